@@ -1,0 +1,41 @@
+// Every bound of Lumen that more than one module must agree on, each with its reason.
+// Threads: constants. Memory: none. Says no: the module that meets a bound answers the error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lumen::limits {
+
+// Models. Names go into URLs and file paths: [A-Za-z0-9._-]{1,128}, never "." or "..".
+inline constexpr size_t kMaxNameBytes = 128;
+// ONNX tensors of rank > 8 have not been seen in models with a latency budget; a Shape stays inline.
+inline constexpr size_t kMaxRank = 8;
+// Inputs or outputs of one model or request; bounds what one request can make us allocate.
+inline constexpr size_t kMaxTensors = 64;
+// The batch sizes of a model that get a static compile of their own.
+inline constexpr size_t kMaxStaticBatchSizes = 16;
+
+// HTTP heads, as hardening practice has it: nginx 32 KiB, most clients send under 1 KiB.
+inline constexpr size_t kMaxHeadBytes = 32 * 1024;
+inline constexpr size_t kMaxRequestLineBytes = 8 * 1024;
+inline constexpr size_t kMaxHeaders = 100;
+// Read buffer of a connection: a whole head fits, and what of the body rides along is cheap to copy.
+inline constexpr size_t kReceiveBufferBytes = 64 * 1024;
+static_assert(kReceiveBufferBytes >= 2 * kMaxHeadBytes);
+// Default body limit, the same as Triton's.
+inline constexpr size_t kDefaultMaxBodyBytes = 64 * 1024 * 1024;
+// Chunked bodies: framing overhead may reach body / 4 + this (CVE-2025-23310 is endless tiny chunks).
+inline constexpr size_t kChunkOverheadSlackBytes = 64 * 1024;
+inline constexpr size_t kMaxChunkExtensionBytes = 256;
+inline constexpr size_t kMaxJsonDepth = 100;
+// A request id is echoed back; longer ones are an attack on the log.
+inline constexpr size_t kMaxRequestIdBytes = 1024;
+
+// Work in flight.
+inline constexpr size_t kDefaultQueueCapacity = 1024;
+inline constexpr size_t kMaxWorkers = 256;
+inline constexpr size_t kMaxIoThreads = 64;
+inline constexpr size_t kMaxModels = 256;
+
+}  // namespace lumen::limits

@@ -1,0 +1,87 @@
+// Status and Result<T>: how a failure of the world (file, socket, client, model) travels in Lumen.
+// Threads: values; share them as you would share an int.
+// Memory: never allocates; the message lives inside the Status, cut at kMaxMessage bytes.
+// Says no: [[nodiscard]]; our own bugs go to CHECK instead, expected hot-path outcomes to an enum.
+#pragma once
+
+#include <array>
+#include <cstdarg>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace lumen {
+
+// One word for each way the world can fail. wire/status_map.h maps it to HTTP (and later gRPC).
+enum class Code : uint8_t {
+  kOk = 0,
+  kInvalidArgument,     // the caller's bytes are wrong
+  kNotFound,            // no such model, version, tensor, file or path
+  kUnavailable,         // not ready, draining, or the model failed to load
+  kUnsupported,         // valid, but Lumen does not do it
+  kInternal,            // the backend or the system call failed
+  kTooLarge,            // above a named limit (413)
+  kDeadlineExceeded,    // expired before the model ran
+  kResourceExhausted,   // a bounded queue or pool is full (429)
+  kAlreadyExists,
+  kMethodNotAllowed,
+};
+
+[[nodiscard]] std::string_view code_name(Code code) noexcept;
+
+class [[nodiscard]] Status {
+ public:
+  // Long enough for "what, where, got, wanted, fix" with names of kMaxNameBytes cut to fit.
+  static constexpr size_t kMaxMessage = 500;
+
+  Status() noexcept = default;
+  [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
+  [[nodiscard]] Code code() const noexcept { return code_; }
+  [[nodiscard]] std::string_view message() const noexcept { return {message_.data(), size_}; }
+
+  // printf-style; a message says what, where, got, wanted and the fix. Cut, never overrun.
+  [[gnu::format(printf, 2, 3)]] static Status error(Code code, const char* format, ...) noexcept;
+  static Status verror(Code code, const char* format, va_list args) noexcept;
+  // kInternal with strerror(error_number) at the end.
+  [[gnu::format(printf, 2, 3)]] static Status from_errno(int error_number, const char* format,
+                                                         ...) noexcept;
+
+ private:
+  Code code_ = Code::kOk;
+  uint16_t size_ = 0;
+  std::array<char, kMaxMessage> message_;  // first size_ bytes; not zeroed, it is on the hot path
+};
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  // Implicit on purpose: `return value;` and `return Status::error(...)` read as they are meant.
+  Result(T value) noexcept : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Status status) noexcept : state_(std::in_place_index<1>, status) {}
+
+  [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] T& value() & noexcept { return *std::get_if<0>(&state_); }
+  [[nodiscard]] const T& value() const& noexcept { return *std::get_if<0>(&state_); }
+  [[nodiscard]] T&& value() && noexcept { return std::move(*std::get_if<0>(&state_)); }
+  [[nodiscard]] T& operator*() & noexcept { return value(); }
+  [[nodiscard]] const T& operator*() const& noexcept { return value(); }
+  [[nodiscard]] T* operator->() noexcept { return &value(); }
+  [[nodiscard]] const T* operator->() const noexcept { return &value(); }
+  // Ok when there is a value.
+  [[nodiscard]] Status status() const noexcept {
+    return ok() ? Status() : *std::get_if<1>(&state_);
+  }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace lumen
+
+// Returns the status from the enclosing function when `expression` (a Status) is not ok.
+#define LUMEN_RETURN_IF_ERROR(expression)                        \
+  do {                                                           \
+    if (::lumen::Status lumen_status = (expression); !lumen_status.ok()) return lumen_status; \
+  } while (false)

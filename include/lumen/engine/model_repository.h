@@ -1,0 +1,69 @@
+// ModelRepository: finds models on disk (<name>/<version>/model.onnx|model.xml, <name>/config.json)
+// and holds them, with state and statistics.
+// Threads: open() on the control plane; find() and statistics from any thread afterwards.
+// Memory: at open(). Says no: a broken model stands in the list as UNAVAILABLE with its reason, it
+// never stops the others; only an unreadable repository directory is an error.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/backend.h>
+#include <lumen/engine/metadata.h>
+#include <lumen/telemetry/counters.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::engine {
+
+enum class ModelState : uint8_t { kReady, kUnavailable };
+
+// One version of one model.
+class Model {
+ public:
+  [[nodiscard]] ModelState state() const noexcept { return state_; }
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }  // if unavailable
+  [[nodiscard]] const ModelMetadata& metadata() const noexcept { return metadata_; }
+  [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
+  [[nodiscard]] telemetry::ModelCounters& counters() const noexcept { return *counters_; }
+  [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
+  // Control plane only, before the engine's workers run.
+  void mark_unavailable(std::string reason) {
+    state_ = ModelState::kUnavailable;
+    reason_ = std::move(reason);
+  }
+
+ private:
+  friend class ModelRepository;
+  ModelState state_ = ModelState::kUnavailable;
+  std::string reason_;
+  ModelMetadata metadata_;  // name and version are set even when unavailable
+  std::unique_ptr<LoadedModel> loaded_;
+  telemetry::ModelCounters* counters_ = nullptr;
+  uint32_t index_ = 0;
+};
+
+class ModelRepository {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
+      const std::filesystem::path& directory, std::unique_ptr<Backend> backend,
+      telemetry::Counters& counters);
+
+  // `version` empty: the highest. nullptr: no such model (or version).
+  [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
+  [[nodiscard]] const std::vector<std::unique_ptr<Model>>& models() const noexcept {
+    return models_;
+  }
+  // Versions of `name` in ascending order; for the metadata reply (control plane).
+  [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
+  [[nodiscard]] Backend& backend() const noexcept { return *backend_; }
+
+ private:
+  ModelRepository() = default;
+  std::unique_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<Model>> models_;  // sorted by name, then version as a number
+};
+
+}  // namespace lumen::engine

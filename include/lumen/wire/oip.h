@@ -1,0 +1,99 @@
+// The Open Inference Protocol's infer call: JSON heads with binary tensors behind them, both ways.
+// Pure: no socket, no thread, no clock. Format: docs/formats/oip.md.
+// Threads: a JsonParser belongs to one thread; the functions to any.
+// Memory: a JsonParser allocates at construction (its JSON capacity) and only grows past that;
+// everything else comes from the Allocator given.
+// Says no: Status naming the tensor, what was got, what was wanted and the fix.
+#pragma once
+
+#include <lumen/base/allocator.h>
+#include <lumen/base/result.h>
+#include <lumen/tensor/tensor_view.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lumen::wire {
+
+struct InferInput {
+  std::string_view name;
+  // Type, shape, byte_size (checked product). data: set when it came as JSON "data"; nullptr when
+  // binary_data_size says that the bytes follow.
+  TensorView tensor;
+  bool is_binary = false;
+};
+
+struct InferOutput {
+  std::string_view name;
+  bool binary = false;  // its own "binary_data", else the request's "binary_data_output"
+};
+
+struct InferHead {
+  std::optional<std::string_view> id;
+  std::optional<uint64_t> timeout_us;  // parameter "timeout"
+  std::span<InferInput> inputs;
+  std::span<InferOutput> outputs;  // empty: all outputs
+  bool binary_data_output = false;
+  size_t binary_bytes = 0;  // sum of all binary_data_size, checked
+};
+
+class JsonParser {
+ public:
+  // `capacity_bytes`: documents up to this size parse without allocating.
+  explicit JsonParser(size_t capacity_bytes);
+  ~JsonParser();
+  JsonParser(const JsonParser&) = delete;
+  JsonParser& operator=(const JsonParser&) = delete;
+
+  // Bytes that must be readable (any content) after the JSON text.
+  static constexpr size_t kPadding = 64;
+
+  struct Implementation;
+  [[nodiscard]] Implementation& implementation() noexcept { return *implementation_; }
+
+ private:
+  std::unique_ptr<Implementation> implementation_;
+};
+
+// Parses an infer request's JSON. `json` is followed by JsonParser::kPadding readable bytes. Views
+// and JSON tensors in the result live in `memory`. Fixed-size types are little-endian packed; BYTES
+// elements are u32 length + bytes. Does not know the model: names are not checked here.
+[[nodiscard]] Result<InferHead> parse_infer_head(JsonParser& parser, std::string_view json,
+                                                 Allocator& memory) noexcept;
+
+// Checks a BYTES tensor that arrived as binary: the lengths must add up and match the shape.
+[[nodiscard]] Status check_bytes_tensor(std::string_view tensor_name,
+                                        const TensorView& tensor) noexcept;
+
+struct ReplyOutput {
+  std::string_view name;
+  TensorView tensor;
+  bool binary = false;
+};
+
+struct InferReply {
+  std::string_view model_name;
+  std::string_view model_version;
+  std::optional<std::string_view> id;
+  std::span<const ReplyOutput> outputs;
+};
+
+struct EncodedReply {
+  std::string_view json;    // in `memory`
+  size_t binary_bytes = 0;  // of the binary outputs, which follow in order
+  bool has_binary = false;  // then Inference-Header-Content-Length is sent
+};
+
+// FP16 and BF16 outputs exist only as binary: as JSON they are an error (kInvalidArgument).
+[[nodiscard]] Result<EncodedReply> encode_infer_reply(const InferReply& reply,
+                                                      Allocator& memory) noexcept;
+
+// {"error":"..."} into `out`, escaped and valid UTF-8 whatever the message holds, cut to fit.
+inline constexpr size_t kMaxErrorBodyBytes = 2048;
+[[nodiscard]] size_t write_error_body(std::span<char> out, std::string_view message) noexcept;
+
+}  // namespace lumen::wire

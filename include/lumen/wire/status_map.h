@@ -1,0 +1,26 @@
+// The one table from Code to what a protocol answers. Threads: any. Memory: none. Says no: never.
+#pragma once
+
+#include <lumen/base/result.h>
+
+namespace lumen::wire {
+
+// As Triton answers: 400 for all that is the caller's fault and has no better word.
+[[nodiscard]] constexpr int http_status(Code code) noexcept {
+  switch (code) {
+    case Code::kOk: return 200;
+    case Code::kInvalidArgument: return 400;
+    case Code::kAlreadyExists: return 400;
+    case Code::kNotFound: return 404;
+    case Code::kMethodNotAllowed: return 405;
+    case Code::kTooLarge: return 413;
+    case Code::kResourceExhausted: return 429;
+    case Code::kInternal: return 500;
+    case Code::kUnsupported: return 501;
+    case Code::kUnavailable: return 503;
+    case Code::kDeadlineExceeded: return 504;
+  }
+  return 500;
+}
+
+}  // namespace lumen::wire

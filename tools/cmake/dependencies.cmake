@@ -1,0 +1,17 @@
+# What Lumen is built on: Debian packages, and OpenVINO from the wheel in .venv.
+find_package(Threads REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+
+if(LUMEN_WITH_OPENVINO)
+  set(LUMEN_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "virtual environment with the openvino wheel")
+  file(GLOB LUMEN_OPENVINO_CMAKE "${LUMEN_VENV}/lib/python3*/site-packages/openvino/cmake")
+  if(NOT LUMEN_OPENVINO_CMAKE)
+    message(FATAL_ERROR "no openvino wheel in ${LUMEN_VENV}: run ./dev setup")
+  endif()
+  find_package(OpenVINO REQUIRED CONFIG PATHS ${LUMEN_OPENVINO_CMAKE} NO_DEFAULT_PATH)
+  get_filename_component(LUMEN_OPENVINO_LIBS "${LUMEN_OPENVINO_CMAKE}/../libs" ABSOLUTE)
+  list(APPEND CMAKE_BUILD_RPATH "${LUMEN_OPENVINO_LIBS}")
+endif()

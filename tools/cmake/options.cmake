@@ -1,0 +1,31 @@
+# Language, warnings, architecture and sanitizers: everything that changes how a file is compiled.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+set(LUMEN_ARCH "x86-64-v2" CACHE STRING "-march: x86-64-v2 runs anywhere, x86-64-v3, native")
+set(LUMEN_SANITIZE "" CACHE STRING "empty, address,undefined or thread")
+option(LUMEN_WARNINGS_AS_ERRORS "-Werror, as CI builds" OFF)
+option(LUMEN_TESTS "build the tests" ON)
+option(LUMEN_BENCHES "build the benches" ON)
+option(LUMEN_WITH_OPENVINO "build the OpenVINO backend" ON)
+
+add_compile_options(-march=${LUMEN_ARCH} -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(LUMEN_WARNINGS_AS_ERRORS)
+  add_compile_options(-Werror)
+endif()
+if(LUMEN_SANITIZE)
+  add_compile_options(-fsanitize=${LUMEN_SANITIZE} -fno-omit-frame-pointer -g
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LUMEN_SANITIZE})
+endif()
+
+find_program(LUMEN_CCACHE ccache)
+if(LUMEN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LUMEN_CCACHE})
+endif()
