@@ -79,7 +79,7 @@ static_assert(std::is_standard_layout_v<Counters>);
 static_assert(offsetof(Counters, magic) == 0 && offsetof(Counters, version) == 8);
 static_assert(offsetof(Counters, server) == kFalseSharingRange);
 static_assert(sizeof(ServerCounters) == kFalseSharingRange);
-static_assert(sizeof(ModelCounters) == 2 * kFalseSharingRange);
+static_assert(sizeof(ModelCounters) == kFalseSharingRange);
 static_assert(offsetof(Counters, models) == 2 * kFalseSharingRange);
 
 }  // namespace lumen::telemetry
