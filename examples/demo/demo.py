@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# The demo: starts the server, classifies the held-out digits through the stock tritonclient, runs
+# SqueezeNet on two photographs, and prints where the time goes. Run by ./dev demo [--keep].
+# Says no: exits 1 when a request fails or fewer than 97 % of the digits are right.
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tritonclient.http as triton
+from server import Server, find_binary
+from sklearn.datasets import load_sample_images
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "models" / "digits"))
+import data
+
+REQUIRED_ACCURACY = 0.97
+SHADES = " .:-=+*#%@"
+WARM_UP = 20
+
+
+@dataclass
+class Timing:
+    model: str
+    latencies_us: list[float] = field(default_factory=list)
+    server_us: float = 0.0  # mean time in the server, first byte to reply encoded
+    model_us: float = 0.0   # mean time in the model itself
+
+
+class Client:
+    """The stock client, timed."""
+
+    def __init__(self, address: str) -> None:
+        self.http = triton.InferenceServerClient(address)
+        self.address = address
+
+    def infer(self, model: str, name: str, array: np.ndarray, output: str) -> np.ndarray:
+        tensor = triton.InferInput(name, list(array.shape), "FP32")
+        tensor.set_data_from_numpy(array)
+        return self.http.infer(model, [tensor]).as_numpy(output)
+
+    def totals(self, model: str) -> dict[str, dict[str, int]]:
+        return self.http.get_inference_statistics(model)["model_stats"][0]["inference_stats"]
+
+    def timed(self, model: str, name: str, arrays: list[np.ndarray],
+              output: str) -> tuple[list[np.ndarray], Timing]:
+        for array in arrays[:WARM_UP]:
+            self.infer(model, name, array, output)
+        timing, answers = Timing(model), []
+        before = self.totals(model)
+        for array in arrays:
+            start = time.perf_counter_ns()
+            answers.append(self.infer(model, name, array, output))
+            timing.latencies_us.append((time.perf_counter_ns() - start) / 1000)
+        after = self.totals(model)
+
+        def mean_us(stage: str) -> float:
+            count = after[stage]["count"] - before[stage]["count"]
+            return (after[stage]["ns"] - before[stage]["ns"]) / 1000 / max(count, 1)
+
+        timing.server_us, timing.model_us = mean_us("success"), mean_us("compute_infer")
+        return answers, timing
+
+
+def ascii_image(image: np.ndarray) -> list[str]:
+    """Two characters a pixel, so that a pixel is about square in a terminal."""
+    return ["".join(SHADES[min(9, int(v * 10 / 17))] * 2 for v in row) for row in image]
+
+
+def show_digits(images: np.ndarray, guesses: np.ndarray, sure: np.ndarray, truth: np.ndarray,
+                chosen: list[int]) -> None:
+    blocks = [ascii_image(images[i, 0]) for i in chosen]
+    for rows in zip(*blocks):
+        print("  " + " │ ".join(rows))
+    says = [f"says {guesses[i]} ({sure[i]:.0%})" for i in chosen]
+    print("  " + " │ ".join(line.ljust(16) for line in says))
+    marks = [f"is   {truth[i]} " + ("✓" if guesses[i] == truth[i] else "✗ wrong") for i in chosen]
+    print("  " + " │ ".join(line.ljust(16) for line in marks))
+
+
+def digits(client: Client) -> tuple[float, Timing]:
+    _, images, _, truth = data.split()
+    answers, timing = client.timed("digits", "image", [i[np.newaxis] for i in images],
+                                   "probabilities")
+    probabilities = np.concatenate(answers)
+    guesses, sure = probabilities.argmax(1), probabilities.max(1)
+    right = int((guesses == truth).sum())
+    print(f"\nDigits: {right} of {len(truth)} held-out images right ({right / len(truth):.2%})\n")
+    # Three from the start and, so that nobody has to trust the number, one that it gets wrong.
+    wrong = [int(i) for i in np.flatnonzero(guesses != truth)[:1]]
+    show_digits(images, guesses, sure, truth, [0, 1, 2] + (wrong or [3]))
+    return right / len(truth), timing
+
+
+def resize(image: np.ndarray, size: int) -> np.ndarray:
+    """Nearest pixel to [1,3,size,size], normalised the way ImageNet models expect."""
+    rows = np.arange(size) * image.shape[0] // size
+    columns = np.arange(size) * image.shape[1] // size
+    scaled = image[rows][:, columns].astype(np.float32) / 255
+    normal = (scaled - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    return np.ascontiguousarray(normal.transpose(2, 0, 1)[np.newaxis], np.float32)
+
+
+def photographs(client: Client) -> Timing:
+    samples = load_sample_images()
+    arrays = [resize(image, 224) for image in samples.images]
+    answers, timing = client.timed("squeezenet", "data", arrays * 50, "logits")
+    print("\nSqueezeNet 1.1 on scikit-learn's two sample photographs (its weights are seeded noise,")
+    print("nobody trained them: the classes mean nothing, the time is that of the trained net)\n")
+    for file, image, logits in zip(samples.filenames, samples.images, answers):
+        height, width, _ = image.shape
+        print(f"  {Path(file).name:<12} {width} x {height} -> 224 x 224   class "
+              f"{int(logits.argmax()):>3}   output {logits.shape[0]} x {logits.shape[1]}")
+    return timing
+
+
+def show_table(timings: list[Timing]) -> None:
+    print("\nLatency, one request after the other, in µs\n")
+    print("  model        requests        p50        p99   in server    in model   model's share")
+    print("  " + "─" * 81)
+    for t in timings:
+        p50, p99 = np.percentile(t.latencies_us, [50, 99])
+        share = t.model_us / float(np.mean(t.latencies_us))
+        print(f"  {t.model:<12} {len(t.latencies_us):>8} {p50:>10,.0f} {p99:>10,.0f} "
+              f"{t.server_us:>11,.1f} {t.model_us:>11,.1f} {share:>14.1%}")
+    print("\n  p50, p99: seen by the Python client, most of it its own time on the small models.")
+    print("  in server: first byte read to reply encoded. in model: the OpenVINO call (both means).")
+
+
+def next_commands(server: Server) -> None:
+    # A port that is gone helps nobody: without --keep the lines show the default address.
+    address = server.address if server.keep else "127.0.0.1:8000"
+    print("\nNext\n")
+    if server.keep:
+        print(f"  the server stays: http={address} pid={server.process.pid} "
+              f"(stop it: kill {server.process.pid})")
+    else:
+        print("  .venv/bin/lumen serve --model-repository models   # then, in another terminal:")
+    print(f"  curl -s {address}/v2/models/digits")
+    print(f"  curl -s {address}/v2/models/identity/infer -d '{{\"inputs\":[{{\"name\":\"input\",")
+    print("    \"datatype\":\"FP32\",\"shape\":[1,3],\"data\":[1,2,3]}]}'")
+    print("  ./dev bench server --quick                        # against FastAPI and Mosec")
+
+
+def run(server: Server) -> int:
+    client = Client(server.address)
+    assert client.http.is_server_ready()
+    accuracy, digits_timing = digits(client)
+    timings = [digits_timing, photographs(client)]
+    rng = np.random.default_rng(1)
+    for model, columns in (("mlp", 256), ("identity", 256)):
+        row = rng.standard_normal((1, columns)).astype(np.float32)
+        timings.append(client.timed(model, "input", [row] * 1000, "output")[1])
+    show_table(timings)
+    if accuracy < REQUIRED_ACCURACY:
+        print(f"\nFAILED: {accuracy:.2%} is below {REQUIRED_ACCURACY:.0%}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Lumen on real images, through the stock client.")
+    parser.add_argument("--keep", action="store_true", help="leave the server running")
+    arguments = parser.parse_args()
+    subprocess.run([sys.executable, ROOT / "models" / "squeezenet" / "make.py", "--if-missing"],
+                   check=True)
+    with Server(find_binary(ROOT), ROOT / "models", ROOT / ".build" / "demo.log") as server:
+        print(server.log.read_text().rstrip())
+        try:
+            status = run(server)
+        except (triton.InferenceServerException, OSError) as error:
+            print(f"\nFAILED: {error}", file=sys.stderr)
+            return 1
+        server.keep = arguments.keep and status == 0
+        next_commands(server)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
