@@ -1,17 +1,43 @@
-# What Lumen is built on: Debian packages, and OpenVINO from the wheel in .venv.
+# What Lumen is built on: Debian packages, and OpenVINO from the PyPI wheel (docs/adr/0002).
+set(LUMEN_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "virtual environment with the openvino wheel")
+
+# Sets LUMEN_OPENVINO_DIR, the folder of the package `openvino`, or leaves it empty.
+function(lumen_find_openvino_wheel)
+  set(found "")
+  if(SKBUILD)
+    # pip builds in an environment of its own, where pyproject.toml has put the wheel.
+    find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)
+    execute_process(
+      COMMAND ${Python_EXECUTABLE} -c
+              "import importlib.util as u; print(u.find_spec('openvino').submodule_search_locations[0])"
+      OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  else()
+    file(GLOB found "${LUMEN_VENV}/lib/python3*/site-packages/openvino")
+  endif()
+  set(LUMEN_OPENVINO_DIR "${found}" PARENT_SCOPE)
+endfunction()
+
+if(LUMEN_WITH_OPENVINO)
+  lumen_find_openvino_wheel()
+  if(NOT LUMEN_OPENVINO_DIR AND LUMEN_VENV STREQUAL "${PROJECT_SOURCE_DIR}/.venv")
+    message(STATUS "no openvino wheel in ${LUMEN_VENV}: running ./dev setup")
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/dev setup)
+    lumen_find_openvino_wheel()
+  endif()
+  if(NOT LUMEN_OPENVINO_DIR)
+    message(FATAL_ERROR "no openvino wheel in ${LUMEN_VENV}. Run ./dev setup, then this again.")
+  endif()
+endif()
+
+# After the wheel, because ./dev setup installs these too.
 find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 
 if(LUMEN_WITH_OPENVINO)
-  set(LUMEN_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "virtual environment with the openvino wheel")
-  file(GLOB LUMEN_OPENVINO_CMAKE "${LUMEN_VENV}/lib/python3*/site-packages/openvino/cmake")
-  if(NOT LUMEN_OPENVINO_CMAKE)
-    message(FATAL_ERROR "no openvino wheel in ${LUMEN_VENV}: run ./dev setup")
-  endif()
-  find_package(OpenVINO REQUIRED CONFIG PATHS ${LUMEN_OPENVINO_CMAKE} NO_DEFAULT_PATH)
-  get_filename_component(LUMEN_OPENVINO_LIBS "${LUMEN_OPENVINO_CMAKE}/../libs" ABSOLUTE)
-  list(APPEND CMAKE_BUILD_RPATH "${LUMEN_OPENVINO_LIBS}")
+  find_package(OpenVINO REQUIRED CONFIG PATHS "${LUMEN_OPENVINO_DIR}/cmake" NO_DEFAULT_PATH)
+  list(APPEND CMAKE_BUILD_RPATH "${LUMEN_OPENVINO_DIR}/libs")
 endif()

@@ -8,24 +8,37 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
+# Off by default: who types `cmake .. && make` wants the server. The presets turn them on.
+option(LUMEN_TESTS "build the tests" OFF)
+option(LUMEN_BENCHES "build the benches" OFF)
+option(LUMEN_EXAMPLES "build the examples" OFF)
+option(LUMEN_FUZZ "build the fuzz targets" OFF)
+option(LUMEN_WARNINGS_AS_ERRORS "-Werror, as CI builds" OFF)
+option(LUMEN_WITH_OPENVINO "build the OpenVINO backend" ON)
 set(LUMEN_ARCH "x86-64-v2" CACHE STRING "-march: x86-64-v2 runs anywhere, x86-64-v3, native")
 set(LUMEN_SANITIZE "" CACHE STRING "empty, address,undefined or thread")
-option(LUMEN_WARNINGS_AS_ERRORS "-Werror, as CI builds" OFF)
-option(LUMEN_TESTS "build the tests" ON)
-option(LUMEN_BENCHES "build the benches" ON)
-option(LUMEN_WITH_OPENVINO "build the OpenVINO backend" ON)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "g++ is ${CMAKE_CXX_COMPILER_VERSION}, wanted 12 or newer")
+elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+  message(FATAL_ERROR "clang is ${CMAKE_CXX_COMPILER_VERSION}, wanted 16 or newer")
+endif()
 
 add_compile_options(-march=${LUMEN_ARCH} -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(LUMEN_WARNINGS_AS_ERRORS)
   add_compile_options(-Werror)
 endif()
 if(LUMEN_SANITIZE)
-  add_compile_options(-fsanitize=${LUMEN_SANITIZE} -fno-omit-frame-pointer -g
+  add_compile_options(-fsanitize=${LUMEN_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LUMEN_SANITIZE})
+  # gcc 12 instruments code so that its own analysis of it finds faults that aren't there (PR 105562).
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
 find_program(LUMEN_CCACHE ccache)
 if(LUMEN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LUMEN_CCACHE})
+  # Two checkouts share what they compiled: paths below the source tree are cached as relative.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                                  CCACHE_NOHASHDIR=1 ${LUMEN_CCACHE})
 endif()

@@ -1,0 +1,24 @@
+// The `lumen_engine` executable: `lumen serve` with the configuration and the models of the source
+// tree that it was built from, so that the classic build ends in a server that runs. A flag that
+// the user gives comes later on the command line, and the last one wins.
+// Runs on the main thread, before any other exists; allocates the argument list once.
+// Says no by the exit status of lumen_main().
+#include <string>
+#include <vector>
+
+#include "lumen_main.h"
+
+int main(int argc, char** argv) {
+  std::vector<std::string> words = {"lumen",
+                                    "serve",
+                                    "--config",
+                                    LUMEN_SOURCE_DIR "/config.json",
+                                    "--model-repository",
+                                    LUMEN_SOURCE_DIR "/models"};
+  words.insert(words.end(), argv + 1, argv + argc);
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);  // argv[argc] is null for main(), so for its callee too
+  return lumen_main(static_cast<int>(words.size()), pointers.data());
+}
