@@ -1,0 +1,85 @@
+"""Fixtures that the Python tests share: the built executable, and servers that stop cleanly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lumen_engine import Server
+
+ROOT = Path(__file__).resolve().parent.parent
+# A sanitized server loads and answers several times slower.
+PATIENCE = 6 if os.environ.get("LUMEN_PRESET", "release") in ("asan", "tsan") else 1
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def patience() -> int:
+    """What to multiply a time limit with: 1, or more under a sanitizer."""
+    return PATIENCE
+
+
+@pytest.fixture(scope="session")
+def lumen_binary() -> Path:
+    """The executable under test: LUMEN_BINARY, or what ./dev build made."""
+    path = Path(os.environ.get("LUMEN_BINARY", ROOT / ".build" / "release" / "lumen"))
+    if not path.is_file():
+        pytest.fail(f"no executable {path}: run ./dev build")
+    return path
+
+
+@pytest.fixture(scope="session")
+def _start(lumen_binary: Path) -> Callable[..., Server]:
+    def start(model_repository: str | os.PathLike[str], *arguments: str, **options: object) -> Server:
+        options.setdefault("executable", lumen_binary)
+        options.setdefault("start_timeout_s", 60.0 * PATIENCE)
+        options.setdefault("stop_timeout_s", 30.0 * PATIENCE)
+        return Server(model_repository, arguments, **options)  # type: ignore[arg-type]
+
+    return start
+
+
+def _factory(start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def make(model_repository: str | os.PathLike[str], *arguments: str, **options: object) -> Server:
+        servers.append(start(model_repository, *arguments, **options))
+        return servers[-1]
+
+    yield make
+    # Each is stopped even where an earlier one did not stop as it should.
+    problems = []
+    for server in reversed(servers):
+        try:
+            server.stop()
+        except Exception as error:  # noqa: BLE001
+            problems.append(str(error))
+    if problems:
+        pytest.fail("\n".join(problems))
+
+
+@pytest.fixture
+def server(_start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
+    """`server(repository, *arguments)` starts one; after the test each must exit with status 0.
+
+    A test that ends a server itself calls its `stop()` or `kill()`.
+    """
+    yield from _factory(_start)
+
+
+@pytest.fixture(scope="module")
+def module_server(_start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
+    """The same for a whole file of tests."""
+    yield from _factory(_start)
+
+
+@pytest.fixture(scope="session")
+def models_path() -> Path:
+    """The repository of models in the tree."""
+    return ROOT / "models"
