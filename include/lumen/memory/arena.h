@@ -1,62 +1,162 @@
-// Arena: a region of memory with O(1) bump allocation and O(1) reset, with a hard cap.
+// Arena: a region of memory with O(1) bump allocation and O(1) reset; one block with a hard cap, or
+// blocks linked as they fill, up to a cap.
 // Threads: one at a time; it travels with its request from thread to thread.
-// Memory: one Mapping at creation (virtual, cheap until touched); nothing afterwards.
-// Says no: nullptr when the cap is reached.
+// Memory: one Mapping at creation (virtual, cheap until touched). A growing arena maps another block
+// when one is full and keeps it over reset(); an arena with a hard cap never maps again.
+// Says no: nullptr when the cap is reached (or the kernel has no more for a growing one).
+//
+// Cost: allocate() on an Arena (the class is final, so the call is not virtual) is an add, an and and
+// two compares, under 0.6 ns on the reference machine; reset() moves two pointers whatever the size.
+// Under ASan what was allocated and given back is poisoned, and 16 bytes behind each allocation are,
+// which count as used; what was never allocated is not, for its shadow would cost an eighth of it.
+// Invariants (is_valid() checks them): block_begin <= cursor <= block_end; every block of the chain
+// is owned, and used_before is the sum of the blocks before it as they were left.
 #pragma once
 
 #include <lumen/base/allocator.h>
+#include <lumen/base/check.h>
 #include <lumen/memory/mapping.h>
+#include <lumen/memory/poison.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace lumen {
 
+struct ArenaStats {
+  size_t used_bytes = 0;      // now, alignment gaps included
+  size_t peak_bytes = 0;      // the most since creation or the last trim()
+  size_t mapped_bytes = 0;    // address space held now
+  size_t capacity_bytes = 0;  // the cap
+  size_t blocks = 0;
+  size_t resets = 0;
+  size_t refusals = 0;        // allocate() that returned nullptr
+};
+
 class Arena final : public Allocator {
+ private:
+  struct Block;  // a linked block, its header at its own beginning
+
  public:
+  // A place to rewind() to. It ends with the next reset() or the rewind to an older mark.
   struct Mark {
-    size_t used;
+    std::byte* cursor = nullptr;
+    Block* block = nullptr;
   };
 
+  // One block of `capacity_bytes` (rounded up to pages) and not a byte more.
   [[nodiscard]] static Result<Arena> create(size_t capacity_bytes,
                                             const MappingOptions& options = {}) {
     Result<Mapping> mapping = Mapping::create(capacity_bytes, options);
     if (!mapping.ok()) return mapping.status();
-    return Arena(std::move(*mapping));
+    const size_t cap = mapping->size();
+    return Arena(std::move(*mapping), cap, options);
   }
+  // Starts with `first_block_bytes` and maps blocks of doubling size until `cap_bytes` are mapped.
+  [[nodiscard]] static Result<Arena> create_growing(size_t first_block_bytes, size_t cap_bytes,
+                                                    const MappingOptions& options = {}) {
+    Result<Mapping> mapping = Mapping::create(first_block_bytes, options);
+    if (!mapping.ok()) return mapping.status();
+    const size_t cap = std::max(cap_bytes / kPageBytes * kPageBytes, mapping->size());
+    return Arena(std::move(*mapping), cap, options);
+  }
+
   Arena() noexcept = default;
+  Arena(Arena&& other) noexcept
+      : mapping_(std::move(other.mapping_)), s_(std::exchange(other.s_, State{})) {}
+  Arena& operator=(Arena&& other) noexcept {
+    mapping_ = std::move(other.mapping_);  // swaps: `other` frees what was ours
+    std::swap(s_, other.s_);
+    return *this;
+  }
+  ~Arena();
 
+  // The bytes are not zeroed; zero bytes give a valid address that nothing may be written to.
   [[nodiscard]] void* allocate(size_t bytes, size_t alignment) noexcept override {
-    const size_t begin = (used_ + alignment - 1) & ~(alignment - 1);  // base is page-aligned
-    if (begin < used_ || bytes > mapping_.size() - std::min(begin, mapping_.size())) return nullptr;
-    used_ = begin + bytes;
-    if (used_ > peak_) peak_ = used_;
-    return mapping_.data() + begin;
-  }
-  [[nodiscard]] Mark mark() const noexcept { return {used_}; }
-  void rewind(Mark mark) noexcept { used_ = mark.used; }
-  void reset() noexcept { used_ = 0; }
-  // After reset(): gives pages above `keep_bytes` back if they were touched since the last trim.
-  void trim(size_t keep_bytes) noexcept {
-    if (peak_ > keep_bytes) mapping_.release_pages_from(keep_bytes);
-    peak_ = used_;
+    const uintptr_t begin = (s_.cursor + alignment - 1) & ~(alignment - 1);
+    // begin can only wrap below cursor where a cap is at the top of the address space: never mapped.
+    if (begin > s_.end || bytes > s_.end - begin) [[unlikely]] {
+      return allocate_slow(bytes, alignment);
+    }
+    return take(begin, bytes);
   }
 
-  [[nodiscard]] size_t used_bytes() const noexcept { return used_; }
-  [[nodiscard]] size_t peak_bytes() const noexcept { return peak_; }
-  [[nodiscard]] size_t capacity_bytes() const noexcept { return mapping_.size(); }
-  [[nodiscard]] std::span<std::byte> region() const noexcept { return mapping_.bytes(); }
-  [[nodiscard]] bool owns(const void* address) const noexcept {
-    const auto* p = static_cast<const std::byte*>(address);
-    return p >= mapping_.data() && p < mapping_.data() + mapping_.size();
+  [[nodiscard]] Mark mark() const noexcept {
+    return {reinterpret_cast<std::byte*>(s_.cursor), s_.block};
   }
+  // Frees all that was allocated since `mark`, in O(1). A default Mark means the beginning.
+  void rewind(Mark mark) noexcept;
+  void reset() noexcept {
+    note_peak();
+    ++s_.resets;
+    if constexpr (kRedzoneBytes != 0) poison_from(nullptr, first_begin());
+    enter(nullptr, first_begin());
+  }
+  // After reset(): gives pages above `keep_bytes` back if they were touched since the last trim, and
+  // unmaps the linked blocks that begin above it.
+  void trim(size_t keep_bytes) noexcept;
+
+  [[nodiscard]] size_t used_bytes() const noexcept {
+    return s_.used_before + (s_.cursor - s_.begin);
+  }
+  [[nodiscard]] size_t peak_bytes() const noexcept { return std::max(s_.peak, used_bytes()); }
+  [[nodiscard]] size_t capacity_bytes() const noexcept { return s_.cap; }
+  // The first block; with a hard cap that is all there is.
+  [[nodiscard]] std::span<std::byte> region() const noexcept { return mapping_.bytes(); }
+  [[nodiscard]] bool owns(const void* address) const noexcept;
+  [[nodiscard]] ArenaStats stats() const noexcept;
+  [[nodiscard]] bool is_valid() const noexcept;
 
  private:
-  explicit Arena(Mapping mapping) noexcept : mapping_(std::move(mapping)) {}
+  // Trivially copyable, so that a move is one exchange and a moved-from arena refuses everything.
+  // Addresses are integers: pointer arithmetic past an object's end would be undefined.
+  struct State {
+    uintptr_t cursor = 0;
+    uintptr_t end = 0;
+    uintptr_t begin = 0;        // of the block that cursor is in
+    size_t used_before = 0;     // in the blocks before it
+    Block* block = nullptr;     // the block that cursor is in; nullptr: the first
+    Block* linked = nullptr;    // chain of the blocks after the first
+    size_t linked_bytes = 0;
+    size_t cap = 0;
+    size_t peak = 0;
+    size_t resets = 0;
+    size_t refusals = 0;
+    MappingOptions options;
+  };
+
+  Arena(Mapping mapping, size_t cap, const MappingOptions& options) noexcept
+      : mapping_(std::move(mapping)) {
+    s_.cap = cap;
+    s_.options = options;
+    enter(nullptr, first_begin());
+  }
+
+  [[nodiscard]] uintptr_t first_begin() const noexcept {
+    return reinterpret_cast<uintptr_t>(mapping_.data());
+  }
+  void note_peak() noexcept { s_.peak = std::max(s_.peak, used_bytes()); }
+  [[nodiscard]] void* take(uintptr_t begin, size_t bytes) noexcept {
+    auto* memory = reinterpret_cast<std::byte*>(begin);
+    if constexpr (kRedzoneBytes != 0) {
+      unpoison(memory, bytes);
+      const size_t redzone = std::min(kRedzoneBytes, s_.end - begin - bytes);
+      poison(memory + bytes, redzone);
+      s_.cursor = begin + bytes + redzone;
+    } else {
+      s_.cursor = begin + bytes;
+    }
+    return memory;
+  }
+  void enter(Block* block, uintptr_t cursor) noexcept;
+  void poison_from(Block* block, uintptr_t cursor) noexcept;
+  [[nodiscard]] void* allocate_slow(size_t bytes, size_t alignment) noexcept;
+  [[nodiscard]] Block* next_block(size_t bytes, size_t alignment) noexcept;
+  void unlink_after(Block* block) noexcept;
 
   Mapping mapping_;
-  size_t used_ = 0;
-  size_t peak_ = 0;
+  State s_;
 };
 
 }  // namespace lumen

@@ -1,6 +1,7 @@
 // Mapping: owns one anonymous region of virtual memory. Pages cost nothing until touched.
 // Threads: one owner. Memory: mmap at creation, munmap at destruction, nothing between.
-// Says no: Result with errno's reason.
+// Says no: Result with errno's reason; what is only a wish (huge pages, NUMA) is reported, never
+// an error, because a container without CAP_SYS_NICE or a machine with one node must still serve.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -11,9 +12,13 @@
 
 namespace lumen {
 
+inline constexpr size_t kPageBytes = 4096;                  // x86-64
+inline constexpr size_t kHugePageBytes = 2 * 1024 * 1024;   // x86-64, PMD-mapped
+
 struct MappingOptions {
-  bool huge_pages = false;  // advise transparent huge pages; a refusal is not an error
+  bool huge_pages = false;  // align to 2 MiB and advise transparent huge pages
   bool prefault = false;    // touch every page now, so that no request pays for a page fault
+  int numa_node = -1;       // prefer this node's memory; -1: wherever the first touch happens
 };
 
 class Mapping {
@@ -22,10 +27,15 @@ class Mapping {
   [[nodiscard]] static Result<Mapping> create(size_t bytes, const MappingOptions& options = {});
   Mapping() noexcept = default;
   Mapping(Mapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        huge_pages_advised_(other.huge_pages_advised_),
+        numa_bound_(other.numa_bound_) {}
   Mapping& operator=(Mapping&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(huge_pages_advised_, other.huge_pages_advised_);
+    std::swap(numa_bound_, other.numa_bound_);
     return *this;
   }
   ~Mapping();
@@ -33,12 +43,18 @@ class Mapping {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] size_t size() const noexcept { return size_; }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
+  // Whether the kernel took the advice; it may still not find a free huge page.
+  [[nodiscard]] bool huge_pages_advised() const noexcept { return huge_pages_advised_; }
+  // Whether the kernel took the node; false on a machine or kernel without NUMA.
+  [[nodiscard]] bool numa_bound() const noexcept { return numa_bound_; }
   // Gives the pages from `offset` on back to the kernel; they read as zero afterwards.
   void release_pages_from(size_t offset) noexcept;
 
  private:
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  bool huge_pages_advised_ = false;
+  bool numa_bound_ = false;
 };
 
 }  // namespace lumen
