@@ -57,6 +57,7 @@ struct alignas(kFalseSharingRange) ServerCounters {
   Counter responses_4xx;
   Counter responses_5xx;
   Counter bytes_received;
+  Counter bytes_received_direct;  // of these: from the socket straight into a tensor
   Counter bytes_sent;
   Counter timeouts;              // slow head, slow body, slow read
   Counter loop_wakeups;          // returns from the kernel's wait

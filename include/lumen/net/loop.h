@@ -1,0 +1,126 @@
+// Loop: the event loop's face, shaped by completions so that epoll and io_uring both fit behind it:
+// an operation is handed in with its buffers and its result comes back through the handler.
+// Threads: everything belongs to the thread that calls run_once(), but for wake(): any thread.
+// Memory: at creation only; streams, listeners and buffers belong to the caller.
+// Says no: results < 0 are -errno; add() returns a Status.
+//
+// A Stream has at most one receive (or wait_readable) and one send in flight. Handlers run from
+// run_once() only, never from inside receive() or send(), so they do not recurse.
+// After remove() a Stream may be destroyed once run_once() has returned: events of the turn may
+// still name it, and are dropped.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/base/unique_fd.h>
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace lumen::net {
+
+class Stream;
+
+class StreamHandler {
+ public:
+  // After wait_readable(): bytes (or the end) are there; an idle connection owns no buffer.
+  virtual void on_readable(Stream& stream) noexcept = 0;
+  // Bytes received; 0: the peer has closed its side; < 0: -errno.
+  virtual void on_received(Stream& stream, int64_t result) noexcept = 0;
+  // All bytes handed to send() are with the kernel (their number), or -errno.
+  virtual void on_sent(Stream& stream, int64_t result) noexcept = 0;
+
+ protected:
+  ~StreamHandler() = default;
+};
+
+// A connected, non-blocking stream socket inside a loop. Members below `handler` are the loop's.
+class Stream {
+ public:
+  explicit Stream(StreamHandler* stream_handler) noexcept : handler(stream_handler) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  StreamHandler* handler;
+  UniqueFd fd;
+
+  enum class Receiving : uint8_t { kNo, kReadiness, kData, kDone };
+  struct LoopState {
+    std::span<iovec> receive_buffers;
+    std::span<iovec> send_buffers;
+    int64_t receive_result = 0;
+    int64_t send_result = 0;
+    Receiving receiving = Receiving::kNo;
+    bool sending = false;
+    bool send_done = false;
+    bool readable = false;  // as far as known: cleared by EAGAIN or a short read
+    bool writable = true;
+    bool peer_closed = false;  // a short read no longer means "drained"
+    bool queued = false;       // in the loop's list of completions
+    Stream* previous = nullptr;
+    Stream* next = nullptr;
+  } loop;
+};
+
+class ListenerHandler {
+ public:
+  // A connected, non-blocking, close-on-exec socket.
+  virtual void on_accepted(UniqueFd fd) noexcept = 0;
+  // accept() failed (EMFILE: the loop has taken and closed the connection with its reserve fd).
+  virtual void on_accept_failed(int error_number) noexcept = 0;
+
+ protected:
+  ~ListenerHandler() = default;
+};
+
+struct Listener {
+  UniqueFd fd;
+  ListenerHandler* handler = nullptr;
+};
+
+// Called on the loop's thread once a turn, and once more before it sleeps.
+class WakeHandler {
+ public:
+  // Takes what other threads have left before wake(); returns how much it did.
+  virtual size_t on_wake() noexcept = 0;
+
+ protected:
+  ~WakeHandler() = default;
+};
+
+class Loop {
+ public:
+  virtual ~Loop() = default;
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+
+  [[nodiscard]] virtual Status add(Stream& stream) noexcept = 0;
+  // Takes the stream out and closes its socket; operations in flight never complete.
+  virtual void remove(Stream& stream) noexcept = 0;
+  [[nodiscard]] virtual Status add(Listener& listener) noexcept = 0;
+  virtual void remove(Listener& listener) noexcept = 0;
+
+  virtual void wait_readable(Stream& stream) noexcept = 0;
+  // Fills the buffers in order with what is there (at least a byte). The iovecs and their memory
+  // stay untouched by the caller until on_received.
+  virtual void receive(Stream& stream, std::span<iovec> buffers) noexcept = 0;
+  // Ends a receive or wait_readable in flight: on_received(-ECANCELED) follows, and the buffers are
+  // the caller's again from then on.
+  virtual void cancel_receive(Stream& stream) noexcept = 0;
+  // Sends everything; the loop advances the iovecs as it goes.
+  virtual void send(Stream& stream, std::span<iovec> buffers) noexcept = 0;
+
+  // One turn: completions, at most one wait in the kernel (until `deadline_ns` of CLOCK_MONOTONIC,
+  // UINT64_MAX for ever), events. Returns how many handlers ran.
+  virtual size_t run_once(uint64_t deadline_ns) noexcept = 0;
+  // Ends the wait of run_once(), now or the next; no system call while the loop is awake.
+  virtual void wake() noexcept = 0;
+  // Returns from the kernel's wait so far; for counters and idle tests.
+  [[nodiscard]] virtual uint64_t wakeups() const noexcept = 0;
+};
+
+[[nodiscard]] Result<std::unique_ptr<Loop>> make_epoll_loop(WakeHandler& wake_handler);
+
+}  // namespace lumen::net

@@ -1,0 +1,33 @@
+// Server: joins the loop, the codecs and the engine. The only place that wires things together.
+// Threads: start(), drain() and the destructor from one control thread; it makes the I/O threads
+// and (through the engine) the workers.
+// Memory: everything at start(); serving allocates nothing of its own.
+// Says no: start() returns why; afterwards each request gets its own error reply.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/serve/options.h>
+#include <lumen/telemetry/counters.h>
+
+#include <memory>
+#include <string>
+
+namespace lumen::serve {
+
+class Server {
+ public:
+  // `backend` is normally engine::make_openvino_backend(); tests bring their own.
+  [[nodiscard]] static Result<std::unique_ptr<Server>> start(
+      const ServerOptions& options, std::unique_ptr<engine::Backend> backend);
+  virtual ~Server() = default;  // drains
+
+  // "127.0.0.1:8000", with the port that the kernel chose for port 0.
+  [[nodiscard]] virtual const std::string& http_address() const noexcept = 0;
+  [[nodiscard]] virtual const engine::ModelRepository& models() const noexcept = 0;
+  [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
+  // Stops accepting, answers what is in flight, joins all threads. Idempotent.
+  virtual void drain() noexcept = 0;
+};
+
+}  // namespace lumen::serve

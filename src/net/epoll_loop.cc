@@ -1,0 +1,358 @@
+// Loop over epoll, edge-triggered: a socket is registered once and costs no epoll_ctl afterwards.
+// Owner thread only, but for wake(). Allocates at creation. Errors reach the handlers as -errno.
+#include <lumen/net/loop.h>
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/clock.h>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+
+namespace lumen::net {
+namespace {
+
+// Events of one wait: more only delays completions that are due already.
+constexpr size_t kEventsPerTurn = 256;
+// Connections taken from one listener a turn, so that a flood does not starve those that are served.
+constexpr int kAcceptsPerTurn = 64;
+
+// How often a turn delivers what its own handlers have completed before it looks for events again.
+constexpr int kCompletionPasses = 4;
+
+// epoll_event.data: a pointer whose low bits say what it points to.
+constexpr uint64_t kStreamTag = 0;
+constexpr uint64_t kListenerTag = 1;
+constexpr uint64_t kWakeTag = 2;
+constexpr uint64_t kTagMask = 3;
+
+class EpollLoop final : public Loop {
+ public:
+  EpollLoop(WakeHandler& wake_handler, UniqueFd epoll, UniqueFd event, UniqueFd reserve) noexcept
+      : wake_handler_(wake_handler),
+        epoll_(std::move(epoll)),
+        event_(std::move(event)),
+        reserve_(std::move(reserve)) {
+    completions_.loop.previous = completions_.loop.next = &completions_;
+  }
+
+  const char* name() const noexcept override { return "epoll"; }
+  Status add(Stream& stream) noexcept override;
+  void remove(Stream& stream) noexcept override;
+  Status add(Listener& listener) noexcept override;
+  void remove(Listener& listener) noexcept override;
+  void wait_readable(Stream& stream) noexcept override;
+  void receive(Stream& stream, std::span<iovec> buffers) noexcept override;
+  void cancel_receive(Stream& stream) noexcept override;
+  void send(Stream& stream, std::span<iovec> buffers) noexcept override;
+  size_t run_once(uint64_t deadline_ns) noexcept override;
+  void wake() noexcept override;
+  uint64_t wakeups() const noexcept override { return wakeups_; }
+
+ private:
+  void try_receive(Stream& stream) noexcept;
+  void try_send(Stream& stream) noexcept;
+  void queue_completion(Stream& stream) noexcept;
+  void unqueue(Stream& stream) noexcept;
+  size_t run_completions() noexcept;
+  size_t deliver(Stream& stream) noexcept;
+  size_t on_event(const epoll_event& event) noexcept;
+  size_t accept_some(Listener& listener) noexcept;
+  int wait_ms(uint64_t deadline_ns) noexcept;
+
+  WakeHandler& wake_handler_;
+  UniqueFd epoll_;
+  UniqueFd event_;
+  UniqueFd reserve_;  // given up for a moment when no descriptor is left, to refuse politely
+  Stream completions_{nullptr};  // sentinel of the list of streams with results to deliver
+  std::array<epoll_event, kEventsPerTurn> events_{};
+  uint64_t wakeups_ = 0;
+  // 1: the owner is in, or about to enter, the kernel's wait.
+  alignas(kFalseSharingRange) std::atomic<uint32_t> sleeping_{0};
+};
+
+Status EpollLoop::add(Stream& stream) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = reinterpret_cast<uint64_t>(&stream) | kStreamTag;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.fd.get(), &event) != 0) {
+    return Status::from_errno(errno, "adding a connection to epoll");
+  }
+  return {};
+}
+
+void EpollLoop::remove(Stream& stream) noexcept {
+  unqueue(stream);
+  stream.loop = {};
+  stream.fd.reset();  // closing takes it out of epoll: nobody holds a duplicate
+}
+
+Status EpollLoop::add(Listener& listener) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = reinterpret_cast<uint64_t>(&listener) | kListenerTag;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener.fd.get(), &event) != 0) {
+    return Status::from_errno(errno, "adding a listener to epoll");
+  }
+  return {};
+}
+
+void EpollLoop::remove(Listener& listener) noexcept { listener.fd.reset(); }
+
+void EpollLoop::wait_readable(Stream& stream) noexcept {
+  stream.loop.receiving = Stream::Receiving::kReadiness;
+  if (stream.loop.readable) queue_completion(stream);
+}
+
+void EpollLoop::receive(Stream& stream, std::span<iovec> buffers) noexcept {
+  stream.loop.receiving = Stream::Receiving::kData;
+  stream.loop.receive_buffers = buffers;
+  if (stream.loop.readable) try_receive(stream);
+}
+
+void EpollLoop::cancel_receive(Stream& stream) noexcept {
+  if (stream.loop.receiving == Stream::Receiving::kNo) return;
+  if (stream.loop.receiving != Stream::Receiving::kDone) stream.loop.receive_result = -ECANCELED;
+  stream.loop.receiving = Stream::Receiving::kDone;
+  queue_completion(stream);
+}
+
+void EpollLoop::send(Stream& stream, std::span<iovec> buffers) noexcept {
+  stream.loop.sending = true;
+  stream.loop.send_buffers = buffers;
+  stream.loop.send_result = 0;
+  // Attempted without waiting for readiness: a reply nearly always fits the socket's buffer.
+  if (stream.loop.writable) try_send(stream);
+}
+
+void EpollLoop::try_receive(Stream& stream) noexcept {
+  auto& state = stream.loop;
+  size_t wanted = 0;
+  for (const iovec& buffer : state.receive_buffers) wanted += buffer.iov_len;
+  ssize_t got = 0;
+  do {
+    got = ::readv(stream.fd.get(), state.receive_buffers.data(),
+                  static_cast<int>(std::min<size_t>(state.receive_buffers.size(), IOV_MAX)));
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    state.readable = false;
+    return;
+  }
+  // A short read has emptied the socket (epoll(7)), so the next attempt waits for an edge and the
+  // read that would only say EAGAIN is spared. Not after the peer's close: no edge will come.
+  if (got > 0 && static_cast<size_t>(got) < wanted && !state.peer_closed) state.readable = false;
+  state.receive_result = got < 0 ? -errno : got;
+  state.receiving = Stream::Receiving::kDone;
+  queue_completion(stream);
+}
+
+void EpollLoop::try_send(Stream& stream) noexcept {
+  auto& state = stream.loop;
+  while (!state.send_buffers.empty()) {
+    msghdr message{};
+    message.msg_iov = state.send_buffers.data();
+    message.msg_iovlen = std::min<size_t>(state.send_buffers.size(), IOV_MAX);
+    const ssize_t sent = ::sendmsg(stream.fd.get(), &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        state.writable = false;
+        return;
+      }
+      state.send_result = -errno;
+      break;
+    }
+    state.send_result += sent;
+    size_t left = static_cast<size_t>(sent);
+    while (!state.send_buffers.empty() && left >= state.send_buffers.front().iov_len) {
+      left -= state.send_buffers.front().iov_len;
+      state.send_buffers = state.send_buffers.subspan(1);
+    }
+    if (left > 0) {
+      iovec& first = state.send_buffers.front();
+      first.iov_base = static_cast<char*>(first.iov_base) + left;
+      first.iov_len -= left;
+    }
+  }
+  state.sending = false;
+  state.send_done = true;
+  queue_completion(stream);
+}
+
+void EpollLoop::queue_completion(Stream& stream) noexcept {
+  if (stream.loop.queued) return;
+  stream.loop.queued = true;
+  stream.loop.previous = completions_.loop.previous;
+  stream.loop.next = &completions_;
+  completions_.loop.previous->loop.next = &stream;
+  completions_.loop.previous = &stream;
+}
+
+void EpollLoop::unqueue(Stream& stream) noexcept {
+  if (!stream.loop.queued) return;
+  stream.loop.queued = false;
+  stream.loop.previous->loop.next = stream.loop.next;
+  stream.loop.next->loop.previous = stream.loop.previous;
+}
+
+// Delivers what was queued when the turn began; what handlers queue meanwhile waits for the next
+// turn, so that a pipelining client can't hold the loop.
+size_t EpollLoop::run_completions() noexcept {
+  size_t ran = 0;
+  const Stream* last = completions_.loop.previous;
+  while (completions_.loop.next != &completions_) {
+    Stream& stream = *completions_.loop.next;
+    const bool is_last = &stream == last;
+    unqueue(stream);
+    ran += deliver(stream);
+    if (is_last) break;
+  }
+  return ran;
+}
+
+size_t EpollLoop::deliver(Stream& stream) noexcept {
+  auto& state = stream.loop;
+  size_t ran = 0;
+  if (state.send_done) {
+    state.send_done = false;
+    stream.handler->on_sent(stream, state.send_result);
+    ++ran;
+    if (!stream.fd.valid()) return ran;  // the handler has removed it
+  }
+  if (state.receiving == Stream::Receiving::kDone) {
+    state.receiving = Stream::Receiving::kNo;
+    stream.handler->on_received(stream, state.receive_result);
+    ++ran;
+  } else if (state.receiving == Stream::Receiving::kReadiness && state.readable) {
+    state.receiving = Stream::Receiving::kNo;
+    stream.handler->on_readable(stream);
+    ++ran;
+  }
+  return ran;
+}
+
+size_t EpollLoop::on_event(const epoll_event& event) noexcept {
+  const uint64_t tag = event.data.u64 & kTagMask;
+  if (tag == kWakeTag) {
+    uint64_t count = 0;
+    (void)!::read(event_.get(), &count, sizeof(count));  // only resets the counter
+    return 0;
+  }
+  if (tag == kListenerTag) {
+    return accept_some(*reinterpret_cast<Listener*>(event.data.u64 & ~kTagMask));
+  }
+  Stream& stream = *reinterpret_cast<Stream*>(event.data.u64 & ~kTagMask);
+  if (!stream.fd.valid()) return 0;  // removed earlier in this turn
+  auto& state = stream.loop;
+  if (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) state.peer_closed = true;
+  if (event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+    state.readable = true;
+    if (state.receiving == Stream::Receiving::kData) try_receive(stream);
+    if (state.receiving == Stream::Receiving::kReadiness) queue_completion(stream);
+  }
+  if (event.events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
+    state.writable = true;
+    if (state.sending) try_send(stream);
+  }
+  return 0;
+}
+
+size_t EpollLoop::accept_some(Listener& listener) noexcept {
+  size_t ran = 0;
+  for (int i = 0; i < kAcceptsPerTurn && listener.fd.valid(); ++i) {
+    UniqueFd fd(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.valid()) {
+      listener.handler->on_accepted(std::move(fd));
+      ++ran;
+      continue;
+    }
+    const int error = errno;
+    if (error == EAGAIN || error == EWOULDBLOCK) break;
+    if (error == EINTR || error == ECONNABORTED) continue;
+    if (error == EMFILE || error == ENFILE) {
+      // Without a free descriptor the pending connection would keep the listener readable and the
+      // loop spinning: the reserve takes it, and it is closed.
+      reserve_.reset();
+      UniqueFd(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
+      reserve_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    }
+    listener.handler->on_accept_failed(error);
+    ++ran;
+    break;
+  }
+  return ran;
+}
+
+int EpollLoop::wait_ms(uint64_t deadline_ns) noexcept {
+  if (deadline_ns == UINT64_MAX) return -1;
+  const uint64_t now = now_ns();
+  if (deadline_ns <= now) return 0;
+  // Rounded up: waking a fraction too early would only mean a second, empty wait.
+  const uint64_t ms = (deadline_ns - now + 999'999) / 1'000'000;
+  return static_cast<int>(std::min<uint64_t>(ms, INT_MAX));
+}
+
+size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
+  size_t ran = wake_handler_.on_wake();
+  int timeout = completions_.loop.next == &completions_ ? wait_ms(deadline_ns) : 0;
+  const bool may_sleep = timeout != 0;
+  if (may_sleep) {
+    // sync[loop.sleeping]: both sides are read-modify-writes of one word, so one comes first: if
+    // wake() does, its release is acquired here and on_wake() below sees the work; if this does,
+    // wake() reads 1 and rings.
+    sleeping_.exchange(1, std::memory_order_acq_rel);
+    const size_t found = wake_handler_.on_wake();
+    if (found > 0) timeout = 0;
+    ran += found;
+    if (completions_.loop.next != &completions_) timeout = 0;
+  }
+  const int count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, timeout);
+  if (may_sleep) {
+    // sync[loop.sleeping]: an exchange, not a store, so that a wake() which found 0 is acquired too
+    sleeping_.exchange(0, std::memory_order_acq_rel);
+    ++wakeups_;
+  }
+  for (int i = 0; i < count; ++i) ran += on_event(events_[static_cast<size_t>(i)]);
+  // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
+  // without another system call between them.
+  for (int pass = 0; pass < kCompletionPasses && completions_.loop.next != &completions_; ++pass) {
+    ran += run_completions();
+  }
+  return ran;
+}
+
+void EpollLoop::wake() noexcept {
+  // sync[loop.sleeping]: see run_once()
+  if (sleeping_.exchange(0, std::memory_order_acq_rel) == 1) {
+    const uint64_t one = 1;
+    (void)!::write(event_.get(), &one, sizeof(one));  // can only fail when it is rung already
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Loop>> make_epoll_loop(WakeHandler& wake_handler) {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return Status::from_errno(errno, "creating an epoll instance");
+  UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!event.valid()) return Status::from_errno(errno, "creating an eventfd");
+  UniqueFd reserve(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  epoll_event wake_event{};
+  wake_event.events = EPOLLIN;
+  wake_event.data.u64 = kWakeTag;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, event.get(), &wake_event) != 0) {
+    return Status::from_errno(errno, "adding the eventfd to epoll");
+  }
+  return std::unique_ptr<Loop>(std::make_unique<EpollLoop>(wake_handler, std::move(epoll),
+                                                           std::move(event), std::move(reserve)));
+}
+
+}  // namespace lumen::net

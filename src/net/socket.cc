@@ -1,0 +1,117 @@
+// Address parsing and listening sockets. Control plane; configure_stream on the I/O thread.
+#include <lumen/net/socket.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace lumen::net {
+namespace {
+
+// The kernel cuts this to net.core.somaxconn; a burst of connects must not be refused below it.
+constexpr int kListenBacklog = 4096;
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+};
+
+Result<SocketAddress> to_socket_address(const TcpAddress& address) {
+  SocketAddress out;
+  const std::string host = address.host == "localhost" ? "127.0.0.1" : address.host;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
+  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(address.port);
+    out.size = sizeof(sockaddr_in);
+    return out;
+  }
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.storage);
+  if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(address.port);
+    out.size = sizeof(sockaddr_in6);
+    return out;
+  }
+  return Status::error(Code::kInvalidArgument,
+                       "address '%s': not an IPv4 or IPv6 address; names other than 'localhost' "
+                       "are not looked up",
+                       address.host.c_str());
+}
+
+uint16_t bound_port(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return 0;
+  return ntohs(storage.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in*>(&storage)->sin_port
+                   : reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+}
+
+}  // namespace
+
+std::string TcpAddress::text() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<TcpAddress> parse_tcp_address(std::string_view text) {
+  const auto fail = [text] {
+    return Status::error(Code::kInvalidArgument,
+                         "address '%.*s': wanted HOST:PORT with a port from 0 to 65535, for "
+                         "example 127.0.0.1:8000",
+                         static_cast<int>(text.size()), text.data());
+  };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return fail();
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port_text = text.substr(colon + 1);
+  TcpAddress address;
+  const auto [end, error] =
+      std::from_chars(port_text.data(), port_text.data() + port_text.size(), address.port);
+  if (error != std::errc{} || end != port_text.data() + port_text.size()) return fail();
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return fail();
+  }
+  address.host = host.empty() ? "127.0.0.1" : std::string(host);
+  Result<SocketAddress> checked = to_socket_address(address);
+  if (!checked.ok()) return checked.status();
+  return address;
+}
+
+Result<TcpListener> listen_tcp(const TcpAddress& address, bool shared_port) {
+  Result<SocketAddress> where = to_socket_address(address);
+  if (!where.ok()) return where.status();
+  const std::string text = address.text();
+  UniqueFd fd(
+      ::socket(where->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno(errno, "opening a socket for %s", text.c_str());
+  const int on = 1;
+  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (shared_port) (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&where->storage), where->size) != 0) {
+    return Status::from_errno(errno, "binding %s (is another server there? --http 127.0.0.1:0 "
+                              "picks a free port)", text.c_str());
+  }
+  if (::listen(fd.get(), kListenBacklog) != 0) {
+    return Status::from_errno(errno, "listening on %s", text.c_str());
+  }
+  TcpListener listener{std::move(fd), address};
+  listener.address.port = bound_port(listener.fd.get());
+  return listener;
+}
+
+void configure_stream(int fd) noexcept {
+  const int on = 1;
+  // Fails harmlessly on unix sockets, which have no Nagle to switch off.
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+}  // namespace lumen::net

@@ -1,0 +1,540 @@
+// The conversation's course: heads, bodies, timeouts. Replies: connection_reply.cc.
+// I/O thread only; allocates nothing. Whatever is wrong ends in respond_error(), refuse() or close().
+#include "serve/connection.h"
+
+#include "serve/infer_service.h"
+#include "serve/io_thread.h"
+
+#include <lumen/base/clock.h>
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace lumen::serve {
+
+using wire::BodyFraming;
+
+void Connection::open(UniqueFd fd) noexcept {
+  stream_.fd = std::move(fd);
+  close_after_ = false;
+  state_ = State::kIdle;
+  if (!io_.loop().add(stream_).ok()) {
+    close();
+    return;
+  }
+  io_.timeouts().idle.start(timeout_, coarse_now_ns());
+  io_.loop().wait_readable(stream_);
+}
+
+void Connection::close() noexcept {
+  if (state_ == State::kFree || state_ == State::kAbandoned) return;
+  timeout_.unlink();
+  if (state_ == State::kWaitingContext) io_.stop_waiting(*this);
+  io_.loop().remove(stream_);
+  if (state_ == State::kRunning) {
+    state_ = State::kAbandoned;  // the engine still writes into the context
+    return;
+  }
+  state_ = State::kFree;
+  if (context_ != nullptr) io_.release_context(*std::exchange(context_, nullptr));
+  io_.connection_closed(*this);
+}
+
+void Connection::on_drain() noexcept {
+  if (state_ == State::kIdle || state_ == State::kLinger || state_ == State::kDiscard) close();
+}
+
+void Connection::on_readable(net::Stream& stream) noexcept {
+  (void)stream;
+  if (state_ != State::kIdle) return;
+  timeout_.unlink();
+  RequestContext* context = io_.acquire_context(*this);
+  if (context == nullptr) {
+    state_ = State::kWaitingContext;
+    io_.wait_for_context(*this);
+    return;
+  }
+  resume(*context);
+}
+
+void Connection::resume(RequestContext& context) noexcept {
+  context_ = &context;
+  begin_head();
+}
+
+void Connection::receive_into(std::span<char> space) noexcept {
+  receive_segment_ = {space.data(), space.size()};
+  io_.loop().receive(stream_, std::span(&receive_segment_, 1));
+}
+
+// --- head -----------------------------------------------------------------------------------------
+
+void Connection::begin_head() noexcept {
+  state_ = State::kHead;
+  io_.timeouts().head.start(timeout_, coarse_now_ns());
+  if (context_->unread().empty()) {
+    receive_into(context_->free_space());
+  } else {
+    parse_head();
+  }
+}
+
+void Connection::parse_head() noexcept {
+  if (context_->infer.trace.received_ns == 0) context_->infer.trace.received_ns = now_ns();
+  const wire::HeadResult result = wire::parse_http_head(context_->unread());
+  switch (result.progress) {
+    case wire::HeadProgress::kNeedMore:
+      context_->move_unread_to_front();
+      receive_into(context_->free_space());
+      return;
+    case wire::HeadProgress::kRefused:
+      refuse(result.refusal.status, result.refusal.reason);
+      return;
+    case wire::HeadProgress::kComplete:
+      timeout_.unlink();
+      context_->head = result.head;
+      context_->begin += result.head.head_bytes;
+      on_head();
+      return;
+  }
+}
+
+void Connection::on_head() noexcept {
+  const wire::HttpHead& head = context_->head;
+  io_.services().counters.requests.add();
+  close_after_ = !head.keep_alive || io_.draining();
+  context_->body_unread = head.framing == BodyFraming::kLength ? head.content_length : 0;
+  context_->route = route_path(head.path);
+  const size_t limit = io_.services().options.max_body_bytes;
+  if (context_->body_unread > limit) {
+    char text[160];
+    const int size = std::snprintf(text, sizeof(text),
+                                   "body of %zu bytes is above the limit of %zu; send less or "
+                                   "start the server with a larger --max-body-bytes",
+                                   context_->body_unread, limit);
+    refuse(413, {text, static_cast<size_t>(size)});
+    return;
+  }
+  // Until something wants it, a body that is still to come is dropped after the reply.
+  if (context_->route.endpoint == Endpoint::kUnknown) {
+    respond_error(Status::error(Code::kNotFound, "path '%.*s' is not known; GET /v2 tells what is",
+                                static_cast<int>(std::min<size_t>(head.path.size(), 200)),
+                                head.path.data()));
+    return;
+  }
+  const bool get = head.method == wire::HttpMethod::kGet || head.method == wire::HttpMethod::kHead;
+  const bool post = head.method == wire::HttpMethod::kPost;
+  if (wants_post(context_->route.endpoint) ? !post : !get) {
+    const bool wanted_post = wants_post(context_->route.endpoint);
+    respond_error(405, wanted_post ? "this path wants POST" : "this path wants GET",
+                  wanted_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+    return;
+  }
+  if (post) {
+    begin_infer();
+  } else {
+    answer_document();
+  }
+}
+
+void Connection::begin_infer() noexcept {
+  const wire::HttpHead& head = context_->head;
+  const Route& route = context_->route;
+  engine::Model* model = io_.services().repository.find(route.model, route.version);
+  if (model == nullptr) {
+    respond_error(model_not_found(route));
+    return;
+  }
+  context_->infer.model = model;
+  if (model->state() != engine::ModelState::kReady) {
+    respond_error(model_unavailable(*model));
+    return;
+  }
+  if (!head.content_encoding.empty() && head.content_encoding != "identity") {
+    respond_error(415, "Content-Encoding is not supported; send the body as identity",
+                  "Accept-Encoding: identity\r\n");
+    return;
+  }
+  if (head.framing == BodyFraming::kNone) {
+    respond_error(400, "an infer request needs a body: send Content-Length or chunked coding");
+    return;
+  }
+  // A client that waits for leave to send gets it once, and only if it has not begun already.
+  if (head.expect_continue && context_->unread().empty()) {
+    state_ = State::kContinue;
+    const std::string_view text = wire::continue_response();
+    context_->send_segments[0] = {const_cast<char*>(text.data()), text.size()};
+    io_.timeouts().write.start(timeout_, coarse_now_ns());
+    io_.loop().send(stream_, std::span(context_->send_segments).first(1));
+    return;
+  }
+  begin_body();
+}
+
+// --- body -----------------------------------------------------------------------------------------
+
+void Connection::begin_body() noexcept {
+  progress_bytes_ = 0;
+  io_.timeouts().body.start(timeout_, coarse_now_ns());
+  if (context_->head.framing == BodyFraming::kChunked) {
+    begin_chunked_body();
+  } else {
+    begin_length_body();
+  }
+}
+
+void Connection::take_body_bytes(size_t bytes) noexcept {
+  context_->begin += bytes;
+  context_->body_unread -= bytes;
+}
+
+void Connection::begin_length_body() noexcept {
+  const uint64_t total = context_->head.content_length;
+  const uint64_t json_bytes = context_->head.inference_header_length.value_or(total);
+  if (json_bytes > total) {
+    char text[200];
+    const int size =
+        std::snprintf(text, sizeof(text),
+                      "Inference-Header-Content-Length is %llu, but the body has only %llu bytes",
+                      static_cast<unsigned long long>(json_bytes),
+                      static_cast<unsigned long long>(total));
+    respond_error(400, {text, static_cast<size_t>(size)});
+    return;
+  }
+  if (context_->head.inference_header_length == 0u) {
+    const Status status = prepare_raw_infer(*context_, *context_->infer.model, total);
+    if (!status.ok()) {
+      respond_error(status);
+      return;
+    }
+    place_tensors(context_->unread().substr(0, context_->body_unread));
+    return;
+  }
+  if (context_->begin + json_bytes <= context_->receive_buffer().size()) {
+    state_ = State::kJson;
+    continue_json();
+    return;
+  }
+  // Too long for the receive buffer: collected in the arena, where the rest arrives directly.
+  auto* memory = static_cast<char*>(
+      context_->arena.allocate(json_bytes + wire::JsonParser::kPadding, kCacheLine));
+  if (memory == nullptr) {
+    refuse(413, "the JSON of the body does not fit a request's memory");
+    return;
+  }
+  const std::string_view have = context_->unread().substr(0, json_bytes);
+  std::memcpy(memory, have.data(), have.size());
+  take_body_bytes(have.size());
+  context_->body = {memory, json_bytes};
+  context_->body_segments[0] = {memory + have.size(), json_bytes - have.size()};
+  context_->body_pending = std::span(context_->body_segments).first(1);
+  state_ = State::kJsonDirect;
+  receive_pending();
+}
+
+void Connection::continue_json() noexcept {
+  const uint64_t total = context_->head.content_length;
+  const uint64_t json_bytes = context_->head.inference_header_length.value_or(total);
+  if (context_->unread().size() < json_bytes) {
+    receive_into(context_->free_space());
+    return;
+  }
+  const std::string_view json = context_->unread().substr(0, json_bytes);
+  take_body_bytes(json.size());
+  on_json(json, context_->unread().substr(0, context_->body_unread), total - json_bytes);
+}
+
+void Connection::begin_chunked_body() noexcept {
+  const size_t limit = io_.services().options.max_body_bytes;
+  // The decoder writes at most the limit, but wants as much room as its input has bytes.
+  const size_t bytes = limit + limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
+  context_->before_body = context_->arena.mark();
+  auto* memory = static_cast<char*>(context_->arena.allocate(bytes, kCacheLine));
+  if (memory == nullptr) {
+    refuse(413, "a chunked body does not fit a request's memory");
+    return;
+  }
+  context_->chunked.emplace(limit);
+  context_->body = {memory, 0};
+  state_ = State::kChunked;
+  continue_chunked();
+}
+
+void Connection::continue_chunked() noexcept {
+  const std::string_view input = context_->unread();
+  const std::span<char> output{context_->body.data() + context_->body.size(), input.size()};
+  const wire::ChunkedDecoder::Step step = context_->chunked->decode(input, output);
+  context_->begin += step.consumed;
+  context_->body = {context_->body.data(), context_->body.size() + step.produced};
+  switch (step.state) {
+    case wire::ChunkedDecoder::State::kNeedMore:
+      context_->move_unread_to_front();
+      receive_into(context_->free_space());
+      return;
+    case wire::ChunkedDecoder::State::kRefused:
+      refuse(step.refusal.status, step.refusal.reason);
+      return;
+    case wire::ChunkedDecoder::State::kComplete:
+      break;
+  }
+  const std::string_view body{context_->body.data(), context_->body.size()};
+  // The room for the longest body there can be shrinks to what came; the bytes stay where they are.
+  context_->arena.rewind(context_->before_body);
+  (void)context_->arena.allocate(body.size() + wire::JsonParser::kPadding, kCacheLine);
+  const uint64_t json_bytes = context_->head.inference_header_length.value_or(body.size());
+  if (json_bytes > body.size()) {
+    respond_error(400, "Inference-Header-Content-Length is larger than the chunked body");
+    return;
+  }
+  if (context_->head.inference_header_length == 0u) {
+    const Status status = prepare_raw_infer(*context_, *context_->infer.model, body.size());
+    if (status.ok()) {
+      place_tensors(body);
+    } else {
+      respond_error(status);
+    }
+    return;
+  }
+  on_json(body.substr(0, json_bytes), body.substr(json_bytes), body.size() - json_bytes);
+}
+
+void Connection::on_json(std::string_view json, std::string_view rest,
+                         size_t binary_bytes) noexcept {
+  Result<wire::InferHead> head = wire::parse_infer_head(io_.json_parser(), json, context_->arena);
+  if (!head.ok()) {
+    respond_error(head.status());
+    return;
+  }
+  context_->infer_head = *head;
+  const Status status = prepare_infer(*context_, *context_->infer.model, binary_bytes);
+  if (!status.ok()) {
+    respond_error(status);
+    return;
+  }
+  place_tensors(rest);
+}
+
+// `rest` is copied to where the tensors lie; what has not arrived yet is received there directly.
+void Connection::place_tensors(std::string_view rest) noexcept {
+  const bool from_receive_buffer = context_->head.framing == BodyFraming::kLength;
+  size_t copied = 0;
+  while (copied < rest.size() && !context_->body_pending.empty()) {
+    iovec& segment = context_->body_pending.front();
+    const size_t bytes = std::min(segment.iov_len, rest.size() - copied);
+    std::memcpy(segment.iov_base, rest.data() + copied, bytes);
+    copied += bytes;
+    advance_pending(bytes);
+  }
+  if (from_receive_buffer) take_body_bytes(copied);
+  if (context_->body_pending.empty()) {
+    on_body_complete();
+    return;
+  }
+  state_ = State::kTensors;
+  receive_pending();
+}
+
+void Connection::receive_pending() noexcept {
+  io_.loop().receive(stream_, context_->body_pending);
+}
+
+void Connection::advance_pending(size_t bytes) noexcept {
+  std::span<iovec>& pending = context_->body_pending;
+  while (!pending.empty() && bytes >= pending.front().iov_len) {
+    bytes -= pending.front().iov_len;
+    pending = pending.subspan(1);
+  }
+  if (bytes > 0) {
+    pending.front().iov_base = static_cast<char*>(pending.front().iov_base) + bytes;
+    pending.front().iov_len -= bytes;
+  }
+}
+
+void Connection::on_body_complete() noexcept {
+  timeout_.unlink();
+  const Status status = finish_body(*context_);
+  if (!status.ok()) {
+    respond_error(status);
+    return;
+  }
+  io_.services().counters.bytes_received_direct.add(context_->received_direct_bytes);
+  context_->infer.complete = [](engine::InferRequest& infer) noexcept {
+    auto& context = *static_cast<RequestContext*>(infer.owner);
+    if (infer.status.ok()) encode_reply(context);
+    context.io_thread->post(context);
+  };
+  context_->infer.trace.parsed_ns = now_ns();
+  state_ = State::kRunning;
+  switch (io_.services().engine.submit(context_->infer)) {
+    case engine::SubmitOutcome::kAccepted:
+      return;
+    case engine::SubmitOutcome::kFull:
+      respond_error(429, "the queue is full; try again, or raise --queue-capacity",
+                    "Retry-After: 1\r\n");
+      return;
+    case engine::SubmitOutcome::kClosed:
+      close_after_ = true;
+      respond_error(503, "the server is shutting down");
+      return;
+  }
+}
+
+void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
+  (void)stream;
+  if (state_ == State::kTimedOut) {
+    refuse(408, "the request did not arrive in time");
+    return;
+  }
+  if (result <= 0) {  // the peer is gone, or will never finish this request
+    close();
+    return;
+  }
+  const auto bytes = static_cast<size_t>(result);
+  io_.services().counters.bytes_received.add(bytes);
+  progress_bytes_ += bytes;
+  switch (state_) {
+    case State::kHead:
+      context_->end += bytes;
+      parse_head();
+      return;
+    case State::kJson:
+      context_->end += bytes;
+      continue_json();
+      return;
+    case State::kChunked:
+      context_->end += bytes;
+      continue_chunked();
+      return;
+    case State::kJsonDirect:
+    case State::kTensors:
+      context_->body_unread -= bytes;
+      advance_pending(bytes);
+      if (state_ == State::kTensors) context_->received_direct_bytes += bytes;
+      if (!context_->body_pending.empty()) {
+        receive_pending();
+      } else if (state_ == State::kTensors) {
+        on_body_complete();
+      } else {
+        on_json({context_->body.data(), context_->body.size()}, {}, context_->body_unread);
+      }
+      return;
+    case State::kDiscard:
+      context_->body_unread -= bytes;
+      continue_discard();
+      return;
+    case State::kLinger:
+      receive_into(io_.scratch());
+      return;
+    default:
+      close();  // no receive is in flight in any other state
+      return;
+  }
+}
+
+// --- after the reply ------------------------------------------------------------------------------
+
+void Connection::on_sent(net::Stream& stream, int64_t result) noexcept {
+  (void)stream;
+  timeout_.unlink();
+  if (result < 0) {
+    close();
+    return;
+  }
+  io_.services().counters.bytes_sent.add(static_cast<uint64_t>(result));
+  if (state_ == State::kContinue) {
+    begin_body();
+  } else if (close_after_ || io_.draining()) {
+    begin_linger();
+  } else if (context_->body_unread > 0) {
+    state_ = State::kDiscard;
+    progress_bytes_ = 0;
+    io_.timeouts().body.start(timeout_, coarse_now_ns());
+    take_body_bytes(std::min(context_->body_unread, context_->unread().size()));
+    continue_discard();
+  } else {
+    next_request();
+  }
+}
+
+void Connection::continue_discard() noexcept {
+  if (context_->body_unread == 0) {
+    timeout_.unlink();
+    next_request();
+    return;
+  }
+  const std::span<char> scratch = io_.scratch();
+  receive_into(scratch.first(std::min(scratch.size(), context_->body_unread)));
+}
+
+// Closing at once with bytes unread would reset the connection, and the client might never see the
+// reply; so our side is closed first and the rest is read and dropped for a bounded time.
+void Connection::begin_linger() noexcept {
+  io_.release_context(*std::exchange(context_, nullptr));
+  if (::shutdown(stream_.fd.get(), SHUT_WR) != 0) {
+    state_ = State::kIdle;
+    close();
+    return;
+  }
+  state_ = State::kLinger;
+  io_.timeouts().linger.start(timeout_, coarse_now_ns());
+  receive_into(io_.scratch());
+}
+
+void Connection::next_request() noexcept {
+  context_->reset();
+  if (!context_->unread().empty()) {
+    begin_head();
+    return;
+  }
+  RequestContext* context = std::exchange(context_, nullptr);
+  state_ = State::kIdle;
+  io_.timeouts().idle.start(timeout_, coarse_now_ns());
+  io_.loop().wait_readable(stream_);
+  io_.release_context(*context);
+}
+
+bool Connection::body_is_late() noexcept {
+  if (progress_bytes_ >= io_.services().options.timeouts.body_min_bytes) {
+    progress_bytes_ = 0;
+    io_.timeouts().body.start(timeout_, coarse_now_ns());
+    return false;
+  }
+  return true;
+}
+
+void Connection::on_timeout() noexcept {
+  switch (state_) {
+    case State::kJson:
+    case State::kJsonDirect:
+    case State::kTensors:
+    case State::kChunked:
+      if (!body_is_late()) return;
+      [[fallthrough]];
+    case State::kHead:
+      io_.services().counters.timeouts.add();
+      state_ = State::kTimedOut;
+      io_.loop().cancel_receive(stream_);  // on_received answers 408
+      return;
+    case State::kDiscard:
+      if (!body_is_late()) return;
+      break;
+    case State::kWriting:
+    case State::kContinue: {
+      const auto sent = static_cast<uint64_t>(std::max<int64_t>(stream_.loop.send_result, 0));
+      if (sent > progress_bytes_) {  // slow, but moving
+        progress_bytes_ = sent;
+        io_.timeouts().write.start(timeout_, coarse_now_ns());
+        return;
+      }
+      io_.services().counters.timeouts.add();
+      break;
+    }
+    default:
+      break;
+  }
+  close();
+}
+
+}  // namespace lumen::serve

@@ -1,0 +1,109 @@
+// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop.
+//
+//   idle -> head -> (continue) -> json | chunked -> tensors -> running -> writing -> idle | head
+//                                                     errors: ... -> writing -> discard | linger
+//
+// One request at a time: a pipelined one stays in the receive buffer (or the socket) until the
+// reply before it is out, so replies keep their order and a client's memory is bounded.
+// Threads: its I/O thread. Memory: none of its own; a request's bytes live in a RequestContext.
+// Says no: JSON error replies; closes when the stream of requests can't be trusted any more.
+#pragma once
+
+#include "serve/request_context.h"
+
+#include <lumen/net/loop.h>
+#include <lumen/net/timeout_list.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace lumen::serve {
+
+class IoThread;
+
+[[nodiscard]] Status model_not_found(const Route& route) noexcept;
+[[nodiscard]] Status model_unavailable(const engine::Model& model) noexcept;
+
+class Connection final : public net::StreamHandler {
+ public:
+  explicit Connection(IoThread& io_thread) noexcept : io_(io_thread) { timeout_.owner = this; }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  enum class State : uint8_t {
+    kFree,
+    kIdle,            // no request, no context
+    kWaitingContext,  // bytes are there, but all contexts are taken
+    kHead,
+    kContinue,        // "100 Continue" is leaving
+    kJson,            // the JSON of the body, into the receive buffer
+    kJsonDirect,      // the same, into the arena: too long for the receive buffer
+    kTensors,         // binary tensors, straight into their places
+    kChunked,
+    kRunning,         // the engine has it
+    kWriting,
+    kDiscard,         // dropping the rest of a refused body, the connection lives on
+    kLinger,          // our side is closed, dropping what still comes
+    kTimedOut,        // waits for the loop to give the buffers back, then answers 408
+    kAbandoned,       // closed by force while the engine has its request
+  };
+
+  void open(UniqueFd fd) noexcept;
+  void close() noexcept;
+  // A context became free for a connection in kWaitingContext.
+  void resume(RequestContext& context) noexcept;
+  // The engine has completed its request.
+  void on_infer_done() noexcept;
+  void on_timeout() noexcept;
+  // Drain: a connection without a request closes now, another after its reply.
+  void on_drain() noexcept;
+
+  void on_readable(net::Stream& stream) noexcept override;
+  void on_received(net::Stream& stream, int64_t result) noexcept override;
+  void on_sent(net::Stream& stream, int64_t result) noexcept override;
+
+  [[nodiscard]] State state() const noexcept { return state_; }
+  Connection* next_free = nullptr;  // in the I/O thread's pool, waiting list or graveyard
+
+ private:
+  void begin_head() noexcept;
+  void parse_head() noexcept;
+  void on_head() noexcept;
+  void answer_document() noexcept;
+  void begin_infer() noexcept;
+  void begin_body() noexcept;
+  void begin_length_body() noexcept;
+  void begin_chunked_body() noexcept;
+  void continue_json() noexcept;
+  void continue_chunked() noexcept;
+  // `rest`: bytes of the body behind the JSON that have been received already.
+  void on_json(std::string_view json, std::string_view rest, size_t binary_bytes) noexcept;
+  void place_tensors(std::string_view rest) noexcept;
+  void receive_pending() noexcept;
+  void advance_pending(size_t bytes) noexcept;
+  void on_body_complete() noexcept;
+  void continue_discard() noexcept;
+  void begin_linger() noexcept;
+  void next_request() noexcept;
+  void receive_into(std::span<char> space) noexcept;
+  void take_body_bytes(size_t bytes) noexcept;
+
+  void respond_json(int status, std::string_view body, std::string_view extra = {}) noexcept;
+  void respond_error(const Status& status) noexcept;
+  void respond_error(int status, std::string_view message, std::string_view extra = {}) noexcept;
+  void refuse(int status, std::string_view message) noexcept;  // answers, then closes
+  void respond_infer() noexcept;
+  void send(size_t segments, int status) noexcept;
+  [[nodiscard]] bool body_is_late() noexcept;
+
+  IoThread& io_;
+  net::Stream stream_{this};
+  net::TimeoutEntry timeout_;
+  RequestContext* context_ = nullptr;
+  iovec receive_segment_{};
+  uint64_t progress_bytes_ = 0;  // moved since the current timeout began
+  State state_ = State::kFree;
+  bool close_after_ = false;
+};
+
+}  // namespace lumen::serve

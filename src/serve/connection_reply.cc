@@ -1,0 +1,188 @@
+// What a connection says: documents, infer replies, errors. I/O thread only; allocates nothing.
+#include "serve/connection.h"
+
+#include "serve/infer_service.h"
+#include "serve/io_thread.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/wire/status_map.h>
+
+#include <algorithm>
+
+namespace lumen::serve {
+namespace {
+
+// A name from a URL is echoed in errors, but never more of it than a valid name can have.
+int echo_width(std::string_view text) noexcept {
+  return static_cast<int>(std::min(text.size(), limits::kMaxNameBytes));
+}
+
+}  // namespace
+
+Status model_not_found(const Route& route) noexcept {
+  if (route.version.empty()) {
+    return Status::error(Code::kNotFound,
+                         "model '%.*s' is not in the repository; GET /v2/models/stats lists those "
+                         "that are ready",
+                         echo_width(route.model), route.model.data());
+  }
+  return Status::error(Code::kNotFound,
+                       "model '%.*s' version '%.*s' is not in the repository; leave the version "
+                       "out for the highest",
+                       echo_width(route.model), route.model.data(), echo_width(route.version),
+                       route.version.data());
+}
+
+Status model_unavailable(const engine::Model& model) noexcept {
+  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
+                       model.metadata().name.c_str(), model.metadata().version.c_str(),
+                       model.reason().c_str());
+}
+
+void Connection::answer_document() noexcept {
+  const Services& services = io_.services();
+  const Route& route = context_->route;
+  const bool names_model = !route.model.empty();
+  const engine::Model* model =
+      names_model ? services.repository.find(route.model, route.version) : nullptr;
+  if (names_model && model == nullptr) {
+    respond_error(model_not_found(route));
+    return;
+  }
+  if (names_model && model->state() != engine::ModelState::kReady) {
+    respond_error(model_unavailable(*model));
+    return;
+  }
+  switch (route.endpoint) {
+    case Endpoint::kLive:
+      respond_json(200, R"({"live":true})");
+      return;
+    case Endpoint::kReady:
+      if (io_.draining()) {
+        respond_error(503, "the server is shutting down");
+      } else {
+        respond_json(200, R"({"ready":true})");
+      }
+      return;
+    case Endpoint::kServerMetadata:
+      respond_json(200, services.documents.server_metadata());
+      return;
+    case Endpoint::kModelMetadata:
+      if (model != nullptr) {
+        respond_json(200, services.documents.model_metadata(*model));
+        return;
+      }
+      break;
+    case Endpoint::kModelReady:
+      if (model != nullptr) {
+        respond_json(200, services.documents.model_ready(*model));
+        return;
+      }
+      break;
+    case Endpoint::kModelStatistics:
+    case Endpoint::kAllStatistics: {
+      if (route.endpoint == Endpoint::kModelStatistics && model == nullptr) break;
+      const size_t models = model != nullptr ? 1 : services.repository.models().size();
+      const std::span<char> buffer =
+          context_->arena.allocate_array<char>(Documents::statistics_bytes(models));
+      respond_json(200, services.documents.write_statistics(buffer, model));
+      return;
+    }
+    case Endpoint::kUnknown:
+    case Endpoint::kInfer:
+      break;
+  }
+  respond_error(404, "the path names no model; write /v2/models/NAME");
+}
+
+void Connection::on_infer_done() noexcept {
+  if (state_ == State::kAbandoned) {
+    state_ = State::kFree;
+    io_.release_context(*std::exchange(context_, nullptr));
+    io_.connection_closed(*this);
+    return;
+  }
+  if (!context_->infer.status.ok()) {
+    respond_error(context_->infer.status);
+  } else if (!context_->reply_status.ok()) {
+    respond_error(context_->reply_status);
+  } else {
+    respond_infer();
+  }
+}
+
+void Connection::respond_infer() noexcept {
+  RequestContext& context = *context_;
+  wire::ResponseHead head;
+  head.keep_alive = !close_after_ && !io_.draining();
+  head.content_length = context.reply.json.size() + context.reply.binary_bytes;
+  if (context.reply.has_binary) {
+    head.content_type = "application/octet-stream";
+    head.inference_header_length = context.reply.json.size();
+  }
+  const size_t head_bytes =
+      wire::write_response_head(context.response_head, head, io_.http_date());
+  size_t segments = 0;
+  context.send_segments[segments++] = {context.response_head.data(), head_bytes};
+  context.send_segments[segments++] = {const_cast<char*>(context.reply.json.data()),
+                                       context.reply.json.size()};
+  for (const wire::ReplyOutput& output : context.reply_outputs) {
+    if (output.binary && output.tensor.byte_size > 0) {
+      context.send_segments[segments++] = {output.tensor.data, output.tensor.byte_size};
+    }
+  }
+  const engine::Trace& trace = context.infer.trace;
+  context.infer.model->counters().success.add(now_ns() - trace.received_ns);
+  send(segments, 200);
+}
+
+void Connection::respond_json(int status, std::string_view body, std::string_view extra) noexcept {
+  wire::ResponseHead head;
+  head.status = status;
+  head.extra = extra;
+  head.keep_alive = !close_after_ && !io_.draining();
+  head.content_length = body.size();
+  const size_t head_bytes =
+      wire::write_response_head(context_->response_head, head, io_.http_date());
+  context_->send_segments[0] = {context_->response_head.data(), head_bytes};
+  context_->send_segments[1] = {const_cast<char*>(body.data()), body.size()};
+  const bool without_body = context_->head.method == wire::HttpMethod::kHead || body.empty();
+  send(without_body ? 1 : 2, status);
+}
+
+void Connection::send(size_t segments, int status) noexcept {
+  telemetry::ServerCounters& counters = io_.services().counters;
+  (status < 400 ? counters.responses_2xx
+                : status < 500 ? counters.responses_4xx : counters.responses_5xx).add();
+  state_ = State::kWriting;
+  progress_bytes_ = 0;
+  io_.timeouts().write.start(timeout_, coarse_now_ns());
+  io_.loop().send(stream_, std::span(context_->send_segments).first(segments));
+}
+
+void Connection::respond_error(const Status& status) noexcept {
+  respond_error(wire::http_status(status.code()), status.message(),
+                status.code() == Code::kResourceExhausted ? "Retry-After: 1\r\n" : "");
+}
+
+void Connection::respond_error(int status, std::string_view message,
+                               std::string_view extra) noexcept {
+  if (context_->infer.model != nullptr) {
+    context_->infer.model->counters().fail.add(now_ns() - context_->infer.trace.received_ns);
+  }
+  // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
+  // chunked body is not known: neither can be skipped, so the connection ends with this reply.
+  const wire::HttpHead& head = context_->head;
+  const bool chunks_unread = head.framing == wire::BodyFraming::kChunked &&
+                             (!context_->chunked || state_ == State::kHead);
+  if (chunks_unread || (head.expect_continue && context_->body_unread > 0)) close_after_ = true;
+  const size_t size = wire::write_error_body(context_->error_body, message);
+  respond_json(status, {context_->error_body.data(), size}, extra);
+}
+
+void Connection::refuse(int status, std::string_view message) noexcept {
+  close_after_ = true;
+  respond_error(status, message);
+}
+
+}  // namespace lumen::serve

@@ -1,0 +1,120 @@
+// Rendering of metadata, index and statistics. Control plane but for write_statistics (any thread).
+#include "serve/documents.h"
+
+#include <lumen/base/check.h>
+#include <lumen/wire/json_writer.h>
+
+#include <algorithm>
+
+namespace lumen::serve {
+namespace {
+
+using wire::JsonWriter;
+
+// Only what is true: clients (perf_analyzer) act on this list.
+constexpr std::string_view kExtensions[] = {"binary_tensor_data", "statistics"};
+
+// Renders into a string that grows until the document fits. Control plane.
+template <typename Render>
+std::string render(Render&& fill) {
+  for (size_t bytes = 4096;; bytes *= 4) {
+    std::string text(bytes, '\0');
+    JsonWriter writer(text);
+    fill(writer);
+    if (!writer.overflowed()) {
+      text.resize(writer.text().size());
+      return text;
+    }
+    LUMEN_CHECK(bytes < (1u << 30));
+  }
+}
+
+void write_tensors(JsonWriter& json, std::string_view key,
+                   const std::vector<engine::TensorSpec>& tensors) {
+  json.key(key).begin_array();
+  for (const engine::TensorSpec& tensor : tensors) {
+    json.begin_object().key("name").string(tensor.name);
+    json.key("datatype").string(element_type_name(tensor.type));
+    json.key("shape").begin_array();
+    for (int64_t dimension : tensor.shape.dimensions()) json.integer(dimension);
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+void write_duration(JsonWriter& json, std::string_view key, uint64_t count, uint64_t ns) noexcept {
+  json.key(key).begin_object().key("count").unsigned_integer(count);
+  json.key("ns").unsigned_integer(ns).end_object();
+}
+
+void write_duration(JsonWriter& json, std::string_view key,
+                    const telemetry::Duration& duration) noexcept {
+  write_duration(json, key, duration.count.get(), duration.ns.get());
+}
+
+void write_model_statistics(JsonWriter& json, const engine::Model& model) noexcept {
+  const telemetry::ModelCounters& counters = model.counters();
+  json.begin_object().key("name").string(model.metadata().name);
+  json.key("version").string(model.metadata().version);
+  json.key("last_inference").unsigned_integer(counters.last_inference_ms.get());
+  json.key("inference_count").unsigned_integer(counters.inference_count.get());
+  json.key("execution_count").unsigned_integer(counters.execution_count.get());
+  json.key("inference_stats").begin_object();
+  write_duration(json, "success", counters.success);
+  write_duration(json, "fail", counters.fail);
+  write_duration(json, "queue", counters.queue);
+  write_duration(json, "compute_input", counters.compute_input);
+  write_duration(json, "compute_infer", counters.compute_infer);
+  write_duration(json, "compute_output", counters.compute_output);
+  // There is no cache: zero, or perf_analyzer reports an error.
+  write_duration(json, "cache_hit", 0, 0);
+  write_duration(json, "cache_miss", 0, 0);
+  json.end_object();
+  json.key("response_stats").begin_object().end_object();
+  json.key("batch_stats").begin_array().end_array();
+  json.key("memory_usage").begin_array().end_array();
+  json.end_object();
+}
+
+}  // namespace
+
+Documents::Documents(const engine::ModelRepository& repository) : repository_(repository) {
+  server_metadata_ = render([](JsonWriter& json) {
+    json.begin_object().key("name").string("lumen").key("version").string(LUMEN_VERSION);
+    json.key("extensions").begin_array();
+    for (std::string_view extension : kExtensions) json.string(extension);
+    json.end_array().end_object();
+  });
+  for (const auto& model : repository.models()) {
+    const engine::ModelMetadata& metadata = model->metadata();
+    const std::vector<std::string> versions = repository.versions(metadata.name);
+    LUMEN_CHECK(model->index() == model_metadata_.size());
+    model_metadata_.push_back(render([&](JsonWriter& json) {
+      json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
+      for (const std::string& version : versions) json.string(version);
+      json.end_array().key("platform").string(metadata.platform);
+      write_tensors(json, "inputs", metadata.inputs);
+      write_tensors(json, "outputs", metadata.outputs);
+      json.end_object();
+    }));
+    model_ready_.push_back(render([&](JsonWriter& json) {
+      json.begin_object().key("name").string(metadata.name);
+      json.key("ready").boolean(model->state() == engine::ModelState::kReady).end_object();
+    }));
+  }
+}
+
+std::string_view Documents::write_statistics(std::span<char> out,
+                                             const engine::Model* only) const noexcept {
+  JsonWriter json(out);
+  json.begin_object().key("model_stats").begin_array();
+  for (const auto& model : repository_.models()) {
+    const bool wanted = only != nullptr ? model.get() == only
+                                        : model->state() == engine::ModelState::kReady;
+    if (wanted) write_model_statistics(json, *model);
+  }
+  json.end_array().end_object();
+  return json.overflowed() ? std::string_view{} : json.text();
+}
+
+}  // namespace lumen::serve

@@ -1,0 +1,220 @@
+// The I/O thread's turn: loop, completions, timeouts, drain. See the header.
+#include "serve/io_thread.h"
+
+#include <lumen/base/check.h>
+#include <lumen/base/clock.h>
+
+#include <algorithm>
+#include <bit>
+#include <ctime>
+
+namespace lumen::serve {
+namespace {
+
+// JSON up to this size parses without allocating; a longer one grows the parser once.
+constexpr size_t kJsonParserBytes = 1024 * 1024;
+constexpr size_t kScratchBytes = 64 * 1024;
+// Timeouts are read from the coarse clock, which may lag by one kernel tick: sleeping that much
+// longer spares a few empty turns at each expiry.
+constexpr uint64_t kCoarseClockStepNs = 4'000'000;
+
+}  // namespace
+
+IoThread::IoThread(const Services& services, net::TcpListener listener)
+    : services_(services),
+      timeouts_(services.options.timeouts),
+      json_parser_(kJsonParserBytes),
+      scratch_(kScratchBytes),
+      completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
+  listener_.fd = std::move(listener.fd);
+  listener_.handler = this;
+}
+
+Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services,
+                                                   net::TcpListener listener) {
+  std::unique_ptr<IoThread> io(new IoThread(services, std::move(listener)));  // alloc: at start
+  Result<std::unique_ptr<net::Loop>> loop = net::make_epoll_loop(*io);
+  if (!loop.ok()) return loop.status();
+  io->loop_ = std::move(*loop);
+  LUMEN_RETURN_IF_ERROR(io->loop_->add(io->listener_));
+  for (size_t i = 0; i < services.options.max_connections; ++i) {
+    Connection& connection = io->connections_.emplace_back(*io);
+    connection.next_free = io->free_connections_;
+    io->free_connections_ = &connection;
+  }
+  engine::Backend& backend = services.repository.backend();
+  for (size_t i = 0; i < services.options.max_active_requests; ++i) {
+    auto context = RequestContext::create(services.options.max_body_bytes);
+    if (!context.ok()) return context.status();
+    (*context)->io_thread = io.get();
+    (*context)->next_free = io->free_contexts_;
+    io->free_contexts_ = context->get();
+    LUMEN_RETURN_IF_ERROR(backend.register_memory((*context)->arena.region()));
+    io->contexts_.push_back(std::move(*context));
+  }
+  return io;
+}
+
+void IoThread::run() noexcept {
+  telemetry::ServerCounters& counters = services_.counters;
+  while (!draining_ || open_connections_ > 0) {
+    const uint64_t wakeups_before = loop_->wakeups();
+    loop_->run_once(next_deadline_ns());
+    counters.loop_wakeups.add(loop_->wakeups() - wakeups_before);
+    expire_timeouts();
+    bury();
+    // sync[io.drain]: acquire; what the control thread did before it asked is visible
+    if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
+  }
+}
+
+void IoThread::request_drain() noexcept {
+  // sync[io.drain]: release; wake() makes the loop look
+  drain_requested_.store(true, std::memory_order_release);
+  loop_->wake();
+}
+
+void IoThread::begin_drain() noexcept {
+  draining_ = true;
+  drain_deadline_ns_ = coarse_now_ns() + services_.options.drain_timeout_ns;
+  loop_->remove(listener_);
+  for (Connection& connection : connections_) connection.on_drain();
+}
+
+void IoThread::post(RequestContext& context) noexcept {
+  RequestContext* pointer = &context;
+  // The ring has a place for every context there is, so it can't be full.
+  LUMEN_CHECK(completions_.try_push(std::move(pointer)));
+  loop_->wake();
+}
+
+size_t IoThread::on_wake() noexcept {
+  size_t done = 0;
+  RequestContext* context = nullptr;
+  while (completions_.try_pop(context)) {
+    context->connection->on_infer_done();
+    ++done;
+  }
+  return done;
+}
+
+RequestContext* IoThread::acquire_context(Connection& connection) noexcept {
+  RequestContext* context = free_contexts_;
+  if (context == nullptr) return nullptr;
+  free_contexts_ = context->next_free;
+  context->connection = &connection;
+  return context;
+}
+
+void IoThread::release_context(RequestContext& context) noexcept {
+  context.begin = context.end = 0;
+  context.reset();
+  context.connection = nullptr;
+  if (waiting_first_ != nullptr) {
+    Connection* connection = waiting_first_;
+    waiting_first_ = connection->next_free;
+    connection->next_free = nullptr;
+    context.connection = connection;
+    connection->resume(context);
+    return;
+  }
+  context.next_free = free_contexts_;
+  free_contexts_ = &context;
+}
+
+void IoThread::wait_for_context(Connection& connection) noexcept {
+  connection.next_free = nullptr;
+  if (waiting_first_ == nullptr) {
+    waiting_first_ = &connection;
+  } else {
+    waiting_last_->next_free = &connection;
+  }
+  waiting_last_ = &connection;
+}
+
+void IoThread::stop_waiting(Connection& connection) noexcept {
+  Connection* previous = nullptr;
+  for (Connection* c = waiting_first_; c != nullptr; previous = c, c = c->next_free) {
+    if (c != &connection) continue;
+    (previous == nullptr ? waiting_first_ : previous->next_free) = c->next_free;
+    if (waiting_last_ == c) waiting_last_ = previous;
+    c->next_free = nullptr;
+    return;
+  }
+}
+
+void IoThread::connection_closed(Connection& connection) noexcept {
+  // Events of this turn may still name it, so it is reused only after the turn.
+  connection.next_free = closed_connections_;
+  closed_connections_ = &connection;
+  --open_connections_;
+  services_.counters.connections_open.subtract();
+}
+
+void IoThread::bury() noexcept {
+  while (closed_connections_ != nullptr) {
+    Connection* connection = closed_connections_;
+    closed_connections_ = connection->next_free;
+    connection->next_free = free_connections_;
+    free_connections_ = connection;
+  }
+}
+
+void IoThread::on_accepted(UniqueFd fd) noexcept {
+  services_.counters.connections_accepted.add();
+  if (free_connections_ == nullptr) {
+    // The oldest idle connection makes room; where all are busy the new one is refused.
+    if (net::TimeoutEntry* oldest = timeouts_.idle.oldest()) {
+      static_cast<Connection*>(oldest->owner)->close();
+    }
+    services_.counters.connections_refused.add();
+    return;
+  }
+  Connection* connection = free_connections_;
+  free_connections_ = connection->next_free;
+  connection->next_free = nullptr;
+  ++open_connections_;
+  services_.counters.connections_open.add();
+  net::configure_stream(fd.get());
+  connection->open(std::move(fd));
+}
+
+void IoThread::on_accept_failed(int error_number) noexcept {
+  (void)error_number;  // EMFILE and its like: counted, the loop has refused the connection
+  services_.counters.connections_refused.add();
+}
+
+std::string_view IoThread::http_date() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);  // 3 ns; the value changes once a second
+  if (now.tv_sec != date_seconds_) {
+    date_seconds_ = now.tv_sec;
+    wire::write_http_date(std::span<char, wire::kDateBytes>(date_), date_seconds_);
+  }
+  return {date_.data(), date_.size()};
+}
+
+uint64_t IoThread::next_deadline_ns() noexcept {
+  uint64_t next = draining_ ? drain_deadline_ns_ : UINT64_MAX;
+  for (net::TimeoutList* list : {&timeouts_.idle, &timeouts_.head, &timeouts_.body,
+                                 &timeouts_.write, &timeouts_.linger}) {
+    next = std::min(next, list->next_deadline_ns());
+  }
+  return next == UINT64_MAX ? next : next + kCoarseClockStepNs;
+}
+
+void IoThread::expire_timeouts() noexcept {
+  const uint64_t now = coarse_now_ns();
+  for (net::TimeoutList* list : {&timeouts_.idle, &timeouts_.head, &timeouts_.body,
+                                 &timeouts_.write, &timeouts_.linger}) {
+    while (net::TimeoutEntry* entry = list->take_expired(now)) {
+      static_cast<Connection*>(entry->owner)->on_timeout();
+    }
+  }
+  if (draining_ && now >= drain_deadline_ns_) {
+    for (Connection& connection : connections_) connection.close();
+    drain_deadline_ns_ = UINT64_MAX;  // what the engine still holds completes in its own time
+  }
+}
+
+}  // namespace lumen::serve

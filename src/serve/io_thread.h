@@ -1,0 +1,107 @@
+// IoThread: one loop with its connections, their request contexts and timeouts.
+// Threads: run() on its own thread; post() from workers; request_drain() from the control thread.
+// Memory: everything at create(). Says no: create() returns why.
+#pragma once
+
+#include "serve/connection.h"
+#include "serve/documents.h"
+#include "serve/request_context.h"
+
+#include <lumen/engine/engine.h>
+#include <lumen/net/loop.h>
+#include <lumen/net/socket.h>
+#include <lumen/net/timeout_list.h>
+#include <lumen/queue/mpmc_queue.h>
+#include <lumen/serve/options.h>
+#include <lumen/telemetry/counters.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace lumen::serve {
+
+// What all I/O threads share, owned by the Server.
+struct Services {
+  const ServerOptions& options;
+  const engine::ModelRepository& repository;
+  const Documents& documents;
+  engine::Engine& engine;
+  telemetry::ServerCounters& counters;
+};
+
+class IoThread final : public net::ListenerHandler, public net::WakeHandler {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
+                                                                net::TcpListener listener);
+  // Serves until drained. Blocks.
+  void run() noexcept;
+  // Any thread: stop accepting, finish what is in flight, return from run().
+  void request_drain() noexcept;
+  // Any worker: the engine has completed this request.
+  void post(RequestContext& context) noexcept;
+
+  // --- for Connection, on the loop's thread -----------------------------------------------------
+  [[nodiscard]] RequestContext* acquire_context(Connection& connection) noexcept;
+  void release_context(RequestContext& context) noexcept;
+  void wait_for_context(Connection& connection) noexcept;
+  void stop_waiting(Connection& connection) noexcept;
+  void connection_closed(Connection& connection) noexcept;
+  [[nodiscard]] std::string_view http_date() noexcept;
+  [[nodiscard]] std::span<char> scratch() noexcept { return scratch_; }  // for dropped bytes
+  [[nodiscard]] bool draining() const noexcept { return draining_; }
+  [[nodiscard]] net::Loop& loop() noexcept { return *loop_; }
+  [[nodiscard]] const Services& services() const noexcept { return services_; }
+  [[nodiscard]] wire::JsonParser& json_parser() noexcept { return json_parser_; }
+
+  struct Timeouts {
+    explicit Timeouts(const TimeoutOptions& options) noexcept
+        : idle(options.idle_ns),
+          head(options.head_ns),
+          body(options.body_period_ns),
+          write(options.write_stall_ns),
+          linger(options.linger_ns) {}
+    net::TimeoutList idle, head, body, write, linger;
+  };
+  [[nodiscard]] Timeouts& timeouts() noexcept { return timeouts_; }
+
+  void on_accepted(UniqueFd fd) noexcept override;
+  void on_accept_failed(int error_number) noexcept override;
+  size_t on_wake() noexcept override;
+
+ private:
+  IoThread(const Services& services, net::TcpListener listener);
+  void expire_timeouts() noexcept;
+  void begin_drain() noexcept;
+  void bury() noexcept;
+  [[nodiscard]] uint64_t next_deadline_ns() noexcept;
+
+  Services services_;
+  net::Listener listener_;
+  std::unique_ptr<net::Loop> loop_;
+  Timeouts timeouts_;
+  wire::JsonParser json_parser_;
+  std::vector<char> scratch_;
+
+  std::deque<Connection> connections_;  // made at create(); a deque, since they must not move
+  Connection* free_connections_ = nullptr;
+  Connection* closed_connections_ = nullptr;  // reusable once the turn is over
+  Connection* waiting_first_ = nullptr;       // for a context, in order
+  Connection* waiting_last_ = nullptr;
+  std::vector<std::unique_ptr<RequestContext>> contexts_;
+  // Last in, first out: with few clients the same few arenas stay hot in the caches.
+  RequestContext* free_contexts_ = nullptr;
+  size_t open_connections_ = 0;
+  MpmcQueue<RequestContext*> completions_;
+
+  std::array<char, wire::kDateBytes> date_{};
+  int64_t date_seconds_ = -1;
+  bool draining_ = false;
+  uint64_t drain_deadline_ns_ = UINT64_MAX;
+  std::atomic<bool> drain_requested_{false};
+};
+
+}  // namespace lumen::serve

@@ -1,0 +1,56 @@
+// Creation and reuse of RequestContext. I/O thread only; one mmap at creation.
+#include "serve/request_context.h"
+
+#include <cstring>
+
+namespace lumen::serve {
+namespace {
+
+// Beside the body itself the arena holds a second copy of it where one is needed (chunked bodies,
+// JSON tensors), the decoded head and the outputs.
+constexpr size_t kArenaSlackBytes = 16 * 1024 * 1024;
+// Touched memory that a context keeps between requests; more goes back to the kernel. 2 MiB spare
+// image models the page faults of each request.
+constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
+
+}  // namespace
+
+Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes) {
+  Result<Arena> arena = Arena::create(2 * max_body_bytes + kArenaSlackBytes);
+  if (!arena.ok()) return arena.status();
+  std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
+  context->arena = std::move(*arena);
+  // The padding lets simdjson read past a JSON text that ends where the buffer ends.
+  constexpr size_t kBytes = limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
+  auto* buffer = static_cast<char*>(context->arena.allocate(kBytes, kCacheLine));
+  context->receive_buffer_ = {buffer, limits::kReceiveBufferBytes};
+  context->empty_ = context->arena.mark();
+  return context;
+}
+
+void RequestContext::reset() noexcept {
+  arena.rewind(empty_);
+  arena.trim(kArenaKeepBytes);
+  if (begin == end) begin = end = 0;
+  head = {};
+  route = {};
+  infer_head = {};
+  infer = {};
+  body_pending = {};
+  body_unread = 0;
+  body = {};
+  chunked.reset();
+  received_direct_bytes = 0;
+  reply_status = {};
+  reply = {};
+  reply_outputs = {};
+}
+
+void RequestContext::move_unread_to_front() noexcept {
+  if (begin == 0) return;
+  std::memmove(receive_buffer_.data(), receive_buffer_.data() + begin, end - begin);
+  end -= begin;
+  begin = 0;
+}
+
+}  // namespace lumen::serve

@@ -1,0 +1,82 @@
+// RequestContext: all memory of one request: receive buffer, arena, parsed head, reply. Taken from
+// an I/O thread's pool when a connection's first byte arrives, given back when its reply is out.
+// Threads: its I/O thread, but for the time between submit and completion: then the worker.
+// Memory: one mapping at creation, virtual until touched. Says no: create() returns why.
+#pragma once
+
+#include "serve/route.h"
+
+#include <lumen/engine/infer_request.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/memory/arena.h>
+#include <lumen/wire/http.h>
+#include <lumen/wire/oip.h>
+
+#include <sys/uio.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lumen::serve {
+
+class IoThread;
+class Connection;
+
+class RequestContext {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes);
+
+  // Forgets the request, keeps unread bytes of the receive buffer (the next request's).
+  void reset() noexcept;
+
+  // --- receive buffer: bytes [begin, end) are unread --------------------------------------------
+  [[nodiscard]] std::string_view unread() const noexcept {
+    return {receive_buffer_.data() + begin, end - begin};
+  }
+  [[nodiscard]] std::span<char> free_space() const noexcept {
+    return receive_buffer_.subspan(end);
+  }
+  void move_unread_to_front() noexcept;
+  [[nodiscard]] std::span<char> receive_buffer() const noexcept { return receive_buffer_; }
+
+  size_t begin = 0;
+  size_t end = 0;
+
+  // --- the request ------------------------------------------------------------------------------
+  Arena arena;
+  wire::HttpHead head;  // views into the receive buffer
+  Route route;
+  wire::InferHead infer_head;
+  engine::InferRequest infer;
+  // Where the body's remaining bytes go, in order; advanced as they arrive.
+  std::array<iovec, limits::kMaxTensors + 2> body_segments;
+  std::span<iovec> body_pending;
+  size_t body_unread = 0;  // bytes of the body not yet taken from the socket or the buffer
+  std::span<char> body;    // a body that is collected whole (JSON, chunked): filled part
+  std::optional<wire::ChunkedDecoder> chunked;
+  Arena::Mark before_body{};  // with `chunked`: the arena before the body's room was taken
+  size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
+
+  // --- the reply --------------------------------------------------------------------------------
+  Status reply_status;  // why encoding failed; otherwise ok
+  wire::EncodedReply reply;
+  std::span<const wire::ReplyOutput> reply_outputs;
+  std::array<char, wire::kMaxResponseHeadBytes> response_head;
+  std::array<char, wire::kMaxErrorBodyBytes> error_body;
+  std::array<iovec, limits::kMaxTensors + 2> send_segments;
+
+  // --- whose it is ------------------------------------------------------------------------------
+  IoThread* io_thread = nullptr;
+  Connection* connection = nullptr;
+  RequestContext* next_free = nullptr;
+
+ private:
+  RequestContext() = default;
+  std::span<char> receive_buffer_;
+  Arena::Mark empty_{};  // the arena with nothing but the receive buffer in it
+};
+
+}  // namespace lumen::serve

@@ -1,0 +1,36 @@
+// Route: what a request's path asks for. Pure.
+// Threads: any. Memory: none, names are views into the path. Says no: Endpoint::kUnknown.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace lumen::serve {
+
+enum class Endpoint : uint8_t {
+  kUnknown,
+  kLive,
+  kReady,
+  kServerMetadata,
+  kModelMetadata,
+  kModelReady,
+  kModelStatistics,
+  kAllStatistics,
+  kInfer,
+};
+
+struct Route {
+  Endpoint endpoint = Endpoint::kUnknown;
+  std::string_view model;    // as sent; may be no valid name, then no model is found
+  std::string_view version;  // empty: the highest
+};
+
+// `path` without the query. A single trailing slash is tolerated.
+[[nodiscard]] Route route_path(std::string_view path) noexcept;
+
+// POST for what runs a model, GET (and HEAD) for what tells.
+[[nodiscard]] constexpr bool wants_post(Endpoint endpoint) noexcept {
+  return endpoint == Endpoint::kInfer;
+}
+
+}  // namespace lumen::serve
