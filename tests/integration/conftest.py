@@ -1,0 +1,47 @@
+"""Fixtures of the integration tests: server processes over copies of the model repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import FIXTURES, MODELS, Server, copy_models, make_squeezenet
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All models of models/ and tests/fixtures/models/ in one repository."""
+    make_squeezenet()
+    target = tmp_path_factory.mktemp("models")
+    sources = [p for folder in (MODELS, FIXTURES) for p in sorted(folder.iterdir()) if p.is_dir()]
+    return copy_models(target, sources)
+
+
+@pytest.fixture(scope="session")
+def shared_server(repository: Path) -> Iterator[Server]:
+    """One server for all tests that leave it as they found it; it must exit cleanly at the end."""
+    server = Server(repository)
+    yield server
+    assert server.stop() == 0, "\n".join(server.errors)
+
+
+@pytest.fixture
+def small_repository(tmp_path: Path) -> Path:
+    """Models that load at once."""
+    return copy_models(tmp_path / "models", [MODELS / "identity", MODELS / "mlp", FIXTURES / "add_sub"])
+
+
+@pytest.fixture
+def server(small_repository: Path) -> Iterator[Callable[..., Server]]:
+    """A factory: server(*arguments, repository=..., http=...). What still runs is stopped."""
+    started: list[Server] = []
+
+    def start(*arguments: str, repository: Path = small_repository, http: str = "127.0.0.1:0") -> Server:
+        started.append(Server(repository, *arguments, http=http))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            assert one.stop() == 0, "\n".join(one.errors)
