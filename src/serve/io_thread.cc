@@ -11,8 +11,6 @@
 namespace lumen::serve {
 namespace {
 
-// JSON up to this size parses without allocating; a longer one grows the parser once.
-constexpr size_t kJsonParserBytes = 1024 * 1024;
 constexpr size_t kScratchBytes = 64 * 1024;
 // Timeouts are read from the coarse clock, which may lag by one kernel tick: sleeping that much
 // longer spares a few empty turns at each expiry.
@@ -23,7 +21,6 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 IoThread::IoThread(const Services& services, net::TcpListener listener)
     : services_(services),
       timeouts_(services.options.timeouts),
-      json_parser_(kJsonParserBytes),
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
   listener_.fd = std::move(listener.fd);

@@ -57,7 +57,7 @@ struct HeadResult {
 };
 
 // Parses a request head from the start of `received` (empty lines before it are tolerated, RFC 9112
-// 2.2). kNeedMore: call again with more bytes; cheap, a partial head is only searched for its end.
+// 2.2). kNeedMore: call again with more bytes; a partial head is only searched for line ends.
 [[nodiscard]] HeadResult parse_http_head(std::string_view received,
                                          const HttpLimits& limits = {}) noexcept;
 
@@ -80,15 +80,21 @@ class ChunkedDecoder {
 
  private:
   enum class Position : uint8_t {
-    kSizeStart, kSize, kExtension, kSizeLf, kData, kDataCr, kDataLf, kTrailer, kTrailerLf, kDone
+    kSize, kExtension, kSizeLf, kData, kDataCr, kDataLf, kTrailer, kTrailerLf, kDone
   };
+  Refusal in_framing(char c) noexcept;
+  Refusal in_size(char c) noexcept;
+  Refusal end_of_size() noexcept;
+  Refusal in_trailer(char c) noexcept;
+
   uint64_t max_body_bytes_;
   uint64_t body_bytes_ = 0;
   uint64_t overhead_bytes_ = 0;  // framing bytes seen: <= body / 4 + kChunkOverheadSlackBytes
   uint64_t chunk_left_ = 0;
+  uint64_t trailer_bytes_ = 0;
   uint32_t size_digits_ = 0;
-  uint32_t extension_bytes_ = 0;
-  Position position_ = Position::kSizeStart;
+  uint32_t line_bytes_ = 0;  // of the extension or trailer line that is being read
+  Position position_ = Position::kSize;
 };
 
 struct ResponseHead {

@@ -31,6 +31,9 @@ class JsonWriter {
 
  private:
   void before_value() noexcept;
+  void put_string(std::string_view text) noexcept;
+  template <typename T>
+  JsonWriter& put_number(T value) noexcept;
   void put(char c) noexcept;
   void put(std::string_view text) noexcept;
 

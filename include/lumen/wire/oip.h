@@ -1,8 +1,8 @@
 // The Open Inference Protocol's infer call: JSON heads with binary tensors behind them, both ways.
 // Pure: no socket, no thread, no clock. Format: docs/formats/oip.md.
 // Threads: a JsonParser belongs to one thread; the functions to any.
-// Memory: a JsonParser allocates at construction (its JSON capacity) and only grows past that;
-// everything else comes from the Allocator given.
+// Memory: a JsonParser allocates at construction only, whatever it reads later; everything else
+// comes from the Allocator given.
 // Says no: Status naming the tensor, what was got, what was wanted and the fix.
 #pragma once
 
@@ -43,8 +43,7 @@ struct InferHead {
 
 class JsonParser {
  public:
-  // `capacity_bytes`: documents up to this size parse without allocating.
-  explicit JsonParser(size_t capacity_bytes);
+  JsonParser();
   ~JsonParser();
   JsonParser(const JsonParser&) = delete;
   JsonParser& operator=(const JsonParser&) = delete;

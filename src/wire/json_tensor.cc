@@ -1,0 +1,242 @@
+// Tensors from JSON: the shape says how many numbers are wanted before the first is read, so memory
+// is taken once, and never more than the text could fill.
+// Threads: one. Memory: the cursor's Allocator. Says no: false, the reason in the cursor.
+#include "wire/json_tensor.h"
+
+#include "wire/json_number.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace lumen::wire {
+
+bool is_underflow(const char* at, const char* end) noexcept {
+  // Where the first digit that is not 0 stands, as a power of ten, plus the exponent.
+  int64_t place = 0;
+  int64_t exponent = 0;
+  bool seen_point = false;
+  bool seen_digit = false;
+  for (; at < end && *at != 'e' && *at != 'E'; ++at) {
+    if (*at == '.') {
+      seen_point = true;
+    } else if (is_number_digit(*at)) {
+      seen_digit |= *at != '0';
+      if (seen_digit && !seen_point) ++place;
+      if (!seen_digit && seen_point) --place;
+    }
+  }
+  if (at < end) {
+    ++at;
+    const bool negative = *at == '-';
+    if (*at == '-' || *at == '+') ++at;
+    for (; at < end; ++at) exponent = std::min<int64_t>(exponent * 10 + (*at - '0'), 1LL << 40);
+    if (negative) exponent = -exponent;
+  }
+  return !seen_digit || place + exponent < 0;
+}
+
+TensorText describe(const TensorView& tensor) noexcept {
+  TensorText out;
+  const std::string_view type = element_type_name(tensor.type);
+  int used = std::snprintf(out.text, sizeof(out.text), "%.*s [", static_cast<int>(type.size()),
+                           type.data());
+  for (size_t i = 0; i < tensor.shape.rank(); ++i) {
+    const size_t offset = static_cast<size_t>(used);
+    used += std::snprintf(out.text + offset, sizeof(out.text) - offset, "%s%lld",
+                          i == 0 ? "" : ",", static_cast<long long>(tensor.shape[i]));
+  }
+  // Rank 8 with 20 characters each and the type: 175.
+  std::snprintf(out.text + used, sizeof(out.text) - static_cast<size_t>(used), "]");
+  return out;
+}
+
+namespace {
+
+class DataReader {
+ public:
+  DataReader(JsonCursor& cursor, std::string_view name, TensorView& tensor) noexcept
+      : cursor_(cursor), name_(name), tensor_(tensor) {}
+
+  [[nodiscard]] bool read() noexcept;
+
+ private:
+  bool reserve(size_t bytes) noexcept;
+  bool read_strings() noexcept;
+  bool read_bools() noexcept;
+  template <typename Element>
+  bool read_all(Element element) noexcept;
+  template <typename T>
+  bool read_numbers() noexcept;
+  template <typename Element>
+  bool read_levels(size_t axis, Element element) noexcept;
+  template <typename Element>
+  bool read_row(size_t count, Element element) noexcept;
+  bool refuse_count(size_t got, bool more) noexcept;
+  bool refuse_element(NumberError error) noexcept;
+
+  JsonCursor& cursor_;
+  std::string_view name_;
+  TensorView& tensor_;
+  size_t count_ = 0;
+  size_t next_ = 0;  // index of the next element
+};
+
+bool DataReader::refuse_count(size_t got, bool more) noexcept {
+  return cursor_.refuse("input '%.*s': 'data' has %s%zu elements, but %s needs %zu; send as many as "
+                        "the shape says, flat or nested like it",
+                        static_cast<int>(name_.size()), name_.data(), more ? "more than " : "", got,
+                        describe(tensor_).text, count_);
+}
+
+bool DataReader::refuse_element(NumberError error) noexcept {
+  const std::string_view type = element_type_name(tensor_.type);
+  const char* what = "is not a number as JSON writes it";
+  if (error == NumberError::kNotAnInteger) what = "is not an integer (no point, no exponent)";
+  if (error == NumberError::kOutOfRange) what = "is out of the range of the datatype";
+  return cursor_.refuse("input '%.*s': element %zu of 'data' %s; wanted %.*s",
+                        static_cast<int>(name_.size()), name_.data(), next_, what,
+                        static_cast<int>(type.size()), type.data());
+}
+
+bool DataReader::reserve(size_t bytes) noexcept {
+  tensor_.data = static_cast<std::byte*>(cursor_.memory().allocate(bytes, 64));
+  tensor_.byte_size = bytes;
+  if (tensor_.data != nullptr) return true;
+  return cursor_.refuse_as(Code::kTooLarge,
+                           "input '%.*s': its %zu bytes do not fit into the request's memory",
+                           static_cast<int>(name_.size()), name_.data(), bytes);
+}
+
+// `count` elements and the closing bracket; the opening one is read already.
+template <typename Element>
+bool DataReader::read_row(size_t count, Element element) noexcept {
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0 && !cursor_.take(',')) {
+      if (cursor_.peek() == ']') return refuse_count(next_, false);
+      return cursor_.refuse_here("',' or ']'");
+    }
+    if (cursor_.peek() == ']' && i == 0) return refuse_count(next_, false);
+    if (!element()) return false;
+    ++next_;
+  }
+  if (cursor_.take(']')) return true;
+  if (count == 0 || cursor_.peek() == ',') return refuse_count(next_, true);
+  return cursor_.refuse_here("',' or ']'");
+}
+
+// Nested: each axis is an array of exactly as many as its dimension says. Depth: kMaxRank at most.
+template <typename Element>
+bool DataReader::read_levels(size_t axis, Element element) noexcept {
+  if (!cursor_.take('[')) return cursor_.refuse_here("'[', nested as the shape says");
+  const size_t count = static_cast<size_t>(tensor_.shape[axis]);
+  if (axis + 1 == tensor_.shape.rank()) return read_row(count, element);
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0 && !cursor_.take(',')) {
+      if (cursor_.peek() == ']') return refuse_count(next_, false);
+      return cursor_.refuse_here("',' or ']'");
+    }
+    if (cursor_.peek() == ']') return refuse_count(next_, false);
+    if (!read_levels(axis + 1, element)) return false;
+  }
+  if (cursor_.take(']')) return true;
+  if (count == 0 || cursor_.peek() == ',') return refuse_count(next_, true);
+  return cursor_.refuse_here("',' or ']'");
+}
+
+// Flat unless its first element is an array and the shape has an axis for that.
+template <typename Element>
+bool DataReader::read_all(Element element) noexcept {
+  const char* const start = cursor_.at();
+  if (!cursor_.take('[')) return cursor_.refuse_here("'[' of 'data'");
+  if (cursor_.peek() != '[' || tensor_.shape.rank() < 2) return read_row(count_, element);
+  cursor_.jump_to(start);
+  return read_levels(0, element);
+}
+
+template <typename T>
+bool DataReader::read_numbers() noexcept {
+  if (!reserve(count_ * sizeof(T))) return false;
+  T* const out = reinterpret_cast<T*>(tensor_.data);
+  return read_all([this, out] {
+    const Number<T> number = read_number<T>(cursor_.at(), cursor_.end());
+    if (number.error != NumberError::kNone) return refuse_element(number.error);
+    out[next_] = number.value;
+    cursor_.jump_to(number.end);
+    return true;
+  });
+}
+
+bool DataReader::read_bools() noexcept {
+  if (!reserve(count_)) return false;
+  return read_all([this] {
+    const std::optional<bool> value = cursor_.read_bool("true or false, as a BOOL is written");
+    if (!value) return false;
+    tensor_.data[next_] = std::byte{*value};
+    return true;
+  });
+}
+
+// Each element is a u32 length and its bytes. Unescaping never makes a string longer, so the text
+// itself bounds the memory; it is read twice to know that bound.
+bool DataReader::read_strings() noexcept {
+  const char* const start = cursor_.at();
+  if (!cursor_.skip_value()) return false;
+  const size_t text_bytes = static_cast<size_t>(cursor_.at() - start);
+  cursor_.jump_to(start);
+  if (!reserve(count_ * sizeof(uint32_t) + text_bytes)) return false;
+  size_t used = 0;
+  const bool read = read_all([this, &used] {
+    const std::optional<JsonCursor::RawString> raw = cursor_.scan_string("a string in 'data'");
+    if (!raw) return false;
+    char* const out = reinterpret_cast<char*>(tensor_.data + used);
+    const std::optional<size_t> size = cursor_.unescape(*raw, out + sizeof(uint32_t));
+    if (!size) return false;
+    const uint32_t length = static_cast<uint32_t>(*size);  // the whole JSON is below 4 GiB
+    std::memcpy(out, &length, sizeof(length));
+    used += sizeof(length) + *size;
+    return true;
+  });
+  tensor_.byte_size = used;
+  return read;
+}
+
+bool DataReader::read() noexcept {
+  // The caller has checked the product. Each element takes two bytes of text at least, its comma
+  // or bracket and a digit: a huge shape is refused before any memory is taken for it.
+  count_ = tensor_.shape.element_count().value_or(SIZE_MAX);
+  if (count_ > cursor_.bytes_left() / 2) {
+    return cursor_.refuse("input '%.*s': 'data' is too short for %s, which needs %zu elements",
+                          static_cast<int>(name_.size()), name_.data(), describe(tensor_).text,
+                          count_);
+  }
+  switch (tensor_.type) {
+    case ElementType::kBool: return read_bools();
+    case ElementType::kUint8: return read_numbers<uint8_t>();
+    case ElementType::kUint16: return read_numbers<uint16_t>();
+    case ElementType::kUint32: return read_numbers<uint32_t>();
+    case ElementType::kUint64: return read_numbers<uint64_t>();
+    case ElementType::kInt8: return read_numbers<int8_t>();
+    case ElementType::kInt16: return read_numbers<int16_t>();
+    case ElementType::kInt32: return read_numbers<int32_t>();
+    case ElementType::kInt64: return read_numbers<int64_t>();
+    case ElementType::kFp32: return read_numbers<float>();
+    case ElementType::kFp64: return read_numbers<double>();
+    case ElementType::kBytes: return read_strings();
+    case ElementType::kFp16:
+    case ElementType::kBf16: break;
+  }
+  const std::string_view type = element_type_name(tensor_.type);
+  return cursor_.refuse("input '%.*s': %.*s has no form in JSON; send it as binary, with "
+                        "'parameters': {'binary_data_size': N}",
+                        static_cast<int>(name_.size()), name_.data(),
+                        static_cast<int>(type.size()), type.data());
+}
+
+}  // namespace
+
+bool read_json_tensor(JsonCursor& cursor, std::string_view name, TensorView& tensor) noexcept {
+  return DataReader(cursor, name, tensor).read();
+}
+
+}  // namespace lumen::wire

@@ -1,0 +1,439 @@
+// An infer request's JSON to an InferHead, in whatever order its keys come.
+// Threads: one, with its JsonParser. Memory: the request's Allocator.
+// Says no: Status naming the tensor.
+#include <lumen/base/check.h>
+#include <lumen/wire/oip.h>
+
+#include "wire/json_cursor.h"
+#include "wire/json_keys.h"
+#include "wire/json_tensor.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace lumen::wire {
+
+struct JsonParser::Implementation {
+  JsonKeys keys;
+};
+
+JsonParser::JsonParser() : implementation_(std::make_unique<Implementation>()) {
+  // The first call picks the instruction set, under a lock and with getenv: not on a request.
+  LUMEN_CHECK(simdjson::validate_utf8("", 0));
+}
+JsonParser::~JsonParser() = default;
+
+namespace {
+
+// Up to kMaxTensors of T in the request's memory. Grows by doubling: most requests have one, and
+// 64 inputs at once would be 7 KiB to clear.
+template <typename T>
+class Growing {
+ public:
+  // nullptr: no memory. The caller has seen that size() is below kMaxTensors.
+  [[nodiscard]] T* add(Allocator& memory) noexcept {
+    if (size_ == items_.size()) {
+      const std::span<T> more = memory.allocate_array<T>(size_ == 0 ? 4 : size_ * 4);
+      if (more.empty()) return nullptr;
+      std::copy(items_.begin(), items_.end(), more.begin());
+      items_ = more;
+    }
+    return &items_[size_++];
+  }
+  [[nodiscard]] size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::span<T> items() const noexcept { return items_.first(size_); }
+
+ private:
+  std::span<T> items_;
+  size_t size_ = 0;
+};
+
+// What one element of "inputs" says, before it is known to fit together.
+struct InputText {
+  std::string_view name;
+  TensorView tensor;
+  std::optional<uint64_t> binary_data_size;
+  const char* data_at = nullptr;  // where the value of "data" begins
+  bool has_name = false;
+  bool has_shape = false;
+  bool has_type = false;
+  bool has_data = false;
+  bool data_is_read = false;
+  bool in_shared_memory = false;
+
+  [[nodiscard]] int name_size() const noexcept { return static_cast<int>(name.size()); }
+  [[nodiscard]] bool is_described() const noexcept { return has_name && has_shape && has_type; }
+};
+
+class RequestReader {
+ public:
+  explicit RequestReader(JsonCursor& cursor) noexcept : cursor_(cursor) {}
+
+  [[nodiscard]] bool read() noexcept;
+  [[nodiscard]] const InferHead& head() const noexcept { return head_; }
+
+ private:
+  bool read_member(std::string_view key) noexcept;
+  bool read_id() noexcept;
+  bool read_parameter(std::string_view key) noexcept;
+  bool read_sequence_id() noexcept;
+  std::optional<std::string_view> read_name(const char* what) noexcept;
+
+  bool read_input() noexcept;
+  bool read_input_member(InputText& input, std::string_view key) noexcept;
+  bool read_shape(InputText& input) noexcept;
+  bool read_type(InputText& input) noexcept;
+  bool read_data(InputText& input) noexcept;
+  bool read_input_parameter(InputText& input, std::string_view key) noexcept;
+  bool finish_input(InputText& input) noexcept;
+  bool finish_binary(const InputText& input, size_t elements) noexcept;
+
+  bool read_output() noexcept;
+  bool read_output_parameter(InferOutput& output, std::string_view key) noexcept;
+  bool finish() noexcept;
+  bool refuse_memory() noexcept {
+    return cursor_.refuse_as(Code::kTooLarge, "the request's memory has no room for its tensors");
+  }
+
+  JsonCursor& cursor_;
+  InferHead head_;
+  Growing<InferInput> inputs_;
+  Growing<InferOutput> outputs_;
+  // Outputs with a "binary_data" of their own, a bit each; the others follow the request's.
+  uint64_t own_binary_ = 0;
+  static_assert(limits::kMaxTensors <= 64);
+  bool has_inputs_ = false;
+  bool output_in_shared_memory_ = false;
+  uint64_t classification_ = 0;
+};
+
+bool RequestReader::read_id() noexcept {
+  head_.id = cursor_.read_string("a string as 'id'");
+  if (!head_.id) return false;
+  if (head_.id->size() <= limits::kMaxRequestIdBytes) return true;
+  return cursor_.refuse("'id' has %zu bytes; at most %zu are taken", head_.id->size(),
+                        limits::kMaxRequestIdBytes);
+}
+
+bool RequestReader::read_sequence_id() noexcept {
+  if (cursor_.peek() == '"') return cursor_.read_string("a string").has_value();
+  return cursor_.read_unsigned("an unsigned integer or a string as 'sequence_id'").has_value();
+}
+
+// Names that the protocol reserves are checked; of the others only the grammar counts, so that a
+// client's own and Triton's triton_* ones pass.
+bool RequestReader::read_parameter(std::string_view key) noexcept {
+  if (key == "binary_data_output") {
+    const std::optional<bool> value = cursor_.read_bool("true or false as 'binary_data_output'");
+    head_.binary_data_output = value.value_or(false);
+    return value.has_value();
+  }
+  if (key == "timeout") {
+    head_.timeout_us = cursor_.read_unsigned("microseconds, an unsigned integer, as 'timeout'");
+    return head_.timeout_us.has_value();
+  }
+  if (key == "sequence_id") return read_sequence_id();
+  if (key == "priority") {
+    return cursor_.read_unsigned("an unsigned integer as 'priority'").has_value();
+  }
+  if (key == "sequence_start" || key == "sequence_end") {
+    return cursor_.read_bool("true or false").has_value();
+  }
+  return cursor_.skip_value();
+}
+
+std::optional<std::string_view> RequestReader::read_name(const char* what) noexcept {
+  const std::optional<std::string_view> name = cursor_.read_string("a string as 'name'");
+  if (!name) return std::nullopt;
+  if (name->empty() || name->size() > limits::kMaxNameBytes) {
+    cursor_.refuse("an %s has a 'name' of %zu bytes; wanted 1 to %zu", what, name->size(),
+                   limits::kMaxNameBytes);
+    return std::nullopt;
+  }
+  return name;
+}
+
+bool RequestReader::read_shape(InputText& input) noexcept {
+  input.has_shape = true;
+  return cursor_.read_array("an array as 'shape'", [this, &input] {
+    const std::optional<int64_t> size = cursor_.read_integer("an integer in 'shape'");
+    if (!size) return false;
+    const size_t axis = input.tensor.shape.rank();
+    if (*size < 0) {
+      return cursor_.refuse("input '%.*s': dimension %zu of 'shape' is %lld; wanted 0 or more, the "
+                            "size that is sent",
+                            input.name_size(), input.name.data(), axis,
+                            static_cast<long long>(*size));
+    }
+    if (input.tensor.shape.append(*size)) return true;
+    return cursor_.refuse("input '%.*s': 'shape' has more than %zu dimensions", input.name_size(),
+                          input.name.data(), limits::kMaxRank);
+  });
+}
+
+bool RequestReader::read_type(InputText& input) noexcept {
+  const std::optional<std::string_view> name = cursor_.read_string("a string as 'datatype'");
+  if (!name) return false;
+  const std::optional<ElementType> type = parse_element_type(*name);
+  if (!type) {
+    return cursor_.refuse("input '%.*s': datatype '%.*s' is unknown; wanted BOOL, UINT8, UINT16, "
+                          "UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, BF16, FP32, FP64 or "
+                          "BYTES",
+                          input.name_size(), input.name.data(),
+                          static_cast<int>(std::min<size_t>(name->size(), 40)), name->data());
+  }
+  input.tensor.type = *type;
+  input.has_type = true;
+  return true;
+}
+
+// Read at once when name, shape and datatype came first, as every client sends them; else its
+// place is kept and it is read when the object is complete.
+bool RequestReader::read_data(InputText& input) noexcept {
+  input.has_data = true;
+  input.data_at = cursor_.at();
+  if (!input.is_described() || !input.tensor.shape.element_count()) return cursor_.skip_value();
+  input.data_is_read = true;
+  return read_json_tensor(cursor_, input.name, input.tensor);
+}
+
+bool RequestReader::read_input_parameter(InputText& input, std::string_view key) noexcept {
+  if (key == "binary_data_size") {
+    input.binary_data_size = cursor_.read_unsigned("an unsigned integer as 'binary_data_size'");
+    return input.binary_data_size.has_value();
+  }
+  input.in_shared_memory |= key == "shared_memory_region";
+  return cursor_.skip_value();
+}
+
+bool RequestReader::read_input_member(InputText& input, std::string_view key) noexcept {
+  if (key == "name") {
+    const std::optional<std::string_view> name = read_name("input");
+    input.name = name.value_or("");
+    return input.has_name = name.has_value();
+  }
+  if (key == "shape") return read_shape(input);
+  if (key == "datatype") return read_type(input);
+  if (key == "data") return read_data(input);
+  if (key == "parameters") {
+    return cursor_.read_object("an object as 'parameters'",
+                               [this, &input](std::string_view parameter) {
+                                 return read_input_parameter(input, parameter);
+                               });
+  }
+  return cursor_.skip_value();
+}
+
+bool RequestReader::finish_binary(const InputText& input, size_t elements) noexcept {
+  const size_t size = *input.binary_data_size;
+  if (input.tensor.type == ElementType::kBytes) {
+    if (size / sizeof(uint32_t) >= elements) return true;
+    return cursor_.refuse("input '%.*s': binary_data_size is %zu bytes, but %s needs at least %zu, "
+                          "four for the length of each element",
+                          input.name_size(), input.name.data(), size,
+                          describe(input.tensor).text, elements * sizeof(uint32_t));
+  }
+  const size_t wanted = elements * element_size(input.tensor.type);
+  if (size == wanted) return true;
+  return cursor_.refuse("input '%.*s': binary_data_size is %zu bytes, but %s needs %zu; send exactly "
+                        "shape x element size",
+                        input.name_size(), input.name.data(), size, describe(input.tensor).text,
+                        wanted);
+}
+
+bool RequestReader::finish_input(InputText& input) noexcept {
+  const int size = input.name_size();
+  const char* const name = input.name.data();
+  if (!input.has_name) return cursor_.refuse("input %zu has no 'name'", inputs_.size());
+  if (input.in_shared_memory) {
+    return cursor_.refuse_as(Code::kUnsupported,
+                             "input '%.*s': shared_memory_region is not supported; send the data "
+                             "in the request",
+                             size, name);
+  }
+  if (!input.has_type) return cursor_.refuse("input '%.*s' has no 'datatype'", size, name);
+  if (!input.has_shape) return cursor_.refuse("input '%.*s' has no 'shape'", size, name);
+  const std::optional<size_t> elements = input.tensor.shape.element_count();
+  const size_t unit = std::max(element_size(input.tensor.type), sizeof(uint32_t));
+  size_t bytes = 0;
+  if (!elements || __builtin_mul_overflow(*elements, unit, &bytes)) {
+    return cursor_.refuse("input '%.*s': %s has more bytes than can be counted", size, name,
+                          describe(input.tensor).text);
+  }
+  if (input.has_data == input.binary_data_size.has_value()) {
+    return cursor_.refuse("input '%.*s' has %s; send either 'data' or 'parameters': "
+                          "{'binary_data_size': N} with the bytes after the JSON",
+                          size, name,
+                          input.has_data ? "both 'data' and 'binary_data_size'" : "no data");
+  }
+  if (input.binary_data_size) {
+    if (!finish_binary(input, *elements)) return false;
+    input.tensor.byte_size = *input.binary_data_size;
+    if (!__builtin_add_overflow(head_.binary_bytes, input.tensor.byte_size, &head_.binary_bytes)) {
+      return true;
+    }
+    return cursor_.refuse("input '%.*s': the binary_data_size of all inputs overflow", size, name);
+  }
+  if (input.data_is_read) return true;
+  const char* const after = cursor_.at();
+  cursor_.jump_to(input.data_at);
+  if (!read_json_tensor(cursor_, input.name, input.tensor)) return false;
+  cursor_.jump_to(after);
+  return true;
+}
+
+bool RequestReader::read_input() noexcept {
+  if (inputs_.size() == limits::kMaxTensors) {
+    return cursor_.refuse("the request has more than %zu inputs", limits::kMaxTensors);
+  }
+  InputText input;
+  if (!cursor_.read_object("an object in 'inputs'", [this, &input](std::string_view key) {
+        return read_input_member(input, key);
+      })) {
+    return false;
+  }
+  if (!finish_input(input)) return false;
+  for (const InferInput& other : inputs_.items()) {
+    if (other.name != input.name) continue;
+    return cursor_.refuse("input '%.*s' is sent twice", input.name_size(), input.name.data());
+  }
+  InferInput* const added = inputs_.add(cursor_.memory());
+  if (added == nullptr) return refuse_memory();
+  *added = {input.name, input.tensor, input.binary_data_size.has_value()};
+  return true;
+}
+
+bool RequestReader::read_output_parameter(InferOutput& output, std::string_view key) noexcept {
+  if (key == "binary_data") {
+    const std::optional<bool> value = cursor_.read_bool("true or false as 'binary_data'");
+    output.binary = value.value_or(false);
+    own_binary_ |= uint64_t{1} << outputs_.size();
+    return value.has_value();
+  }
+  if (key == "classification") {
+    const std::optional<uint64_t> count =
+        cursor_.read_unsigned("an unsigned integer as 'classification'");
+    classification_ = count.value_or(0);
+    return count.has_value();
+  }
+  output_in_shared_memory_ |= key == "shared_memory_region";
+  return cursor_.skip_value();
+}
+
+bool RequestReader::read_output() noexcept {
+  if (outputs_.size() == limits::kMaxTensors) {
+    return cursor_.refuse("the request has more than %zu outputs", limits::kMaxTensors);
+  }
+  InferOutput output;
+  const auto parameter = [this, &output](std::string_view key) {
+    return read_output_parameter(output, key);
+  };
+  if (!cursor_.read_object("an object in 'outputs'", [&](std::string_view key) {
+        if (key == "parameters") return cursor_.read_object("an object as 'parameters'", parameter);
+        if (key != "name") return cursor_.skip_value();
+        const std::optional<std::string_view> name = read_name("output");
+        output.name = name.value_or("");
+        return name.has_value();
+      })) {
+    return false;
+  }
+  const int size = static_cast<int>(output.name.size());
+  if (size == 0) return cursor_.refuse("output %zu has no 'name'", outputs_.size());
+  if (output_in_shared_memory_ || classification_ > 0) {
+    return cursor_.refuse_as(Code::kUnsupported, "output '%.*s': %s is not supported; ask for the "
+                             "tensor itself",
+                             size, output.name.data(),
+                             output_in_shared_memory_ ? "shared_memory_region" : "classification");
+  }
+  for (const InferOutput& other : outputs_.items()) {
+    if (other.name != output.name) continue;
+    return cursor_.refuse("output '%.*s' is asked for twice", size, output.name.data());
+  }
+  InferOutput* const added = outputs_.add(cursor_.memory());
+  if (added == nullptr) return refuse_memory();
+  *added = output;
+  return true;
+}
+
+bool RequestReader::read_member(std::string_view key) noexcept {
+  if (key == "inputs") {
+    has_inputs_ = true;
+    return cursor_.read_array("an array as 'inputs'", [this] { return read_input(); });
+  }
+  if (key == "outputs") {
+    return cursor_.read_array("an array as 'outputs'", [this] { return read_output(); });
+  }
+  if (key == "id") return read_id();
+  if (key == "parameters") {
+    return cursor_.read_object("an object as 'parameters'", [this](std::string_view parameter) {
+      return read_parameter(parameter);
+    });
+  }
+  return cursor_.skip_value();
+}
+
+bool RequestReader::finish() noexcept {
+  if (!cursor_.at_end()) return cursor_.refuse_here("nothing after the request's object");
+  if (!has_inputs_) return cursor_.refuse("the request has no 'inputs'");
+  head_.inputs = inputs_.items();
+  head_.outputs = outputs_.items();
+  for (size_t i = 0; i < head_.outputs.size(); ++i) {
+    if ((own_binary_ >> i & 1) == 0) head_.outputs[i].binary = head_.binary_data_output;
+  }
+  return true;
+}
+
+bool RequestReader::read() noexcept {
+  return cursor_.read_object("the request's object",
+                             [this](std::string_view key) { return read_member(key); }) &&
+         finish();
+}
+
+}  // namespace
+
+Result<InferHead> parse_infer_head(JsonParser& parser, std::string_view json,
+                                   Allocator& memory) noexcept {
+  if (json.size() > UINT32_MAX) {
+    return Status::error(Code::kTooLarge, "the JSON has %zu bytes; at most 4 GiB are read",
+                         json.size());
+  }
+  if (!simdjson::validate_utf8(json.data(), json.size())) {
+    return Status::error(Code::kInvalidArgument, "the JSON is not valid UTF-8");
+  }
+  JsonKeys& keys = parser.implementation().keys;
+  keys.drop_to(0);  // a refused request leaves its open objects behind
+  JsonCursor cursor(json, keys, memory);
+  RequestReader reader(cursor);
+  if (!reader.read()) return cursor.status();
+  return reader.head();
+}
+
+Status check_bytes_tensor(std::string_view tensor_name, const TensorView& tensor) noexcept {
+  const size_t elements = tensor.shape.element_count().value_or(SIZE_MAX);
+  size_t used = 0;
+  size_t count = 0;
+  while (used < tensor.byte_size && count < elements) {
+    uint32_t length = 0;
+    const size_t left = tensor.byte_size - used;
+    if (left >= sizeof(length)) std::memcpy(&length, tensor.data + used, sizeof(length));
+    if (left < sizeof(length) || length > left - sizeof(length)) {
+      return Status::error(Code::kInvalidArgument,
+                           "tensor '%.*s': BYTES element %zu at byte %zu passes the end of its %zu "
+                           "bytes; each is a little-endian u32 length and that many bytes",
+                           static_cast<int>(tensor_name.size()), tensor_name.data(), count, used,
+                           tensor.byte_size);
+    }
+    used += sizeof(length) + length;
+    ++count;
+  }
+  if (count == elements && used == tensor.byte_size) return {};
+  return Status::error(Code::kInvalidArgument,
+                       "tensor '%.*s': the first %zu BYTES elements take %zu of its %zu bytes, but "
+                       "%s needs %zu elements and no byte more",
+                       static_cast<int>(tensor_name.size()), tensor_name.data(), count, used,
+                       tensor.byte_size, describe(tensor).text, elements);
+}
+
+}  // namespace lumen::wire
