@@ -1,0 +1,228 @@
+"""tools/tidy.py catches a violation of each of its rules, and leaves good code alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tidy
+import tidy_cpp
+
+HEAD = "// What it is.\n#pragma once\n"
+BODY = "// What it is.\n"
+
+
+def rules_of(root: Path, files: dict[str, str], rule: str | None = None) -> list[str]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [str(finding) for finding in tidy.findings(root, rule)]
+
+
+def test_the_tree_has_no_include_that_points_up_or_sideways(project_root: Path) -> None:
+    assert [str(finding) for finding in tidy.findings(project_root, "layers")] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "said"),
+    [
+        ("src/base/a.cc", "#include <lumen/queue/mpmc_queue.h>", "base may not use queue"),
+        ("src/queue/a.cc", '#include "lumen/memory/arena.h"', "queue may not use memory"),
+        ("include/lumen/engine/a.h", '#include "lumen/net/loop.h"', "engine may not use net"),
+        ("src/wire/a.cc", "#include <sys/socket.h>", "wire may not include sys/socket.h"),
+        ("src/wire/a.cc", '#  include "lumen/base/clock.h"', "may not include lumen/base/clock.h"),
+        ("src/serve/a.cc", "#include <openvino/openvino.hpp>", "only src/engine/openvino_backend.cc"),
+        ("src/serve/a.cc", '#include "engine/secret.h"', "private to src/engine"),
+        ("apps/a.cc", '#include "engine/secret.h"', "private to src/engine"),
+        ("include/lumen/engine/a.h", '#include "engine/secret.h"', "a face may not include"),
+        ("src/attic/a.cc", "#include <vector>", "stands in no module"),
+    ],
+)
+def test_an_include_against_the_floors_is_found(
+    tmp_path: Path, path: str, line: str, said: str
+) -> None:
+    text = (HEAD if path.endswith(".h") else BODY) + line + "\n"
+    found = rules_of(tmp_path, {path: text, "src/engine/secret.h": HEAD}, "layers")
+    assert len(found) == 1 and said in found[0], found
+    assert found[0].startswith(f"{path}:{text.count(chr(10))}: layers: ")
+
+
+def test_an_include_that_points_down_is_fine(tmp_path: Path) -> None:
+    text = BODY + (
+        '#include "serve/own.h"\n#include "lumen/base/check.h"\n#include "lumen/engine/engine.h"\n'
+        '// #include "lumen/nowhere/x.h"\n#include <vector>\n'
+    )
+    assert rules_of(tmp_path, {"src/serve/a.cc": text, "src/serve/own.h": HEAD}) == []
+
+
+def test_a_module_that_lists_one_above_it_is_found(tmp_path: Path) -> None:
+    layers = '[modules.base]\nfloor = 0\nuses = ["queue"]\n[modules.queue]\nfloor = 1\nuses = []\n'
+    found = rules_of(tmp_path, {"tools/layers.toml": layers + "[outside]\n"}, "layers")
+    assert "base (floor 0) may not list queue" in found[0]
+
+
+def body_of(lines: int) -> str:
+    return "".join(f"  work({number});\n" for number in range(lines))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "void f() {",
+        "int Foo::bar(int a) const noexcept {",
+        "Foo::Foo() : a_(1), b_{2} {",
+        "namespace lumen {\nclass X {\n  void f() override {",
+        "TEST(Queue, KeepsOrder) {",
+        "template <class T>\nauto f(T&& t) -> decltype(t) {",
+    ],
+)
+def test_a_function_above_seventy_lines_is_found(tmp_path: Path, head: str) -> None:
+    closing = "}\n" * head.count("{") if "b_{2}" not in head else "}\n"
+    small = {"src/base/a.cc": f"{BODY}{head}\n{body_of(60)}{closing}"}
+    large = {"src/base/a.cc": f"{BODY}{head}\n{body_of(70)}{closing}"}
+    assert rules_of(tmp_path, small, "size") == []
+    found = rules_of(tmp_path, large, "size")
+    assert len(found) == 1 and "function of 7" in found[0], found
+
+
+def test_a_long_class_or_table_is_no_long_function(tmp_path: Path) -> None:
+    members = "".join(f"  int a{number}_ = 0;\n" for number in range(100))
+    table = "".join(f"  {number},\n" for number in range(100))
+    text = f"{BODY}struct alignas(64) X final : Y {{\n{members}}};\nint t[] = {{\n{table}}};\n"
+    assert rules_of(tmp_path, {"src/base/a.cc": text}, "size") == []
+
+
+def test_braces_in_strings_comments_and_characters_do_not_count() -> None:
+    text = 'void f() {\n  g("}{", \'{\', R"({{{)", 1\'000);  // {{\n  /* { */\n}\n'
+    assert [(block.first_line, block.last_line) for block in tidy_cpp.functions(text)] == [(1, 4)]
+
+
+def test_a_file_above_six_hundred_lines_is_found(tmp_path: Path) -> None:
+    assert "601 lines" in rules_of(tmp_path, {"src/base/a.cc": "//\n" * 601}, "size")[0]
+    assert "602 lines" in rules_of(tmp_path, {"tools/a.py": "#\n" * 602}, "size")[-1]
+
+
+def test_a_long_python_function_is_found(tmp_path: Path) -> None:
+    text = '"""Text."""\n\n\ndef f():\n' + "    work()\n" * 70
+    assert "function of 71 lines" in rules_of(tmp_path, {"tools/a.py": text}, "size")[0]
+
+
+def test_a_file_without_opening_comment_or_pragma_once_is_found(tmp_path: Path) -> None:
+    files = {"src/base/a.cc": "int a;\n", "include/lumen/base/b.h": BODY, "tools/c.py": "a = 1\n"}
+    found = "\n".join(rules_of(tmp_path, files, "opening"))
+    assert "src/base/a.cc:1: opening: opens with 0 comment lines" in found
+    assert "include/lumen/base/b.h:1: opening: a header needs #pragma once" in found
+    assert "tools/c.py:1: opening: a script opens" in found
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "name"),
+    [
+        ("tests/unit/a_test.cc", "std::this_thread::sleep_for(1ms);", "sleep"),
+        ("tests/unit/a_test.cc", "usleep(5);", "sleep"),
+        ("src/engine/a.cc", "std::regex pattern;", "regex"),
+        ("src/engine/a.cc", "int a = rand();", "rand"),
+        ("src/engine/a.cc", "strcpy(a, b);", "unbounded-c-string"),
+        ("src/engine/a.cc", "std::sprintf(a, b);", "unbounded-c-string"),
+        ("src/engine/a.cc", "char* a = gets(b);", "unbounded-c-string"),
+        ("src/engine/a.cc", "int a = std::stoi(b);", "locale-number"),
+        ("src/engine/a.cc", 'system("ls");', "system"),
+        ("src/engine/a.cc", "void* a = alloca(8);", "alloca"),
+        ("src/engine/a.cc", "std::cout << 1;", "iostream"),
+        ("src/engine/a.cc", "volatile int a;", "volatile"),
+        ("src/queue/a.cc", "atomic_thread_fence(order);", "fence"),
+        ("src/queue/a.cc", "int* a = new int(5);", "raw-allocation"),
+        ("src/queue/a.cc", "auto a = new (std::nothrow) int[5];", "raw-allocation"),
+        ("src/memory/a.cc", "delete[] a;", "raw-allocation"),
+        ("src/net/a.cc", "void* a = std::malloc(8);", "raw-allocation"),
+        ("src/engine/a.cc", "// TO" + "DO: finish", "unfinished"),
+        ("docs/a.md", "FIX" + "ME", "unfinished"),
+        ("docs/a.md", "see ../shared/design.md", "outside-path"),
+        ("docs/a.md", "cd /work/main && make", "outside-path"),
+        ("tools/a.sh", "pip install -i https://py" + "pi.org/simple x", "registry-host"),
+        ("tests/python/a.py", '"""Text."""\ntime.sleep(1)', "python-sleep"),
+    ],
+)
+def test_a_banned_call_or_word_is_found(tmp_path: Path, path: str, code: str, name: str) -> None:
+    text = f"{BODY if path.endswith('.cc') else ''}{code}\n"
+    found = rules_of(tmp_path, {path: text}, "banned")
+    assert len(found) == 1 and f"banned/{name}" in found[0], found
+
+
+def test_what_only_looks_banned_is_fine(tmp_path: Path) -> None:
+    text = BODY + (
+        "#include <new>\n"
+        "X(const X&) = delete;\n"
+        "void* operator new(size_t) = delete;\n"
+        "::new (place) T(value);\n"
+        '// new things; malloc(8); rand()\nlog("new rand() std::cout");\n'
+        "pool.free(a); my_rand(); queue.system(b); strand(c);\n"
+        "// alloc: once, at start-up\nslots_ = new Slot[capacity];\n"
+    )
+    assert rules_of(tmp_path, {"src/queue/a.cc": text}, "banned") == []
+
+
+def atomics(root: Path, code: str, doc: str = "") -> list[str]:
+    files = {"src/queue/a.cc": BODY + "std::atomic<int> a;\n" + code, "docs/memory-model.md": doc}
+    return rules_of(root, files, "atomics")
+
+
+PAIR = (
+    "// sync[q.slot]: pairs with pop\na.store(1, std::memory_order_release);\n\n\n\n\n"
+    "a.load(std::memory_order_acquire);  // sync[q.slot]: pairs with push\n"
+)
+
+
+def test_a_labelled_pair_that_the_doc_lists_is_fine(tmp_path: Path) -> None:
+    assert atomics(tmp_path, PAIR, "| `q.slot` | what |\n") == []
+    assert atomics(tmp_path, PAIR.replace("order_", "order::"), "sync[q.slot]") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "doc", "said"),
+    [
+        (PAIR, "", "sync[q.slot] isn't listed"),
+        (PAIR, "| `q.slot` |\n| `q.gone` |\n", "lists `q.gone`"),
+        (PAIR.splitlines()[1], "", "release without a `sync[label]:`"),
+        ("\n".join(PAIR.splitlines()[:2]), "| `q.slot` |", "has one site"),
+        (PAIR.replace("acquire", "release"), "| `q.slot` |", "has no acquire side"),
+        (PAIR.replace("release", "acquire"), "| `q.slot` |", "has no release side"),
+        ("a.load(std::memory_order_relaxed);", "", "relaxed without"),
+        ("a.fetch_add(1);", "", "fetch_add() doesn't name"),
+        ("a.load();", "", "load() doesn't name"),
+        ("p->compare_exchange_weak(x, f(y));", "", "compare_exchange_weak() doesn't name"),
+    ],
+)
+def test_an_unargued_or_one_sided_order_is_found(
+    tmp_path: Path, code: str, doc: str, said: str
+) -> None:
+    found = atomics(tmp_path, code + "\n", doc)
+    assert len(found) == 1 and said in found[0], found
+
+
+def test_a_relaxed_that_says_why_is_fine(tmp_path: Path) -> None:
+    code = (
+        "// relaxed: a statistic\na.load(std::memory_order_relaxed);\n\n\n\n"
+        "// relaxed everywhere: one writer, readers want no order.\nstruct S {\n  int f() {\n\n\n\n"
+        "    return a.load(std::memory_order_relaxed);\n  }\n};\n"
+    )
+    assert atomics(tmp_path, code) == []
+    assert len(atomics(tmp_path, code + "a.load(std::memory_order_relaxed);\n")) == 1
+
+
+def test_the_failure_order_of_a_labelled_swap_needs_no_comment(tmp_path: Path) -> None:
+    code = (
+        "// sync[q.head]: both sides\n"
+        "while (!a.compare_exchange_weak(old, next, std::memory_order_acq_rel,\n"
+        "                                std::memory_order_relaxed)) {\n}\n"
+        "a.load(std::memory_order_acquire);  // sync[q.head]\n"
+    )
+    assert atomics(tmp_path, code, "| `q.head` |") == []
+
+
+def test_a_crowded_root_is_found(tmp_path: Path) -> None:
+    files = {f"file{number}.txt": "" for number in range(23)} | {".hidden": ""}
+    assert "23 entries at the root, at most 22" in rules_of(tmp_path, files, "root")[0]
+    (tmp_path / "file0.txt").unlink()
+    assert rules_of(tmp_path, {}, "root") == []
