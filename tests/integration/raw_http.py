@@ -34,6 +34,7 @@ class Reply:
 
 class Connection:
     def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
         self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
