@@ -25,7 +25,7 @@ if(LUMEN_WITH_OPENVINO)
     lumen_find_openvino_wheel()
   endif()
   if(NOT LUMEN_OPENVINO_DIR)
-    message(FATAL_ERROR "no openvino wheel in ${LUMEN_VENV}. Run ./dev setup, then this again.")
+    message(FATAL_ERROR "no openvino wheel in ${LUMEN_VENV}\n  Run ./dev setup, then this again.")
   endif()
 endif()
 
