@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
-from harness import FIXTURES, MODELS, Server
-from reference import Reference
+from integration.harness import FIXTURES, MODELS, Server
+from integration.reference import Reference
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 Arrays = dict[str, np.ndarray]
@@ -98,7 +98,7 @@ def assert_same_bits(result: Any, expected: Arrays) -> None:
 
 @pytest.fixture(scope="module")
 def client(shared_server: Server) -> Iterator[triton.InferenceServerClient]:
-    with triton.InferenceServerClient(shared_server.address) as client:
+    with triton.InferenceServerClient(shared_server.url) as client:
         yield client
 
 
@@ -139,7 +139,7 @@ def test_aio_answers_equal_openvinos_bit_for_bit(
     expected = reference.infer(model, arrays)
 
     async def ask() -> Any:
-        async with triton_aio.InferenceServerClient(shared_server.address) as aio:
+        async with triton_aio.InferenceServerClient(shared_server.url) as aio:
             return await aio.infer(
                 model,
                 make_inputs(triton_aio, arrays, binary_in),
@@ -153,7 +153,7 @@ def test_many_aio_requests_at_once_each_get_their_own_answer(shared_server: Serv
     arrays = [np.full((1, 16), i, np.float32) for i in range(64)]
 
     async def ask() -> list[Any]:
-        async with triton_aio.InferenceServerClient(shared_server.address, conn_limit=16) as aio:
+        async with triton_aio.InferenceServerClient(shared_server.url, conn_limit=16) as aio:
             calls = [aio.infer("identity", make_inputs(triton_aio, {"input": a}, True)) for a in arrays]
             return await asyncio.gather(*calls)
 
@@ -243,7 +243,7 @@ def test_live_and_ready_sync(client: triton.InferenceServerClient) -> None:
 
 def test_live_ready_and_metadata_aio(shared_server: Server) -> None:
     async def ask() -> tuple[Any, ...]:
-        async with triton_aio.InferenceServerClient(shared_server.address) as aio:
+        async with triton_aio.InferenceServerClient(shared_server.url) as aio:
             return (
                 await aio.is_server_live(),
                 await aio.is_server_ready(),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import FIXTURES, MODELS, Server, copy_models
-from raw_http import Connection, Reply, chunked, get, head, post, post_json
+from integration.harness import FIXTURES, MODELS, Server, copy_models
+from integration.raw_http import Connection, Reply, chunked, get, head, post, post_json
 
 MLP = "/v2/models/mlp/infer"
 ADD_SUB = "/v2/models/add_sub/infer"
@@ -153,7 +153,7 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
 def assert_serves(server: Server, connection: Connection | None = None) -> None:
     """A good request, on the same connection if it lives and on a fresh one."""
     request = post_json(IDENTITY, {"inputs": [tensor("input", [1, 2], data=[1.5, -2])]})
-    with Connection((server.host, server.port)) as fresh:
+    with Connection(server.address) as fresh:
         for one in (connection, fresh):
             if one is None:
                 continue
@@ -172,7 +172,7 @@ def assert_error(reply: Reply, status: int, names: list[str]) -> None:
 @pytest.mark.parametrize("name", list(BAD_REQUESTS))
 def test_a_bad_request_names_the_culprit_and_the_server_lives_on(shared_server: Server, name: str) -> None:
     request, status, names = BAD_REQUESTS[name]
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         reply = connection.exchange(request)
         assert_error(reply, status, names)
         keeps = reply.headers.get("connection", "").lower() != "close"
@@ -181,20 +181,20 @@ def test_a_bad_request_names_the_culprit_and_the_server_lives_on(shared_server: 
 
 @pytest.mark.parametrize("name", ["unknown input", "truncated JSON", "unknown model, infer", "GET on infer"])
 def test_an_error_of_content_keeps_the_connection(shared_server: Server, name: str) -> None:
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         reply = connection.exchange(BAD_REQUESTS[name][0])
         assert reply.headers.get("connection", "").lower() != "close"
         assert_serves(shared_server, connection)
 
 
 def test_a_wrong_method_says_which_are_allowed(shared_server: Server) -> None:
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         assert connection.exchange(get(MLP)).headers["allow"] == "POST"
         assert "GET" in connection.exchange(post("/v2", b"{}")).headers["allow"]
 
 
 def test_an_error_repeats_at_most_a_part_of_a_very_long_name(shared_server: Server) -> None:
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         reply = connection.exchange(mlp_json(name="n" * 20_000))
         assert_error(reply, 400, ["nnnn"])
         assert len(reply.body) < 2100
@@ -202,7 +202,7 @@ def test_an_error_repeats_at_most_a_part_of_a_very_long_name(shared_server: Serv
 
 def test_an_error_escapes_what_it_repeats(shared_server: Server) -> None:
     hostile = 'a"b\\\x01\n\u2028</script>'
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         reply = connection.exchange(mlp_json(name=hostile))
         assert_error(reply, 400, ['a"b\\'])
         assert b"\n" not in reply.body and b"\x01" not in reply.body
@@ -213,7 +213,7 @@ def test_an_error_escapes_what_it_repeats(shared_server: Server) -> None:
 
 def test_a_body_above_the_limit_is_refused_before_it_is_sent(shared_server: Server) -> None:
     size = 64 * 1024 * 1024 + 1
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         reply = connection.exchange(head("POST", MLP, f"Content-Length: {size}"))
         assert_error(reply, 413, [str(size), str(size - 1)])
         assert reply.headers["connection"].lower() == "close"
@@ -222,16 +222,16 @@ def test_a_body_above_the_limit_is_refused_before_it_is_sent(shared_server: Serv
 
 def test_a_body_above_the_limit_gets_no_100_continue(shared_server: Server) -> None:
     lines = ["Content-Length: 99999999999", "Expect: 100-continue"]
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         assert connection.exchange(head("POST", MLP, *lines)).status == 413
     assert_serves(shared_server)
 
 
 def test_a_chunked_body_is_refused_where_it_crosses_the_limit(server: Callable[..., Server]) -> None:
     one = server("--max-body-bytes", "4096")
-    with Connection((one.host, one.port)) as connection:
+    with Connection(one.address) as connection:
         assert connection.exchange(chunked(IDENTITY, [b"{" + b" " * 4000])).status == 400
-    with Connection((one.host, one.port)) as connection:
+    with Connection(one.address) as connection:
         start = head("POST", IDENTITY, "Transfer-Encoding: chunked") + b"fa0\r\n" + b" " * 4000 + b"\r\n"
         reply = connection.exchange(start + b"61\r\n")
         assert reply.status == 413 and reply.error
@@ -242,7 +242,7 @@ def test_a_chunked_body_is_refused_where_it_crosses_the_limit(server: Callable[.
 def test_a_body_of_exactly_the_limit_is_read(server: Callable[..., Server]) -> None:
     one = server("--max-body-bytes", "4096")
     document = json.dumps({"inputs": [tensor("input", [1, 1], data=[4])]}).encode()
-    with Connection((one.host, one.port)) as connection:
+    with Connection(one.address) as connection:
         assert connection.exchange(post(IDENTITY, document.ljust(4096))).status == 200
         assert connection.exchange(post(IDENTITY, document.ljust(4097))).status == 413
 
@@ -280,7 +280,7 @@ def test_broken_models_say_why_and_the_good_ones_serve(
     server: Callable[..., Server], broken_repository: Path
 ) -> None:
     one = server(repository=broken_repository)
-    with Connection((one.host, one.port)) as connection:
+    with Connection(one.address) as connection:
         for name, culprit in BROKEN.items():
             for request in (post(f"/v2/models/{name}/infer", b"{}"), get(f"/v2/models/{name}/ready")):
                 reply = connection.exchange(request)
@@ -299,7 +299,7 @@ def test_the_reason_of_a_broken_model_does_not_leak_into_others(
     one = server(repository=broken_repository)
     given = tensor("input", [1, 256], parameters={"binary_data_size": 1024})
     payload = struct.pack("<256f", *range(256))
-    with Connection((one.host, one.port)) as connection:
+    with Connection(one.address) as connection:
         before = connection.exchange(binary_request(MLP, {"inputs": [given]}, payload))
         assert connection.exchange(post("/v2/models/cut/infer", b"{}")).status == 503
         after = connection.exchange(binary_request(MLP, {"inputs": [given]}, payload))

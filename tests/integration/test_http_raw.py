@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from harness import Server
-from raw_http import Connection, Reply, chunked, get, head, post, post_json
+from integration.harness import Server
+from integration.raw_http import Connection, Reply, chunked, get, head, post, post_json
 
 INFER = "/v2/models/identity/infer"
 LIVE = "/v2/health/live"
@@ -45,7 +45,7 @@ def binary_answer(reply: Reply) -> bytes:
 
 @pytest.fixture
 def connection(shared_server: Server) -> Iterator[Connection]:
-    with Connection((shared_server.host, shared_server.port)) as connection:
+    with Connection(shared_server.address) as connection:
         yield connection
 
 
@@ -291,7 +291,7 @@ def test_a_client_that_leaves_in_the_middle_hurts_nobody(connection: Connection,
 
 
 def test_a_client_that_resets_hurts_nobody(shared_server: Server) -> None:
-    address = (shared_server.host, shared_server.port)
+    address = shared_server.address
     for _ in range(20):
         with Connection(address) as leaving:
             leaving.send(infer(*range(100)))
