@@ -9,12 +9,10 @@
 #include "lumen_main.h"
 
 int main(int argc, char** argv) {
-  std::vector<std::string> words = {"lumen",
-                                    "serve",
-                                    "--config",
-                                    LUMEN_SOURCE_DIR "/config.json",
-                                    "--model-repository",
-                                    LUMEN_SOURCE_DIR "/models"};
+  const std::string root = LUMEN_SOURCE_DIR;
+  std::vector<std::string> words = {"lumen", "serve"};
+  words.insert(words.end(), {"--config", root + "/config.json"});
+  words.insert(words.end(), {"--model-repository", root + "/models"});
   words.insert(words.end(), argv + 1, argv + argc);
   std::vector<char*> pointers;
   pointers.reserve(words.size() + 1);

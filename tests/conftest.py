@@ -36,7 +36,9 @@ def lumen_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def _start(lumen_binary: Path) -> Callable[..., Server]:
-    def start(model_repository: str | os.PathLike[str], *arguments: str, **options: object) -> Server:
+    def start(
+        model_repository: str | os.PathLike[str], *arguments: str, **options: object
+    ) -> Server:
         options.setdefault("executable", lumen_binary)
         options.setdefault("start_timeout_s", 60.0 * PATIENCE)
         options.setdefault("stop_timeout_s", 30.0 * PATIENCE)
@@ -48,7 +50,9 @@ def _start(lumen_binary: Path) -> Callable[..., Server]:
 def _factory(start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
-    def make(model_repository: str | os.PathLike[str], *arguments: str, **options: object) -> Server:
+    def make(
+        model_repository: str | os.PathLike[str], *arguments: str, **options: object
+    ) -> Server:
         servers.append(start(model_repository, *arguments, **options))
         return servers[-1]
 

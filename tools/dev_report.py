@@ -59,7 +59,9 @@ def count_pytest(junit: Path) -> Count:
         return Count(0, 1)
     total = Count()
     for suite in ElementTree.parse(junit).getroot().iter("testsuite"):
-        number = {key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")}
+        number = {
+            key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")
+        }
         failed = number["failures"] + number["errors"]
         total += Count(number["tests"] - failed - number["skipped"], failed)
     return total

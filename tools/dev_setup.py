@@ -42,7 +42,10 @@ def root_prefix() -> list[str] | None:
     """The words in front of apt-get that give it root, or None where we can't have it unasked."""
     if os.geteuid() == 0:
         return []
-    if shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
+    if (
+        shutil.which("sudo")
+        and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
+    ):
         return ["sudo", "-n"]
     return None
 
@@ -65,7 +68,9 @@ def install_packages(missing: list[str]) -> None:
 
 def make_venv() -> None:
     """A .venv whose interpreter is gone (a moved tree, an upgraded Python) is made anew."""
-    works = PYTHON.exists() and subprocess.run([PYTHON, "-c", ""], capture_output=True).returncode == 0
+    works = (
+        PYTHON.exists() and subprocess.run([PYTHON, "-c", ""], capture_output=True).returncode == 0
+    )
     if works:
         return
     if sys.version_info < (3, 11):

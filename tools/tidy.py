@@ -21,8 +21,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import tidy_atomics  # noqa: E402
-import tidy_cpp  # noqa: E402
+import tidy_atomics
+import tidy_cpp
 
 MEMORY_MODEL = "docs/memory-model.md"
 CPP = (".h", ".cc")
@@ -109,11 +109,20 @@ def include_problem(tree: Tree, path: str, included: str) -> str | None:
     for pattern, allowed in tree.rules["outside"].items():
         if fnmatch.fnmatch(included, pattern) and path not in allowed:
             return f"only {', '.join(allowed)} includes {included}"
-    if module is None and path.startswith(("include/", "src/")) and not path.startswith("include/lumen/c/"):
+    if (
+        module is None
+        and path.startswith(("include/", "src/"))
+        and not path.startswith("include/lumen/c/")
+    ):
         return "stands in no module that tools/layers.toml names"
     if included.startswith("lumen/"):
         target = included.split("/")[1]
-        if module and target in modules and target != module and target not in modules[module]["uses"]:
+        if (
+            module
+            and target in modules
+            and target != module
+            and target not in modules[module]["uses"]
+        ):
             return f"{module} may not use {target} ({included})"
     elif f"src/{included}" in tree.texts:
         if included.split("/")[0] != module:
@@ -163,9 +172,13 @@ def check_opening(tree: Tree) -> Iterable[Finding]:
     for path, text in tree.texts.items():
         if path.endswith(CPP):
             lines = text.splitlines()
-            opening = next((i for i, line in enumerate(lines) if not line.startswith("//")), len(lines))
+            opening = next(
+                (i for i, line in enumerate(lines) if not line.startswith("//")), len(lines)
+            )
             if opening < wanted:
-                yield Finding(path, 1, "opening", f"opens with {opening} comment lines, wanted {wanted}")
+                yield Finding(
+                    path, 1, "opening", f"opens with {opening} comment lines, wanted {wanted}"
+                )
             if path.endswith(".h") and "#pragma once" not in text:
                 yield Finding(path, 1, "opening", "a header needs #pragma once")
         elif is_python(path, text) and text.strip():
@@ -189,7 +202,9 @@ def check_banned(tree: Tree) -> Iterable[Finding]:
                 line = tidy_cpp.line_at(searched, match.start())
                 if "escape" in ban and ban["escape"] in comment_near(path, lines, line, reach):
                     continue
-                yield Finding(path, line, f"banned/{ban['name']}", f"{match.group(0).strip()!r}: {ban['why']}")
+                yield Finding(
+                    path, line, f"banned/{ban['name']}", f"{match.group(0).strip()!r}: {ban['why']}"
+                )
 
 
 def comment_near(path: str, lines: list[str], number: int, reach: int) -> str:
@@ -220,7 +235,9 @@ def check_root(tree: Tree) -> Iterable[Finding]:
     shown = [name for name in entries if not name.startswith(".")]
     most = tree.rules["limits"]["root_entries"]
     if len(shown) > most:
-        yield Finding(".", 1, "root", f"{len(shown)} entries at the root, at most {most}: {' '.join(shown)}")
+        yield Finding(
+            ".", 1, "root", f"{len(shown)} entries at the root, at most {most}: {' '.join(shown)}"
+        )
 
 
 RULES: dict[str, Callable[[Tree], Iterable[Finding]]] = {

@@ -58,7 +58,11 @@ def _statement(code_lines: list[str], number: int) -> str:
     while first > 1 and not re.search(r"[;{}:]\s*$", code_lines[first - 2]) and first > number - 4:
         first -= 1
     last = number
-    while last < len(code_lines) and not re.search(r"[;{}]\s*$", code_lines[last - 1]) and last < number + 4:
+    while (
+        last < len(code_lines)
+        and not re.search(r"[;{}]\s*$", code_lines[last - 1])
+        and last < number + 4
+    ):
         last += 1
     return "\n".join(code_lines[first - 1 : last])
 
@@ -76,12 +80,19 @@ def check_file(path: str, text: str, reach: int, sites: dict[str, list[Site]]) -
         labels = LABEL.findall(comment)
         strong = orders - {"relaxed"}
         if strong and not labels:
-            yield Problem(path, number, f"{'/'.join(sorted(strong))} without a `sync[label]:` comment")
+            yield Problem(
+                path, number, f"{'/'.join(sorted(strong))} without a `sync[label]:` comment"
+            )
         for label in labels if strong else []:
             sites.setdefault(label, []).append(Site(path, number, strong))
         # The failure order of a compare-and-swap needs no comment of its own.
         swap = ORDER.findall(_statement(code_lines, number))
-        argued = "relaxed:" in comment or number in calmed or strong or (labels and set(swap) - {"relaxed"})
+        argued = (
+            "relaxed:" in comment
+            or number in calmed
+            or strong
+            or (labels and set(swap) - {"relaxed"})
+        )
         if "relaxed" in orders and not argued:
             yield Problem(path, number, "relaxed without a `relaxed:` comment that says why")
 
@@ -95,7 +106,9 @@ def unnamed_orders(path: str, text: str, names: set[str]) -> Iterable[Problem]:
         pattern = rf"\b(?:{known})(?:\[[^\]]*\])?(?:\.|->)(load|store|exchange)\s*\("
         found += re.finditer(pattern, code)
     for match in found:
-        if not re.search(r"\bmemory_order|\border\b", tidy_cpp.arguments_after(code, match.end() - 1)):
+        if not re.search(
+            r"\bmemory_order|\border\b", tidy_cpp.arguments_after(code, match.end() - 1)
+        ):
             line = tidy_cpp.line_at(code, match.start(1))
             yield Problem(path, line, f"{match.group(1)}() doesn't name its memory order")
 
@@ -109,20 +122,27 @@ def one_sided(sites: dict[str, list[Site]]) -> Iterable[Problem]:
         orders = frozenset().union(*(site.orders for site in places))
         first = places[0]
         if len(places) < 2:
-            yield Problem(first.path, first.line, f"sync[{label}] has one site: where is its partner?")
+            yield Problem(
+                first.path, first.line, f"sync[{label}] has one site: where is its partner?"
+            )
         elif not orders & ACQUIRES:
             yield Problem(first.path, first.line, f"sync[{label}] has no acquire side")
         elif not orders & RELEASES:
             yield Problem(first.path, first.line, f"sync[{label}] has no release side")
 
 
-def compare_with_doc(doc_path: str, doc: str | None, sites: dict[str, list[Site]]) -> Iterable[Problem]:
+def compare_with_doc(
+    doc_path: str, doc: str | None, sites: dict[str, list[Site]]
+) -> Iterable[Problem]:
     if doc is None:
         if sites:
             yield Problem(doc_path, 1, "is missing: it lists every sync label")
         return
-    listed = {first or second: doc.count("\n", 0, match.start()) + 1
-              for match in DOCUMENTED.finditer(doc) for first, second in [match.groups()]}
+    listed = {
+        first or second: doc.count("\n", 0, match.start()) + 1
+        for match in DOCUMENTED.finditer(doc)
+        for first, second in [match.groups()]
+    }
     for label in sorted(set(sites) - set(listed)):
         site = sites[label][0]
         yield Problem(site.path, site.line, f"sync[{label}] isn't listed in {doc_path}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 LEXEMES = re.compile(
     r"""//[^\n]*"""  # a line comment
@@ -27,7 +27,7 @@ def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-@lru_cache(maxsize=None)
+@cache
 def code_only(text: str) -> str:
     """The text with comments blanked out and strings emptied; every line keeps its number."""
 
@@ -108,7 +108,11 @@ def comments_near(lines: list[str], number: int, reach: int) -> str:
     carry its label in its first line.
     """
     first = max(1, number - reach)
-    while first > 1 and lines[first - 1].lstrip().startswith("//") and lines[first - 2].lstrip().startswith("//"):
+    while (
+        first > 1
+        and lines[first - 1].lstrip().startswith("//")
+        and lines[first - 2].lstrip().startswith("//")
+    ):
         first -= 1
     near = lines[first - 1 : number]
     return "\n".join(line[line.index("//") :] for line in near if "//" in line)

@@ -32,7 +32,11 @@ def test_the_tree_has_no_include_that_points_up_or_sideways(project_root: Path) 
         ("include/lumen/engine/a.h", '#include "lumen/net/loop.h"', "engine may not use net"),
         ("src/wire/a.cc", "#include <sys/socket.h>", "wire may not include sys/socket.h"),
         ("src/wire/a.cc", '#  include "lumen/base/clock.h"', "may not include lumen/base/clock.h"),
-        ("src/serve/a.cc", "#include <openvino/openvino.hpp>", "only src/engine/openvino_backend.cc"),
+        (
+            "src/serve/a.cc",
+            "#include <openvino/openvino.hpp>",
+            "only src/engine/openvino_backend.cc",
+        ),
         ("src/serve/a.cc", '#include "engine/secret.h"', "private to src/engine"),
         ("apps/a.cc", '#include "engine/secret.h"', "private to src/engine"),
         ("include/lumen/engine/a.h", '#include "engine/secret.h"', "a face may not include"),

@@ -61,8 +61,10 @@ def test_dev_bench_without_name_lists_the_benches(project_root: Path) -> None:
 
 def test_each_building_command_has_its_preset(project_root: Path) -> None:
     presets = json.loads((project_root / "CMakePresets.json").read_text())
-    named = {kind: {entry["name"] for entry in presets[kind] if not entry.get("hidden")}
-             for kind in ("configurePresets", "buildPresets", "testPresets")}
+    named = {
+        kind: {entry["name"] for entry in presets[kind] if not entry.get("hidden")}
+        for kind in ("configurePresets", "buildPresets", "testPresets")
+    }
     assert named["configurePresets"] == named["buildPresets"]
     assert {"release", "native", "v3", "debug", "asan", "tsan", "fuzz"} <= named["buildPresets"]
     assert {"release", "asan", "tsan"} <= named["testPresets"]
@@ -76,8 +78,9 @@ def test_every_python_requirement_is_pinned(project_root: Path) -> None:
 
 
 def test_the_wheel_asks_for_the_same_openvino(project_root: Path) -> None:
-    pinned = next(name for name in dev_setup.names_in(dev_setup.REQUIREMENTS)
-                  if name.startswith("openvino=="))
+    pinned = next(
+        name for name in dev_setup.names_in(dev_setup.REQUIREMENTS) if name.startswith("openvino==")
+    )
     assert (project_root / "pyproject.toml").read_text().count(f'"{pinned}"') == 2
 
 
@@ -99,7 +102,12 @@ def test_without_root_setup_prints_the_line_to_type(
 
 def write_gtest(path: Path, tests: int, failures: int, skipped: int) -> None:
     cases = [{"result": "SKIPPED"}] * skipped + [{"result": "COMPLETED"}] * (tests - skipped)
-    report = {"tests": tests, "failures": failures, "errors": 0, "testsuites": [{"testsuite": cases}]}
+    report = {
+        "tests": tests,
+        "failures": failures,
+        "errors": 0,
+        "testsuites": [{"testsuite": cases}],
+    }
     path.write_text(json.dumps(report))
 
 
@@ -120,7 +128,9 @@ def test_cases_are_counted_and_a_program_that_died_is_a_failure(tmp_path: Path) 
 
 def test_pytest_cases_are_counted_without_the_skipped(tmp_path: Path) -> None:
     junit = tmp_path / "pytest.xml"
-    junit.write_text('<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>')
+    junit.write_text(
+        '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>'
+    )
     assert dev_report.count_pytest(junit) == Count(5, 2)
 
 
@@ -130,7 +140,9 @@ def test_the_last_line_gives_the_count() -> None:
     assert Count(12, 3).line() == "12 passed, 3 failed"
 
 
-def start_and_stop(executable: Path, arguments: list[str], env: dict[str, str] | None = None) -> None:
+def start_and_stop(
+    executable: Path, arguments: list[str], env: dict[str, str] | None = None
+) -> None:
     """The executable itself, by what it finds by itself: no harness, no environment of ours."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("LUMEN_")}
     process = subprocess.Popen(
@@ -180,7 +192,11 @@ def test_pip_install_gives_the_executable_and_the_package(
     venv = tmp_path / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", venv], tmp_path)
     python = venv / "bin" / "python"
-    site = Path(run([python, "-c", "import site; print(site.getsitepackages()[0])"], tmp_path).stdout.strip())
+    site = Path(
+        run(
+            [python, "-c", "import site; print(site.getsitepackages()[0])"], tmp_path
+        ).stdout.strip()
+    )
     ours = next((project_root / ".venv" / "lib").glob("python3*/site-packages"))
     for package in ("openvino", "numpy", "numpy.libs"):
         if (ours / package).exists():
@@ -190,8 +206,11 @@ def test_pip_install_gives_the_executable_and_the_package(
     run([*pip, "wheel", *offline, "--no-build-isolation", "-w", tmp_path, tree], tmp_path)
     wheel = next(tmp_path.glob("lumen_engine-*.whl"))
     run([*pip, "--python", python, "install", *offline, wheel], tmp_path)
-    shown = run([python, "-c", "import lumen_engine as l; print(l.__version__, l.find_executable())"],
-                tmp_path, env={"PATH": "/usr/bin:/bin"}).stdout.split()
+    shown = run(
+        [python, "-c", "import lumen_engine as l; print(l.__version__, l.find_executable())"],
+        tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+    ).stdout.split()
     assert shown == ["0.1.0", str(venv / "bin" / "lumen")]
     assert "serve" in run([python, "-m", "lumen_engine", "--help"], tmp_path).stdout
     models = ["--model-repository", str(project_root / "models")]
