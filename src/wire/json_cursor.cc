@@ -208,8 +208,11 @@ std::optional<std::string_view> JsonCursor::read_string(const char* what) noexce
 }
 
 std::optional<bool> JsonCursor::read_bool(const char* what) noexcept {
-  const char c = peek();
-  if ((c == 't' && skip_word("true")) || (c == 'f' && skip_word("false"))) return c == 't';
+  skip_blanks();
+  for (const bool value : {true, false}) {
+    if (!take_word(value ? std::string_view("true") : std::string_view("false"))) continue;
+    return value;
+  }
   refuse_here(what);
   return std::nullopt;
 }
@@ -246,10 +249,8 @@ std::optional<int64_t> JsonCursor::read_integer(const char* what) noexcept {
   return std::nullopt;
 }
 
-bool JsonCursor::skip_word(std::string_view word) noexcept {
-  if (bytes_left() < word.size() || std::string_view(at_, word.size()) != word) {
-    return refuse_here("a value");
-  }
+bool JsonCursor::take_word(std::string_view word) noexcept {
+  if (bytes_left() < word.size() || std::string_view(at_, word.size()) != word) return false;
   at_ += word.size();
   return true;
 }
@@ -286,9 +287,9 @@ bool JsonCursor::skip_value() noexcept {
       const std::optional<RawString> string = scan_string("a string");
       return string && unescape(*string, nullptr);
     }
-    case 't': return skip_word("true");
-    case 'f': return skip_word("false");
-    case 'n': return skip_word("null");
+    case 't': return take_word("true") || refuse_here("a value");
+    case 'f': return take_word("false") || refuse_here("a value");
+    case 'n': return take_word("null") || refuse_here("a value");
     default: break;
   }
   if (at_ < end_ && (*at_ == '-' || is_digit(*at_))) return skip_number();

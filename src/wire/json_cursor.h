@@ -89,7 +89,7 @@ class JsonCursor {
   bool enter(const char* what) noexcept;
   std::optional<std::string_view> read_key(size_t first_key) noexcept;
   bool skip_number() noexcept;
-  bool skip_word(std::string_view word) noexcept;
+  bool take_word(std::string_view word) noexcept;
 
   const char* begin_;
   const char* at_;

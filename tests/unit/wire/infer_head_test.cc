@@ -1,0 +1,249 @@
+// Infer requests that real clients send, in every order and form that the protocol allows.
+#include "unit/wire/wire_support.h"
+
+#include <cmath>
+#include <limits>
+
+namespace lumen::wire {
+namespace {
+
+using test::concat;
+using test::ParsedRequest;
+using test::strings;
+using test::values;
+
+std::string with_data(std::string_view type, std::string_view shape, std::string_view data) {
+  std::string json = R"({"inputs":[{"name":"x","shape":)";
+  json.append(shape).append(R"(,"datatype":")").append(type).append(R"(","data":)").append(data);
+  return json + "}]}";
+}
+
+template <typename T>
+std::vector<T> read_values(std::string_view type, std::string_view shape, std::string_view data) {
+  const ParsedRequest request(with_data(type, shape, data));
+  EXPECT_TRUE(request.result.ok()) << request.result.status().message();
+  if (!request.result.ok()) return {};
+  return values<T>(request.result->inputs[0].tensor);
+}
+
+TEST(InferHead, ReadsTheStockClientsBinaryRequest) {
+  const ParsedRequest request(
+      R"({"id":"","inputs":[{"name":"x","shape":[1,256],"datatype":"FP32",)"
+      R"("parameters":{"binary_data_size":1024}}],"parameters":{"binary_data_output":true}})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  const InferHead& head = *request.result;
+  EXPECT_EQ(head.id, "");
+  EXPECT_TRUE(head.binary_data_output);
+  EXPECT_EQ(head.binary_bytes, 1024U);
+  EXPECT_FALSE(head.timeout_us);
+  EXPECT_TRUE(head.outputs.empty());
+  ASSERT_EQ(head.inputs.size(), 1U);
+  EXPECT_EQ(head.inputs[0].name, "x");
+  EXPECT_TRUE(head.inputs[0].is_binary);
+  EXPECT_EQ(head.inputs[0].tensor.type, ElementType::kFp32);
+  EXPECT_EQ(head.inputs[0].tensor.byte_size, 1024U);
+  EXPECT_EQ(head.inputs[0].tensor.data, nullptr);
+  EXPECT_EQ(head.inputs[0].tensor.shape.rank(), 2U);
+  EXPECT_EQ(head.inputs[0].tensor.shape[1], 256);
+}
+
+TEST(InferHead, TellsAnAbsentIdFromAnEmptyOne) {
+  const ParsedRequest request(R"({"inputs":[]})");
+  ASSERT_TRUE(request.result.ok());
+  EXPECT_FALSE(request.result->id);
+}
+
+TEST(InferHead, ReadsKeysInAnyOrder) {
+  const ParsedRequest request(
+      R"({"outputs":[{"parameters":{"binary_data":false},"name":"a"},{"name":"b"}],)"
+      R"("inputs":[{"data":[[1,2],[3,4]],"datatype":"INT8","shape":[2,2],"name":"x"},)"
+      R"({"parameters":{"binary_data_size":3},"datatype":"UINT8","name":"y","shape":[3]}],)"
+      R"("parameters":{"timeout":7,"binary_data_output":true},"id":"q"})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  const InferHead& head = *request.result;
+  EXPECT_EQ(head.id, "q");
+  EXPECT_EQ(head.timeout_us, 7U);
+  EXPECT_EQ(values<int8_t>(head.inputs[0].tensor), (std::vector<int8_t>{1, 2, 3, 4}));
+  EXPECT_EQ(head.inputs[1].tensor.byte_size, 3U);
+  EXPECT_EQ(head.binary_bytes, 3U);
+  ASSERT_EQ(head.outputs.size(), 2U);
+  EXPECT_FALSE(head.outputs[0].binary) << "its own word";
+  EXPECT_TRUE(head.outputs[1].binary) << "the request's, though it came later";
+}
+
+TEST(InferHead, AcceptsReservedAndForeignParameters) {
+  const ParsedRequest request(
+      R"({"parameters":{"sequence_id":"s","sequence_start":true,"sequence_end":false,"priority":3,)"
+      R"("triton_enable_empty_final_response":true,"mine":{"a":[1,null,{"b":-1.5e+3}]},"headers":{}},)"
+      R"("model_name":"m","inputs":[{"name":"x","shape":[0],"datatype":"FP16","extra":[[]],)"
+      R"("parameters":{"binary_data_size":0,"custom":"c"}}],)"
+      R"("outputs":[{"name":"y","parameters":{"classification":0,"binary_data":true,"z":1}}]})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  EXPECT_TRUE(request.result->outputs[0].binary);
+}
+
+TEST(InferHead, AcceptsANumberAsSequenceId) {
+  EXPECT_TRUE(ParsedRequest(R"({"parameters":{"sequence_id":18446744073709551615},"inputs":[]})")
+                  .result.ok());
+}
+
+TEST(InferHead, ReadsBlanksWhereverJsonAllowsThem) {
+  const ParsedRequest request(
+      " \t\r\n{ \"inputs\" : [ { \"name\" : \"x\" , \"shape\" : [ 2 , 2 ] , \"datatype\" : \"FP32\" ,"
+      " \"data\" : [ [ 1 , 2 ] , [ 3 , 4.5 ] ] } ] } \n\n");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  EXPECT_EQ(values<float>(request.result->inputs[0].tensor), (std::vector<float>{1, 2, 3, 4.5F}));
+}
+
+TEST(InferHead, ReadsEveryIntegerTypeToItsEnds) {
+  EXPECT_EQ(read_values<uint8_t>("UINT8", "[2]", "[0,255]"), (std::vector<uint8_t>{0, 255}));
+  EXPECT_EQ(read_values<int8_t>("INT8", "[3]", "[-128,127,-0]"), (std::vector<int8_t>{-128, 127, 0}));
+  EXPECT_EQ(read_values<uint16_t>("UINT16", "[1]", "[65535]"), (std::vector<uint16_t>{65535}));
+  EXPECT_EQ(read_values<int16_t>("INT16", "[1]", "[-32768]"), (std::vector<int16_t>{-32768}));
+  EXPECT_EQ(read_values<uint32_t>("UINT32", "[1]", "[4294967295]"), (std::vector<uint32_t>{UINT32_MAX}));
+  EXPECT_EQ(read_values<int32_t>("INT32", "[1]", "[-2147483648]"), (std::vector<int32_t>{INT32_MIN}));
+  EXPECT_EQ(read_values<uint64_t>("UINT64", "[1]", "[18446744073709551615]"),
+            (std::vector<uint64_t>{UINT64_MAX}));
+  EXPECT_EQ(read_values<int64_t>("INT64", "[2]", "[-9223372036854775808,9223372036854775807]"),
+            (std::vector<int64_t>{INT64_MIN, INT64_MAX}));
+}
+
+TEST(InferHead, ReadsBooleansAsBytes) {
+  EXPECT_EQ(read_values<uint8_t>("BOOL", "[3]", "[true,false,true]"),
+            (std::vector<uint8_t>{1, 0, 1}));
+}
+
+TEST(InferHead, RoundsAFloatOnceAndNotThroughADouble) {
+  // Just above the middle between 1 and its neighbour, but the nearest double is that middle, which
+  // then rounds to even, to 1.
+  EXPECT_EQ(read_values<float>("FP32", "[1]", "[1.00000005960464477540]"),
+            (std::vector<float>{std::nextafter(1.0F, 2.0F)}));
+  EXPECT_EQ(static_cast<float>(1.00000005960464477540), 1.0F) << "the trap is real";
+}
+
+TEST(InferHead, ReadsTheEndsOfTheFloatRange) {
+  EXPECT_EQ(read_values<float>("FP32", "[4]", "[3.4028235e38,-3.4028235E+38,1e-45,1.1754944e-38]"),
+            (std::vector<float>{std::numeric_limits<float>::max(),
+                                std::numeric_limits<float>::lowest(),
+                                std::numeric_limits<float>::denorm_min(),
+                                std::numeric_limits<float>::min()}));
+  EXPECT_EQ(read_values<double>("FP64", "[2]", "[1.7976931348623157e308,5e-324]"),
+            (std::vector<double>{std::numeric_limits<double>::max(),
+                                 std::numeric_limits<double>::denorm_min()}));
+}
+
+TEST(InferHead, RoundsWhatIsTooSmallToZeroOfItsSign) {
+  const std::vector<float> floats =
+      read_values<float>("FP32", "[4]", "[1e-400,-1e-60,0.0e999,-0]");
+  EXPECT_EQ(floats, (std::vector<float>{0, 0, 0, 0}));
+  EXPECT_TRUE(std::signbit(floats[1]));
+  EXPECT_TRUE(std::signbit(floats[3]));
+  const std::string tiny = "[0." + std::string(500, '0') + "1]";
+  EXPECT_EQ(read_values<double>("FP64", "[1]", tiny), (std::vector<double>{0}));
+}
+
+TEST(InferHead, ReadsStringsAsLengthAndBytes) {
+  const ParsedRequest request(with_data(
+      "BYTES", "[2,3]", R"([["","a\"\\\/\b\f\n\r\t"],["\u0000\u00e4\u20ac","\ud83d\ude00"]])"));
+  EXPECT_FALSE(request.result.ok()) << "rows of two where the shape says three";
+  const ParsedRequest good(with_data(
+      "BYTES", "[2,2]", R"([["","a\"\\\/\b\f\n\r\t"],["\u0000\u00e4\u20ac","x\ud83d\ude00y"]])"));
+  ASSERT_TRUE(good.result.ok()) << good.result.status().message();
+  EXPECT_EQ(strings(good.result->inputs[0].tensor),
+            (std::vector<std::string>{"", "a\"\\/\b\f\n\r\t", std::string("\0\xc3\xa4\xe2\x82\xac", 6),
+                                      "x\xf0\x9f\x98\x80y"}));
+  EXPECT_TRUE(check_bytes_tensor("x", good.result->inputs[0].tensor).ok());
+}
+
+TEST(InferHead, UnescapesNamesAndKeys) {
+  const ParsedRequest request(
+      R"({"in\u0070uts":[{"n\u0061me":"\u0078","shape":[1],"datatype":"\u0046P32","data":[1]}]})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  EXPECT_EQ(request.result->inputs[0].name, "x");
+}
+
+TEST(InferHead, TakesDataFlatOrNestedAsTheShape) {
+  const std::vector<int32_t> expected = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(read_values<int32_t>("INT32", "[2,2,2]", "[1,2,3,4,5,6,7,8]"), expected);
+  EXPECT_EQ(read_values<int32_t>("INT32", "[2,2,2]", "[[[1,2],[3,4]],[[5,6],[7,8]]]"), expected);
+  EXPECT_EQ(read_values<int32_t>("INT32", "[8,1]", "[[1],[2],[3],[4],[5],[6],[7],[8]]"), expected);
+  EXPECT_EQ(read_values<int32_t>("INT32", "[]", "[5]"), (std::vector<int32_t>{5}));
+}
+
+TEST(InferHead, TakesTensorsWithoutElements) {
+  EXPECT_TRUE(read_values<float>("FP32", "[0]", "[]").empty());
+  EXPECT_TRUE(read_values<float>("FP32", "[0,4]", "[]").empty());
+  EXPECT_TRUE(read_values<float>("FP32", "[2,0]", "[[],[]]").empty());
+  EXPECT_TRUE(read_values<float>("BYTES", "[0]", "[]").empty());
+}
+
+TEST(InferHead, AlignsJsonTensorsForTheModel) {
+  const ParsedRequest request(with_data("UINT8", "[3]", "[1,2,3]"));
+  ASSERT_TRUE(request.result.ok());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(request.result->inputs[0].tensor.data) % 64, 0U);
+}
+
+TEST(InferHead, TakesAsManyTensorsAsTheLimitAllows) {
+  std::string json = R"({"inputs":[)";
+  for (size_t i = 0; i < limits::kMaxTensors; ++i) {
+    json += concat({i > 0 ? "," : "", R"({"name":"x)", std::to_string(i),
+                    R"(","shape":[1],"datatype":"INT8","data":[1]})"});
+  }
+  std::string outputs = R"(],"outputs":[)";
+  for (size_t i = 0; i < limits::kMaxTensors; ++i) {
+    outputs += concat({i > 0 ? "," : "", R"({"name":"y)", std::to_string(i),
+                       R"(","parameters":{"binary_data":)", i % 2 == 0 ? "true" : "false", "}}"});
+  }
+  const ParsedRequest request(json + outputs + R"(],"parameters":{"binary_data_output":true}})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  EXPECT_EQ(request.result->inputs.size(), limits::kMaxTensors);
+  EXPECT_EQ(request.result->inputs[63].name, "x63");
+  EXPECT_TRUE(request.result->outputs[62].binary);
+  EXPECT_FALSE(request.result->outputs[63].binary);
+}
+
+TEST(InferHead, TakesNestingToTheDepthLimit) {
+  // The object is one level, so are the value's brackets.
+  const auto nested = [](size_t depth) {
+    return R"({"inputs":[],"z":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_TRUE(ParsedRequest(nested(limits::kMaxJsonDepth - 1)).result.ok());
+  EXPECT_FALSE(ParsedRequest(nested(limits::kMaxJsonDepth)).result.ok());
+}
+
+TEST(InferHead, ForgetsTheKeysOfARefusedRequest) {
+  JsonParser parser;
+  test::HeapMemory memory;
+  const test::PaddedJson cut(R"({"inputs":[{"name":"x","shape")");
+  const test::PaddedJson good(R"({"inputs":[]})");
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_FALSE(parse_infer_head(parser, cut.view(), memory).ok());
+    ASSERT_TRUE(parse_infer_head(parser, good.view(), memory).ok()) << i;
+  }
+}
+
+TEST(BytesTensor, ChecksLengthsAgainstBytesAndShape) {
+  const auto check = [](std::string bytes, std::vector<int64_t> shape) {
+    TensorView tensor;
+    tensor.type = ElementType::kBytes;
+    for (const int64_t d : shape) EXPECT_TRUE(tensor.shape.append(d));
+    std::vector<std::byte> exact(bytes.size());
+    std::memcpy(exact.data(), bytes.data(), bytes.size());
+    tensor.data = exact.data();
+    tensor.byte_size = exact.size();
+    return check_bytes_tensor("t", tensor);
+  };
+  const std::string two("\1\0\0\0a\2\0\0\0bc", 11);
+  EXPECT_TRUE(check(two, {2}).ok());
+  EXPECT_TRUE(check(two, {1, 2}).ok());
+  EXPECT_TRUE(check("", {0}).ok());
+  for (const Status& bad : {check(two, {1}), check(two, {3}), check(two.substr(0, 10), {2}),
+                            check(two.substr(0, 8), {2}), check(two, {1LL << 40, 1LL << 40}),
+                            check(std::string("\xff\xff\xff\xff", 4), {1}), check("", {1})}) {
+    EXPECT_EQ(bad.code(), Code::kInvalidArgument);
+    EXPECT_NE(bad.message().find("'t'"), std::string_view::npos) << bad.message();
+  }
+}
+
+}  // namespace
+}  // namespace lumen::wire

@@ -1,0 +1,294 @@
+// Infer requests that are wrong: each is refused with the code and a message that names the culprit.
+#include "unit/wire/wire_support.h"
+
+namespace lumen::wire {
+namespace {
+
+using test::concat;
+using test::ParsedRequest;
+
+struct Refused {
+  std::string json;
+  std::string_view says;  // must stand in the message
+  Code code = Code::kInvalidArgument;
+};
+
+void expect_refused(const Refused& row) {
+  const ParsedRequest request(row.json);
+  ASSERT_FALSE(request.result.ok()) << row.json.substr(0, 300);
+  EXPECT_EQ(request.result.status().code(), row.code) << row.json.substr(0, 300);
+  EXPECT_NE(request.result.status().message().find(row.says), std::string_view::npos)
+      << row.json.substr(0, 300) << "\n  says: " << request.result.status().message();
+}
+
+std::string input(std::string_view members) {
+  return R"({"inputs":[{)" + std::string(members) + "}]}";
+}
+
+std::string with_data(std::string_view type, std::string_view shape, std::string_view data) {
+  return input(R"("name":"x","shape":)" + std::string(shape) + R"(,"datatype":")" +
+               std::string(type) + R"(","data":)" + std::string(data));
+}
+
+TEST(InferRefusal, SaysWhereTheGrammarBreaks) {
+  for (const Refused& row : {
+           Refused{"", "ends at byte 0"},
+           {"   ", "ends at byte 3"},
+           {"null", "wanted the request's object"},
+           {"[]", "wanted the request's object"},
+           {"\"x\"", "wanted the request's object"},
+           {"{", "ends at byte 1"},
+           {"}", "byte 0"},
+           {R"({"inputs":[]}x)", "byte 13: got 'x', wanted nothing after"},
+           {R"({"inputs":[]}{})", "wanted nothing after"},
+           {R"({"inputs":[]},)", "wanted nothing after"},
+           {R"({"inputs":[],})", "wanted a key in quotes"},
+           {R"({,"inputs":[]})", "wanted a key in quotes"},
+           {R"({"inputs":[]])", "wanted ',' or '}'"},
+           {R"({"inputs":[})", "wanted an object in 'inputs'"},
+           {R"({"inputs":[{]}]})", "wanted a key in quotes"},
+           {R"({inputs:[]})", "wanted a key in quotes"},
+           {R"({'inputs':[]})", "wanted a key in quotes"},
+           {R"({"inputs" []})", "wanted ':' after a key"},
+           {R"({"inputs":})", "wanted an array as 'inputs'"},
+           {R"({"inputs":null})", "wanted an array as 'inputs'"},
+           {R"({"inputs":{}})", "wanted an array as 'inputs'"},
+           {R"({"inputs":[])", "is it cut off"},
+           {R"({"inputs":[)", "is it cut off"},
+           {R"({"inputs)", "closing quote"},
+           {R"({"inputs\)", "closing quote"},
+           {R"({"inputs\")", "closing quote"},
+           {"\xef\xbb\xbf{}", "byte 0: got byte 0xef"},
+           {"{\"a\":1 /* c */}", "wanted ',' or '}'"},
+           {std::string("{\"inputs\":[]}\0", 14), "byte 13: got byte 0x00"},
+           {std::string("{\0\"inputs\":[]}", 14), "got byte 0x00"},
+       }) {
+    expect_refused(row);
+  }
+}
+
+TEST(InferRefusal, HoldsIgnoredValuesToTheGrammarToo) {
+  for (const std::string_view bad :
+       {"tru", "True", "nul", "NaN", "Infinity", "-Infinity", "-", "+1", "01", "-01", ".5", "1.",
+        "1.e5", "1e", "1e+", "0x1", "1_0", "[1,]", "[,1]", "[1 2]", "[1", "{\"a\"}", "{\"a\":}",
+        "{\"a\":1,}", "{1:2}", "[}", "{]", "\"\\x\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\\udc00\"",
+        "\"\\ud800\\u0041\"", "\"\\ud800\\ud800\"", "\"\\ud8", "\"a\nb\"", "\"a\tb\"", "'a'", "",
+        "undefined", "1,2"}) {
+    expect_refused({R"({"inputs":[],"z":)" + std::string(bad) + "}", ""});
+  }
+}
+
+TEST(InferRefusal, RefusesAKeyThatComesTwice) {
+  for (const std::string_view json :
+       {R"({"inputs":[],"inputs":[]})", R"({"inputs":[],"z":1,"z":1})",
+        R"({"inputs":[],"\u007a":1,"z":2})", R"({"inputs":[],"z":{"deep":[{"a":1,"b":2,"a":3}]}})",
+        R"({"inputs":[{"name":"x","name":"y"}]})", R"({"inputs":[],"parameters":{"a":1,"a":1}})",
+        R"({"inputs":[{"name":"x","parameters":{"binary_data_size":1,"binary_data_size":2}}]})",
+        R"({"outputs":[{"name":"x","name":"x"}],"inputs":[]})",
+        R"({"inputs":[],"a-long-key-with-the-same-ends":1,"a-long-key-with-the-same-ends":1})"}) {
+    expect_refused({std::string(json), "twice"});
+  }
+  EXPECT_TRUE(ParsedRequest(R"({"inputs":[],"z":[{"a":1},{"a":1}],"a":{"a":{"a":1}}})").result.ok());
+}
+
+TEST(InferRefusal, CapsKeysDepthAndCounts) {
+  std::string keys = R"({"inputs":[])";
+  for (int i = 0; i < 300; ++i) keys += ",\"k" + std::to_string(i) + "\":1";
+  expect_refused({keys + "}", "more than 256 keys"});
+  std::string open;
+  for (int level = 0; level < 90; ++level) {
+    open += '{';
+    for (int i = 0; i < 20; ++i) open += "\"k" + std::to_string(i) + "\":1,";
+    open += "\"z\":";
+  }
+  expect_refused({R"({"inputs":[],"z":)" + open + "1", "more than 1024"});
+  expect_refused({R"({"z":)" + std::string(200000, '['), "nested deeper than 100"});
+  std::string objects = "{";
+  for (int i = 0; i < 100000; ++i) objects += "\"a\":{";
+  expect_refused({objects, "nested deeper than 100"});
+  std::string inputs = R"({"inputs":[)";
+  std::string outputs = R"({"inputs":[],"outputs":[)";
+  for (int i = 0; i < 65; ++i) {
+    inputs += R"({"name":"x)" + std::to_string(i) + R"(","shape":[1],"datatype":"INT8","data":[1]},)";
+    outputs += R"({"name":"y)" + std::to_string(i) + R"("},)";
+  }
+  expect_refused({inputs, "more than 64 inputs"});
+  expect_refused({outputs, "more than 64 outputs"});
+}
+
+TEST(InferRefusal, RefusesTextThatIsNotUtf8) {
+  for (const std::string_view bad : {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3"}) {
+    expect_refused({R"({"inputs":[],"z":")" + std::string(bad) + "\"}", "not valid UTF-8"});
+  }
+}
+
+TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
+  for (const Refused& row : {
+           Refused{"{}", "no 'inputs'"},
+           {R"({"inputs":[1]})", "wanted an object in 'inputs'"},
+           {R"({"inputs":[],"id":1})", "wanted a string as 'id'"},
+           {R"({"inputs":[],"id":null})", "wanted a string as 'id'"},
+           {R"({"inputs":[],"id":")" + std::string(1025, 'a') + "\"}", "'id' has 1025 bytes"},
+           {R"({"inputs":[],"parameters":[]})", "wanted an object as 'parameters'"},
+           {R"({"inputs":[],"parameters":{"timeout":-1}})", "as 'timeout'"},
+           {R"({"inputs":[],"parameters":{"timeout":1.5}})", "as 'timeout'"},
+           {R"({"inputs":[],"parameters":{"timeout":18446744073709551616}})", "as 'timeout'"},
+           {R"({"inputs":[],"parameters":{"priority":"high"}})", "as 'priority'"},
+           {R"({"inputs":[],"parameters":{"sequence_id":-1}})", "as 'sequence_id'"},
+           {R"({"inputs":[],"parameters":{"sequence_start":1}})", "true or false"},
+           {R"({"inputs":[],"parameters":{"binary_data_output":"yes"}})", "'binary_data_output'"},
+           {R"({"inputs":[],"outputs":{}})", "wanted an array as 'outputs'"},
+           {R"({"inputs":[],"outputs":[{}]})", "output 0 has no 'name'"},
+           {R"({"inputs":[],"outputs":[{"name":"y"},{"name":"y"}]})", "output 'y' is asked for twice"},
+           {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})", "'binary_data'"},
+           {input(""), "input 0 has no 'name'"},
+           {input(R"("name":"")"), "a 'name' of 0 bytes"},
+           {input(R"("name":")" + std::string(129, 'n') + "\""), "a 'name' of 129 bytes"},
+           {input(R"("name":7)"), "a string as 'name'"},
+           {input(R"("name":"x","shape":[1])"), "input 'x' has no 'datatype'"},
+           {input(R"("name":"x","datatype":"FP32")"), "input 'x' has no 'shape'"},
+           {input(R"("name":"x","datatype":"float32")"), "datatype 'float32' is unknown; wanted BOOL"},
+           {input(R"("name":"x","datatype":"fp32")"), "datatype 'fp32' is unknown"},
+           {input(R"("name":"x","shape":[1],"datatype":"FP32")"), "input 'x' has no data"},
+           {input(R"("name":"x","shape":5)"), "an array as 'shape'"},
+           {input(R"("name":"x","shape":[1.0])"), "an integer in 'shape'"},
+           {input(R"("name":"x","shape":["1"])"), "an integer in 'shape'"},
+           {input(R"("name":"x","shape":[9223372036854775808])"), "an integer in 'shape'"},
+           {input(R"("name":"x","shape":[2,-1])"), "input 'x': dimension 1 of 'shape' is -1"},
+           {input(R"("name":"x","shape":[1,1,1,1,1,1,1,1,1])"), "more than 8 dimensions"},
+           {R"({"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1]},)"
+            R"({"name":"x","shape":[1],"datatype":"INT8","data":[1]}]})",
+            "input 'x' is sent twice"},
+       }) {
+    expect_refused(row);
+  }
+}
+
+TEST(InferRefusal, ChecksBinarySizesAgainstShapes) {
+  const auto binary = [](std::string_view type, std::string_view shape, std::string_view size) {
+    return input(R"("name":"x","shape":)" + std::string(shape) + R"(,"datatype":")" +
+                 std::string(type) + R"(","parameters":{"binary_data_size":)" + std::string(size) +
+                 "}");
+  };
+  for (const Refused& row : {
+           Refused{binary("FP32", "[1,256]", "100"),
+                   "input 'x': binary_data_size is 100 bytes, but FP32 [1,256] needs 1024; send "
+                   "exactly shape x element size"},
+           {binary("FP32", "[1,256]", "1025"), "needs 1024"},
+           {binary("FP32", "[]", "0"), "needs 4"},
+           {binary("BYTES", "[3]", "11"), "at least 12"},
+           {binary("FP32", "[1]", "-4"), "as 'binary_data_size'"},
+           {binary("FP32", "[1]", "4.0"), "as 'binary_data_size'"},
+           {binary("FP32", "[1]", "\"4\""), "as 'binary_data_size'"},
+           {binary("FP32", "[1]", "18446744073709551620"), "as 'binary_data_size'"},
+           {binary("FP32", "[4611686018427387904,4]", "0"), "more bytes than can be counted"},
+           {binary("FP64", "[4611686018427387904]", "0"), "more bytes than can be counted"},
+           {binary("UINT8", "[9223372036854775807,9223372036854775807]", "1"), "than can be counted"},
+           {input(R"("name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"binary_data_size":1})"),
+            "both 'data' and 'binary_data_size'"},
+       }) {
+    expect_refused(row);
+  }
+  std::string sum = R"({"inputs":[)";
+  for (int i = 0; i < 5; ++i) {
+    sum += concat({i > 0 ? "," : "", R"({"name":"x)", std::to_string(i),
+                   R"(","shape":[4611686018427387903],"datatype":"BYTES","parameters":)"
+                   R"({"binary_data_size":18446744073709551612}})"});
+  }
+  expect_refused({sum + "]}", "overflow"});
+}
+
+TEST(InferRefusal, ChecksDataAgainstShapes) {
+  for (const Refused& row : {
+           Refused{with_data("FP32", "[4]", "[1,2,3]"), "has 3 elements, but FP32 [4] needs 4"},
+           {with_data("FP32", "[2]", "[1,2,3]"), "has more than 2 elements, but FP32 [2] needs 2"},
+           {with_data("FP32", "[2]", "[]"), "has 0 elements, but FP32 [2] needs 2"},
+           {with_data("FP32", "[0]", "[1]"), "has more than 0 elements"},
+           {with_data("FP32", "[2,2]", "[[1,2],[3]]"), "has 3 elements"},
+           {with_data("FP32", "[2,2]", "[[1,2],[3,4,5]]"), "more than 4 elements"},
+           {with_data("FP32", "[2,2]", "[[1,2]]"), "has 2 elements"},
+           {with_data("FP32", "[2,2]", "[[1,2],[3,4],[5,6]]"), "more than 4 elements"},
+           {with_data("FP32", "[2,2]", "[[1,2],3,4]"), "nested as the shape says"},
+           {with_data("FP32", "[2,2]", "[1,2,[3,4]]"), "element 2 of 'data' is not a number"},
+           {with_data("FP32", "[2]", "[[1,2]]"), "element 0 of 'data' is not a number"},
+           {with_data("FP32", "[2,1]", "[[[1]],[[2]]]"), "is not a number"},
+           {with_data("FP32", "[2,2]", "[[1,2][3,4]]"), "wanted ',' or ']'"},
+           {with_data("FP32", "[2]", "[1 2]"), "wanted ',' or ']'"},
+           {with_data("FP32", "[2]", "[1,2}"), "wanted ',' or ']'"},
+           {with_data("FP32", "[2]", "[1,2,]"), "more than 2"},
+           {with_data("FP32", "[2]", "[1,]"), "element 1 of 'data' is not a number"},
+           {with_data("FP32", "[1]", "1"), "'[' of 'data'"},
+           {with_data("FP32", "[1]", "null"), "'[' of 'data'"},
+           {with_data("FP32", "[1000000000]", "[1]"), "too short for FP32 [1000000000]"},
+           {with_data("FP32", "[1000000000,1000000000]", "[1]"), "too short for FP32"},
+           {with_data("INT8", "[10000000000,10000000000]", "[1]"), "more bytes than can be counted"},
+           {with_data("FP16", "[1]", "[1]"), "FP16 has no form in JSON; send it as binary"},
+           {with_data("BF16", "[1]", "[1]"), "BF16 has no form in JSON"},
+       }) {
+    expect_refused(row);
+  }
+}
+
+TEST(InferRefusal, ChecksEveryElement) {
+  const auto one = [](std::string_view type, std::string_view element) {
+    return with_data(type, "[2]", concat({"[", type == "BOOL" ? "true" : "1", ",", element, "]"}));
+  };
+  for (const std::string_view bad : {"NaN", "Infinity", "-Infinity", "inf", "nan", "01", "-", "+1",
+                                     ".5", "1.", "1.e5", "1..2", "\"1\"", "true", "null", "{}", ""}) {
+    expect_refused({one("FP32", bad), "input 'x': element 1 of 'data' is not a number"});
+    expect_refused({one("FP64", bad), "input 'x': element 1 of 'data' is not a number"});
+  }
+  for (const std::string_view bad : {"1e", "1e+", "1f", "1_0", "0x10", "1-2"}) {
+    expect_refused({one("FP32", bad), "wanted ',' or ']'"});
+  }
+  for (const std::string_view bad : {"1e400", "-1e400", "3.5e38", "1e39", "1e999999999999999999999"}) {
+    expect_refused({one("FP32", bad), "element 1 of 'data' is out of the range"});
+  }
+  expect_refused({one("FP64", "1e309"), "is out of the range"});
+  EXPECT_TRUE(ParsedRequest(one("FP64", "1e39")).result.ok());
+  for (const auto& [type, bad] : std::vector<std::pair<std::string_view, std::string_view>>{
+           {"UINT8", "256"}, {"UINT8", "-1"}, {"INT8", "128"}, {"INT8", "-129"},
+           {"UINT16", "65536"}, {"INT16", "-32769"}, {"UINT32", "4294967296"},
+           {"INT32", "2147483648"}, {"INT64", "9223372036854775808"},
+           {"INT64", "-9223372036854775809"}, {"UINT64", "18446744073709551616"},
+           {"UINT64", "-1"}, {"INT64", "99999999999999999999999999"}}) {
+    expect_refused({one(type, bad), "out of the range"});
+  }
+  for (const std::string_view bad : {"1.0", "1e2", "1E2", "0.5"}) {
+    expect_refused({one("INT32", bad), "not an integer"});
+  }
+  for (const std::string_view bad : {"01", "-", "+1", "\"1\"", "true", "null", "[]"}) {
+    expect_refused({one("INT32", bad), "is not a number"});
+  }
+  for (const std::string_view bad : {"1", "0", "\"true\"", "True", "tru", "null"}) {
+    expect_refused({one("BOOL", bad), "true or false"});
+  }
+  for (const std::string_view bad : {"1", "null", "\"\\ud800\"", "\"\\q\"", "\"a", "[\"a\"]"}) {
+    expect_refused({with_data("BYTES", "[2]", "[\"a\"," + std::string(bad) + "]"), ""});
+  }
+}
+
+TEST(InferRefusal, SaysWhatIsNotSupported) {
+  expect_refused({input(R"("name":"x","shape":[1],"datatype":"FP32","parameters":)"
+                        R"({"shared_memory_region":"r","shared_memory_byte_size":4})"),
+                  "input 'x': shared_memory_region", Code::kUnsupported});
+  expect_refused({R"({"inputs":[],"outputs":[{"parameters":{"classification":3},"name":"y"}]})",
+                  "output 'y': classification", Code::kUnsupported});
+  expect_refused({R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r"}}]})",
+                  "output 'y': shared_memory_region", Code::kUnsupported});
+}
+
+TEST(InferRefusal, SaysWhenTheRequestsMemoryIsTooSmall) {
+  const std::string json = with_data("FP32", "[4]", "[1,2,3,4]");
+  EXPECT_TRUE(ParsedRequest(json, 4096).result.ok());
+  for (const size_t cap : {size_t{0}, size_t{15}, size_t{16}}) {
+    const ParsedRequest request(json, cap);
+    ASSERT_FALSE(request.result.ok()) << cap;
+    EXPECT_EQ(request.result.status().code(), Code::kTooLarge);
+  }
+  const ParsedRequest escaped(R"({"\u0069":1,"inputs":[]})", 3);
+  EXPECT_EQ(escaped.result.status().code(), Code::kTooLarge);
+}
+
+}  // namespace
+}  // namespace lumen::wire
