@@ -1,0 +1,168 @@
+// The blocking forms: they wait, wake, time out, and end at close() with everything drained.
+#include "unit/queue/queue_adapters.h"
+
+#include <lumen/base/clock.h>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace lumen::testing {
+namespace {
+
+template <typename Queue>
+class BlockingQueues : public ::testing::Test {};
+using Kinds = ::testing::Types<SpscWaiting<int>, MpmcWaiting<int>, MutexBoth<int>>;
+TYPED_TEST_SUITE(BlockingQueues, Kinds);
+
+TYPED_TEST(BlockingQueues, PopWaitsForAPush) {
+  TypeParam queue(2);
+  std::thread producer([&] {
+    IdleStrategy idle;
+    EXPECT_EQ(queue.push(7, idle), QueueOutcome::kOk);
+  });
+  IdleStrategy idle;
+  int value = 0;
+  EXPECT_EQ(queue.pop(value, idle), QueueOutcome::kOk);
+  EXPECT_EQ(value, 7);
+  producer.join();
+}
+
+TYPED_TEST(BlockingQueues, PushWaitsForRoomAndOrderIsKept) {
+  TypeParam queue(2);
+  std::thread producer([&] {
+    IdleStrategy idle;
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(queue.push(int{i}, idle), QueueOutcome::kOk);
+  });
+  IdleStrategy idle;
+  for (int i = 0; i < 1000; ++i) {
+    int value = -1;
+    ASSERT_EQ(queue.pop(value, idle), QueueOutcome::kOk);
+    ASSERT_EQ(value, i);
+  }
+  producer.join();
+}
+
+TYPED_TEST(BlockingQueues, PopTimesOutAtItsDeadline) {
+  TypeParam queue(2);
+  IdleStrategy idle;
+  int value = -1;
+  const uint64_t deadline_ns = now_ns() + 2'000'000;
+  EXPECT_EQ(queue.pop(value, idle, deadline_ns), QueueOutcome::kTimedOut);
+  EXPECT_GE(now_ns(), deadline_ns);
+  EXPECT_EQ(value, -1);
+}
+
+TYPED_TEST(BlockingQueues, PushTimesOutAtItsDeadline) {
+  TypeParam queue(2);
+  IdleStrategy idle;
+  ASSERT_TRUE(queue.try_push(1) && queue.try_push(2));
+  const uint64_t deadline_ns = now_ns() + 2'000'000;
+  EXPECT_EQ(queue.push(3, idle, deadline_ns), QueueOutcome::kTimedOut);
+  EXPECT_GE(now_ns(), deadline_ns);
+}
+
+TYPED_TEST(BlockingQueues, AnItemThatIsThereIsPoppedEvenAfterTheDeadline) {
+  TypeParam queue(2);
+  IdleStrategy idle;
+  ASSERT_TRUE(queue.try_push(1));
+  int value = 0;
+  EXPECT_EQ(queue.pop(value, idle, 0), QueueOutcome::kOk);
+}
+
+TYPED_TEST(BlockingQueues, CloseDrainsExactly) {
+  TypeParam queue(4);
+  IdleStrategy idle;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(queue.push(int{i}, idle), QueueOutcome::kOk);
+  queue.close();
+  EXPECT_EQ(queue.push(9, idle), QueueOutcome::kClosed);
+  int value = -1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(queue.pop(value, idle), QueueOutcome::kOk);
+    EXPECT_EQ(value, i);
+  }
+  EXPECT_EQ(queue.pop(value, idle), QueueOutcome::kClosed);
+}
+
+TYPED_TEST(BlockingQueues, CloseWakesASleepingConsumer) {
+  TypeParam queue(4);
+  std::thread consumer([&] {
+    IdleStrategy idle(0);
+    int value = 0;
+    EXPECT_EQ(queue.pop(value, idle), QueueOutcome::kClosed);
+  });
+  queue.close();
+  consumer.join();
+}
+
+TYPED_TEST(BlockingQueues, CloseWakesASleepingProducer) {
+  TypeParam queue(2);
+  ASSERT_TRUE(queue.try_push(1) && queue.try_push(2));
+  std::thread producer([&] {
+    IdleStrategy idle(0);
+    EXPECT_EQ(queue.push(3, idle), QueueOutcome::kClosed);
+  });
+  queue.close();
+  producer.join();
+}
+
+// Many sleepers and a close in the middle: what was accepted comes out, once, and all end.
+template <typename Queue>
+void close_under_load() {
+  constexpr int kThreads = 4;
+  for (int round = 0; round < 50; ++round) {
+    Queue queue(8);
+    std::atomic<int> accepted{0};
+    std::atomic<int> popped{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        IdleStrategy idle(1'000);
+        while (queue.push(1, idle) == QueueOutcome::kOk) accepted.fetch_add(1);
+      });
+      threads.emplace_back([&] {
+        IdleStrategy idle(0);
+        int value = 0;
+        while (queue.pop(value, idle) == QueueOutcome::kOk) popped.fetch_add(value);
+      });
+    }
+    while (popped.load() < 200) std::this_thread::yield();
+    queue.close();
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(accepted.load(), popped.load());
+  }
+}
+
+TEST(MpmcQueue, CloseUnderLoadLosesNothingAndEndsEveryThread) {
+  close_under_load<MpmcWaiting<int>>();
+}
+TEST(MutexQueue, CloseUnderLoadLosesNothingAndEndsEveryThread) {
+  close_under_load<MutexBoth<int>>();
+}
+
+TEST(SpscQueue, CloseFromAThirdThreadUnderLoadLosesNothing) {
+  for (int round = 0; round < 200; ++round) {
+    SpscQueue<int, Waiting::kDoorbell> queue(8);
+    std::atomic<int> popped{0};
+    int accepted = 0;
+    std::thread producer([&] {
+      auto handle = queue.producer();
+      while (handle.push(1) == QueueOutcome::kOk) ++accepted;
+    });
+    std::thread consumer([&] {
+      auto handle = queue.consumer();
+      int value = 0;
+      while (handle.pop(value) == QueueOutcome::kOk) popped.fetch_add(1);
+    });
+    while (popped.load() < 20) std::this_thread::yield();
+    queue.close();
+    producer.join();
+    consumer.join();
+    ASSERT_EQ(accepted, popped.load());
+  }
+}
+
+}  // namespace
+}  // namespace lumen::testing
