@@ -1,0 +1,32 @@
+"""The model as both rivals run it: ONNX Runtime, f32, one thread, one row of raw bytes in and out."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import onnxruntime as ort
+
+
+class OrtModel:
+    def __init__(self, path: str) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.input = self.session.get_inputs()[0]
+        self.outputs = [self.session.get_outputs()[0].name]
+        self.row_shape = self.input.shape[1:]
+
+    def run(self, rows: np.ndarray) -> np.ndarray:
+        return self.session.run(self.outputs, {self.input.name: rows})[0]
+
+    def rows(self, body: bytes) -> np.ndarray:
+        """The bytes as one row; a view, no copy."""
+        return np.frombuffer(body, np.float32).reshape(1, *self.row_shape)
+
+
+def from_environment() -> OrtModel:
+    return OrtModel(os.environ["BENCH_MODEL"])

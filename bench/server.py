@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+"""The question: what does Lumen add to the model, and what do others? HTTP on one core.
+
+  load generator (core 1) --HTTP keep-alive--> server (core 0): one worker, one model thread
+
+SqueezeNet 1.1 and a small MLP, one row a request, raw binary both ways, at 1 and at 16 clients,
+against FastAPI + ONNX Runtime and Mosec + ONNX Runtime, interleaved round by round in this one run.
+The limit is the bare OpenVINO loop. Rivals' settings: docs/benchmarking.md.
+
+  bench/server.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("LUMEN_BUILD", ROOT / ".build" / "native"))
+BINARY = Path(os.environ.get("LUMEN_BINARY", BUILD / "lumen"))
+RIVALS = ROOT / "bench" / "rivals"
+SERVER_CORE, LOAD_CORE = 0, 1
+CLIENTS = (1, 16)
+START_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Workload:
+    model: str
+    input: str
+    output: str
+    shape: tuple[int, ...]
+
+    @property
+    def file(self) -> Path:
+        return ROOT / "models" / self.model / "1" / "model.onnx"
+
+    def array(self) -> np.ndarray:
+        return np.random.default_rng(3).standard_normal(self.shape).astype(np.float32)
+
+
+WORKLOADS = (
+    Workload("squeezenet", "data", "logits", (1, 3, 224, 224)),
+    Workload("mlp", "input", "output", (1, 256)),
+)
+
+
+@dataclass
+class Target:
+    """One server with one workload: where it listens and the bytes to send it."""
+
+    name: str
+    workload: Workload
+    port: int
+    request: bytes
+    request_file: Path
+    process: subprocess.Popen[bytes]  # leads a process group, stopped while others are measured
+    log: Path
+    results: dict[int, list[dict[str, float]]] = field(default_factory=dict)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def post(path: str, body: bytes, *lines: str) -> bytes:
+    head = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}", *lines]
+    return ("\r\n".join(head) + "\r\n\r\n").encode() + body
+
+
+def lumen_request(work: Workload) -> bytes:
+    """Exactly what tritonclient sends: JSON with the tensor behind it, binary output."""
+    payload = work.array().tobytes()
+    tensor = {"name": work.input, "shape": list(work.shape), "datatype": "FP32"}
+    document = {
+        "inputs": [tensor | {"parameters": {"binary_data_size": len(payload)}}],
+        "parameters": {"binary_data_output": True},
+    }
+    text = json.dumps(document, separators=(",", ":")).encode()
+    length = f"Inference-Header-Content-Length: {len(text)}"
+    return post(f"/v2/models/{work.model}/infer", text + payload, length)
+
+
+def rival_request(work: Workload) -> bytes:
+    return post("/infer", work.array().tobytes(), "Content-Type: application/octet-stream")
+
+
+def answer(port: int, request: bytes) -> np.ndarray:
+    """Sends the prepared bytes once; the float32 values at the end of the reply."""
+    with socket.create_connection(("127.0.0.1", port), timeout=START_TIMEOUT_S) as connection:
+        connection.sendall(request)
+        reply = http.client.HTTPResponse(connection)
+        reply.begin()
+        body = reply.read()
+        if reply.status != 200:
+            raise RuntimeError(f"port {port}: {reply.status} {body[:300]!r}")
+        skip = int(reply.headers.get("Inference-Header-Content-Length", 0))
+        return np.frombuffer(body[skip:], np.float32)
+
+
+def expected(work: Workload) -> np.ndarray:
+    import openvino
+
+    options = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = openvino.Core().compile_model(work.file, "CPU", options)
+    return compiled(work.array())[0].ravel()
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def signal_group(process: subprocess.Popen[bytes], *numbers: int) -> None:
+    for number in numbers:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+@contextmanager
+def running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A server on its core, in a process group of its own, which is ended with all it started."""
+    words = ["taskset", "-c", str(SERVER_CORE), *command]
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        signal_group(process, signal.SIGCONT, signal.SIGTERM)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            signal_group(process, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for_answer(target: Target) -> None:
+    """Waits until the server answers, and checks that the answer is the model's."""
+    end = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            got = answer(target.port, target.request)
+            break
+        except (OSError, http.client.HTTPException, RuntimeError) as error:
+            if time.monotonic() > end or target.process.poll() is not None:
+                raise RuntimeError(f"{target.name}: {error}; its log:\n{target.log.read_text()}") from error
+            time.sleep(0.1)
+    # Two runtimes order their sums differently; what must not happen is a different model.
+    np.testing.assert_allclose(got, expected(target.workload), rtol=1e-3, atol=1e-4)
+
+
+def start_lumen(stack: ExitStack, folder: Path) -> list[Target]:
+    port = free_port()
+    log = folder / "lumen.log"
+    words = [str(BINARY), "serve", "--http", f"127.0.0.1:{port}"]
+    words += ["--model-repository", str(ROOT / "models")]
+    process = stack.enter_context(running(words, log))
+    return [make_target("lumen", w, port, lumen_request(w), process, log) for w in WORKLOADS]
+
+
+def start_rival(stack: ExitStack, folder: Path, name: str, work: Workload) -> Target:
+    port = free_port()
+    env = {"BENCH_MODEL": str(work.file), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(RIVALS)}
+    if name.startswith("mosec"):
+        env["BENCH_BATCH"] = "16" if "batch" in name else "1"
+        words = [sys.executable, str(RIVALS / "mosec_app.py"), "--address", "127.0.0.1"]
+        words += ["--port", str(port), "--log-level", "warning", "--timeout", "60000"]
+        words += ["--path", str(folder / f"{name}-{work.model}".replace(" ", "-"))]
+    else:
+        words = [sys.executable, str(RIVALS / "fastapi_app.py"), str(port)]
+    log = folder / f"{name}-{work.model}.log"
+    process = stack.enter_context(running(words, log, env))
+    return make_target(name, work, port, rival_request(work), process, log)
+
+
+def make_target(
+    name: str,
+    work: Workload,
+    port: int,
+    request: bytes,
+    process: subprocess.Popen[bytes],
+    log: Path,
+) -> Target:
+    file = log.with_name(f"{name}-{work.model}.request")
+    file.write_bytes(request)
+    return Target(name, work, port, request, file, process, log)
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def call(core: int, words: list[str]) -> dict[str, float]:
+    done = subprocess.run(["taskset", "-c", str(core), *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{Path(words[0]).name}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def measure(target: Target, clients: int, seconds: float) -> dict[str, float]:
+    words = [str(BUILD / "bench_http_load"), "127.0.0.1", str(target.port)]
+    words += [str(target.request_file), str(clients), f"{seconds}", f"{seconds / 4}"]
+    signal_group(target.process, signal.SIGCONT)
+    try:
+        return call(LOAD_CORE, words)
+    except RuntimeError as error:
+        raise RuntimeError(f"{target.name}, {target.workload.model}: {error}") from error
+    finally:
+        signal_group(target.process, signal.SIGSTOP)
+
+
+def measure_limit(work: Workload, seconds: float) -> dict[str, float]:
+    words = [str(BUILD / "bench_bare_openvino"), str(work.file), f"{seconds}"]
+    return call(SERVER_CORE, [*words, *[str(d) for d in work.shape]])
+
+
+def run_rounds(targets: list[Target], rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+    """Every round measures everything once, so that a slow minute of the machine hits all alike."""
+    limits: dict[str, list[dict[str, float]]] = {w.model: [] for w in WORKLOADS}
+    for number in range(rounds):
+        for work in WORKLOADS:
+            limits[work.model].append(measure_limit(work, seconds))
+            mine = [t for t in targets if t.workload == work]
+            # Who comes first changes from round to round.
+            for target in mine[number % len(mine) :] + mine[: number % len(mine)]:
+                for clients in CLIENTS:
+                    target.results.setdefault(clients, []).append(measure(target, clients, seconds))
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    return limits
+
+
+# --- reporting ------------------------------------------------------------------------------------
+
+
+def spread(values: list[float]) -> float:
+    return (max(values) - min(values)) / median(values)
+
+
+def make_row(
+    targets: list[Target], limits: list[dict[str, float]], clients: int, metric: str
+) -> dict[str, Any]:
+    key, unit, bigger = {
+        "throughput": ("per_second", "requests/s", True),
+        "p50 latency": ("p50_us", "µs", False),
+    }[metric]
+    values = {t.name: [r[key] for r in t.results[clients]] for t in targets}
+    ours = median(values["lumen"])
+    rivals = {name: median(v) for name, v in values.items() if name != "lumen"}
+    best = (max if bigger else min)(rivals, key=lambda name: rivals[name])
+    return {
+        "bench": "server",
+        "row": f"{targets[0].workload.model}, {clients} client{'s' if clients > 1 else ''}",
+        "metric": metric,
+        "unit": unit,
+        "ours": round(ours, 2),
+        "rival": round(rivals[best], 2),
+        "rival_name": best,
+        "ratio": round(ours / rivals[best] if bigger else rivals[best] / ours, 3),
+        "spread": round(max(spread(values["lumen"]), spread(values[best])), 3),
+        "limit": round(median([r[key] for r in limits]), 2),
+    }
+
+
+def make_rows(targets: list[Target], limits: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
+    rows = []
+    for work in WORKLOADS:
+        mine = [t for t in targets if t.workload == work]
+        for clients in CLIENTS:
+            rows.append(make_row(mine, limits[work.model], clients, "throughput"))
+        rows.append(make_row(mine, limits[work.model], 1, "p50 latency"))
+    return rows
+
+
+def show(rows: list[dict[str, Any]], targets: list[Target]) -> None:
+    def line(*cells: object) -> None:
+        print("{:<24}{:<13}{:>11}{:>11}  {:<16}{:>7}{:>8}{:>12}".format(*cells), file=sys.stderr)
+
+    print(file=sys.stderr)
+    line("row", "metric", "ours", "rival", "rival_name", "ratio", "spread", "limit")
+    for r in rows:
+        ours, rival, limit = (f"{r[k]:,.0f}" for k in ("ours", "rival", "limit"))
+        ratio, width = f"{r['ratio']:.2f}", f"{r['spread']:.1%}"
+        line(r["row"], r["metric"], ours, rival, r["rival_name"], ratio, width, limit)
+    print("\neach server, median: requests/s at 1 and 16 clients, p50 µs at 1 client", file=sys.stderr)
+    for t in targets:
+        one, many = t.results[1], t.results[16]
+        rates = [f"{median([r['per_second'] for r in runs]):,.0f}" for runs in (one, many)]
+        latency = f"{median([r['p50_us'] for r in one]):,.0f}"
+        line(f"{t.name}", t.workload.model, *rates, latency, "", "", "")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Lumen's HTTP path against FastAPI and Mosec.")
+    parser.add_argument("--quick", action="store_true", help="3 short rounds, under a minute")
+    parser.add_argument("--json", action="store_true", help="no table on stderr")
+    parser.add_argument("--rounds", type=int, help="default 7, quick 3")
+    parser.add_argument("--seconds", type=float, help="a measurement; default 3, quick 0.6")
+    parser.add_argument("--rivals", default="fastapi,mosec", help="comma-separated")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    if len(os.sched_getaffinity(0)) < 2:
+        print("bench: two cores are needed, one for the server, one for the load", file=sys.stderr)
+        return 1
+    rounds = arguments.rounds or (3 if arguments.quick else 7)
+    seconds = arguments.seconds or (0.6 if arguments.quick else 3.0)
+    make = [sys.executable, str(ROOT / "models" / "squeezenet" / "make.py"), "--if-missing"]
+    subprocess.run(make, check=True, stdout=sys.stderr)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        targets = start_lumen(stack, folder)
+        for rival in arguments.rivals.split(","):
+            targets += [start_rival(stack, folder, rival, work) for work in WORKLOADS]
+        for target in targets:
+            wait_for_answer(target)
+        for target in targets:
+            signal_group(target.process, signal.SIGSTOP)
+        limits = run_rounds(targets, rounds, seconds)
+    rows = make_rows(targets, limits)
+    if not arguments.json:
+        show(rows, targets)
+    print(json.dumps({"rows": rows}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
