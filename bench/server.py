@@ -137,7 +137,9 @@ def signal_group(process: subprocess.Popen[bytes], *numbers: int) -> None:
 
 
 @contextmanager
-def running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], log: Path, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A server on its core, in a process group of its own, which is ended with all it started."""
     words = ["taskset", "-c", str(SERVER_CORE), *command]
     with log.open("w") as out:
@@ -169,7 +171,9 @@ def wait_for_answer(target: Target) -> None:
             break
         except (OSError, http.client.HTTPException, RuntimeError) as error:
             if time.monotonic() > end or target.process.poll() is not None:
-                raise RuntimeError(f"{target.name}: {error}; its log:\n{target.log.read_text()}") from error
+                raise RuntimeError(
+                    f"{target.name}: {error}; its log:\n{target.log.read_text()}"
+                ) from error
             time.sleep(0.1)
     # Two runtimes order their sums differently; what must not happen is a different model.
     np.testing.assert_allclose(got, expected(target.workload), rtol=1e-3, atol=1e-4)
@@ -239,7 +243,9 @@ def measure_limit(work: Workload, seconds: float) -> dict[str, float]:
     return call(SERVER_CORE, [*words, *[str(d) for d in work.shape]])
 
 
-def run_rounds(targets: list[Target], rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+def run_rounds(
+    targets: list[Target], rounds: int, seconds: float
+) -> dict[str, list[dict[str, float]]]:
     """Every round measures everything once, so that a slow minute of the machine hits all alike."""
     limits: dict[str, list[dict[str, float]]] = {w.model: [] for w in WORKLOADS}
     for number in range(rounds):
@@ -286,7 +292,9 @@ def make_row(
     }
 
 
-def make_rows(targets: list[Target], limits: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
+def make_rows(
+    targets: list[Target], limits: dict[str, list[dict[str, float]]]
+) -> list[dict[str, Any]]:
     rows = []
     for work in WORKLOADS:
         mine = [t for t in targets if t.workload == work]
@@ -306,7 +314,9 @@ def show(rows: list[dict[str, Any]], targets: list[Target]) -> None:
         ours, rival, limit = (f"{r[k]:,.0f}" for k in ("ours", "rival", "limit"))
         ratio, width = f"{r['ratio']:.2f}", f"{r['spread']:.1%}"
         line(r["row"], r["metric"], ours, rival, r["rival_name"], ratio, width, limit)
-    print("\neach server, median: requests/s at 1 and 16 clients, p50 µs at 1 client", file=sys.stderr)
+    print(
+        "\neach server, median: requests/s at 1 and 16 clients, p50 µs at 1 client", file=sys.stderr
+    )
     for t in targets:
         one, many = t.results[1], t.results[16]
         rates = [f"{median([r['per_second'] for r in runs]):,.0f}" for runs in (one, many)]

@@ -22,11 +22,18 @@ def value(name: str, shape: list[int | str], dtype: int = TensorProto.FLOAT) -> 
     return helper.make_tensor_value_info(name, dtype, shape)
 
 
-def save(path: Path, name: str, nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto],
-         outputs: list[onnx.ValueInfoProto], initializers: list[onnx.TensorProto]) -> None:
+def save(
+    path: Path,
+    name: str,
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    initializers: list[onnx.TensorProto],
+) -> None:
     graph = helper.make_graph(nodes, name, inputs, outputs, initializers)
-    model = helper.make_model(graph, producer_name="lumen",
-                              opset_imports=[helper.make_opsetid("", OPSET)])
+    model = helper.make_model(
+        graph, producer_name="lumen", opset_imports=[helper.make_opsetid("", OPSET)]
+    )
     model.ir_version = IR_VERSION
     onnx.checker.check_model(model, full_check=True)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -31,8 +31,8 @@
 
 namespace {
 
-using lumen::UniqueFd;
 using lumen::now_ns;
+using lumen::UniqueFd;
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "bench_http_load: %s\n", what.c_str());
@@ -92,8 +92,7 @@ class Load {
     uint64_t now = now_ns();
     uint64_t progress_ns = now;
     while (now < end_ns) {
-      const int count =
-          epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
       for (int i = 0; i < count; ++i) {
         Client& client = *static_cast<Client*>(events[static_cast<size_t>(i)].data.ptr);
         if (client.sent < request_.size()) continue_sending(client);

@@ -1,7 +1,7 @@
 """FastAPI on uvicorn (uvloop, httptools, one worker, no access log), the model inside the handler.
 
-Raw float32 bytes in and out: no JSON, no pydantic. The model runs in the event loop's thread; FastAPI's
-thread pool would only add a hand-off where there is one core and one model thread.
+Raw float32 bytes in and out: no JSON, no pydantic. The model runs in the event loop's thread;
+FastAPI's thread pool would only add a hand-off where there is one core and one model thread.
 """
 
 from __future__ import annotations

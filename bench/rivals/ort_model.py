@@ -1,4 +1,4 @@
-"""The model as both rivals run it: ONNX Runtime, f32, one thread, one row of raw bytes in and out."""
+"""The model as both rivals run it: ONNX Runtime, f32, one thread, one row of raw bytes a call."""
 
 from __future__ import annotations
 

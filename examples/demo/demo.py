@@ -30,7 +30,7 @@ class Timing:
     model: str
     latencies_us: list[float] = field(default_factory=list)
     server_us: float = 0.0  # mean time in the server, first byte to reply encoded
-    model_us: float = 0.0   # mean time in the model itself
+    model_us: float = 0.0  # mean time in the model itself
 
 
 class Client:
@@ -48,8 +48,9 @@ class Client:
     def totals(self, model: str) -> dict[str, dict[str, int]]:
         return self.http.get_inference_statistics(model)["model_stats"][0]["inference_stats"]
 
-    def timed(self, model: str, name: str, arrays: list[np.ndarray],
-              output: str) -> tuple[list[np.ndarray], Timing]:
+    def timed(
+        self, model: str, name: str, arrays: list[np.ndarray], output: str
+    ) -> tuple[list[np.ndarray], Timing]:
         for array in arrays[:WARM_UP]:
             self.infer(model, name, array, output)
         timing, answers = Timing(model), []
@@ -73,8 +74,9 @@ def ascii_image(image: np.ndarray) -> list[str]:
     return ["".join(SHADES[min(9, int(v * 10 / 17))] * 2 for v in row) for row in image]
 
 
-def show_digits(images: np.ndarray, guesses: np.ndarray, sure: np.ndarray, truth: np.ndarray,
-                chosen: list[int]) -> None:
+def show_digits(
+    images: np.ndarray, guesses: np.ndarray, sure: np.ndarray, truth: np.ndarray, chosen: list[int]
+) -> None:
     blocks = [ascii_image(images[i, 0]) for i in chosen]
     for rows in zip(*blocks):
         print("  " + " │ ".join(rows))
@@ -86,8 +88,9 @@ def show_digits(images: np.ndarray, guesses: np.ndarray, sure: np.ndarray, truth
 
 def digits(client: Client) -> tuple[float, Timing]:
     _, images, _, truth = data.split()
-    answers, timing = client.timed("digits", "image", [i[np.newaxis] for i in images],
-                                   "probabilities")
+    answers, timing = client.timed(
+        "digits", "image", [i[np.newaxis] for i in images], "probabilities"
+    )
     probabilities = np.concatenate(answers)
     guesses, sure = probabilities.argmax(1), probabilities.max(1)
     right = int((guesses == truth).sum())
@@ -111,12 +114,16 @@ def photographs(client: Client) -> Timing:
     samples = load_sample_images()
     arrays = [resize(image, 224) for image in samples.images]
     answers, timing = client.timed("squeezenet", "data", arrays * 50, "logits")
-    print("\nSqueezeNet 1.1 on scikit-learn's two sample photographs (its weights are seeded noise,")
+    print(
+        "\nSqueezeNet 1.1 on scikit-learn's two sample photographs (its weights are seeded noise,"
+    )
     print("nobody trained them: the classes mean nothing, the time is that of the trained net)\n")
     for file, image, logits in zip(samples.filenames, samples.images, answers):
         height, width, _ = image.shape
-        print(f"  {Path(file).name:<12} {width} x {height} -> 224 x 224   class "
-              f"{int(logits.argmax()):>3}   output {logits.shape[0]} x {logits.shape[1]}")
+        print(
+            f"  {Path(file).name:<12} {width} x {height} -> 224 x 224   class "
+            f"{int(logits.argmax()):>3}   output {logits.shape[0]} x {logits.shape[1]}"
+        )
     return timing
 
 
@@ -127,10 +134,14 @@ def show_table(timings: list[Timing]) -> None:
     for t in timings:
         p50, p99 = np.percentile(t.latencies_us, [50, 99])
         share = t.model_us / float(np.mean(t.latencies_us))
-        print(f"  {t.model:<12} {len(t.latencies_us):>8} {p50:>10,.0f} {p99:>10,.0f} "
-              f"{t.server_us:>11,.1f} {t.model_us:>11,.1f} {share:>14.1%}")
+        print(
+            f"  {t.model:<12} {len(t.latencies_us):>8} {p50:>10,.0f} {p99:>10,.0f} "
+            f"{t.server_us:>11,.1f} {t.model_us:>11,.1f} {share:>14.1%}"
+        )
     print("\n  p50, p99: seen by the Python client, most of it its own time on the small models.")
-    print("  in server: first byte read to reply encoded. in model: the OpenVINO call (both means).")
+    print(
+        "  in server: first byte read to reply encoded. in model: the OpenVINO call (both means)."
+    )
 
 
 def next_commands(server: Server) -> None:
@@ -138,13 +149,15 @@ def next_commands(server: Server) -> None:
     address = server.address if server.keep else "127.0.0.1:8000"
     print("\nNext\n")
     if server.keep:
-        print(f"  the server stays: http={address} pid={server.process.pid} "
-              f"(stop it: kill {server.process.pid})")
+        print(
+            f"  the server stays: http={address} pid={server.process.pid} "
+            f"(stop it: kill {server.process.pid})"
+        )
     else:
         print("  .venv/bin/lumen serve --model-repository models   # then, in another terminal:")
     print(f"  curl -s {address}/v2/models/digits")
-    print(f"  curl -s {address}/v2/models/identity/infer -d '{{\"inputs\":[{{\"name\":\"input\",")
-    print("    \"datatype\":\"FP32\",\"shape\":[1,3],\"data\":[1,2,3]}]}'")
+    print(f'  curl -s {address}/v2/models/identity/infer -d \'{{"inputs":[{{"name":"input",')
+    print('    "datatype":"FP32","shape":[1,3],"data":[1,2,3]}]}\'')
     print("  ./dev bench server --quick                        # against FastAPI and Mosec")
 
 
@@ -168,8 +181,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Lumen on real images, through the stock client.")
     parser.add_argument("--keep", action="store_true", help="leave the server running")
     arguments = parser.parse_args()
-    subprocess.run([sys.executable, ROOT / "models" / "squeezenet" / "make.py", "--if-missing"],
-                   check=True)
+    subprocess.run(
+        [sys.executable, ROOT / "models" / "squeezenet" / "make.py", "--if-missing"], check=True
+    )
     with Server(find_binary(ROOT), ROOT / "models", ROOT / ".build" / "demo.log") as server:
         print(server.log.read_text().rstrip())
         try:

@@ -13,8 +13,11 @@ READY = re.compile(r"^lumen: ready http=(\S+)$", re.MULTILINE)
 
 
 def find_binary(root: Path) -> Path:
-    candidates = [Path(os.environ.get("LUMEN_BINARY", "/nonexistent")),
-                  root / ".venv" / "bin" / "lumen", root / ".build" / "release" / "lumen"]
+    candidates = [
+        Path(os.environ.get("LUMEN_BINARY", "/nonexistent")),
+        root / ".venv" / "bin" / "lumen",
+        root / ".build" / "release" / "lumen",
+    ]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -31,10 +34,20 @@ class Server:
         # A file, not a pipe: a server that is kept must not lose its standard output with us.
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                [str(binary), "serve", "--http", "127.0.0.1:0", "--model-repository",
-                 str(repository), *arguments],
-                stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                start_new_session=True)
+                [
+                    str(binary),
+                    "serve",
+                    "--http",
+                    "127.0.0.1:0",
+                    "--model-repository",
+                    str(repository),
+                    *arguments,
+                ],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         self.address = self._wait_until_ready(timeout_s=60)
 
     def _wait_until_ready(self, timeout_s: float) -> str:

@@ -11,8 +11,9 @@ SPLIT_SEED = 20261120
 
 
 def split() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training images, held-out images (f32 [n,1,8,8], 0 to 16), training labels, held-out labels."""
+    """Training and held-out images (f32 [n,1,8,8], 0 to 16), training and held-out labels."""
     digits = load_digits()
     images = digits.images.astype(np.float32)[:, np.newaxis]
-    return train_test_split(images, digits.target, test_size=1 / 3, random_state=SPLIT_SEED,
-                            stratify=digits.target)
+    return train_test_split(
+        images, digits.target, test_size=1 / 3, random_state=SPLIT_SEED, stratify=digits.target
+    )

@@ -14,10 +14,14 @@ import onnx_tools
 
 
 def main() -> None:
-    onnx_tools.save(HERE / "1" / "model.onnx", "identity",
-                    [helper.make_node("Identity", ["input"], ["output"])],
-                    [onnx_tools.value("input", ["rows", "columns"])],
-                    [onnx_tools.value("output", ["rows", "columns"])], [])
+    onnx_tools.save(
+        HERE / "1" / "model.onnx",
+        "identity",
+        [helper.make_node("Identity", ["input"], ["output"])],
+        [onnx_tools.value("input", ["rows", "columns"])],
+        [onnx_tools.value("output", ["rows", "columns"])],
+        [],
+    )
 
 
 if __name__ == "__main__":

@@ -29,10 +29,14 @@ def main() -> None:
         helper.make_node("Relu", ["hidden"], ["active"]),
         helper.make_node("Gemm", ["active", "w2", "b2"], ["output"]),
     ]
-    onnx_tools.save(HERE / "1" / "model.onnx", "mlp", nodes,
-                    [onnx_tools.value("input", ["batch", 256])],
-                    [onnx_tools.value("output", ["batch", 10])],
-                    [onnx_tools.initializer(k, v.astype(np.float32)) for k, v in weights.items()])
+    onnx_tools.save(
+        HERE / "1" / "model.onnx",
+        "mlp",
+        nodes,
+        [onnx_tools.value("input", ["batch", 256])],
+        [onnx_tools.value("output", ["batch", 10])],
+        [onnx_tools.initializer(k, v.astype(np.float32)) for k, v in weights.items()],
+    )
 
 
 if __name__ == "__main__":

@@ -26,8 +26,16 @@ SEED = 11
 PARAMETERS = 1_235_496
 # Fire modules by torchvision's index: (in, squeeze, expand 1x1 = expand 3x3). Pools follow the
 # stem, fire 4 and fire 7.
-FIRES = {3: (64, 16, 64), 4: (128, 16, 64), 6: (128, 32, 128), 7: (256, 32, 128),
-         9: (256, 48, 192), 10: (384, 48, 192), 11: (384, 64, 256), 12: (512, 64, 256)}
+FIRES = {
+    3: (64, 16, 64),
+    4: (128, 16, 64),
+    6: (128, 32, 128),
+    7: (256, 32, 128),
+    9: (256, 48, 192),
+    10: (384, 48, 192),
+    11: (384, 64, 256),
+    12: (512, 64, 256),
+}
 POOLS_BEFORE = {3, 6, 9}
 
 
@@ -54,21 +62,39 @@ class Builder:
         self.constants.append(onnx_tools.initializer(name, array.astype(np.float32)))
         return name
 
-    def conv_relu(self, source: str, name: str, inputs: int, outputs: int, kernel: int,
-                  stride: int = 1, pad: int = 0) -> str:
+    def conv_relu(
+        self,
+        source: str,
+        name: str,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        stride: int = 1,
+        pad: int = 0,
+    ) -> str:
         deviation = np.sqrt(2 / (inputs * kernel * kernel))
         weight = self.weight(f"{name}.weight", (outputs, inputs, kernel, kernel), deviation)
         bias = self.weight(f"{name}.bias", (outputs,), 0.0)
-        self.nodes.append(helper.make_node(
-            "Conv", [source, weight, bias], [f"{name}.out"], kernel_shape=[kernel, kernel],
-            strides=[stride, stride], pads=[pad] * 4))
+        self.nodes.append(
+            helper.make_node(
+                "Conv",
+                [source, weight, bias],
+                [f"{name}.out"],
+                kernel_shape=[kernel, kernel],
+                strides=[stride, stride],
+                pads=[pad] * 4,
+            )
+        )
         self.nodes.append(helper.make_node("Relu", [f"{name}.out"], [f"{name}.relu"]))
         return f"{name}.relu"
 
     def pool(self, source: str, name: str) -> str:
         # ceil_mode as in the original: 111 -> 55, 55 -> 27, 27 -> 13.
-        self.nodes.append(helper.make_node("MaxPool", [source], [name], kernel_shape=[3, 3],
-                                           strides=[2, 2], ceil_mode=1))
+        self.nodes.append(
+            helper.make_node(
+                "MaxPool", [source], [name], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1
+            )
+        )
         return name
 
     def fire(self, source: str, index: int) -> str:
@@ -107,9 +133,14 @@ def main() -> int:
     if b.count != PARAMETERS:
         print(f"{b.count:,} weights, SqueezeNet 1.1 has {PARAMETERS:,}", file=sys.stderr)
         return 1
-    onnx_tools.save(path, "squeezenet1_1", b.nodes,
-                    [onnx_tools.value("data", ["batch", 3, 224, 224])],
-                    [onnx_tools.value("logits", ["batch", 1000])], b.constants)
+    onnx_tools.save(
+        path,
+        "squeezenet1_1",
+        b.nodes,
+        [onnx_tools.value("data", ["batch", 3, 224, 224])],
+        [onnx_tools.value("logits", ["batch", 1000])],
+        b.constants,
+    )
     return 0
 
 

@@ -30,7 +30,9 @@ def shared_server(repository: Path) -> Iterator[Server]:
 @pytest.fixture
 def small_repository(tmp_path: Path) -> Path:
     """Models that load at once."""
-    return copy_models(tmp_path / "models", [MODELS / "identity", MODELS / "mlp", FIXTURES / "add_sub"])
+    return copy_models(
+        tmp_path / "models", [MODELS / "identity", MODELS / "mlp", FIXTURES / "add_sub"]
+    )
 
 
 @pytest.fixture
@@ -38,7 +40,9 @@ def server(small_repository: Path) -> Iterator[Callable[..., Server]]:
     """A factory: server(*arguments, repository=..., http=...). What still runs is stopped."""
     with ExitStack() as stack:
 
-        def start(*arguments: str, repository: Path = small_repository, http: str = "127.0.0.1:0") -> Server:
+        def start(
+            *arguments: str, repository: Path = small_repository, http: str = "127.0.0.1:0"
+        ) -> Server:
             one = Server(repository, *arguments, http=http)
             stack.callback(one.stop)
             return one

@@ -1,4 +1,4 @@
-"""What the integration tests share: model repositories to serve, and a server that can be waited for.
+"""What the integration tests share: model repositories, and a server that can be waited for.
 
 Says no as lumen_engine.Server does: ServerError with what the server printed.
 """

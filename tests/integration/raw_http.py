@@ -96,7 +96,9 @@ class Connection:
 
 
 def head(method: str, path: str, *lines: str, version: str = "HTTP/1.1") -> bytes:
-    return "\r\n".join([f"{method} {path} {version}", "Host: localhost", *lines, "", ""]).encode("latin-1")
+    return "\r\n".join([f"{method} {path} {version}", "Host: localhost", *lines, "", ""]).encode(
+        "latin-1"
+    )
 
 
 def get(path: str, *lines: str) -> bytes:

@@ -28,12 +28,15 @@ class Reference:
         graph = self.read(model)
         shapes = {i.any_name: i.partial_shape for i in graph.inputs}
         batchable = all(
-            len(s) and s[0].is_dynamic and all(d.is_static for d in list(s)[1:]) for s in shapes.values()
+            len(s) and s[0].is_dynamic and all(d.is_static for d in list(s)[1:])
+            for s in shapes.values()
         )
         size = rows if batchable and rows in DEFAULT_BATCH_SIZES else None
         if (model, size) not in self.compiled:
             if size is not None:
-                graph.reshape({n: [size, *[d.get_length() for d in list(s)[1:]]] for n, s in shapes.items()})
+                graph.reshape(
+                    {n: [size, *[d.get_length() for d in list(s)[1:]]] for n, s in shapes.items()}
+                )
             self.compiled[model, size] = self.core.compile_model(graph, "CPU", OPTIONS)
         return self.compiled[model, size]
 

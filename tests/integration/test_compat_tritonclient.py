@@ -47,7 +47,9 @@ TYPED = {
     "fp64": np.float64,
 }
 F32 = np.dtype(np.float32)
-TYPED_INPUTS = {f"{n}_in": random_array(np.dtype(t), (5,), i) for i, (n, t) in enumerate(TYPED.items())}
+TYPED_INPUTS = {
+    f"{n}_in": random_array(np.dtype(t), (5,), i) for i, (n, t) in enumerate(TYPED.items())
+}
 
 # Batch 1 and 3 take the static and the dynamic compile.
 CASES: dict[str, tuple[str, Arrays]] = {
@@ -60,7 +62,10 @@ CASES: dict[str, tuple[str, Arrays]] = {
     "identity empty": ("identity", {"input": np.zeros((0, 4), np.float32)}),
     "squeezenet": ("squeezenet", {"data": random_array(F32, (1, 3, 224, 224))}),
     "squeezenet batch": ("squeezenet", {"data": random_array(F32, (2, 3, 224, 224))}),
-    "add_sub": ("add_sub", {"left": random_array(F32, (2, 3)), "right": random_array(F32, (2, 3), 6)}),
+    "add_sub": (
+        "add_sub",
+        {"left": random_array(F32, (2, 3)), "right": random_array(F32, (2, 3), 6)},
+    ),
     "row_sums": ("row_sums", {"rows": random_array(np.dtype(np.int32), (3, 4)) // 8}),
     "identity_types": ("identity_types", TYPED_INPUTS),
 }
@@ -125,7 +130,9 @@ def test_sync_answers_equal_openvinos_bit_for_bit(
     binary_in, binary_out = TRANSPORTS[transport]
     expected = reference.infer(model, arrays)
     result = client.infer(
-        model, make_inputs(triton, arrays, binary_in), outputs=make_outputs(triton, expected, binary_out)
+        model,
+        make_inputs(triton, arrays, binary_in),
+        outputs=make_outputs(triton, expected, binary_out),
     )
     assert_same_bits(result, expected)
 
@@ -154,7 +161,9 @@ def test_many_aio_requests_at_once_each_get_their_own_answer(shared_server: Serv
 
     async def ask() -> list[Any]:
         async with triton_aio.InferenceServerClient(shared_server.url, conn_limit=16) as aio:
-            calls = [aio.infer("identity", make_inputs(triton_aio, {"input": a}, True)) for a in arrays]
+            calls = [
+                aio.infer("identity", make_inputs(triton_aio, {"input": a}, True)) for a in arrays
+            ]
             return await asyncio.gather(*calls)
 
     for result, array in zip(asyncio.run(ask()), arrays, strict=True):
@@ -189,7 +198,9 @@ def test_inputs_may_come_in_any_order_and_outputs_follow_the_order_asked(
     assert_same_bits(result, expected)
 
 
-def test_one_output_asked_for_is_the_only_one_that_comes(client: triton.InferenceServerClient) -> None:
+def test_one_output_asked_for_is_the_only_one_that_comes(
+    client: triton.InferenceServerClient,
+) -> None:
     _, arrays = CASES["add_sub"]
     inputs = make_inputs(triton, arrays, True)
     result = client.infer("add_sub", inputs, outputs=[triton.InferRequestedOutput("difference")])
@@ -312,11 +323,15 @@ def test_statistics_count_what_was_asked(client: triton.InferenceServerClient) -
 
 def test_statistics_of_all_models_name_each_once(client: triton.InferenceServerClient) -> None:
     names = [m["name"] for m in client.get_inference_statistics()["model_stats"]]
-    wanted = [p.name for folder in (MODELS, FIXTURES) for p in folder.iterdir() if (p / "1").is_dir()]
+    wanted = [
+        p.name for folder in (MODELS, FIXTURES) for p in folder.iterdir() if (p / "1").is_dir()
+    ]
     assert sorted(names) == sorted(wanted)
 
 
-def test_an_error_reaches_the_client_as_its_own_exception(client: triton.InferenceServerClient) -> None:
+def test_an_error_reaches_the_client_as_its_own_exception(
+    client: triton.InferenceServerClient,
+) -> None:
     inputs = make_inputs(triton, {"input": np.ones((1, 255), np.float32)}, True)
     with pytest.raises(InferenceServerException, match=r"input.*255.*256") as caught:
         client.infer("mlp", inputs)

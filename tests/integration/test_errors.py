@@ -1,4 +1,4 @@
-"""What a wrong request gets: the right status, a JSON error that names the culprit, a living server."""
+"""A wrong request gets the right status and a JSON error that names the culprit; the server lives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def tensor(name: str, shape: list[Any], datatype: str = "FP32", **more: Any) -> 
     return {"name": name, "shape": shape, "datatype": datatype, **more}
 
 
-def binary_request(path: str, document: Any, payload: bytes, announced: int | str | None = None) -> bytes:
+def binary_request(
+    path: str, document: Any, payload: bytes, announced: int | str | None = None
+) -> bytes:
     """A JSON head with bytes behind it; `announced` overrides Inference-Header-Content-Length."""
     text = json.dumps(document).encode()
     length = len(text) if announced is None else announced
@@ -66,14 +68,20 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
     "no input at all": (post_json(MLP, {"inputs": []}), 400, ["input"]),
     "no inputs member": (post_json(MLP, {"id": "1"}), 400, ["inputs"]),
     "input given twice": (post_json(ADD_SUB, {"inputs": [LEFT, LEFT]}), 400, ["left"]),
-    "one input too many": (post_json(ADD_SUB, {"inputs": [LEFT, RIGHT, LEFT | {"name": "up"}]}), 400, ["up"]),
+    "one input too many": (
+        post_json(ADD_SUB, {"inputs": [LEFT, RIGHT, LEFT | {"name": "up"}]}),
+        400,
+        ["up"],
+    ),
     "unknown output": (
         post_json(ADD_SUB, {"inputs": [LEFT, RIGHT], "outputs": [{"name": "product"}]}),
         400,
         ["product", "sum"],
     ),
     "output asked for twice": (
-        post_json(ADD_SUB, {"inputs": [LEFT, RIGHT], "outputs": [{"name": "sum"}, {"name": "sum"}]}),
+        post_json(
+            ADD_SUB, {"inputs": [LEFT, RIGHT], "outputs": [{"name": "sum"}, {"name": "sum"}]}
+        ),
         400,
         ["sum"],
     ),
@@ -91,7 +99,11 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
     "shape of 4 GiB and no data": (mlp_json(shape=[10**9, 256], data=[]), 400, ["input"]),
     "wrong datatype": (mlp_json(datatype="INT64", data=[1] * 256), 400, ["input", "INT64", "FP32"]),
     "unknown datatype": (mlp_json(datatype="FLOAT"), 400, ["input", "FLOAT"]),
-    "no datatype": (post_json(MLP, {"inputs": [{"name": "input", "shape": [1, 256]}]}), 400, ["input"]),
+    "no datatype": (
+        post_json(MLP, {"inputs": [{"name": "input", "shape": [1, 256]}]}),
+        400,
+        ["input"],
+    ),
     "too few numbers": (mlp_json(data=[0.5] * 255), 400, ["input", "255", "256"]),
     "too many numbers": (mlp_json(data=[0.5] * 257), 400, ["input", "256"]),
     "a string among numbers": (mlp_json(data=["x"] + [0.5] * 255), 400, ["input"]),
@@ -106,7 +118,9 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
     "more bytes than binary_data_size": (mlp_binary(1024, 1030), 400, ["1024", "1030"]),
     "negative binary_data_size": (mlp_binary(-1, 0), 400, ["input"]),
     "binary_data_size is a string": (
-        post_json(MLP, {"inputs": [tensor("input", [1, 256], parameters={"binary_data_size": "1024"})]}),
+        post_json(
+            MLP, {"inputs": [tensor("input", [1, 256], parameters={"binary_data_size": "1024"})]}
+        ),
         400,
         ["input"],
     ),
@@ -126,7 +140,9 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
         ["add_sub"],
     ),
     "shared memory": (
-        post_json(MLP, {"inputs": [tensor("input", [1, 256], parameters={"shared_memory_region": "r"})]}),
+        post_json(
+            MLP, {"inputs": [tensor("input", [1, 256], parameters={"shared_memory_region": "r"})]}
+        ),
         501,
         ["input"],
     ),
@@ -139,14 +155,22 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
     "NaN as a bare word": (identity_text(IDENTITY_START + "[NaN,1]}]}"), 400, []),
     "1e400": (identity_text(IDENTITY_START + "[1e400,1]}]}"), 400, []),
     "depth 100,000": (identity_text("[" * 100_000), 400, []),
-    "nested data of the wrong form": (identity_text(IDENTITY_START + "[[1],[2]]}]}"), 400, ["input"]),
+    "nested data of the wrong form": (
+        identity_text(IDENTITY_START + "[[1],[2]]}]}"),
+        400,
+        ["input"],
+    ),
     "a lone surrogate": (identity_text('{"id":"\\ud800","inputs":[]}'), 400, []),
     "ten thousand inputs": (
         post_json(MLP, {"inputs": [tensor(f"i{i}", [1], data=[1]) for i in range(10_000)]}),
         400,
         [],
     ),
-    "compressed body": (post(MLP, b"\x1f\x8b", "Content-Encoding: gzip"), 415, ["Content-Encoding"]),
+    "compressed body": (
+        post(MLP, b"\x1f\x8b", "Content-Encoding: gzip"),
+        415,
+        ["Content-Encoding"],
+    ),
 }
 
 
@@ -170,7 +194,9 @@ def assert_error(reply: Reply, status: int, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", list(BAD_REQUESTS))
-def test_a_bad_request_names_the_culprit_and_the_server_lives_on(shared_server: Server, name: str) -> None:
+def test_a_bad_request_names_the_culprit_and_the_server_lives_on(
+    shared_server: Server, name: str
+) -> None:
     request, status, names = BAD_REQUESTS[name]
     with Connection(shared_server.address) as connection:
         reply = connection.exchange(request)
@@ -179,7 +205,9 @@ def test_a_bad_request_names_the_culprit_and_the_server_lives_on(shared_server: 
         assert_serves(shared_server, connection if keeps else None)
 
 
-@pytest.mark.parametrize("name", ["unknown input", "truncated JSON", "unknown model, infer", "GET on infer"])
+@pytest.mark.parametrize(
+    "name", ["unknown input", "truncated JSON", "unknown model, infer", "GET on infer"]
+)
 def test_an_error_of_content_keeps_the_connection(shared_server: Server, name: str) -> None:
     with Connection(shared_server.address) as connection:
         reply = connection.exchange(BAD_REQUESTS[name][0])
@@ -227,12 +255,19 @@ def test_a_body_above_the_limit_gets_no_100_continue(shared_server: Server) -> N
     assert_serves(shared_server)
 
 
-def test_a_chunked_body_is_refused_where_it_crosses_the_limit(server: Callable[..., Server]) -> None:
+def test_a_chunked_body_is_refused_where_it_crosses_the_limit(
+    server: Callable[..., Server],
+) -> None:
     one = server("--max-body-bytes", "4096")
     with Connection(one.address) as connection:
         assert connection.exchange(chunked(IDENTITY, [b"{" + b" " * 4000])).status == 400
     with Connection(one.address) as connection:
-        start = head("POST", IDENTITY, "Transfer-Encoding: chunked") + b"fa0\r\n" + b" " * 4000 + b"\r\n"
+        start = (
+            head("POST", IDENTITY, "Transfer-Encoding: chunked")
+            + b"fa0\r\n"
+            + b" " * 4000
+            + b"\r\n"
+        )
         reply = connection.exchange(start + b"61\r\n")
         assert reply.status == 413 and reply.error
         assert reply.headers["connection"].lower() == "close"
@@ -253,9 +288,15 @@ def test_a_body_of_exactly_the_limit_is_read(server: Callable[..., Server]) -> N
 @pytest.fixture
 def broken_repository(tmp_path: Path) -> Path:
     """Good models beside files that are no models."""
-    folder = copy_models(tmp_path / "models", [MODELS / "identity", MODELS / "mlp", FIXTURES / "add_sub"])
+    folder = copy_models(
+        tmp_path / "models", [MODELS / "identity", MODELS / "mlp", FIXTURES / "add_sub"]
+    )
     whole = (MODELS / "mlp" / "1" / "model.onnx").read_bytes()
-    for name, content in {"cut": whole[: len(whole) // 2], "noise": b"\x00\xff" * 500, "empty": b""}.items():
+    for name, content in {
+        "cut": whole[: len(whole) // 2],
+        "noise": b"\x00\xff" * 500,
+        "empty": b"",
+    }.items():
         (folder / name / "1").mkdir(parents=True)
         (folder / name / "1" / "model.onnx").write_bytes(content)
     shutil.copytree(folder / "mlp", folder / "misconfigured")
@@ -282,7 +323,10 @@ def test_broken_models_say_why_and_the_good_ones_serve(
     one = server(repository=broken_repository)
     with Connection(one.address) as connection:
         for name, culprit in BROKEN.items():
-            for request in (post(f"/v2/models/{name}/infer", b"{}"), get(f"/v2/models/{name}/ready")):
+            for request in (
+                post(f"/v2/models/{name}/infer", b"{}"),
+                get(f"/v2/models/{name}/ready"),
+            ):
                 reply = connection.exchange(request)
                 assert_error(reply, 503, [name, culprit])
         for name in ("scripts", "notes.txt"):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as bytes: framing, keep-alive, pipelining, chunks, Expect, and the tricks of smugglers."""
+"""HTTP/1.1 as bytes: framing, keep-alive, pipelining, chunks, Expect, the tricks of smugglers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def test_a_query_is_ignored(connection: Connection) -> None:
     assert connection.exchange(get(LIVE + "?x=1&y=2")).status == 200
 
 
-def test_header_names_are_case_insensitive_and_values_may_have_spaces_around(connection: Connection) -> None:
+def test_header_names_are_case_insensitive_and_values_may_have_spaces_around(
+    connection: Connection,
+) -> None:
     body = json.dumps(document(3)).encode()
     request = b"POST %s HTTP/1.1\r\nhOST: x\r\ncOnTeNt-LeNgTh: \t %d \t\r\n\r\n%s"
     assert answer(connection.exchange(request % (INFER.encode(), len(body), body))) == [3]
@@ -175,7 +177,9 @@ def test_chunk_extensions_and_trailers_are_dropped(connection: Connection) -> No
     [b"-1\r\nx\r\n0\r\n\r\n", b"0x1\r\nx\r\n0\r\n\r\n", b"1\nx\n0\n\n", b"1\r\nxy\r\n0\r\n\r\n"]
     + [b"fffffffffffffffff\r\n", b"\r\n", b"1 \r\nx\r\n0\r\n\r\n", b"1;" + b"e" * 300 + b"\r\n"],
 )
-def test_a_malformed_chunk_is_refused_and_the_connection_closed(connection: Connection, framed: bytes) -> None:
+def test_a_malformed_chunk_is_refused_and_the_connection_closed(
+    connection: Connection, framed: bytes
+) -> None:
     reply = connection.exchange(head("POST", INFER, "Transfer-Encoding: chunked") + framed)
     assert reply.status in (400, 413) and reply.error
     assert connection.is_closed()
@@ -282,7 +286,9 @@ def test_a_client_that_finishes_sending_still_gets_its_replies(connection: Conne
 
 
 @pytest.mark.parametrize("portion", [0.1, 0.5, 0.99])
-def test_a_client_that_leaves_in_the_middle_hurts_nobody(connection: Connection, portion: float) -> None:
+def test_a_client_that_leaves_in_the_middle_hurts_nobody(
+    connection: Connection, portion: float
+) -> None:
     request, _ = binary_infer([1.0] * 100_000)
     connection.send(request[: int(len(request) * portion)])
     connection.socket.close()
@@ -313,7 +319,10 @@ def raw(lines: list[bytes], body: bytes = b"") -> bytes:
 HOST = b"Host: x"
 LENGTH = b"Content-Length: %d" % len(BODY)
 MALFORMED: dict[str, tuple[bytes, set[int]]] = {
-    "length and chunked": (raw([HOST, LENGTH, b"Transfer-Encoding: chunked"], b"0\r\n\r\n" + SMUGGLED), {400}),
+    "length and chunked": (
+        raw([HOST, LENGTH, b"Transfer-Encoding: chunked"], b"0\r\n\r\n" + SMUGGLED),
+        {400},
+    ),
     "two differing lengths": (raw([HOST, b"Content-Length: 5", LENGTH], BODY + SMUGGLED), {400}),
     "length with a plus": (raw([HOST, b"Content-Length: +5"], b"12345" + SMUGGLED), {400}),
     "negative length": (raw([HOST, b"Content-Length: -1"], SMUGGLED), {400}),
@@ -326,7 +335,9 @@ MALFORMED: dict[str, tuple[bytes, set[int]]] = {
     "chunked twice": (raw([HOST, b"Transfer-Encoding: chunked, chunked"], SMUGGLED), {400, 501}),
     "unknown coding": (raw([HOST, b"Transfer-Encoding: cow"], SMUGGLED), {400, 501}),
     "chunked in HTTP/1.0": (
-        head("POST", INFER, "Transfer-Encoding: chunked", version="HTTP/1.0") + b"0\r\n\r\n" + SMUGGLED,
+        head("POST", INFER, "Transfer-Encoding: chunked", version="HTTP/1.0")
+        + b"0\r\n\r\n"
+        + SMUGGLED,
         {400},
     ),
     "space before the colon": (raw([HOST, b"Content-Length : 5"], b"12345" + SMUGGLED), {400}),

@@ -26,7 +26,9 @@ def infer_request(*values: float) -> bytes:
 
 def run_to_end(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(lumen_binary()), "serve", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+    )
 
 
 # --- start ----------------------------------------------------------------------------------------
@@ -51,7 +53,9 @@ def test_port_0_takes_a_free_port_and_says_which(server: StartServer) -> None:
             assert connection.exchange(get("/v2/health/live")).status == 200
 
 
-def test_a_port_in_use_is_an_error_that_names_it(server: StartServer, small_repository: Path) -> None:
+def test_a_port_in_use_is_an_error_that_names_it(
+    server: StartServer, small_repository: Path
+) -> None:
     one = server()
     done = run_to_end("--http", one.url, "--model-repository", str(small_repository))
     assert done.returncode != 0
@@ -123,7 +127,9 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_an_idle_server_with_status_0(server: StartServer, sent: signal.Signals) -> None:
+def test_a_signal_ends_an_idle_server_with_status_0(
+    server: StartServer, sent: signal.Signals
+) -> None:
     one = server()
     with Connection(one.address) as idle:
         assert idle.exchange(infer_request(1)).status == 200
