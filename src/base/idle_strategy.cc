@@ -51,23 +51,23 @@ int64_t runnable_threads() noexcept {
   return end != field && *end == '/' ? running : -1;
 }
 
-uint32_t count_usable_cpus() noexcept {
+uint32_t affinity_count() noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(::getpid(), sizeof set, &set) != 0) return 1;
   return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
+// Before main: later the asking thread, or the main one, may be pinned to a single CPU.
+const uint32_t cpus_at_start = affinity_count();
+
 }  // namespace
 
-uint32_t usable_cpus() noexcept {
-  static const uint32_t cpus = count_usable_cpus();
-  return cpus;
-}
+uint32_t spinning_cpus() noexcept { return cpus_at_start; }
 
 bool machine_is_crowded(uint64_t now) noexcept {
   // relaxed: a hint; nothing is published by it
-  if (awake_threads.load(std::memory_order_relaxed) > static_cast<int32_t>(usable_cpus())) {
+  if (awake_threads.load(std::memory_order_relaxed) > static_cast<int32_t>(spinning_cpus())) {
     return true;
   }
   uint64_t due = next_look_ns.load(std::memory_order_relaxed);  // relaxed: as above

@@ -31,8 +31,9 @@ inline void cpu_pause() noexcept {
 #endif
 }
 
-// CPUs that this process may run on, read once (sched_getaffinity).
-[[nodiscard]] uint32_t usable_cpus() noexcept;
+// The CPUs that this process was started on (sched_getaffinity before main): as many threads may
+// spin at once.
+[[nodiscard]] uint32_t spinning_cpus() noexcept;
 // More runnable threads than cores, as above; `now` decides whether it is time to look again.
 [[nodiscard]] bool machine_is_crowded(uint64_t now) noexcept;
 

@@ -61,7 +61,7 @@ TEST(IdleStrategy, AStrategyWithoutSpinParksAtOnce) {
 }
 
 TEST(IdleStrategy, DoesNotSpinWhereMoreThreadsAreAwakeThanThereAreCores) {
-  const uint32_t others = usable_cpus();
+  const uint32_t others = spinning_cpus();
   std::atomic<uint32_t> awake{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
