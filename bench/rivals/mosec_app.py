@@ -1,7 +1,7 @@
 """Mosec with one worker process, raw float32 bytes in and out.
 
-BENCH_BATCH above 1 turns on its dynamic batching: up to that many requests in one call, waiting 1 ms
-for more, the least that it takes.
+BENCH_BATCH above 1 turns on its dynamic batching: up to that many requests in one call, waiting
+1 ms for more, the least that it takes.
 """
 
 from __future__ import annotations

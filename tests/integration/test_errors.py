@@ -1,4 +1,4 @@
-"""A wrong request gets the right status and a JSON error that names the culprit; the server lives."""
+"""A wrong request gets its status and a JSON error that names the culprit; the server lives."""
 
 from __future__ import annotations
 
