@@ -15,6 +15,12 @@ import tidy_cpp
 ORDER = re.compile(r"\bmemory_order(?:_|::)(relaxed|consume|acquire|release|acq_rel|seq_cst)\b")
 LABEL = re.compile(r"\bsync\[([A-Za-z0-9_.\-]+)\]")
 DECLARED = re.compile(r"\batomic(?:_ref)?<[^;(){}=]*?>+[&\s]+(\w+)")
+# A constant that stands for an order, as in `constexpr auto kPublish = kBlocking ? ... : ...;`
+ALIAS = re.compile(
+    r"\b(?:constexpr|const)\s+(?:auto|std::memory_order)\s+(\w+)\s*=\s*([^;]*?\bmemory_order[^;]*);"
+)
+ARGUED = re.compile(r"\brelaxed\b[^:\n]{0,40}:")
+ARGUED_REGION = re.compile(r"\brelaxed,? (everywhere|all of them):")
 UNAMBIGUOUS = re.compile(
     r"(?:\.|->)(fetch_(?:add|sub|and|or|xor)|compare_exchange_(?:weak|strong)|test_and_set)\s*\("
 )
@@ -38,18 +44,32 @@ class Problem:
 
 
 def _calmed_lines(lines: list[str]) -> set[int]:
-    """Lines in the region of a `relaxed everywhere:` comment: to the end of the block below it."""
+    """Lines in the region of a `relaxed everywhere:` comment: the block below it or around it."""
     calmed: set[int] = set()
     for index, line in enumerate(lines):
-        if "relaxed everywhere:" not in line:
+        if not ARGUED_REGION.search(line):
             continue
         indent = len(line) - len(line.lstrip())
         for end in range(index, len(lines)):
             calmed.add(end + 1)
-            text = lines[end]
-            if text.lstrip().startswith("}") and len(text) - len(text.lstrip()) <= indent:
+            text = lines[end].lstrip()
+            outdent = len(lines[end]) - len(text)
+            closes = text.startswith("};") or (text.startswith("}") and indent == 0)
+            if (text.startswith("}") and outdent < indent) or (closes and outdent == indent):
                 break
     return calmed
+
+
+def _spelled_out(code: str) -> str:
+    """The code with each constant that stands for an order replaced by what it stands for.
+
+    The declaration itself loses its orders: it is no site, its uses are.
+    """
+    aliases = {match.group(1): " ".join(match.group(2).split()) for match in ALIAS.finditer(code)}
+    code = ALIAS.sub(lambda match: re.sub(r"\bmemory_order", "order_of", match.group(0)), code)
+    for name, meaning in aliases.items():
+        code = re.sub(rf"(?<!auto )(?<!memory_order )\b{name}\b", lambda _, to=meaning: to, code)
+    return code
 
 
 def _statement(code_lines: list[str], number: int) -> str:
@@ -70,7 +90,7 @@ def _statement(code_lines: list[str], number: int) -> str:
 def check_file(path: str, text: str, reach: int, sites: dict[str, list[Site]]) -> Iterable[Problem]:
     """Problems of one file; adds its labelled sites to `sites`."""
     lines = text.splitlines()
-    code_lines = tidy_cpp.code_only(text).splitlines()
+    code_lines = _spelled_out(tidy_cpp.code_only(text)).splitlines()
     calmed = _calmed_lines(lines)
     for number, code in enumerate(code_lines, 1):
         orders = frozenset(ORDER.findall(code))
@@ -88,7 +108,7 @@ def check_file(path: str, text: str, reach: int, sites: dict[str, list[Site]]) -
         # The failure order of a compare-and-swap needs no comment of its own.
         swap = ORDER.findall(_statement(code_lines, number))
         argued = (
-            "relaxed:" in comment
+            ARGUED.search(comment)
             or number in calmed
             or strong
             or (labels and set(swap) - {"relaxed"})
@@ -99,7 +119,7 @@ def check_file(path: str, text: str, reach: int, sites: dict[str, list[Site]]) -
 
 def unnamed_orders(path: str, text: str, names: set[str]) -> Iterable[Problem]:
     """Atomic operations that leave their order to the default."""
-    code = tidy_cpp.code_only(text)
+    code = _spelled_out(tidy_cpp.code_only(text))
     found = list(UNAMBIGUOUS.finditer(code))
     if names:
         known = "|".join(sorted(re.escape(name) for name in names))

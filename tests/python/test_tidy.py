@@ -225,6 +225,28 @@ def test_the_failure_order_of_a_labelled_swap_needs_no_comment(tmp_path: Path) -
     assert atomics(tmp_path, code, "| `q.head` |") == []
 
 
+def test_a_constant_that_stands_for_an_order_counts_as_that_order(tmp_path: Path) -> None:
+    code = (
+        "constexpr auto kPublish =\n"
+        "    kLocked ? std::memory_order_seq_cst : std::memory_order_release;\n"
+        "// sync[q.slot]: pairs with pop\na.store(1, kPublish);\n\n\n\n\n"
+        "a.load(std::memory_order_acquire);  // sync[q.slot]: pairs with push\n"
+    )
+    assert atomics(tmp_path, code, "| `q.slot` |") == []
+    found = atomics(tmp_path, code + "\n\n\n\na.store(2, kPublish);\n", "| `q.slot` |")
+    assert len(found) == 1 and "release/seq_cst without a `sync[label]:`" in found[0]
+
+
+def test_a_region_of_relaxed_ends_with_its_function(tmp_path: Path) -> None:
+    inside = (
+        "int f() {\n  // relaxed, all of them: statistics\n  for (;;) {\n    g();\n\n\n  }\n"
+        "  return a.load(std::memory_order_relaxed);\n}\n"
+    )
+    assert atomics(tmp_path, inside) == []
+    outside = inside + "int g() {\n  return a.load(std::memory_order_relaxed);\n}\n"
+    assert len(atomics(tmp_path, outside)) == 1
+
+
 def test_a_crowded_root_is_found(tmp_path: Path) -> None:
     files = {f"file{number}.txt": "" for number in range(23)} | {".hidden": ""}
     assert "23 entries at the root, at most 22" in rules_of(tmp_path, files, "root")[0]

@@ -96,13 +96,16 @@ function(lumen_tests)
   endforeach()
 endfunction()
 
-# bench/micro/NAME.cc -> bench_NAME, run by bench/<name>.py.
+# bench/micro/NAME.cc -> bench_NAME; what needs more than that stands in bench/CMakeLists.txt. Run by
+# bench/<name>.py.
 function(lumen_benches)
   if(NOT LUMEN_BENCHES)
     return()
   endif()
   find_package(benchmark REQUIRED)
-  add_subdirectory(bench)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/bench/CMakeLists.txt)
+    add_subdirectory(bench)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS bench/micro/*.cc)
   foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
