@@ -53,14 +53,16 @@ class ExactCopy {
 // JSON with kPadding bytes of '"' behind it: content that a reader must not take for its own.
 class PaddedJson {
  public:
-  explicit PaddedJson(std::string_view json) : size_(json.size()), bytes_(json) {
-    bytes_.append(JsonParser::kPadding, '"');
+  explicit PaddedJson(std::string_view json)
+      : bytes_(new char[json.size() + JsonParser::kPadding]), size_(json.size()) {
+    if (!json.empty()) std::memcpy(bytes_.get(), json.data(), json.size());
+    std::memset(bytes_.get() + json.size(), '"', JsonParser::kPadding);
   }
-  [[nodiscard]] std::string_view view() const { return {bytes_.data(), size_}; }
+  [[nodiscard]] std::string_view view() const { return {bytes_.get(), size_}; }
 
  private:
+  std::unique_ptr<char[]> bytes_;
   size_t size_;
-  std::string bytes_;
 };
 
 // Not operator+: g++ 12 warns of an overlap that is not there (its bug 105651).
