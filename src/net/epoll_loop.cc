@@ -301,7 +301,7 @@ int EpollLoop::wait_ms(uint64_t deadline_ns) noexcept {
 }
 
 size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
-  size_t ran = wake_handler_.on_wake();
+  size_t ran = 0;
   int timeout = completions_.loop.next == &completions_ ? wait_ms(deadline_ns) : 0;
   const bool may_sleep = timeout != 0;
   if (may_sleep) {
@@ -321,6 +321,7 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
     ++wakeups_;
   }
   for (int i = 0; i < count; ++i) ran += on_event(events_[static_cast<size_t>(i)]);
+  ran += wake_handler_.on_wake();
   // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
   // without another system call between them.
   for (int pass = 0; pass < kCompletionPasses && completions_.loop.next != &completions_; ++pass) {

@@ -59,6 +59,7 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   engine::EngineOptions engine_options;
   engine_options.worker_count = options_.worker_count;
   engine_options.queue_capacity = options_.queue_capacity;
+  engine_options.server_counters = &counters_->server;
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);

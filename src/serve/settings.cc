@@ -123,7 +123,8 @@ Status apply_entry(const ConfigText& config, const std::string& section, const s
 std::span<const Setting> settings() noexcept { return kSettings; }
 
 std::string flag_name(const Setting& setting) {
-  std::string name = "--" + std::string(setting.key);
+  std::string name = "--";
+  name += setting.key;
   std::ranges::replace(name, '_', '-');
   return name;
 }

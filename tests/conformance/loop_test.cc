@@ -1,0 +1,290 @@
+// One suite over every Loop. A loop that joins is one more line at INSTANTIATE_TEST_SUITE_P.
+// One thread but where a test starts another. Fails with the expectation that did not hold.
+#include <lumen/base/clock.h>
+#include <lumen/net/loop.h>
+#include <lumen/net/socket.h>
+
+#include <gtest/gtest.h>
+
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lumen::net {
+namespace {
+
+using LoopFactory = Result<std::unique_ptr<Loop>> (*)(WakeHandler&);
+
+struct CountingWakeHandler final : WakeHandler {
+  std::function<size_t()> look = [] { return size_t{0}; };
+  size_t on_wake() noexcept override { return look(); }
+};
+
+// Records what the loop delivers.
+struct RecordingStream final : StreamHandler {
+  Stream stream{this};
+  std::vector<int64_t> received;
+  std::vector<int64_t> sent;
+  int readable = 0;
+  std::function<void()> on_received_hook = [] {};
+
+  void on_readable(Stream&) noexcept override { ++readable; }
+  void on_received(Stream&, int64_t result) noexcept override {
+    received.push_back(result);
+    on_received_hook();
+  }
+  void on_sent(Stream&, int64_t result) noexcept override { sent.push_back(result); }
+};
+
+class LoopConformance : public testing::TestWithParam<LoopFactory> {
+ protected:
+  void SetUp() override {
+    auto loop = GetParam()(wake_);
+    ASSERT_TRUE(loop.ok()) << loop.status().message();
+    loop_ = std::move(*loop);
+    int fds[2];
+    ASSERT_EQ(0, ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds));
+    ours_.stream.fd = UniqueFd(fds[0]);
+    peer_ = UniqueFd(fds[1]);
+    ASSERT_TRUE(loop_->add(ours_.stream).ok());
+  }
+
+  // Turns until `done`; fails instead of hanging.
+  void run_until(const std::function<bool()>& done) {
+    const uint64_t give_up_ns = now_ns() + 10'000'000'000u;
+    while (!done()) {
+      ASSERT_LT(now_ns(), give_up_ns) << "the loop never got there";
+      loop_->run_once(now_ns() + 100'000'000u);
+    }
+  }
+  void write_peer(const std::string& text) {
+    ASSERT_EQ(static_cast<ssize_t>(text.size()), ::write(peer_.get(), text.data(), text.size()));
+  }
+  std::string read_peer(size_t bytes) {
+    std::string text(bytes, '\0');
+    size_t have = 0;
+    while (have < bytes) {
+      const ssize_t got = ::read(peer_.get(), text.data() + have, bytes - have);
+      if (got > 0) have += static_cast<size_t>(got);
+      if (got <= 0) loop_->run_once(0);
+    }
+    return text;
+  }
+
+  CountingWakeHandler wake_;
+  std::unique_ptr<Loop> loop_;
+  RecordingStream ours_;
+  UniqueFd peer_;
+  std::string buffer_ = std::string(64, '\0');
+  iovec segment_{buffer_.data(), buffer_.size()};
+};
+
+TEST_P(LoopConformance, DeliversBytesThatWereThereBeforeTheReceive) {
+  write_peer("hello");
+  loop_->receive(ours_.stream, {&segment_, 1});
+  run_until([&] { return !ours_.received.empty(); });
+  EXPECT_EQ(5, ours_.received.at(0));
+  EXPECT_EQ("hello", buffer_.substr(0, 5));
+}
+
+TEST_P(LoopConformance, DeliversBytesThatComeAfterTheReceive) {
+  loop_->receive(ours_.stream, {&segment_, 1});
+  loop_->run_once(0);
+  EXPECT_TRUE(ours_.received.empty());
+  write_peer("late");
+  run_until([&] { return !ours_.received.empty(); });
+  EXPECT_EQ(4, ours_.received.at(0));
+}
+
+TEST_P(LoopConformance, AFullBufferIsFollowedByTheRestWithoutNewBytesArriving) {
+  write_peer(std::string(100, 'x'));
+  size_t total = 0;
+  ours_.on_received_hook = [&] {
+    total += static_cast<size_t>(ours_.received.back());
+    if (total < 100) loop_->receive(ours_.stream, {&segment_, 1});
+  };
+  loop_->receive(ours_.stream, {&segment_, 1});
+  run_until([&] { return total == 100; });
+}
+
+TEST_P(LoopConformance, FillsSeveralBuffersInOrder) {
+  std::string first(3, '\0'), second(8, '\0');
+  iovec segments[] = {{first.data(), first.size()}, {second.data(), second.size()}};
+  write_peer("abcdef");
+  loop_->receive(ours_.stream, segments);
+  run_until([&] { return !ours_.received.empty(); });
+  EXPECT_EQ(6, ours_.received.at(0));
+  EXPECT_EQ("abc", first);
+  EXPECT_EQ("def", second.substr(0, 3));
+}
+
+TEST_P(LoopConformance, SaysReadableWithoutTakingBytes) {
+  loop_->wait_readable(ours_.stream);
+  loop_->run_once(0);
+  EXPECT_EQ(0, ours_.readable);
+  write_peer("abc");
+  run_until([&] { return ours_.readable == 1; });
+  loop_->receive(ours_.stream, {&segment_, 1});
+  run_until([&] { return !ours_.received.empty(); });
+  EXPECT_EQ(3, ours_.received.at(0));
+}
+
+TEST_P(LoopConformance, TheEndOfThePeerIsAResultOfZeroAfterItsLastBytes) {
+  write_peer("end");
+  peer_.reset();
+  std::vector<int64_t> seen;
+  ours_.on_received_hook = [&] {
+    if (ours_.received.back() > 0) loop_->receive(ours_.stream, {&segment_, 1});
+  };
+  loop_->receive(ours_.stream, {&segment_, 1});
+  run_until([&] { return ours_.received.size() == 2; });
+  EXPECT_EQ((std::vector<int64_t>{3, 0}), ours_.received);
+}
+
+TEST_P(LoopConformance, SendsMoreThanTheSocketHoldsAndCompletesOnce) {
+  std::string big(4 * 1024 * 1024, '\0');
+  std::iota(big.begin(), big.end(), '\0');
+  iovec segments[] = {{big.data(), 1000}, {big.data() + 1000, big.size() - 1000}};
+  loop_->send(ours_.stream, segments);
+  EXPECT_TRUE(ours_.sent.empty()) << "a handler ran inside send()";
+  const std::string got = read_peer(big.size());
+  run_until([&] { return !ours_.sent.empty(); });
+  EXPECT_EQ(std::vector<int64_t>{static_cast<int64_t>(big.size())}, ours_.sent);
+  EXPECT_TRUE(got == big);
+}
+
+TEST_P(LoopConformance, SendingToAClosedPeerIsAnErrorNotASignal) {
+  peer_.reset();
+  std::string text = "x";
+  iovec segment{text.data(), text.size()};
+  loop_->send(ours_.stream, {&segment, 1});
+  run_until([&] { return !ours_.sent.empty(); });
+  EXPECT_EQ(-EPIPE, ours_.sent.at(0));
+}
+
+TEST_P(LoopConformance, ACancelledReceiveCompletesOnceWithECanceled) {
+  loop_->receive(ours_.stream, {&segment_, 1});
+  loop_->run_once(0);
+  loop_->cancel_receive(ours_.stream);
+  run_until([&] { return !ours_.received.empty(); });
+  write_peer("after");
+  loop_->run_once(0);
+  EXPECT_EQ(std::vector<int64_t>{-ECANCELED}, ours_.received);
+}
+
+TEST_P(LoopConformance, NothingIsDeliveredAfterRemove) {
+  write_peer("x");
+  loop_->receive(ours_.stream, {&segment_, 1});
+  loop_->remove(ours_.stream);
+  loop_->run_once(0);
+  EXPECT_TRUE(ours_.received.empty());
+  EXPECT_FALSE(ours_.stream.fd.valid());
+}
+
+TEST_P(LoopConformance, WakesFromAnotherThread) {
+  std::atomic<bool> posted{false};
+  size_t seen = 0;
+  wake_.look = [&] {
+    const bool found = posted.exchange(false);
+    seen += found ? 1 : 0;
+    return size_t{found};
+  };
+  std::thread other([&] {
+    posted.store(true);
+    loop_->wake();
+  });
+  run_until([&] { return seen == 1; });
+  other.join();
+}
+
+TEST_P(LoopConformance, LosesNoWakeUpOfManyUnderLoad) {
+  constexpr int kPosts = 20'000;
+  std::atomic<int> posted{0};
+  int seen = 0;
+  wake_.look = [&] {
+    const int now = posted.load();
+    const int found = now - seen;
+    seen = now;
+    return static_cast<size_t>(found);
+  };
+  std::thread other([&] {
+    for (int i = 0; i < kPosts; ++i) {
+      posted.fetch_add(1);
+      loop_->wake();
+    }
+  });
+  const uint64_t give_up_ns = now_ns() + 20'000'000'000u;
+  // Waits without a deadline: a lost wake-up would hang here, and the clock is no help to it.
+  while (seen < kPosts && now_ns() < give_up_ns) loop_->run_once(UINT64_MAX);
+  other.join();
+  EXPECT_EQ(kPosts, seen);
+}
+
+TEST_P(LoopConformance, SleepsUntilTheDeadlineAndNotShorter) {
+  loop_->run_once(0);  // what adding the stream has brought (it is writable)
+  const uint64_t deadline = now_ns() + 20'000'000;
+  loop_->run_once(deadline);
+  EXPECT_GE(now_ns(), deadline);
+}
+
+struct RecordingListener final : ListenerHandler {
+  std::vector<UniqueFd> accepted;
+  std::vector<int> errors;
+  void on_accepted(UniqueFd fd) noexcept override { accepted.push_back(std::move(fd)); }
+  void on_accept_failed(int error_number) noexcept override { errors.push_back(error_number); }
+};
+
+UniqueFd connect_to(const TcpAddress& address) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_port = htons(address.port);
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)) != 0) fd.reset();
+  return fd;
+}
+
+TEST_P(LoopConformance, AcceptsConnections) {
+  auto tcp = listen_tcp({"127.0.0.1", 0}, false);
+  ASSERT_TRUE(tcp.ok()) << tcp.status().message();
+  RecordingListener handler;
+  Listener listener{std::move(tcp->fd), &handler};
+  ASSERT_TRUE(loop_->add(listener).ok());
+  const UniqueFd first = connect_to(tcp->address);
+  const UniqueFd second = connect_to(tcp->address);
+  run_until([&] { return handler.accepted.size() == 2; });
+  loop_->remove(listener);
+}
+
+TEST_P(LoopConformance, RefusesAConnectionWhenNoDescriptorIsLeftInsteadOfSpinning) {
+  auto tcp = listen_tcp({"127.0.0.1", 0}, false);
+  ASSERT_TRUE(tcp.ok()) << tcp.status().message();
+  RecordingListener handler;
+  Listener listener{std::move(tcp->fd), &handler};
+  ASSERT_TRUE(loop_->add(listener).ok());
+  const UniqueFd client = connect_to(tcp->address);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = 3;  // every descriptor above is taken or forbidden
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  loop_->run_once(now_ns() + 1'000'000'000u);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_EQ(1u, handler.errors.size());
+  EXPECT_EQ(EMFILE, handler.errors.at(0));
+  EXPECT_TRUE(handler.accepted.empty());
+  loop_->remove(listener);
+}
+
+INSTANTIATE_TEST_SUITE_P(Loops, LoopConformance, testing::Values(&make_epoll_loop),
+                         [](const auto&) { return std::string("epoll"); });
+
+}  // namespace
+}  // namespace lumen::net

@@ -1,0 +1,56 @@
+// Addresses as users write them. One thread.
+#include <lumen/net/socket.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lumen::net {
+namespace {
+
+TEST(TcpAddress, ReadsHostAndPort) {
+  const auto address = parse_tcp_address("127.0.0.1:8000");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ("127.0.0.1", address->host);
+  EXPECT_EQ(8000, address->port);
+}
+
+TEST(TcpAddress, WithoutAHostMeansLoopback) {
+  const auto address = parse_tcp_address(":80");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ("127.0.0.1:80", address->text());
+}
+
+TEST(TcpAddress, WritesIpv6InBrackets) {
+  const auto address = parse_tcp_address("[::1]:8000");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ("::1", address->host);
+  EXPECT_EQ("[::1]:8000", address->text());
+}
+
+TEST(TcpAddress, RefusesWhatIsNoAddressAndNamesIt) {
+  for (const char* text : {"", "8000", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80",
+                           "127.0.0.1:80x", "example.org:80", "127.0.0.1:-1"}) {
+    const auto address = parse_tcp_address(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(Code::kInvalidArgument, address.status().code());
+    EXPECT_NE(std::string_view::npos, address.status().message().find("address '"));
+  }
+}
+
+TEST(ListenTcp, PicksAFreePortAndSaysWhich) {
+  const auto listener = listen_tcp({"127.0.0.1", 0}, false);
+  ASSERT_TRUE(listener.ok());
+  EXPECT_NE(0, listener->address.port);
+}
+
+TEST(ListenTcp, SaysWhoseAddressIsTaken) {
+  const auto first = listen_tcp({"127.0.0.1", 0}, false);
+  ASSERT_TRUE(first.ok());
+  const auto second = listen_tcp(first->address, false);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(std::string_view::npos, second.status().message().find(first->address.text()));
+}
+
+}  // namespace
+}  // namespace lumen::net
