@@ -58,6 +58,13 @@ class Instance {
 
   // How many requests may be pending at once; 1 for synchronous backends.
   [[nodiscard]] virtual uint32_t max_in_flight() const noexcept { return 1; }
+
+  // Where the model read input `index` in the last call: the request's own memory (bound where it
+  // lay) or the instance's (copied there). For tests and statistics; nullptr: not known.
+  [[nodiscard]] virtual const void* last_bound_input(size_t index) const noexcept {
+    (void)index;
+    return nullptr;
+  }
 };
 
 // A model as loaded once; instances of it are made for each worker.

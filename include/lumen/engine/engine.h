@@ -9,6 +9,7 @@
 #include <lumen/engine/backend.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
+#include <lumen/telemetry/counters.h>
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@ struct EngineOptions {
   uint32_t worker_count = 1;  // pinned to the CPUs the process may use, from the last one down
   size_t queue_capacity = limits::kDefaultQueueCapacity;  // power of two
   bool pin_workers = true;
+  telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };
 
 enum class SubmitOutcome : uint8_t { kAccepted, kFull, kClosed };

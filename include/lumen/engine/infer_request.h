@@ -41,6 +41,7 @@ struct InferRequest {
   Status status;
   std::span<TensorView> outputs;          // as outputs_wanted (or all), in that order
   uint32_t worker = 0;
+  void* in_engine = nullptr;              // the engine's own, while the request is pending
   Trace trace;
 };
 

@@ -1,0 +1,51 @@
+// CPUs: which ones this process may use, how much of them its cgroup grants, how they sit together,
+// and pinning and naming of threads.
+// Threads: any; each call reads the kernel anew. Memory: the heap (control plane only), but
+// pin_this_thread and name_this_thread allocate nothing.
+// Says no: Status for a refused pin; what can't be read is nullopt or left out, never an error.
+#pragma once
+
+#include <lumen/base/result.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace lumen {
+
+// The calling thread's affinity mask, ascending. Never empty: {0} if even that can't be read.
+[[nodiscard]] std::vector<uint32_t> usable_cpus();
+
+// The CPU quota of the process's cgroup, v2 (cpu.max) or v1 (cpu.cfs_quota_us), the smallest of it
+// and its ancestors, in whole CPUs rounded down, at least 1. nullopt: no quota.
+[[nodiscard]] std::optional<uint32_t> cgroup_cpu_quota();
+// The same over given files, for tests: `mount` stands for /sys/fs/cgroup, `self` is the text of
+// /proc/self/cgroup.
+[[nodiscard]] std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
+                                                       std::string_view self);
+
+struct CpuPlace {
+  uint32_t cpu = 0;
+  uint32_t core = 0;     // same core and package: SMT siblings
+  uint32_t package = 0;
+  uint32_t node = 0;     // NUMA
+};
+// One entry for each of `cpus`, in that order. Where sysfs is silent a CPU is a core of its own.
+[[nodiscard]] std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus);
+
+// How many threads can truly run at once: usable CPUs, cut by the quota, at least 1.
+[[nodiscard]] uint32_t usable_cpu_count();
+
+// `count` CPUs for worker threads: from the last usable one down, one of each core before a core's
+// SMT sibling, round robin when there are more workers than CPUs. CPU 0, where interrupts land by
+// default, comes last.
+[[nodiscard]] std::vector<uint32_t> worker_cpus(uint32_t count);
+[[nodiscard]] std::vector<uint32_t> worker_cpus(uint32_t count, const std::vector<CpuPlace>& places);
+
+[[nodiscard]] Status pin_this_thread(uint32_t cpu) noexcept;
+// Shown by ps -L and perf; the kernel keeps 15 bytes, the rest is cut.
+void name_this_thread(std::string_view name) noexcept;
+
+}  // namespace lumen

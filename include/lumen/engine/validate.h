@@ -1,0 +1,39 @@
+// Checks of a request's tensors against a model's metadata, made on the I/O thread before the
+// engine sees the request; backends rely on them.
+// Threads: any. Memory: none. Says no: Status naming the tensor, what was got and what was wanted.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/infer_request.h>
+#include <lumen/engine/metadata.h>
+#include <lumen/tensor/tensor_view.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lumen::engine {
+
+// Index of the tensor called `name`. Linear: models have few tensors, and a compare of lengths
+// rejects most of them.
+[[nodiscard]] std::optional<size_t> find_tensor(std::span<const TensorSpec> specs,
+                                                std::string_view name) noexcept;
+
+// kInvalidArgument "model 'm' has no input 'x'; wanted one of: ..." with the valid names, cut.
+// `kind` is "input" or "output".
+[[nodiscard]] Status unknown_tensor(const ModelMetadata& model, std::string_view kind,
+                                    std::span<const TensorSpec> specs,
+                                    std::string_view name) noexcept;
+
+// Datatype, rank and dimensions agree with `spec`, every dimension is at least 1, and (but for BYTES, whose
+// elements have no fixed size) byte_size is exactly the product. Does not look at the data.
+[[nodiscard]] Status check_input(const ModelMetadata& model, const TensorSpec& spec,
+                                 const TensorView& input) noexcept;
+
+// All inputs of a bound request at once, with their data: what a backend's start() takes for
+// granted. For callers without a codec in front of them (bus, tests).
+[[nodiscard]] Status check_request(const ModelMetadata& model,
+                                   const InferRequest& request) noexcept;
+
+}  // namespace lumen::engine

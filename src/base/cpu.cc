@@ -1,0 +1,216 @@
+// Reads affinity, cgroup and topology; pins and names threads. Any thread; the heap, except for
+// pinning and naming. What the kernel won't tell is left out, only a refused pin is an error.
+#include <lumen/base/cpu.h>
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <tuple>
+
+namespace lumen {
+namespace {
+
+// Kernels are built for up to 8192 CPUs; the fixed cpu_set_t holds 1024 and sched_getaffinity
+// fails with EINVAL where the kernel's mask is wider.
+constexpr int kMaxCpus = 8192;
+
+struct CpuSetFree {
+  void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
+};
+using CpuSet = std::unique_ptr<cpu_set_t, CpuSetFree>;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) noexcept {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<uint32_t> whole_cpus(std::optional<int64_t> quota, std::optional<int64_t> period) {
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;  // v1 says -1: none
+  return static_cast<uint32_t>(std::clamp<int64_t>(*quota / *period, 1, kMaxCpus));
+}
+
+// "max 100000" or "150000 100000"
+std::optional<uint32_t> quota_v2(const std::filesystem::path& group) {
+  const std::string text = read_file(group / "cpu.max");
+  const size_t space = text.find(' ');
+  if (space == std::string::npos) return std::nullopt;
+  return whole_cpus(parse_integer(std::string_view(text).substr(0, space)),
+                    parse_integer(std::string_view(text).substr(space + 1)));
+}
+
+std::optional<uint32_t> quota_v1(const std::filesystem::path& group) {
+  return whole_cpus(parse_integer(read_file(group / "cpu.cfs_quota_us")),
+                    parse_integer(read_file(group / "cpu.cfs_period_us")));
+}
+
+template <typename ReadQuota>
+std::optional<uint32_t> smallest_up_to_root(const std::filesystem::path& root,
+                                            std::string_view group, ReadQuota read_quota) {
+  std::optional<uint32_t> smallest;
+  // A quota binds all below it. Inside a container the path may name a group that is not mounted
+  // here; then only the root, which is the container's own group, answers.
+  std::filesystem::path relative = std::filesystem::path(group).relative_path();
+  for (;;) {
+    if (const auto quota = read_quota(root / relative)) {
+      smallest = std::min(smallest.value_or(*quota), *quota);
+    }
+    if (relative.empty()) return smallest;
+    relative = relative.parent_path();
+  }
+}
+
+bool names_cpu_controller(std::string_view controllers) {
+  while (!controllers.empty()) {
+    const size_t comma = std::min(controllers.find(','), controllers.size());
+    if (controllers.substr(0, comma) == "cpu") return true;
+    controllers.remove_prefix(std::min(comma + 1, controllers.size()));
+  }
+  return false;
+}
+
+uint32_t read_id(const std::filesystem::path& path, uint32_t fallback) {
+  const auto value = parse_integer(read_file(path));
+  return value && *value >= 0 ? static_cast<uint32_t>(*value) : fallback;
+}
+
+uint32_t node_of(const std::filesystem::path& cpu_directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(cpu_directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("node")) continue;
+    if (const auto node = parse_integer(std::string_view(name).substr(4))) {
+      return static_cast<uint32_t>(*node);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<uint32_t> usable_cpus() {
+  std::vector<uint32_t> cpus;
+  const CpuSet set(CPU_ALLOC(kMaxCpus));
+  const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
+  if (set != nullptr && ::sched_getaffinity(0, bytes, set.get()) == 0) {
+    for (uint32_t cpu = 0; cpu < kMaxCpus; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, set.get())) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
+                                         std::string_view self) {
+  std::optional<uint32_t> smallest;
+  const auto take = [&smallest](std::optional<uint32_t> quota) {
+    if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
+  };
+  // Lines are "id:controllers:path"; v2 has id 0 and no controllers. Both may be mounted.
+  while (!self.empty()) {
+    const size_t end = std::min(self.find('\n'), self.size());
+    const std::string_view line = self.substr(0, end);
+    self.remove_prefix(std::min(end + 1, self.size()));
+    const size_t first = line.find(':');
+    const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    const std::string_view group = line.substr(second + 1);
+    if (controllers.empty()) {
+      take(smallest_up_to_root(mount, group, quota_v2));
+      take(smallest_up_to_root(mount / "unified", group, quota_v2));
+    } else if (names_cpu_controller(controllers)) {
+      take(smallest_up_to_root(mount / "cpu", group, quota_v1));
+      take(smallest_up_to_root(mount / controllers, group, quota_v1));
+    }
+  }
+  return smallest;
+}
+
+std::optional<uint32_t> cgroup_cpu_quota() {
+  return cgroup_cpu_quota("/sys/fs/cgroup", read_file("/proc/self/cgroup"));
+}
+
+std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus) {
+  std::vector<CpuPlace> places;
+  places.reserve(cpus.size());
+  for (const uint32_t cpu : cpus) {
+    const std::filesystem::path directory = "/sys/devices/system/cpu/cpu" + std::to_string(cpu);
+    places.push_back({.cpu = cpu,
+                      .core = read_id(directory / "topology/core_id", cpu),
+                      .package = read_id(directory / "topology/physical_package_id", 0),
+                      .node = node_of(directory)});
+  }
+  return places;
+}
+
+uint32_t usable_cpu_count() {
+  const auto cpus = static_cast<uint32_t>(usable_cpus().size());
+  return std::min(cpus, cgroup_cpu_quota().value_or(cpus));
+}
+
+std::vector<uint32_t> worker_cpus(uint32_t count, const std::vector<CpuPlace>& places) {
+  struct Candidate {
+    uint32_t sibling;  // 0: the first of its core in the order of choice
+    uint32_t cpu;
+  };
+  std::vector<Candidate> candidates;
+  for (const CpuPlace& place : places) {
+    const auto same_core_above = [&place](const CpuPlace& other) {
+      return other.cpu > place.cpu && other.core == place.core && other.package == place.package;
+    };
+    const auto sibling = std::ranges::count_if(places, same_core_above);
+    candidates.push_back({static_cast<uint32_t>(sibling), place.cpu});
+  }
+  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.sibling, b.cpu) < std::tie(b.sibling, a.cpu);
+  });
+  std::vector<uint32_t> chosen(candidates.empty() ? 0 : count);
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = candidates[i % candidates.size()].cpu;
+  return chosen;
+}
+
+std::vector<uint32_t> worker_cpus(uint32_t count) {
+  return worker_cpus(count, cpu_places(usable_cpus()));
+}
+
+Status pin_this_thread(uint32_t cpu) noexcept {
+  if (cpu >= kMaxCpus) {
+    return Status::error(Code::kInvalidArgument, "pinning to CPU %u: wanted a number below %d", cpu,
+                         kMaxCpus);
+  }
+  // On the stack (1 KiB) instead of CPU_ALLOC: pinning allocates nothing.
+  alignas(cpu_set_t) std::array<unsigned char, kMaxCpus / 8> bits{};
+  auto* set = reinterpret_cast<cpu_set_t*>(bits.data());
+  CPU_SET_S(cpu, bits.size(), set);
+  if (::sched_setaffinity(0, bits.size(), set) != 0) {
+    return Status::from_errno(errno, "pinning thread to CPU %u (see taskset -p or the cpuset)", cpu);
+  }
+  return {};
+}
+
+void name_this_thread(std::string_view name) noexcept {
+  char text[16] = {};  // the kernel's limit with its end; a longer one is refused with ERANGE
+  std::memcpy(text, name.data(), std::min(name.size(), sizeof(text) - 1));
+  (void)::pthread_setname_np(::pthread_self(), text);
+}
+
+}  // namespace lumen

@@ -1,0 +1,149 @@
+// Reads a model's config.json with nlohmann-json, whose exceptions end here. Any thread; the heap.
+// Says no with file, key, got, wanted and the nearest valid key.
+#include "engine/model_config.h"
+
+#include <lumen/base/limits.h>
+#include <lumen/base/nearest_name.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+namespace lumen::engine {
+namespace {
+
+using Json = nlohmann::json;
+
+// A static compile costs memory and start-up time by its size; a larger batch never paid on a CPU
+// (a row's cost is flat from 64 rows on), so more than this is a typing mistake.
+constexpr uint64_t kMaxBatchSize = 4096;
+
+constexpr std::array<std::string_view, 2> kKeys = {"precision", "batch_sizes"};
+// In the order of enum Precision.
+constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
+
+// A value as it stands in the file, cut: configurations of other servers hold long ones.
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+struct Config {
+  std::string file;
+  ModelOptions options;
+  Status status;
+
+  void fail(const std::string& text) {
+    status = Status::error(Code::kInvalidArgument, "%s: %s", file.c_str(), text.c_str());
+  }
+};
+
+std::string hint(std::string_view name, std::span<const std::string_view> valid) {
+  const std::string_view nearest = nearest_name(name, valid);
+  if (!nearest.empty()) return "; did you mean \"" + std::string(nearest) + "\"?";
+  std::string all = "; valid:";
+  for (const std::string_view candidate : valid) all += " \"" + std::string(candidate) + '"';
+  return all;
+}
+
+void read_precision(Config& config, const Json& value) {
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    const auto found = std::ranges::find(kPrecisions, text);
+    if (found != kPrecisions.end()) {
+      config.options.precision = static_cast<Precision>(found - kPrecisions.begin());
+      return;
+    }
+  }
+  config.fail("key \"precision\": got " + shown(value) +
+              ", wanted \"f32\", \"bf16\" or \"auto\"" +
+              (value.is_string() ? hint(value.get_ref<const std::string&>(), kPrecisions) : ""));
+}
+
+void read_batch_sizes(Config& config, const Json& value) {
+  const std::string wanted = ", wanted a list of at most " +
+                             std::to_string(limits::kMaxStaticBatchSizes) +
+                             " different whole numbers from 1 to " + std::to_string(kMaxBatchSize);
+  if (!value.is_array() || value.size() > limits::kMaxStaticBatchSizes) {
+    return config.fail("key \"batch_sizes\": got " + shown(value) + wanted);
+  }
+  std::vector<uint32_t> sizes;
+  for (const Json& item : value) {
+    const uint64_t size = item.is_number_unsigned() ? item.get<uint64_t>() : 0;
+    const auto narrow = static_cast<uint32_t>(std::min(size, kMaxBatchSize));
+    if (size < 1 || size > kMaxBatchSize || std::ranges::find(sizes, narrow) != sizes.end()) {
+      return config.fail("key \"batch_sizes\": got " + shown(item) + " in " + shown(value) + wanted);
+    }
+    sizes.push_back(narrow);
+  }
+  std::ranges::sort(sizes);
+  config.options.batch_sizes = std::move(sizes);
+}
+
+std::string line_of(std::string_view text, size_t byte) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
+  return std::to_string(1 + std::count(text.begin(), end, '\n'));
+}
+
+// nlohmann keeps the last of two equal keys without a word; and it prints recursively, so that a
+// deep document quoted in a message would overrun the stack.
+struct TopLevelKeys {
+  static constexpr int kMaxDepth = 16;
+  std::vector<std::string> seen;
+  std::optional<std::string> twice;
+  bool too_deep = false;
+
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxDepth) too_deep = true;
+    if (too_deep) return false;
+    if (event == Json::parse_event_t::key && depth == 1) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (std::ranges::find(seen, key) != seen.end()) twice = key;
+      seen.push_back(key);
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+Result<ModelOptions> parse_model_config(std::string_view text, std::string_view file) {
+  Config config{.file = std::string(file), .options = {}, .status = {}};
+  TopLevelKeys keys;
+  Json document;
+  try {
+    document = Json::parse(text, std::ref(keys));
+  } catch (const Json::parse_error& error) {
+    return Status::error(Code::kInvalidArgument, "%s: line %s is not JSON: %s", config.file.c_str(),
+                         line_of(text, error.byte == 0 ? 0 : error.byte - 1).c_str(), error.what());
+  }
+  if (keys.too_deep) {
+    config.fail("got values nested more than " + std::to_string(TopLevelKeys::kMaxDepth) + " deep");
+    return config.status;
+  }
+  if (!document.is_object()) {
+    config.fail("got " + shown(document) + ", wanted an object {...}");
+    return config.status;
+  }
+  if (keys.twice) {
+    config.fail("key \"" + *keys.twice + "\" is given twice; keep one");
+    return config.status;
+  }
+  for (const auto& [key, value] : document.items()) {
+    if (key == kKeys[0]) {
+      read_precision(config, value);
+    } else if (key == kKeys[1]) {
+      read_batch_sizes(config, value);
+    } else {
+      config.fail("unknown key " + shown(Json(key)) + hint(key, kKeys));
+    }
+    if (!config.status.ok()) return config.status;
+  }
+  return std::move(config.options);
+}
+
+}  // namespace lumen::engine

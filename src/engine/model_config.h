@@ -1,0 +1,16 @@
+// A model's own config.json: {"precision": "f32"|"bf16"|"auto", "batch_sizes": [1, 4]}, all optional.
+// Threads: any. Memory: the heap (control plane). Says no: a Status with file, line, key, what was
+// got, what was wanted and the nearest valid key.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/backend.h>
+
+#include <string_view>
+
+namespace lumen::engine {
+
+// `file` names the text in messages only.
+[[nodiscard]] Result<ModelOptions> parse_model_config(std::string_view text, std::string_view file);
+
+}  // namespace lumen::engine

@@ -1,0 +1,85 @@
+// Opens a repository: scans, loads each version through the backend, keeps what failed with its
+// reason. Control plane, but find(), which any thread calls and which allocates nothing.
+// Says no: only for an unreadable directory or one with more versions than there are counters.
+#include <lumen/engine/model_repository.h>
+
+#include <lumen/base/limits.h>
+
+#include "engine/repository_scan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lumen::engine {
+namespace {
+
+Status check_metadata(const ModelMetadata& metadata) noexcept {
+  const auto check = [&metadata](const char* what, const std::vector<TensorSpec>& specs) {
+    if (!specs.empty() && specs.size() <= limits::kMaxTensors) return Status();
+    return Status::error(Code::kUnavailable, "model '%s' has %zu %s; wanted 1 to %zu",
+                         metadata.name.c_str(), specs.size(), what, limits::kMaxTensors);
+  };
+  LUMEN_RETURN_IF_ERROR(check("inputs", metadata.inputs));
+  return check("outputs", metadata.outputs);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
+    const std::filesystem::path& directory, std::unique_ptr<Backend> backend,
+    telemetry::Counters& counters) {
+  Result<std::vector<FoundModel>> found = scan_repository(directory);
+  if (!found.ok()) return found.status();
+  if (found->size() > limits::kMaxModels) {
+    return Status::error(Code::kTooLarge, "model repository %s holds %zu model versions; at most %zu",
+                         directory.c_str(), found->size(), limits::kMaxModels);
+  }
+  std::unique_ptr<ModelRepository> repository(new ModelRepository);  // alloc: at start
+  repository->backend_ = std::move(backend);
+  for (FoundModel& version : *found) {
+    auto model = std::make_unique<Model>();
+    model->index_ = static_cast<uint32_t>(repository->models_.size());
+    model->counters_ = &counters.models[model->index_];
+    model->metadata_.name = version.source.name;
+    model->metadata_.version = version.source.version;
+    Status status = version.status;
+    if (status.ok()) {
+      Result<std::unique_ptr<LoadedModel>> loaded = repository->backend_->load(version.source);
+      status = loaded.ok() ? check_metadata((*loaded)->metadata()) : loaded.status();
+      if (status.ok()) {
+        model->metadata_ = (*loaded)->metadata();
+        // find() rests on the order of the scan's names, whatever a backend puts there.
+        model->metadata_.name = version.source.name;
+        model->metadata_.version = version.source.version;
+        model->loaded_ = std::move(*loaded);
+        model->state_ = ModelState::kReady;
+      }
+    }
+    if (!status.ok()) model->mark_unavailable(std::string(status.message()));
+    repository->models_.push_back(std::move(model));
+  }
+  return repository;
+}
+
+Model* ModelRepository::find(std::string_view name, std::string_view version) const noexcept {
+  const auto name_of = [](const std::unique_ptr<Model>& model) -> std::string_view {
+    return model->metadata().name;
+  };
+  const auto same = std::ranges::equal_range(models_, name, std::ranges::less(), name_of);
+  if (same.empty()) return nullptr;
+  if (version.empty()) return same.back().get();
+  for (const auto& model : same) {
+    if (model->metadata().version == version) return model.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> ModelRepository::versions(std::string_view name) const {
+  std::vector<std::string> versions;
+  for (const auto& model : models_) {
+    if (model->metadata().name == name) versions.push_back(model->metadata().version);
+  }
+  return versions;
+}
+
+}  // namespace lumen::engine

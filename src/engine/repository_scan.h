@@ -1,0 +1,27 @@
+// Finds the model versions below a repository directory, without opening a model.
+// Threads: any. Memory: the heap (control plane). Says no: an unreadable directory is an error;
+// whatever else is wrong stands in the Status of the version it belongs to.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/backend.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace lumen::engine {
+
+struct FoundModel {
+  ModelSource source;
+  uint64_t version_number = 0;  // 0: the version's name is not a valid one
+  Status status;                // not ok: this version can't be loaded, with the reason
+};
+
+// Sorted by name, then version as a number. Skipped without a word: plain files, hidden entries and
+// directories without a version in them (a repository may hold scripts). No symbolic link is
+// followed below `directory`, which itself may be one.
+[[nodiscard]] Result<std::vector<FoundModel>> scan_repository(
+    const std::filesystem::path& directory);
+
+}  // namespace lumen::engine

@@ -1,0 +1,256 @@
+// The worker's loop and its start-up. Threads and memory: see worker.h.
+// Says no: Status of set-up; afterwards only through the status of each request.
+#include "engine/worker.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/base/cpu.h>
+
+#include "engine/record.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+
+namespace lumen::engine {
+namespace {
+
+// How long a worker polls before it parks. A parked thread takes about 20 us to run after its
+// wake-up on a virtual machine and 2 on bare metal, and the wake costs the ringer 6: polling twice
+// that long costs less than it saves while requests keep coming that close.
+constexpr uint64_t kSpinNs = 50'000;
+// Polls between two looks at the clock (21 ns); a poll with its pause takes about 25 ns.
+constexpr int kPollsPerLook = 32;
+
+void finish(InferRequest& request) noexcept {
+  record(request);
+  request.complete(request);
+}
+
+bool is_late(const InferRequest& request, uint64_t now) noexcept {
+  return now > request.deadline_ns;
+}
+
+void finish_late(InferRequest& request, uint64_t now) noexcept {
+  const uint64_t from = request.trace.parsed_ns != 0 ? request.trace.parsed_ns : now;
+  request.status = Status::error(
+      Code::kDeadlineExceeded,
+      "request expired after %llu us in the queue, before model '%s' ran; raise its timeout or "
+      "send less at once",
+      static_cast<unsigned long long>((now - std::min(from, now)) / 1000),
+      request.model->metadata().name.c_str());
+  finish(request);
+}
+
+}  // namespace
+
+Status Worker::prepare(ModelRepository& repository) {
+  thread_ = std::thread([this, &repository] { main(repository); });
+  // sync[worker.phase]: acquire; the instances and set_up_status_ are there
+  phase_.wait(kPreparing, std::memory_order_acquire);
+  return set_up_status_;
+}
+
+void Worker::go() noexcept {
+  // sync[worker.phase]: release; all workers are set up, models' states are final
+  phase_.store(kRunning, std::memory_order_release);
+  phase_.notify_all();
+}
+
+void Worker::join() noexcept {
+  if (!thread_.joinable()) return;
+  go();
+  thread_.join();
+}
+
+void Worker::main(ModelRepository& repository) noexcept {
+  name_this_thread("lumen-w" + std::to_string(options_.index));
+  set_up_status_ = set_up(repository);
+  // sync[worker.phase]: release; pairs with prepare()
+  phase_.store(kPrepared, std::memory_order_release);
+  phase_.notify_all();
+  // sync[worker.phase]: acquire; pairs with go()
+  phase_.wait(kPrepared, std::memory_order_acquire);
+  run();
+}
+
+Status Worker::set_up(ModelRepository& repository) {
+  if (options_.cpu) LUMEN_RETURN_IF_ERROR(pin_this_thread(*options_.cpu));
+  for (const auto& model : repository.models()) {
+    auto slot = std::make_unique<Slot>();
+    slot->model = model.get();
+    if (model->state() == ModelState::kReady) {
+      Result<std::unique_ptr<Instance>> instance = model->loaded()->create_instance();
+      if (instance.ok()) {
+        slot->instance = std::move(*instance);
+        slot->max_in_flight = std::max<uint32_t>(1, slot->instance->max_in_flight());
+      } else {
+        model->mark_unavailable(std::string(instance.status().message()));
+      }
+    }
+    LUMEN_CHECK(slots_.size() == model->index());
+    slots_.push_back(std::move(slot));
+  }
+  // Once more: a backend's library may have moved the thread while it compiled.
+  return options_.cpu ? pin_this_thread(*options_.cpu) : Status();
+}
+
+void Worker::run() noexcept {
+  for (;;) {
+    if (do_work()) continue;
+    if (may_leave()) return;
+    wait_for_work();
+  }
+}
+
+bool Worker::do_work() noexcept {
+  const bool progressed = retry_deferred();
+  if (deferred_count_ == kMaxDeferred) return progressed;
+  InferRequest* request = nullptr;
+  if (!queue_.requests.try_pop(request)) return progressed;
+  take(*request);
+  return true;
+}
+
+bool Worker::retry_deferred() noexcept {
+  if (deferred_count_ == 0) return false;
+  // sync[worker.completions]: acquire; the room that a completion made is seen below
+  completions_seen_ = completions_.load(std::memory_order_acquire);
+  const uint64_t now = now_ns();
+  size_t kept = 0;
+  const size_t count = deferred_count_;
+  for (size_t i = 0; i < count; ++i) {
+    InferRequest& request = *deferred_[i];
+    Slot& slot = *slots_[request.model->index()];
+    if (is_late(request, now)) {
+      finish_late(request, now);
+    } else if (has_room(slot)) {
+      handle(request, slot);
+    } else {
+      deferred_[kept++] = &request;
+    }
+  }
+  deferred_count_ = kept;
+  return kept < count;
+}
+
+void Worker::take(InferRequest& request) noexcept {
+  if (idle_since_ns_ != 0) {
+    // The time of arrival, not of this line: a wake-up of 20 us would look like a longer gap.
+    const uint64_t arrival = request.trace.parsed_ns != 0 ? request.trace.parsed_ns : now_ns();
+    expect_soon_ = arrival <= idle_since_ns_ + kSpinNs;
+    idle_since_ns_ = 0;
+  }
+  request.worker = options_.index;
+  Slot& slot = *slots_[request.model->index()];
+  if (has_room(slot) && !has_deferred_of(slot.model)) {
+    handle(request, slot);
+  } else {
+    deferred_[deferred_count_++] = &request;
+  }
+}
+
+void Worker::handle(InferRequest& request, Slot& slot) noexcept {
+  const uint64_t now = now_ns();
+  request.trace.dequeued_ns = now;
+  if (is_late(request, now)) return finish_late(request, now);
+  if (slot.instance == nullptr) {
+    request.status =
+        Status::error(Code::kUnavailable, "model '%s' is unavailable: %s",
+                      slot.model->metadata().name.c_str(), slot.model->reason().c_str());
+    return finish(request);
+  }
+  request.in_engine = this;
+  // Counted before start(): a completion may come before it returns.
+  slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
+  if (slot.instance->start(request, &Worker::on_pending_done) == StartOutcome::kPending) return;
+  slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
+  finish(request);
+}
+
+void Worker::on_pending_done(InferRequest& request) noexcept {
+  Worker& worker = *static_cast<Worker*>(request.in_engine);
+  Slot& slot = *worker.slots_[request.model->index()];
+  WorkQueue& queue = worker.queue_;
+  // relaxed: ordered before the release on in_flight, which is what may_leave() looks at first
+  worker.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
+  finish(request);
+  // sync[worker.in_flight]: release; the backend and complete() are through with this request
+  slot.in_flight.fetch_sub(1, std::memory_order_release);
+  // sync[worker.completions]: release; the room above is seen by who sees this count
+  worker.completions_.fetch_add(1, std::memory_order_release);
+  // All: the doorbell is shared, and it is this worker that has to look.
+  queue.doorbell.ring_all();
+  // sync[worker.callbacks]: release; the last touch, the engine may go once this is seen
+  worker.callbacks_inside_.fetch_sub(1, std::memory_order_release);
+}
+
+bool Worker::spin_for_work() noexcept {
+  const uint64_t end = now_ns() + kSpinNs;
+  do {
+    for (int i = 0; i < kPollsPerLook; ++i) {
+      if (!queue_.requests.was_empty()) return true;
+      __builtin_ia32_pause();
+    }
+    // Whoever else waits for this CPU (the I/O thread, on a small machine) goes first.
+    ::sched_yield();
+  } while (now_ns() < end);
+  return false;
+}
+
+void Worker::wait_for_work() noexcept {
+  if (idle_since_ns_ == 0) idle_since_ns_ = now_ns();
+  const bool takes_more = deferred_count_ < kMaxDeferred;
+  if (options_.may_spin && expect_soon_ && takes_more && deferred_count_ == 0 && spin_for_work()) {
+    return;
+  }
+  expect_soon_ = false;  // until the next arrival says otherwise: a failed spin is not repeated
+  const Doorbell::Ticket ticket = queue_.doorbell.prepare();
+  InferRequest* request = nullptr;
+  const bool popped = takes_more && queue_.requests.try_pop(request);
+  // sync[worker.completions]: acquire; as in retry_deferred()
+  const bool completed =
+      deferred_count_ > 0 && completions_.load(std::memory_order_acquire) != completions_seen_;
+  if (popped || completed || may_leave()) {
+    queue_.doorbell.cancel();
+    if (popped) take(*request);
+    return;
+  }
+  if (options_.server_counters != nullptr) options_.server_counters->worker_parks.add();
+  (void)queue_.doorbell.wait(ticket, earliest_deadline_ns());
+}
+
+bool Worker::may_leave() noexcept {
+  // sync[engine.gate]: acquire; every push of a submitter that got in is visible from here on
+  if (queue_.gate.load(std::memory_order_acquire) != WorkQueue::kClosed) return false;
+  if (deferred_count_ > 0 || !queue_.requests.was_empty()) return false;
+  for (const auto& slot : slots_) {
+    // sync[worker.in_flight]: acquire; pairs with on_pending_done
+    if (slot->in_flight.load(std::memory_order_acquire) != 0) return false;
+  }
+  // sync[worker.callbacks]: acquire; a few instructions of another thread, so no parking
+  while (callbacks_inside_.load(std::memory_order_acquire) != 0) ::sched_yield();
+  return true;
+}
+
+bool Worker::has_room(const Slot& slot) const noexcept {
+  // relaxed: only this thread counts up, so room once seen stays
+  return slot.in_flight.load(std::memory_order_relaxed) < slot.max_in_flight;
+}
+
+bool Worker::has_deferred_of(const Model* model) const noexcept {
+  for (size_t i = 0; i < deferred_count_; ++i) {
+    if (deferred_[i]->model == model) return true;
+  }
+  return false;
+}
+
+uint64_t Worker::earliest_deadline_ns() const noexcept {
+  uint64_t earliest = UINT64_MAX;
+  for (size_t i = 0; i < deferred_count_; ++i) {
+    earliest = std::min(earliest, deferred_[i]->deadline_ns);
+  }
+  return earliest;
+}
+
+}  // namespace lumen::engine
