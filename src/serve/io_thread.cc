@@ -92,6 +92,10 @@ size_t IoThread::on_wake() noexcept {
     context->connection->on_infer_done();
     ++done;
   }
+  // A drain that was asked for after run() looked, and before the loop announced its sleep, is work
+  // too: its wake() found nobody asleep, so without this the loop would sleep on it.
+  // sync[io.drain]: acquire; as in run()
+  if (!draining_ && drain_requested_.load(std::memory_order_acquire)) ++done;
   return done;
 }
 
