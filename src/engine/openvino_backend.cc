@@ -4,8 +4,6 @@
 // model, more when tensors are bound anew. Says no: every exception ends here and becomes a Status.
 #include <lumen/engine/backend.h>
 
-#ifdef LUMEN_WITH_OPENVINO  // otherwise openvino_absent.cc answers
-
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
@@ -634,5 +632,3 @@ class OpenVinoBackend final : public Backend {
 std::unique_ptr<Backend> make_openvino_backend() { return std::make_unique<OpenVinoBackend>(); }
 
 }  // namespace lumen::engine
-
-#endif  // LUMEN_WITH_OPENVINO

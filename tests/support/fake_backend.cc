@@ -1,0 +1,224 @@
+// Bodies of the fake. Locks and allocates freely: it stands in for a library that does so too.
+#include "support/fake_backend.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/engine/model_repository.h>
+
+#include <cstring>
+#include <deque>
+#include <random>
+#include <span>
+#include <thread>
+#include <utility>
+
+namespace lumen::engine {
+namespace {
+
+Status run_model(FakeControl& control, InferRequest& request,
+                 std::span<const std::vector<std::byte>> staged) {
+  const ModelMetadata& metadata = request.model->metadata();
+  if (metadata.name == control.model_that_fails) {
+    return Status::error(Code::kInternal, "model '%s' failed as the test wants",
+                         metadata.name.c_str());
+  }
+  request.trace.inferred_ns = now_ns();
+  const size_t wanted = request.outputs_wanted.empty() ? metadata.outputs.size()
+                                                       : request.outputs_wanted.size();
+  const auto outputs = request.memory->allocate_array<TensorView>(wanted);
+  if (outputs.size() != wanted) return Status::error(Code::kTooLarge, "no room for outputs");
+  for (size_t position = 0; position < wanted; ++position) {
+    const size_t index = request.outputs_wanted.empty() ? position : request.outputs_wanted[position];
+    const TensorView& input = request.inputs[index];
+    const std::byte* source = staged.empty() ? input.data : staged[index].data();
+    TensorView& output = outputs[position];
+    output = input;
+    output.data = static_cast<std::byte*>(request.memory->allocate(input.byte_size, 64));
+    if (output.data == nullptr) {
+      return Status::error(Code::kTooLarge, "output '%s' needs %zu bytes",
+                           metadata.outputs[index].name.c_str(), input.byte_size);
+    }
+    std::memcpy(output.data, source, input.byte_size);
+    if (input.type != ElementType::kFp32) continue;
+    for (size_t i = 0; i < input.byte_size; i += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, output.data + i, sizeof(value));
+      value += 1;
+      std::memcpy(output.data + i, &value, sizeof(value));
+    }
+  }
+  request.outputs = outputs;
+  request.trace.postprocessed_ns = now_ns();
+  return {};
+}
+
+class SyncInstance final : public Instance {
+ public:
+  explicit SyncInstance(std::shared_ptr<FakeControl> control) : control_(std::move(control)) {}
+
+  StartOutcome start(InferRequest& request, void (*)(InferRequest&) noexcept) noexcept override {
+    control_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+    request.trace.preprocessed_ns = now_ns();
+    control_->pass_gate();
+    bound_ = request.inputs[0].data;
+    request.status = run_model(*control_, request, {});
+    return StartOutcome::kDone;
+  }
+  const void* last_bound_input(size_t) const noexcept override { return bound_; }
+
+ private:
+  std::shared_ptr<FakeControl> control_;
+  const void* bound_ = nullptr;
+};
+
+class AsyncInstance final : public Instance {
+ public:
+  explicit AsyncInstance(std::shared_ptr<FakeControl> control)
+      : control_(std::move(control)), random_(control_->seed), device_([this] { run_device(); }) {}
+
+  ~AsyncInstance() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    device_.join();
+  }
+
+  uint32_t max_in_flight() const noexcept override { return control_->max_in_flight; }
+
+  StartOutcome start(InferRequest& request,
+                     void (*done)(InferRequest&) noexcept) noexcept override {
+    control_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+    Job job{&request, done, {}};
+    for (const TensorView& input : request.inputs) {
+      job.staged.emplace_back(input.data, input.data + input.byte_size);
+    }
+    request.trace.preprocessed_ns = now_ns();
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+      LUMEN_CHECK(++pending_ <= control_->max_in_flight);
+    }
+    changed_.notify_all();
+    return StartOutcome::kPending;
+  }
+
+ private:
+  struct Job {
+    InferRequest* request;
+    void (*done)(InferRequest&) noexcept;
+    std::vector<std::vector<std::byte>> staged;
+  };
+
+  void run_device() {
+    for (;;) {
+      Job job = next_job();
+      if (job.request == nullptr) return;
+      control_->pass_gate();
+      job.request->status = run_model(*control_, *job.request, job.staged);
+      {
+        const std::lock_guard lock(mutex_);
+        --pending_;
+      }
+      job.done(*job.request);
+    }
+  }
+
+  Job next_job() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return {nullptr, nullptr, {}};
+    const size_t pick = random_() % jobs_.size();
+    std::swap(jobs_[pick], jobs_.back());
+    Job job = std::move(jobs_.back());
+    jobs_.pop_back();
+    return job;
+  }
+
+  std::shared_ptr<FakeControl> control_;
+  std::mt19937_64 random_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  uint32_t pending_ = 0;
+  bool stopping_ = false;
+  std::thread device_;
+};
+
+class FakeModel final : public LoadedModel {
+ public:
+  FakeModel(std::shared_ptr<FakeControl> control, const ModelSource& source)
+      : control_(std::move(control)) {
+    metadata_ = {source.name, source.version, "fake", control_->inputs, control_->outputs};
+  }
+  const ModelMetadata& metadata() const noexcept override { return metadata_; }
+  Result<std::unique_ptr<Instance>> create_instance() override {
+    if (control_->models_without_instance.contains(metadata_.name)) {
+      return Status::error(Code::kInternal, "no instance of '%s', as the test wants",
+                           metadata_.name.c_str());
+    }
+    control_->instances.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+    if (control_->asynchronous) {
+      return std::unique_ptr<Instance>(std::make_unique<AsyncInstance>(control_));
+    }
+    return std::unique_ptr<Instance>(std::make_unique<SyncInstance>(control_));
+  }
+
+ private:
+  std::shared_ptr<FakeControl> control_;
+  ModelMetadata metadata_;
+};
+
+class FakeBackend final : public Backend {
+ public:
+  explicit FakeBackend(std::shared_ptr<FakeControl> control) : control_(std::move(control)) {}
+  std::string description() const override { return "fake"; }
+  Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
+    if (control_->models_that_fail_to_load.contains(source.name)) {
+      return Status::error(Code::kUnavailable, "model '%s' fails to load, as the test wants",
+                           source.name.c_str());
+    }
+    return std::unique_ptr<LoadedModel>(std::make_unique<FakeModel>(control_, source));
+  }
+  Status register_memory(std::span<std::byte> region) override {
+    control_->registered_bytes.fetch_add(region.size(),
+                                         std::memory_order_relaxed);  // relaxed: a statistic
+    return {};
+  }
+
+ private:
+  std::shared_ptr<FakeControl> control_;
+};
+
+}  // namespace
+
+void FakeControl::hold() {
+  const std::lock_guard lock(mutex_);
+  held_ = true;
+}
+
+void FakeControl::release() {
+  const std::lock_guard lock(mutex_);
+  held_ = false;
+  changed_.notify_all();
+}
+
+void FakeControl::wait_until_held(uint32_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this, count] { return waiting_ >= count; });
+}
+
+void FakeControl::pass_gate() {
+  std::unique_lock lock(mutex_);
+  if (!held_) return;
+  ++waiting_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return !held_; });
+  --waiting_;
+}
+
+std::unique_ptr<Backend> make_fake_backend(std::shared_ptr<FakeControl> control) {
+  return std::make_unique<FakeBackend>(std::move(control));
+}
+
+}  // namespace lumen::engine

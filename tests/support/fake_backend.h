@@ -1,0 +1,62 @@
+// FakeBackend: a backend that needs no library, for tests of the engine and of all above it, under
+// TSan too. Its model adds one to FP32 tensors; requests can be held, failed and counted.
+// Synchronous by default; asynchronous it stages inputs to a "device" buffer, and a thread of its
+// own completes later and out of order.
+// Threads: as Backend says; FakeControl from any. Memory: the heap, as it likes.
+// Says no: where the test asked for it.
+#pragma once
+
+#include <lumen/base/check.h>
+#include <lumen/engine/backend.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lumen::engine {
+
+// What a test and the fake share. Set the plain members before the backend is used.
+class FakeControl {
+ public:
+  bool asynchronous = false;
+  uint32_t max_in_flight = 1;
+  uint64_t seed = 1;  // of the order in which the asynchronous device completes
+  // The metadata of every model but its name and version; as many outputs as inputs.
+  std::vector<TensorSpec> inputs = {{"x", ElementType::kFp32, row_of_four()}};
+  std::vector<TensorSpec> outputs = {{"y", ElementType::kFp32, row_of_four()}};
+  std::set<std::string> models_that_fail_to_load;
+  std::set<std::string> models_without_instance;
+  std::string model_that_fails;  // each of its requests
+
+  std::atomic<uint32_t> instances{0};
+  std::atomic<uint64_t> starts{0};
+  std::atomic<uint64_t> registered_bytes{0};
+
+  // While held, whoever is about to run the model (the worker, or the device's thread) waits.
+  void hold();
+  void release();
+  // Waits until `count` requests wait at the gate at once.
+  void wait_until_held(uint32_t count);
+  void pass_gate();  // called by the fake
+
+  [[nodiscard]] static Shape row_of_four() {
+    Shape shape;
+    LUMEN_CHECK(shape.append(Shape::kDynamic) && shape.append(4));
+    return shape;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  uint32_t waiting_ = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Backend> make_fake_backend(std::shared_ptr<FakeControl> control);
+
+}  // namespace lumen::engine

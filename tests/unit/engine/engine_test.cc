@@ -1,0 +1,293 @@
+// The engine over the fake backend: what is accepted completes exactly once, whatever happens.
+#include <lumen/engine/engine.h>
+
+#include "support/fake_backend.h"
+#include "support/pending_request.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <thread>
+
+namespace lumen::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class EngineTest : public testing::Test {
+ protected:
+  void start(EngineOptions options, std::vector<std::string> models = {"m"}) {
+    options.pin_workers = false;  // tests share the machine with others
+    options.server_counters = &counters->server;
+    for (const std::string& model : models) files.add_model(model);
+    auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+    auto created = Engine::create(options, *repository);
+    ASSERT_TRUE(created.ok()) << created.status().message();
+    engine = std::move(*created);
+  }
+  std::unique_ptr<PendingRequest> make_request(std::vector<float> row = {1, 2, 3, 4},
+                                               const char* model = "m") {
+    auto pending = std::make_unique<PendingRequest>(repository->find(model, ""));
+    pending->add_input(ElementType::kFp32, {static_cast<int64_t>(row.size() / 4), 4}, row);
+    return pending;
+  }
+
+  TempRepository files;
+  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<Engine> engine;
+};
+
+TEST_F(EngineTest, RunsARequestAndCompletesIt) {
+  start({});
+  auto pending = make_request();
+  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  pending->wait();
+  ASSERT_TRUE(pending->request.status.ok()) << pending->request.status.message();
+  EXPECT_THAT(pending->output<float>(0), ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(pending->request.outputs[0].shape, pending->request.inputs[0].shape);
+}
+
+TEST_F(EngineTest, StampsTheStagesInOrder) {
+  start({});
+  auto pending = make_request();
+  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  pending->wait();
+  const Trace& trace = pending->request.trace;
+  EXPECT_LE(trace.parsed_ns, trace.dequeued_ns);
+  EXPECT_LE(trace.dequeued_ns, trace.preprocessed_ns);
+  EXPECT_LE(trace.preprocessed_ns, trace.inferred_ns);
+  EXPECT_LE(trace.inferred_ns, trace.postprocessed_ns);
+}
+
+TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {
+  start({}, {"m", "n"});
+  for (int i = 0; i < 3; ++i) {
+    auto pending = make_request({1, 2, 3, 4, 5, 6, 7, 8});
+    ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+    pending->wait();
+  }
+  const telemetry::ModelCounters& m = repository->find("m", "")->counters();
+  EXPECT_EQ(m.inference_count.get(), 6u);
+  EXPECT_EQ(m.execution_count.get(), 3u);
+  EXPECT_EQ(m.queue.count.get(), 3u);
+  EXPECT_EQ(m.compute_infer.count.get(), 3u);
+  EXPECT_GT(m.last_inference_ms.get(), 1'700'000'000'000u);
+  EXPECT_EQ(repository->find("n", "")->counters().execution_count.get(), 0u);
+}
+
+TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersWhatItAccepted) {
+  control->hold();
+  start({.queue_capacity = 4});
+  std::deque<std::unique_ptr<PendingRequest>> accepted;
+  accepted.push_back(make_request());
+  ASSERT_EQ(engine->submit(accepted.back()->request), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);  // the worker holds one, so that the queue is empty
+  for (int i = 0; i < 4; ++i) {
+    accepted.push_back(make_request());
+    ASSERT_EQ(engine->submit(accepted.back()->request), SubmitOutcome::kAccepted);
+  }
+  auto refused = make_request();
+  EXPECT_EQ(engine->submit(refused->request), SubmitOutcome::kFull);
+  control->release();
+  for (auto& pending : accepted) pending->wait();
+  engine->drain();
+  for (auto& pending : accepted) EXPECT_EQ(pending->times_completed(), 1u);
+  EXPECT_EQ(refused->times_completed(), 0u);
+}
+
+TEST_F(EngineTest, DrainCompletesAllThatWasAccepted) {
+  control->hold();
+  start({.worker_count = 2});
+  std::deque<std::unique_ptr<PendingRequest>> all;
+  for (int i = 0; i < 100; ++i) {
+    all.push_back(make_request());
+    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+  }
+  control->wait_until_held(2);
+  std::thread drainer([this] { engine->drain(); });
+  control->release();
+  drainer.join();
+  for (auto& pending : all) {
+    EXPECT_EQ(pending->times_completed(), 1u);
+    EXPECT_TRUE(pending->request.status.ok());
+  }
+}
+
+TEST_F(EngineTest, RefusesAfterDrainAndDrainsTwice) {
+  start({});
+  engine->drain();
+  engine->drain();
+  auto pending = make_request();
+  EXPECT_EQ(engine->submit(pending->request), SubmitOutcome::kClosed);
+  EXPECT_EQ(pending->times_completed(), 0u);
+}
+
+TEST_F(EngineTest, AnswersAnExpiredRequestWithoutRunningTheModel) {
+  control->hold();
+  start({});
+  auto first = make_request();
+  ASSERT_EQ(engine->submit(first->request), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  auto late = make_request();
+  late->request.deadline_ns = now_ns();
+  ASSERT_EQ(engine->submit(late->request), SubmitOutcome::kAccepted);
+  control->release();
+  late->wait();
+  EXPECT_EQ(late->request.status.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(late->request.status.message(), HasSubstr("'m'"));
+  EXPECT_EQ(control->starts.load(), 1u);
+}
+
+TEST_F(EngineTest, PassesOnWhatTheBackendSaysWentWrong) {
+  control->model_that_fails = "bad";
+  start({}, {"bad", "good"});
+  auto failing = make_request({1, 2, 3, 4}, "bad");
+  auto working = make_request({1, 2, 3, 4}, "good");
+  ASSERT_EQ(engine->submit(failing->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(engine->submit(working->request), SubmitOutcome::kAccepted);
+  failing->wait();
+  working->wait();
+  EXPECT_EQ(failing->request.status.code(), Code::kInternal);
+  EXPECT_TRUE(working->request.status.ok());
+  EXPECT_EQ(repository->find("bad", "")->counters().execution_count.get(), 0u);
+}
+
+TEST_F(EngineTest, MarksAModelWithoutInstanceUnavailableAndServesTheRest) {
+  control->models_without_instance = {"bad"};
+  start({}, {"bad", "good"});
+  EXPECT_EQ(repository->find("bad", "")->state(), ModelState::kUnavailable);
+  EXPECT_THAT(repository->find("bad", "")->reason(), HasSubstr("no instance of 'bad'"));
+  auto refused = make_request({1, 2, 3, 4}, "bad");
+  auto working = make_request({1, 2, 3, 4}, "good");
+  ASSERT_EQ(engine->submit(refused->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(engine->submit(working->request), SubmitOutcome::kAccepted);
+  refused->wait();
+  working->wait();
+  EXPECT_EQ(refused->request.status.code(), Code::kUnavailable);
+  EXPECT_TRUE(working->request.status.ok());
+}
+
+TEST_F(EngineTest, MakesOneInstanceOfEachModelForEachWorker) {
+  start({.worker_count = 3}, {"m", "n"});
+  EXPECT_EQ(control->instances.load(), 6u);
+}
+
+TEST_F(EngineTest, ReturnsOnlyTheOutputsThatAreWanted) {
+  control->inputs = {{"a", ElementType::kFp32, FakeControl::row_of_four()},
+                     {"b", ElementType::kFp32, FakeControl::row_of_four()}};
+  control->outputs = control->inputs;
+  start({});
+  auto pending = make_request({1, 1, 1, 1});
+  pending->add_input<float>(ElementType::kFp32, {1, 4}, {5, 5, 5, 5});
+  pending->want_outputs({1});
+  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  pending->wait();
+  ASSERT_EQ(pending->request.outputs.size(), 1u);
+  EXPECT_THAT(pending->output<float>(0), ElementsAre(6, 6, 6, 6));
+}
+
+TEST_F(EngineTest, KeepsSeveralPendingAtAnAsynchronousBackend) {
+  control->asynchronous = true;
+  control->max_in_flight = 4;
+  control->hold();
+  start({});
+  std::deque<std::unique_ptr<PendingRequest>> all;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(make_request({static_cast<float>(i), 0, 0, 0}));
+    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+  }
+  control->wait_until_held(1);
+  control->release();
+  for (int i = 0; i < 20; ++i) {
+    all[static_cast<size_t>(i)]->wait();
+    EXPECT_EQ(all[static_cast<size_t>(i)]->output<float>(0)[0], static_cast<float>(i + 1));
+  }
+  engine->drain();
+  for (auto& pending : all) EXPECT_EQ(pending->times_completed(), 1u);
+}
+
+TEST_F(EngineTest, LetsOtherModelsPassARequestThatMustWaitForRoom) {
+  control->asynchronous = true;
+  start({}, {"m", "n"});
+  control->hold();
+  auto first = make_request();
+  auto second = make_request();
+  auto other = make_request({1, 2, 3, 4}, "n");
+  ASSERT_EQ(engine->submit(first->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(engine->submit(second->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(engine->submit(other->request), SubmitOutcome::kAccepted);
+  control->wait_until_held(2);  // the devices of both models: `second` did not block `other`
+  control->release();
+  for (PendingRequest* pending : {first.get(), second.get(), other.get()}) {
+    pending->wait();
+    EXPECT_TRUE(pending->request.status.ok());
+  }
+}
+
+TEST_F(EngineTest, ExpiresARequestThatWaitsForRoomWhileNothingElseHappens) {
+  control->asynchronous = true;
+  control->hold();
+  start({});
+  auto first = make_request();
+  auto late = make_request();
+  late->request.deadline_ns = now_ns() + 2'000'000;
+  ASSERT_EQ(engine->submit(first->request), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  ASSERT_EQ(engine->submit(late->request), SubmitOutcome::kAccepted);
+  late->wait();  // while the device is still held
+  EXPECT_EQ(late->request.status.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(first->times_completed(), 0u);
+  control->release();
+  first->wait();
+}
+
+TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
+  control->asynchronous = true;
+  control->max_in_flight = 8;
+  control->hold();
+  start({});
+  std::deque<std::unique_ptr<PendingRequest>> all;
+  for (int i = 0; i < 30; ++i) {
+    all.push_back(make_request());
+    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+  }
+  control->wait_until_held(1);
+  std::thread drainer([this] { engine->drain(); });
+  control->release();
+  drainer.join();
+  for (auto& pending : all) EXPECT_EQ(pending->times_completed(), 1u);
+}
+
+TEST_F(EngineTest, ParksWhenThereIsNothingToDo) {
+  start({});
+  auto pending = make_request();
+  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  pending->wait();
+  // Bounded by the test's own time limit: a worker that never parks never gets there.
+  while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
+  SUCCEED();
+}
+
+TEST(EngineOptionsTest, AreRefusedWithWhatWasWanted) {
+  TempRepository files;
+  files.add_model("m");
+  const auto counters = std::make_unique<telemetry::Counters>();
+  auto repository = ModelRepository::open(
+      files.path(), make_fake_backend(std::make_shared<FakeControl>()), *counters);
+  ASSERT_TRUE(repository.ok());
+  EXPECT_THAT(Engine::create({.worker_count = 0}, **repository).status().message(),
+              HasSubstr("wanted 1 to 256"));
+  EXPECT_THAT(Engine::create({.queue_capacity = 3}, **repository).status().message(),
+              HasSubstr("power of two"));
+}
+
+}  // namespace
+}  // namespace lumen::engine
