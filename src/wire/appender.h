@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <type_traits>
 
@@ -24,8 +23,7 @@ class Appender {
 
   void put(char c) noexcept { *at_++ = c; }
   void put(std::string_view text) noexcept {
-    std::memcpy(at_, text.data(), text.size());
-    at_ += text.size();
+    at_ += text.copy(at_, text.size());  // not memcpy: an empty view may have no address
   }
   void put_unsigned(uint64_t value) noexcept { put_number(value); }
 

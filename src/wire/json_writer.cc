@@ -4,16 +4,12 @@
 
 #include "wire/appender.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace lumen::wire {
 
 void JsonWriter::put(char c) noexcept { put(std::string_view(&c, 1)); }
 
 void JsonWriter::put(std::string_view text) noexcept {
-  const size_t fits = std::min(text.size(), out_.size() - size_);
-  std::memcpy(out_.data() + size_, text.data(), fits);
+  const size_t fits = text.copy(out_.data() + size_, out_.size() - size_);
   size_ += fits;
   overflowed_ |= fits != text.size();
 }

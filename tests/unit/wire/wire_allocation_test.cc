@@ -12,14 +12,15 @@ namespace {
 std::atomic<size_t> new_calls{0};
 }  // namespace
 
-void* operator new(size_t bytes) {
+// noinline: g++ 12 would see malloc and free inside new and delete and warn that they do not match.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   new_calls.fetch_add(1, std::memory_order_relaxed);  // relaxed: see above
   void* memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace lumen::wire {
 namespace {

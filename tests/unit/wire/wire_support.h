@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -23,10 +25,10 @@ class HeapMemory final : public Allocator {
   void* allocate(size_t bytes, size_t alignment) noexcept override {
     if (bytes > left_) return nullptr;
     left_ -= bytes;
-    const size_t size = (bytes + alignment - 1) / alignment * alignment;
-    blocks_.emplace_back(std::aligned_alloc(std::max<size_t>(alignment, sizeof(void*)),
-                                            std::max(size, sizeof(void*))));
-    return blocks_.back().get();
+    void* block = nullptr;
+    if (posix_memalign(&block, std::max(alignment, sizeof(void*)), bytes) != 0) return nullptr;
+    blocks_.emplace_back(block);
+    return block;
   }
 
  private:
