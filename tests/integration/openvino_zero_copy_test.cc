@@ -1,0 +1,55 @@
+// Where the model reads: a large binary input lies where the socket's bytes were received.
+#include <lumen/serve/server.h>
+
+#include "support/http_client.h"
+#include "support/observing_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace lumen::serve {
+namespace {
+
+class ZeroCopy : public testing::Test {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.http_address = "127.0.0.1:0";
+    options.model_repository = LUMEN_SOURCE_DIR "/models";
+    options.max_active_requests = 4;
+    auto server = Server::start(options, std::make_unique<engine::ObservingBackend>(
+                                             engine::make_openvino_backend(), observations_));
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+
+  std::shared_ptr<engine::Observations> observations_ = std::make_shared<engine::Observations>();
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ZeroCopy, TheModelReadsALargeInputInTheRegionItWasReceivedInto) {
+  const std::string values(602'112, 'x');  // as large as an image for SqueezeNet
+  HttpClient http(server_->http_address());
+  const size_t calls_before = observations_->calls().size();  // warm-up
+  ASSERT_EQ(200, http.exchange(binary_infer("identity", "input", values)).status);
+  const auto calls = observations_->calls();
+  ASSERT_EQ(calls_before + 1, calls.size());
+  EXPECT_TRUE(observations_->in_a_region(calls.back().request_data));
+  EXPECT_EQ(calls.back().request_data, calls.back().bound) << "the input was copied";
+  // All but what rode along with the head went from the socket to where the model read it.
+  EXPECT_GE(server_->counters().server.bytes_received_direct.get() + limits::kReceiveBufferBytes,
+            values.size());
+}
+
+TEST_F(ZeroCopy, ASmallInputIsCopiedIntoTheBoundBuffer) {
+  const std::string values(1024, 'x');
+  HttpClient http(server_->http_address());
+  ASSERT_EQ(200, http.exchange(binary_infer("mlp", "input", values)).status);
+  const auto calls = observations_->calls();
+  ASSERT_FALSE(calls.empty());
+  EXPECT_NE(calls.back().request_data, calls.back().bound);
+}
+
+}  // namespace
+}  // namespace lumen::serve

@@ -1,0 +1,333 @@
+// The server from socket to model and back, with the fake backend: also what can't be provoked from
+// outside (a full queue, a held model, an expired deadline). Runs under ASan and TSan.
+#include <lumen/serve/server.h>
+
+#include "support/fake_backend.h"
+#include "support/http_client.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <random>
+#include <thread>
+
+namespace lumen::serve {
+namespace {
+
+using testing::HasSubstr;
+
+std::string floats(std::initializer_list<float> values) {
+  std::string bytes(values.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), std::data(values), bytes.size());
+  return bytes;
+}
+
+// What follows the JSON of a reply.
+std::string binary_part(const HttpReply& reply) {
+  const size_t at = reply.head.find("Inference-Header-Content-Length: ");
+  if (at == std::string::npos) return "";
+  return reply.body.substr(std::strtoul(reply.head.c_str() + at + 33, nullptr, 10));
+}
+
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    repository_.add_model("plus_one");
+    options_.http_address = "127.0.0.1:0";
+    options_.model_repository = repository_.path();
+    options_.max_connections = 64;
+    options_.max_active_requests = 8;
+    options_.max_body_bytes = 1024 * 1024;
+  }
+  void TearDown() override { control_->release(); }
+  void start() {
+    auto server = Server::start(options_, engine::make_fake_backend(control_));
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  HttpClient client() const { return HttpClient(server_->http_address()); }
+  // The server still serves, on a connection of its own.
+  void expect_alive() {
+    HttpClient other = client();
+    const HttpReply reply = other.exchange(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+    EXPECT_EQ(200, reply.status) << reply.body;
+    EXPECT_EQ(floats({2, 3, 4, 5}), binary_part(reply));
+  }
+
+  engine::TempRepository repository_;
+  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
+  ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnswersABinaryRequest) {
+  start();
+  expect_alive();
+}
+
+TEST_F(ServerTest, AnswersThroughAnAsynchronousBackendThatStagesToADevice) {
+  control_->asynchronous = true;
+  control_->max_in_flight = 4;
+  start();
+  expect_alive();
+}
+
+TEST_F(ServerTest, AnswersJsonInAndOut) {
+  start();
+  HttpClient http = client();
+  const HttpReply reply = http.exchange(post_request(
+      "/v2/models/plus_one/infer",
+      R"({"id":"7","inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3.5,4]}]})"));
+  EXPECT_EQ(200, reply.status);
+  EXPECT_THAT(reply.body, HasSubstr(R"("id":"7")"));
+  EXPECT_THAT(reply.body, HasSubstr(R"("data":[2,3,4.5,5])"));
+}
+
+TEST_F(ServerTest, ARequestInSmallPiecesIsTheSameRequest) {
+  start();
+  HttpClient http = client();
+  const std::string request = binary_infer("plus_one", "x", floats({1, 2, 3, 4}));
+  for (char byte : request) ASSERT_TRUE(http.send({&byte, 1}));
+  EXPECT_EQ(floats({2, 3, 4, 5}), binary_part(http.read()));
+}
+
+TEST_F(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  start();
+  HttpClient http = client();
+  std::string requests;
+  constexpr int kCount = 200;
+  for (int i = 0; i < kCount; ++i) {
+    requests += binary_infer("plus_one", "x", floats({static_cast<float>(i), 0, 0, 0}));
+  }
+  std::thread sender([&] { EXPECT_TRUE(http.send(requests)); });
+  for (int i = 0; i < kCount; ++i) {
+    ASSERT_EQ(floats({static_cast<float>(i) + 1, 1, 1, 1}), binary_part(http.read())) << i;
+  }
+  sender.join();
+}
+
+TEST_F(ServerTest, AFullQueueIsAnswered429WithRetryAfterAndNothingIsLost) {
+  options_.queue_capacity = 2;
+  start();
+  control_->hold();
+  std::vector<HttpClient> clients;
+  const std::string request = binary_infer("plus_one", "x", floats({1, 2, 3, 4}));
+  clients.push_back(client());
+  clients.back().send(request);
+  control_->wait_until_held(1);  // the worker has this one, the queue is empty
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(client());
+    clients.back().send(request);
+  }
+  // Of those five two fit into the queue; which ones is up to the order of arrival.
+  std::vector<std::future<HttpReply>> replies;
+  for (HttpClient& one : clients) {
+    replies.push_back(std::async(std::launch::async, [&one] { return one.read(); }));
+  }
+  int refused = 0;
+  while (server_->counters().server.responses_4xx.get() < 3) std::this_thread::yield();
+  control_->release();
+  for (auto& reply : replies) {
+    const HttpReply got = reply.get();
+    if (got.status == 429) {
+      ++refused;
+      EXPECT_THAT(got.head, HasSubstr("Retry-After: 1\r\n"));
+      EXPECT_THAT(got.body, HasSubstr("queue is full"));
+    } else {
+      EXPECT_EQ(200, got.status);
+    }
+  }
+  EXPECT_EQ(3, refused);
+  expect_alive();
+}
+
+TEST_F(ServerTest, AnExpiredRequestIsAnswered504AndTheModelDoesNotRunIt) {
+  start();
+  control_->hold();
+  HttpClient first = client();
+  first.send(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+  control_->wait_until_held(1);
+  const uint64_t starts = control_->starts.load();
+  HttpClient late = client();
+  late.send(post_request("/v2/models/plus_one/infer",
+                         R"({"parameters":{"timeout":1},"inputs":[{"name":"x","datatype":"FP32",)"
+                         R"("shape":[1,4],"data":[1,2,3,4]}]})"));
+  while (server_->counters().server.requests.get() < 2) std::this_thread::yield();
+  control_->release();
+  EXPECT_EQ(200, first.read().status);
+  EXPECT_EQ(504, late.read().status);
+  EXPECT_EQ(starts, control_->starts.load());
+}
+
+TEST_F(ServerTest, AFailingModelIsA500WithItsReasonAndTheServerLives) {
+  repository_.add_model("bad");
+  control_->model_that_fails = "bad";
+  start();
+  HttpClient http = client();
+  const HttpReply reply = http.exchange(binary_infer("bad", "x", floats({1, 2, 3, 4})));
+  EXPECT_EQ(500, reply.status);
+  EXPECT_THAT(reply.body, HasSubstr("'bad' failed as the test wants"));
+  expect_alive();
+}
+
+TEST_F(ServerTest, AModelThatFailsToLoadIs503WithItsReasonAndTheOthersServe) {
+  repository_.add_model("broken");
+  control_->models_that_fail_to_load.insert("broken");
+  start();
+  HttpClient http = client();
+  EXPECT_EQ(503, http.exchange(get_request("/v2/models/broken/ready")).status);
+  const HttpReply reply = http.exchange(binary_infer("broken", "x", floats({1, 2, 3, 4})));
+  EXPECT_EQ(503, reply.status);
+  EXPECT_THAT(reply.body, HasSubstr("fails to load, as the test wants"));
+  expect_alive();
+}
+
+TEST_F(ServerTest, DrainAnswersWhatIsInFlightAndClosesTheRest) {
+  start();
+  HttpClient idle = client();
+  EXPECT_EQ(200, idle.exchange(get_request("/v2/health/ready")).status);
+  control_->hold();
+  HttpClient busy = client();
+  busy.send(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+  control_->wait_until_held(1);
+  std::thread drain([this] { server_->drain(); });
+  EXPECT_TRUE(idle.at_end());  // so draining has begun
+  control_->release();
+  const HttpReply reply = busy.read();
+  EXPECT_EQ(200, reply.status);
+  EXPECT_THAT(reply.head, HasSubstr("Connection: close\r\n"));
+  EXPECT_TRUE(busy.at_end());
+  busy.close();
+  drain.join();
+}
+
+TEST_F(ServerTest, DrainGivesUpOnAClientThatNeverFinishesItsRequest) {
+  options_.drain_timeout_ns = 50'000'000;
+  start();
+  HttpClient slow = client();
+  slow.send("POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nContent-Le");
+  while (server_->counters().server.bytes_received.get() == 0) std::this_thread::yield();
+  server_->drain();
+  EXPECT_TRUE(slow.at_end());
+}
+
+TEST_F(ServerTest, AClientThatVanishesWhileItsRequestRunsHarmsNobody) {
+  start();
+  control_->hold();
+  {
+    HttpClient gone = client();
+    gone.send(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+    control_->wait_until_held(1);
+  }
+  control_->release();
+  expect_alive();
+}
+
+TEST_F(ServerTest, AClientThatHasClosedItsSendingSideStillGetsItsReply) {
+  start();
+  HttpClient http = client();
+  http.send(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+  http.shut_sending();
+  EXPECT_EQ(200, http.read().status);
+  EXPECT_TRUE(http.at_end());
+}
+
+TEST_F(ServerTest, ASlowHeadIsAnswered408AndCounted) {
+  options_.timeouts.head_ns = 30'000'000;
+  start();
+  HttpClient slow = client();
+  slow.send("GET /v2/health/live HTTP/1.1\r\n");
+  const HttpReply reply = slow.read();
+  EXPECT_EQ(408, reply.status);
+  EXPECT_TRUE(slow.at_end());
+  EXPECT_EQ(1u, server_->counters().server.timeouts.get());
+  expect_alive();
+}
+
+TEST_F(ServerTest, ABodyThatStallsIsAnswered408) {
+  options_.timeouts.body_period_ns = 30'000'000;
+  start();
+  HttpClient slow = client();
+  const std::string request = binary_infer("plus_one", "x", floats({1, 2, 3, 4}));
+  slow.send(request.substr(0, request.size() - 1));
+  EXPECT_EQ(408, slow.read().status);
+  expect_alive();
+}
+
+TEST_F(ServerTest, AClientThatDoesNotReadItsRepliesIsClosed) {
+  options_.timeouts.write_stall_ns = 30'000'000;
+  start();
+  HttpClient deaf = client();
+  // Replies that nobody reads fill the socket, until the server's write stalls.
+  const std::string metadata = get_request("/v2/models/plus_one");
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += metadata;
+  while (deaf.send(many)) {
+  }
+  EXPECT_GE(server_->counters().server.timeouts.get(), 1u);
+  expect_alive();
+}
+
+TEST_F(ServerTest, MoreConnectionsThanContextsWaitTheirTurn) {
+  options_.max_active_requests = 2;
+  start();
+  control_->hold();
+  std::vector<HttpClient> clients;
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(client());
+    clients.back().send(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+  }
+  control_->wait_until_held(1);
+  control_->release();
+  for (HttpClient& one : clients) EXPECT_EQ(200, one.read().status);
+}
+
+TEST_F(ServerTest, AtTheConnectionLimitTheOldestIdleOneMakesRoom) {
+  options_.max_connections = 2;
+  start();
+  HttpClient oldest = client();
+  EXPECT_EQ(200, oldest.exchange(get_request("/v2/health/live")).status);
+  HttpClient second = client();
+  EXPECT_EQ(200, second.exchange(get_request("/v2/health/live")).status);
+  HttpClient refused = client();  // makes room, for the next one
+  EXPECT_TRUE(refused.at_end());
+  EXPECT_TRUE(oldest.at_end());
+  HttpClient next = client();
+  EXPECT_EQ(200, next.exchange(get_request("/v2/health/live")).status);
+}
+
+TEST_F(ServerTest, RefusesABodyAboveTheLimitOnItsHeadAlone) {
+  start();
+  HttpClient http = client();
+  http.send("POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 1048577\r\n\r\n");
+  const HttpReply reply = http.read();
+  EXPECT_EQ(413, reply.status);
+  EXPECT_THAT(reply.body, HasSubstr("1048577"));
+  expect_alive();
+}
+
+TEST_F(ServerTest, RandomBytesNeverEndTheServer) {
+  start();
+  const auto seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 1);
+  std::mt19937 random(seed);
+  RecordProperty("seed", static_cast<int>(seed));
+  const std::string good = binary_infer("plus_one", "x", floats({1, 2, 3, 4}));
+  for (int i = 0; i < 300; ++i) {
+    std::string bad = good;
+    for (int flips = 0; flips < 3; ++flips) {
+      bad[random() % bad.size()] = static_cast<char>(random());
+    }
+    HttpClient http = client();
+    http.send(bad);
+    http.shut_sending();
+    while (!http.at_end() && http.read().status != 0) {
+    }
+  }
+  expect_alive();
+}
+
+}  // namespace
+}  // namespace lumen::serve
