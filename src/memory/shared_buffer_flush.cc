@@ -1,0 +1,380 @@
+// SharedBuffer: what the holder of the flush token does. Waiting for commits, handing over, giving
+// buffers back, and what happens to those whose commits never come.
+// Threads: one at a time, whoever took the token. Memory: none. Says no: 0 buffers handed over.
+#include <lumen/memory/shared_buffer.h>
+
+#include <lumen/base/clock.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace lumen {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// Difference of two sequences, which wrap at 24 bits: shifted to the top it has a sign.
+int32_t distance(uint64_t to, uint64_t from) {
+  return static_cast<int32_t>(static_cast<uint32_t>(to - from) << 8);
+}
+
+}  // namespace
+
+// Whether the writer's thread has ended. If so its reservations are written off, once and for all:
+// its Writer, if somebody still destroys it, must not touch bytes that are in use again. A thread id
+// may be given to another thread later; then a dead one looks held up, which is the safe side.
+bool SharedBuffer::write_off_if_gone(WriterState& state) noexcept {
+  // sync[shared_buffer.writer]: acquire, acq_rel, pairs with the Writer's destructor: one of the two
+  int32_t id = state.thread_id.load(std::memory_order_acquire);
+  if (id < 0) return true;
+  if (id == 0 || id == kLeaving) return false;
+  if (::tgkill(::getpid(), id, 0) == 0 || errno != ESRCH) return false;
+  return state.thread_id.compare_exchange_strong(id, -id, std::memory_order_acq_rel,
+                                                 std::memory_order_acquire);
+}
+
+size_t SharedBuffer::flush_ready() noexcept {
+  size_t delivered = 0;
+  do {
+    // sync[shared_buffer.token]: seq_cst, the state of the last holder; and in one order with
+    // again_: either we get the token or its holder sees that we asked
+    if (token_.exchange(true, std::memory_order_seq_cst)) {
+      again_.store(true, std::memory_order_seq_cst);
+      if (token_.exchange(true, std::memory_order_seq_cst)) return delivered;
+    }
+    again_.exchange(false, std::memory_order_seq_cst);
+    while (flush_next(delivered)) {
+    }
+    // sync[shared_buffer.token]: seq_cst, as above
+    token_.store(false, std::memory_order_seq_cst);
+  } while (again_.load(std::memory_order_seq_cst));
+  return delivered;
+}
+
+// One step of the oldest slot; false: nothing more can be done now.
+bool SharedBuffer::flush_next(size_t& delivered) noexcept {
+  const uint64_t next = next_flush_.load(kRelaxed);  // relaxed: only the token moves it
+  const uint64_t sequence = next & kSequenceMask;
+  Slot& slot = slot_of(sequence);
+  // sync[shared_buffer.slot]: acquire, `used` of its closer
+  const uint64_t word = slot.word.load(std::memory_order_acquire);
+  // sync[shared_buffer.open]: acquire, where the writers are
+  const uint64_t open = word_.load(std::memory_order_acquire);
+  const bool is_open = sequence_of(open) == sequence;
+  if (word == pack(sequence, 0)) {
+    if (!is_open || offset_of(open) <= options_.buffer_bytes || !is_overdue(slot, word)) {
+      return false;
+    }
+    force_seal(slot, sequence);
+    return true;
+  }
+  const uint64_t used = offset_of(word) - 1;
+  if (used == 0) {
+    // Passed over, or closed while empty. Only once the writers have passed it too: else they would
+    // find the slot marked for its next life and wait for ever.
+    if (distance(sequence_of(open), sequence) < 0 || (is_open && (open & kClosedBit) == 0)) return false;
+    if (slot.forced && !slot.quarantined) quarantine(slot, sequence, 0);
+    recycle(slot, sequence, quarantine_is_over(slot));
+    return true;
+  }
+  Account account = this->account(slot, sequence, used, false);
+  if (account.missing != 0) {
+    if (!is_overdue(slot, word)) return false;
+    account = this->account(slot, sequence, used, true);
+  }
+  deliver(slot, used, account);
+  ++delivered;
+  const bool usable = !slot.forced && account.missing == account.gone;
+  if (usable) {
+    slot.expected = account.counted;
+  } else {
+    quarantine(slot, sequence, used);
+  }
+  recycle(slot, sequence, usable);
+  return true;
+}
+
+// What has been committed of the `used` bytes of a sealed slot. `overdue`: also who owes the rest,
+// collected in holes_.
+SharedBuffer::Account SharedBuffer::account(Slot& slot, uint64_t sequence, uint64_t used,
+                                            bool overdue) noexcept {
+  Account account;
+  holes_.clear();
+  if (options_.mode == Mode::kLane) settle_lanes(slot, sequence, overdue, account);
+  const size_t index = static_cast<size_t>(&slot - slots_.get());
+  const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
+  uint64_t counted = slot.revoked_bytes;
+  for (uint32_t i = 0; i < high; ++i) {
+    // sync[shared_buffer.commit]: acquire, the bytes of the records that this counts
+    counted += writers_[i].committed[index].load(std::memory_order_acquire);
+  }
+  account.counted = counted;
+  // More than was thought to be reserved: after a forced seal, from a thread that came back.
+  account.missing = std::max(slot.expected + used, counted) - counted;
+  if (overdue && options_.mode == Mode::kDense) {
+    account.missing_record_bytes = account.missing;
+    attribute_dense(slot, sequence, account);
+  } else if (overdue) {
+    // Chunks that nobody shows as theirs: taken by a thread that got no further.
+    account.missing_record_bytes += account.missing;
+    for (uint32_t i = 0; i < high; ++i) {
+      // sync[shared_buffer.chunk]: acquire, chunk_bytes
+      const uint64_t chunk = writers_[i].chunk.load(std::memory_order_acquire);
+      if ((chunk & kRevokedBit) != 0 && chunk_is_in(chunk, sequence)) {
+        account.missing_record_bytes -= writers_[i].chunk_bytes.load(kRelaxed);  // relaxed: above
+      }
+    }
+  }
+  return account;
+}
+
+// Takes back the chunks of `sequence` in which no record is open, idle writers' above all.
+void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
+                                Account& account) noexcept {
+  const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
+  bool revoked = false;
+  bool any = false;
+  for (uint32_t i = 0; i < high; ++i) {
+    std::atomic<uint64_t>& chunk = writers_[i].chunk;
+    // sync[shared_buffer.chunk]: acquire, the writer's state for this chunk
+    uint64_t word = chunk.load(std::memory_order_acquire);
+    if (!chunk_is_in(word, sequence)) continue;
+    any = true;
+    if ((word & kRevokedBit) != 0) continue;
+    // sync[shared_buffer.lane]: seq_cst, the mark before the look at what is open
+    revoked |= chunk.compare_exchange_strong(word, word | kRevokedBit, std::memory_order_seq_cst,
+                                             std::memory_order_relaxed);
+  }
+  if (!any) return;
+  if (revoked && asymmetric_) heavy_fence();
+  for (uint32_t i = 0; i < high; ++i) {
+    // sync[shared_buffer.chunk]: acquire, the writer's state for this chunk
+    const uint64_t word = writers_[i].chunk.load(std::memory_order_acquire);
+    if ((word & kRevokedBit) != 0 && chunk_is_in(word, sequence)) {
+      settle_lane(slot, writers_[i], overdue, account);
+    }
+  }
+}
+
+void SharedBuffer::settle_lane(Slot& slot, WriterState& state, bool overdue,
+                               Account& account) noexcept {
+  // sync[shared_buffer.chunk]: acquire, as above
+  uint64_t word = state.chunk.load(std::memory_order_acquire);
+  // sync[shared_buffer.lane]: seq_cst, after the mark: a record that is not seen open here will see
+  // the mark and not begin
+  const uint64_t data = reinterpret_cast<uint64_t>(slot.data);
+  const uint64_t reserved = state.lane_reserved.load(std::memory_order_seq_cst) - data;
+  // sync[shared_buffer.commit]: acquire, the records up to there
+  const uint64_t committed = state.lane_committed.load(std::memory_order_acquire) - data;
+  const uint64_t bytes = state.chunk_bytes.load(kRelaxed);  // relaxed: published by the chunk
+  const uint64_t offset = chunk_offset(word);
+  const bool open = reserved != committed;
+  if (open && !overdue) return;
+  const int32_t thread_id = std::abs(state.thread_id.load(kRelaxed));  // relaxed: for the report
+  const bool gone = open && write_off_if_gone(state);
+  if (open && !gone) {
+    // Its chunk stays its own, the slot goes into quarantine; show what it has committed.
+    fill_lane_table(slot, offset, bytes, committed - offset);
+  } else {
+    // If this fails the writer has come back and settles the chunk, and what was read above may be
+    // of its next one. sync[shared_buffer.chunk]: acq_rel, one of the two settles
+    if (!state.chunk.compare_exchange_strong(word, kRevokedBit, std::memory_order_acq_rel,
+                                             std::memory_order_relaxed)) {
+      return;
+    }
+    fill_lane_table(slot, offset, bytes, committed - offset);
+    slot.revoked_bytes += bytes;
+  }
+  if (!open) return;
+  holes_.push_back({committed, reserved - committed, thread_id, gone});
+  account.missing_record_bytes += reserved - committed;
+}
+
+uint64_t SharedBuffer::open_bytes(const WriterState& state, size_t slot) noexcept {
+  // relaxed: as in attribute_dense()
+  const uint64_t target = state.note.load(kRelaxed);
+  const uint64_t committed = state.committed[slot].load(kRelaxed);
+  return (target - committed) & ((uint64_t{1} << kNoteBits) - 1);
+}
+
+// Which reservation of `sequence` each writer has open, by what it noted after its fetch_add.
+void SharedBuffer::attribute_dense(const Slot& slot, uint64_t sequence, Account& account) noexcept {
+  const size_t index = static_cast<size_t>(&slot - slots_.get());
+  const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
+  for (uint32_t i = 0; i < high; ++i) {
+    WriterState& state = writers_[i];
+    // relaxed: a report; that a dead thread's stores are visible follows from its end
+    if (state.sequence.load(kRelaxed) != sequence) continue;
+    const uint64_t begin = state.note.load(kRelaxed) >> kNoteBits;
+    const uint64_t bytes = open_bytes(state, index);
+    if (bytes == 0) continue;
+    if (begin + bytes > options_.buffer_bytes || bytes > account.missing) continue;  // caught moving
+    const int32_t thread_id = std::abs(state.thread_id.load(kRelaxed));
+    const bool gone = write_off_if_gone(state);
+    holes_.push_back({begin, bytes, thread_id, gone});
+    if (gone) account.gone += bytes;
+  }
+}
+
+// The thread that filled the buffer never sealed it. All that is known to be reserved lies in front
+// of what it found: reservations have no gaps, so their sum is where they end.
+void SharedBuffer::force_seal(Slot& slot, uint64_t sequence) noexcept {
+  const size_t index = static_cast<size_t>(&slot - slots_.get());
+  const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
+  uint64_t known = slot.revoked_bytes;
+  for (uint32_t i = 0; i < high; ++i) {
+    const WriterState& state = writers_[i];
+    // sync[shared_buffer.commit]: acquire, pairs with the writers' counting
+    const uint64_t committed = state.committed[index].load(std::memory_order_acquire);
+    known += committed;
+    if (options_.mode == Mode::kLane) {
+      // sync[shared_buffer.chunk]: acquire, chunk_bytes
+      const uint64_t chunk = state.chunk.load(std::memory_order_acquire);
+      if (chunk_is_in(chunk, sequence)) known += state.chunk_bytes.load(kRelaxed);
+    } else if (state.sequence.load(kRelaxed) == sequence) {
+      // relaxed, here and above: a thread that was held up for so long stores nothing meanwhile
+      known += open_bytes(state, index);
+    }
+  }
+  const uint64_t used = std::min<uint64_t>(known - slot.expected, options_.buffer_bytes);
+  uint64_t open = pack(sequence, 0);
+  // sync[shared_buffer.slot]: seq_cst, as seal_at(): one of the two seals
+  if (slot.word.compare_exchange_strong(open, pack(sequence, used + 1), std::memory_order_seq_cst,
+                                        std::memory_order_relaxed)) {
+    slot.forced = true;
+  }
+  (void)try_make_room(sequence);
+}
+
+// Whether `word` has been what the slot waits on for longer than the timeout.
+bool SharedBuffer::is_overdue(Slot& slot, uint64_t word) noexcept {
+  if (options_.stall_timeout_ns == 0) return false;
+  const uint64_t now = now_ns();
+  if (slot.stalled_since_ns == 0 || slot.stalled_word != word) {
+    slot.stalled_since_ns = now;
+    slot.stalled_word = word;
+  }
+  return now - slot.stalled_since_ns >= options_.stall_timeout_ns;
+}
+
+void SharedBuffer::deliver(const Slot& slot, uint64_t used, const Account& account) noexcept {
+  std::sort(holes_.begin(), holes_.end(),
+            [](const Hole& a, const Hole& b) { return a.begin < b.begin; });
+  collect_records(slot, used);
+  uint64_t record_bytes = 0;
+  for (const Extent& run : records_) record_bytes += run.bytes;
+  Flushed flushed;
+  flushed.sequence = flushed_buffers_.load(kRelaxed);  // relaxed: only the token counts it
+  flushed.bytes = {slot.data, used};
+  flushed.records = records_;
+  flushed.holes = holes_;
+  flushed.missing_bytes = account.missing_record_bytes;
+  flushed.forced = slot.forced;
+  options_.flush(options_.context, flushed);
+  // relaxed, all of them: statistics, written under the token
+  flushed_buffers_.store(flushed.sequence + 1, kRelaxed);
+  flushed_bytes_.store(flushed_bytes_.load(kRelaxed) + used, kRelaxed);
+  missing_bytes_.store(missing_bytes_.load(kRelaxed) + flushed.missing_bytes, kRelaxed);
+  if (!flushed.complete()) {
+    incomplete_buffers_.store(incomplete_buffers_.load(kRelaxed) + 1, kRelaxed);
+  }
+  if (options_.mode == Mode::kLane) {
+    const uint64_t gap = used - record_bytes;
+    wasted_bytes_.store(wasted_bytes_.load(kRelaxed) + gap - std::min(gap, flushed.missing_bytes),
+                        kRelaxed);
+  }
+}
+
+void SharedBuffer::collect_records(const Slot& slot, uint64_t used) noexcept {
+  records_.clear();
+  const auto add = [this](uint64_t begin, uint64_t bytes) {
+    if (bytes == 0) return;
+    if (!records_.empty() && records_.back().begin + records_.back().bytes == begin) {
+      records_.back().bytes += bytes;
+    } else {
+      records_.push_back({begin, bytes});
+    }
+  };
+  if (options_.mode == Mode::kLane) {
+    for (uint64_t begin = 0; begin < used; begin += options_.lane_bytes) {
+      // relaxed: published by the commit counter, or our own
+      add(begin, slot.lane_used[begin / options_.lane_bytes].load(kRelaxed));
+    }
+    return;
+  }
+  uint64_t begin = 0;
+  for (const Hole& hole : holes_) {
+    add(begin, hole.begin - begin);
+    begin = hole.begin + hole.bytes;
+  }
+  add(begin, used - begin);
+}
+
+void SharedBuffer::fill_lane_table(Slot& slot, uint64_t offset, uint64_t chunk_bytes,
+                                   uint64_t used) noexcept {
+  const uint64_t lane = options_.lane_bytes;
+  for (uint64_t begin = 0; begin < chunk_bytes; begin += lane) {
+    const uint64_t in_lane = used > begin ? std::min(used - begin, lane) : 0;
+    // relaxed: the commit counter publishes it
+    slot.lane_used[(offset + begin) / lane].store(static_cast<uint32_t>(in_lane), kRelaxed);
+  }
+}
+
+// Ends this life of the slot. Not usable: its next life is passed over.
+void SharedBuffer::recycle(Slot& slot, uint64_t sequence, bool usable) noexcept {
+  slot.stalled_since_ns = 0;
+  if (usable && slot.lane_used != nullptr) {
+    const size_t lanes = options_.buffer_bytes / options_.lane_bytes;
+    for (size_t i = 0; i < lanes; ++i) slot.lane_used[i].store(0, kRelaxed);  // relaxed: not in use
+  }
+  // sync[shared_buffer.slot]: seq_cst, we are done with its bytes; also room_bell_'s work
+  slot.word.store(pack(sequence + options_.buffer_count, usable ? 0 : 1),
+                  std::memory_order_seq_cst);
+  // sync[shared_buffer.flushed]: seq_cst, what the callback did, to flush(); room_bell_'s work
+  next_flush_.store(next_flush_.load(kRelaxed) + 1, std::memory_order_seq_cst);
+  // sync[shared_buffer.open]: acquire, as in flush_next()
+  const uint64_t open = word_.load(std::memory_order_acquire);
+  if (offset_of(open) > options_.buffer_bytes) (void)try_make_room(sequence_of(open));
+  room_bell_.ring_all();
+}
+
+void SharedBuffer::quarantine(Slot& slot, uint64_t sequence, uint64_t used) noexcept {
+  slot.quarantined = true;
+  slot.quarantined_used = used;
+  slot.quarantined_sequence = sequence;
+  quarantined_.store(quarantined_.load(kRelaxed) + 1, kRelaxed);  // relaxed: a statistic
+}
+
+// Whether nobody can come back to the bytes of this slot. Slots that are not in quarantine: yes.
+bool SharedBuffer::quarantine_is_over(Slot& slot) noexcept {
+  if (!slot.quarantined) return true;
+  const uint64_t since = slot.quarantined_sequence;
+  const Account account = this->account(slot, since, slot.quarantined_used, true);
+  bool over = !slot.forced && account.missing == account.gone;
+  if (!over) {
+    // Or every writer has since reserved in a later buffer, is gone or detached: none is left that
+    // could be between its fetch_add there and its note.
+    over = true;
+    const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: who comes later was not there
+    for (uint32_t i = 0; i < high && over; ++i) {
+      WriterState& state = writers_[i];
+      // relaxed: it only grows; and the chunk was settled in account() if it can be
+      const bool moved_on = distance(state.sequence.load(kRelaxed), since) > 0 &&
+                            !chunk_is_in(state.chunk.load(kRelaxed), since);
+      // relaxed: a state that is free stays harmless when it is taken again
+      over = moved_on || state.thread_id.load(kRelaxed) == 0 || write_off_if_gone(state);
+    }
+  }
+  if (!over) return false;
+  slot.expected = account.counted;
+  slot.quarantined = false;
+  slot.forced = false;
+  quarantined_.store(quarantined_.load(kRelaxed) - 1, kRelaxed);  // relaxed: a statistic
+  return true;
+}
+
+}  // namespace lumen
