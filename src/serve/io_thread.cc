@@ -11,6 +11,8 @@
 namespace lumen::serve {
 namespace {
 
+// A closed connection's object is free only after the turn; a turn accepts no more than this many.
+constexpr size_t kSpareConnections = 64;
 constexpr size_t kScratchBytes = 64 * 1024;
 // Timeouts are read from the coarse clock, which may lag by one kernel tick: sleeping that much
 // longer spares a few empty turns at each expiry.
@@ -34,7 +36,7 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services,
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
   LUMEN_RETURN_IF_ERROR(io->loop_->add(io->listener_));
-  for (size_t i = 0; i < services.options.max_connections; ++i) {
+  for (size_t i = 0; i < services.options.max_connections + kSpareConnections; ++i) {
     Connection& connection = io->connections_.emplace_back(*io);
     connection.next_free = io->free_connections_;
     io->free_connections_ = &connection;
@@ -163,13 +165,14 @@ void IoThread::bury() noexcept {
 
 void IoThread::on_accepted(UniqueFd fd) noexcept {
   services_.counters.connections_accepted.add();
-  if (free_connections_ == nullptr) {
+  if (open_connections_ >= services_.options.max_connections) {
     // The oldest idle connection makes room; where all are busy the new one is refused.
-    if (net::TimeoutEntry* oldest = timeouts_.idle.oldest()) {
-      static_cast<Connection*>(oldest->owner)->close();
+    net::TimeoutEntry* oldest = timeouts_.idle.oldest();
+    if (oldest != nullptr) static_cast<Connection*>(oldest->owner)->close();
+    if (oldest == nullptr || free_connections_ == nullptr) {
+      services_.counters.connections_refused.add();
+      return;
     }
-    services_.counters.connections_refused.add();
-    return;
   }
   Connection* connection = free_connections_;
   free_connections_ = connection->next_free;

@@ -292,11 +292,24 @@ TEST_F(ServerTest, AtTheConnectionLimitTheOldestIdleOneMakesRoom) {
   EXPECT_EQ(200, oldest.exchange(get_request("/v2/health/live")).status);
   HttpClient second = client();
   EXPECT_EQ(200, second.exchange(get_request("/v2/health/live")).status);
-  HttpClient refused = client();  // makes room, for the next one
-  EXPECT_TRUE(refused.at_end());
+  HttpClient third = client();
+  EXPECT_EQ(200, third.exchange(get_request("/v2/health/live")).status);
   EXPECT_TRUE(oldest.at_end());
-  HttpClient next = client();
-  EXPECT_EQ(200, next.exchange(get_request("/v2/health/live")).status);
+  EXPECT_EQ(200, second.exchange(get_request("/v2/health/live")).status);
+}
+
+TEST_F(ServerTest, AtTheConnectionLimitWithAllBusyTheNewOneIsRefused) {
+  options_.max_connections = 1;
+  start();
+  control_->hold();
+  HttpClient busy = client();
+  busy.send(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+  control_->wait_until_held(1);
+  HttpClient refused = client();
+  EXPECT_TRUE(refused.at_end());
+  EXPECT_EQ(1u, server_->counters().server.connections_refused.get());
+  control_->release();
+  EXPECT_EQ(200, busy.read().status);
 }
 
 TEST_F(ServerTest, RefusesABodyAboveTheLimitOnItsHeadAlone) {
