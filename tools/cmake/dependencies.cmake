@@ -6,7 +6,6 @@ function(lumen_find_openvino_wheel)
   set(found "")
   if(SKBUILD)
     # pip builds in an environment of its own, where pyproject.toml has put the wheel.
-    find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)
     execute_process(
       COMMAND ${Python_EXECUTABLE} -c
               "import importlib.util as u; print(u.find_spec('openvino').submodule_search_locations[0])"
@@ -17,6 +16,9 @@ function(lumen_find_openvino_wheel)
   set(LUMEN_OPENVINO_DIR "${found}" PARENT_SCOPE)
 endfunction()
 
+if(SKBUILD)
+  find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)
+endif()
 if(LUMEN_WITH_OPENVINO)
   lumen_find_openvino_wheel()
   if(NOT LUMEN_OPENVINO_DIR AND LUMEN_VENV STREQUAL "${PROJECT_SOURCE_DIR}/.venv")
