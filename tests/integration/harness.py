@@ -57,7 +57,7 @@ class Server(lumen_engine.Server):
             stop_timeout_s=30.0 * PATIENCE,
         )
         self.banner = self.output.splitlines()
-        self.address = self.address
+        self.address = (self.host, self.port)
 
     def interrupt(self, number: int = signal.SIGTERM) -> None:
         self.signal(number)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integration.harness import Server, lumen_binary
+from integration.harness import PATIENCE, Server, lumen_binary
 from integration.raw_http import Connection, get, post_json
 
 INFER = "/v2/models/identity/infer"
@@ -110,11 +110,11 @@ def test_a_wrong_config_names_file_place_and_what_was_meant(
 
 def test_flags_beat_the_config_file(server: StartServer, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    file.write_text(json.dumps({"server": {"max_body_bytes": 100}}))
+    file.write_text(json.dumps({"server": {"max_body_bytes": 1024}}))
     for arguments, status in (([], 413), (["--max-body-bytes", "100000"], 200)):
         one = server("--config", str(file), *arguments)
         with Connection(one.address) as connection:
-            assert connection.exchange(infer_request(*range(40))).status == status
+            assert connection.exchange(infer_request(*range(400))).status == status
 
 
 def test_the_version_is_printed() -> None:
@@ -182,10 +182,23 @@ def test_sigterm_finishes_a_queue_of_requests(server: StartServer, repository: P
         one.interrupt()
         for connection in connections[1:]:
             assert connection.reply().status == 200
+            connection.socket.close()  # until then the server lingers, for 5 s at most
         assert one.wait() == 0
     finally:
         for connection in connections:
             connection.socket.close()
+
+
+def test_a_drain_closes_a_connection_at_rest_whose_last_body_was_large(server: StartServer) -> None:
+    one = server()
+    with Connection(one.address) as idle:
+        # Longer than the receive buffer: its end is read exactly, with no sign of whether more is
+        # there. Once such a connection counted as one that had begun its next request.
+        assert idle.exchange(infer_request(*range(40_000))).status == 200
+        one.interrupt()
+        idle.socket.settimeout(4.0 * PATIENCE)  # a request that has begun has 10 s
+        assert idle.is_closed()
+    assert one.wait() == 0
 
 
 def test_a_second_sigterm_ends_a_drain_that_hangs(server: StartServer) -> None:
