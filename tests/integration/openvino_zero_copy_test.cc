@@ -18,8 +18,8 @@ class ZeroCopy : public testing::Test {
     options.http_address = "127.0.0.1:0";
     options.model_repository = LUMEN_SOURCE_DIR "/models";
     options.max_active_requests = 4;
-    auto server = Server::start(options, std::make_unique<engine::ObservingBackend>(
-                                             engine::make_openvino_backend(), observations_));
+    auto server =
+        Server::start(options, engine::observe(engine::make_openvino_backend(), observations_));
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
   }

@@ -1,9 +1,9 @@
-// ObservingBackend: wraps a backend and notes where its model read each request's first input, and
-// which regions the server has offered for request data.
+// Observations: where a model read each request's first input, and which regions the server has
+// offered for request data. observe() wraps a backend so that it notes both.
 // Threads: Observations from any. Memory: the heap. Says no: as the wrapped backend does.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include "support/wrapping_backend.h"
 
 #include <memory>
 #include <mutex>
@@ -62,42 +62,15 @@ class ObservingInstance final : public Instance {
   std::shared_ptr<Observations> observations_;
 };
 
-class ObservingModel final : public LoadedModel {
- public:
-  ObservingModel(std::unique_ptr<LoadedModel> inner, std::shared_ptr<Observations> observations)
-      : inner_(std::move(inner)), observations_(std::move(observations)) {}
-  const ModelMetadata& metadata() const noexcept override { return inner_->metadata(); }
-  Result<std::unique_ptr<Instance>> create_instance() override {
-    Result<std::unique_ptr<Instance>> inner = inner_->create_instance();
-    if (!inner.ok()) return inner;
-    return std::unique_ptr<Instance>(
-        std::make_unique<ObservingInstance>(std::move(*inner), observations_));
-  }
-
- private:
-  std::unique_ptr<LoadedModel> inner_;
-  std::shared_ptr<Observations> observations_;
-};
-
-class ObservingBackend final : public Backend {
- public:
-  ObservingBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Observations> observations)
-      : inner_(std::move(inner)), observations_(std::move(observations)) {}
-  std::string description() const override { return inner_->description(); }
-  Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
-    Result<std::unique_ptr<LoadedModel>> inner = inner_->load(source);
-    if (!inner.ok()) return inner;
-    return std::unique_ptr<LoadedModel>(
-        std::make_unique<ObservingModel>(std::move(*inner), observations_));
-  }
-  Status register_memory(std::span<std::byte> region) override {
-    observations_->note(region);
-    return inner_->register_memory(region);
-  }
-
- private:
-  std::unique_ptr<Backend> inner_;
-  std::shared_ptr<Observations> observations_;
-};
+inline std::unique_ptr<Backend> observe(std::unique_ptr<Backend> backend,
+                                        std::shared_ptr<Observations> observations) {
+  return std::make_unique<WrappingBackend>(
+      std::move(backend),
+      [observations](std::unique_ptr<Instance> inner) {
+        return std::unique_ptr<Instance>(
+            std::make_unique<ObservingInstance>(std::move(inner), observations));
+      },
+      [observations](std::span<std::byte> region) { observations->note(region); });
+}
 
 }  // namespace lumen::engine
