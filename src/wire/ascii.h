@@ -13,9 +13,9 @@
 namespace lumen::wire {
 
 enum : uint8_t {
-  kTchar = 1,        // RFC 9110 5.6.2: what a method or a header name may hold
-  kTargetChar = 2,   // of a request target: visible ASCII but '#' (a fragment is never sent)
-  kHostChar = 4,     // RFC 3986 reg-name, IP literal and port; no userinfo, path or list
+  kTchar = 1,       // RFC 9110 5.6.2: what a method or a header name may hold
+  kTargetChar = 2,  // of a request target: visible ASCII but '#' (a fragment is never sent)
+  kHostChar = 4,    // RFC 3986 reg-name, IP literal and port; no userinfo, path or list
   kHexDigit = 8,
 };
 
@@ -23,8 +23,8 @@ constexpr std::array<uint8_t, 256> make_character_classes() noexcept {
   std::array<uint8_t, 256> table{};
   for (unsigned c = 0x21; c < 0x7f; ++c) {
     const char ch = static_cast<char>(c);
-    const bool alnum = (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') ||
-                       (ch >= 'A' && ch <= 'Z');
+    const bool alnum =
+        (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
     const auto in = [ch](std::string_view set) { return set.find(ch) != std::string_view::npos; };
     unsigned classes = 0;
     if (alnum || in("!#$%&'*+-.^_`|~")) classes |= kTchar;

@@ -38,7 +38,7 @@ void for_each_element(std::string_view list, Accept accept) noexcept {
 }
 
 Refusal read_transfer_encoding(std::string_view value) noexcept {
-  constexpr std::string_view kKnown[] = {"chunked", "gzip",       "x-gzip",  "deflate",
+  constexpr std::string_view kKnown[] = {"chunked",  "gzip",       "x-gzip",  "deflate",
                                          "compress", "x-compress", "identity"};
   size_t codings = 0;
   size_t chunked = 0;
@@ -210,8 +210,7 @@ Refusal FieldReader::finish(std::string_view authority) noexcept {
 
 }  // namespace
 
-Refusal read_fields(std::string_view fields, std::string_view authority,
-                    HttpHead& head) noexcept {
+Refusal read_fields(std::string_view fields, std::string_view authority, HttpHead& head) noexcept {
   FieldReader reader(head);
   const char* at = fields.data();
   const char* const end = at + fields.size();
@@ -230,8 +229,8 @@ Refusal read_fields(std::string_view fields, std::string_view authority,
     if (*at != '\r' || at[1] != '\n') {
       return {400, "a header value has a control character"};
     }
-    const Refusal refusal = reader.read(
-        name_text, trim_blanks({value, static_cast<size_t>(at - value)}));
+    const Refusal refusal =
+        reader.read(name_text, trim_blanks({value, static_cast<size_t>(at - value)}));
     if (refusal.status != 0) return refusal;
     at += 2;
   }

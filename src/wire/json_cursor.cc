@@ -101,8 +101,8 @@ bool JsonCursor::refuse_here(const char* expected) noexcept {
 
 bool JsonCursor::enter(const char* what) noexcept {
   if (++depth_ <= limits::kMaxJsonDepth) return true;
-  return refuse("the JSON is nested deeper than %zu levels at byte %zu (%s)",
-                limits::kMaxJsonDepth, static_cast<size_t>(at_ - begin_), what);
+  return refuse("the JSON is nested deeper than %zu levels at byte %zu (%s)", limits::kMaxJsonDepth,
+                static_cast<size_t>(at_ - begin_), what);
 }
 
 std::optional<std::string_view> JsonCursor::read_key(size_t first_key) noexcept {
@@ -119,9 +119,10 @@ std::optional<std::string_view> JsonCursor::read_key(size_t first_key) noexcept 
     return std::nullopt;
   }
   if (added == JsonKeys::Added::kFull) {
-    refuse("the JSON has an object with more than %zu keys, or more than %zu in all that enclose "
-           "each other",
-           JsonKeys::kMaxPerObject, JsonKeys::kMaxOpen);
+    refuse(
+        "the JSON has an object with more than %zu keys, or more than %zu in all that enclose "
+        "each other",
+        JsonKeys::kMaxPerObject, JsonKeys::kMaxOpen);
     return std::nullopt;
   }
   skip_blanks();

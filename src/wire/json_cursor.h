@@ -29,7 +29,10 @@ class JsonCursor {
 
   // kPadding bytes after `json` are readable; `keys` and `memory` outlive the cursor.
   JsonCursor(std::string_view json, JsonKeys& keys, Allocator& memory) noexcept
-      : begin_(json.data()), at_(json.data()), end_(json.data() + json.size()), keys_(&keys),
+      : begin_(json.data()),
+        at_(json.data()),
+        end_(json.data() + json.size()),
+        keys_(&keys),
         memory_(&memory) {}
 
   [[nodiscard]] const char* at() const noexcept { return at_; }

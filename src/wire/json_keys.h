@@ -19,7 +19,9 @@ class JsonKeys {
 
   enum class Added : uint8_t { kYes, kTwice, kFull };
 
-  JsonKeys() : hashes_(new uint64_t[kMaxOpen]), keys_(new std::string_view[kMaxOpen]) {}
+  JsonKeys()
+      : hashes_(std::make_unique<uint64_t[]>(kMaxOpen)),
+        keys_(std::make_unique<std::string_view[]>(kMaxOpen)) {}
 
   [[nodiscard]] size_t size() const noexcept { return size_; }
   void drop_to(size_t size) noexcept { size_ = size; }

@@ -43,8 +43,8 @@ TensorText describe(const TensorView& tensor) noexcept {
                            type.data());
   for (size_t i = 0; i < tensor.shape.rank(); ++i) {
     const size_t offset = static_cast<size_t>(used);
-    used += std::snprintf(out.text + offset, sizeof(out.text) - offset, "%s%lld",
-                          i == 0 ? "" : ",", static_cast<long long>(tensor.shape[i]));
+    used += std::snprintf(out.text + offset, sizeof(out.text) - offset, "%s%lld", i == 0 ? "" : ",",
+                          static_cast<long long>(tensor.shape[i]));
   }
   // Rank 8 with 20 characters each and the type: 175.
   std::snprintf(out.text + used, sizeof(out.text) - static_cast<size_t>(used), "]");
@@ -83,10 +83,11 @@ class DataReader {
 };
 
 bool DataReader::refuse_count(size_t got, bool more) noexcept {
-  return cursor_.refuse("input '%.*s': 'data' has %s%zu elements, but %s needs %zu; send as many as "
-                        "the shape says, flat or nested like it",
-                        static_cast<int>(name_.size()), name_.data(), more ? "more than " : "", got,
-                        describe(tensor_).text, count_);
+  return cursor_.refuse(
+      "input '%.*s': 'data' has %s%zu elements, but %s needs %zu; send as many as "
+      "the shape says, flat or nested like it",
+      static_cast<int>(name_.size()), name_.data(), more ? "more than " : "", got,
+      describe(tensor_).text, count_);
 }
 
 bool DataReader::refuse_element(NumberError error) noexcept {
@@ -227,10 +228,10 @@ bool DataReader::read() noexcept {
     case ElementType::kBf16: break;
   }
   const std::string_view type = element_type_name(tensor_.type);
-  return cursor_.refuse("input '%.*s': %.*s has no form in JSON; send it as binary, with "
-                        "'parameters': {'binary_data_size': N}",
-                        static_cast<int>(name_.size()), name_.data(),
-                        static_cast<int>(type.size()), type.data());
+  return cursor_.refuse(
+      "input '%.*s': %.*s has no form in JSON; send it as binary, with "
+      "'parameters': {'binary_data_size': N}",
+      static_cast<int>(name_.size()), name_.data(), static_cast<int>(type.size()), type.data());
 }
 
 }  // namespace

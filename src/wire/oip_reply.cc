@@ -13,21 +13,25 @@
 namespace lumen::wire {
 namespace {
 
-size_t longest_string(std::string_view text) noexcept {
-  return 2 + text.size() * kMaxEscapedBytes;
-}
+size_t longest_string(std::string_view text) noexcept { return 2 + text.size() * kMaxEscapedBytes; }
 
 // Longest text of one element, its comma included.
 size_t longest_element(ElementType type) noexcept {
   switch (type) {
     case ElementType::kBool: return 6;
-    case ElementType::kUint8: case ElementType::kInt8: return 5;
-    case ElementType::kUint16: case ElementType::kInt16: return 7;
-    case ElementType::kUint32: case ElementType::kInt32: return 12;
+    case ElementType::kUint8:
+    case ElementType::kInt8: return 5;
+    case ElementType::kUint16:
+    case ElementType::kInt16: return 7;
+    case ElementType::kUint32:
+    case ElementType::kInt32: return 12;
     case ElementType::kFp32: return kMaxNumberText<float> + 1;
-    case ElementType::kUint64: case ElementType::kInt64: case ElementType::kFp64:
-      return kMaxNumberText<double> + 1;
-    case ElementType::kFp16: case ElementType::kBf16: case ElementType::kBytes: return 0;
+    case ElementType::kUint64:
+    case ElementType::kInt64:
+    case ElementType::kFp64: return kMaxNumberText<double> + 1;
+    case ElementType::kFp16:
+    case ElementType::kBf16:
+    case ElementType::kBytes: return 0;
   }
   return 0;
 }
@@ -51,22 +55,20 @@ Status check_output(const ReplyOutput& output) noexcept {
   const TensorView& tensor = output.tensor;
   const int size = static_cast<int>(output.name.size());
   const std::string_view type = element_type_name(tensor.type);
-  if (!output.binary &&
-      (tensor.type == ElementType::kFp16 || tensor.type == ElementType::kBf16)) {
+  if (!output.binary && (tensor.type == ElementType::kFp16 || tensor.type == ElementType::kBf16)) {
     return Status::error(Code::kInvalidArgument,
                          "output '%.*s': %.*s has no form in JSON; ask for it with 'parameters': "
                          "{'binary_data': true}",
                          size, output.name.data(), static_cast<int>(type.size()), type.data());
   }
   const size_t elements = tensor.shape.element_count().value_or(SIZE_MAX);
-  const bool fits = tensor.type == ElementType::kBytes ||
-                    (elements <= SIZE_MAX / 8 &&
-                     tensor.byte_size == elements * element_size(tensor.type));
+  const bool fits =
+      tensor.type == ElementType::kBytes ||
+      (elements <= SIZE_MAX / 8 && tensor.byte_size == elements * element_size(tensor.type));
   if (!fits || (tensor.data == nullptr && tensor.byte_size > 0)) {
-    return Status::error(Code::kInternal,
-                         "output '%.*s': the model's %zu bytes of %.*s are not what its shape says",
-                         size, output.name.data(), tensor.byte_size, static_cast<int>(type.size()),
-                         type.data());
+    return Status::error(
+        Code::kInternal, "output '%.*s': the model's %zu bytes of %.*s are not what its shape says",
+        size, output.name.data(), tensor.byte_size, static_cast<int>(type.size()), type.data());
   }
   if (tensor.type == ElementType::kBytes && !output.binary) {
     return check_bytes_tensor(output.name, tensor);

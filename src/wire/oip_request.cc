@@ -162,10 +162,10 @@ bool RequestReader::read_shape(InputText& input) noexcept {
     if (!size) return false;
     const size_t axis = input.tensor.shape.rank();
     if (*size < 0) {
-      return cursor_.refuse("input '%.*s': dimension %zu of 'shape' is %lld; wanted 0 or more, the "
-                            "size that is sent",
-                            input.name_size(), input.name.data(), axis,
-                            static_cast<long long>(*size));
+      return cursor_.refuse(
+          "input '%.*s': dimension %zu of 'shape' is %lld; wanted 0 or more, the "
+          "size that is sent",
+          input.name_size(), input.name.data(), axis, static_cast<long long>(*size));
     }
     if (input.tensor.shape.append(*size)) return true;
     return cursor_.refuse("input '%.*s': 'shape' has more than %zu dimensions", input.name_size(),
@@ -178,11 +178,12 @@ bool RequestReader::read_type(InputText& input) noexcept {
   if (!name) return false;
   const std::optional<ElementType> type = parse_element_type(*name);
   if (!type) {
-    return cursor_.refuse("input '%.*s': datatype '%.*s' is unknown; wanted BOOL, UINT8, UINT16, "
-                          "UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, BF16, FP32, FP64 or "
-                          "BYTES",
-                          input.name_size(), input.name.data(),
-                          static_cast<int>(std::min<size_t>(name->size(), 40)), name->data());
+    return cursor_.refuse(
+        "input '%.*s': datatype '%.*s' is unknown; wanted BOOL, UINT8, UINT16, "
+        "UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, BF16, FP32, FP64 or "
+        "BYTES",
+        input.name_size(), input.name.data(), static_cast<int>(std::min<size_t>(name->size(), 40)),
+        name->data());
   }
   input.tensor.type = *type;
   input.has_type = true;
@@ -230,17 +231,18 @@ bool RequestReader::finish_binary(const InputText& input, size_t elements) noexc
   const size_t size = *input.binary_data_size;
   if (input.tensor.type == ElementType::kBytes) {
     if (size / sizeof(uint32_t) >= elements) return true;
-    return cursor_.refuse("input '%.*s': binary_data_size is %zu bytes, but %s needs at least %zu, "
-                          "four for the length of each element",
-                          input.name_size(), input.name.data(), size,
-                          describe(input.tensor).text, elements * sizeof(uint32_t));
+    return cursor_.refuse(
+        "input '%.*s': binary_data_size is %zu bytes, but %s needs at least %zu, "
+        "four for the length of each element",
+        input.name_size(), input.name.data(), size, describe(input.tensor).text,
+        elements * sizeof(uint32_t));
   }
   const size_t wanted = elements * element_size(input.tensor.type);
   if (size == wanted) return true;
-  return cursor_.refuse("input '%.*s': binary_data_size is %zu bytes, but %s needs %zu; send exactly "
-                        "shape x element size",
-                        input.name_size(), input.name.data(), size, describe(input.tensor).text,
-                        wanted);
+  return cursor_.refuse(
+      "input '%.*s': binary_data_size is %zu bytes, but %s needs %zu; send exactly "
+      "shape x element size",
+      input.name_size(), input.name.data(), size, describe(input.tensor).text, wanted);
 }
 
 bool RequestReader::finish_input(InputText& input) noexcept {
@@ -263,10 +265,10 @@ bool RequestReader::finish_input(InputText& input) noexcept {
                           describe(input.tensor).text);
   }
   if (input.has_data == input.binary_data_size.has_value()) {
-    return cursor_.refuse("input '%.*s' has %s; send either 'data' or 'parameters': "
-                          "{'binary_data_size': N} with the bytes after the JSON",
-                          size, name,
-                          input.has_data ? "both 'data' and 'binary_data_size'" : "no data");
+    return cursor_.refuse(
+        "input '%.*s' has %s; send either 'data' or 'parameters': "
+        "{'binary_data_size': N} with the bytes after the JSON",
+        size, name, input.has_data ? "both 'data' and 'binary_data_size'" : "no data");
   }
   if (input.binary_data_size) {
     if (!finish_binary(input, *elements)) return false;
@@ -342,7 +344,8 @@ bool RequestReader::read_output() noexcept {
   const int size = static_cast<int>(output.name.size());
   if (size == 0) return cursor_.refuse("output %zu has no 'name'", outputs_.size());
   if (output_in_shared_memory_ || classification_ > 0) {
-    return cursor_.refuse_as(Code::kUnsupported, "output '%.*s': %s is not supported; ask for the "
+    return cursor_.refuse_as(Code::kUnsupported,
+                             "output '%.*s': %s is not supported; ask for the "
                              "tensor itself",
                              size, output.name.data(),
                              output_in_shared_memory_ ? "shared_memory_region" : "classification");
@@ -386,9 +389,9 @@ bool RequestReader::finish() noexcept {
 }
 
 bool RequestReader::read() noexcept {
-  return cursor_.read_object("the request's object",
-                             [this](std::string_view key) { return read_member(key); }) &&
-         finish();
+  return cursor_.read_object("the request's object", [this](std::string_view key) {
+    return read_member(key);
+  }) && finish();
 }
 
 }  // namespace

@@ -43,8 +43,7 @@ Options read_options(int count, char** arguments) {
     } else if (argument == "--keep") {
       options.keep = true;
     } else if (argument.starts_with(kTime)) {
-      options.total =
-          std::chrono::seconds(std::strtoll(arguments[i] + kTime.size(), nullptr, 10));
+      options.total = std::chrono::seconds(std::strtoll(arguments[i] + kTime.size(), nullptr, 10));
     } else if (!argument.starts_with('-')) {
       options.folders.emplace_back(argument);
     }
@@ -81,7 +80,8 @@ class Mutator {
   size_t below(size_t n) { return n == 0 ? 0 : random_() % n; }
 
   void step(std::string& text) {
-    static constexpr std::string_view kTelling = "\r\n\t \0:;,\"\\{}[]0123456789abcdefx+-.eu%\x7f\xff";
+    static constexpr std::string_view kTelling =
+        "\r\n\t \0:;,\"\\{}[]0123456789abcdefx+-.eu%\x7f\xff";
     const size_t at = below(text.size() + 1);
     const size_t length = below(std::min<size_t>(text.size() - at, 16) + 1);
     const auto telling = [this] { return kTelling[below(kTelling.size())]; };

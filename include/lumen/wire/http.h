@@ -80,7 +80,15 @@ class ChunkedDecoder {
 
  private:
   enum class Position : uint8_t {
-    kSize, kExtension, kSizeLf, kData, kDataCr, kDataLf, kTrailer, kTrailerLf, kDone
+    kSize,
+    kExtension,
+    kSizeLf,
+    kData,
+    kDataCr,
+    kDataLf,
+    kTrailer,
+    kTrailerLf,
+    kDone
   };
   Refusal in_framing(char c) noexcept;
   Refusal in_size(char c) noexcept;

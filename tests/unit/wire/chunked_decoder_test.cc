@@ -43,7 +43,8 @@ TEST(ChunkedDecoder, JoinsChunksAndLeavesTheNextRequest) {
 
 TEST(ChunkedDecoder, GivesTheSameForEverySplit) {
   constexpr std::string_view kBody =
-      "3;a=b\r\nabc\r\n1\r\n\r\r\n00c;x=\"y z\"\r\n\r\n0\r\n\r\n0\r\n\r\n\r\n000\r\nA: b\r\nC-D:\r\n\r\n";
+      "3;a=b\r\nabc\r\n1\r\n\r\r\n00c;x=\"y z\"\r\n\r\n0\r\n\r\n0\r\n\r\n\r\n000\r\nA: "
+      "b\r\nC-D:\r\n\r\n";
   for (size_t piece = 1; piece <= kBody.size(); ++piece) {
     const Decoded all = decode(kBody, piece);
     EXPECT_EQ(all.state, State::kComplete) << piece;

@@ -40,7 +40,10 @@ constexpr Attack kAttacks[] = {
     {"TE empty", HEAD "Transfer-Encoding:" END, 400},
     {"TE with empty element", HEAD "Transfer-Encoding: chunked," END, 400},
     {"TE with parameter", HEAD "Transfer-Encoding: chunked;a=b" END, 400},
-    {"TE with vertical tab", HEAD "Transfer-Encoding: \x0b" "chunked" END, 400},
+    {"TE with vertical tab",
+     HEAD "Transfer-Encoding: \x0b"
+          "chunked" END,
+     400},
     {"TE xchunked", HEAD "Transfer-Encoding: xchunked" END, 501},
     {"TE unknown before chunked", HEAD "Transfer-Encoding: br, chunked" END, 501},
     {"TE gzip before chunked", HEAD "Transfer-Encoding: gzip, chunked" END, 501},
@@ -144,7 +147,8 @@ TEST(HttpAttack, IsNeverTakenForARequestWhereverItIsCut) {
 
 TEST(HttpAttack, IsRefusedAtEveryPositionOfAForbiddenByte) {
   constexpr std::string_view kGood =
-      "GET /v2/health/ready HTTP/1.1\r\nHost: localhost:8000\r\nX-Custom-Header: some value\r\n\r\n";
+      "GET /v2/health/ready HTTP/1.1\r\nHost: localhost:8000\r\nX-Custom-Header: some "
+      "value\r\n\r\n";
   ASSERT_EQ(parse_http_head(kGood).progress, HeadProgress::kComplete);
   for (size_t i = 0; i < kGood.size() - 2; ++i) {
     for (const char c : {'\0', '\r', '\n', '\x0b', '\x7f'}) {

@@ -108,8 +108,8 @@ TEST(HttpHead, ClosesHttp10UnlessItAsksToStay) {
   ASSERT_EQ(result.progress, HeadProgress::kComplete);
   EXPECT_FALSE(result.head.http_1_1);
   EXPECT_FALSE(result.head.keep_alive);
-  result = parse_http_head(
-      "GET / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n");
+  result =
+      parse_http_head("GET / HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\n\r\n");
   ASSERT_EQ(result.progress, HeadProgress::kComplete);
   EXPECT_TRUE(result.head.keep_alive);
   EXPECT_FALSE(result.head.expect_continue) << "HTTP/1.0 has no 100 (RFC 9110 10.1.1)";
@@ -123,8 +123,8 @@ TEST(HttpHead, LetsCloseWinOverKeepAlive) {
 }
 
 TEST(HttpHead, TakesNineteenDigitsOfContentLength) {
-  const HeadResult result = parse_http_head(
-      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999999999999\r\n\r\n");
+  const HeadResult result =
+      parse_http_head("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999999999999\r\n\r\n");
   ASSERT_EQ(result.progress, HeadProgress::kComplete);
   EXPECT_EQ(result.head.content_length, 9999999999999999999U);
 }

@@ -25,8 +25,9 @@ std::string date_of(int64_t seconds) {
 TEST(ResponseHead, HasStatusDateTypeAndLength) {
   ResponseHead head;
   head.content_length = 12;
-  EXPECT_EQ(written(head), "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Type: application/json\r\n"
-                           "Content-Length: 12\r\n\r\n");
+  EXPECT_EQ(written(head),
+            "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Type: application/json\r\n"
+            "Content-Length: 12\r\n\r\n");
 }
 
 TEST(ResponseHead, SaysWhereTheJsonEndsAndThatItCloses) {
@@ -37,10 +38,11 @@ TEST(ResponseHead, SaysWhereTheJsonEndsAndThatItCloses) {
   head.inference_header_length = 0;
   head.keep_alive = false;
   head.extra = "Allow: POST\r\n";
-  EXPECT_EQ(written(head),
-            "HTTP/1.1 413 Content Too Large\r\nDate: D\r\nContent-Type: application/octet-stream\r\n"
-            "Inference-Header-Content-Length: 0\r\nContent-Length: 18446744073709551615\r\n"
-            "Connection: close\r\nAllow: POST\r\n\r\n");
+  EXPECT_EQ(
+      written(head),
+      "HTTP/1.1 413 Content Too Large\r\nDate: D\r\nContent-Type: application/octet-stream\r\n"
+      "Inference-Header-Content-Length: 0\r\nContent-Length: 18446744073709551615\r\n"
+      "Connection: close\r\nAllow: POST\r\n\r\n");
 }
 
 TEST(ResponseHead, LeavesOutTypeAndDateWhenTheyAreEmpty) {
@@ -68,8 +70,8 @@ TEST(ResponseHeadDeathTest, ChecksThatItsOwnStringsFit) {
 }
 
 TEST(ResponseHead, HasAPhraseForEveryStatusThatLumenAnswers) {
-  for (const int status : {200, 400, 404, 405, 408, 413, 414, 415, 417, 429, 431, 500, 501, 503,
-                           504, 505}) {
+  for (const int status :
+       {200, 400, 404, 405, 408, 413, 414, 415, 417, 429, 431, 500, 501, 503, 504, 505}) {
     EXPECT_NE(reason_phrase(status), "Unknown") << status;
   }
   for (int code = 0; code <= static_cast<int>(Code::kMethodNotAllowed); ++code) {

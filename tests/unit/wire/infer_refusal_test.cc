@@ -68,12 +68,46 @@ TEST(InferRefusal, SaysWhereTheGrammarBreaks) {
 }
 
 TEST(InferRefusal, HoldsIgnoredValuesToTheGrammarToo) {
-  for (const std::string_view bad :
-       {"tru", "True", "nul", "NaN", "Infinity", "-Infinity", "-", "+1", "01", "-01", ".5", "1.",
-        "1.e5", "1e", "1e+", "0x1", "1_0", "[1,]", "[,1]", "[1 2]", "[1", "{\"a\"}", "{\"a\":}",
-        "{\"a\":1,}", "{1:2}", "[}", "{]", "\"\\x\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\\udc00\"",
-        "\"\\ud800\\u0041\"", "\"\\ud800\\ud800\"", "\"\\ud8", "\"a\nb\"", "\"a\tb\"", "'a'", "",
-        "undefined", "1,2"}) {
+  for (const std::string_view bad : {"tru",
+                                     "True",
+                                     "nul",
+                                     "NaN",
+                                     "Infinity",
+                                     "-Infinity",
+                                     "-",
+                                     "+1",
+                                     "01",
+                                     "-01",
+                                     ".5",
+                                     "1.",
+                                     "1.e5",
+                                     "1e",
+                                     "1e+",
+                                     "0x1",
+                                     "1_0",
+                                     "[1,]",
+                                     "[,1]",
+                                     "[1 2]",
+                                     "[1",
+                                     "{\"a\"}",
+                                     "{\"a\":}",
+                                     "{\"a\":1,}",
+                                     "{1:2}",
+                                     "[}",
+                                     "{]",
+                                     "\"\\x\"",
+                                     "\"\\u12g4\"",
+                                     "\"\\ud800\"",
+                                     "\"\\udc00\"",
+                                     "\"\\ud800\\u0041\"",
+                                     "\"\\ud800\\ud800\"",
+                                     "\"\\ud8",
+                                     "\"a\nb\"",
+                                     "\"a\tb\"",
+                                     "'a'",
+                                     "",
+                                     "undefined",
+                                     "1,2"}) {
     expect_refused({R"({"inputs":[],"z":)" + std::string(bad) + "}", ""});
   }
 }
@@ -88,7 +122,8 @@ TEST(InferRefusal, RefusesAKeyThatComesTwice) {
         R"({"inputs":[],"a-long-key-with-the-same-ends":1,"a-long-key-with-the-same-ends":1})"}) {
     expect_refused({std::string(json), "twice"});
   }
-  EXPECT_TRUE(ParsedRequest(R"({"inputs":[],"z":[{"a":1},{"a":1}],"a":{"a":{"a":1}}})").result.ok());
+  EXPECT_TRUE(
+      ParsedRequest(R"({"inputs":[],"z":[{"a":1},{"a":1}],"a":{"a":{"a":1}}})").result.ok());
 }
 
 TEST(InferRefusal, CapsKeysDepthAndCounts) {
@@ -109,7 +144,8 @@ TEST(InferRefusal, CapsKeysDepthAndCounts) {
   std::string inputs = R"({"inputs":[)";
   std::string outputs = R"({"inputs":[],"outputs":[)";
   for (int i = 0; i < 65; ++i) {
-    inputs += R"({"name":"x)" + std::to_string(i) + R"(","shape":[1],"datatype":"INT8","data":[1]},)";
+    inputs +=
+        R"({"name":"x)" + std::to_string(i) + R"(","shape":[1],"datatype":"INT8","data":[1]},)";
     outputs += R"({"name":"y)" + std::to_string(i) + R"("},)";
   }
   expect_refused({inputs, "more than 64 inputs"});
@@ -117,7 +153,8 @@ TEST(InferRefusal, CapsKeysDepthAndCounts) {
 }
 
 TEST(InferRefusal, RefusesTextThatIsNotUtf8) {
-  for (const std::string_view bad : {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3"}) {
+  for (const std::string_view bad :
+       {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3"}) {
     expect_refused({R"({"inputs":[],"z":")" + std::string(bad) + "\"}", "not valid UTF-8"});
   }
 }
@@ -139,15 +176,18 @@ TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
            {R"({"inputs":[],"parameters":{"binary_data_output":"yes"}})", "'binary_data_output'"},
            {R"({"inputs":[],"outputs":{}})", "wanted an array as 'outputs'"},
            {R"({"inputs":[],"outputs":[{}]})", "output 0 has no 'name'"},
-           {R"({"inputs":[],"outputs":[{"name":"y"},{"name":"y"}]})", "output 'y' is asked for twice"},
-           {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})", "'binary_data'"},
+           {R"({"inputs":[],"outputs":[{"name":"y"},{"name":"y"}]})",
+            "output 'y' is asked for twice"},
+           {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})",
+            "'binary_data'"},
            {input(""), "input 0 has no 'name'"},
            {input(R"("name":"")"), "a 'name' of 0 bytes"},
            {input(R"("name":")" + std::string(129, 'n') + "\""), "a 'name' of 129 bytes"},
            {input(R"("name":7)"), "a string as 'name'"},
            {input(R"("name":"x","shape":[1])"), "input 'x' has no 'datatype'"},
            {input(R"("name":"x","datatype":"FP32")"), "input 'x' has no 'shape'"},
-           {input(R"("name":"x","datatype":"float32")"), "datatype 'float32' is unknown; wanted BOOL"},
+           {input(R"("name":"x","datatype":"float32")"),
+            "datatype 'float32' is unknown; wanted BOOL"},
            {input(R"("name":"x","datatype":"fp32")"), "datatype 'fp32' is unknown"},
            {input(R"("name":"x","shape":[1],"datatype":"FP32")"), "input 'x' has no data"},
            {input(R"("name":"x","shape":5)"), "an array as 'shape'"},
@@ -170,23 +210,26 @@ TEST(InferRefusal, ChecksBinarySizesAgainstShapes) {
                  std::string(type) + R"(","parameters":{"binary_data_size":)" + std::string(size) +
                  "}");
   };
-  for (const Refused& row : {
-           Refused{binary("FP32", "[1,256]", "100"),
-                   "input 'x': binary_data_size is 100 bytes, but FP32 [1,256] needs 1024; send "
-                   "exactly shape x element size"},
-           {binary("FP32", "[1,256]", "1025"), "needs 1024"},
-           {binary("FP32", "[]", "0"), "needs 4"},
-           {binary("BYTES", "[3]", "11"), "at least 12"},
-           {binary("FP32", "[1]", "-4"), "as 'binary_data_size'"},
-           {binary("FP32", "[1]", "4.0"), "as 'binary_data_size'"},
-           {binary("FP32", "[1]", "\"4\""), "as 'binary_data_size'"},
-           {binary("FP32", "[1]", "18446744073709551620"), "as 'binary_data_size'"},
-           {binary("FP32", "[4611686018427387904,4]", "0"), "more bytes than can be counted"},
-           {binary("FP64", "[4611686018427387904]", "0"), "more bytes than can be counted"},
-           {binary("UINT8", "[9223372036854775807,9223372036854775807]", "1"), "than can be counted"},
-           {input(R"("name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"binary_data_size":1})"),
-            "both 'data' and 'binary_data_size'"},
-       }) {
+  for (
+      const Refused& row : {
+          Refused{binary("FP32", "[1,256]", "100"),
+                  "input 'x': binary_data_size is 100 bytes, but FP32 [1,256] needs 1024; send "
+                  "exactly shape x element size"},
+          {binary("FP32", "[1,256]", "1025"), "needs 1024"},
+          {binary("FP32", "[]", "0"), "needs 4"},
+          {binary("BYTES", "[3]", "11"), "at least 12"},
+          {binary("FP32", "[1]", "-4"), "as 'binary_data_size'"},
+          {binary("FP32", "[1]", "4.0"), "as 'binary_data_size'"},
+          {binary("FP32", "[1]", "\"4\""), "as 'binary_data_size'"},
+          {binary("FP32", "[1]", "18446744073709551620"), "as 'binary_data_size'"},
+          {binary("FP32", "[4611686018427387904,4]", "0"), "more bytes than can be counted"},
+          {binary("FP64", "[4611686018427387904]", "0"), "more bytes than can be counted"},
+          {binary("UINT8", "[9223372036854775807,9223372036854775807]", "1"),
+           "than can be counted"},
+          {input(
+               R"("name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"binary_data_size":1})"),
+           "both 'data' and 'binary_data_size'"},
+      }) {
     expect_refused(row);
   }
   std::string sum = R"({"inputs":[)";
@@ -221,7 +264,8 @@ TEST(InferRefusal, ChecksDataAgainstShapes) {
            {with_data("FP32", "[1]", "null"), "'[' of 'data'"},
            {with_data("FP32", "[1000000000]", "[1]"), "too short for FP32 [1000000000]"},
            {with_data("FP32", "[1000000000,1000000000]", "[1]"), "too short for FP32"},
-           {with_data("INT8", "[10000000000,10000000000]", "[1]"), "more bytes than can be counted"},
+           {with_data("INT8", "[10000000000,10000000000]", "[1]"),
+            "more bytes than can be counted"},
            {with_data("FP16", "[1]", "[1]"), "FP16 has no form in JSON; send it as binary"},
            {with_data("BF16", "[1]", "[1]"), "BF16 has no form in JSON"},
        }) {
@@ -233,25 +277,35 @@ TEST(InferRefusal, ChecksEveryElement) {
   const auto one = [](std::string_view type, std::string_view element) {
     return with_data(type, "[2]", concat({"[", type == "BOOL" ? "true" : "1", ",", element, "]"}));
   };
-  for (const std::string_view bad : {"NaN", "Infinity", "-Infinity", "inf", "nan", "01", "-", "+1",
-                                     ".5", "1.", "1.e5", "1..2", "\"1\"", "true", "null", "{}", ""}) {
+  for (const std::string_view bad :
+       {"NaN", "Infinity", "-Infinity", "inf", "nan", "01", "-", "+1", ".5", "1.", "1.e5", "1..2",
+        "\"1\"", "true", "null", "{}", ""}) {
     expect_refused({one("FP32", bad), "input 'x': element 1 of 'data' is not a number"});
     expect_refused({one("FP64", bad), "input 'x': element 1 of 'data' is not a number"});
   }
   for (const std::string_view bad : {"1e", "1e+", "1f", "1_0", "0x10", "1-2"}) {
     expect_refused({one("FP32", bad), "wanted ',' or ']'"});
   }
-  for (const std::string_view bad : {"1e400", "-1e400", "3.5e38", "1e39", "1e999999999999999999999"}) {
+  for (const std::string_view bad :
+       {"1e400", "-1e400", "3.5e38", "1e39", "1e999999999999999999999"}) {
     expect_refused({one("FP32", bad), "element 1 of 'data' is out of the range"});
   }
   expect_refused({one("FP64", "1e309"), "is out of the range"});
   EXPECT_TRUE(ParsedRequest(one("FP64", "1e39")).result.ok());
   for (const auto& [type, bad] : std::vector<std::pair<std::string_view, std::string_view>>{
-           {"UINT8", "256"}, {"UINT8", "-1"}, {"INT8", "128"}, {"INT8", "-129"},
-           {"UINT16", "65536"}, {"INT16", "-32769"}, {"UINT32", "4294967296"},
-           {"INT32", "2147483648"}, {"INT64", "9223372036854775808"},
-           {"INT64", "-9223372036854775809"}, {"UINT64", "18446744073709551616"},
-           {"UINT64", "-1"}, {"INT64", "99999999999999999999999999"}}) {
+           {"UINT8", "256"},
+           {"UINT8", "-1"},
+           {"INT8", "128"},
+           {"INT8", "-129"},
+           {"UINT16", "65536"},
+           {"INT16", "-32769"},
+           {"UINT32", "4294967296"},
+           {"INT32", "2147483648"},
+           {"INT64", "9223372036854775808"},
+           {"INT64", "-9223372036854775809"},
+           {"UINT64", "18446744073709551616"},
+           {"UINT64", "-1"},
+           {"INT64", "99999999999999999999999999"}}) {
     expect_refused({one(type, bad), "out of the range"});
   }
   for (const std::string_view bad : {"1.0", "1e2", "1E2", "0.5"}) {
@@ -274,8 +328,9 @@ TEST(InferRefusal, SaysWhatIsNotSupported) {
                   "input 'x': shared_memory_region", Code::kUnsupported});
   expect_refused({R"({"inputs":[],"outputs":[{"parameters":{"classification":3},"name":"y"}]})",
                   "output 'y': classification", Code::kUnsupported});
-  expect_refused({R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r"}}]})",
-                  "output 'y': shared_memory_region", Code::kUnsupported});
+  expect_refused(
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r"}}]})",
+       "output 'y': shared_memory_region", Code::kUnsupported});
 }
 
 TEST(InferRefusal, SaysWhenTheRequestsMemoryIsTooSmall) {

@@ -123,7 +123,8 @@ TEST(InferReply, FitsItsBoundAtTheLongestTextOfEachType) {
       case ElementType::kInt8: element = "\x80"; break;
       case ElementType::kBool: element = std::string(1, '\0'); break;
       case ElementType::kBytes: element = std::string("\1\0\0\0\1", 5); break;
-      case ElementType::kFp16: case ElementType::kBf16: continue;
+      case ElementType::kFp16:
+      case ElementType::kBf16: continue;
       default: element = std::string(element_size(type), '\xff'); break;
     }
     std::string all;

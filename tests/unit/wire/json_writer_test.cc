@@ -53,7 +53,9 @@ TEST(JsonWriter, ReplacesEachByteThatIsNotUtf8) {
   EXPECT_EQ(string_text("\xed\xa0\x80"), "\"" + r + r + r + "\"") << "surrogate";
   EXPECT_EQ(string_text("\xf4\x90\x80\x80"), "\"" + r + r + r + r + "\"") << "above U+10FFFF";
   EXPECT_EQ(string_text("\xe0\x9f\xbf"), "\"" + r + r + r + "\"") << "overlong of three";
-  EXPECT_EQ(string_text("\xc3" "a"), "\"" + r + "a\"");
+  EXPECT_EQ(string_text("\xc3"
+                        "a"),
+            "\"" + r + "a\"");
 }
 
 TEST(JsonWriter, WritesTheShortestTextThatReadsBack) {

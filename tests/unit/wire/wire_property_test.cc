@@ -28,8 +28,17 @@ class Random {
 };
 
 std::string random_string(Random& random) {
-  static constexpr std::string_view kParts[] = {"a", "key", "\"", "\\", "\n", "\x01", "\xc3\xa4",
-                                                "\xf0\x9f\x98\x80", "/", " ", "0123456789abcdef"};
+  static constexpr std::string_view kParts[] = {"a",
+                                                "key",
+                                                "\"",
+                                                "\\",
+                                                "\n",
+                                                "\x01",
+                                                "\xc3\xa4",
+                                                "\xf0\x9f\x98\x80",
+                                                "/",
+                                                " ",
+                                                "0123456789abcdef"};
   std::string out;
   for (size_t n = random.below(5); n > 0; --n) out += kParts[random.below(std::size(kParts))];
   return out;
@@ -85,7 +94,8 @@ TEST(WireProperty, ATensorSurvivesTheWayToJsonAndBack) {
     const std::string request = concat({"{\"inputs\":", encoded->json.substr(begin)});
     const ParsedRequest parsed(request);
     ASSERT_TRUE(parsed.result.ok()) << "seed " << kSeed << " round " << round << "\n"
-                                    << request << "\n" << parsed.result.status().message();
+                                    << request << "\n"
+                                    << parsed.result.status().message();
     const TensorView& back = parsed.result->inputs[0].tensor;
     EXPECT_EQ(back.type, original.tensor.type);
     EXPECT_EQ(back.shape, original.tensor.shape);
@@ -111,8 +121,9 @@ TEST(WireProperty, ARequestCutAnywhereIsRefused) {
 }
 
 std::string random_number(Random& random) {
-  static constexpr std::string_view kNumbers[] = {"0", "-0", "1", "10", "-1.5", "1e5", "2E-3", "01",
-                                                  "1.", ".5", "-", "1e", "+1", "1e+", "0.0", "00"};
+  static constexpr std::string_view kNumbers[] = {"0",    "-0",  "1",   "10", "-1.5", "1e5",
+                                                  "2E-3", "01",  "1.",  ".5", "-",    "1e",
+                                                  "+1",   "1e+", "0.0", "00"};
   if (random.one_in(4)) return std::string(kNumbers[random.below(std::size(kNumbers))]);
   return std::to_string(static_cast<int32_t>(random.bits()));
 }
@@ -168,13 +179,15 @@ TEST(WireProperty, WhatIsJsonIsWhatSimdjsonCallsJson) {
     for (size_t i = 0; i < mutations; ++i) mutate(json, random);
     const auto verdict = judge.parse(simdjson::padded_string(json)).error();
     const ParsedRequest ours(json);
-    const std::string_view reason = ours.result.status().message();
+    const Status status = ours.result.status();
+    const std::string_view reason = status.message();
     if (ours.result.ok()) {
       ++accepted;
       // Ignored numbers may be out of any range: simdjson wants them to fit 64 bits.
       EXPECT_TRUE(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR)
           << "seed " << kSeed << " round " << round << " " << simdjson::error_message(verdict)
-          << "\n" << json;
+          << "\n"
+          << json;
     } else {
       ++refused;
       // What we refuse though it is JSON: keys twice, and mutations of what an infer request needs.
@@ -183,7 +196,9 @@ TEST(WireProperty, WhatIsJsonIsWhatSimdjsonCallsJson) {
                              reason.find("wanted a string as") != std::string_view::npos ||
                              reason.find("wanted the request's object") != std::string_view::npos;
       EXPECT_TRUE(verdict != simdjson::SUCCESS || ours_only)
-          << "seed " << kSeed << " round " << round << "\n" << json << "\n" << reason;
+          << "seed " << kSeed << " round " << round << "\n"
+          << json << "\n"
+          << reason;
     }
   }
   EXPECT_GT(accepted, 10000);
@@ -198,12 +213,13 @@ TEST(WireProperty, AFloatIsTheOneNearestToItsText) {
     const double middle =
         (static_cast<double>(low) + static_cast<double>(std::nextafter(low, INFINITY))) / 2;
     char text[900];
-    int size = std::snprintf(text, sizeof(text), "%.*e", static_cast<int>(16 + random.below(60)),
-                             middle);
+    int size =
+        std::snprintf(text, sizeof(text), "%.*e", static_cast<int>(16 + random.below(60)), middle);
     if (random.one_in(3)) {  // a hair above the middle, far behind the point
       const std::string_view view(text, static_cast<size_t>(size));
       const size_t e = view.find('e');
-      const std::string above = concat({view.substr(0, e), "0000000000000000000001", view.substr(e)});
+      const std::string above =
+          concat({view.substr(0, e), "0000000000000000000001", view.substr(e)});
       size = std::snprintf(text, sizeof(text), "%s", above.c_str());
     }
     const ParsedRequest parsed(
