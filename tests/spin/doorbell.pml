@@ -59,7 +59,7 @@ proctype waiter(byte me) {
            do
            :: atomic { tokens > 0 -> tokens--; break }
            :: atomic { tokens == 0 -> asleep[me] = true };   /* FUTEX_WAIT compares and sleeps */
-end:          if
+             if
               :: !asleep[me]                                 /* woken: try again */
               :: atomic { me == 0 && timeouts_left > 0 && asleep[me] ->
                           asleep[me] = false; timeouts_left-- };
@@ -115,7 +115,7 @@ proctype ringer(byte items; byte most) {
 }
 
 proctype monitor() {
-end_monitor:
+
   timeout ->
   assert(work == 0);
   assert(tokens == 0);

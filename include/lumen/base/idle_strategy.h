@@ -77,6 +77,8 @@ class IdleStrategy {
   void found() noexcept {
     if (looks_ != 0) end_of_idling();
   }
+  // Woken, and what it waits for is on its way, so that spinning is due once more; no gap is learnt.
+  void expect_soon() noexcept { looks_ = 0; }
   // Around the sleep itself: a parked thread is not runnable.
   void parking() noexcept;
   void unparked() noexcept;
