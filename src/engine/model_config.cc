@@ -60,8 +60,8 @@ void read_precision(Config& config, const Json& value) {
     }
   }
   config.fail("key \"precision\": got " + shown(value) +
-              ", wanted \"f32\", \"bf16\" or \"auto\"" +
-              (value.is_string() ? hint(value.get_ref<const std::string&>(), kPrecisions) : ""));
+              (value.is_string() ? hint(value.get_ref<const std::string&>(), kPrecisions)
+                                 : ", wanted \"f32\", \"bf16\" or \"auto\""));
 }
 
 void read_batch_sizes(Config& config, const Json& value) {

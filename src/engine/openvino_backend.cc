@@ -10,6 +10,10 @@
 
 #include "engine/bytes_tensor.h"
 
+#include <openvino/frontend/manager.hpp>
+#include <openvino/op/result.hpp>
+#include <openvino/op/string_tensor_pack.hpp>
+#include <openvino/op/string_tensor_unpack.hpp>
 #include <openvino/openvino.hpp>
 
 #include <algorithm>
@@ -19,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -147,6 +152,19 @@ Result<std::vector<Port>> describe_ports(const std::string& model,
     described.push_back(std::move(port));
   }
   return described;
+}
+
+// OpenVINO 2026.4 frees the strings of an output twice where it is an input passed on (its own Python
+// API crashes on ONNX Identity of strings). Unpacked and packed again they have memory of their own.
+void give_strings_their_own_memory(const ov::Model& model) {
+  for (const std::shared_ptr<ov::op::v0::Result>& result : model.get_results()) {
+    const ov::Output<ov::Node> source = result->input_value(0);
+    if (source.get_element_type() != ov::element::string) continue;
+    const auto parts = std::make_shared<ov::op::v15::StringTensorUnpack>(source);
+    const auto packed = std::make_shared<ov::op::v15::StringTensorPack>(
+        parts->output(0), parts->output(1), parts->output(2));
+    result->input(0).replace_source_output(packed->output(0));
+  }
 }
 
 Status no_room(const std::string& output, size_t bytes) noexcept {
@@ -586,11 +604,12 @@ class OpenVinoBackend final : public Backend {
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     try {
       open_core();
-      std::shared_ptr<ov::Model> model = core_->read_model(source.file.string());
+      std::shared_ptr<ov::Model> model = read_model(source.file);
       auto inputs = describe_ports(source.name, model->inputs(), "input");
       if (!inputs.ok()) return inputs.status();
       auto outputs = describe_ports(source.name, model->outputs(), "output");
       if (!outputs.ok()) return outputs.status();
+      give_strings_their_own_memory(*model);
       return std::unique_ptr<LoadedModel>(std::make_unique<OpenVinoModel>(
           *core_, std::move(model), source, std::move(*inputs), std::move(*outputs)));
     } catch (const std::exception& error) {
@@ -602,6 +621,16 @@ class OpenVinoBackend final : public Backend {
   }
 
  private:
+  // By the file's ending and not, as ov::Core does, by trying every frontend: that would take a
+  // broken ONNX file for a TensorFlow text and say so.
+  std::shared_ptr<ov::Model> read_model(const std::filesystem::path& file) {
+    const auto frontend =
+        frontends_.load_by_framework(file.extension() == ".onnx" ? "onnx" : "ir");
+    const auto input = frontend->load(file.string());
+    if (input == nullptr) throw std::runtime_error("not a model of the kind its name says");
+    return frontend->convert(input);
+  }
+
   // Loads the CPU plugin on a thread that may use one CPU only. TBB sizes its default arena by the
   // affinity of the thread that touches it first, and a model run on the calling thread splits its
   // work over that arena: so each inference stays on its own worker. (With the default arena
@@ -625,6 +654,7 @@ class OpenVinoBackend final : public Backend {
   }
 
   std::optional<ov::Core> core_;
+  ov::frontend::FrontEndManager frontends_;
 };
 
 }  // namespace

@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
                     StressCase{"TinyQueue", false, 1, 2, 2},
                     StressCase{"AsyncOneInFlight", true, 1, 1, 1024},
                     StressCase{"AsyncEightInFlight", true, 8, 2, 64}),
-    [](const testing::TestParamInfo<StressCase>& info) { return info.param.name; });
+    [](const testing::TestParamInfo<StressCase>& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace lumen::engine

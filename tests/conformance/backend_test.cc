@@ -1,0 +1,189 @@
+// What every backend must do, run over all of them: the fake one both ways, and OpenVINO where it
+// is built in. The model adds one.
+#include <lumen/engine/backend.h>
+#include <lumen/engine/model_repository.h>
+
+#include "support/fake_backend.h"
+#include "support/pending_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <thread>
+
+namespace lumen::engine {
+namespace {
+
+using testing::ElementsAre;
+
+struct BackendCase {
+  std::string name;
+  std::function<std::unique_ptr<Backend>()> make;
+};
+
+std::unique_ptr<Backend> make_fake(bool asynchronous) {
+  auto control = std::make_shared<FakeControl>();
+  control->asynchronous = asynchronous;
+  control->max_in_flight = 4;
+  // One model for all tests: any number of rows and columns.
+  Shape free;
+  LUMEN_CHECK(free.append(Shape::kDynamic) && free.append(Shape::kDynamic));
+  control->inputs[0].shape = free;
+  control->outputs[0].shape = free;
+  return make_fake_backend(control);
+}
+
+std::vector<BackendCase> all_backends() {
+  std::vector<BackendCase> cases = {{"FakeSync", [] { return make_fake(false); }},
+                                    {"FakeAsync", [] { return make_fake(true); }}};
+  if (!make_openvino_backend()->description().starts_with("none")) {
+    cases.push_back({"OpenVino", make_openvino_backend});
+  }
+  return cases;
+}
+
+class BackendTest : public testing::TestWithParam<BackendCase> {
+ protected:
+  void load(const std::string& model) {
+    const std::filesystem::path directory =
+        std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
+    auto opened = ModelRepository::open(directory, GetParam().make(), *counters);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+    loaded = repository->find(model, "");
+    ASSERT_NE(loaded, nullptr);
+    ASSERT_EQ(loaded->state(), ModelState::kReady) << loaded->reason();
+    instance = make_instance();
+  }
+  std::unique_ptr<Instance> make_instance() {
+    auto made = loaded->loaded()->create_instance();
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? std::move(*made) : nullptr;
+  }
+  static void run(Instance& on, PendingRequest& pending) {
+    const auto done = [](InferRequest& request) noexcept { request.complete(request); };
+    if (on.start(pending.request, done) == StartOutcome::kDone) done(pending.request);
+    pending.wait();
+  }
+  // Runs `rows` x `columns` numbers counting up from `first` and expects each plus one.
+  void expect_adds_one(Instance& on, int64_t rows, int64_t columns, float first) {
+    std::vector<float> values(static_cast<size_t>(rows * columns));
+    std::iota(values.begin(), values.end(), first);
+    PendingRequest pending(loaded);
+    pending.add_input(ElementType::kFp32, {rows, columns}, values);
+    run(on, pending);
+    ASSERT_TRUE(pending.request.status.ok()) << pending.request.status.message();
+    ASSERT_EQ(pending.request.outputs.size(), 1u);
+    EXPECT_EQ(pending.request.outputs[0].shape, pending.request.inputs[0].shape);
+    EXPECT_TRUE(pending.arena().owns(pending.request.outputs[0].data));
+    for (float& value : values) value += 1;
+    EXPECT_EQ(pending.output<float>(0), values);
+  }
+
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+  Model* loaded = nullptr;
+  std::unique_ptr<Instance> instance;
+};
+
+TEST_P(BackendTest, RunsAnyNumberOfRowsInAnyOrder) {
+  load("add_one");
+  for (const int64_t rows : {1, 3, 1, 1, 7, 3, 2000, 1}) {
+    expect_adds_one(*instance, rows, 4, static_cast<float>(rows));
+  }
+}
+
+TEST_P(BackendTest, RunsLargeTensorsThatLieElsewhereEachTime) {
+  load("add_one_large");
+  for (int i = 0; i < 6; ++i) expect_adds_one(*instance, 1 + i % 3, 16384, static_cast<float>(i));
+}
+
+TEST_P(BackendTest, RunsAModelWithNoFreeAxis) {
+  load("add_one_fixed");
+  for (int i = 0; i < 3; ++i) expect_adds_one(*instance, 2, 16384, static_cast<float>(i));
+}
+
+TEST_P(BackendTest, RunsAModelWhoseAxesAreAllFree) {
+  load("add_one_free");
+  for (const int64_t columns : {1, 5, 5, 8000, 3}) expect_adds_one(*instance, 2, columns, 0.5f);
+}
+
+TEST_P(BackendTest, ReadsLargeInputThatIsNotAligned) {
+  load("add_one_large");
+  PendingRequest pending(loaded);
+  std::vector<std::byte> bytes(1 + 16384 * sizeof(float));
+  const float value = 41;
+  for (size_t i = 0; i < 16384; ++i) std::memcpy(&bytes[1 + i * 4], &value, sizeof(value));
+  pending.add_input(ElementType::kUint8, {1, 16384}, bytes);
+  pending.request.inputs[0].type = ElementType::kFp32;
+  pending.request.inputs[0].data += 1;
+  pending.request.inputs[0].byte_size -= 1;
+  run(*instance, pending);
+  ASSERT_TRUE(pending.request.status.ok()) << pending.request.status.message();
+  EXPECT_EQ(pending.output<float>(0), std::vector<float>(16384, 42.0f));
+}
+
+TEST_P(BackendTest, RefusesARequestWithoutRoomForItsOutputAndRunsTheNext) {
+  for (const char* model : {"add_one_large", "add_one_free"}) {
+    SCOPED_TRACE(model);
+    load(model);
+    PendingRequest cramped(loaded, 64 * 1024 + 4096);  // the input fits, the output does not
+    cramped.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
+    run(*instance, cramped);
+    EXPECT_EQ(cramped.request.status.code(), Code::kTooLarge);
+    expect_adds_one(*instance, 1, 16384, 3);
+  }
+}
+
+TEST_P(BackendTest, LeavesTheInputAsItWas) {
+  load("add_one_large");
+  PendingRequest pending(loaded);
+  const std::vector<float> values(16384, 5.0f);
+  pending.add_input(ElementType::kFp32, {1, 16384}, values);
+  run(*instance, pending);
+  std::vector<float> after(values.size());
+  std::memcpy(after.data(), pending.request.inputs[0].data, after.size() * sizeof(float));
+  EXPECT_EQ(after, values);
+}
+
+TEST_P(BackendTest, KeepsTheAnswersOfRequestsBeforeAsTheyWere) {
+  load("add_one_large");
+  PendingRequest first(loaded);
+  first.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
+  run(*instance, first);
+  expect_adds_one(*instance, 1, 16384, 100);
+  EXPECT_EQ(first.output<float>(0), std::vector<float>(16384, 2.0f));
+}
+
+TEST_P(BackendTest, StampsTheStagesInOrder) {
+  load("add_one");
+  PendingRequest pending(loaded);
+  const uint64_t before = now_ns();
+  pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
+  run(*instance, pending);
+  const Trace& trace = pending.request.trace;
+  EXPECT_LE(before, trace.preprocessed_ns);
+  EXPECT_LE(trace.preprocessed_ns, trace.inferred_ns);
+  EXPECT_LE(trace.inferred_ns, trace.postprocessed_ns);
+}
+
+TEST_P(BackendTest, RunsTwoInstancesOfAModelOnTwoThreadsAtOnce) {
+  load("add_one");
+  const std::unique_ptr<Instance> second = make_instance();
+  std::thread other([&] {
+    for (int i = 0; i < 200; ++i) expect_adds_one(*second, 1 + i % 2, 4, static_cast<float>(i));
+  });
+  for (int i = 0; i < 200; ++i) expect_adds_one(*instance, 1 + i % 2, 4, static_cast<float>(-i));
+  other.join();
+}
+
+TEST_P(BackendTest, SaysWhatItIs) { EXPECT_FALSE(GetParam().make()->description().empty()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BackendTest, testing::ValuesIn(all_backends()),
+    [](const testing::TestParamInfo<BackendCase>& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace lumen::engine

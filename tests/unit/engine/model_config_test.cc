@@ -1,0 +1,76 @@
+// A model's config.json: every wrong form is refused with its key, what was got and what was wanted.
+#include "engine/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lumen::engine {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+std::string refusal(std::string_view text) {
+  const auto parsed = parse_model_config(text, "m/config.json");
+  EXPECT_FALSE(parsed.ok()) << text;
+  return std::string(parsed.status().message());
+}
+
+TEST(ModelConfig, IsAllOptional) {
+  const auto parsed = parse_model_config("{}", "f");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->precision, Precision::kF32);
+  EXPECT_THAT(parsed->batch_sizes, ElementsAre(1));
+}
+
+TEST(ModelConfig, TakesPrecisionAndBatchSizesInAscendingOrder) {
+  const auto parsed = parse_model_config(R"({"precision": "bf16", "batch_sizes": [8, 1]})", "f");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->precision, Precision::kBf16);
+  EXPECT_THAT(parsed->batch_sizes, ElementsAre(1, 8));
+  EXPECT_EQ(parse_model_config(R"({"precision": "auto"})", "f")->precision, Precision::kAuto);
+  EXPECT_THAT(parse_model_config(R"({"batch_sizes": []})", "f")->batch_sizes, IsEmpty());
+}
+
+TEST(ModelConfig, NamesFileKeyGotWantedAndTheNearestName) {
+  EXPECT_THAT(refusal(R"({"batchsizes": [1]})"),
+              AllOf(StartsWith("m/config.json: "), HasSubstr("\"batchsizes\""),
+                    HasSubstr("did you mean \"batch_sizes\"?")));
+  EXPECT_THAT(refusal(R"({"nothing like it": 1})"),
+              HasSubstr("valid: \"precision\" \"batch_sizes\""));
+  EXPECT_THAT(refusal(R"({"precision": "fp32"})"),
+              AllOf(HasSubstr("got \"fp32\""), HasSubstr("did you mean \"f32\"?")));
+  EXPECT_THAT(refusal(R"({"precision": 32})"), AllOf(HasSubstr("got 32"), HasSubstr("wanted")));
+}
+
+TEST(ModelConfig, RefusesImpossibleBatchSizes) {
+  for (const char* sizes : {"1", "[0]", "[-1]", "[1.5]", "[\"1\"]", "[1, 1]", "[4097]", "{}", "[[1]]",
+                            "[99999999999999999999]",
+                            "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"}) {
+    EXPECT_THAT(refusal("{\"batch_sizes\": " + std::string(sizes) + "}"),
+                AllOf(HasSubstr("\"batch_sizes\""), HasSubstr("wanted a list")));
+  }
+}
+
+TEST(ModelConfig, NamesTheLineOfWhatIsNotJson) {
+  EXPECT_THAT(refusal("{\n\"precision\": \"f32\",\n}"), HasSubstr("line 3 is not JSON"));
+  EXPECT_THAT(refusal(""), HasSubstr("not JSON"));
+  EXPECT_THAT(refusal("{} {}"), HasSubstr("not JSON"));
+  EXPECT_THAT(refusal("[1]"), HasSubstr("wanted an object"));
+}
+
+TEST(ModelConfig, RefusesAKeyGivenTwice) {
+  EXPECT_THAT(refusal(R"({"precision": "f32", "precision": "bf16"})"), HasSubstr("given twice"));
+}
+
+TEST(ModelConfig, RefusesDeepNestingWithoutOverrunningTheStack) {
+  std::string text = "{\"batch_sizes\": ";
+  text.append(30'000, '[').append(30'000, ']').append("}");
+  EXPECT_THAT(refusal(text), HasSubstr("nested"));
+}
+
+}  // namespace
+}  // namespace lumen::engine

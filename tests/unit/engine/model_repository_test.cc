@@ -1,0 +1,185 @@
+// The repository on disk: what is found, what is skipped, and how what is broken is named.
+#include <lumen/engine/model_repository.h>
+
+#include "support/fake_backend.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lumen::engine {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ModelRepositoryTest : public testing::Test {
+ protected:
+  void open() {
+    auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+  }
+  void expect_unavailable(const char* name, const char* version,
+                          const testing::Matcher<std::string>& reason) {
+    const Model* model = repository->find(name, version);
+    ASSERT_NE(model, nullptr) << name;
+    EXPECT_EQ(model->state(), ModelState::kUnavailable);
+    EXPECT_THAT(model->reason(), reason);
+  }
+
+  TempRepository files;
+  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+};
+
+TEST_F(ModelRepositoryTest, FindsModelsByNameAndVersion) {
+  files.add_model("b");
+  files.add_model("a", "2");
+  files.add_model("a", "10");
+  open();
+  ASSERT_EQ(repository->models().size(), 3u);
+  EXPECT_EQ(repository->find("a", "2")->metadata().version, "2");
+  EXPECT_EQ(repository->find("a", "3"), nullptr);
+  EXPECT_EQ(repository->find("c", ""), nullptr);
+  EXPECT_EQ(repository->find("", ""), nullptr);
+}
+
+TEST_F(ModelRepositoryTest, TakesTheHighestVersionAsANumber) {
+  files.add_model("a", "9");
+  files.add_model("a", "10");
+  open();
+  EXPECT_EQ(repository->find("a", "")->metadata().version, "10");
+  EXPECT_THAT(repository->versions("a"), ElementsAre("9", "10"));
+}
+
+TEST_F(ModelRepositoryTest, GivesEachModelAnIndexAndCountersOfItsOwn) {
+  files.add_model("a");
+  files.add_model("b");
+  open();
+  for (uint32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(repository->models()[i]->index(), i);
+    EXPECT_EQ(&repository->models()[i]->counters(), &counters->models[i]);
+  }
+}
+
+TEST_F(ModelRepositoryTest, SkipsFilesAndDirectoriesThatHoldNoVersion) {
+  files.write("README.md", "text");
+  files.write("tools/make.py", "text");
+  files.write(".git/1/model.onnx", "text");
+  files.write("__pycache__/x.pyc", "text");
+  files.add_model("a");
+  open();
+  EXPECT_EQ(repository->models().size(), 1u);
+}
+
+TEST_F(ModelRepositoryTest, AcceptsAnEmptyDirectoryAndRefusesAMissingOne) {
+  open();
+  EXPECT_TRUE(repository->models().empty());
+  const auto missing = ModelRepository::open(files.path() / "none", make_fake_backend(control),
+                                             *counters);
+  EXPECT_THAT(std::string(missing.status().message()),
+              AllOf(HasSubstr("none"), HasSubstr("No such file")));
+}
+
+TEST_F(ModelRepositoryTest, NamesTheReasonOfAModelThatDoesNotLoadAndServesTheOthers) {
+  control->models_that_fail_to_load = {"bad"};
+  files.add_model("bad");
+  files.add_model("good");
+  open();
+  expect_unavailable("bad", "1", HasSubstr("fails to load"));
+  EXPECT_EQ(repository->find("good", "")->state(), ModelState::kReady);
+}
+
+TEST_F(ModelRepositoryTest, RefusesVersionsThatAreNotPlainNumbers) {
+  for (const char* version : {"v1", "01", "0", "1234567890123456789", "-1", "1.0"}) {
+    files.add_model("a", version);
+  }
+  open();
+  EXPECT_EQ(repository->models().size(), 6u);
+  for (const auto& model : repository->models()) {
+    EXPECT_EQ(model->state(), ModelState::kUnavailable);
+    EXPECT_THAT(model->reason(),
+                AllOf(HasSubstr("'" + model->metadata().version + "'"), HasSubstr("whole number")));
+  }
+}
+
+TEST_F(ModelRepositoryTest, RefusesNamesThatAUrlCouldNotAddress) {
+  files.add_model("with space");
+  files.add_model("tab\tname");
+  files.add_model("caf\xc3\xa9");
+  open();
+  ASSERT_EQ(repository->models().size(), 3u);
+  for (const auto& model : repository->models()) {
+    EXPECT_THAT(model->reason(), HasSubstr("model name"));
+  }
+  EXPECT_EQ(repository->models()[0]->metadata().name, "caf??");  // what a JSON reply can carry
+}
+
+TEST_F(ModelRepositoryTest, FollowsNoSymbolicLink) {
+  files.add_model("real");
+  files.write("linked_file/1/other", "x");
+  std::filesystem::create_symlink("other", files.path() / "linked_file/1/model.onnx");
+  std::filesystem::create_directory(files.path() / "linked_version");
+  std::filesystem::create_symlink("../real/1", files.path() / "linked_version/1");
+  std::filesystem::create_symlink("real", files.path() / "linked_model");
+  files.add_model("linked_config");
+  std::filesystem::create_symlink("1/model.onnx", files.path() / "linked_config/config.json");
+  files.write("linked_weights/1/model.xml", "x");
+  std::filesystem::create_symlink("model.xml", files.path() / "linked_weights/1/model.bin");
+  open();
+  for (const char* name :
+       {"linked_file", "linked_version", "linked_model", "linked_config", "linked_weights"}) {
+    expect_unavailable(name, "", HasSubstr("symbolic link"));
+  }
+  EXPECT_EQ(repository->find("real", "")->state(), ModelState::kReady);
+}
+
+TEST_F(ModelRepositoryTest, WantsExactlyOneModelFile) {
+  files.write("none/1/weights.bin", "x");
+  files.write("both/1/model.onnx", "x");
+  files.write("both/1/model.xml", "x");
+  files.write("empty/1/model.onnx", "");
+  std::filesystem::create_directories(files.path() / "folder/1/model.onnx");
+  open();
+  expect_unavailable("none", "1", HasSubstr("no model.onnx and no model.xml"));
+  expect_unavailable("both", "1", HasSubstr("exactly one"));
+  expect_unavailable("empty", "1", HasSubstr("is empty"));
+  expect_unavailable("folder", "1", HasSubstr("regular file"));
+}
+
+TEST_F(ModelRepositoryTest, NamesTheFileAndKeyOfAWrongConfig) {
+  files.add_model("a");
+  files.write("a/config.json", R"({"precison": "f32"})");
+  files.add_model("b");
+  open();
+  expect_unavailable("a", "1",
+                     AllOf(HasSubstr("a/config.json"), HasSubstr("\"precison\""),
+                           HasSubstr("did you mean \"precision\"?")));
+  EXPECT_EQ(repository->find("b", "")->state(), ModelState::kReady);
+}
+
+TEST_F(ModelRepositoryTest, RefusesAConfigThatIsHuge) {
+  files.add_model("a");
+  files.write("a/config.json", std::string(70'000, ' '));
+  open();
+  expect_unavailable("a", "1", HasSubstr("larger than 65536 bytes"));
+}
+
+TEST_F(ModelRepositoryTest, RefusesAModelWithMoreTensorsThanARequestMayHave) {
+  control->inputs.assign(limits::kMaxTensors + 1, control->inputs[0]);
+  files.add_model("a");
+  open();
+  expect_unavailable("a", "1", HasSubstr("has 65 inputs; wanted 1 to 64"));
+}
+
+TEST_F(ModelRepositoryTest, RefusesMoreVersionsThanThereAreCounters) {
+  for (size_t i = 0; i <= limits::kMaxModels; ++i) files.add_model("a", std::to_string(i + 1));
+  const auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);
+  EXPECT_EQ(opened.status().code(), Code::kTooLarge);
+}
+
+}  // namespace
+}  // namespace lumen::engine

@@ -1,0 +1,275 @@
+// What is OpenVINO's own: datatypes, names, precision, where tensors lie, the calling thread.
+#include <lumen/base/cpu.h>
+#include <lumen/engine/backend.h>
+#include <lumen/engine/engine.h>
+#include <lumen/engine/model_repository.h>
+
+#include "support/pending_request.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+namespace lumen::engine {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::filesystem::path kFixtures =
+    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
+
+class OpenVinoTest : public testing::Test {
+ protected:
+  void open(const std::filesystem::path& directory = kFixtures) {
+    auto opened = ModelRepository::open(directory, make_openvino_backend(), *counters);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+  }
+  std::unique_ptr<Instance> instance_of(const char* model) {
+    Model* found = repository->find(model, "");
+    EXPECT_EQ(found->state(), ModelState::kReady) << found->reason();
+    auto made = found->loaded()->create_instance();
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? std::move(*made) : nullptr;
+  }
+  static void run(Instance& instance, PendingRequest& pending) {
+    EXPECT_EQ(instance.start(pending.request, nullptr), StartOutcome::kDone);
+    EXPECT_TRUE(pending.request.status.ok()) << pending.request.status.message();
+  }
+  template <typename T>
+  void expect_identity(const char* model, ElementType type, const std::vector<T>& values) {
+    SCOPED_TRACE(model);
+    PendingRequest pending(repository->find(model, ""));
+    EXPECT_EQ(pending.request.model->metadata().inputs[0].type, type);
+    pending.add_input(type, {static_cast<int64_t>(values.size())}, values);
+    const auto instance = instance_of(model);
+    run(*instance, pending);
+    EXPECT_EQ(pending.request.outputs[0].type, type);
+    EXPECT_EQ(pending.output<T>(0), values);
+  }
+
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+};
+
+TEST_F(OpenVinoTest, CarriesEveryDatatypeThereAndBack) {
+  open();
+  expect_identity<uint8_t>("identity_bool", ElementType::kBool, {1, 0, 1});
+  expect_identity<uint8_t>("identity_uint8", ElementType::kUint8, {0, 255});
+  expect_identity<uint16_t>("identity_uint16", ElementType::kUint16, {0, 65535});
+  expect_identity<uint32_t>("identity_uint32", ElementType::kUint32, {0, 2147483647});
+  expect_identity<uint64_t>("identity_uint64", ElementType::kUint64, {0, 2147483647});
+  expect_identity<int8_t>("identity_int8", ElementType::kInt8, {-128, 127});
+  expect_identity<int16_t>("identity_int16", ElementType::kInt16, {-32768, 32767});
+  expect_identity<int32_t>("identity_int32", ElementType::kInt32, {INT32_MIN, INT32_MAX});
+  expect_identity<int64_t>("identity_int64", ElementType::kInt64, {INT32_MIN, INT32_MAX});
+  expect_identity<uint16_t>("identity_fp16", ElementType::kFp16, {0x3c00, 0xfbff});
+  expect_identity<uint16_t>("identity_bf16", ElementType::kBf16, {0x3f80, 0xff7f});
+  expect_identity<float>("identity_fp32", ElementType::kFp32, {1.5f, -3.4e38f});
+  expect_identity<double>("identity_fp64", ElementType::kFp64, {1.5, -2.25});
+}
+
+TEST_F(OpenVinoTest, CarriesStrings) {
+  open();
+  const std::vector<uint8_t> bytes = {3, 0, 0, 0, 'a', 0, 'c', 0, 0, 0, 0, 1, 0, 0, 0, 0xff};
+  PendingRequest pending(repository->find("identity_bytes", ""));
+  pending.add_input(ElementType::kBytes, {3}, bytes);
+  const auto instance = instance_of("identity_bytes");
+  run(*instance, pending);
+  EXPECT_EQ(pending.output<uint8_t>(0), bytes);
+}
+
+TEST_F(OpenVinoTest, RefusesStringsWhoseLengthsDoNotAddUp) {
+  open();
+  const auto instance = instance_of("identity_bytes");
+  for (const std::vector<uint8_t>& bytes :
+       {std::vector<uint8_t>{9, 0, 0, 0, 'a'}, {1, 0, 0}, {0, 0, 0, 0, 'x'}}) {
+    PendingRequest pending(repository->find("identity_bytes", ""));
+    pending.add_input(ElementType::kBytes, {1}, bytes);
+    EXPECT_EQ(instance->start(pending.request, nullptr), StartOutcome::kDone);
+    EXPECT_EQ(pending.request.status.code(), Code::kInvalidArgument);
+  }
+}
+
+TEST_F(OpenVinoTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
+  open();
+  for (const char* model : {"add_one_large", "add_one_free"}) {
+    SCOPED_TRACE(model);
+    const auto instance = instance_of(model);
+    PendingRequest large(repository->find(model, ""));
+    large.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
+    run(*instance, large);
+    EXPECT_EQ(instance->last_bound_input(0), large.request.inputs[0].data);
+  }
+  const auto instance = instance_of("add_one");
+  PendingRequest small(repository->find("add_one", ""));
+  small.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
+  run(*instance, small);
+  EXPECT_FALSE(small.arena().owns(instance->last_bound_input(0)));
+}
+
+TEST_F(OpenVinoTest, WritesNothingIntoARequestThatIsAlreadyAnswered) {
+  open();
+  const auto instance = instance_of("two_large");
+  PendingRequest first(repository->find("two_large", ""));
+  first.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 1.0f));
+  run(*instance, first);
+  const std::vector<float> more = first.output<float>(0);
+  // Wants the other output only: `more` must not go where the first request had it.
+  PendingRequest second(repository->find("two_large", ""));
+  second.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
+  second.want_outputs({1});
+  run(*instance, second);
+  EXPECT_EQ(second.output<float>(0), std::vector<float>(16384, 6.0f));
+  EXPECT_EQ(first.output<float>(0), more);
+}
+
+TEST_F(OpenVinoTest, ReturnsTheShapeThatTheDataDecided) {
+  open();
+  const auto instance = instance_of("nonzero");
+  for (const auto& [values, found] :
+       {std::pair{std::vector<float>{0, 1, 0, 1}, 2}, {std::vector<float>{1, 1, 1}, 3}}) {
+    PendingRequest pending(repository->find("nonzero", ""));
+    pending.add_input(ElementType::kFp32, {static_cast<int64_t>(values.size())}, values);
+    run(*instance, pending);
+    EXPECT_EQ(pending.request.outputs[0].shape[1], found);
+  }
+}
+
+TEST_F(OpenVinoTest, RunsAModelWhoseFirstAxisOnlyLooksLikeABatch) {
+  open();
+  const auto instance = instance_of("pairs");  // one row can't be compiled
+  PendingRequest even(repository->find("pairs", ""));
+  even.add_input<float>(ElementType::kFp32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  run(*instance, even);
+  EXPECT_THAT(even.output<float>(0), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(OpenVinoTest, AnswersWhatTheModelThrowsAndRunsTheNextRequest) {
+  open();
+  const auto instance = instance_of("pairs");
+  PendingRequest odd(repository->find("pairs", ""));
+  odd.add_input<float>(ElementType::kFp32, {1, 3}, {1, 2, 3});
+  EXPECT_EQ(instance->start(odd.request, nullptr), StartOutcome::kDone);
+  EXPECT_EQ(odd.request.status.code(), Code::kInternal);
+  EXPECT_THAT(std::string(odd.request.status.message()),
+              AllOf(HasSubstr("'pairs'"), Not(HasSubstr("\n"))));
+  PendingRequest even(repository->find("pairs", ""));
+  even.add_input<float>(ElementType::kFp32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  run(*instance, even);
+}
+
+TEST_F(OpenVinoTest, LeavesThePinningOfItsThreadAlone) {
+  open();
+  const uint32_t cpu = usable_cpus().back();
+  std::thread worker([&] {
+    ASSERT_TRUE(pin_this_thread(cpu).ok());
+    const auto instance = instance_of("add_one");
+    ASSERT_TRUE(pin_this_thread(cpu).ok());
+    for (const int64_t rows : {1, 2}) {
+      PendingRequest pending(repository->find("add_one", ""));
+      pending.add_input(ElementType::kFp32, {rows, 4},
+                        std::vector<float>(static_cast<size_t>(4 * rows), 1.0f));
+      run(*instance, pending);
+      EXPECT_THAT(usable_cpus(), ElementsAre(cpu));
+    }
+  });
+  worker.join();
+}
+
+TEST_F(OpenVinoTest, NamesTensorsThatHaveNoNameByTheirPlace) {
+  TempRepository files;
+  files.write("m/1/model.xml", R"(<?xml version="1.0"?>
+<net name="m" version="11"><layers>
+<layer id="0" name="p" type="Parameter" version="opset1"><data shape="?,2" element_type="f32"/>
+<output><port id="0" precision="FP32"><dim>-1</dim><dim>2</dim></port></output></layer>
+<layer id="1" name="q" type="Parameter" version="opset1"><data shape="1..4,2" element_type="f32"/>
+<output><port id="0" precision="FP32" names="zeta,alpha"><dim>-1</dim><dim>2</dim></port></output></layer>
+<layer id="2" name="s" type="Add" version="opset1"><data auto_broadcast="numpy"/>
+<input><port id="0"><dim>-1</dim><dim>2</dim></port><port id="1"><dim>-1</dim><dim>2</dim></port></input>
+<output><port id="2" precision="FP32"><dim>-1</dim><dim>2</dim></port></output></layer>
+<layer id="3" name="r" type="Result" version="opset1">
+<input><port id="0"><dim>-1</dim><dim>2</dim></port></input></layer>
+</layers><edges>
+<edge from-layer="0" from-port="0" to-layer="2" to-port="0"/>
+<edge from-layer="1" from-port="0" to-layer="2" to-port="1"/>
+<edge from-layer="2" from-port="2" to-layer="3" to-port="0"/>
+</edges></net>)");
+  open(files.path());
+  Model* model = repository->find("m", "");
+  ASSERT_EQ(model->state(), ModelState::kReady) << model->reason();
+  EXPECT_EQ(model->metadata().inputs[0].name, "input_0");
+  EXPECT_EQ(model->metadata().inputs[1].name, "alpha");
+  EXPECT_EQ(model->metadata().outputs[0].name, "output_0");
+  EXPECT_EQ(model->metadata().inputs[1].shape[0], Shape::kDynamic);
+
+  const auto instance = instance_of("m");
+  PendingRequest out_of_bounds(model);
+  for (int i = 0; i < 2; ++i) {
+    out_of_bounds.add_input(ElementType::kFp32, {5, 2}, std::vector<float>(10, 1.0f));
+  }
+  EXPECT_EQ(instance->start(out_of_bounds.request, nullptr), StartOutcome::kDone);
+  EXPECT_EQ(out_of_bounds.request.status.code(), Code::kInvalidArgument)
+      << out_of_bounds.request.status.message();
+}
+
+TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
+  TempRepository files;
+  files.copy_model(kFixtures / "add_one/1", "good");
+  files.copy_model(kFixtures / "add_one/1", "truncated");
+  std::filesystem::resize_file(files.path() / "truncated/1/model.onnx", 60);
+  files.write("garbage/1/model.onnx", "this is no model");
+  files.write("bad_ir/1/model.xml", "<net name=");
+  files.copy_model(kFixtures / "add_one/1", "bad_config");
+  files.write("bad_config/config.json", R"({"precision": "fp8"})");
+  open(files.path());
+  auto engine = Engine::create({.pin_workers = false}, *repository);
+  ASSERT_TRUE(engine.ok());
+  for (const char* name : {"truncated", "garbage", "bad_ir", "bad_config"}) {
+    const Model* model = repository->find(name, "");
+    EXPECT_EQ(model->state(), ModelState::kUnavailable) << name;
+    EXPECT_THAT(model->reason(), AllOf(HasSubstr(name), Not(HasSubstr("\n"))));
+  }
+  Model* good = repository->find("good", "");
+  ASSERT_EQ(good->state(), ModelState::kReady) << good->reason();
+  PendingRequest pending(good);
+  pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
+  ASSERT_EQ((*engine)->submit(pending.request), SubmitOutcome::kAccepted);
+  pending.wait();
+  EXPECT_THAT(pending.output<float>(0), ElementsAre(2, 3, 4, 5));
+}
+
+TEST_F(OpenVinoTest, RunsInBf16AndAutoCloseToF32) {
+  for (const char* precision : {"bf16", "auto"}) {
+    TempRepository files;
+    files.copy_model(std::filesystem::path(LUMEN_SOURCE_DIR) / "models/mlp/1", "mlp");
+    files.write("mlp/config.json", std::string(R"({"precision": ")") + precision +
+                                       R"(", "batch_sizes": [1, 4]})");
+    open(files.path());
+    const auto instance = instance_of("mlp");
+    for (const int64_t rows : {1, 2, 4}) {
+      PendingRequest pending(repository->find("mlp", ""));
+      pending.add_input(ElementType::kFp32, {rows, 256},
+                        std::vector<float>(static_cast<size_t>(256 * rows), 0.5f));
+      run(*instance, pending);
+      const std::vector<float> values = pending.output<float>(0);
+      EXPECT_EQ(values.size(), static_cast<size_t>(10 * rows));
+      for (size_t i = 10; i < values.size(); ++i) {
+        EXPECT_NEAR(values[i], values[i - 10], 0.01f + 0.01f * std::abs(values[i]));
+      }
+    }
+  }
+}
+
+TEST(OpenVinoBackend, NamesItsVersion) {
+  EXPECT_THAT(make_openvino_backend()->description(), HasSubstr("OpenVINO 20"));
+}
+
+}  // namespace
+}  // namespace lumen::engine
