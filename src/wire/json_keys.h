@@ -39,14 +39,25 @@ class JsonKeys {
   }
 
  private:
-  // First and last eight bytes and the length: tells usual keys apart; equal keys are compared.
+  // First and last bytes and the length tell usual keys apart; equal hashes are compared. Loads of
+  // fixed size: a memcpy of `key.size()` bytes is a call, and an infer head has a dozen keys.
   static uint64_t hash_of(std::string_view key) noexcept {
+    const char* const at = key.data();
+    const size_t n = key.size();
     uint64_t head = 0;
     uint64_t tail = 0;
-    const size_t n = key.size() < 8 ? key.size() : 8;
-    std::memcpy(&head, key.data(), n);
-    std::memcpy(&tail, key.data() + key.size() - n, n);
-    return head ^ (tail * 0x9e3779b97f4a7c15) ^ (key.size() << 56);
+    if (n >= 8) {
+      std::memcpy(&head, at, 8);
+      std::memcpy(&tail, at + n - 8, 8);
+    } else if (n >= 4) {
+      std::memcpy(&head, at, 4);
+      std::memcpy(&tail, at + n - 4, 4);
+    } else if (n > 0) {
+      head = static_cast<uint8_t>(at[0]);
+      tail = static_cast<uint64_t>(static_cast<uint8_t>(at[n / 2])) << 8 |
+             static_cast<uint8_t>(at[n - 1]);
+    }
+    return head ^ (tail * 0x9e3779b97f4a7c15) ^ (n << 56);
   }
 
   std::unique_ptr<uint64_t[]> hashes_;
