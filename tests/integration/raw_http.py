@@ -79,6 +79,15 @@ class Connection:
             reply.body = self._take(int(reply.headers["content-length"]))
         return reply
 
+    def begin(self, request: bytes) -> bytes:
+        """Sends the head of a POST and proves that the server has begun it; returns the body.
+
+        The proof is the answer to `Expect: 100-continue`: no other sign comes before the reply.
+        """
+        start, separator, body = request.partition(b"\r\n\r\n")
+        assert self.exchange(start + b"\r\nExpect: 100-continue" + separator).status == 100
+        return body
+
     def is_closed(self) -> bool:
         """Waits for the server's close; False when bytes come instead (or nothing, in time)."""
         if self.received:

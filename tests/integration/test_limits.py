@@ -1,0 +1,170 @@
+"""Bounded resources of a server (connections, requests in memory, queue), and model options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import openvino
+import pytest
+from integration.harness import MODELS, Server, copy_models, make_squeezenet
+from integration.raw_http import Connection, Reply, get, post, post_json
+from integration.reference import OPTIONS
+
+StartServer = Callable[..., Server]
+LIVE = get("/v2/health/live")
+
+
+def infer_request(model: str, name: str, array: np.ndarray) -> bytes:
+    payload = array.astype(np.float32).tobytes()
+    given = {"name": name, "datatype": "FP32", "shape": list(array.shape)}
+    given["parameters"] = {"binary_data_size": len(payload)}
+    text = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()
+    length = f"Inference-Header-Content-Length: {len(text)}"
+    return post(f"/v2/models/{model}/infer", text + payload, length)
+
+
+def floats(reply: Reply) -> np.ndarray:
+    assert reply.status == 200, reply
+    return np.frombuffer(
+        reply.body[int(reply.headers["inference-header-content-length"]) :], np.float32
+    )
+
+
+IDENTITY = infer_request("identity", "input", np.arange(4.0).reshape(1, 4))
+
+
+# --- requests in memory ---------------------------------------------------------------------------
+
+
+def test_a_request_waits_for_memory_until_the_one_before_is_answered(server: StartServer) -> None:
+    one = server("--max-active-requests", "1")
+    with Connection(one.address) as first, Connection(one.address) as second:
+        body = first.begin(IDENTITY)
+        second.send(IDENTITY)
+        first.send(body)
+        assert floats(first.reply()).tolist() == [0, 1, 2, 3]
+        assert floats(second.reply()).tolist() == [0, 1, 2, 3]
+
+
+def test_a_client_that_leaves_gives_its_memory_to_the_next(server: StartServer) -> None:
+    one = server("--max-active-requests", "1")
+    with Connection(one.address) as second:
+        with Connection(one.address) as first:
+            first.begin(IDENTITY)
+            second.send(IDENTITY)
+        assert floats(second.reply()).tolist() == [0, 1, 2, 3]
+
+
+# --- the queue ------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_answers_429_and_serves_again(server: StartServer, tmp_path: Path) -> None:
+    make_squeezenet()
+    folder = copy_models(tmp_path / "large", [MODELS / "squeezenet", MODELS / "identity"])
+    one = server("--queue-capacity", "2", repository=folder)
+    request = infer_request("squeezenet", "data", np.zeros((1, 3, 224, 224)))
+    connections = [Connection(one.address) for _ in range(32)]
+    try:
+        # Each takes milliseconds to run and a tenth of one to arrive: the queue must overflow.
+        for connection in connections:
+            connection.send(request)
+        replies = [connection.reply() for connection in connections]
+        assert {reply.status for reply in replies} == {200, 429}
+        refused = next(reply for reply in replies if reply.status == 429)
+        assert "queue" in refused.error
+        assert refused.headers["retry-after"] == "1"
+        for connection in connections:
+            assert floats(connection.exchange(IDENTITY)).tolist() == [0, 1, 2, 3]
+    finally:
+        for connection in connections:
+            connection.socket.close()
+
+
+# --- options of a model ---------------------------------------------------------------------------
+
+
+def mlp_answer(folder: Path, rows: np.ndarray, options: dict[str, object]) -> np.ndarray:
+    """OpenVINO's answer from a compile for exactly this number of rows."""
+    graph = openvino.Core().read_model(folder / "mlp" / "1" / "model.onnx")
+    graph.reshape(list(rows.shape))
+    return openvino.Core().compile_model(graph, "CPU", options)(rows)[0].ravel()
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_each_configured_batch_size_has_a_compile_of_its_own(
+    server: StartServer, small_repository: Path, rows: int
+) -> None:
+    (small_repository / "mlp" / "config.json").write_text('{"batch_sizes": [1, 4]}')
+    array = np.random.default_rng(rows).standard_normal((rows, 256)).astype(np.float32)
+    one = server()
+    with Connection(one.address) as connection:
+        got = floats(connection.exchange(infer_request("mlp", "input", array)))
+    assert got.tobytes() == mlp_answer(small_repository, array, OPTIONS).tobytes()
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16", "auto"])
+def test_every_precision_serves_and_is_near_f32(
+    server: StartServer, small_repository: Path, precision: str
+) -> None:
+    (small_repository / "mlp" / "config.json").write_text(json.dumps({"precision": precision}))
+    array = np.random.default_rng(1).standard_normal((1, 256)).astype(np.float32)
+    one = server()
+    with Connection(one.address) as connection:
+        got = floats(connection.exchange(infer_request("mlp", "input", array)))
+    exact = mlp_answer(small_repository, array, OPTIONS)
+    assert np.abs(got - exact).max() < 0.05 * np.abs(exact).max()
+    if precision == "f32":
+        assert got.tobytes() == exact.tobytes()
+
+
+def test_two_versions_of_a_model_are_served_side_by_side(
+    server: StartServer, tmp_path: Path
+) -> None:
+    folder = copy_models(tmp_path / "versions", [MODELS / "identity"])
+    for version in ("2", "10"):
+        target = folder / "identity" / version
+        target.mkdir()
+        (target / "model.onnx").write_bytes((folder / "identity/1/model.onnx").read_bytes())
+    one = server(repository=folder)
+    body = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 1], "data": [7]}]}
+    with Connection(one.address) as connection:
+        assert connection.exchange(get("/v2/models/identity")).json()["versions"] == [
+            "1",
+            "2",
+            "10",
+        ]
+        for path, answered in (("", "10"), ("/versions/1", "1"), ("/versions/2", "2")):
+            reply = connection.exchange(post_json(f"/v2/models/identity{path}/infer", body))
+            assert reply.json()["model_version"] == answered
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+def test_beyond_the_connection_limit_the_busy_ones_are_still_served(server: StartServer) -> None:
+    one = server("--max-connections", "2")
+    busy = [Connection(one.address) for _ in range(2)]
+    try:
+        bodies = [connection.begin(IDENTITY) for connection in busy]
+        with Connection(one.address) as refused:
+            assert refused.is_closed()
+        for connection, body in zip(busy, bodies, strict=True):
+            connection.send(body)
+            assert floats(connection.reply()).tolist() == [0, 1, 2, 3]
+    finally:
+        for connection in busy:
+            connection.socket.close()
+
+
+def test_a_connection_at_rest_makes_room_for_a_new_one(server: StartServer) -> None:
+    one = server("--max-connections", "2")
+    with Connection(one.address) as oldest, Connection(one.address) as other:
+        assert oldest.exchange(LIVE).status == 200
+        assert other.exchange(LIVE).status == 200
+        with Connection(one.address) as newest:
+            assert newest.exchange(LIVE).status == 200
+            assert oldest.is_closed()
+            assert other.exchange(LIVE).status == 200
