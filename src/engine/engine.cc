@@ -38,20 +38,22 @@ class QueueEngine final : public Engine {
     return {};
   }
 
-  SubmitOutcome submit(InferRequest& request) noexcept override {
+  SubmitOutcome submit(InferRequest& request, Wake wake) noexcept override {
     // relaxed: only the atomicity counts; either drain() sees this submitter or it sees the bit
     const uint64_t gate = queue_.gate.fetch_add(1, std::memory_order_relaxed);
     SubmitOutcome outcome = SubmitOutcome::kClosed;
     if ((gate & WorkQueue::kClosed) == 0) {
       InferRequest* pointer = &request;
       const bool pushed = queue_.requests.try_push(std::move(pointer));
-      if (pushed) queue_.doorbell.ring();
+      if (pushed && wake == Wake::kNow) queue_.doorbell.ring();
       outcome = pushed ? SubmitOutcome::kAccepted : SubmitOutcome::kFull;
     }
     // sync[engine.gate]: release; the push above is visible to who sees the gate without us
     queue_.gate.fetch_sub(1, std::memory_order_release);
     return outcome;
   }
+
+  void wake_workers(uint32_t count) noexcept override { queue_.doorbell.ring(count); }
 
   void drain() noexcept override {
     // relaxed: the loop below is what orders

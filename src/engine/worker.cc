@@ -10,6 +10,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 namespace lumen::engine {
@@ -22,9 +23,20 @@ constexpr uint64_t kSpinNs = 50'000;
 // Polls between two looks at the clock (21 ns); a poll with its pause takes about 25 ns.
 constexpr int kPollsPerLook = 32;
 
-void finish(InferRequest& request) noexcept {
+// How long a completion may wait for those that follow it, so that one wake-up tells of all: about
+// what a wake-up costs a sleeper anyway. Only where the model is so fast that several fit.
+constexpr uint64_t kCoalesceNs = 20'000;
+
+// Hands the request over; it is gone afterwards. Its sink is still to be flushed.
+void finish_quietly(InferRequest& request) noexcept {
   record(request);
   request.complete(request);
+}
+
+void finish(InferRequest& request) noexcept {
+  CompletionSink* sink = request.sink;
+  finish_quietly(request);
+  if (sink != nullptr) sink->flush();
 }
 
 bool is_late(const InferRequest& request, uint64_t now) noexcept {
@@ -165,7 +177,26 @@ void Worker::handle(InferRequest& request, Slot& slot) noexcept {
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
   if (slot.instance->start(request, &Worker::on_pending_done) == StartOutcome::kPending) return;
   slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
-  finish(request);
+  CompletionSink* sink = request.sink;
+  finish_quietly(request);
+  if (sink != nullptr) note_completion(sink, now_ns() - now);
+}
+
+void Worker::note_completion(CompletionSink* sink, uint64_t service_ns) noexcept {
+  const uint64_t now = now_ns();
+  if (unflushed_count_ == 0) unflushed_since_ns_ = now;
+  const auto known = std::span(unflushed_).first(unflushed_count_);
+  if (std::ranges::find(known, sink) == known.end()) unflushed_[unflushed_count_++] = sink;
+  // The next request takes as long as this one did, as far as anyone knows.
+  const bool next_in_time = now + service_ns < unflushed_since_ns_ + kCoalesceNs;
+  if (!next_in_time || queue_.requests.was_empty() || unflushed_count_ == unflushed_.size()) {
+    flush_completions();
+  }
+}
+
+void Worker::flush_completions() noexcept {
+  for (size_t i = 0; i < unflushed_count_; ++i) unflushed_[i]->flush();
+  unflushed_count_ = 0;
 }
 
 void Worker::on_pending_done(InferRequest& request) noexcept {
@@ -199,6 +230,7 @@ bool Worker::spin_for_work() noexcept {
 }
 
 void Worker::wait_for_work() noexcept {
+  flush_completions();
   if (idle_since_ns_ == 0) idle_since_ns_ = now_ns();
   const bool takes_more = deferred_count_ < kMaxDeferred;
   if (options_.may_spin && expect_soon_ && takes_more && deferred_count_ == 0 && spin_for_work()) {

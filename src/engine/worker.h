@@ -88,6 +88,9 @@ class Worker {
   [[nodiscard]] bool retry_deferred() noexcept;
   void take(InferRequest& request) noexcept;
   void handle(InferRequest& request, Slot& slot) noexcept;
+  // Runs after a request of this thread was completed: tells its sink now, or with the next ones.
+  void note_completion(CompletionSink* sink, uint64_t service_ns) noexcept;
+  void flush_completions() noexcept;
   void wait_for_work() noexcept;
   [[nodiscard]] bool spin_for_work() noexcept;
   [[nodiscard]] bool may_leave() noexcept;
@@ -101,6 +104,10 @@ class Worker {
   std::vector<std::unique_ptr<Slot>> slots_;  // by Model::index()
   std::array<InferRequest*, kMaxDeferred> deferred_{};
   size_t deferred_count_ = 0;
+  // Sinks that have completions they were not told of, since when.
+  std::array<CompletionSink*, limits::kMaxIoThreads> unflushed_{};
+  size_t unflushed_count_ = 0;
+  uint64_t unflushed_since_ns_ = 0;
   uint64_t idle_since_ns_ = 0;
   bool expect_soon_ = false;
 
