@@ -367,7 +367,7 @@ void Connection::on_body_complete() noexcept {
   };
   context_->infer.trace.parsed_ns = now_ns();
   state_ = State::kRunning;
-  switch (io_.services().engine.submit(context_->infer)) {
+  switch (io_.submit(*context_)) {
     case engine::SubmitOutcome::kAccepted:
       return;
     case engine::SubmitOutcome::kFull:

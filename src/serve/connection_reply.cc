@@ -17,6 +17,12 @@ int echo_width(std::string_view text) noexcept {
   return static_cast<int>(std::min(text.size(), limits::kMaxNameBytes));
 }
 
+// HTTP/1.1 stays open unless told otherwise, HTTP/1.0 the other way round, and its clients wait to
+// be told (RFC 9112, 9.3).
+std::string_view persistence_line(const wire::HttpHead& head, bool keep_alive) noexcept {
+  return keep_alive && !head.http_1_1 ? "Connection: keep-alive\r\n" : "";
+}
+
 }  // namespace
 
 Status model_not_found(const Route& route) noexcept {
@@ -115,6 +121,7 @@ void Connection::respond_infer() noexcept {
   RequestContext& context = *context_;
   wire::ResponseHead head;
   head.keep_alive = !close_after_ && !io_.draining();
+  head.extra = persistence_line(context.head, head.keep_alive);
   head.content_length = context.reply.json.size() + context.reply.binary_bytes;
   if (context.reply.has_binary) {
     head.content_type = "application/octet-stream";
@@ -139,8 +146,10 @@ void Connection::respond_infer() noexcept {
 void Connection::respond_json(int status, std::string_view body, std::string_view extra) noexcept {
   wire::ResponseHead head;
   head.status = status;
-  head.extra = extra;
+  // With other lines to send there is no room for this one: an HTTP/1.0 client is closed then.
+  if (!extra.empty() && !context_->head.http_1_1) close_after_ = true;
   head.keep_alive = !close_after_ && !io_.draining();
+  head.extra = extra.empty() ? persistence_line(context_->head, head.keep_alive) : extra;
   head.content_length = body.size();
   const size_t head_bytes =
       wire::write_response_head(context_->response_head, head, io_.http_date());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <ctime>
+#include <utility>
 
 namespace lumen::serve {
 namespace {
@@ -60,6 +61,9 @@ void IoThread::run() noexcept {
     const uint64_t wakeups_before = loop_->wakeups();
     loop_->run_once(next_deadline_ns());
     counters.loop_wakeups.add(loop_->wakeups() - wakeups_before);
+    if (submitted_in_turn_ > 0) {
+      services_.engine.wake_workers(std::exchange(submitted_in_turn_, 0));
+    }
     expire_timeouts();
     bury();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
@@ -84,7 +88,14 @@ void IoThread::post(RequestContext& context) noexcept {
   RequestContext* pointer = &context;
   // The ring has a place for every context there is, so it can't be full.
   LUMEN_CHECK(completions_.try_push(std::move(pointer)));
-  loop_->wake();
+}
+
+engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
+  context.infer.sink = this;
+  const engine::SubmitOutcome outcome =
+      services_.engine.submit(context.infer, engine::Wake::kLater);
+  submitted_in_turn_ += outcome == engine::SubmitOutcome::kAccepted ? 1 : 0;
+  return outcome;
 }
 
 size_t IoThread::on_wake() noexcept {

@@ -33,7 +33,9 @@ struct Services {
   telemetry::ServerCounters& counters;
 };
 
-class IoThread final : public net::ListenerHandler, public net::WakeHandler {
+class IoThread final : public net::ListenerHandler,
+                       public net::WakeHandler,
+                       public engine::CompletionSink {
  public:
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
                                                                 net::TcpListener listener);
@@ -41,12 +43,16 @@ class IoThread final : public net::ListenerHandler, public net::WakeHandler {
   void run() noexcept;
   // Any thread: stop accepting, finish what is in flight, return from run().
   void request_drain() noexcept;
-  // Any worker: the engine has completed this request.
+  // Any worker: the engine has completed this request; flush() makes the loop look.
   void post(RequestContext& context) noexcept;
+  void flush() noexcept override { loop_->wake(); }
 
   // --- for Connection, on the loop's thread -----------------------------------------------------
   [[nodiscard]] RequestContext* acquire_context(Connection& connection) noexcept;
   void release_context(RequestContext& context) noexcept;
+  // Workers are woken for it once the turn is over: with many clients that is one wake-up for all
+  // the requests that the turn brought.
+  [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
   void wait_for_context(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
   void connection_closed(Connection& connection) noexcept;
@@ -95,6 +101,7 @@ class IoThread final : public net::ListenerHandler, public net::WakeHandler {
   // Last in, first out: with few clients the same few arenas stay hot in the caches.
   RequestContext* free_contexts_ = nullptr;
   size_t open_connections_ = 0;
+  uint32_t submitted_in_turn_ = 0;
   MpmcQueue<RequestContext*> completions_;
 
   std::array<char, wire::kDateBytes> date_{};

@@ -322,6 +322,18 @@ TEST_F(ServerTest, RefusesABodyAboveTheLimitOnItsHeadAlone) {
   expect_alive();
 }
 
+TEST_F(ServerTest, AnHttp10ClientThatAsksToStayIsToldThatItMay) {
+  start();
+  HttpClient http = client();
+  const std::string request =
+      "GET /v2/health/live HTTP/1.0\r\nHost: t\r\nConnection: keep-alive\r\n\r\n";
+  for (int i = 0; i < 2; ++i) {
+    const HttpReply reply = http.exchange(request);
+    EXPECT_EQ(200, reply.status);
+    EXPECT_THAT(reply.head, HasSubstr("Connection: keep-alive\r\n"));
+  }
+}
+
 TEST_F(ServerTest, RandomBytesNeverEndTheServer) {
   start();
   const auto seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 1);

@@ -24,6 +24,10 @@ struct EngineOptions {
 };
 
 enum class SubmitOutcome : uint8_t { kAccepted, kFull, kClosed };
+enum class Wake : uint8_t {
+  kNow,    // a parked worker is woken by this submit
+  kLater,  // the caller submits more, and calls wake_workers() before it waits for anything
+};
 
 class Engine {
  public:
@@ -34,7 +38,10 @@ class Engine {
   virtual ~Engine() = default;  // drains
 
   // On kAccepted the engine owns the request until it calls request.complete.
-  [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
+  [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request,
+                                             Wake wake = Wake::kNow) noexcept = 0;
+  // Wakes up to `count` parked workers, for as many requests submitted with Wake::kLater.
+  virtual void wake_workers(uint32_t count) noexcept = 0;
   // Closes the queue, completes all that was accepted, joins the workers. Idempotent.
   virtual void drain() noexcept = 0;
 };
