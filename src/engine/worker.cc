@@ -16,13 +16,6 @@
 namespace lumen::engine {
 namespace {
 
-// How long a worker polls before it parks. A parked thread takes about 20 us to run after its
-// wake-up on a virtual machine and 2 on bare metal, and the wake costs the ringer 6: polling twice
-// that long costs less than it saves while requests keep coming that close.
-constexpr uint64_t kSpinNs = 50'000;
-// Polls between two looks at the clock (21 ns); a poll with its pause takes about 25 ns.
-constexpr int kPollsPerLook = 32;
-
 // How long a completion may wait for those that follow it, so that one wake-up tells of all: about
 // what a wake-up costs a sleeper anyway. Only where the model is so fast that several fit.
 constexpr uint64_t kCoalesceNs = 20'000;
@@ -110,6 +103,7 @@ Status Worker::set_up(ModelRepository& repository) {
 void Worker::run() noexcept {
   for (;;) {
     if (do_work()) continue;
+    flush_completions();
     if (may_leave()) return;
     wait_for_work();
   }
@@ -147,12 +141,7 @@ bool Worker::retry_deferred() noexcept {
 }
 
 void Worker::take(InferRequest& request) noexcept {
-  if (idle_since_ns_ != 0) {
-    // The time of arrival, not of this line: a wake-up of 20 us would look like a longer gap.
-    const uint64_t arrival = request.trace.parsed_ns != 0 ? request.trace.parsed_ns : now_ns();
-    expect_soon_ = arrival <= idle_since_ns_ + kSpinNs;
-    idle_since_ns_ = 0;
-  }
+  idle_.found();
   request.worker = options_.index;
   Slot& slot = *slots_[request.model->index()];
   if (has_room(slot) && !has_deferred_of(slot.model)) {
@@ -172,6 +161,10 @@ void Worker::handle(InferRequest& request, Slot& slot) noexcept {
                       slot.model->metadata().name.c_str(), slot.model->reason().c_str());
     return finish(request);
   }
+  // What was completed before must not wait for a slow model's turn.
+  if (unflushed_count_ > 0 && now + slot.service_ns > unflushed_since_ns_ + kCoalesceNs) {
+    flush_completions();
+  }
   request.in_engine = this;
   // Counted before start(): a completion may come before it returns.
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
@@ -179,19 +172,16 @@ void Worker::handle(InferRequest& request, Slot& slot) noexcept {
   slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
   CompletionSink* sink = request.sink;
   finish_quietly(request);
-  if (sink != nullptr) note_completion(sink, now_ns() - now);
+  const uint64_t completed = now_ns();
+  slot.service_ns = completed - now;
+  if (sink != nullptr) note_completion(sink, completed);
 }
 
-void Worker::note_completion(CompletionSink* sink, uint64_t service_ns) noexcept {
-  const uint64_t now = now_ns();
+void Worker::note_completion(CompletionSink* sink, uint64_t now) noexcept {
   if (unflushed_count_ == 0) unflushed_since_ns_ = now;
   const auto known = std::span(unflushed_).first(unflushed_count_);
   if (std::ranges::find(known, sink) == known.end()) unflushed_[unflushed_count_++] = sink;
-  // The next request takes as long as this one did, as far as anyone knows.
-  const bool next_in_time = now + service_ns < unflushed_since_ns_ + kCoalesceNs;
-  if (!next_in_time || queue_.requests.was_empty() || unflushed_count_ == unflushed_.size()) {
-    flush_completions();
-  }
+  if (queue_.requests.was_empty() || unflushed_count_ == unflushed_.size()) flush_completions();
 }
 
 void Worker::flush_completions() noexcept {
@@ -216,30 +206,14 @@ void Worker::on_pending_done(InferRequest& request) noexcept {
   worker.callbacks_inside_.fetch_sub(1, std::memory_order_release);
 }
 
-bool Worker::spin_for_work() noexcept {
-  const uint64_t end = now_ns() + kSpinNs;
-  do {
-    for (int i = 0; i < kPollsPerLook; ++i) {
-      if (!queue_.requests.was_empty()) return true;
-      __builtin_ia32_pause();
-    }
-    // Whoever else waits for this CPU (the I/O thread, on a small machine) goes first.
-    ::sched_yield();
-  } while (now_ns() < end);
-  return false;
-}
-
 void Worker::wait_for_work() noexcept {
-  flush_completions();
-  if (idle_since_ns_ == 0) idle_since_ns_ = now_ns();
-  const bool takes_more = deferred_count_ < kMaxDeferred;
-  if (options_.may_spin && expect_soon_ && takes_more && deferred_count_ == 0 && spin_for_work()) {
-    return;
+  // Requests kept back wait for a completion, which comes by the doorbell alone.
+  while (deferred_count_ == 0 && idle_.idle() == IdleStrategy::Step::kSpin) {
+    if (!queue_.requests.was_empty()) return;
   }
-  expect_soon_ = false;  // until the next arrival says otherwise: a failed spin is not repeated
   const Doorbell::Ticket ticket = queue_.doorbell.prepare();
   InferRequest* request = nullptr;
-  const bool popped = takes_more && queue_.requests.try_pop(request);
+  const bool popped = deferred_count_ < kMaxDeferred && queue_.requests.try_pop(request);
   // sync[worker.completions]: acquire; as in retry_deferred()
   const bool completed =
       deferred_count_ > 0 && completions_.load(std::memory_order_acquire) != completions_seen_;
@@ -249,7 +223,9 @@ void Worker::wait_for_work() noexcept {
     return;
   }
   if (options_.server_counters != nullptr) options_.server_counters->worker_parks.add();
+  idle_.parking();
   (void)queue_.doorbell.wait(ticket, earliest_deadline_ns());
+  idle_.unparked();
 }
 
 bool Worker::may_leave() noexcept {

@@ -1,16 +1,16 @@
 // The engine under load from several threads: each accepted request completes exactly once with its
-// own answer, also while it is drained. Seeded; LUMEN_STRESS_SCALE multiplies the work.
+// own answer, also while it is drained. Seeded by LUMEN_STRESS_SEED (printed), scaled by LUMEN_STRESS_SCALE.
 #include <lumen/engine/engine.h>
 
 #include "support/fake_backend.h"
 #include "support/pending_request.h"
+#include "support/stress.h"
 #include "support/temp_repository.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
-#include <iostream>
+#include <ostream>
 #include <random>
 #include <thread>
 
@@ -27,11 +27,6 @@ struct StressCase {
 
 std::ostream& operator<<(std::ostream& out, const StressCase& c) { return out << c.name; }
 
-size_t scaled(size_t count) {
-  const char* scale = std::getenv("LUMEN_STRESS_SCALE");
-  return scale == nullptr ? count : count * std::strtoul(scale, nullptr, 10);
-}
-
 class EngineStress : public testing::TestWithParam<StressCase> {
  protected:
   void start() {
@@ -39,7 +34,6 @@ class EngineStress : public testing::TestWithParam<StressCase> {
     control->asynchronous = param.asynchronous;
     control->max_in_flight = param.max_in_flight;
     control->seed = seed;
-    std::cout << "seed " << seed << "\n";
     for (const char* name : {"a", "b", "c"}) files.add_model(name);
     repository = std::move(
         ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
@@ -83,7 +77,7 @@ class EngineStress : public testing::TestWithParam<StressCase> {
     return answered;
   }
 
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = test::stress_seed();
   TempRepository files;
   std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
@@ -96,7 +90,7 @@ TEST_P(EngineStress, AnswersEachAcceptedRequestExactlyOnceWithItsOwnData) {
   std::array<size_t, 3> answered{};
   std::vector<std::thread> clients;
   for (size_t i = 0; i < answered.size(); ++i) {
-    clients.emplace_back([&, i] { answered[i] = run_client(seed + i, scaled(5'000)); });
+    clients.emplace_back([&, i] { answered[i] = run_client(seed + i, test::stress_count(5'000)); });
   }
   for (std::thread& client : clients) client.join();
   engine->drain();

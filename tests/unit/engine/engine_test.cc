@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <random>
 #include <thread>
@@ -264,6 +265,68 @@ TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
   control->release();
   drainer.join();
   for (auto& pending : all) EXPECT_EQ(pending->times_completed(), 1u);
+}
+
+// Counts how often it was flushed, and notes whether a completion came after the last flush.
+class CountingSink final : public CompletionSink {
+ public:
+  void flush() noexcept override {
+    flushes_.fetch_add(1, std::memory_order_seq_cst);
+    flushes_.notify_all();
+  }
+  void wait_for_flush() const { flushes_.wait(0); }
+  [[nodiscard]] int flushes() const { return flushes_.load(); }
+
+ private:
+  std::atomic<int> flushes_{0};
+};
+
+TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
+  control->hold();
+  start({});
+  CountingSink sink;
+  std::deque<std::unique_ptr<PendingRequest>> all;
+  for (int i = 0; i < 100; ++i) {
+    all.push_back(make_request());
+    all.back()->request.sink = &sink;
+    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+    if (i == 0) control->wait_until_held(1);
+  }
+  control->release();
+  engine->drain();
+  EXPECT_GE(sink.flushes(), 1);
+  EXPECT_LT(sink.flushes(), 100);
+}
+
+TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
+  control->model_that_fails = "bad";
+  start({}, {"bad", "good"});
+  for (const char* model : {"bad", "good"}) {
+    CountingSink sink;
+    auto pending = make_request({1, 2, 3, 4}, model);
+    pending->request.sink = &sink;
+    ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+    sink.wait_for_flush();
+    EXPECT_EQ(pending->times_completed(), 1u);
+  }
+  CountingSink sink;
+  auto late = make_request({1, 2, 3, 4}, "good");
+  late->request.deadline_ns = 1;
+  late->request.sink = &sink;
+  ASSERT_EQ(engine->submit(late->request), SubmitOutcome::kAccepted);
+  sink.wait_for_flush();
+}
+
+TEST_F(EngineTest, WakesWorkersForRequestsSubmittedWithoutAWakeUp) {
+  start({.worker_count = 2});
+  while (counters->server.worker_parks.get() < 2) std::this_thread::yield();
+  std::deque<std::unique_ptr<PendingRequest>> all;
+  for (int i = 0; i < 10; ++i) {
+    all.push_back(make_request());
+    ASSERT_EQ(engine->submit(all.back()->request, Wake::kLater), SubmitOutcome::kAccepted);
+  }
+  engine->wake_workers(10);
+  for (auto& pending : all) pending->wait();
 }
 
 TEST_F(EngineTest, ParksWhenThereIsNothingToDo) {
