@@ -306,7 +306,7 @@ def make_rows(
 
 def show(rows: list[dict[str, Any]], targets: list[Target]) -> None:
     def line(*cells: object) -> None:
-        print("{:<24}{:<13}{:>11}{:>11}  {:<16}{:>7}{:>8}{:>12}".format(*cells), file=sys.stderr)
+        print("{:<24}{:<13}{:>12}{:>13}  {:<16}{:>7}{:>8}{:>12}".format(*cells), file=sys.stderr)
 
     print(file=sys.stderr)
     line("row", "metric", "ours", "rival", "rival_name", "ratio", "spread", "limit")
@@ -314,14 +314,13 @@ def show(rows: list[dict[str, Any]], targets: list[Target]) -> None:
         ours, rival, limit = (f"{r[k]:,.0f}" for k in ("ours", "rival", "limit"))
         ratio, width = f"{r['ratio']:.2f}", f"{r['spread']:.1%}"
         line(r["row"], r["metric"], ours, rival, r["rival_name"], ratio, width, limit)
-    print(
-        "\neach server, median: requests/s at 1 and 16 clients, p50 µs at 1 client", file=sys.stderr
-    )
+    print("\neach server (median)", file=sys.stderr)
+    line("", "model", "1 client/s", "16 clients/s", "p50 µs, 1 client", "", "", "")
     for t in targets:
         one, many = t.results[1], t.results[16]
         rates = [f"{median([r['per_second'] for r in runs]):,.0f}" for runs in (one, many)]
-        latency = f"{median([r['p50_us'] for r in one]):,.0f}"
-        line(f"{t.name}", t.workload.model, *rates, latency, "", "", "")
+        latency = f"{median([r['p50_us'] for r in one]):,.1f}"
+        line(t.name, t.workload.model, *rates, latency, "", "", "")
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -258,4 +258,5 @@ def test_descriptors_and_memory_stay_flat_over_many_connections(server: StartSer
     assert one_round_trip(one)
     # The last close may still be on its way: one connection of slack.
     assert abs(descriptors() - before_fds) <= 1
-    assert resident_kib() - before_kib < 2048
+    if PATIENCE == 1:  # AddressSanitizer keeps what is freed for a while
+        assert resident_kib() - before_kib < 2048
