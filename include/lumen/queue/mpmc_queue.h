@@ -15,6 +15,7 @@
 // Cost: a compare-and-swap (5 ns) and the slot's line from the other core (25 to 45 ns for 4 slots
 // of 8 bytes). After a lost compare-and-swap the thread backs off (base/backoff.h: 17 -> 55 M/s at
 // 2 and 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch.
+// Whoever finds nothing after a burst keeps its distance (base/backoff.h: 77 -> 175 M/s at 1 and 1).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
 // same moment (a queue that is nearly empty) no longer share one, for 8 times the memory.
 // The top bit of tail is `closed`: a push has claimed its position before it, or fails.
@@ -56,8 +57,8 @@ class MpmcQueue {
   // No other thread may be in here, nor have died between claim and publication.
   ~MpmcQueue() {
     // relaxed: nobody else is here
-    const size_t tail = tail_.load(std::memory_order_relaxed) & ~kClosedBit;
-    for (size_t i = head_.load(std::memory_order_relaxed); i != tail; ++i) {  // relaxed: as above
+    const size_t tail = tail_side_.index.load(std::memory_order_relaxed) & ~kClosedBit;
+    for (size_t i = head_side_.index.load(std::memory_order_relaxed); i != tail; ++i) {  // relaxed: as above
       std::destroy_at(slot(i).value());
     }
   }
@@ -163,7 +164,7 @@ class MpmcQueue {
     // sync[mpmc.closing]: seq_cst before the rings below, so that who pops later sees it
     closing_.store(true, std::memory_order_seq_cst);
     // sync[mpmc.tail]: seq_cst against a sleeper's look; a claim now fails its compare-and-swap
-    tail_.fetch_or(kClosedBit, std::memory_order_seq_cst);
+    tail_side_.index.fetch_or(kClosedBit, std::memory_order_seq_cst);
     if constexpr (kBlocking) {
       not_empty_.ring_all();
       not_full_.ring_all();
@@ -172,20 +173,20 @@ class MpmcQueue {
   // True: closed, and nothing is left nor will come. False while an accepted item is on its way.
   [[nodiscard]] bool drained() const noexcept {
     // sync[mpmc.tail]: seq_cst, it may be the look of a thread that is about to sleep
-    const size_t tail = tail_.load(std::memory_order_seq_cst);
+    const size_t tail = tail_side_.index.load(std::memory_order_seq_cst);
     if ((tail & kClosedBit) == 0) return false;
     // sync[mpmc.head]: as above
-    return head_.load(std::memory_order_seq_cst) == (tail & ~kClosedBit);
+    return head_side_.index.load(std::memory_order_seq_cst) == (tail & ~kClosedBit);
   }
 
   [[nodiscard]] size_t capacity() const noexcept { return mask_ + 1; }
   [[nodiscard]] bool was_closed() const noexcept {
-    return (tail_.load(std::memory_order_relaxed) & kClosedBit) != 0;  // relaxed: racy by name
+    return (tail_side_.index.load(std::memory_order_relaxed) & kClosedBit) != 0;  // relaxed: racy by name
   }
   // Racy: what the size was a moment ago, for statistics.
   [[nodiscard]] size_t size_was() const noexcept {
-    const size_t tail = tail_.load(std::memory_order_relaxed) & ~kClosedBit;  // relaxed: a statistic
-    const size_t head = head_.load(std::memory_order_relaxed);  // relaxed: a statistic
+    const size_t tail = tail_side_.index.load(std::memory_order_relaxed) & ~kClosedBit;  // relaxed: a statistic
+    const size_t head = head_side_.index.load(std::memory_order_relaxed);  // relaxed: a statistic
     return tail > head ? std::min(tail - head, capacity()) : 0;
   }
   [[nodiscard]] bool was_empty() const noexcept { return size_was() == 0; }
@@ -198,6 +199,12 @@ class MpmcQueue {
   };
   static_assert(kPadding == Padding::kNone || sizeof(Slot) % kCacheLine == 0);
   static_assert(sizeof(T) != 8 || kPadding != Padding::kNone || sizeof(Slot) == 16);
+
+  // Written by the threads of one side only, so both words may share a line.
+  struct alignas(kFalseSharingRange) Side {
+    std::atomic<size_t> index{0};
+    std::atomic<size_t> stuck_at{0};  // where a thread of this side last found nothing to claim
+  };
 
   struct Claim {
     size_t position;
@@ -217,11 +224,11 @@ class MpmcQueue {
   }
 
   // Claims up to `most` consecutive positions of `index` whose slots have the turn position + offset.
-  Claim claim(std::atomic<size_t>& index, size_t offset, size_t most) noexcept {
+  Claim claim(Side& side, size_t offset, size_t most) noexcept {
     if (most == 0) return {0, 0};
     most = std::min(most, capacity());
     Backoff backoff;
-    size_t position = index.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
+    size_t position = side.index.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
     for (;;) {
       // sync[mpmc.slot]: acquire, the last user of the slot has left it
       const size_t turn = slot(position).turn.load(kLook);
@@ -230,20 +237,29 @@ class MpmcQueue {
         const size_t count = most == 1 ? 1 : run_length(position, offset, most);
         // relaxed without doorbells: claiming orders nothing, the slot's turn does
         // sync[mpmc.head]: seq_cst with them, against drained()
-        if (index.compare_exchange_weak(position, position + count, kClaim,
-                                        std::memory_order_relaxed)) {
+        if (side.index.compare_exchange_weak(position, position + count, kClaim,
+                                             std::memory_order_relaxed)) {
           return {position, count};
         }
         backoff.lost();
       } else if (ahead < 0) {
+        stuck(side, position);
         return {0, 0};  // full (the item of one lap ago is still there), empty, or closed
       }
-      position = index.load(std::memory_order_relaxed);  // relaxed: as above
+      position = side.index.load(std::memory_order_relaxed);  // relaxed: as above
       if ((position & kClosedBit) != 0) return {0, 0};
     }
   }
-  Claim claim_free(size_t most) noexcept { return claim(tail_, 0, most); }
-  Claim claim_filled(size_t most) noexcept { return claim(head_, 1, most); }
+  Claim claim_free(size_t most) noexcept { return claim(tail_side_, 0, most); }
+  Claim claim_filled(size_t most) noexcept { return claim(head_side_, 1, most); }
+
+  static void stuck(Side& side, size_t position) noexcept {
+    // relaxed: a hint among the threads of one side
+    const size_t burst = position - side.stuck_at.load(std::memory_order_relaxed);
+    if (burst == 0) return;
+    side.stuck_at.store(position, std::memory_order_relaxed);  // relaxed: as above
+    keep_distance(burst);
+  }
 
   void set_turn(size_t position, size_t turn) noexcept {
     // sync[mpmc.slot]: release, what was done in the slot is done
@@ -280,14 +296,14 @@ class MpmcQueue {
   }
   bool closed_look() const noexcept {
     // sync[mpmc.tail]: seq_cst, the look of a thread that is about to sleep
-    return (tail_.load(std::memory_order_seq_cst) & kClosedBit) != 0;
+    return (tail_side_.index.load(std::memory_order_seq_cst) & kClosedBit) != 0;
   }
 
   const size_t mask_;
   const RawSlots<Slot> slots_;
   std::atomic<bool> closing_{false};  // beside what nobody writes
-  alignas(kFalseSharingRange) std::atomic<size_t> tail_{0};
-  alignas(kFalseSharingRange) std::atomic<size_t> head_{0};
+  Side tail_side_;
+  Side head_side_;
   struct NoDoorbell {};
   using Bell = std::conditional_t<kBlocking, Doorbell, NoDoorbell>;
   alignas(kFalseSharingRange) Bell not_empty_;

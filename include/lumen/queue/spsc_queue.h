@@ -9,7 +9,8 @@
 // (2^63 items). A handle keeps its own position in itself and a copy of the other side's, so that
 // in steady state an operation touches the slot and its own index only: 1 to 3 ns. The copy is
 // renewed when it says full or empty; that is the one load of the other side's line, up to 100 ns,
-// shared by all items that came meanwhile.
+// shared by all items that came meanwhile. Whoever finds nothing after a burst keeps its distance
+// (base/backoff.h), so that both sides work on lines of their own.
 // Order: the producer's store to tail releases the item, the consumer's load acquires it; head in
 // the other direction releases the empty slot. With Waiting::kDoorbell both publications are
 // seq_cst read-modify-writes, because a sleeper announces itself and then looks once more: of the
@@ -19,6 +20,7 @@
 // queue empty (full) from there on, never a torn item. Nothing is shared but the two indices.
 #pragma once
 
+#include <lumen/base/backoff.h>
 #include <lumen/base/idle_strategy.h>
 #include <lumen/queue/queue_types.h>
 
@@ -100,6 +102,8 @@ class SpscQueue<T, kWaiting>::Producer {
         mask_(other.mask_),
         tail_(other.tail_),
         head_seen_(other.head_seen_),
+        stuck_at_(other.stuck_at_),
+        closed_(other.closed_),
         idle_(other.idle_) {}
   Producer& operator=(Producer&&) = delete;
   ~Producer() {
@@ -110,7 +114,7 @@ class SpscQueue<T, kWaiting>::Producer {
 
   // On false `value` is untouched.
   [[nodiscard]] bool try_push(T&& value) noexcept {
-    if (room() == 0) return false;
+    if (room_for(1) == 0) return stuck();
     T* slot = std::construct_at(slots_ + (tail_ & mask_), std::move(value));
     if (publish(1)) return true;
     value = std::move(*slot);  // closed meanwhile
@@ -184,7 +188,6 @@ class SpscQueue<T, kWaiting>::Producer {
     head_seen_ = closed_ ? tail_ - (mask_ + 1) : queue.head_.load(std::memory_order_acquire);
   }
 
-  [[nodiscard]] size_t room() noexcept { return room_for(1); }
   [[nodiscard]] size_t room_for(size_t wanted) noexcept {
     size_t free = mask_ + 1 - (tail_ - head_seen_);
     if (free >= wanted || closed_) return free;
@@ -193,6 +196,10 @@ class SpscQueue<T, kWaiting>::Producer {
     head_seen_ = queue_->head_.load(kBlocking ? std::memory_order_seq_cst
                                               : std::memory_order_acquire);
     return mask_ + 1 - (tail_ - head_seen_);
+  }
+  bool stuck() noexcept {
+    keep_distance(tail_ - std::exchange(stuck_at_, tail_));
+    return false;
   }
   // False: closed.
   bool publish(size_t count) noexcept {
@@ -218,6 +225,7 @@ class SpscQueue<T, kWaiting>::Producer {
   size_t mask_;
   size_t tail_ = 0;
   size_t head_seen_ = 0;
+  size_t stuck_at_ = 0;  // where try_push last found no room
   bool closed_ = false;  // without doorbells: by this role
   IdleStrategy idle_;
 };
@@ -231,6 +239,7 @@ class SpscQueue<T, kWaiting>::Consumer {
         mask_(other.mask_),
         head_(other.head_),
         tail_seen_(other.tail_seen_),
+        stuck_at_(other.stuck_at_),
         idle_(other.idle_) {}
   Consumer& operator=(Consumer&&) = delete;
   ~Consumer() {
@@ -241,7 +250,7 @@ class SpscQueue<T, kWaiting>::Consumer {
 
   // On false `value` is untouched.
   [[nodiscard]] bool try_pop(T& value) noexcept {
-    if (ready_for(1) == 0) return false;
+    if (ready_for(1) == 0) return stuck();
     T* slot = slots_ + (head_ & mask_);
     value = std::move(*slot);
     std::destroy_at(slot);
@@ -310,6 +319,10 @@ class SpscQueue<T, kWaiting>::Consumer {
                                               : std::memory_order_acquire) & ~kClosedBit;
     return tail_seen_ - head_;
   }
+  bool stuck() noexcept {
+    keep_distance(head_ - std::exchange(stuck_at_, head_));
+    return false;
+  }
   void leave(size_t count) noexcept {
     head_ += count;
     if constexpr (kBlocking) {
@@ -327,6 +340,7 @@ class SpscQueue<T, kWaiting>::Consumer {
   size_t mask_;
   size_t head_ = 0;
   size_t tail_seen_ = 0;
+  size_t stuck_at_ = 0;  // where try_pop last found nothing
   IdleStrategy idle_;
 };
 
