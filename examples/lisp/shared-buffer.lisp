@@ -1,4 +1,4 @@
-;;;; SharedBuffer from SBCL, over the C ABI: alien memory, SAPs, and macros to reserve, commit, flush.
+;;;; SharedBuffer from SBCL, over the C ABI: alien memory, SAPs, macros to reserve, commit, flush.
 ;;;; Threads: WITH-WRITER gives the calling thread its own handle. Memory: alien, freed at the end.
 ;;;; Says no: an ERROR with the library's reason; WITH-RECORD runs its body only if there is room.
 (defpackage :lumen-shared-buffer
@@ -61,8 +61,8 @@
        (call "lumen_sb_detach" void (system-area-pointer ,writer)))))
 
 (defmacro with-record ((record writer bytes) &body body)
-  "Reserves BYTES, runs BODY with the SAP RECORD, commits. NIL if there is no room. If BODY unwinds the
-record stays open, and the writer's end hands it over as zeroes."
+  "Reserves BYTES, runs BODY with the SAP RECORD, commits. NIL: no room. If BODY unwinds the record
+stays open, and the writer's end hands it over as zeroes."
   `(let ((,record (call "lumen_sb_reserve" system-area-pointer (system-area-pointer ,writer)
                         (size-t ,bytes))))
      (unless (zerop (sap-int ,record))

@@ -29,7 +29,8 @@ void write_out(void* fd, const lumen::SharedBuffer::Flushed& flushed) noexcept {
   }
 }
 
-[[gnu::format(printf, 2, 3)]] void log(lumen::SharedBuffer::Writer& writer, const char* format, ...) {
+[[gnu::format(printf, 2, 3)]]
+void log(lumen::SharedBuffer::Writer& writer, const char* format, ...) {
   char line[512];
   va_list args;
   va_start(args, format);

@@ -105,7 +105,9 @@ void Arena::trim(size_t keep_bytes) noexcept {
   if (peak_bytes() > keep_bytes) mapping_.release_pages_from(std::max(keep_bytes, used_bytes()));
   size_t before = mapping_.size();
   Block* last = s_.block;
-  for (Block* b = s_.linked; b != nullptr && b != s_.block; b = b->next) before += b->mapping.size();
+  for (Block* b = s_.linked; b != nullptr && b != s_.block; b = b->next) {
+    before += b->mapping.size();
+  }
   for (Block* b = last == nullptr ? s_.linked : last->next; b != nullptr && before < keep_bytes;
        b = b->next) {
     before += b->mapping.size();

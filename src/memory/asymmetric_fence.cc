@@ -22,6 +22,10 @@ bool asymmetric_fence_available() noexcept {
   return available;
 }
 
-void heavy_fence() noexcept { LUMEN_CHECK(membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0); }
+void heavy_fence() noexcept {
+  LUMEN_CHECK(membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0);
+  // sync[asymmetric_fence]: seq_cst for the compiler; the system call was the barrier, for all
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
 
 }  // namespace lumen

@@ -85,7 +85,7 @@ Result<std::unique_ptr<SharedBuffer>> SharedBuffer::create(const Options& option
                          memory.size(), options.buffer_count, options.buffer_bytes,
                          options.buffer_count * options.buffer_bytes);
   }
-  std::unique_ptr<SharedBuffer> buffer(new SharedBuffer(options));
+  std::unique_ptr<SharedBuffer> buffer(new SharedBuffer(options));  // alloc: at start
   for (size_t i = 0; i < options.buffer_count; ++i) {
     buffer->slots_[i].data = memory.data() + i * options.buffer_bytes;
   }
@@ -241,7 +241,8 @@ bool SharedBuffer::flush(uint64_t deadline_ns) noexcept {
 
 // Something is sealed, or should have been: the flusher polls instead of sleeping.
 bool SharedBuffer::flush_is_pending() noexcept {
-  const uint64_t next = next_flush_.load(std::memory_order_relaxed);  // relaxed: we are who moves it
+  // relaxed: who sleeps on an old view is rung
+  const uint64_t next = next_flush_.load(std::memory_order_relaxed);
   // seq_cst: the look between prepare() and wait() of sealed_bell_.
   // sync[shared_buffer.slot]: pairs with seal_at(); sync[shared_buffer.open]: with seal_open()
   const uint64_t state = slot_of(next).word.load(std::memory_order_seq_cst);

@@ -98,8 +98,8 @@ lumen_sb* lumen_sb_create(const lumen_sb_options* options, void* memory, size_t 
     return fail("lumen_sb_create: no options, or of another version, mode or when_full; begin with "
                 "lumen_sb_default_options()", error, error_bytes);
   }
-  std::unique_ptr<lumen_sb> self(new (std::nothrow)
-                                     lumen_sb{nullptr, options->flush, options->context});
+  std::unique_ptr<lumen_sb> self(  // alloc: at start
+      new (std::nothrow) lumen_sb{nullptr, options->flush, options->context});
   if (self == nullptr) return fail("lumen_sb_create: out of memory", error, error_bytes);
   SharedBuffer::Options o = options_from(*options);
   o.context = self.get();
@@ -111,17 +111,17 @@ lumen_sb* lumen_sb_create(const lumen_sb_options* options, void* memory, size_t 
   return self.release();
 }
 
-void lumen_sb_destroy(lumen_sb* buffer) { delete buffer; }
+void lumen_sb_destroy(lumen_sb* buffer) { delete buffer; }  // alloc: at the end
 
 lumen_sb_writer* lumen_sb_attach(lumen_sb* buffer, char* error, size_t error_bytes) {
   auto writer = buffer->buffer->writer();
   if (!writer.ok()) return fail(writer.status().message(), error, error_bytes);
-  auto* out = new (std::nothrow) lumen_sb_writer{std::move(*writer)};
+  auto* out = new (std::nothrow) lumen_sb_writer{std::move(*writer)};  // alloc: once a thread
   if (out == nullptr) return fail("lumen_sb_attach: out of memory", error, error_bytes);
   return out;
 }
 
-void lumen_sb_detach(lumen_sb_writer* writer) { delete writer; }
+void lumen_sb_detach(lumen_sb_writer* writer) { delete writer; }  // alloc: once a thread
 
 void* lumen_sb_reserve(lumen_sb_writer* writer, size_t bytes) {
   return writer->writer.reserve(bytes);

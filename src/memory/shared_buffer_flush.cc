@@ -25,14 +25,15 @@ int32_t distance(uint64_t to, uint64_t from) {
 }  // namespace
 
 // Whether the writer's thread has ended. If so its reservations are written off, once and for all:
-// its Writer, if somebody still destroys it, must not touch bytes that are in use again. A thread id
+// its Writer, if somebody still destroys it, must not touch bytes in use again. A thread id
 // may be given to another thread later; then a dead one looks held up, which is the safe side.
 bool SharedBuffer::write_off_if_gone(WriterState& state) noexcept {
-  // sync[shared_buffer.writer]: acquire, acq_rel, pairs with the Writer's destructor: one of the two
+  // sync[shared_buffer.writer]: acquire here, acq_rel below; pairs with the Writer's destructor
   int32_t id = state.thread_id.load(std::memory_order_acquire);
   if (id < 0) return true;
   if (id == 0 || id == kLeaving) return false;
   if (::tgkill(::getpid(), id, 0) == 0 || errno != ESRCH) return false;
+  // sync[shared_buffer.writer]: acq_rel, either this or the destructor's claim succeeds
   return state.thread_id.compare_exchange_strong(id, -id, std::memory_order_acq_rel,
                                                  std::memory_order_acquire);
 }
@@ -43,13 +44,15 @@ size_t SharedBuffer::flush_ready() noexcept {
     // sync[shared_buffer.token]: seq_cst, the state of the last holder; and in one order with
     // again_: either we get the token or its holder sees that we asked
     if (token_.exchange(true, std::memory_order_seq_cst)) {
+      // sync[shared_buffer.token]: seq_cst, as above
       again_.store(true, std::memory_order_seq_cst);
       if (token_.exchange(true, std::memory_order_seq_cst)) return delivered;
     }
+    // sync[shared_buffer.token]: seq_cst, what was sealed before again_ was set is seen below
     again_.exchange(false, std::memory_order_seq_cst);
     while (flush_next(delivered)) {
     }
-    // sync[shared_buffer.token]: seq_cst, as above
+    // sync[shared_buffer.token]: seq_cst, as above, both
     token_.store(false, std::memory_order_seq_cst);
   } while (again_.load(std::memory_order_seq_cst));
   return delivered;
@@ -76,7 +79,8 @@ bool SharedBuffer::flush_next(size_t& delivered) noexcept {
   if (used == 0) {
     // Passed over, or closed while empty. Only once the writers have passed it too: else they would
     // find the slot marked for its next life and wait for ever.
-    if (distance(sequence_of(open), sequence) < 0 || (is_open && (open & kClosedBit) == 0)) return false;
+    const bool is_closed = is_open && (open & kClosedBit) != 0;
+    if (distance(sequence_of(open), sequence) <= 0 && !is_closed) return false;
     if (slot.forced && !slot.quarantined) quarantine(slot, sequence, 0);
     recycle(slot, sequence, quarantine_is_over(slot));
     return true;
@@ -207,12 +211,13 @@ void SharedBuffer::attribute_dense(const Slot& slot, uint64_t sequence, Account&
   const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
   for (uint32_t i = 0; i < high; ++i) {
     WriterState& state = writers_[i];
-    // relaxed: a report; that a dead thread's stores are visible follows from its end
+    // relaxed, all of them: a report; a dead thread's stores are visible by its end
     if (state.sequence.load(kRelaxed) != sequence) continue;
     const uint64_t begin = state.note.load(kRelaxed) >> kNoteBits;
     const uint64_t bytes = open_bytes(state, index);
     if (bytes == 0) continue;
-    if (begin + bytes > options_.buffer_bytes || bytes > account.missing) continue;  // caught moving
+    // Caught while it moved: not the one that is held up.
+    if (begin + bytes > options_.buffer_bytes || bytes > account.missing) continue;
     const int32_t thread_id = std::abs(state.thread_id.load(kRelaxed));
     const bool gone = write_off_if_gone(state);
     holes_.push_back({begin, bytes, thread_id, gone});
@@ -234,9 +239,10 @@ void SharedBuffer::force_seal(Slot& slot, uint64_t sequence) noexcept {
     if (options_.mode == Mode::kLane) {
       // sync[shared_buffer.chunk]: acquire, chunk_bytes
       const uint64_t chunk = state.chunk.load(std::memory_order_acquire);
+      // relaxed: published by the chunk
       if (chunk_is_in(chunk, sequence)) known += state.chunk_bytes.load(kRelaxed);
+      // relaxed: a thread that was held up for so long stores nothing meanwhile
     } else if (state.sequence.load(kRelaxed) == sequence) {
-      // relaxed, here and above: a thread that was held up for so long stores nothing meanwhile
       known += open_bytes(state, index);
     }
   }

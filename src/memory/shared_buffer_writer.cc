@@ -37,7 +37,8 @@ SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
       capacity_(owner.options_.buffer_bytes),
       word_(&owner.word_),
       owner_(&owner) {
-  constexpr auto relaxed = std::memory_order_relaxed;  // relaxed: ours alone, or for reports
+  constexpr auto relaxed = std::memory_order_relaxed;
+  // relaxed, all of them: ours alone, or for reports
   value_ = cell_->load(relaxed);
   const uint64_t sequence = sequence_of(word_->load(relaxed));
   const size_t slot = sequence & (owner.options_.buffer_count - 1);
@@ -48,7 +49,8 @@ SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
 
 SharedBuffer::Writer::~Writer() {
   if (owner_ == nullptr) return;
-  constexpr auto relaxed = std::memory_order_relaxed;  // relaxed: our own stores
+  constexpr auto relaxed = std::memory_order_relaxed;
+  // relaxed, all of them: our own stores
   int32_t id = state_->thread_id.load(relaxed);
   // sync[shared_buffer.writer]: acq_rel, pairs with the flusher's writing off: one of the two
   const bool ours = id > 0 && state_->thread_id.compare_exchange_strong(
@@ -134,7 +136,8 @@ uint64_t SharedBuffer::Writer::settle(uint64_t old, size_t bytes, bool may_wait)
 }
 
 bool SharedBuffer::Writer::room_after(uint64_t sequence, size_t bytes, bool may_wait) noexcept {
-  constexpr auto relaxed = std::memory_order_relaxed;  // relaxed: statistics of ours
+  constexpr auto relaxed = std::memory_order_relaxed;
+  // relaxed, all of them: statistics of ours
   Room room = owner_->try_make_room(sequence);
   if (room == Room::kFull && may_wait) {
     state_->waits.store(state_->waits.load(relaxed) + 1, relaxed);

@@ -1,6 +1,6 @@
 // SharedBuffer under many threads: each record exactly once, in order per writer, every byte of
 // every buffer accounted for; in all modes, with writers that come, go and vanish.
-// Threads: up to 8 writers and a flusher. Memory: buffers of 4 KiB. Says no: by gtest, with the seed.
+// Threads: up to 8 writers and a flusher. Memory: buffers of 4 KiB. Says no: by gtest and the seed.
 #include "support/stress.h"
 
 #include <lumen/base/clock.h>
@@ -103,7 +103,8 @@ class SharedBufferStress : public testing::TestWithParam<Case> {
 // One record; false: refused. Yields between reserve and commit now and then, where it hurts most.
 bool write_record(SharedBuffer::Writer& w, uint16_t writer, uint64_t number, std::mt19937& random,
                   Total& total) {
-  const auto bytes = static_cast<uint32_t>(sizeof(Head) + random() % (random() % 64 == 0 ? 2000 : 48));
+  const uint32_t most = random() % 64 == 0 ? 2000 : 48;
+  const auto bytes = static_cast<uint32_t>(sizeof(Head) + random() % most);
   std::byte* memory = w.reserve(bytes);
   if (memory == nullptr) {
     ++total.refused;
@@ -199,7 +200,8 @@ TEST_P(SharedBufferStress, LosesOnlyWhatThreadsThatVanishHadOpen) {
       std::mt19937 random(static_cast<uint32_t>(seed + 1000 + v));
       Total total;
       // Its destructor never runs.
-      auto* w = ::new (static_cast<void*>(&storage[v])) SharedBuffer::Writer(buffer->writer().value());
+      auto* w = ::new (static_cast<void*>(&storage[v]))
+          SharedBuffer::Writer(buffer->writer().value());
       for (uint64_t i = 0; i < random() % 50; ++i) {
         (void)write_record(*w, static_cast<uint16_t>(kWriters + v), i, random, total);
       }

@@ -1,14 +1,16 @@
 // Arena: a region of memory with O(1) bump allocation and O(1) reset; one block with a hard cap, or
 // blocks linked as they fill, up to a cap.
 // Threads: one at a time; it travels with its request from thread to thread.
-// Memory: one Mapping at creation (virtual, cheap until touched). A growing arena maps another block
-// when one is full and keeps it over reset(); an arena with a hard cap never maps again.
+// Memory: one Mapping at creation (virtual, cheap until touched). A growing arena maps one more
+// block when one is full and keeps it over reset(); an arena with a hard cap never maps again.
 // Says no: nullptr when the cap is reached (or the kernel has no more for a growing one).
 //
-// Cost: allocate() on an Arena (the class is final, so the call is not virtual) is an add, an and and
-// two compares, under 0.6 ns on the reference machine; reset() moves two pointers whatever the size.
-// Under ASan what was allocated and given back is poisoned, and 16 bytes behind each allocation are,
-// which count as used; what was never allocated is not, for its shadow would cost an eighth of it.
+// Cost: allocate() on an Arena (the class is final, so the call is not virtual) is an add, an "and"
+// and two compares, under 0.6 ns on the reference machine; reset() moves two pointers, whatever the
+// size.
+// Under ASan what was allocated and given back is poisoned, and so are 16 bytes behind each
+// allocation, which count as used; what was never allocated is not, for its shadow would cost an
+// eighth of it.
 // Invariants (is_valid() checks them): block_begin <= cursor <= block_end; every block of the chain
 // is owned, and used_before is the sum of the blocks before it as they were left.
 #pragma once
@@ -75,7 +77,7 @@ class Arena final : public Allocator {
   // The bytes are not zeroed; zero bytes give a valid address that nothing may be written to.
   [[nodiscard]] void* allocate(size_t bytes, size_t alignment) noexcept override {
     const uintptr_t begin = (s_.cursor + alignment - 1) & ~(alignment - 1);
-    // begin can only wrap below cursor where a cap is at the top of the address space: never mapped.
+    // begin wraps below cursor only at the top of the address space, where nothing is mapped.
     if (begin > s_.end || bytes > s_.end - begin) [[unlikely]] {
       return allocate_slow(bytes, alignment);
     }
@@ -93,7 +95,7 @@ class Arena final : public Allocator {
     if constexpr (kRedzoneBytes != 0) poison_from(nullptr, first_begin());
     enter(nullptr, first_begin());
   }
-  // After reset(): gives pages above `keep_bytes` back if they were touched since the last trim, and
+  // After reset(): gives pages above `keep_bytes` back if they were touched since the last trim;
   // unmaps the linked blocks that begin above it.
   void trim(size_t keep_bytes) noexcept;
 

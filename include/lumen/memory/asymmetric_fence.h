@@ -4,7 +4,7 @@
 //
 // The light side must store A and then load B, the heavy side store B and then load A, and one of
 // them must see the other's store (Dekker). A light fence keeps the compiler from swapping the two;
-// the heavy one makes every running thread of the process execute a full barrier, so whichever light
+// the heavy one makes every running thread of the process run a full barrier, so whichever light
 // side it interrupts is either before its store (and will see B) or after it (and A is visible).
 // A locked instruction in the light side would cost 4.8 ns, more than all the rest of it; the heavy
 // one costs 1 to 5 µs. C++ proposal P1202 and folly's AsymmetricThreadFence describe the same pair.
@@ -18,6 +18,7 @@ namespace lumen {
 // Registers the process with the kernel on the first call; any later call is a load.
 [[nodiscard]] bool asymmetric_fence_available() noexcept;
 
+// sync[asymmetric_fence]: seq_cst for the compiler alone; pairs with heavy_fence().
 inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 // Only where asymmetric_fence_available().

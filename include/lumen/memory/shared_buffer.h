@@ -7,7 +7,7 @@
 // One page of how it works. `word` = {sequence : 24, offset : 40} is the open buffer and its fill.
 //   reserve  old = word.fetch_add(n). old.offset + n <= capacity: the bytes are ours. Else the one
 //            whose old.offset is still <= capacity is the closer: it publishes used = old.offset in
-//            the slot (sealed); anyone may then move `word` to the next free slot by a CAS. A writer
+//            the slot (sealed); anyone may then move `word` to the next free slot by CAS. A writer
 //            adds at most once to a full word, so offset cannot run into the sequence.
 //   commit   one release store into a counter of this writer and this slot: no second atomic
 //            increment. A buffer is complete when the writers' counters sum to what was reserved
@@ -20,17 +20,18 @@
 //   flush    whoever holds the flush token takes the oldest sealed slot, waits for its commits by
 //            polling (20 µs to 1 ms: a ring on every commit would cost more than the commit), calls
 //            back and frees the slot. Exactly once and in order, because only the token moves on.
-// Orders. Record bytes reach the flusher by the release of the counter and its acquire. A freed slot
+// Orders. Record bytes reach the flusher by release and acquire of the counter. A freed slot
 // reaches writers by the release of the slot word, the acquire of whoever opens it, the release of
 // that CAS on `word` and the acquire of fetch_add (fetch_adds between them continue the release
 // sequence). tests/spin/shared_buffer.pml is the model of commit, seal, swap and flush.
 //
 // A thread that is held or dies between reserve and commit (or between fetch_add and sealing) holds
-// up the flush for stall_timeout_ns, no longer: then the buffer is handed over with complete() false
-// and the places that are known not to be records in `holes`. The memory is used again at once where
-// the thread is gone (tgkill says ESRCH), else only after its late commit; until then the slot is
-// passed over. A thread that dies between fetch_add and its note leaves a hole without a place. One
-// that dies inside the flush callback ends flushing: writers then wait or drop, as at a full disk.
+// up the flush for stall_timeout_ns, no longer: then the buffer is handed over, complete() false,
+// and the places that are known not to be records are in `holes`. The memory is used again at once
+// where the thread is gone (tgkill says ESRCH), else only after its late commit; until then the
+// slot is passed over. A thread that dies between fetch_add and its note leaves a hole without a
+// place. One that dies inside the flush callback ends flushing: writers then wait or drop, as at a
+// full disk.
 #pragma once
 
 #include <lumen/base/cache_line.h>
@@ -83,7 +84,7 @@ class SharedBuffer {
     std::span<const Extent> records;    // runs of committed records in order; one in dense mode
     std::span<const Hole> holes;        // reserved, not committed in time
     size_t missing_bytes;               // of all reservations not committed, place known or not
-    bool forced;                        // sealed by timeout: the thread that should have was held up
+    bool forced;                        // sealed by timeout: its closer was held up
     [[nodiscard]] bool complete() const noexcept { return missing_bytes == 0 && !forced; }
   };
   // Called by one thread at a time. It must not reserve in the same SharedBuffer under kWait.
@@ -120,7 +121,7 @@ class SharedBuffer {
 
   class Writer;
 
-  // Over memory of its own, or over the caller's: buffer_bytes * buffer_count bytes that outlive it.
+  // Over memory of its own, or the caller's: buffer_bytes * buffer_count bytes that outlive it.
   [[nodiscard]] static Result<std::unique_ptr<SharedBuffer>> create(const Options& options);
   [[nodiscard]] static Result<std::unique_ptr<SharedBuffer>> create(const Options& options,
                                                                     std::span<std::byte> memory);
@@ -163,7 +164,9 @@ class SharedBuffer {
   static constexpr bool chunk_is_in(uint64_t chunk, uint64_t sequence) noexcept {
     return (chunk & kOwnedBit) != 0 && ((chunk >> kOffsetBits) ^ sequence) << 41 == 0;
   }
-  static constexpr uint64_t chunk_offset(uint64_t chunk) noexcept { return chunk & (kOwnedBit - 1); }
+  static constexpr uint64_t chunk_offset(uint64_t chunk) noexcept {
+    return chunk & (kOwnedBit - 1);
+  }
   // WriterState::note in dense mode: where the latest reservation begins and, modulo 2^34, what
   // the commit store will be. One word: a second store before each fetch_add costs 0.2 ns, because
   // a locked instruction waits for the stores before it.
@@ -349,7 +352,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   // What the two hot paths touch, in one line.
   std::atomic<uint64_t>* cell_ = nullptr;  // where commit() stores
   uint64_t value_ = 0;         // what it stores: dense: bytes ever put into the slot; lane: address
-  uint64_t dense_limit_ = 0;   // capacity_, or 0: lane mode, or no fetch_add before a look (blocked)
+  uint64_t dense_limit_ = 0;   // capacity_; 0: lane mode, or no fetch_add before a look (blocked)
   uint64_t lane_end_ = 0;      // address; 0: dense mode, or no chunk
   WriterState* state_ = nullptr;
   std::byte* data_ = nullptr;  // dense: of the buffer we are in

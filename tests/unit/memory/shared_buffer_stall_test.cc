@@ -181,7 +181,8 @@ TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInWhatIsHandedOver) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStall,
-                         testing::Values(std::tuple(Mode::kDense, true), std::tuple(Mode::kLane, true),
+                         testing::Values(std::tuple(Mode::kDense, true),
+                                         std::tuple(Mode::kLane, true),
                                          std::tuple(Mode::kLane, false)),
                          [](const auto& p) {
                            return std::string(std::get<0>(p.param) == Mode::kDense ? "Dense"

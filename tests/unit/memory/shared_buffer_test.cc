@@ -1,4 +1,5 @@
-// SharedBuffer, one thread at a time: what it refuses, what is flushed, when, and with what content.
+// SharedBuffer, one thread at a time: what it refuses, what it flushes, when, and with what
+// content.
 // Threads: one, or one after another. Memory: small buffers. Says no: by gtest.
 #include "unit/memory/shared_buffer_fixture.h"
 
@@ -264,8 +265,8 @@ TEST(SharedBuffer, ALaneRecordMayBeAsLargeAsTheBuffer) {
   ASSERT_TRUE(put(w, std::string(15, 'm')));
   ASSERT_TRUE(put(w, std::string(64, 'n')));
   ASSERT_TRUE(buffer->flush());
-  EXPECT_EQ(c.records, (std::vector<std::string>{"12345", std::string(33, 'l') + std::string(15, 'm'),
-                                                 std::string(64, 'n')}));
+  const std::string second = std::string(33, 'l') + std::string(15, 'm');
+  EXPECT_EQ(c.records, (std::vector<std::string>{"12345", second, std::string(64, 'n')}));
 }
 
 TEST(SharedBuffer, AnIdleWritersChunkDoesNotHoldUpTheFlushAndItGoesOnElsewhere) {
