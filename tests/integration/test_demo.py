@@ -8,8 +8,13 @@ import signal
 import subprocess
 import sys
 
+import pytest
 import tritonclient.http as triton
 from integration.harness import PATIENCE, ROOT, lumen_binary
+
+pytestmark = pytest.mark.skipif(
+    PATIENCE > 1, reason="the demo's server has its default limits: see harness.Server on memory"
+)
 
 
 def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
