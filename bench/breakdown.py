@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""The question: where does a request's time go between the socket and the model?
+
+  load generator (core 1, 16 clients) --HTTP--> lumen (core 0), sampled by perf (cpu-clock)
+
+Each sample of the server's core is booked to the part of the system it fell into: the outermost
+kernel entry for kernel samples, the module for Lumen's own code. A part's time a request is its share
+of the samples times the core's time a request. The server is the preset `native`, unchanged.
+
+  bench/breakdown.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+# Last, not first: a bench may be called like one of Python's own modules (queue).
+sys.path.append(str(Path(__file__).resolve().parent))
+import server as bench
+
+CLIENTS = 16
+SAMPLES_A_SECOND = 4999  # a prime, so that it does not beat with the kernel's ticks
+
+# (part, what a frame of it holds), first match from the outermost frame inwards.
+KERNEL_PARTS = (
+    ("kernel: receive (readv)", ("sys_readv", "do_readv", "sys_read")),
+    ("kernel: send (sendmsg, loopback TCP with it)", ("sys_sendmsg",)),
+    ("kernel: epoll_wait", ("sys_epoll_wait", "sys_epoll_pwait")),
+    ("kernel: futex (a worker parks or is woken)", ("sys_futex",)),
+    ("kernel: eventfd (the loop is woken)", ("sys_write", "ksys_write")),
+    ("kernel: page faults", ("exc_page_fault", "asm_exc_page_fault")),
+)
+USER_PARTS = (
+    ("wire: HTTP and JSON", ("lumen::wire",)),
+    ("serve: connections, infer service", ("lumen::serve",)),
+    ("net: event loop", ("lumen::net",)),
+    ("engine: queue, worker, binding", ("lumen::engine", "lumen::MpmcQueue", "lumen::Doorbell")),
+    ("memory: arena", ("lumen::Arena", "lumen::Mapping")),
+    ("clock reads", ("clock_gettime", "[vdso]")),
+)
+MODEL = "model: OpenVINO"
+OTHER = "other"
+
+
+def part_of(frames: list[tuple[str, str]]) -> str:
+    """`frames`: (symbol, dso) from the innermost outwards."""
+    symbol, dso = frames[0]
+    if "kernel" in dso:
+        for name, dso_outer in reversed(frames):
+            if "kernel" not in dso_outer:
+                continue
+            for part, marks in KERNEL_PARTS:
+                if any(mark in name for mark in marks):
+                    return part
+        return "kernel: other (switches, interrupts)"
+    for part, marks in USER_PARTS:
+        if any(mark in symbol or mark in dso for mark in marks):
+            return part
+    # OpenVINO runs code that it generates at load: perf knows no file and no name for it.
+    if any(mark in dso for mark in ("openvino", "tbb", "anon", "unknown", "perf-")):
+        return MODEL
+    if "memcpy" in symbol or "memmove" in symbol:
+        return "copies (memcpy)"
+    return f"{OTHER}: {Path(dso).name}"
+
+
+def read_samples(data: Path) -> Counter[str]:
+    script = subprocess.run(
+        ["perf", "script", "-i", str(data), "-F", "ip,sym,dso"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    parts: Counter[str] = Counter()
+    for block in script.stdout.split("\n\n"):
+        frames = []
+        for line in block.splitlines():
+            words = line.split(None, 1)
+            if len(words) < 2:
+                continue
+            symbol, _, dso = words[1].rpartition(" (")
+            frames.append((symbol, dso.rstrip(")")))
+        if frames:
+            parts[part_of(frames)] += 1
+    return parts
+
+
+def profile(target: bench.Target, seconds: float, folder: Path) -> tuple[Counter[str], float]:
+    """Samples by part, and the requests a second meanwhile."""
+    data = folder / "perf.data"
+    server = subprocess.run(
+        ["pgrep", "-g", str(target.process.pid), "-x", "lumen"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()[0]
+    words = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(SAMPLES_A_SECOND), "-g"]
+    words += ["-o", str(data), "-p", server, "--", "sleep", f"{seconds * 1.5}"]
+    recorder = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    load = bench.measure(target, CLIENTS, seconds)
+    recorder.wait()
+    return read_samples(data), load["per_second"]
+
+
+def make_rows(target: bench.Target, samples: Counter[str], per_second: float) -> list[dict]:
+    total = sum(samples.values())
+    return [
+        {
+            "bench": "breakdown",
+            "row": f"{target.workload.model}, {CLIENTS} clients: {part}",
+            "metric": "time a request",
+            "unit": "µs",
+            "ours": round(count / total * 1e6 / per_second, 3),
+            "rival": None,
+            "rival_name": None,
+            "ratio": None,
+            "spread": None,
+            "limit": None,
+        }
+        for part, count in samples.most_common()
+    ]
+
+
+def show(target: bench.Target, samples: Counter[str], per_second: float) -> None:
+    total = sum(samples.values())
+    core_us = 1e6 / per_second
+    print(
+        f"\n{target.workload.model}, {CLIENTS} clients: {per_second:,.0f} requests/s, "
+        f"{core_us:,.1f} µs of the core a request, {total} samples",
+        file=sys.stderr,
+    )
+    for part, count in samples.most_common():
+        share = count / total
+        print(f"  {share:6.1%} {share * core_us:10.2f} µs  {part}", file=sys.stderr)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Where a request's time goes in the server.")
+    parser.add_argument("--quick", action="store_true", help="2 seconds a model instead of 8")
+    parser.add_argument("--json", action="store_true", help="no table on stderr")
+    arguments = parser.parse_args()
+    if shutil.which("perf") is None:
+        print("bench: perf is missing: apt-get install linux-perf", file=sys.stderr)
+        return 1
+    rows = []
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        targets = bench.start_lumen(stack, folder)
+        for target in targets:  # all before the first is measured: then the server is stopped
+            bench.wait_for_answer(target)
+        for target in targets:
+            samples, per_second = profile(target, 2 if arguments.quick else 8, folder)
+            rows += make_rows(target, samples, per_second)
+            if not arguments.json:
+                show(target, samples, per_second)
+    print(json.dumps({"rows": rows}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
