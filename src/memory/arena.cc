@@ -2,12 +2,14 @@
 // Memory: a growing arena maps a block in allocate_slow(). Says no: nullptr; never throws.
 #include <lumen/memory/arena.h>
 
+#include <lumen/base/cache_line.h>
+
 #include <new>
 
 namespace lumen {
 
 // Lies at the beginning of its own mapping, so that linking a block needs no heap.
-struct Arena::Block {
+struct alignas(kCacheLine) Arena::Block {
   Mapping mapping;
   Block* next = nullptr;
   size_t used_before = 0;  // bytes used in the blocks before, when this one was entered
@@ -69,7 +71,7 @@ void* Arena::allocate_slow(size_t bytes, size_t alignment) noexcept {
 // The block after the current one if it is large enough, else a new one linked in before it: those
 // behind stay for later, and the chain is never searched.
 Arena::Block* Arena::next_block(size_t bytes, size_t alignment) noexcept {
-  const size_t overhead = sizeof(Block) + alignment + kRedzoneBytes;
+  const size_t overhead = sizeof(Block) + alignment + kGranule + kRedzoneBytes;
   if (bytes > SIZE_MAX / 4 || alignment > SIZE_MAX / 4) return nullptr;
   const size_t wanted = bytes + overhead;
   Block** link = s_.block == nullptr ? &s_.linked : &s_.block->next;
@@ -140,7 +142,7 @@ ArenaStats Arena::stats() const noexcept {
 }
 
 bool Arena::is_valid() const noexcept {
-  if (s_.begin > s_.cursor || s_.cursor > s_.end) return false;
+  if (s_.begin > s_.cursor || s_.cursor > s_.end || s_.cursor % kGranule != 0) return false;
   size_t linked_bytes = 0;
   bool found = s_.block == nullptr;
   for (const Block* b = s_.linked; b != nullptr; b = b->next) {
