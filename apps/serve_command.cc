@@ -35,7 +35,8 @@ std::string tensor_list(const std::vector<lumen::engine::TensorSpec>& tensors) {
     if (!text.empty()) text += ", ";
     text += tensor.name + " " + std::string(lumen::element_type_name(tensor.type)) + "[";
     for (size_t i = 0; i < tensor.shape.rank(); ++i) {
-      text += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
+      if (i > 0) text += ",";
+      text += std::to_string(tensor.shape[i]);
     }
     text += "]";
   }

@@ -43,7 +43,9 @@ void Connection::close() noexcept {
 }
 
 void Connection::on_drain() noexcept {
-  if (state_ == State::kIdle || state_ == State::kLinger || state_ == State::kDiscard) close();
+  // An idle connection whose next request has begun to arrive is answered once more.
+  const bool at_rest = state_ == State::kIdle && !stream_.loop.readable;
+  if (at_rest || state_ == State::kLinger || state_ == State::kDiscard) close();
 }
 
 void Connection::on_readable(net::Stream& stream) noexcept {

@@ -83,7 +83,10 @@ std::string nearest(std::string_view wrong, std::span<const std::string_view> va
 // nlohmann keeps no positions; a key stands in quotes, and the first such place is the one to look
 // at, since keys are unique over both sections.
 size_t line_of(std::string_view text, std::string_view key) {
-  const size_t at = text.find("\"" + std::string(key) + "\"");
+  // Appended, not added up: g++ 12 sees overlaps in operator+ that aren't there (-Wrestrict).
+  std::string quoted = "\"";
+  quoted.append(key).append("\"");
+  const size_t at = text.find(quoted);
   const std::string_view before = text.substr(0, at == std::string_view::npos ? 0 : at);
   return 1 + static_cast<size_t>(std::ranges::count(before, '\n'));
 }

@@ -127,6 +127,7 @@ class Arena final : public Allocator {
     size_t peak = 0;
     size_t resets = 0;
     size_t refusals = 0;
+    uintptr_t furthest = 0;     // in the first block, ever; only under ASan, for what is poisoned
     MappingOptions options;
   };
 
@@ -140,7 +141,10 @@ class Arena final : public Allocator {
   [[nodiscard]] uintptr_t first_begin() const noexcept {
     return reinterpret_cast<uintptr_t>(mapping_.data());
   }
-  void note_peak() noexcept { s_.peak = std::max(s_.peak, used_bytes()); }
+  void note_peak() noexcept {
+    s_.peak = std::max(s_.peak, used_bytes());
+    if (kRedzoneBytes != 0 && s_.block == nullptr) s_.furthest = std::max(s_.furthest, s_.cursor);
+  }
   [[nodiscard]] void* take(uintptr_t begin, size_t bytes) noexcept {
     auto* memory = reinterpret_cast<std::byte*>(begin);
     const uintptr_t end = begin + ((bytes + kGranule - 1) & ~(kGranule - 1));
