@@ -15,6 +15,10 @@ namespace {
 
 constexpr uint32_t kPausesPerYield = 64;
 constexpr uint32_t kPausesPerClock = 8;  // 8 x 23 ns of pause beside 21 ns of clock
+// Where nobody else wants the core, 16 x 116 ns. Measured on 2 cores, futex calls a 10,000 items of a
+// pipeline of 3 threads / requests/s of 4 threads on the no-op path: 2 yields 11 / 165,000; 8: 5 /
+// 150,000; 16: 0.05 / 120,000; 64: 0.01 / 105,000.
+constexpr uint32_t kMostCrowdedYields = 16;
 constexpr uint64_t kCalmPeriodNs = 10'000'000;
 constexpr uint64_t kCrowdedPeriodNs = 2'000'000;  // a kernel thread's blink must not cost 10 ms
 
@@ -88,6 +92,8 @@ void IdleStrategy::begin_idling() noexcept {
   idle_since_ns_ = now_ns();
   parked_since_work_ = false;
   spin_until_ns_ = idle_since_ns_ + budget_.spin_ns(wake_cost_ns());
+  crowded_ = machine_is_crowded(idle_since_ns_);
+  yields_ = 0;
 }
 
 void IdleStrategy::end_of_idling() noexcept {
@@ -96,21 +102,25 @@ void IdleStrategy::end_of_idling() noexcept {
 }
 
 IdleStrategy::Step IdleStrategy::idle() noexcept {
-  if (looks_++ == 0) {
-    begin_idling();
-    if (machine_is_crowded(idle_since_ns_)) spin_until_ns_ = idle_since_ns_;
-  }
+  if (looks_++ == 0) begin_idling();
   // A wake-up that brought no work has had its spin already.
   if (parked_since_work_ || spin_until_ns_ == idle_since_ns_) return Step::kPark;
+  if (crowded_) {
+    // Counted, not timed: a yield that lets another thread run may take a whole time slice.
+    if (++yields_ > kMostCrowdedYields) return Step::kPark;
+    ::sched_yield();
+    return Step::kYield;
+  }
   if (looks_ % kPausesPerClock == 0) {
     const uint64_t now = now_ns();
-    if (now >= spin_until_ns_ || machine_is_crowded(now)) return Step::kPark;
+    if (now >= spin_until_ns_) return Step::kPark;
+    crowded_ = machine_is_crowded(now);
   }
   if (looks_ % kPausesPerYield == 0) {
     ::sched_yield();
-  } else {
-    cpu_pause();
+    return Step::kYield;
   }
+  cpu_pause();
   return Step::kSpin;
 }
 

@@ -43,6 +43,21 @@ class CursorGate {
   [[maybe_unused]] char padding_[kFalseSharingRange - sizeof(size_t)];
 };
 
+// The gate of a single producer: the pipeline's tail itself, whose top bit is `closed`.
+class TailGate {
+ public:
+  static constexpr size_t kClosedBit = ~(~size_t{0} >> 1);
+  explicit TailGate(const std::atomic<size_t>& tail) noexcept : tail_(tail) {}
+  [[nodiscard]] size_t done_from(size_t position, size_t /*most*/) const noexcept {
+    // sync[pipeline.tail]: acquire of the items; seq_cst since it may be the look of a thread that is
+    // about to sleep
+    return (tail_.load(std::memory_order_seq_cst) & ~kClosedBit) - position;
+  }
+
+ private:
+  const std::atomic<size_t>& tail_;
+};
+
 class MarkGate {
  public:
   explicit MarkGate(size_t capacity)

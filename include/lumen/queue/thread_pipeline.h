@@ -79,7 +79,7 @@ class Pipeline {
         mask_(checked_capacity(options.capacity, 2) - 1),
         slots_(options.capacity),
         stages_(std::move(stages)...),
-        pushed_(options.capacity),
+        pushed_(make_pushed_gate()),
         gates_((static_cast<void>(sizeof(Stages)), options.capacity)...) {}
   // All producers and runners are gone. Items that no runner has taken through are destroyed.
   ~Pipeline() {
@@ -120,14 +120,21 @@ class Pipeline {
   }
 
  private:
-  static constexpr size_t kClosedBit = ~(~size_t{0} >> 1);
+  static constexpr size_t kClosedBit = TailGate::kClosedBit;
   static constexpr bool kOneProducer = kProducers == Producers::kOne;
   // Classes of the waiting place: 0 idle stages, 1.. stage s waits for stage s - 1, last: producers.
   static constexpr uint32_t kIdle = 0;
   static constexpr uint32_t kSpace = kStages + 1;
   static constexpr uint32_t lagging(uint32_t stage) noexcept { return stage; }
   static constexpr size_t kLast = kStages - 1;
-  using PushedGate = std::conditional_t<kOneProducer, CursorGate, MarkGate>;
+  using PushedGate = std::conditional_t<kOneProducer, TailGate, MarkGate>;
+  PushedGate make_pushed_gate() noexcept(kOneProducer) {
+    if constexpr (kOneProducer) {
+      return TailGate(tail_);
+    } else {
+      return MarkGate(capacity());
+    }
+  }
 
   T* slot(size_t position) const noexcept { return slots_.get() + (position & mask_); }
   auto& last_gate() noexcept { return std::get<kLast>(gates_); }
@@ -183,15 +190,17 @@ class Pipeline<T, kProducers, Stages...>::Producer {
 
   // Moves as many of `items` as fit, from the first on, into consecutive positions. 0: full or closed.
   [[nodiscard]] size_t try_push_n(std::span<T> items) noexcept {
-    size_t position = 0;
-    const size_t count = claim(items.size(), position);
-    if (count == 0) return 0;
-    for (size_t i = 0; i < count; ++i) {
-      std::construct_at(pipeline_->slot(position + i), std::move(items[i]));
+    if constexpr (kOneProducer) {
+      return push_alone(items);
+    } else {
+      size_t position = 0;
+      const size_t count = claim(items.size(), position);
+      if (count == 0) return 0;
+      fill(position, items.first(count));
+      const bool seq_cst = pipeline_->pushed_.publish(position, count);
+      pipeline_->ring(WaitingPlace::bit(kIdle), seq_cst);
+      return count;
     }
-    const bool seq_cst = pipeline_->pushed_.publish(position, count);
-    pipeline_->ring(WaitingPlace::bit(kIdle), seq_cst);
-    return count;
   }
 
   // Waits for room. `value` is untouched unless kOk.
@@ -199,7 +208,7 @@ class Pipeline<T, kProducers, Stages...>::Producer {
     for (;;) {
       if (try_push(std::move(value))) break;
       if ((pipeline_->tail_look() & kClosedBit) != 0) return QueueOutcome::kClosed;
-      if (idle_.idle() == IdleStrategy::Step::kSpin) continue;
+      if (idle_.idle() != IdleStrategy::Step::kPark) continue;
       if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns) return QueueOutcome::kTimedOut;
       const auto ticket = pipeline_->place_.prepare(kSpace);
       if (has_room() || (pipeline_->tail_look() & kClosedBit) != 0) continue;
@@ -238,6 +247,32 @@ class Pipeline<T, kProducers, Stages...>::Producer {
   }
   [[nodiscard]] bool has_room() noexcept {
     return free_from(pipeline_->tail_look() & ~kClosedBit, 1) != 0;
+  }
+
+  void fill(size_t position, std::span<T> items) noexcept {
+    for (T& item : items) std::construct_at(pipeline_->slot(position++), std::move(item));
+  }
+
+  // Claim and publication in one compare-and-swap, after the slots have been filled.
+  size_t push_alone(std::span<T> items) noexcept {
+    // relaxed: written by this role alone, but for the closed bit, which the CAS checks
+    size_t position = pipeline_->tail_.load(std::memory_order_relaxed);
+    if ((position & kClosedBit) != 0) return 0;
+    const size_t count = std::min(items.size(), free_from(position, items.size()));
+    if (count == 0) return 0;
+    fill(position, items.first(count));
+    const size_t first = position;
+    // sync[pipeline.tail]: release of the items, and seq_cst against a sleeper's announcement
+    if (!pipeline_->tail_.compare_exchange_strong(position, position + count,
+                                                  std::memory_order_seq_cst)) {
+      for (size_t i = 0; i < count; ++i) {  // closed meanwhile
+        items[i] = std::move(*pipeline_->slot(first + i));
+        std::destroy_at(pipeline_->slot(first + i));
+      }
+      return 0;
+    }
+    pipeline_->place_.ring_published(WaitingPlace::bit(kIdle));
+    return count;
   }
 
   // Claims up to `wanted` positions from `position` on.
@@ -384,7 +419,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
       cpu_pause();
       return ++spins_ < pipeline_->options_.fixed_spins;
     }
-    return idle_.idle() == IdleStrategy::Step::kSpin;
+    return idle_.idle() != IdleStrategy::Step::kPark;
   }
 
   // Nothing in flight before this stage: only a push can bring work, so the class of pushes.
