@@ -61,7 +61,8 @@ SharedBuffer::Writer::~Writer() {
     const uint64_t bytes = value_ - cell_->load(relaxed);
     std::byte* begin = owner_->options_.mode == Mode::kLane
                            ? reinterpret_cast<std::byte*>(cell_->load(relaxed))
-                           : data_ + (state_->note.load(relaxed) >> kNoteBits);
+                           : reinterpret_cast<std::byte*>(
+                                 bias_ + base_ + (state_->note.load(relaxed) >> kNoteBits));
     std::memset(begin, 0, bytes);
     state_->abandoned.store(state_->abandoned.load(relaxed) + 1, relaxed);
     commit();
@@ -77,8 +78,8 @@ void SharedBuffer::Writer::swap(Writer& other) noexcept {
   std::swap(lane_end_, other.lane_end_);
   std::swap(chunk_, other.chunk_);
   std::swap(state_, other.state_);
-  std::swap(data_, other.data_);
   std::swap(base_, other.base_);
+  std::swap(bias_, other.bias_);
   std::swap(dense_limit_, other.dense_limit_);
   std::swap(capacity_, other.capacity_);
   std::swap(word_, other.word_);
@@ -160,14 +161,14 @@ std::byte* SharedBuffer::Writer::enter(uint64_t old, size_t bytes) noexcept {
   const uint64_t sequence = sequence_of(old);
   const size_t slot = sequence & (owner_->options_.buffer_count - 1);
   base_ = pack(sequence, 0);
-  data_ = owner_->slots_[slot].data;
+  bias_ = reinterpret_cast<uint64_t>(owner_->slots_[slot].data) - base_;
   cell_ = &state_->committed[slot];
   value_ = cell_->load(std::memory_order_relaxed) + bytes;  // relaxed: our own store
   dense_limit_ = capacity_;
   // relaxed: see reserve_as()
   state_->note.store(note_of(old, value_), std::memory_order_relaxed);
   state_->sequence.store(sequence, std::memory_order_relaxed);
-  return data_ + offset_of(old);
+  return reinterpret_cast<std::byte*>(bias_ + old);
 }
 
 // A chunk of whole lanes with this record at its beginning.

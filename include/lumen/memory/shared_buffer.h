@@ -173,7 +173,7 @@ class SharedBuffer {
   static constexpr unsigned kNoteBits = 34;
   static_assert(kMaxBufferBytes < uint64_t{1} << kNoteBits);
   static constexpr uint64_t note_of(uint64_t word, uint64_t value) noexcept {
-    return (word << kNoteBits) | (value & ((uint64_t{1} << kNoteBits) - 1));
+    return (word << kNoteBits) + (value << (64 - kNoteBits) >> (64 - kNoteBits));
   }
   static constexpr uint64_t kNoWord = UINT64_MAX;
   // WriterState::thread_id while its Writer is being destroyed: nobody may write it off then.
@@ -309,14 +309,17 @@ class alignas(kCacheLine) SharedBuffer::Writer {
     LUMEN_DCHECK(!is_open());
     // Compared as bytes - 1, so that 0 is refused with what is too large.
     if (bytes - 1 < dense_limit_) {
+      // Everything is read before the locked instruction: no load after it starts until it is done,
+      // and the stores before the next one are what a record costs more than a bare fetch_add.
+      const uint64_t value = value_ + bytes, base = base_, bias = bias_, last = capacity_ - bytes;
+      std::atomic<uint64_t>& note = state_->note;
       // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
       const uint64_t old = word_->fetch_add(bytes, std::memory_order_acquire);
-      const uint64_t offset = old - base_;  // of another buffer: larger than any offset
-      if (offset <= capacity_ - bytes) [[likely]] {
-        value_ += bytes;
+      if (old - base <= last) [[likely]] {  // of another buffer: larger than any offset
+        value_ = value;
         // relaxed: for reports about a thread that died; nothing is read on the strength of it
-        state_->note.store(note_of(old, value_), std::memory_order_relaxed);
-        return data_ + offset;
+        note.store(note_of(old, value), std::memory_order_relaxed);
+        return reinterpret_cast<std::byte*>(bias + old);
       }
       return crossed(old, bytes, kMayWait);
     }
@@ -355,8 +358,8 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   uint64_t dense_limit_ = 0;   // capacity_; 0: lane mode, or no fetch_add before a look (blocked)
   uint64_t lane_end_ = 0;      // address; 0: dense mode, or no chunk
   WriterState* state_ = nullptr;
-  std::byte* data_ = nullptr;  // dense: of the buffer we are in
-  uint64_t base_ = kNoWord;    // dense: {sequence, 0} of that buffer
+  uint64_t base_ = kNoWord;    // dense: {sequence, 0} of the buffer we are in
+  uint64_t bias_ = 0;          // dense: address of that buffer less base_: one add off fetch_add
   uint64_t capacity_ = 0;
   std::atomic<uint64_t>* word_ = nullptr;
   SharedBuffer* owner_ = nullptr;
