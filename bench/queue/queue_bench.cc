@@ -35,70 +35,88 @@ struct alignas(kFalseSharingRange) Tally {
   std::exit(2);
 }
 
+// One run: the start that all wait for, and what is left to do.
+struct Race {
+  explicit Race(const Setup& s) : setup(s), pushing(s.threads) {}
+  const Setup& setup;
+  std::atomic<size_t> ready{0};
+  std::atomic<size_t> pushing;
+  std::atomic<uint64_t> start_ns{0};
+
+  uint64_t await_start() {
+    ready.fetch_add(1);
+    while (start_ns.load(std::memory_order_acquire) == 0) std::this_thread::yield();
+    return start_ns.load(std::memory_order_relaxed);
+  }
+  void start() {
+    while (ready.load() != 2 * setup.threads) std::this_thread::yield();
+    start_ns.store(now_ns(), std::memory_order_release);
+  }
+};
+
+template <typename T, typename Queue>
+Tally push_until_time_is_up(Race& race, Queue& queue) {
+  auto handle = queue.pusher();
+  Tally tally;
+  const uint64_t end_ns = race.await_start() + race.setup.duration_ns;
+  T item;
+  do {
+    for (int n = 0; n < 1024; ++n) {
+      item.value = tally.count++;
+      tally.sum += item.value;
+      Retry retry;
+      while (!handle.try_push(item)) retry.failed();
+    }
+  } while (now_ns() < end_ns);
+  race.pushing.fetch_sub(1, std::memory_order_release);
+  return tally;
+}
+
+template <typename T, typename Queue>
+Tally pop_until_drained(Race& race, Queue& queue) {
+  auto handle = queue.popper();
+  Tally tally;
+  race.await_start();
+  T item;
+  for (bool last_look = false;;) {
+    Retry retry;
+    bool got = handle.try_pop(item);
+    for (uint32_t tries = 0; !got && tries < 4096; ++tries) {
+      retry.failed();
+      got = handle.try_pop(item);
+    }
+    if (got) {
+      ++tally.count;
+      tally.sum += item.value;
+      last_look = false;
+      continue;
+    }
+    // All was pushed before `pushing` became zero, so one more empty look ends it.
+    if (last_look) return tally;
+    last_look = race.pushing.load(std::memory_order_acquire) == 0;
+  }
+}
+
 // Producers push until the time is up; consumers pop until all that was pushed is popped. With two
 // a side on two CPUs each CPU has one of each.
 template <typename T, typename Queue>
 double throughput_mops(const Setup& setup) {
   Queue queue(setup.capacity);
-  std::atomic<size_t> ready{0};
-  std::atomic<size_t> pushing{setup.threads};
+  Race race(setup);
   std::vector<Tally> pushed(setup.threads);
   std::vector<Tally> popped(setup.threads);
-  std::vector<uint64_t> ended_ns(setup.threads);
-  std::atomic<uint64_t> start_ns{0};
-  const auto await_start = [&] {
-    ready.fetch_add(1);
-    while (start_ns.load(std::memory_order_acquire) == 0) std::this_thread::yield();
-    return start_ns.load(std::memory_order_relaxed);
-  };
   std::vector<std::thread> threads;
   for (size_t i = 0; i < setup.threads; ++i) {
     threads.emplace_back([&, i] {
       if (setup.pinned) pin_to(static_cast<int>(i % 2));
-      auto handle = queue.pusher();
-      Tally tally;
-      const uint64_t end_ns = await_start() + setup.duration_ns;
-      T item;
-      do {
-        for (int n = 0; n < 1024; ++n) {
-          item.value = tally.count++;
-          tally.sum += item.value;
-          Retry retry;
-          while (!handle.try_push(item)) retry.failed();
-        }
-      } while (now_ns() < end_ns);
-      pushed[i] = tally;
-      pushing.fetch_sub(1, std::memory_order_release);
+      pushed[i] = push_until_time_is_up<T>(race, queue);
     });
     threads.emplace_back([&, i] {
       if (setup.pinned) pin_to(static_cast<int>((i + 1) % 2));
-      auto handle = queue.popper();
-      Tally tally;
-      await_start();
-      T item;
-      for (bool last_look = false;;) {
-        Retry retry;
-        bool got = false;
-        for (uint32_t tries = 0; !(got = handle.try_pop(item)) && tries < 4096; ++tries) {
-          retry.failed();
-        }
-        if (got) {
-          ++tally.count;
-          tally.sum += item.value;
-          last_look = false;
-          continue;
-        }
-        // All pushed before `pushing` became zero, so one more empty look ends it.
-        if (last_look) break;
-        last_look = pushing.load(std::memory_order_acquire) == 0;
-      }
-      popped[i] = tally;
-      ended_ns[i] = now_ns();
+      popped[i] = pop_until_drained<T>(race, queue);
     });
   }
-  while (ready.load() != 2 * setup.threads) std::this_thread::yield();
-  const uint64_t start = now_ns();
-  start_ns.store(start, std::memory_order_release);
+  race.start();
   for (std::thread& thread : threads) thread.join();
   Tally in;
   Tally out;
@@ -109,7 +127,6 @@ double throughput_mops(const Setup& setup) {
     out.sum += popped[i].sum;
   }
   if (in.count != out.count || in.sum != out.sum) fail("items were lost");
-  // The two or three empty looks of 4096 pauses at the end are 0.1 ms each.
   return static_cast<double>(out.count) * 1e3 / static_cast<double>(setup.duration_ns);
 }
 

@@ -63,6 +63,7 @@ class MarkGate {
   explicit MarkGate(size_t capacity)
       : mask_(capacity - 1),
         shift_(static_cast<uint32_t>(std::countr_zero(capacity))),
+        // alloc: once, with the pipeline
         marks_(new std::atomic<uint32_t>[capacity]) {
     for (size_t i = 0; i < capacity; ++i) {
       marks_[i].store(0, std::memory_order_relaxed);  // relaxed: not shared yet
