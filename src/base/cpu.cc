@@ -192,20 +192,26 @@ std::vector<uint32_t> worker_cpus(uint32_t count) {
   return worker_cpus(count, cpu_places(usable_cpus()));
 }
 
-Status pin_this_thread(uint32_t cpu) noexcept {
-  if (cpu >= kMaxCpus) {
-    return Status::error(Code::kInvalidArgument, "pinning to CPU %u: wanted a number below %d", cpu,
-                         kMaxCpus);
-  }
+Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept {
   // On the stack (1 KiB) instead of CPU_ALLOC: pinning allocates nothing.
   alignas(cpu_set_t) std::array<unsigned char, kMaxCpus / 8> bits{};
   auto* set = reinterpret_cast<cpu_set_t*>(bits.data());
-  CPU_SET_S(cpu, bits.size(), set);
+  for (const uint32_t cpu : cpus) {
+    if (cpu >= kMaxCpus) {
+      return Status::error(Code::kInvalidArgument, "pinning to CPU %u: wanted a number below %d",
+                           cpu, kMaxCpus);
+    }
+    CPU_SET_S(cpu, bits.size(), set);
+  }
   if (::sched_setaffinity(0, bits.size(), set) != 0) {
-    return Status::from_errno(errno, "pinning thread to CPU %u (see taskset -p or the cpuset)", cpu);
+    return Status::from_errno(errno, "pinning thread to %zu CPUs from %u on (see taskset -p and the "
+                              "cpuset)",
+                              cpus.size(), cpus.empty() ? 0 : cpus.front());
   }
   return {};
 }
+
+Status pin_this_thread(uint32_t cpu) noexcept { return restrict_this_thread({&cpu, 1}); }
 
 void name_this_thread(std::string_view name) noexcept {
   char text[16] = {};  // the kernel's limit with its end; a longer one is refused with ERANGE

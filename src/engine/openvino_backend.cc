@@ -19,13 +19,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -631,23 +631,23 @@ class OpenVinoBackend final : public Backend {
     return frontend->convert(input);
   }
 
-  // Loads the CPU plugin on a thread that may use one CPU only. TBB sizes its default arena by the
+  // Loads the CPU plugin while this thread may use one CPU only. TBB sizes its default arena by the
   // affinity of the thread that touches it first, and a model run on the calling thread splits its
-  // work over that arena: so each inference stays on its own worker. (With the default arena
-  // SqueezeNet took both CPUs of a two-core machine for one request.)
+  // work over that arena: so each inference stays on its own worker. (With the arena's usual size
+  // SqueezeNet took both CPUs of a two-core machine for one request.) Not on a thread made for it:
+  // the plugin gives the loading thread a signal stack and unmaps it at its own end, long after.
   void open_core() {
     if (core_) return;
+    const std::vector<uint32_t> cpus = usable_cpus();
+    (void)pin_this_thread(cpus.back());
     std::exception_ptr failure;
-    std::thread opener([this, &failure] {
-      try {
-        (void)pin_this_thread(usable_cpus().back());
-        core_.emplace();
-        (void)core_->get_property("CPU", ov::device::full_name);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-    });
-    opener.join();
+    try {
+      core_.emplace();
+      (void)core_->get_property("CPU", ov::device::full_name);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    (void)restrict_this_thread(cpus);
     if (!failure) return;
     core_.reset();
     std::rethrow_exception(failure);

@@ -1,7 +1,7 @@
 // CPUs: which ones this process may use, how much of them its cgroup grants, how they sit together,
 // and pinning and naming of threads.
 // Threads: any; each call reads the kernel anew. Memory: the heap (control plane only), but
-// pin_this_thread and name_this_thread allocate nothing.
+// pinning and naming allocate nothing.
 // Says no: Status for a refused pin; what can't be read is nullopt or left out, never an error.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct CpuPlace {
 [[nodiscard]] std::vector<uint32_t> worker_cpus(uint32_t count, const std::vector<CpuPlace>& places);
 
 [[nodiscard]] Status pin_this_thread(uint32_t cpu) noexcept;
+// The thread may run on any of `cpus` and nowhere else.
+[[nodiscard]] Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept;
 // Shown by ps -L and perf; the kernel keeps 15 bytes, the rest is cut.
 void name_this_thread(std::string_view name) noexcept;
 

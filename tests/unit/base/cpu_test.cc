@@ -115,6 +115,8 @@ TEST(UsableCpus, AreWhatTheThreadIsPinnedTo) {
   std::thread([&all] {
     ASSERT_TRUE(pin_this_thread(all.back()).ok());
     EXPECT_THAT(usable_cpus(), ElementsAre(all.back()));
+    ASSERT_TRUE(restrict_this_thread(all).ok());
+    EXPECT_EQ(usable_cpus(), all);
   }).join();
   EXPECT_EQ(usable_cpus(), all);
 }

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <thread>
 
 namespace lumen::engine {
@@ -166,8 +167,10 @@ TEST_F(OpenVinoTest, AnswersWhatTheModelThrowsAndRunsTheNextRequest) {
 }
 
 TEST_F(OpenVinoTest, LeavesThePinningOfItsThreadAlone) {
+  const std::vector<uint32_t> before = usable_cpus();
   open();
-  const uint32_t cpu = usable_cpus().back();
+  EXPECT_EQ(usable_cpus(), before);
+  const uint32_t cpu = before.back();
   std::thread worker([&] {
     ASSERT_TRUE(pin_this_thread(cpu).ok());
     const auto instance = instance_of("add_one");
@@ -181,6 +184,30 @@ TEST_F(OpenVinoTest, LeavesThePinningOfItsThreadAlone) {
     }
   });
   worker.join();
+}
+
+uint64_t cpu_time_ns(clockid_t clock) {
+  timespec t;
+  EXPECT_EQ(::clock_gettime(clock, &t), 0);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+TEST_F(OpenVinoTest, RunsTheModelOnTheCallingThreadAlone) {
+  open();
+  const auto instance = instance_of("add_one_large");
+  PendingRequest pending(repository->find("add_one_large", ""), 32 << 20);
+  pending.add_input(ElementType::kFp32, {100, 16384}, std::vector<float>(100 * 16384, 1.0f));
+  const Arena::Mark mark = pending.arena().mark();
+  run(*instance, pending);
+  const uint64_t process = cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID);
+  const uint64_t thread = cpu_time_ns(CLOCK_THREAD_CPUTIME_ID);
+  for (int i = 0; i < 50; ++i) {
+    pending.arena().rewind(mark);
+    run(*instance, pending);
+  }
+  const uint64_t own = cpu_time_ns(CLOCK_THREAD_CPUTIME_ID) - thread;
+  const uint64_t all = cpu_time_ns(CLOCK_PROCESS_CPUTIME_ID) - process;
+  EXPECT_LT(all - own, own / 10) << "other threads took part";
 }
 
 TEST_F(OpenVinoTest, NamesTensorsThatHaveNoNameByTheirPlace) {
