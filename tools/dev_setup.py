@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 APT_LIST = ROOT / "tools" / "apt-packages.txt"
+APT_BENCH_LIST = ROOT / "tools" / "apt-packages-bench.txt"
 REQUIREMENTS = ROOT / "requirements.txt"
 
 
@@ -51,19 +52,45 @@ def root_prefix() -> list[str] | None:
 
 
 def install_packages(missing: list[str]) -> None:
-    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
     prefix = root_prefix()
     if prefix is None:
         say("these packages are missing, and installing them needs root. Run this, then again:")
         print(f"sudo apt-get install {' '.join(missing)}", flush=True)
         raise SystemExit(1)
     say(f"apt-get install {' '.join(missing)}")
-    env_words = ["env", "DEBIAN_FRONTEND=noninteractive"]
-    update = [*prefix, *env_words, "apt-get", "update", "-qq"]
-    for attempt in (update, [*prefix, *env_words, *command]):
-        done = subprocess.run(attempt, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-        if done.returncode != 0 and attempt is not update:
-            raise SystemExit(f"dev: apt-get failed. Try: sudo apt-get install {' '.join(missing)}")
+    apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+    # A failed update may still leave lists that are good enough; the installation says.
+    subprocess.run([*apt, "update"], stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    install = [*apt, "install", "-y", "--no-install-recommends", *missing]
+    if subprocess.run(install, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode != 0:
+        raise SystemExit(f"dev: apt-get failed. Try: sudo apt-get install {' '.join(missing)}")
+
+
+def bench_packages(bench: str) -> list[list[str]]:
+    """For each rival of that bench the names that its package has on one system or another."""
+    found = []
+    for line in names_in(APT_BENCH_LIST):
+        benches, _, packages = line.partition(":")
+        if bench in benches.split(","):
+            found.append([name.strip() for name in packages.split("|")])
+    return found
+
+
+def install_rivals(bench: str) -> None:
+    """A rival that can't be had costs its column, not the bench."""
+    missing = []
+    for names in bench_packages(bench):
+        if len(missing_packages(names)) == len(names):
+            known = subprocess.run(["apt-cache", "madison", *names], capture_output=True, text=True)
+            offered = {line.split("|")[0].strip() for line in known.stdout.splitlines()}
+            missing += [name for name in names if name in offered][:1]
+    if missing and root_prefix() is None:
+        say(f"going on without {' '.join(missing)}: installing them needs root")
+    elif missing:
+        try:
+            install_packages(missing)
+        except SystemExit as refused:
+            say(f"going on without {' '.join(missing)} ({refused.code})")
 
 
 def make_venv() -> None:
@@ -108,7 +135,7 @@ def constraints_file() -> Path:
     return path
 
 
-def setup(extra: Path | None = None) -> None:
+def setup(extra: Path | None = None, bench: str = "") -> None:
     """Everything that a build needs; `extra` is a further requirements file (lint, bench)."""
     lock_path = ROOT / ".build" / ".setup.lock"
     lock_path.parent.mkdir(exist_ok=True)
@@ -117,6 +144,8 @@ def setup(extra: Path | None = None) -> None:
         missing = missing_packages(names_in(APT_LIST)) if shutil.which("dpkg-query") else []
         if missing:
             install_packages(missing)
+        if bench and shutil.which("dpkg-query"):
+            install_rivals(bench)
         make_venv()
         for requirements in (REQUIREMENTS, extra):
             if requirements is not None:
