@@ -4,7 +4,7 @@
   arena           one thread on CPU 0: 1,000 allocations, then a reset (malloc: 1,000 frees)
   shared buffer   1, 2, 8 threads, thread i on CPU i % 2: reserve 16 bytes, write 8, commit
 
-Rivals: std::pmr::monotonic_buffer_resource over a given buffer, glibc's malloc, mimalloc and jemalloc
+Rivals: std::pmr::monotonic_buffer_resource over a given buffer, malloc of glibc, mimalloc and jemalloc
 (by LD_PRELOAD), a mutex. Limits: a checked bump pointer, a bare fetch_add, bare chunks of 4 KiB.
 Every round runs every contender once, in an order that rotates.
 

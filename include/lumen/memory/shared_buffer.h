@@ -307,33 +307,32 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   template <bool kMayWait>
   [[nodiscard]] std::byte* reserve_as(size_t bytes) noexcept {
     LUMEN_DCHECK(!is_open());
-    // Compared as bytes - 1, so that 0 is refused with what is too large.
-    if (bytes - 1 < dense_limit_) {
+    WriterState& state = *state_;
+    const uint64_t begin = value_;
+    const uint64_t end = begin + bytes;
+    // In dense mode, and without a chunk, lane_end_ is 0. end > begin: neither 0 nor wrapped around.
+    if (end <= lane_end_ && end > begin) [[likely]] {
+      // relaxed: light_fence() and the flusher's heavy one order this store before the load below
+      state.lane_reserved.store(end, std::memory_order_relaxed);
+      light_fence();
+      // relaxed: as above; a chunk that is still ours publishes nothing
+      if (static_cast<int64_t>(state.chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
+        value_ = end;
+        return reinterpret_cast<std::byte*>(begin);
+      }
+    } else if (bytes - 1 < dense_limit_) {  // as bytes - 1, so that 0 is refused with the too large
       // Everything is read before the locked instruction: no load after it starts until it is done,
       // and the stores before the next one are what a record costs more than a bare fetch_add.
-      const uint64_t value = value_ + bytes, base = base_, bias = bias_, last = capacity_ - bytes;
-      std::atomic<uint64_t>& note = state_->note;
+      const uint64_t base = base_, bias = bias_, last = capacity_ - bytes;
       // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
       const uint64_t old = word_->fetch_add(bytes, std::memory_order_acquire);
       if (old - base <= last) [[likely]] {  // of another buffer: larger than any offset
-        value_ = value;
+        value_ = end;
         // relaxed: for reports about a thread that died; nothing is read on the strength of it
-        note.store(note_of(old, value), std::memory_order_relaxed);
+        state.note.store(note_of(old, end), std::memory_order_relaxed);
         return reinterpret_cast<std::byte*>(bias + old);
       }
       return crossed(old, bytes, kMayWait);
-    }
-    const uint64_t begin = value_;
-    // Not a sum, which could wrap around: lane_end_ is value_ or more, and 0 in dense mode.
-    if (lane_end_ > begin && bytes - 1 < lane_end_ - begin) [[likely]] {
-      // relaxed: light_fence() and the flusher's heavy one order this store before the load below
-      state_->lane_reserved.store(begin + bytes, std::memory_order_relaxed);
-      light_fence();
-      // relaxed: as above; a chunk that is still ours publishes nothing
-      if (static_cast<int64_t>(state_->chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
-        value_ = begin + bytes;
-        return reinterpret_cast<std::byte*>(begin);
-      }
     }
     return reserve_slow(bytes, kMayWait);
   }
