@@ -1,0 +1,148 @@
+// Histogram: bounds of its buckets exhaustively, percentiles against sorted values, merging, threads.
+// Threads: one, and four that record. Memory: a few histograms. Says no: by gtest.
+#include <lumen/telemetry/histogram.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace lumen::telemetry {
+namespace {
+
+TEST(Histogram, BucketsCoverAllValuesWithoutGapOrOverlap) {
+  uint64_t next = 0;
+  for (size_t i = 0; i < Histogram::kBuckets; ++i) {
+    ASSERT_EQ(Histogram::lowest_of(i), next);
+    next += Histogram::width_of(i);
+    ASSERT_EQ(Histogram::bucket_of(Histogram::lowest_of(i)), i);
+    ASSERT_EQ(Histogram::bucket_of(next - 1), i);
+  }
+  EXPECT_EQ(next, Histogram::kMaxValue + 1);
+  EXPECT_EQ(Histogram::bucket_of(UINT64_MAX), Histogram::kBuckets - 1);
+}
+
+TEST(Histogram, NoBucketIsWiderThanASixtyFourthOfItsValues) {
+  for (size_t i = Histogram::kSubBuckets; i < Histogram::kBuckets; ++i) {
+    ASSERT_LE(Histogram::width_of(i) * Histogram::kSubBuckets, Histogram::lowest_of(i)) << i;
+  }
+}
+
+TEST(Histogram, AnEmptyOneSaysZeroEverywhere) {
+  const auto h = std::make_unique<Histogram>();
+  EXPECT_TRUE(h->is_valid());
+  const Histogram::Summary s = h->summary();
+  EXPECT_EQ(s.count + s.min + s.p50 + s.p90 + s.p99 + s.p999 + s.max, 0u);
+  EXPECT_EQ(s.mean, 0);
+}
+
+TEST(Histogram, SmallValuesAreExact) {
+  const auto h = std::make_unique<Histogram>();
+  for (uint64_t v = 1; v <= 100; ++v) h->record(v);
+  for (int p = 1; p <= 100; ++p) EXPECT_EQ(h->percentile(p), static_cast<uint64_t>(p));
+  EXPECT_EQ(h->percentile(0), 1u);
+  EXPECT_EQ(h->percentile(-5), 1u);
+  EXPECT_EQ(h->percentile(300), 100u);
+  EXPECT_DOUBLE_EQ(h->mean(), 50.5);
+}
+
+TEST(Histogram, ASingleValueIsAllItsPercentiles) {
+  const auto h = std::make_unique<Histogram>();
+  h->record(123'456'789);
+  EXPECT_EQ(h->percentile(0), 123'456'789u);
+  EXPECT_EQ(h->percentile(50), 123'456'789u);
+  EXPECT_EQ(h->percentile(100), 123'456'789u);
+  EXPECT_EQ(h->min(), h->max());
+}
+
+TEST(Histogram, ZeroIsAValueAndTheMinimum) {
+  const auto h = std::make_unique<Histogram>();
+  h->record(0);
+  h->record(7);
+  EXPECT_EQ(h->min(), 0u);
+  EXPECT_EQ(h->count(), 2u);
+  EXPECT_EQ(h->percentile(50), 0u);
+}
+
+TEST(Histogram, HugeValuesCountAsTheLargestButTheMaximumIsExact) {
+  const auto h = std::make_unique<Histogram>();
+  h->record(UINT64_MAX - 1);
+  EXPECT_EQ(h->count_of(Histogram::kBuckets - 1), 1u);
+  EXPECT_EQ(h->max(), UINT64_MAX - 1);
+}
+
+TEST(Histogram, PercentilesAreWithinOnePercentOfTheSortedValues) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937_64 random(seed);
+    std::lognormal_distribution<double> latency(11, 1.5);  // about 60 µs, with a long tail
+    const auto h = std::make_unique<Histogram>();
+    std::vector<uint64_t> values;
+    for (int i = 0; i < 10'000; ++i) {
+      values.push_back(static_cast<uint64_t>(latency(random)));
+      h->record_alone(values.back());
+    }
+    std::sort(values.begin(), values.end());
+    for (const size_t per_mille : {1, 10, 100, 500, 900, 990, 999, 1000}) {
+      const auto exact = static_cast<double>(values[per_mille * 10 - 1]);
+      const auto percent = static_cast<double>(per_mille) / 10;
+      EXPECT_NEAR(static_cast<double>(h->percentile(percent)), exact, exact * 0.01 + 1)
+          << "seed " << seed << ", p" << percent;
+    }
+    EXPECT_EQ(h->min(), values.front());
+    EXPECT_EQ(h->max(), values.back());
+  }
+}
+
+TEST(Histogram, MergingIsAsIfAllHadBeenRecordedInOne) {
+  std::mt19937_64 random(7);
+  const auto all = std::make_unique<Histogram>();
+  const auto sum = std::make_unique<Histogram>();
+  for (int part = 0; part < 5; ++part) {
+    const auto h = std::make_unique<Histogram>();
+    for (int i = 0; i < 1000; ++i) {
+      const uint64_t value = random() >> (random() % 60);
+      all->record(value);
+      h->record_alone(value);
+    }
+    sum->merge(*h);
+  }
+  sum->merge(*std::make_unique<Histogram>());
+  for (size_t i = 0; i < Histogram::kBuckets; ++i) ASSERT_EQ(sum->count_of(i), all->count_of(i));
+  EXPECT_EQ(sum->min(), all->min());
+  EXPECT_EQ(sum->max(), all->max());
+  EXPECT_EQ(sum->mean(), all->mean());
+  sum->reset();
+  EXPECT_EQ(sum->count(), 0u);
+  EXPECT_EQ(sum->max(), 0u);
+}
+
+TEST(Histogram, ThreadsLoseNoCount) {
+  const auto h = std::make_unique<Histogram>();
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 50'000; ++i) h->record(t * 50'000 + i + 1);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(h->count(), 200'000u);
+  EXPECT_EQ(h->min(), 1u);
+  EXPECT_EQ(h->max(), 200'000u);
+  EXPECT_DOUBLE_EQ(h->mean(), 100'000.5);
+}
+
+TEST(Histogram, ItsHeadNamesItAndItsSizeForOtherPrograms) {
+  const auto h = std::make_unique<Histogram>();
+  uint32_t buckets = 0;
+  std::memcpy(&buckets, reinterpret_cast<const char*>(h.get()) + 12, sizeof(buckets));
+  EXPECT_EQ(buckets, Histogram::kBuckets);
+  std::memset(static_cast<void*>(h.get()), 0xff, 8);
+  EXPECT_FALSE(h->is_valid());
+}
+
+}  // namespace
+}  // namespace lumen::telemetry
