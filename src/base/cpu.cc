@@ -204,7 +204,8 @@ Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept {
     CPU_SET_S(cpu, bits.size(), set);
   }
   if (::sched_setaffinity(0, bits.size(), set) != 0) {
-    return Status::from_errno(errno, "pinning thread to %zu CPUs from %u on (see taskset -p and the "
+    return Status::from_errno(errno,
+                              "pinning thread to %zu CPUs from %u on (see taskset -p and the "
                               "cpuset)",
                               cpus.size(), cpus.empty() ? 0 : cpus.front());
   }

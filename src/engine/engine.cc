@@ -25,11 +25,10 @@ class QueueEngine final : public Engine {
     // A worker that polls on a CPU that others need takes from them what it hopes to save.
     const bool may_spin = usable_cpu_count() > options.worker_count;
     for (uint32_t i = 0; i < options.worker_count; ++i) {
-      const WorkerOptions worker{
-          .index = i,
-          .cpu = options.pin_workers ? std::optional(cpus[i]) : std::nullopt,
-          .may_spin = may_spin,
-          .server_counters = options.server_counters};
+      const WorkerOptions worker{.index = i,
+                                 .cpu = options.pin_workers ? std::optional(cpus[i]) : std::nullopt,
+                                 .may_spin = may_spin,
+                                 .server_counters = options.server_counters};
       workers_.push_back(std::make_unique<Worker>(worker, queue_));
       // One after the other: backends load and compile on one thread at a time.
       LUMEN_RETURN_IF_ERROR(workers_.back()->prepare(repository));

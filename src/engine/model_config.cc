@@ -76,7 +76,8 @@ void read_batch_sizes(Config& config, const Json& value) {
     const uint64_t size = item.is_number_unsigned() ? item.get<uint64_t>() : 0;
     const auto narrow = static_cast<uint32_t>(std::min(size, kMaxBatchSize));
     if (size < 1 || size > kMaxBatchSize || std::ranges::find(sizes, narrow) != sizes.end()) {
-      return config.fail("key \"batch_sizes\": got " + shown(item) + " in " + shown(value) + wanted);
+      return config.fail("key \"batch_sizes\": got " + shown(item) + " in " + shown(value) +
+                         wanted);
     }
     sizes.push_back(narrow);
   }

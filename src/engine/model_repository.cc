@@ -31,7 +31,8 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
   Result<std::vector<FoundModel>> found = scan_repository(directory);
   if (!found.ok()) return found.status();
   if (found->size() > limits::kMaxModels) {
-    return Status::error(Code::kTooLarge, "model repository %s holds %zu model versions; at most %zu",
+    return Status::error(Code::kTooLarge,
+                         "model repository %s holds %zu model versions; at most %zu",
                          directory.c_str(), found->size(), limits::kMaxModels);
   }
   std::unique_ptr<ModelRepository> repository(new ModelRepository);  // alloc: at start

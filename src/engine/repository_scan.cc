@@ -65,8 +65,8 @@ Result<std::vector<Entry>> list(int directory, const std::filesystem::path& show
 
 bool is_valid_name(std::string_view name) noexcept {
   const auto allowed = [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           c == '.' || c == '_' || c == '-';
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
   };
   return !name.empty() && name.size() <= limits::kMaxNameBytes && name != "." && name != ".." &&
          std::ranges::all_of(name, allowed);
@@ -147,8 +147,8 @@ Result<ModelOptions> read_config(int model_directory, const std::filesystem::pat
   if (kind != Kind::kFile) {
     return Status::error(Code::kUnavailable, "%s: wanted a regular file", path.c_str());
   }
-  const UniqueFd file(::openat(model_directory, "config.json",
-                               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const UniqueFd file(
+      ::openat(model_directory, "config.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) return Status::from_errno(errno, "opening %s", path.c_str());
   std::string text(kMaxConfigBytes + 1, '\0');
   size_t size = 0;
@@ -195,9 +195,9 @@ void scan_model(int root, const std::filesystem::path& path, std::vector<FoundMo
   FoundModel unversioned;
   unversioned.source.name = printable(name);
   const UniqueFd directory = open_directory(root, name.c_str(), O_NOFOLLOW);
-  Result<std::vector<Entry>> entries =
-      directory.valid() ? list(directory.get(), path)
-                        : Status::from_errno(errno, "opening %s", path.c_str());
+  Result<std::vector<Entry>> entries = directory.valid()
+                                           ? list(directory.get(), path)
+                                           : Status::from_errno(errno, "opening %s", path.c_str());
   if (!entries.ok()) {
     unversioned.status = entries.status();
     models.push_back(std::move(unversioned));
@@ -206,8 +206,8 @@ void scan_model(int root, const std::filesystem::path& path, std::vector<FoundMo
   const Result<ModelOptions> options = read_config(directory.get(), path / "config.json");
   for (const Entry& entry : *entries) {
     const bool may_be_directory = entry.kind == Kind::kDirectory || entry.kind == Kind::kLink;
-    const bool is_version =
-        may_be_directory && (is_digits(entry.name) || holds_model_file(directory.get(), entry.name));
+    const bool is_version = may_be_directory && (is_digits(entry.name) ||
+                                                 holds_model_file(directory.get(), entry.name));
     if (!is_version) continue;
     FoundModel found = unversioned;
     found.source.version = printable(entry.name);
@@ -224,7 +224,8 @@ void scan_model(int root, const std::filesystem::path& path, std::vector<FoundMo
 Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& directory) {
   const UniqueFd root = open_directory(AT_FDCWD, directory.c_str(), 0);
   if (!root.valid()) {
-    return Status::from_errno(errno, "opening model repository %s (wanted a readable directory of "
+    return Status::from_errno(errno,
+                              "opening model repository %s (wanted a readable directory of "
                               "<model>/<version>/model.onnx or model.xml)",
                               directory.c_str());
   }

@@ -86,17 +86,17 @@ Status check_input(const ModelMetadata& model, const TensorSpec& spec,
   const int model_width = width(model.name);
   const int name_width = width(spec.name);
   if (input.type != spec.type) {
-    return Status::error(
-        Code::kInvalidArgument, "input '%.*s' of model '%.*s': got datatype %s, wanted %s",
-        name_width, spec.name.data(), model_width, model.name.data(),
-        element_type_name(input.type).data(), element_type_name(spec.type).data());
+    return Status::error(Code::kInvalidArgument,
+                         "input '%.*s' of model '%.*s': got datatype %s, wanted %s", name_width,
+                         spec.name.data(), model_width, model.name.data(),
+                         element_type_name(input.type).data(), element_type_name(spec.type).data());
   }
   if (!spec.shape.accepts(input.shape)) {
-    return Status::error(
-        Code::kInvalidArgument,
-        "input '%.*s' of model '%.*s': got shape %s, wanted %s%s", name_width, spec.name.data(),
-        model_width, model.name.data(), shape_text(input.shape).c_str(),
-        shape_text(spec.shape).c_str(), spec.shape.is_static() ? "" : " (-1: any size)");
+    return Status::error(Code::kInvalidArgument,
+                         "input '%.*s' of model '%.*s': got shape %s, wanted %s%s", name_width,
+                         spec.name.data(), model_width, model.name.data(),
+                         shape_text(input.shape).c_str(), shape_text(spec.shape).c_str(),
+                         spec.shape.is_static() ? "" : " (-1: any size)");
   }
   const std::optional<size_t> count = input.shape.element_count();
   // An empty tensor asks for nothing, and kernels differ in what they do with one.
@@ -112,9 +112,8 @@ Status check_input(const ModelMetadata& model, const TensorSpec& spec,
   if (__builtin_mul_overflow(*count, element, &wanted)) wanted = SIZE_MAX;
   if (element != 0 && input.byte_size != wanted) {
     return Status::error(
-        Code::kInvalidArgument,
-        "input '%.*s' of model '%.*s': got %zu bytes, wanted %zu for %s %s", name_width,
-        spec.name.data(), model_width, model.name.data(), input.byte_size, wanted,
+        Code::kInvalidArgument, "input '%.*s' of model '%.*s': got %zu bytes, wanted %zu for %s %s",
+        name_width, spec.name.data(), model_width, model.name.data(), input.byte_size, wanted,
         element_type_name(spec.type).data(), shape_text(input.shape).c_str());
   }
   return {};
@@ -136,9 +135,9 @@ Status check_request(const ModelMetadata& model, const InferRequest& request) no
   }
   for (const uint16_t index : request.outputs_wanted) {
     if (index >= model.outputs.size()) {
-      return Status::error(Code::kInvalidArgument, "model '%.*s': got output number %u, wanted < %zu",
-                           width(model.name), model.name.data(), unsigned{index},
-                           model.outputs.size());
+      return Status::error(Code::kInvalidArgument,
+                           "model '%.*s': got output number %u, wanted < %zu", width(model.name),
+                           model.name.data(), unsigned{index}, model.outputs.size());
     }
   }
   return {};

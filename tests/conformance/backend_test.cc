@@ -181,9 +181,10 @@ TEST_P(BackendTest, RunsTwoInstancesOfAModelOnTwoThreadsAtOnce) {
 
 TEST_P(BackendTest, SaysWhatItIs) { EXPECT_FALSE(GetParam().make()->description().empty()); }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, BackendTest, testing::ValuesIn(all_backends()),
-    [](const testing::TestParamInfo<BackendCase>& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, BackendTest, testing::ValuesIn(all_backends()),
+                         [](const testing::TestParamInfo<BackendCase>& one) {
+                           return one.param.name;
+                         });
 
 }  // namespace
 }  // namespace lumen::engine

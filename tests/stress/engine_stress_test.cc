@@ -118,14 +118,15 @@ TEST_P(EngineStress, LosesNothingWhenDrainedUnderLoad) {
   for (std::thread& client : clients) client.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, EngineStress,
-    testing::Values(StressCase{"OneWorker", false, 1, 1, 1024},
-                    StressCase{"FourWorkers", false, 1, 4, 1024},
-                    StressCase{"TinyQueue", false, 1, 2, 2},
-                    StressCase{"AsyncOneInFlight", true, 1, 1, 1024},
-                    StressCase{"AsyncEightInFlight", true, 8, 2, 64}),
-    [](const testing::TestParamInfo<StressCase>& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Shapes, EngineStress,
+                         testing::Values(StressCase{"OneWorker", false, 1, 1, 1024},
+                                         StressCase{"FourWorkers", false, 1, 4, 1024},
+                                         StressCase{"TinyQueue", false, 1, 2, 2},
+                                         StressCase{"AsyncOneInFlight", true, 1, 1, 1024},
+                                         StressCase{"AsyncEightInFlight", true, 8, 2, 64}),
+                         [](const testing::TestParamInfo<StressCase>& one) {
+                           return one.param.name;
+                         });
 
 }  // namespace
 }  // namespace lumen::engine

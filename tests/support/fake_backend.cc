@@ -22,12 +22,13 @@ Status run_model(FakeControl& control, InferRequest& request,
                          metadata.name.c_str());
   }
   request.trace.inferred_ns = now_ns();
-  const size_t wanted = request.outputs_wanted.empty() ? metadata.outputs.size()
-                                                       : request.outputs_wanted.size();
+  const size_t wanted =
+      request.outputs_wanted.empty() ? metadata.outputs.size() : request.outputs_wanted.size();
   const auto outputs = request.memory->allocate_array<TensorView>(wanted);
   if (outputs.size() != wanted) return Status::error(Code::kTooLarge, "no room for outputs");
   for (size_t position = 0; position < wanted; ++position) {
-    const size_t index = request.outputs_wanted.empty() ? position : request.outputs_wanted[position];
+    const size_t index =
+        request.outputs_wanted.empty() ? position : request.outputs_wanted[position];
     const TensorView& input = request.inputs[index];
     const std::byte* source = staged.empty() ? input.data : staged[index].data();
     TensorView& output = outputs[position];

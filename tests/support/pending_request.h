@@ -57,7 +57,8 @@ class PendingRequest {
     completed_.wait(0, std::memory_order_acquire);
   }
   [[nodiscard]] uint32_t times_completed() const {
-    return completed_.load(std::memory_order_acquire);  // sync[test.complete]: acquire; as in wait()
+    return completed_.load(
+        std::memory_order_acquire);  // sync[test.complete]: acquire; as in wait()
   }
   template <typename T>
   [[nodiscard]] std::vector<T> output(size_t index) const {

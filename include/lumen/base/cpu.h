@@ -29,9 +29,9 @@ namespace lumen {
 
 struct CpuPlace {
   uint32_t cpu = 0;
-  uint32_t core = 0;     // same core and package: SMT siblings
+  uint32_t core = 0;  // same core and package: SMT siblings
   uint32_t package = 0;
-  uint32_t node = 0;     // NUMA
+  uint32_t node = 0;  // NUMA
 };
 // One entry for each of `cpus`, in that order. Where sysfs is silent a CPU is a core of its own.
 [[nodiscard]] std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus);
@@ -43,7 +43,8 @@ struct CpuPlace {
 // SMT sibling, round robin when there are more workers than CPUs. CPU 0, where interrupts land by
 // default, comes last.
 [[nodiscard]] std::vector<uint32_t> worker_cpus(uint32_t count);
-[[nodiscard]] std::vector<uint32_t> worker_cpus(uint32_t count, const std::vector<CpuPlace>& places);
+[[nodiscard]] std::vector<uint32_t> worker_cpus(uint32_t count,
+                                                const std::vector<CpuPlace>& places);
 
 [[nodiscard]] Status pin_this_thread(uint32_t cpu) noexcept;
 // The thread may run on any of `cpus` and nowhere else.

@@ -18,12 +18,12 @@ class Model;
 // When each stage of a request ended; CLOCK_MONOTONIC ns, 0 where the stage did not happen.
 // One list of stages everywhere: metrics, statistics, bench, docs.
 struct Trace {
-  uint64_t received_ns = 0;      // first byte of the request was read
-  uint64_t parsed_ns = 0;        // head and tensors understood, admitted
-  uint64_t dequeued_ns = 0;      // a worker took it
-  uint64_t preprocessed_ns = 0;  // inputs bound or copied
-  uint64_t inferred_ns = 0;      // the model has run
-  uint64_t postprocessed_ns = 0; // outputs are in the arena, reply encoded
+  uint64_t received_ns = 0;       // first byte of the request was read
+  uint64_t parsed_ns = 0;         // head and tensors understood, admitted
+  uint64_t dequeued_ns = 0;       // a worker took it
+  uint64_t preprocessed_ns = 0;   // inputs bound or copied
+  uint64_t inferred_ns = 0;       // the model has run
+  uint64_t postprocessed_ns = 0;  // outputs are in the arena, reply encoded
 };
 
 // Where completed requests go. complete() hands a request over; flush() wakes who waits for it, and
@@ -39,21 +39,21 @@ class CompletionSink {
 
 struct InferRequest {
   // --- filled in by the I/O thread -------------------------------------------------------------
-  Model* model = nullptr;                 // kept alive by the model repository
-  std::span<TensorView> inputs;           // one for each model input, in the model's order
+  Model* model = nullptr;                    // kept alive by the model repository
+  std::span<TensorView> inputs;              // one for each model input, in the model's order
   std::span<const uint16_t> outputs_wanted;  // indices into the model's outputs; empty: all
-  Allocator* memory = nullptr;            // outputs are placed here
-  uint64_t deadline_ns = UINT64_MAX;      // not run after this
+  Allocator* memory = nullptr;               // outputs are placed here
+  uint64_t deadline_ns = UINT64_MAX;         // not run after this
   // Called exactly once, by a worker or a backend's thread; must not wait or allocate.
   void (*complete)(InferRequest&) noexcept = nullptr;
-  void* owner = nullptr;                  // for complete()
-  CompletionSink* sink = nullptr;         // flushed after complete(), if given
+  void* owner = nullptr;           // for complete()
+  CompletionSink* sink = nullptr;  // flushed after complete(), if given
 
   // --- filled in by the engine -----------------------------------------------------------------
   Status status;
-  std::span<TensorView> outputs;          // as outputs_wanted (or all), in that order
+  std::span<TensorView> outputs;  // as outputs_wanted (or all), in that order
   uint32_t worker = 0;
-  void* in_engine = nullptr;              // the engine's own, while the request is pending
+  void* in_engine = nullptr;  // the engine's own, while the request is pending
   Trace trace;
 };
 

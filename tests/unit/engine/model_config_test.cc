@@ -47,9 +47,9 @@ TEST(ModelConfig, NamesFileKeyGotWantedAndTheNearestName) {
 }
 
 TEST(ModelConfig, RefusesImpossibleBatchSizes) {
-  for (const char* sizes : {"1", "[0]", "[-1]", "[1.5]", "[\"1\"]", "[1, 1]", "[4097]", "{}", "[[1]]",
-                            "[99999999999999999999]",
-                            "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"}) {
+  for (const char* sizes :
+       {"1", "[0]", "[-1]", "[1.5]", "[\"1\"]", "[1, 1]", "[4097]", "{}", "[[1]]",
+        "[99999999999999999999]", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"}) {
     EXPECT_THAT(refusal("{\"batch_sizes\": " + std::string(sizes) + "}"),
                 AllOf(HasSubstr("\"batch_sizes\""), HasSubstr("wanted a list")));
   }

@@ -78,8 +78,8 @@ TEST_F(ModelRepositoryTest, SkipsFilesAndDirectoriesThatHoldNoVersion) {
 TEST_F(ModelRepositoryTest, AcceptsAnEmptyDirectoryAndRefusesAMissingOne) {
   open();
   EXPECT_TRUE(repository->models().empty());
-  const auto missing = ModelRepository::open(files.path() / "none", make_fake_backend(control),
-                                             *counters);
+  const auto missing =
+      ModelRepository::open(files.path() / "none", make_fake_backend(control), *counters);
   EXPECT_THAT(std::string(missing.status().message()),
               AllOf(HasSubstr("none"), HasSubstr("No such file")));
 }

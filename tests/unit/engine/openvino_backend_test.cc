@@ -7,8 +7,8 @@
 #include "support/pending_request.h"
 #include "support/temp_repository.h"
 
-#include <gmock/gmock.h>
 #include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -266,8 +266,8 @@ TEST_F(OpenVinoTest, RunsInBf16AndAutoCloseToF32) {
   for (const char* precision : {"bf16", "auto"}) {
     TempRepository files;
     files.copy_model(std::filesystem::path(LUMEN_SOURCE_DIR) / "models/mlp/1", "mlp");
-    files.write("mlp/config.json", std::string(R"({"precision": ")") + precision +
-                                       R"(", "batch_sizes": [1, 4]})");
+    files.write("mlp/config.json",
+                std::string(R"({"precision": ")") + precision + R"(", "batch_sizes": [1, 4]})");
     open(files.path());
     const auto instance = instance_of("mlp");
     for (const int64_t rows : {1, 2, 4}) {

@@ -17,7 +17,9 @@ Shape shape(std::initializer_list<int64_t> dimensions) {
 }
 
 const ModelMetadata kModel = {
-    "m", "1", "fake",
+    "m",
+    "1",
+    "fake",
     {{"x", ElementType::kFp32, shape({-1, 4})}, {"text", ElementType::kBytes, shape({2})}},
     {{"y", ElementType::kFp32, shape({-1, 4})}}};
 
@@ -28,7 +30,8 @@ std::string refusal(ElementType type, Shape actual, size_t bytes) {
 
 TEST(CheckInput, AcceptsWhatFits) {
   EXPECT_EQ(refusal(ElementType::kFp32, shape({3, 4}), 48), "");
-  const TensorView text{.type = ElementType::kBytes, .shape = shape({2}), .data = nullptr, .byte_size = 99};
+  const TensorView text{
+      .type = ElementType::kBytes, .shape = shape({2}), .data = nullptr, .byte_size = 99};
   EXPECT_TRUE(check_input(kModel, kModel.inputs[1], text).ok());
 }
 
@@ -48,7 +51,8 @@ TEST(CheckInput, RefusesEmptyNegativeAndOverflowingShapes) {
   EXPECT_THAT(refusal(ElementType::kFp32, shape({0, 4}), 0), HasSubstr(">= 1"));
   EXPECT_THAT(refusal(ElementType::kFp32, shape({-1, 4}), 16), HasSubstr(">= 1"));
   EXPECT_THAT(refusal(ElementType::kFp32, shape({INT64_MAX, 4}), 16), HasSubstr("64 bits"));
-  EXPECT_THAT(refusal(ElementType::kFp32, shape({INT64_MAX / 4, 4}), 16), HasSubstr("got 16 bytes"));
+  EXPECT_THAT(refusal(ElementType::kFp32, shape({INT64_MAX / 4, 4}), 16),
+              HasSubstr("got 16 bytes"));
 }
 
 TEST(CheckInput, NamesTheBytesGotAndWanted) {
@@ -91,7 +95,8 @@ TEST(CheckRequest, WantsEveryInputWithDataAndOutputsThatExist) {
   inputs[1].data = nullptr;
   EXPECT_THAT(std::string(check_request(kModel, request).message()), HasSubstr("got no data"));
   request.inputs = request.inputs.first(1);
-  EXPECT_THAT(std::string(check_request(kModel, request).message()), HasSubstr("got 1 inputs, wanted 2"));
+  EXPECT_THAT(std::string(check_request(kModel, request).message()),
+              HasSubstr("got 1 inputs, wanted 2"));
 }
 
 }  // namespace

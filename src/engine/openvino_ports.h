@@ -1,0 +1,142 @@
+// OpenVINO's words in ours: datatypes, shapes, tensor names, exceptions. Part of openvino_backend.cc,
+// which alone includes it. Threads: any. Memory: the heap where OpenVINO's types need it.
+// Says no: nullopt or a Status for what the protocol has no word for.
+#pragma once
+
+#include <lumen/base/limits.h>
+#include <lumen/base/result.h>
+#include <lumen/engine/metadata.h>
+
+#include <openvino/openvino.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lumen::engine::openvino {
+
+struct TypePair {
+  ElementType ours;
+  ov::element::Type_t theirs;
+};
+inline constexpr std::array<TypePair, 14> kTypes = {{
+    {ElementType::kBool, ov::element::Type_t::boolean},
+    {ElementType::kUint8, ov::element::Type_t::u8},
+    {ElementType::kUint16, ov::element::Type_t::u16},
+    {ElementType::kUint32, ov::element::Type_t::u32},
+    {ElementType::kUint64, ov::element::Type_t::u64},
+    {ElementType::kInt8, ov::element::Type_t::i8},
+    {ElementType::kInt16, ov::element::Type_t::i16},
+    {ElementType::kInt32, ov::element::Type_t::i32},
+    {ElementType::kInt64, ov::element::Type_t::i64},
+    {ElementType::kFp16, ov::element::Type_t::f16},
+    {ElementType::kBf16, ov::element::Type_t::bf16},
+    {ElementType::kFp32, ov::element::Type_t::f32},
+    {ElementType::kFp64, ov::element::Type_t::f64},
+    {ElementType::kBytes, ov::element::Type_t::string},
+}};
+
+inline std::optional<ElementType> our_type(const ov::element::Type& type) noexcept {
+  const auto found =
+      std::ranges::find(kTypes, static_cast<ov::element::Type_t>(type), &TypePair::theirs);
+  return found == kTypes.end() ? std::nullopt : std::optional(found->ours);
+}
+
+inline ov::element::Type their_type(ElementType type) noexcept {
+  return std::ranges::find(kTypes, type, &TypePair::ours)->theirs;
+}
+
+inline ov::Shape their_shape(const Shape& shape) {
+  ov::Shape result;
+  for (const int64_t dimension : shape.dimensions()) {
+    result.push_back(static_cast<size_t>(dimension));
+  }
+  return result;
+}
+
+inline std::optional<Shape> our_shape(const ov::PartialShape& shape) {
+  Shape result;
+  if (shape.rank().is_dynamic()) return std::nullopt;
+  for (const ov::Dimension& dimension : shape) {
+    if (!result.append(dimension.is_static() ? dimension.get_length() : Shape::kDynamic)) {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
+// What an exception says, on one line: OpenVINO's texts begin with "Exception from FILE:LINE:" and
+// "Check ... failed at ...", the reason stands last.
+inline Status failed(Code code, const char* doing, const std::string& model,
+                     const char* what) noexcept {
+  char text[Status::kMaxMessage];
+  size_t size = 0;
+  for (const char* c = what; *c != '\0' && size + 1 < sizeof(text); ++c) {
+    const bool space = *c == '\n' || *c == '\r' || *c == '\t' || *c == ' ';
+    if (space && (size == 0 || text[size - 1] == ' ')) continue;
+    text[size++] = space ? ' ' : *c;
+  }
+  while (size > 0 && text[size - 1] == ' ') --size;
+  text[size] = '\0';
+  return Status::error(code, "%s model '%s': %s", doing, model.c_str(), text);
+}
+
+// What a model's port is to us. `shape` holds -1 for a free axis; `bounds` is kept only where an
+// axis is free within limits, which metadata can't say.
+struct Port {
+  TensorSpec spec;
+  std::optional<ov::PartialShape> bounds;
+};
+
+inline std::string port_name(const ov::Output<ov::Node>& port, const char* kind, size_t index,
+                             const std::vector<Port>& before) {
+  // A port may have several names or none. The first in byte order does not change with the order
+  // in which a frontend met them; without any, kind and position do.
+  std::string name = std::string(kind) + "_" + std::to_string(index);
+  const auto& names = port.get_names();
+  if (!names.empty()) name = *std::ranges::min_element(names);
+  const auto taken = [&before](const std::string& candidate) {
+    return std::ranges::any_of(before, [&](const Port& p) { return p.spec.name == candidate; });
+  };
+  while (taken(name)) name += "_";
+  return name;
+}
+
+inline Result<std::vector<Port>> describe_ports(const std::string& model,
+                                                const std::vector<ov::Output<ov::Node>>& ports,
+                                                const char* kind) {
+  std::vector<Port> described;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    Port port;
+    port.spec.name = port_name(ports[i], kind, i, described);
+    const std::optional<ElementType> type = our_type(ports[i].get_element_type());
+    const ov::PartialShape& partial = ports[i].get_partial_shape();
+    const std::optional<Shape> shape = our_shape(partial);
+    if (!type || !shape) {
+      return Status::error(Code::kUnsupported,
+                           "model '%s': %s '%s' is %s %s; wanted a datatype of the protocol and a "
+                           "rank of at most %zu",
+                           model.c_str(), kind, port.spec.name.c_str(),
+                           ports[i].get_element_type().get_type_name().c_str(),
+                           partial.to_string().c_str(), limits::kMaxRank);
+    }
+    port.spec.type = *type;
+    port.spec.shape = *shape;
+    const bool bounded = std::ranges::any_of(partial, [](const ov::Dimension& d) {
+      return d.is_dynamic() && (d.get_min_length() > 0 || d.get_max_length() >= 0);
+    });
+    if (bounded) port.bounds = partial;
+    described.push_back(std::move(port));
+  }
+  return described;
+}
+
+inline Status no_room(const std::string& output, size_t bytes) noexcept {
+  return Status::error(Code::kTooLarge,
+                       "output '%s' needs %zu bytes, more than the request's memory has left",
+                       output.c_str(), bytes);
+}
+
+}  // namespace lumen::engine::openvino
