@@ -310,7 +310,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
     WriterState& state = *state_;
     const uint64_t begin = value_;
     const uint64_t end = begin + bytes;
-    // In dense mode, and without a chunk, lane_end_ is 0. end > begin: neither 0 nor wrapped around.
+    // Without a chunk, or in dense mode, lane_end_ is 0. end > begin: neither 0 nor wrapped around.
     if (end <= lane_end_ && end > begin) [[likely]] {
       // relaxed: light_fence() and the flusher's heavy one order this store before the load below
       state.lane_reserved.store(end, std::memory_order_relaxed);
