@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The question: what does a hop through a staged pipeline cost, under load, after idle, and at rest?
+"""The question: what does a hop through a staged pipeline cost, under load, after idle, at rest?
 
   producer --> stage 0 --> stage 1 [--> stage 2]     one thread each, pinned in turn to CPU 0 and 1
 
-Ours is one ring with one waiting place; the rivals chain a queue before each stage: our own blocking
-spsc and mpmc queues, and moodycamel's BlockingReaderWriterQueue. Then the ablation: the server's no-op
-path over 16 socket pairs, with one decision of the pipeline changed at a time.
+Ours is one ring with one waiting place; the rivals chain a queue before each stage: our own
+blocking spsc and mpmc queues, and moodycamel's BlockingReaderWriterQueue. Then the ablation: the
+server's no-op path over 16 socket pairs, with one decision of the pipeline changed at a time.
 
-  bench/pipeline.py [--quick] [--json] [--rows REGEX]   stdout is one JSON object, the table is on stderr
+  bench/pipeline.py [--quick] [--json] [--rows REGEX]     stdout is one JSON object, the table is
+                                                          on stderr
 """
 
 from __future__ import annotations
@@ -56,8 +57,13 @@ def plain_rows(quick: bool) -> list[tuple[list[Row], list[str]]]:
         found = [
             Row(f"{stages} stages, items/s", "mops", "M/s", True),
             Row(f"{stages} stages, a hop", "ns_hop", "ns", False),
-            Row(f"{stages} stages, futex calls under load", "futex_10k", "a 10,000 items", False,
-                FUTEX_LIMIT),
+            Row(
+                f"{stages} stages, futex calls under load",
+                "futex_10k",
+                "a 10,000 items",
+                False,
+                FUTEX_LIMIT,
+            ),
         ]
         rows.append((found, ["--row", "throughput", "--stages", stages, "--ms", ms]))
     for stages in ("2", "3"):
@@ -65,14 +71,17 @@ def plain_rows(quick: bool) -> list[tuple[list[Row], list[str]]]:
             Row(f"{stages} stages, push to processed after idle", "p50_ns", "ns", False),
             Row(f"{stages} stages, push to processed after idle, p99", "p99_ns", "ns", False),
         ]
-        rows.append((found, ["--row", "wake", "--stages", stages, "--ms", "300" if quick else "3000"]))
+        rows.append(
+            (found, ["--row", "wake", "--stages", stages, "--ms", "300" if quick else "3000"])
+        )
     idle = Row("2 stages, CPU of 10 s idle", "cpu_ms_10s", "ms", False, IDLE_LIMIT_MS)
     rows.append(([idle], ["--row", "idle", "--stages", "2", "--ms", "500" if quick else "10000"]))
     return rows
 
 
-def run_plain(options: argparse.Namespace, names: dict[str, list[str]], prober: Prober,
-              rounds: int) -> list[dict[str, Any]]:
+def run_plain(
+    options: argparse.Namespace, names: dict[str, list[str]], prober: Prober, rounds: int
+) -> list[dict[str, Any]]:
     report = []
     binary = str(program("bench_pipeline"))
     for rows, arguments in plain_rows(options.quick):
@@ -92,8 +101,9 @@ def run_plain(options: argparse.Namespace, names: dict[str, list[str]], prober: 
     return report
 
 
-def run_ablation(options: argparse.Namespace, names: dict[str, list[str]], prober: Prober,
-                 rounds: int) -> list[dict[str, Any]]:
+def run_ablation(
+    options: argparse.Namespace, names: dict[str, list[str]], prober: Prober, rounds: int
+) -> list[dict[str, Any]]:
     if not re.search(options.rows, "ablation"):
         return []
     binary = str(program("bench_pipeline"))
@@ -114,8 +124,11 @@ def run_ablation(options: argparse.Namespace, names: dict[str, list[str]], probe
         if not options.json:
             show(Row(f"ablation: {metric}", metric, unit, more_is_better), contenders, "adaptive")
     total = sum(sum(c.values("requests")) for c in contenders)
-    print(f"\nablation: {total / 1e6:.1f} M requests in all, "
-          f"{median(base.values('requests')) / 1e6:.2f} M a measurement", file=sys.stderr)
+    print(
+        f"\nablation: {total / 1e6:.1f} M requests in all, "
+        f"{median(base.values('requests')) / 1e6:.2f} M a measurement",
+        file=sys.stderr,
+    )
     return report
 
 
@@ -123,7 +136,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="under 60 s")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
-    parser.add_argument("--rows", default="", help="only rows whose name matches; 'ablation' is one")
+    parser.add_argument(
+        "--rows", default="", help="only rows whose name matches; 'ablation' is one"
+    )
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--ablation-ms", type=int, default=0, help="of one ablation measurement")
     options = parser.parse_args()

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The question: how many messages a second and what round trip, ours against the best known queues?
+"""The question: how many messages a second and what round trip, against the best known queues?
 
-  producers (CPU 0, 1) --queue--> consumers (CPU 1, 0)      all spin: a pause, after 64 tries a yield
+  producers (CPU 0, 1) --queue--> consumers (CPU 1, 0)    all spin: a pause, after 64 tries a yield
 
 Rivals from packages: boost.lockfree, moodycamel's ReaderWriterQueue and ConcurrentQueue, oneTBB,
-crossbeam (Rust), mutex+deque, and the textbook Vyukov ring. Absolute figures hold for one machine in
-one hour; what counts is the ratio, interleaved round by round in this run.
+crossbeam (Rust), mutex+deque, and the textbook Vyukov ring. Absolute figures hold for one machine
+in one hour; what counts is the ratio, interleaved round by round in this run.
 
-  bench/queue.py [--quick] [--json] [--rows REGEX]     stdout is one JSON object, the table is on stderr
+  bench/queue.py [--quick] [--json] [--rows REGEX]     stdout is one JSON object, the table is on
+                                                       stderr
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TRIP_LIMIT_NS = 100.0
 
 
 def build_crossbeam() -> Path | None:
-    """Builds the Rust rival in a copy, so that the tree stays clean. None: no cargo, or no crates."""
+    """Builds the Rust rival in a copy, so that the tree stays clean. None: no cargo or crates."""
     cargo = shutil.which("cargo")
     if cargo is None:
         print("bench: crossbeam left out: no cargo (apt-get install cargo-web)", file=sys.stderr)
@@ -72,8 +73,9 @@ def rows_of() -> list[tuple[Row, list[str]]]:
     return rows
 
 
-def contenders_of(arguments: list[str], ms: int, names: dict[str, list[str]],
-                  crossbeam: Path | None) -> list[Contender]:
+def contenders_of(
+    arguments: list[str], ms: int, names: dict[str, list[str]], crossbeam: Path | None
+) -> list[Contender]:
     row = arguments[1]
     binary = str(program("bench_queue"))
     common = [*arguments, "--ms", str(ms)]

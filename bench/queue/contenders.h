@@ -1,4 +1,5 @@
-// Ours and the rivals behind one face: try_push(value), try_pop(value), on a queue made by capacity.
+// Ours and the rivals behind one face: try_push(value), try_pop(value), on a queue made by
+// capacity.
 // Threads: as each queue's. Memory: each queue's own. Says no: false when full or empty.
 // A rival whose package is missing is left out of the list (kHas... is false), not an error.
 #pragma once
@@ -176,8 +177,8 @@ struct MoodycamelMpmc {
   moodycamel::ConcurrentQueue<T> queue;
   size_t capacity;
   explicit MoodycamelMpmc(size_t most) : queue(most, 2, 2), capacity(most) {}
-  // With tokens, which is how its author says it is fast. Blocks stay with the token that took them,
-  // so a second producer may find none although the queue is empty: then it allocates.
+  // With tokens, which is how its author says it is fast. Blocks stay with the token that took
+  // them, so a second producer may find none although the queue is empty: then it allocates.
   struct Pusher {
     MoodycamelMpmc* self;
     moodycamel::ProducerToken token;

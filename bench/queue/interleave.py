@@ -1,8 +1,8 @@
-"""What bench/queue.py and bench/pipeline.py share: interleaved measurements, probed near or far, rows.
+"""What bench/queue.py and bench/pipeline.py share: interleaved measurements, near or far, rows.
 
 The two virtual CPUs move: a hand-off takes 25 to 45 ns ("near") or 100 and more ("far") and flips
-within seconds. So each measurement is probed before and after, contenders take turns round by round,
-and a figure from far CPUs is used only where no near one was seen, and says so.
+within seconds. So each measurement is probed before and after, contenders take turns round by
+round, and a figure from far CPUs is used only where no near one was seen, and says so.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Contender:
 def program(name: str) -> Path:
     path = BUILD / name
     if not path.exists():
-        sys.exit(f"{path} is not there: ./dev bench builds it, or set LUMEN_BUILD to a build with benches")
+        sys.exit(f"{path} is not there: ./dev bench builds it, or set LUMEN_BUILD to another build")
     return path
 
 

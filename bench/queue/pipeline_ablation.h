@@ -1,10 +1,10 @@
-// The ablation: the server's no-op path over socket pairs, with one decision of the pipeline changed
-// at a time.
+// The ablation: the server's no-op path over socket pairs, with one decision of the pipeline
+// changed at a time.
 //
 //   client thread --16 socket pairs--> I/O thread --push--> stage 0, a no-op --> stage 1 writes the reply
 //
-// Closed loop, one request of 32 bytes in flight a connection. Prints requests/s, the CPU time that a
-// request still finds in the one-thread stage 0 (wall time a request less what the stage's own
+// Closed loop, one request of 32 bytes in flight a connection. Prints requests/s, the CPU time that
+// a request still finds in the one-thread stage 0 (wall time a request less what the stage's own
 // machinery used), CPU in percent of one core, idle CPU after the load, and the worst latency.
 // Threads: four. Memory: before measuring. Says no: exit 2.
 #pragma once
@@ -51,10 +51,12 @@ inline uint64_t cpu_ns(clockid_t clock) {
 
 class Sockets {
  public:
-  Sockets() : server_poll_(::epoll_create1(EPOLL_CLOEXEC)), client_poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  Sockets()
+      : server_poll_(::epoll_create1(EPOLL_CLOEXEC)), client_poll_(::epoll_create1(EPOLL_CLOEXEC)) {
     for (Connection& connection : connections_) {
       int ends[2];
-      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) std::exit(2);
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+        std::exit(2);
       connection.client = ends[0];
       connection.server = ends[1];
       add(client_poll_, connection.client, &connection);
@@ -149,12 +151,13 @@ int ablate(const PipelineOptions& options, uint64_t duration_ns) {
   nobody.wait(nobody.prepare(), now_ns() + 200'000'000);
   const auto idle_ns = static_cast<double>(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - idle_before_ns);
   const auto count = static_cast<double>(requests);
-  std::printf("{\"rps\": %.0f, \"stage0_left_ns\": %.0f, \"cpu_percent\": %.0f, "
-              "\"idle_cpu_percent\": %.3f, \"worst_us\": %.1f, \"futex_per_request\": %.4f, "
-              "\"requests\": %.0f}\n",
-              count * 1e9 / wall_ns, (wall_ns - stage_0_ns) / count, 100 * used_ns / wall_ns,
-              100 * idle_ns / 200e6, static_cast<double>(worst_ns) / 1e3,
-              static_cast<double>(pipeline.core().wakes_were()) / count, count);
+  std::printf(
+      "{\"rps\": %.0f, \"stage0_left_ns\": %.0f, \"cpu_percent\": %.0f, "
+      "\"idle_cpu_percent\": %.3f, \"worst_us\": %.1f, \"futex_per_request\": %.4f, "
+      "\"requests\": %.0f}\n",
+      count * 1e9 / wall_ns, (wall_ns - stage_0_ns) / count, 100 * used_ns / wall_ns,
+      100 * idle_ns / 200e6, static_cast<double>(worst_ns) / 1e3,
+      static_cast<double>(pipeline.core().wakes_were()) / count, count);
   return 0;
 }
 

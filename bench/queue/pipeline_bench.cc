@@ -1,4 +1,5 @@
-// The question: what does a hop through a staged pipeline cost, under load, after idle, and at rest?
+// The question: what does a hop through a staged pipeline cost, under load, after idle, and at
+// rest?
 //
 //   producer --> stage 0 --> stage 1 [--> stage 2]     one thread each, pinned in turn to CPU 0 and 1
 //
@@ -86,9 +87,8 @@ class Chain {
   Chain(size_t stages, Sink* sink, bool timed) {
     for (size_t i = 0; i < stages; ++i) links_.push_back(std::make_unique<Link>(kCapacity));
     for (size_t i = 0; i < stages; ++i) {
-      threads_.emplace_back([this, i, stages, collect = Collect{sink, timed}] {
-        run(i, i + 1 == stages, collect);
-      });
+      threads_.emplace_back(
+          [this, i, stages, collect = Collect{sink, timed}] { run(i, i + 1 == stages, collect); });
       pin_thread(threads_.back(), i + 1);
     }
   }

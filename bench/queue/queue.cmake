@@ -1,5 +1,5 @@
-# bench_queue and bench_pipeline, with whatever rivals are packaged here; one that is missing is left
-# out with a message. Included by bench/CMakeLists.txt.
+# bench_queue and bench_pipeline, with whatever rivals are packaged here; one that is missing is
+# left out with a message. Included by bench/CMakeLists.txt.
 find_package(TBB QUIET)
 find_path(LUMEN_BENCH_BOOST_DIR boost/lockfree/spsc_queue.hpp)
 find_path(LUMEN_BENCH_MOODYCAMEL_DIR concurrentqueue/concurrentqueue.h)

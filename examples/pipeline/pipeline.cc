@@ -42,8 +42,8 @@ int main() {
   std::string primes;
   {
     using namespace lumen;
-    ThreadPipeline<Job, Producers::kOne, Stage<Parse>, Stage<IsPrime, 2, 8>, Stage<Collect>> pipeline(
-        {.capacity = 64}, {}, {}, {{&primes}});
+    ThreadPipeline<Job, Producers::kOne, Stage<Parse>, Stage<IsPrime, 2, 8>, Stage<Collect>>
+        pipeline({.capacity = 64}, {}, {}, {{&primes}});
     auto producer = pipeline.producer();
     for (int i = 1; i <= 50; ++i) {
       if (producer.push(Job{std::to_string(i)}) != QueueOutcome::kOk) return 1;

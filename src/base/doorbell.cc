@@ -75,9 +75,9 @@ bool BasicDoorbell<kScope>::wait(Ticket, uint64_t deadline_ns) noexcept {
   bool slept = false;
   while (!take_token()) {
     // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time, FUTEX_WAIT a relative one.
-    const long result = ::syscall(SYS_futex, &state_, futex_operation<kScope>(FUTEX_WAIT_BITSET), 0,
-                                  deadline_ns == UINT64_MAX ? nullptr : &until, nullptr,
-                                  FUTEX_BITSET_MATCH_ANY);
+    const long result =
+        ::syscall(SYS_futex, &state_, futex_operation<kScope>(FUTEX_WAIT_BITSET), 0,
+                  deadline_ns == UINT64_MAX ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
     slept = result == 0;
     if (result != 0 && errno == ETIMEDOUT) return leave();
   }
@@ -100,9 +100,9 @@ void BasicDoorbell<kScope>::ring_slow(uint32_t count) noexcept {
     if (promised == 0) return;
     // sync[doorbell.state]: release to the waiter that takes the token
     // relaxed: on failure the new value is only tried again
-  } while (!state_.compare_exchange_weak(
-      state, state - promised * kOneWaiter + promised * kOneToken, std::memory_order_release,
-      std::memory_order_relaxed));
+  } while (!state_.compare_exchange_weak(state,
+                                         state - promised * kOneWaiter + promised * kOneToken,
+                                         std::memory_order_release, std::memory_order_relaxed));
   rung_at_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a statistic
   ::syscall(SYS_futex, &state_, futex_operation<kScope>(FUTEX_WAKE),
             static_cast<int>(std::min<uint32_t>(promised, INT_MAX)), nullptr, nullptr, 0);

@@ -12,7 +12,8 @@ namespace lumen {
 Status EventDoorbell::open() noexcept {
   event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event_.valid()) {
-    return Status::from_errno(errno, "eventfd for a doorbell failed; raise the limit of open files");
+    return Status::from_errno(errno,
+                              "eventfd for a doorbell failed; raise the limit of open files");
   }
   return {};
 }

@@ -15,9 +15,9 @@ namespace {
 
 constexpr uint32_t kPausesPerYield = 64;
 constexpr uint32_t kPausesPerClock = 8;  // 8 x 23 ns of pause beside 21 ns of clock
-// Where nobody else wants the core, 16 x 116 ns. Measured on 2 cores, futex calls a 10,000 items of a
-// pipeline of 3 threads / requests/s of 4 threads on the no-op path: 2 yields 11 / 165,000; 8: 5 /
-// 150,000; 16: 0.05 / 120,000; 64: 0.01 / 105,000.
+// Where nobody else wants the core, 16 x 116 ns. Measured on 2 cores, futex calls a 10,000 items of
+// a pipeline of 3 threads / requests/s of 4 threads on the no-op path: 2 yields 11 / 165,000; 8: 5
+// / 150,000; 16: 0.05 / 120,000; 64: 0.01 / 105,000.
 constexpr uint32_t kMostCrowdedYields = 16;
 constexpr uint64_t kCalmPeriodNs = 10'000'000;
 constexpr uint64_t kCrowdedPeriodNs = 2'000'000;  // a kernel thread's blink must not cost 10 ms
@@ -76,8 +76,8 @@ bool machine_is_crowded(uint64_t now) noexcept {
   }
   uint64_t due = next_look_ns.load(std::memory_order_relaxed);  // relaxed: as above
   // relaxed: whoever wins the exchange looks, the others use the last answer
-  if (now >= due && next_look_ns.compare_exchange_strong(due, now + kCalmPeriodNs,
-                                                         std::memory_order_relaxed)) {
+  if (now >= due &&
+      next_look_ns.compare_exchange_strong(due, now + kCalmPeriodNs, std::memory_order_relaxed)) {
     static const int64_t online = ::sysconf(_SC_NPROCESSORS_ONLN);
     const bool is_crowded = runnable_threads() > online;
     crowded.store(is_crowded, std::memory_order_relaxed);  // relaxed: a hint

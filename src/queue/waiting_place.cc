@@ -17,9 +17,9 @@ bool WaitingPlace::wait(Ticket ticket, uint32_t waiting_class, uint64_t deadline
                        static_cast<long>(deadline_ns % 1'000'000'000u)};
   // sync[place.epoch]: acquire of the ringer's change, and of what it published before
   while (epoch_.load(std::memory_order_acquire) == ticket) {
-    const long result = ::syscall(SYS_futex, &epoch_, FUTEX_WAIT_BITSET_PRIVATE, ticket,
-                                  deadline_ns == UINT64_MAX ? nullptr : &until, nullptr,
-                                  bit(waiting_class));
+    const long result =
+        ::syscall(SYS_futex, &epoch_, FUTEX_WAIT_BITSET_PRIVATE, ticket,
+                  deadline_ns == UINT64_MAX ? nullptr : &until, nullptr, bit(waiting_class));
     // A wake-up for this class: the epoch has changed, unless 2^32 rings have passed.
     if (result == 0) return true;
     if (errno == ETIMEDOUT) {

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs every Spin model (*.pml) beside this file and compares the verdicts with their headers.
 
-A model opens with `/* expect: pass; with -DBROKEN: fail; ... */`: the model itself, then each broken
-variant, which must be found to fail, or the model proves nothing. No argument: all models.
+A model opens with `/* expect: pass; with -DBROKEN: fail; ... */`: the model itself, then each
+broken variant, which must be found to fail, or the model proves nothing. No argument: all models.
 Verdicts come from assertions, which each model's monitor makes once nothing can move any more; -E
 switches Spin's own complaint about end states off, since a thread that sleeps for ever with nothing
 to do is right.
 Exit 0: all verdicts as expected; 1: some differ; 2: spin or a C compiler is missing.
 """
+
 from __future__ import annotations
 
 import re
@@ -79,8 +80,12 @@ def main(arguments: list[str]) -> int:
             good = verdict == case.expected
             failed += not good
             name = case.model.name + (f" -D{case.define}" if case.define else "")
-            print(f"{'ok    ' if good else 'FAILED'} {name}: {verdict}, as expected ({detail})" if good
-                  else f"FAILED {name}: {verdict}, expected {case.expected}\n{detail}", flush=True)
+            print(
+                f"{'ok    ' if good else 'FAILED'} {name}: {verdict}, as expected ({detail})"
+                if good
+                else f"FAILED {name}: {verdict}, expected {case.expected}\n{detail}",
+                flush=True,
+            )
     print(f"{len(cases) - failed} verdicts as expected, {failed} not")
     return 1 if failed else 0
 

@@ -23,7 +23,8 @@ uint64_t item_count() {
   return kItems * (text == nullptr ? 1 : std::strtoull(text, nullptr, 10));
 }
 
-// Plain fields, so that TSan sees whether one stage's writes are ordered before the next one's reads.
+// Plain fields, so that TSan sees whether one stage's writes are ordered before the next one's
+// reads.
 struct Item {
   uint64_t producer = 0;
   uint64_t number = 0;
@@ -101,9 +102,7 @@ void stress(size_t producers, PipelineOptions options, uint64_t share = 1) {
   for (const uint64_t seen : next) EXPECT_EQ(seen, each);
 }
 
-TEST(PipelineStress, OneThreadAStage) {
-  stress<Producers::kOne, 1, 1, 64>(1, {.capacity = 256});
-}
+TEST(PipelineStress, OneThreadAStage) { stress<Producers::kOne, 1, 1, 64>(1, {.capacity = 256}); }
 TEST(PipelineStress, ATinyRingThatMakesEveryoneSleep) {
   stress<Producers::kOne, 1, 1, 1>(1, {.capacity = 2, .max_spin_ns = 0}, 8);
 }
@@ -117,8 +116,8 @@ TEST(PipelineStress, AWideStageAfterANarrowOne) {
   stress<Producers::kOne, 1, 3, 8>(1, {.capacity = 16, .max_spin_ns = 0});
 }
 TEST(PipelineStress, WakingAtEveryStage) {
-  stress<Producers::kMany, 2, 1, 4>(2, {.capacity = 16, .wake = PipelineWake::kEveryStage,
-                                        .max_spin_ns = 1'000});
+  stress<Producers::kMany, 2, 1, 4>(
+      2, {.capacity = 16, .wake = PipelineWake::kEveryStage, .max_spin_ns = 1'000});
 }
 TEST(PipelineStress, FixedSpins) {
   stress<Producers::kOne, 1, 2, 4>(1, {.capacity = 16, .fixed_spins = 100});

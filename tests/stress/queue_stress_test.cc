@@ -1,5 +1,5 @@
-// Millions of items through every queue: each exactly once, in order per producer, then a clean end.
-// Seeded by LUMEN_STRESS_SEED (printed), scaled by LUMEN_STRESS_SCALE.
+// Millions of items through every queue: each exactly once, in order per producer, then a clean
+// end. Seeded by LUMEN_STRESS_SEED (printed), scaled by LUMEN_STRESS_SCALE.
 #include <lumen/base/clock.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/queue/mutex_queue.h>
@@ -127,16 +127,17 @@ void stress_shared(size_t capacity, size_t producers, size_t consumers, bool bat
   std::vector<std::thread> popping;
   for (size_t p = 0; p < producers; ++p) {
     pushing.emplace_back([&, p] {
-      produce(p, each, seed + p, batches,
-              [&](Item item) { return queue.try_push(std::move(item)); },
-              [&](std::span<Item> items) { return queue.try_push_n(items); });
+      produce(
+          p, each, seed + p, batches, [&](Item item) { return queue.try_push(std::move(item)); },
+          [&](std::span<Item> items) { return queue.try_push_n(items); });
     });
   }
   for (size_t c = 0; c < consumers; ++c) {
     popping.emplace_back([&, c] {
-      consume(seen[c], seed + 100 + c, batches, [&](Item& item) { return queue.try_pop(item); },
-              [&](std::span<Item> items) { return queue.try_pop_n(items); },
-              [&] { return queue.drained(); });
+      consume(
+          seen[c], seed + 100 + c, batches, [&](Item& item) { return queue.try_pop(item); },
+          [&](std::span<Item> items) { return queue.try_pop_n(items); },
+          [&] { return queue.drained(); });
     });
   }
   for (std::thread& thread : pushing) thread.join();
@@ -155,7 +156,9 @@ TEST(MpmcQueueStress, FourAndFourWithBatches) { stress_shared<Mpmc>(16, 4, 4, tr
 TEST(MpmcQueueStress, FourProducersOneConsumer) { stress_shared<Mpmc>(1024, 4, 1, true); }
 TEST(MpmcQueueStress, OneProducerFourConsumers) { stress_shared<Mpmc>(1024, 1, 4, true); }
 TEST(MpmcQueueStress, PaddedSlots) { stress_shared<MpmcPadded>(16, 2, 2, true); }
-TEST(MpmcQueueStress, WithDoorbellsThatNobodyWaitsOn) { stress_shared<MpmcWaiting>(16, 2, 2, true); }
+TEST(MpmcQueueStress, WithDoorbellsThatNobodyWaitsOn) {
+  stress_shared<MpmcWaiting>(16, 2, 2, true);
+}
 TEST(MutexQueueStress, TwoAndTwo) { stress_shared<MutexQueue<Item>>(16, 2, 2, true); }
 
 template <Waiting kWaiting>
@@ -166,14 +169,16 @@ void stress_spsc(size_t capacity, bool batches) {
   std::vector<Seen> seen(1);
   std::thread pushing([&] {
     auto producer = queue.producer();
-    produce(0, each, seed, batches, [&](Item item) { return producer.try_push(std::move(item)); },
-            [&](std::span<Item> items) { return producer.try_push_n(items); });
+    produce(
+        0, each, seed, batches, [&](Item item) { return producer.try_push(std::move(item)); },
+        [&](std::span<Item> items) { return producer.try_push_n(items); });
     producer.close();
   });
   auto consumer = queue.consumer();
-  consume(seen[0], seed + 1, batches, [&](Item& item) { return consumer.try_pop(item); },
-          [&](std::span<Item> items) { return consumer.try_pop_n(items); },
-          [&] { return consumer.drained(); });
+  consume(
+      seen[0], seed + 1, batches, [&](Item& item) { return consumer.try_pop(item); },
+      [&](std::span<Item> items) { return consumer.try_pop_n(items); },
+      [&] { return consumer.drained(); });
   pushing.join();
   expect_exactly_once(seen, 1, each);
 }

@@ -4,8 +4,8 @@
 //
 // A lost compare-and-swap means that another thread owns the line right now; trying again at once
 // takes it away from the winner in the middle of its work. Measured on a Vyukov ring, 2 producers
-// and 2 consumers on 2 cores: 17 -> 55 M/s with 1,024 slots, 23 -> 99 with 65,536; nothing at 1 and 1.
-// It never yields: a lost race says that somebody made progress, so there is nobody to wait for.
+// and 2 consumers on 2 cores: 17 -> 55 M/s with 1,024 slots, 23 -> 99 with 65,536; nothing at 1 and
+// 1. It never yields: a lost race says that somebody made progress, so there is nobody to wait for.
 #pragma once
 
 #include <lumen/base/idle_strategy.h>

@@ -9,10 +9,10 @@
 // nothing: the bound falls to kShortSpinNs.
 // It never spins when there are more runnable threads than cores: neither when the awake Lumen
 // threads of this process alone are more (exact, checked at each look at the clock), nor when
-// /proc/loadavg says so of the machine (looked at every 10 ms by one thread, 3 µs a look). Then each
-// look is followed by a yield, which gives the core to whoever waits for it, at most 16 times: without
-// those yields a pipeline of 3 threads on 2 cores parks after each batch (one futex call of 6 µs for
-// every 140 items, measured).
+// /proc/loadavg says so of the machine (looked at every 10 ms by one thread, 3 µs a look). Then
+// each look is followed by a yield, which gives the core to whoever waits for it, at most 16 times:
+// without those yields a pipeline of 3 threads on 2 cores parks after each batch (one futex call of
+// 6 µs for every 140 items, measured).
 // Every 64 pauses it yields (116 ns) anyway: two spinning threads that the kernel has packed on one
 // CPU would else hand over only once a time slice (0.13 M messages/s seen).
 #pragma once
@@ -81,7 +81,8 @@ class IdleStrategy {
   void found() noexcept {
     if (looks_ != 0) end_of_idling();
   }
-  // Woken, and what it waits for is on its way, so that spinning is due once more; no gap is learnt.
+  // Woken, and what it waits for is on its way, so that spinning is due once more; no gap is
+  // learnt.
   void expect_soon() noexcept { looks_ = 0; }
   // Around the sleep itself: a parked thread is not runnable.
   void parking() noexcept;

@@ -3,10 +3,10 @@
 // Says no: done_from() is 0.
 //
 // A stage with one thread has a CursorGate: positions are done in order, so one number says it all,
-// and a batch of any size is published by one operation (5 ns). A stage with several threads is done
-// out of order and has a MarkGate: a word a slot, holding the lap in which it was done; a thread
-// that is held in the middle of an item holds up what comes after it in the next stage, but no other
-// thread of its own stage, where a cursor moved on in order would make them wait for it.
+// and a batch of any size is published by one operation (5 ns). A stage with several threads is
+// done out of order and has a MarkGate: a word a slot, holding the lap in which it was done; a
+// thread that is held in the middle of an item holds up what comes after it in the next stage, but
+// no other thread of its own stage, where a cursor moved on in order would make them wait for it.
 #pragma once
 
 #include <lumen/base/cache_line.h>
@@ -49,8 +49,8 @@ class TailGate {
   static constexpr size_t kClosedBit = ~(~size_t{0} >> 1);
   explicit TailGate(const std::atomic<size_t>& tail) noexcept : tail_(tail) {}
   [[nodiscard]] size_t done_from(size_t position, size_t /*most*/) const noexcept {
-    // sync[pipeline.tail]: acquire of the items; seq_cst since it may be the look of a thread that is
-    // about to sleep
+    // sync[pipeline.tail]: acquire of the items; seq_cst since it may be the look of a thread that
+    // is about to sleep
     return (tail_.load(std::memory_order_seq_cst) & ~kClosedBit) - position;
   }
 

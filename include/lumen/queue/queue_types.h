@@ -26,8 +26,8 @@ enum class [[nodiscard]] QueueOutcome : uint8_t { kOk, kClosed, kTimedOut };
 
 // A queue moves its items between threads that could not tell anyone of an exception.
 template <typename T>
-concept QueueItem = std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
-                    std::is_nothrow_destructible_v<T>;
+concept QueueItem = std::is_nothrow_move_constructible_v<T> &&
+                    std::is_nothrow_move_assignable_v<T> && std::is_nothrow_destructible_v<T>;
 
 // `count` places for a T each, cache-line aligned, written once so that no page fault is left for
 // later. The queue constructs and destroys what is in them.
@@ -45,9 +45,8 @@ class RawSlots {
   [[nodiscard]] Slot* get() const noexcept { return static_cast<Slot*>(memory_); }
 
  private:
-  static constexpr std::align_val_t kAlignment{alignof(Slot) > kFalseSharingRange
-                                                   ? alignof(Slot)
-                                                   : kFalseSharingRange};
+  static constexpr std::align_val_t kAlignment{
+      alignof(Slot) > kFalseSharingRange ? alignof(Slot) : kFalseSharingRange};
   size_t bytes_;
   void* memory_;
 };

@@ -61,7 +61,9 @@ class SpscQueue {
 
   // No push succeeds from here on; all that was accepted is still popped; everyone is woken.
   // Without doorbells, Producer::close() does it.
-  void close() noexcept requires kBlocking {
+  void close() noexcept
+    requires kBlocking
+  {
     // sync[spsc.tail]: seq_cst against a sleeper's look; a push now fails its compare-and-swap
     tail_.fetch_or(kClosedBit, std::memory_order_seq_cst);
     not_empty_.ring_all();
@@ -139,18 +141,24 @@ class SpscQueue<T, kWaiting>::Producer {
   }
 
   // Up to `most` free places in one piece (the ring's end may cut it), to be filled in place.
-  [[nodiscard]] std::span<T> reserve(size_t most) noexcept requires kSpans {
+  [[nodiscard]] std::span<T> reserve(size_t most) noexcept
+    requires kSpans
+  {
     const size_t here = tail_ & mask_;
     return {slots_ + here, std::min({most, room_for(most), mask_ + 1 - here})};
   }
   // Publishes the first `count` of them. False: closed.
-  bool commit(size_t count) noexcept requires kSpans {
+  bool commit(size_t count) noexcept
+    requires kSpans
+  {
     LUMEN_DCHECK(count <= mask_ + 1 - (tail_ - head_seen_));
     return publish(count);
   }
 
   // Waits for room. `value` is untouched unless kOk.
-  QueueOutcome push(T&& value, uint64_t deadline_ns = UINT64_MAX) noexcept requires kBlocking {
+  QueueOutcome push(T&& value, uint64_t deadline_ns = UINT64_MAX) noexcept
+    requires kBlocking
+  {
     if (try_push(std::move(value))) return QueueOutcome::kOk;
     bool pushed = false;
     const bool settled = await(queue_->not_full_, idle_, deadline_ns, [&] {
@@ -193,8 +201,8 @@ class SpscQueue<T, kWaiting>::Producer {
     if (free >= wanted || closed_) return free;
     // sync[spsc.head]: acquire, the consumer has left those slots; seq_cst where it may be the look
     // of a thread that is about to sleep
-    head_seen_ = queue_->head_.load(kBlocking ? std::memory_order_seq_cst
-                                              : std::memory_order_acquire);
+    head_seen_ =
+        queue_->head_.load(kBlocking ? std::memory_order_seq_cst : std::memory_order_acquire);
     return mask_ + 1 - (tail_ - head_seen_);
   }
   bool stuck() noexcept {
@@ -273,23 +281,28 @@ class SpscQueue<T, kWaiting>::Consumer {
   }
 
   // Up to `most` items in one piece (the ring's end may cut it), to be read in place.
-  [[nodiscard]] std::span<T> peek(size_t most) noexcept requires kSpans {
+  [[nodiscard]] std::span<T> peek(size_t most) noexcept
+    requires kSpans
+  {
     const size_t here = head_ & mask_;
     return {slots_ + here, std::min({most, ready_for(most), mask_ + 1 - here})};
   }
   // Gives the first `count` of them back.
-  void release(size_t count) noexcept requires kSpans {
+  void release(size_t count) noexcept
+    requires kSpans
+  {
     LUMEN_DCHECK(count <= tail_seen_ - head_);
     leave(count);
   }
 
   // Waits for an item. kClosed: closed, and nothing is left.
-  QueueOutcome pop(T& value, uint64_t deadline_ns = UINT64_MAX) noexcept requires kBlocking {
+  QueueOutcome pop(T& value, uint64_t deadline_ns = UINT64_MAX) noexcept
+    requires kBlocking
+  {
     if (try_pop(value)) return QueueOutcome::kOk;
     bool popped = false;
-    const bool settled = await(queue_->not_empty_, idle_, deadline_ns, [&] {
-      return (popped = try_pop(value)) || drained();
-    });
+    const bool settled = await(queue_->not_empty_, idle_, deadline_ns,
+                               [&] { return (popped = try_pop(value)) || drained(); });
     if (!settled) return QueueOutcome::kTimedOut;
     return popped ? QueueOutcome::kOk : QueueOutcome::kClosed;
   }
@@ -315,8 +328,9 @@ class SpscQueue<T, kWaiting>::Consumer {
     if (ready >= wanted) return ready;
     // sync[spsc.tail]: acquire of the items; seq_cst where it may be the look of a thread that is
     // about to sleep
-    tail_seen_ = queue_->tail_.load(kBlocking ? std::memory_order_seq_cst
-                                              : std::memory_order_acquire) & ~kClosedBit;
+    tail_seen_ =
+        queue_->tail_.load(kBlocking ? std::memory_order_seq_cst : std::memory_order_acquire) &
+        ~kClosedBit;
     return tail_seen_ - head_;
   }
   bool stuck() noexcept {
@@ -343,5 +357,11 @@ class SpscQueue<T, kWaiting>::Consumer {
   size_t stuck_at_ = 0;  // where try_pop last found nothing
   IdleStrategy idle_;
 };
+
+// tail, head and the bells are 128 bytes apart, so that neither side's writes take the other's line
+// along (Intel's prefetcher fetches lines in pairs).
+static_assert(alignof(SpscQueue<int>) == kFalseSharingRange);
+static_assert(sizeof(SpscQueue<int>) == 5 * kFalseSharingRange);
+static_assert(sizeof(SpscQueue<int, Waiting::kDoorbell>) == 5 * kFalseSharingRange);
 
 }  // namespace lumen

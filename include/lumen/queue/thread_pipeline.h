@@ -1,28 +1,32 @@
 // ThreadPipeline: items pass through stages of one ring, each stage with its own threads.
-// Threads: one Producer handle a pushing thread; handlers run on the stages' own threads; close() any.
-// Memory: the ring and a gate a stage, at construction. Says no: try_push is false when full or closed.
+// Threads: a Producer handle each pushing thread; handlers on the stages' own threads; close() any.
+// Memory: the ring and a gate a stage, at construction.
+// Says no: try_push is false when full or closed.
 //
-//   producers --push--> [ring of slots] <-- stage 0 <-- stage 1 <-- ... <-- last stage, frees the slot
+//   producers --push--> [ring of slots] <-- stage 0 <-- stage 1 <-- ... <-- last stage, frees slots
 //   tail (claimed)        gate of the producers -> gate of stage 0 -> ... -> gate of the last stage
 //
 // An item stays in its slot from push to the end of the last stage: ownership travels by position,
-// nothing is copied between stages. Each stage takes positions in order (a thread's batch is a run of
-// them), each position once; stage s + 1 gets a position when the gate of stage s says that it is done.
-// Topology is fixed at compile time: Stage<Handler, threads, batch limit>. A handler takes T& or, for a
-// whole batch, std::span<T>; it must be noexcept; one object serves all threads of its stage.
+// nothing is copied between stages. Each stage takes positions in order (a thread's batch is a run
+// of them), each position once; stage s + 1 gets a position when the gate of stage s says that it
+// is done. Topology is fixed at compile time: Stage<Handler, threads, batch limit>. A handler takes
+// T& or, for a whole batch, std::span<T>; it must be noexcept; one object serves all threads of its
+// stage.
 //
-// Waiting is in one place (waiting_place.h). A stage with nothing in flight before it sleeps in class
-// kIdle: a push wakes all of those at once, so that a later stage is awake by the time the item
-// reaches it, and no stage pays a system call to wake the next. A stage whose predecessor is slow
-// (longer than IdleStrategy would spin) sleeps in its own class, and only then does the predecessor's
-// publication make a futex call. Only the last stage wakes producers. tests/spin/pipeline.pml.
-// Cost of a publication with nobody asleep: one exchange and one load of a shared line, a batch.
+// Waiting is in one place (waiting_place.h). A stage with nothing in flight before it sleeps in
+// class kIdle: a push wakes all of those at once, so that a later stage is awake by the time the
+// item reaches it, and no stage pays a system call to wake the next. A stage whose predecessor is
+// slow (longer than IdleStrategy would spin) sleeps in its own class, and only then does the
+// predecessor's publication make a futex call. Only the last stage wakes producers.
+// tests/spin/pipeline.pml. Cost of a publication with nobody asleep: one exchange and one load of a
+// shared line, a batch.
 //
-// close(): no push succeeds; what was accepted passes through all stages; the threads end. The top bit
-// of tail is `closed`, so an accepted item can't be lost to a racing close().
-// A thread held (or dead) inside a handler holds its own batch: later stages stop at it, other threads
-// of its stage go on for at most one lap of the ring, producers then see it full. So does a producer
-// that is held between its claim and its publication. Nothing is torn, and all goes on when it does.
+// close(): no push succeeds; what was accepted passes through all stages; the threads end. The top
+// bit of tail is `closed`, so an accepted item can't be lost to a racing close().
+// A thread held (or dead) inside a handler holds its own batch: later stages stop at it, other
+// threads of its stage go on for at most one lap of the ring, producers then see it full. So does a
+// producer that is held between its claim and its publication. Nothing is torn, and all goes on
+// when it does.
 #pragma once
 
 #include <lumen/base/backoff.h>
@@ -112,8 +116,8 @@ class Pipeline {
   }
   // Racy: futex calls made to wake somebody, so far.
   [[nodiscard]] uint64_t wakes_were() const noexcept { return place_.wakes_were(); }
-  // Racy: somebody of the stage slept, or was about to, for lack of items anywhere before it / because
-  // its predecessor had not finished.
+  // Racy: somebody of the stage slept, or was about to, for lack of items anywhere before it /
+  // because its predecessor had not finished.
   [[nodiscard]] bool was_idle() const noexcept { return place_.was_asleep(kIdle); }
   [[nodiscard]] bool was_lagging(uint32_t stage) const noexcept {
     return place_.was_asleep(lagging(stage));
@@ -122,7 +126,8 @@ class Pipeline {
  private:
   static constexpr size_t kClosedBit = TailGate::kClosedBit;
   static constexpr bool kOneProducer = kProducers == Producers::kOne;
-  // Classes of the waiting place: 0 idle stages, 1.. stage s waits for stage s - 1, last: producers.
+  // Classes of the waiting place: 0 idle stages, 1.. stage s waits for stage s - 1, last:
+  // producers.
   static constexpr uint32_t kIdle = 0;
   static constexpr uint32_t kSpace = kStages + 1;
   static constexpr uint32_t lagging(uint32_t stage) noexcept { return stage; }
@@ -188,7 +193,8 @@ class Pipeline<T, kProducers, Stages...>::Producer {
   // On false `value` is untouched.
   [[nodiscard]] bool try_push(T&& value) noexcept { return try_push_n({&value, 1}) == 1; }
 
-  // Moves as many of `items` as fit, from the first on, into consecutive positions. 0: full or closed.
+  // Moves as many of `items` as fit, from the first on, into consecutive positions. 0: full or
+  // closed.
   [[nodiscard]] size_t try_push_n(std::span<T> items) noexcept {
     if constexpr (kOneProducer) {
       return push_alone(items);

@@ -14,8 +14,8 @@
 // which nobody wakes (tests/spin/pipeline.pml, BROKEN_ORDER).
 // 2^32 rings between a prepare() and its futex call would bring the same epoch back; at 6 µs a ring
 // that is 7 hours of being held on the way to sleep.
-// A thread that dies asleep leaves nothing behind. One that dies in ring() between the clear and the
-// futex call loses that wake-up.
+// A thread that dies asleep leaves nothing behind. One that dies in ring() between the clear and
+// the futex call loses that wake-up.
 #pragma once
 
 #include <lumen/base/cache_line.h>

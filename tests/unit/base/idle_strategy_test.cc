@@ -108,8 +108,8 @@ TEST(Await, SleepsWithoutUsingTheProcessor) {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
   EXPECT_FALSE(await(bell, idle, now_ns() + 300'000'000, [] { return false; }));
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
-  const int64_t used_ns = (after.tv_sec - before.tv_sec) * 1'000'000'000 + after.tv_nsec -
-                          before.tv_nsec;
+  const int64_t used_ns =
+      (after.tv_sec - before.tv_sec) * 1'000'000'000 + after.tv_nsec - before.tv_nsec;
   EXPECT_LT(used_ns, 5'000'000) << "300 ms of waiting";
 }
 
@@ -126,9 +126,8 @@ TEST(Await, HandsOverEachOfManyItems) {
   IdleStrategy idle(1'000);
   uint32_t seen = 0;
   while (seen != kItems) {
-    ASSERT_TRUE(await(bell, idle, UINT64_MAX, [&] {
-      return published.load(std::memory_order_seq_cst) != seen;
-    }));
+    ASSERT_TRUE(await(bell, idle, UINT64_MAX,
+                      [&] { return published.load(std::memory_order_seq_cst) != seen; }));
     seen = published.load(std::memory_order_seq_cst);
   }
   producer.join();

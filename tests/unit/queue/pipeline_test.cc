@@ -40,9 +40,8 @@ bool push(Producer& producer, int value) {
 TEST(Pipeline, AStageGetsAnItemOnlyAfterTheStageBefore) {
   std::vector<int> first;
   std::vector<int> second;
-  Pipeline<int, Producers::kOne, Stage<Note, 1, 1>, Stage<Note, 1, 1>> pipeline({.capacity = 4},
-                                                                                {{&first}},
-                                                                                {{&second}});
+  Pipeline<int, Producers::kOne, Stage<Note, 1, 1>, Stage<Note, 1, 1>> pipeline(
+      {.capacity = 4}, {{&first}}, {{&second}});
   auto producer = pipeline.producer();
   auto stage_0 = pipeline.runner<0>();
   auto stage_1 = pipeline.runner<1>();
@@ -236,7 +235,7 @@ TEST(ThreadPipeline, AStageBehindASlowOneParksAndIsWoken) {
 
 TEST(ThreadPipeline, IdleItUsesNoProcessor) {
   ThreadPipeline<int, Producers::kOne, Stage<Nothing>, Stage<Nothing, 2>> pipeline({.capacity = 8},
-                                                                                  {}, {});
+                                                                                   {}, {});
   auto producer = pipeline.producer();
   ASSERT_EQ(producer.push(1), QueueOutcome::kOk);
   while (!pipeline.core().was_idle()) std::this_thread::yield();
@@ -248,8 +247,8 @@ TEST(ThreadPipeline, IdleItUsesNoProcessor) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
   EXPECT_FALSE(nobody.wait(nobody.prepare(), now_ns() + 300'000'000));
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-  const int64_t used_ns = (after.tv_sec - before.tv_sec) * 1'000'000'000 + after.tv_nsec -
-                          before.tv_nsec;
+  const int64_t used_ns =
+      (after.tv_sec - before.tv_sec) * 1'000'000'000 + after.tv_nsec - before.tv_nsec;
   EXPECT_LT(used_ns, 2'000'000);
 }
 

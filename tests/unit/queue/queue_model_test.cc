@@ -1,4 +1,5 @@
-// Every queue against a deque, over all sequences of operations up to a depth, and its items' lives.
+// Every queue against a deque, over all sequences of operations up to a depth, and its items'
+// lives.
 #include "unit/queue/queue_adapters.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,8 @@ namespace {
 template <typename Queue>
 class QueueModel : public ::testing::Test {};
 
-using IntQueues = ::testing::Types<SpscPlain<int>, SpscWaiting<int>, MpmcPlain<int>, MpmcPadded<int>,
-                                   MpmcWaiting<int>, MutexBoth<int>>;
+using IntQueues = ::testing::Types<SpscPlain<int>, SpscWaiting<int>, MpmcPlain<int>,
+                                   MpmcPadded<int>, MpmcWaiting<int>, MutexBoth<int>>;
 TYPED_TEST_SUITE(QueueModel, IntQueues);
 
 // The queue and its model side by side; each step does one operation to both and compares.
@@ -32,7 +33,10 @@ class Pair {
       case 3: return push_n(3);
       case 4: return pop_n(2);
       case 5: return pop_n(3);
-      default: queue_.close(); closed_ = true; return true;
+      default:
+        queue_.close();
+        closed_ = true;
+        return true;
     }
   }
   bool same_state() {
