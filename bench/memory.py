@@ -4,8 +4,8 @@
   arena           one thread on CPU 0: 1,000 allocations, then a reset (malloc: 1,000 frees)
   shared buffer   1, 2, 8 threads, thread i on CPU i % 2: reserve 16 bytes, write 8, commit
 
-Rivals: std::pmr::monotonic_buffer_resource over a given buffer, malloc of glibc, mimalloc and jemalloc
-(by LD_PRELOAD), a mutex. Limits: a checked bump pointer, a bare fetch_add, bare chunks of 4 KiB.
+Rivals: std::pmr::monotonic_buffer_resource over a given buffer; malloc of glibc, mimalloc, jemalloc
+(by LD_PRELOAD); a mutex. Limits: a checked bump pointer, a bare fetch_add, bare chunks of 4 KiB.
 Every round runs every contender once, in an order that rotates.
 
   bench/memory.py [--quick] [--json]     stdout is one JSON object, the table is on stderr
@@ -49,9 +49,7 @@ def preloads() -> dict[str, str]:
     return found
 
 
-def run_round(
-    number: int, quick: bool, allocators: dict[str, str], samples: Samples
-) -> None:
+def run_round(number: int, quick: bool, allocators: dict[str, str], samples: Samples) -> None:
     command = [str(program()), "--rotate", str(7 * number), *(["--quick"] if quick else [])]
     runs: list[tuple[str, list[str], dict[str, str]]] = [("", command, {})]
     for name, library in allocators.items():
@@ -69,8 +67,9 @@ def spread_of(values: list[float]) -> float:
     return (max(values) - min(values)) / median(values)
 
 
-def make_row(samples: Samples, row: str, name: str, ours: str, rivals: list[str],
-             limit: str) -> dict[str, Any]:
+def make_row(
+    samples: Samples, row: str, name: str, ours: str, rivals: list[str], limit: str
+) -> dict[str, Any]:
     """All metrics here are ns: less is better, so the ratio is rival / ours."""
     mine = samples[row, ours]
     rival = min((r for r in rivals if (row, r) in samples), key=lambda r: median(samples[row, r]))
