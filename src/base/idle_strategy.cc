@@ -87,6 +87,8 @@ bool machine_is_crowded(uint64_t now) noexcept {
   return crowded.load(std::memory_order_relaxed);  // relaxed: a hint
 }
 
+void IdleStrategy::enrol_this_thread() noexcept { count_this_thread(); }
+
 void IdleStrategy::begin_idling() noexcept {
   count_this_thread();
   idle_since_ns_ = now_ns();

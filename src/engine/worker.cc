@@ -80,6 +80,7 @@ void Worker::main(ModelRepository& repository) noexcept {
 }
 
 Status Worker::set_up(ModelRepository& repository) {
+  IdleStrategy::enrol_this_thread();
   if (options_.cpu) LUMEN_RETURN_IF_ERROR(pin_this_thread(*options_.cpu));
   for (const auto& model : repository.models()) {
     auto slot = std::make_unique<Slot>();

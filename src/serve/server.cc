@@ -4,9 +4,11 @@
 #include "serve/documents.h"
 #include "serve/io_thread.h"
 
+#include <lumen/base/cpu.h>
 #include <lumen/net/socket.h>
 
 #include <csignal>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -71,7 +73,12 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }
-  for (auto& io : io_threads_) threads_.emplace_back([&io] { io->run(); });
+  for (auto& io : io_threads_) {
+    threads_.emplace_back([&io, index = threads_.size()] {
+      name_this_thread("lumen-io" + std::to_string(index));
+      io->run();
+    });
+  }
   return {};
 }
 

@@ -8,12 +8,14 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 
 namespace {
 
@@ -25,8 +27,14 @@ std::atomic<uint64_t> frees{0};
 std::atomic<uint64_t> locks{0};
 thread_local int paused = 0;
 
+bool is_lumen_thread() noexcept {
+  char name[16] = {};
+  (void)::prctl(PR_GET_NAME, name);
+  return std::memcmp(name, "lumen-", 6) == 0;
+}
+
 void count(std::atomic<uint64_t>& counter) noexcept {
-  if (paused == 0 && open_window.load(std::memory_order_relaxed)) {
+  if (paused == 0 && open_window.load(std::memory_order_relaxed) && is_lumen_thread()) {
     counter.fetch_add(1, std::memory_order_relaxed);
   }
 }

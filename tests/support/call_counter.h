@@ -14,7 +14,9 @@ struct CallCounts {
   uint64_t locks = 0;
 };
 
-// Calls between the two, of all threads but those inside a CallCountPause.
+// Calls between the two, of the threads that Lumen has named (lumen-io0, lumen-w0), but not inside a
+// CallCountPause. Other threads are OpenVINO's and the test's own: a straggler of the server of the
+// test before once allocated in the window.
 void open_call_window() noexcept;
 [[nodiscard]] CallCounts close_call_window() noexcept;
 
