@@ -42,8 +42,7 @@ class QueueEngine final : public Engine {
     const uint64_t gate = queue_.gate.fetch_add(1, std::memory_order_relaxed);
     SubmitOutcome outcome = SubmitOutcome::kClosed;
     if ((gate & WorkQueue::kClosed) == 0) {
-      InferRequest* pointer = &request;
-      const bool pushed = queue_.requests.try_push(std::move(pointer));
+      const bool pushed = queue_.requests.try_push(&request);
       if (pushed && wake == Wake::kNow) queue_.doorbell.ring();
       outcome = pushed ? SubmitOutcome::kAccepted : SubmitOutcome::kFull;
     }

@@ -23,6 +23,22 @@ Status check_metadata(const ModelMetadata& metadata) noexcept {
   return check("outputs", metadata.outputs);
 }
 
+// A reason as clients may see it: it names the file, below the repository. Where that lies is no
+// client's business.
+std::string reason_text(const Status& status, const std::filesystem::path& directory,
+                        const ModelSource& source) {
+  std::string text(status.message());
+  const std::string prefix = (directory / "").string();
+  for (size_t at = 0; (at = text.find(prefix, at)) != std::string::npos;) {
+    text.erase(at, prefix.size());
+  }
+  const std::string file = source.file.filename().string();
+  if (file.empty() || text.find(file) != std::string::npos) return text;
+  std::string named = source.name;
+  named.append("/").append(source.version).append("/").append(file).append(": ").append(text);
+  return named;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
@@ -56,7 +72,7 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
         model->state_ = ModelState::kReady;
       }
     }
-    if (!status.ok()) model->mark_unavailable(std::string(status.message()));
+    if (!status.ok()) model->mark_unavailable(reason_text(status, directory, version.source));
     repository->models_.push_back(std::move(model));
   }
   return repository;

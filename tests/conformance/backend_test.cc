@@ -16,8 +16,6 @@
 namespace lumen::engine {
 namespace {
 
-using testing::ElementsAre;
-
 struct BackendCase {
   std::string name;
   std::function<std::unique_ptr<Backend>()> make;

@@ -17,6 +17,8 @@
 namespace lumen::engine {
 namespace {
 
+constexpr size_t kClients = 3;
+
 struct StressCase {
   const char* name;
   bool asynchronous;
@@ -87,8 +89,9 @@ class EngineStress : public testing::TestWithParam<StressCase> {
 
 TEST_P(EngineStress, AnswersEachAcceptedRequestExactlyOnceWithItsOwnData) {
   start();
-  std::array<size_t, 3> answered{};
+  std::array<size_t, kClients> answered{};
   std::vector<std::thread> clients;
+  clients.reserve(kClients);
   for (size_t i = 0; i < answered.size(); ++i) {
     clients.emplace_back([&, i] { answered[i] = run_client(seed + i, test::stress_count(5'000)); });
   }
@@ -100,8 +103,9 @@ TEST_P(EngineStress, AnswersEachAcceptedRequestExactlyOnceWithItsOwnData) {
 TEST_P(EngineStress, LosesNothingWhenDrainedUnderLoad) {
   start();
   std::vector<std::thread> clients;
+  clients.reserve(kClients);
   std::atomic<bool> go_on{true};
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < kClients; ++i) {
     clients.emplace_back([&, i] {
       // A request that is neither answered nor refused would make run_client wait for ever.
       // relaxed: a flag without data

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 class EngineTest : public testing::Test {
  protected:
-  void start(EngineOptions options, std::vector<std::string> models = {"m"}) {
+  void start(EngineOptions options, const std::vector<std::string>& models = {"m"}) {
     options.pin_workers = false;  // tests share the machine with others
     options.server_counters = &counters->server;
     for (const std::string& model : models) files.add_model(model);
@@ -32,7 +32,7 @@ class EngineTest : public testing::Test {
     ASSERT_TRUE(created.ok()) << created.status().message();
     engine = std::move(*created);
   }
-  std::unique_ptr<PendingRequest> make_request(std::vector<float> row = {1, 2, 3, 4},
+  std::unique_ptr<PendingRequest> make_request(const std::vector<float>& row = {1, 2, 3, 4},
                                                const char* model = "m") {
     auto pending = std::make_unique<PendingRequest>(repository->find(model, ""));
     pending->add_input(ElementType::kFp32, {static_cast<int64_t>(row.size() / 4), 4}, row);
