@@ -33,7 +33,8 @@ std::string reason_text(const Status& status, const std::filesystem::path& direc
     text.erase(at, prefix.size());
   }
   const std::string file = source.file.filename().string();
-  if (file.empty() || text.find(file) != std::string::npos) return text;
+  const bool names_a_file = text.find(file) != std::string::npos || text.find(".json") != text.npos;
+  if (file.empty() || names_a_file) return text;
   std::string named = source.name;
   named.append("/").append(source.version).append("/").append(file).append(": ").append(text);
   return named;
