@@ -34,53 +34,31 @@ def lumen_binary() -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def _start(lumen_binary: Path) -> Callable[..., Server]:
-    def start(
-        model_repository: str | os.PathLike[str], *arguments: str, **options: object
-    ) -> Server:
+@pytest.fixture
+def server(lumen_binary: Path) -> Iterator[Callable[..., Server]]:
+    """`server(repository, *arguments)` starts one; after the test each must exit with status 0.
+
+    A test that ends a server itself calls its `stop()` or `kill()`.
+    """
+    servers: list[Server] = []
+
+    def make(repository: str | os.PathLike[str], *arguments: str, **options: object) -> Server:
         options.setdefault("executable", lumen_binary)
         options.setdefault("start_timeout_s", 60.0 * PATIENCE)
         options.setdefault("stop_timeout_s", 30.0 * PATIENCE)
-        return Server(model_repository, arguments, **options)  # type: ignore[arg-type]
-
-    return start
-
-
-def _factory(start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
-    servers: list[Server] = []
-
-    def make(
-        model_repository: str | os.PathLike[str], *arguments: str, **options: object
-    ) -> Server:
-        servers.append(start(model_repository, *arguments, **options))
+        servers.append(Server(repository, arguments, **options))  # type: ignore[arg-type]
         return servers[-1]
 
     yield make
     # Each is stopped even where an earlier one did not stop as it should.
     problems = []
-    for server in reversed(servers):
+    for started in reversed(servers):
         try:
-            server.stop()
-        except Exception as error:  # noqa: BLE001
+            started.stop()
+        except Exception as error:
             problems.append(str(error))
     if problems:
         pytest.fail("\n".join(problems))
-
-
-@pytest.fixture
-def server(_start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
-    """`server(repository, *arguments)` starts one; after the test each must exit with status 0.
-
-    A test that ends a server itself calls its `stop()` or `kill()`.
-    """
-    yield from _factory(_start)
-
-
-@pytest.fixture(scope="module")
-def module_server(_start: Callable[..., Server]) -> Iterator[Callable[..., Server]]:
-    """The same for a whole file of tests."""
-    yield from _factory(_start)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,93 @@
+"""The package lumen_engine: its Server starts the executable, waits for it, and stops it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import lumen_engine
+import pytest
+from lumen_engine import Server, ServerError
+
+StartServer = Callable[..., Server]
+
+
+def script(path: Path, body: str) -> Path:
+    """An executable in the server's place."""
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_a_server_is_ready_when_the_constructor_returns(
+    server: StartServer, models_path: Path
+) -> None:
+    started = server(models_path)
+    with urllib.request.urlopen(f"http://{started.url}/v2/health/ready", timeout=10) as answer:
+        assert answer.status == 200
+    assert started.is_alive() and started.port > 0
+    started.stop()
+    assert started.exit_code == 0 and not started.is_alive()
+    assert "lumen: ready http=" in started.output
+
+
+def test_a_server_that_cannot_start_says_what_it_printed(lumen_binary: Path) -> None:
+    with pytest.raises(ServerError, match="exited with .* before it was ready:\n.*nowhere"):
+        Server("/nowhere", executable=lumen_binary)
+
+
+def test_a_server_that_never_gets_ready_is_ended(tmp_path: Path) -> None:
+    silent = script(tmp_path / "lumen", "echo $$; exec cat /dev/zero > /dev/null")
+    with pytest.raises(ServerError, match="wasn't ready within 0.5 s") as error:
+        Server(tmp_path, executable=silent, start_timeout_s=0.5)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(error.value).splitlines()[1]), 0)
+
+
+def test_an_exit_status_other_than_zero_is_an_error(tmp_path: Path) -> None:
+    bad = script(
+        tmp_path / "lumen",
+        'trap "echo goodbye; exit 3" TERM\necho lumen: ready http=127.0.0.1:1\nwhile :; do :; done',
+    )
+    started = Server(tmp_path, executable=bad)
+    with pytest.raises(ServerError, match="exited with 3, wanted 0:\n.*\n?goodbye"):
+        started.stop()
+    assert started.exit_code == 3
+
+
+def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    deaf = script(
+        tmp_path / "lumen",
+        'trap "" TERM\necho lumen: ready http=127.0.0.1:1\nexec cat /dev/zero > /dev/null',
+    )
+    with pytest.raises(ServerError, match="didn't exit within 0.2 s"):
+        Server(tmp_path, executable=deaf, stop_timeout_s=0.2).stop()
+
+
+def test_the_module_runs_the_executable_in_its_place(project_root: Path, tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "lumen_engine", "serve", "--flag"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(project_root / "python"),
+            "LUMEN_BINARY": str(script(tmp_path / "lumen", 'echo "$@"; kill -TERM $$')),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert shown.stdout == "serve --flag\n"
+    assert shown.returncode == -signal.SIGTERM
+
+
+def test_the_version_is_that_of_the_build(project_root: Path, lumen_binary: Path) -> None:
+    version = lumen_engine.__version__
+    assert f'\nversion = "{version}"\n' in (project_root / "pyproject.toml").read_text()
+    assert f"VERSION {version} " in (project_root / "CMakeLists.txt").read_text()
+    shown = subprocess.run([lumen_binary, "--version"], capture_output=True, text=True).stdout
+    assert version in shown
