@@ -151,7 +151,7 @@ def show(row: Row, contenders: list[Contender], ours: str) -> None:
         mark = "*" if contender.name == ours else " "
         cpus = "" if contender.is_near() else "   far"
         print(
-            f"  {mark} {contender.name:24} {median(values):12.1f}   "
+            f"  {mark} {contender.name:24} {median(values):12.4g}   "
             f"spread {100 * spread_of(values):4.0f} %{cpus}",
             file=sys.stderr,
         )
