@@ -77,6 +77,7 @@ class StaticPlan final : public Plan {
     for (size_t i = 0; i < slots_in_.size(); ++i) {
       Slot& slot = slots_in_[i];
       const TensorView& input = request.inputs[i];
+      LUMEN_RETURN_IF_ERROR(check_wide_integers(inputs_[i].spec.name, input));
       if (slot.bytes <= kMaxCopiedBytes) {
         std::memcpy(slot.bound, input.data, slot.bytes);
       } else if (is_aligned(input)) {
@@ -187,6 +188,7 @@ class DynamicPlan final : public Plan {
         return Status::error(Code::kInvalidArgument, "input '%s': the model takes shapes %s only",
                              port.spec.name.c_str(), port.bounds->to_string().c_str());
       }
+      LUMEN_RETURN_IF_ERROR(check_wide_integers(port.spec.name, input));
       if (input.type == ElementType::kBytes) {
         LUMEN_RETURN_IF_ERROR(bind_strings(i, input));
       } else {

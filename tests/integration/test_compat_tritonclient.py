@@ -27,8 +27,11 @@ def random_array(dtype: np.dtype, shape: tuple[int, ...], seed: int = 5) -> np.n
     if dtype == np.bool_:
         return rng.random(shape) < 0.5
     if np.issubdtype(dtype, np.integer):
-        limits = np.iinfo(dtype)
-        return rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+        # OpenVINO computes 64-bit integers with 32 bits, and Lumen refuses what does not fit.
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if dtype.itemsize == 8:
+            low, high = max(low, np.iinfo(np.int32).min), np.iinfo(np.int32).max
+        return rng.integers(low, high, shape, dtype=dtype, endpoint=True)
     return rng.standard_normal(shape).astype(dtype)
 
 

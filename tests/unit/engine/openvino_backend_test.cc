@@ -77,6 +77,23 @@ TEST_F(OpenVinoTest, CarriesEveryDatatypeThereAndBack) {
   expect_identity<double>("identity_fp64", ElementType::kFp64, {1.5, -2.25});
 }
 
+TEST_F(OpenVinoTest, RefusesIntegersThatOpenVinoWouldCutTo32Bits) {
+  open();
+  const auto refusal = [this](const char* model, ElementType type, uint64_t bits) {
+    const auto instance = instance_of(model);
+    PendingRequest pending(repository->find(model, ""));
+    pending.add_input<uint64_t>(type, {2}, {0, bits});
+    EXPECT_EQ(instance->start(pending.request, nullptr), StartOutcome::kDone);
+    EXPECT_EQ(pending.request.status.code(), Code::kInvalidArgument);
+    return std::string(pending.request.status.message());
+  };
+  for (const uint64_t bits : {uint64_t{1} << 31, ~uint64_t{0} << 32, (uint64_t{1} << 40) + 1}) {
+    EXPECT_THAT(refusal("identity_int64", ElementType::kInt64, bits),
+                AllOf(HasSubstr("'x'"), HasSubstr("element 1"), HasSubstr("32 bits")));
+    EXPECT_THAT(refusal("identity_uint64", ElementType::kUint64, bits), HasSubstr("element 1"));
+  }
+}
+
 TEST_F(OpenVinoTest, CarriesStrings) {
   open();
   const std::vector<uint8_t> bytes = {3, 0, 0, 0, 'a', 0, 'c', 0, 0, 0, 0, 1, 0, 0, 0, 0xff};
