@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -107,10 +107,8 @@ def measure(contenders: list[Contender], rounds: int, prober: Prober) -> None:
 
 
 def spread_of(values: list[float]) -> float:
-    if len(values) < 3:
-        return max(values) / min(values) - 1 if min(values) > 0 else 0.0
-    low, _, high = quantiles(values, n=4)
-    return (high - low) / median(values)
+    middle = median(values)
+    return (max(values) - min(values)) / middle if middle else 0.0
 
 
 def result(bench: str, row: Row, ours: Contender, rivals: list[Contender]) -> dict[str, Any] | None:
@@ -135,7 +133,7 @@ def result(bench: str, row: Row, ours: Contender, rivals: list[Contender]) -> di
         "rival": None if rival_value is None else round(rival_value, 3),
         "rival_name": rival.name if rival else None,
         "ratio": None if ratio is None else round(ratio, 3),
-        "spread": round(spread_of(ours.values(row.metric)), 3),
+        "spread": round(max(spread_of(c.values(row.metric)) for c in (ours, rival or ours)), 3),
         "limit": row.limit,
         "cpus": "near" if near else "far",
     }
