@@ -101,16 +101,19 @@ void measure(const Arguments& a, Row& row, Body body) {
   std::atomic<size_t> at_start{0}, at_end{0};
   std::atomic<bool> go{false}, leave{false};
   std::vector<std::thread> threads;
+  threads.reserve(a.num_threads);
   for (size_t t = 0; t < a.num_threads; ++t) {
     threads.emplace_back([&] {
-      body([&] {
-        at_start.fetch_add(1, std::memory_order_acq_rel);
-        go.wait(false, std::memory_order_acquire);
-      }, [&] {
-        at_end.fetch_add(1, std::memory_order_acq_rel);
-        at_end.notify_one();
-        leave.wait(false, std::memory_order_acquire);
-      });
+      body(
+          [&] {
+            at_start.fetch_add(1, std::memory_order_acq_rel);
+            go.wait(false, std::memory_order_acquire);
+          },
+          [&] {
+            at_end.fetch_add(1, std::memory_order_acq_rel);
+            at_end.notify_one();
+            leave.wait(false, std::memory_order_acquire);
+          });
     });
   }
   while (at_start.load(std::memory_order_acquire) != a.num_threads) std::this_thread::yield();
@@ -195,9 +198,11 @@ bool run_mode(const Arguments& a, const std::string& mode, std::vector<Row>& row
   row.mode = mode;
   row.work_time_ns = a.work_time_ns;
   Flushed flushed;
-  const bool ran = mode == "locked" ? run_locked(a, row, flushed)
-                   : run_shared(a, mode == "lane" ? SharedBuffer::Mode::kLane
-                                                  : SharedBuffer::Mode::kDense, row, flushed);
+  const bool ran =
+      mode == "locked"
+          ? run_locked(a, row, flushed)
+          : run_shared(a, mode == "lane" ? SharedBuffer::Mode::kLane : SharedBuffer::Mode::kDense,
+                       row, flushed);
   row.buffers = flushed.buffers;
   row.used_bytes = flushed.bytes;
   row.last_used_bytes = flushed.last;
@@ -217,13 +222,19 @@ void print(const Arguments& a, const std::vector<Row>& rows) {
   if (a.json) {
     nlohmann::json out = {{"rows", nlohmann::json::array()}};
     for (const Row& r : rows) {
-      out["rows"].push_back({{"mode", r.mode}, {"threads", a.num_threads},
-                             {"alloc_bytes", a.alloc_size}, {"work_time_ns", r.work_time_ns},
-                             {"buffers", r.buffers}, {"buffer_bytes", r.buffers * a.buffer_size},
+      out["rows"].push_back({{"mode", r.mode},
+                             {"threads", a.num_threads},
+                             {"alloc_bytes", a.alloc_size},
+                             {"work_time_ns", r.work_time_ns},
+                             {"buffers", r.buffers},
+                             {"buffer_bytes", r.buffers * a.buffer_size},
                              {"last_used_bytes", r.last_used_bytes},
-                             {"record_bytes", r.record_bytes}, {"wasted_bytes", r.wasted_bytes},
-                             {"heap_bytes", r.heap_bytes}, {"real_s", r.real_s},
-                             {"user_s", r.user_s}, {"system_s", r.system_s},
+                             {"record_bytes", r.record_bytes},
+                             {"wasted_bytes", r.wasted_bytes},
+                             {"heap_bytes", r.heap_bytes},
+                             {"real_s", r.real_s},
+                             {"user_s", r.user_s},
+                             {"system_s", r.system_s},
                              {"ns_per_allocation", r.ns_per_allocation}});
     }
     std::printf("%s\n", out.dump(2).c_str());
@@ -237,7 +248,7 @@ void print(const Arguments& a, const std::vector<Row>& rows) {
     std::printf("%-7s %8llu %8llu %12llu %10llu %9llu %6zu %9.4f %9.4f %9.4f %8.2f\n",
                 r.mode.c_str(), static_cast<unsigned long long>(r.work_time_ns),
                 static_cast<unsigned long long>(r.buffers),
-                static_cast<unsigned long long>(r.buffers * a.buffer_size),
+                static_cast<unsigned long long>(r.buffers) * a.buffer_size,
                 static_cast<unsigned long long>(r.last_used_bytes),
                 static_cast<unsigned long long>(r.wasted_bytes), r.heap_bytes, r.real_s, r.user_s,
                 r.system_s, r.ns_per_allocation);
@@ -284,8 +295,10 @@ int run_bench_shared_buffer(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (a.alloc_size > a.buffer_size) {
-    std::fprintf(stderr, "lumen bench shared-buffer: --alloc-size %zu is larger than --buffer-size "
-                 "%zu\n", a.alloc_size, a.buffer_size);
+    std::fprintf(stderr,
+                 "lumen bench shared-buffer: --alloc-size %zu is larger than --buffer-size "
+                 "%zu\n",
+                 a.alloc_size, a.buffer_size);
     return 2;
   }
   std::vector<uint64_t> work_times = {a.work_time_ns};

@@ -5,9 +5,9 @@
 #include <lumen/serve/server.h>
 #include <lumen/serve/settings.h>
 
-#include <CLI/CLI.hpp>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <CLI/CLI.hpp>
 
 #include <csignal>
 #include <cstdio>
@@ -17,7 +17,6 @@
 
 namespace {
 
-using lumen::engine::Model;
 using lumen::engine::ModelState;
 
 // The banner has at most 12 lines, so longer lists of models are cut.
@@ -53,8 +52,8 @@ void print_banner(const lumen::serve::ServerOptions& options,
               repository.backend().description().c_str(), options.worker_count,
               options.worker_count == 1 ? "" : "s", options.queue_capacity);
   std::printf("models %s: %zu ready, %zu unavailable\n",
-              std::filesystem::absolute(options.model_repository).lexically_normal().c_str(),
-              ready, models.size() - ready);
+              std::filesystem::absolute(options.model_repository).lexically_normal().c_str(), ready,
+              models.size() - ready);
   for (size_t i = 0; i < models.size() && i < kBannerModels; ++i) {
     const auto& metadata = models[i]->metadata();
     if (models[i]->state() == ModelState::kReady) {
@@ -123,8 +122,8 @@ int run_serve(const ServeArguments& arguments) {
   (*server)->drain();
   const auto& counters = (*server)->counters().server;
   spdlog::info("drained: {} requests, {} answered well, {} refused, {} failed",
-               counters.requests.get(), counters.responses_2xx.get(),
-               counters.responses_4xx.get(), counters.responses_5xx.get());
+               counters.requests.get(), counters.responses_2xx.get(), counters.responses_4xx.get(),
+               counters.responses_5xx.get());
   return 0;
 }
 
@@ -142,9 +141,7 @@ void add_serve_command(CLI::App& app, int& exit_status) {
     command
         ->add_option_function<std::string>(
             lumen::serve::flag_name(setting),
-            [arguments, &setting](const std::string& value) {
-              arguments->flags[&setting] = value;
-            },
+            [arguments, &setting](const std::string& value) { arguments->flags[&setting] = value; },
             std::string(setting.help))
         ->take_last();
   }

@@ -29,7 +29,7 @@
 namespace lumen::bench {
 namespace {
 
-constexpr size_t kBatch = 1000;            // allocations between two resets
+constexpr size_t kBatch = 1000;  // allocations between two resets
 constexpr size_t kRecord = 16;
 constexpr size_t kBuffer = 1024 * 1024;
 constexpr size_t kBuffers = 4;
@@ -267,7 +267,8 @@ std::vector<Contender> contenders(const Settings& s) {
                  [] { return run_reset_pmr(kLarge); }});
   for (const size_t threads : {1, 2, 8}) {
     const std::string row = "shared buffer " + std::to_string(threads) + " threads";
-    all.push_back({row, "dense", [=] { return run_shared(s, threads, SharedBuffer::Mode::kDense); }});
+    all.push_back(
+        {row, "dense", [=] { return run_shared(s, threads, SharedBuffer::Mode::kDense); }});
     all.push_back({row, "lane", [=] { return run_shared(s, threads, SharedBuffer::Mode::kLane); }});
     all.push_back({row, "fetch_add", [=] { return run_fetch_add(s, threads); }});
     all.push_back({row, "chunks", [=] { return run_chunks(s, threads); }});
@@ -300,7 +301,8 @@ int main(int argc, char** argv) {
   }
   lumen::bench::pin_to(0);
   std::vector<lumen::bench::Contender> all = lumen::bench::contenders(settings);
-  std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rotate % all.size()), all.end());
+  std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rotate % all.size()),
+              all.end());
   for (const auto& c : all) {
     if (only.empty() || c.name == only) lumen::bench::report(c.row, c.name, c.run());
   }

@@ -44,8 +44,10 @@ void touch(std::byte* memory, size_t bytes) {
 Result<Mapping> Mapping::create(size_t bytes, const MappingOptions& options) {
   const size_t alignment = options.huge_pages ? kHugePageBytes : kPageBytes;
   if (bytes > SIZE_MAX / 2) {
-    return Status::error(Code::kTooLarge, "mapping %zu bytes of memory: more than half of the "
-                         "address space; ask for less", bytes);
+    return Status::error(Code::kTooLarge,
+                         "mapping %zu bytes of memory: more than half of the "
+                         "address space; ask for less",
+                         bytes);
   }
   const size_t size = round_up(bytes == 0 ? 1 : bytes, kPageBytes);
   // The kernel aligns to 4 KiB only: for huge pages map too much and cut both ends off.
@@ -58,8 +60,8 @@ Result<Mapping> Mapping::create(size_t bytes, const MappingOptions& options) {
     return Status::from_errno(errno, "mapping %zu bytes of memory", mapped);
   }
   auto* begin = static_cast<std::byte*>(memory);
-  const size_t head = round_up(reinterpret_cast<uintptr_t>(begin), alignment) -
-                      reinterpret_cast<uintptr_t>(begin);
+  const size_t head =
+      round_up(reinterpret_cast<uintptr_t>(begin), alignment) - reinterpret_cast<uintptr_t>(begin);
   if (head != 0) ::munmap(begin, head);
   if (const size_t tail = mapped - head - size; tail != 0) ::munmap(begin + head + size, tail);
 

@@ -15,7 +15,7 @@ namespace {
 // A closer needs a few ns from fetch_add to sealing, so look a while before parking: 64 pauses are
 // 1.5 µs. Longer only helps where the closer was preempted, and then it needs our CPU.
 constexpr int kPausesBeforeParking = 64;
-constexpr uint64_t kPollFloorNs = 20'000;      // a wake-up costs about that much
+constexpr uint64_t kPollFloorNs = 20'000;  // a wake-up costs about that much
 constexpr uint64_t kPollCeilingNs = 1'000'000;
 constexpr uint64_t kLastFlushNs = 1'000'000'000;
 
@@ -55,12 +55,12 @@ Status SharedBuffer::check(const Options& o) {
     return Status::error(Code::kInvalidArgument, "SharedBuffer: max_writers %zu; 1 to %zu",
                          o.max_writers, kMaxWriters);
   }
-  if (o.mode == Mode::kLane &&
-      (o.lane_bytes == 0 || o.buffer_bytes % o.lane_bytes != 0 ||
-       o.buffer_bytes / o.lane_bytes > kMaxLanes)) {
+  if (o.mode == Mode::kLane && (o.lane_bytes == 0 || o.buffer_bytes % o.lane_bytes != 0 ||
+                                o.buffer_bytes / o.lane_bytes > kMaxLanes)) {
     return Status::error(Code::kInvalidArgument,
                          "SharedBuffer: lane_bytes %zu; it divides buffer_bytes %zu into at most "
-                         "%zu lanes", o.lane_bytes, o.buffer_bytes, kMaxLanes);
+                         "%zu lanes",
+                         o.lane_bytes, o.buffer_bytes, kMaxLanes);
   }
   return {};
 }
@@ -102,9 +102,8 @@ void SharedBuffer::seal_at(uint64_t sequence, uint64_t used) noexcept {
   uint64_t open = pack(sequence, 0);
   // sync[shared_buffer.slot]: seq_cst, `used` for the flusher; also the work that sealed_bell_
   // rings for. It fails where the flusher has sealed in our place, and then knows `used` itself.
-  slot_of(sequence).word.compare_exchange_strong(open, pack(sequence, used + 1),
-                                                 std::memory_order_seq_cst,
-                                                 std::memory_order_relaxed);
+  slot_of(sequence).word.compare_exchange_strong(
+      open, pack(sequence, used + 1), std::memory_order_seq_cst, std::memory_order_relaxed);
   (void)try_make_room(sequence);
   if (options_.flush_by_writers) {
     (void)flush_ready();

@@ -93,10 +93,12 @@ lumen_sb_options lumen_sb_default_options(void) {
 
 lumen_sb* lumen_sb_create(const lumen_sb_options* options, void* memory, size_t memory_bytes,
                           char* error, size_t error_bytes) {
-  if (options == nullptr || options->version != LUMEN_SB_VERSION ||
-      options->mode > LUMEN_SB_LANE || options->when_full > LUMEN_SB_DROP) {
-    return fail("lumen_sb_create: no options, or of another version, mode or when_full; begin with "
-                "lumen_sb_default_options()", error, error_bytes);
+  if (options == nullptr || options->version != LUMEN_SB_VERSION || options->mode > LUMEN_SB_LANE ||
+      options->when_full > LUMEN_SB_DROP) {
+    return fail(
+        "lumen_sb_create: no options, or of another version, mode or when_full; begin with "
+        "lumen_sb_default_options()",
+        error, error_bytes);
   }
   std::unique_ptr<lumen_sb> self(  // alloc: at start
       new (std::nothrow) lumen_sb{nullptr, options->flush, options->context});
@@ -152,9 +154,17 @@ void lumen_sb_close(lumen_sb* buffer) { buffer->buffer->close(); }
 
 lumen_sb_statistics lumen_sb_get_statistics(const lumen_sb* buffer) {
   const SharedBuffer::Stats s = buffer->buffer->stats();
-  return {s.buffers_flushed,   s.bytes_flushed,     s.wasted_bytes,    s.missing_bytes,
-          s.incomplete_buffers, s.abandoned_records, s.dropped_records, s.dropped_bytes,
-          s.waits,             s.quarantined_buffers, s.writers};
+  return {s.buffers_flushed,
+          s.bytes_flushed,
+          s.wasted_bytes,
+          s.missing_bytes,
+          s.incomplete_buffers,
+          s.abandoned_records,
+          s.dropped_records,
+          s.dropped_bytes,
+          s.waits,
+          s.quarantined_buffers,
+          s.writers};
 }
 
 }  // extern "C"

@@ -21,14 +21,15 @@ Result<SharedBuffer::Writer> SharedBuffer::writer() {
     }
     // relaxed: a flusher that does not know of us yet counts too little and looks again
     uint32_t high = writers_high_.load(std::memory_order_relaxed);
-    while (high < i + 1 && !writers_high_.compare_exchange_weak(high, i + 1,
-                                                                std::memory_order_relaxed)) {
+    while (high < i + 1 &&
+           !writers_high_.compare_exchange_weak(high, i + 1, std::memory_order_relaxed)) {
     }
     return Writer(*this, state);
   }
   return Status::error(Code::kResourceExhausted,
                        "SharedBuffer: all %zu writers are taken; raise max_writers or destroy "
-                       "writers of threads that have ended", options_.max_writers);
+                       "writers of threads that have ended",
+                       options_.max_writers);
 }
 
 SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
@@ -178,8 +179,8 @@ std::byte* SharedBuffer::Writer::carve(size_t bytes, bool may_wait) noexcept {
   const size_t chunk_bytes = (bytes + lane - 1) / lane * lane;
   const uint64_t old = claim(chunk_bytes, may_wait);
   if (old == kNoWord) return nullptr;
-  const auto begin = reinterpret_cast<uint64_t>(owner_->slot_of(sequence_of(old)).data) +
-                     offset_of(old);
+  const auto begin =
+      reinterpret_cast<uint64_t>(owner_->slot_of(sequence_of(old)).data) + offset_of(old);
   value_ = begin + bytes;
   chunk_ = (old & ~kRevokedBit) | kOwnedBit;
   // relaxed: the release of the chunk publishes them. The chunk appears with the record open in it,

@@ -90,15 +90,16 @@ Result<TcpListener> listen_tcp(const TcpAddress& address, bool shared_port) {
   Result<SocketAddress> where = to_socket_address(address);
   if (!where.ok()) return where.status();
   const std::string text = address.text();
-  UniqueFd fd(
-      ::socket(where->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(where->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno(errno, "opening a socket for %s", text.c_str());
   const int on = 1;
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (shared_port) (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&where->storage), where->size) != 0) {
-    return Status::from_errno(errno, "binding %s (is another server there? --http 127.0.0.1:0 "
-                              "picks a free port)", text.c_str());
+    return Status::from_errno(errno,
+                              "binding %s (is another server there? --http 127.0.0.1:0 "
+                              "picks a free port)",
+                              text.c_str());
   }
   if (::listen(fd.get(), kListenBacklog) != 0) {
     return Status::from_errno(errno, "listening on %s", text.c_str());

@@ -91,9 +91,7 @@ void Connection::parse_head() noexcept {
       context_->move_unread_to_front();
       receive_into(context_->free_space());
       return;
-    case wire::HeadProgress::kRefused:
-      refuse(result.refusal.status, result.refusal.reason);
-      return;
+    case wire::HeadProgress::kRefused: refuse(result.refusal.status, result.refusal.reason); return;
     case wire::HeadProgress::kComplete:
       timeout_.unlink();
       context_->head = result.head;
@@ -197,11 +195,10 @@ void Connection::begin_length_body() noexcept {
   const uint64_t json_bytes = context_->head.inference_header_length.value_or(total);
   if (json_bytes > total) {
     char text[200];
-    const int size =
-        std::snprintf(text, sizeof(text),
-                      "Inference-Header-Content-Length is %llu, but the body has only %llu bytes",
-                      static_cast<unsigned long long>(json_bytes),
-                      static_cast<unsigned long long>(total));
+    const int size = std::snprintf(
+        text, sizeof(text),
+        "Inference-Header-Content-Length is %llu, but the body has only %llu bytes",
+        static_cast<unsigned long long>(json_bytes), static_cast<unsigned long long>(total));
     respond_error(400, {text, static_cast<size_t>(size)});
     return;
   }
@@ -278,8 +275,7 @@ void Connection::continue_chunked() noexcept {
     case wire::ChunkedDecoder::State::kRefused:
       refuse(step.refusal.status, step.refusal.reason);
       return;
-    case wire::ChunkedDecoder::State::kComplete:
-      break;
+    case wire::ChunkedDecoder::State::kComplete: break;
   }
   const std::string_view body{context_->body.data(), context_->body.size()};
   // The room for the longest body there can be shrinks to what came; the bytes stay where they are.
@@ -338,9 +334,7 @@ void Connection::place_tensors(std::string_view rest) noexcept {
   receive_pending();
 }
 
-void Connection::receive_pending() noexcept {
-  io_.loop().receive(stream_, context_->body_pending);
-}
+void Connection::receive_pending() noexcept { io_.loop().receive(stream_, context_->body_pending); }
 
 void Connection::advance_pending(size_t bytes) noexcept {
   std::span<iovec>& pending = context_->body_pending;
@@ -370,8 +364,7 @@ void Connection::on_body_complete() noexcept {
   context_->infer.trace.parsed_ns = now_ns();
   state_ = State::kRunning;
   switch (io_.submit(*context_)) {
-    case engine::SubmitOutcome::kAccepted:
-      return;
+    case engine::SubmitOutcome::kAccepted: return;
     case engine::SubmitOutcome::kFull:
       respond_error(429, "the queue is full; try again, or raise --queue-capacity",
                     "Retry-After: 1\r\n");
@@ -426,9 +419,7 @@ void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
       context_->body_unread -= bytes;
       continue_discard();
       return;
-    case State::kLinger:
-      receive_into(io_.scratch());
-      return;
+    case State::kLinger: receive_into(io_.scratch()); return;
     default:
       close();  // no receive is in flight in any other state
       return;
@@ -533,8 +524,7 @@ void Connection::on_timeout() noexcept {
       io_.services().counters.timeouts.add();
       break;
     }
-    default:
-      break;
+    default: break;
   }
   close();
 }

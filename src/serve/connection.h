@@ -35,17 +35,17 @@ class Connection final : public net::StreamHandler {
     kIdle,            // no request, no context
     kWaitingContext,  // bytes are there, but all contexts are taken
     kHead,
-    kContinue,        // "100 Continue" is leaving
-    kJson,            // the JSON of the body, into the receive buffer
-    kJsonDirect,      // the same, into the arena: too long for the receive buffer
-    kTensors,         // binary tensors, straight into their places
+    kContinue,    // "100 Continue" is leaving
+    kJson,        // the JSON of the body, into the receive buffer
+    kJsonDirect,  // the same, into the arena: too long for the receive buffer
+    kTensors,     // binary tensors, straight into their places
     kChunked,
-    kRunning,         // the engine has it
+    kRunning,  // the engine has it
     kWriting,
-    kDiscard,         // dropping the rest of a refused body, the connection lives on
-    kLinger,          // our side is closed, dropping what still comes
-    kTimedOut,        // waits for the loop to give the buffers back, then answers 408
-    kAbandoned,       // closed by force while the engine has its request
+    kDiscard,    // dropping the rest of a refused body, the connection lives on
+    kLinger,     // our side is closed, dropping what still comes
+    kTimedOut,   // waits for the loop to give the buffers back, then answers 408
+    kAbandoned,  // closed by force while the engine has its request
   };
 
   void open(UniqueFd fd) noexcept;

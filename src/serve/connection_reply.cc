@@ -60,9 +60,7 @@ void Connection::answer_document() noexcept {
     return;
   }
   switch (route.endpoint) {
-    case Endpoint::kLive:
-      respond_json(200, R"({"live":true})");
-      return;
+    case Endpoint::kLive: respond_json(200, R"({"live":true})"); return;
     case Endpoint::kReady:
       if (io_.draining()) {
         respond_error(503, "the server is shutting down");
@@ -70,9 +68,7 @@ void Connection::answer_document() noexcept {
         respond_json(200, R"({"ready":true})");
       }
       return;
-    case Endpoint::kServerMetadata:
-      respond_json(200, services.documents.server_metadata());
-      return;
+    case Endpoint::kServerMetadata: respond_json(200, services.documents.server_metadata()); return;
     case Endpoint::kModelMetadata:
       if (model != nullptr) {
         respond_json(200, services.documents.model_metadata(*model));
@@ -95,8 +91,7 @@ void Connection::answer_document() noexcept {
       return;
     }
     case Endpoint::kUnknown:
-    case Endpoint::kInfer:
-      break;
+    case Endpoint::kInfer: break;
   }
   respond_error(404, "the path names no model; write /v2/models/NAME");
 }
@@ -127,8 +122,7 @@ void Connection::respond_infer() noexcept {
     head.content_type = "application/octet-stream";
     head.inference_header_length = context.reply.json.size();
   }
-  const size_t head_bytes =
-      wire::write_response_head(context.response_head, head, io_.http_date());
+  const size_t head_bytes = wire::write_response_head(context.response_head, head, io_.http_date());
   size_t segments = 0;
   context.send_segments[segments++] = {context.response_head.data(), head_bytes};
   context.send_segments[segments++] = {const_cast<char*>(context.reply.json.data()),
@@ -161,8 +155,10 @@ void Connection::respond_json(int status, std::string_view body, std::string_vie
 
 void Connection::send(size_t segments, int status) noexcept {
   telemetry::ServerCounters& counters = io_.services().counters;
-  (status < 400 ? counters.responses_2xx
-                : status < 500 ? counters.responses_4xx : counters.responses_5xx).add();
+  (status < 400   ? counters.responses_2xx
+   : status < 500 ? counters.responses_4xx
+                  : counters.responses_5xx)
+      .add();
   state_ = State::kWriting;
   progress_bytes_ = 0;
   io_.timeouts().write.start(timeout_, coarse_now_ns());
@@ -182,8 +178,8 @@ void Connection::respond_error(int status, std::string_view message,
   // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
   // chunked body is not known: neither can be skipped, so the connection ends with this reply.
   const wire::HttpHead& head = context_->head;
-  const bool chunks_unread = head.framing == wire::BodyFraming::kChunked &&
-                             (!context_->chunked || state_ == State::kHead);
+  const bool chunks_unread =
+      head.framing == wire::BodyFraming::kChunked && (!context_->chunked || state_ == State::kHead);
   if (chunks_unread || (head.expect_continue && context_->body_unread > 0)) close_after_ = true;
   const size_t size = wire::write_error_body(context_->error_body, message);
   respond_json(status, {context_->error_body.data(), size}, extra);

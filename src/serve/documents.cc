@@ -109,8 +109,8 @@ std::string_view Documents::write_statistics(std::span<char> out,
   JsonWriter json(out);
   json.begin_object().key("model_stats").begin_array();
   for (const auto& model : repository_.models()) {
-    const bool wanted = only != nullptr ? model.get() == only
-                                        : model->state() == engine::ModelState::kReady;
+    const bool wanted =
+        only != nullptr ? model.get() == only : model->state() == engine::ModelState::kReady;
     if (wanted) write_model_statistics(json, *model);
   }
   json.end_array().end_object();

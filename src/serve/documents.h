@@ -24,7 +24,9 @@ class Documents {
     return model_ready_[model.index()];
   }
   // Bytes that write_statistics needs at most for `models` models.
-  [[nodiscard]] static size_t statistics_bytes(size_t models) noexcept { return 64 + models * 2048; }
+  [[nodiscard]] static size_t statistics_bytes(size_t models) noexcept {
+    return 64 + models * 2048;
+  }
   // {"model_stats":[...]} of one model, or of all ready ones with nullptr.
   [[nodiscard]] std::string_view write_statistics(std::span<char> out,
                                                   const engine::Model* only) const noexcept;

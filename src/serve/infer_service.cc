@@ -31,7 +31,8 @@ Status place_binary(RequestContext& context, std::string_view name, TensorView& 
 }
 
 Status bind_inputs(RequestContext& context, const engine::ModelMetadata& metadata) noexcept {
-  const std::span<TensorView> bound = context.arena.allocate_array<TensorView>(metadata.inputs.size());
+  const std::span<TensorView> bound =
+      context.arena.allocate_array<TensorView>(metadata.inputs.size());
   const std::span<bool> seen = context.arena.allocate_array<bool>(metadata.inputs.size());
   if (bound.size() != metadata.inputs.size()) return out_of_arena("input list", 0);
   size_t segments = 0;
@@ -43,8 +44,7 @@ Status bind_inputs(RequestContext& context, const engine::ModelMetadata& metadat
                            width(input.name), input.name.data());
     }
     seen[*index] = true;
-    LUMEN_RETURN_IF_ERROR(
-        engine::check_input(metadata, metadata.inputs[*index], input.tensor));
+    LUMEN_RETURN_IF_ERROR(engine::check_input(metadata, metadata.inputs[*index], input.tensor));
     if (input.is_binary) {
       LUMEN_RETURN_IF_ERROR(place_binary(context, input.name, input.tensor, segments));
     }
@@ -145,10 +145,11 @@ Status prepare_raw_infer(RequestContext& context, engine::Model& model,
   bound[0].shape = metadata.inputs[0].shape;
   bound[0].byte_size = body_bytes;
   if (body_bytes % element != 0 || !deduce_shape(bound[0].shape, body_bytes / element)) {
-    return Status::error(Code::kInvalidArgument,
-                         "input '%s': a raw body of %zu bytes does not fill the model's shape a "
-                         "whole number of times; check its size, or send a JSON head with the shape",
-                         metadata.inputs[0].name.c_str(), body_bytes);
+    return Status::error(
+        Code::kInvalidArgument,
+        "input '%s': a raw body of %zu bytes does not fill the model's shape a "
+        "whole number of times; check its size, or send a JSON head with the shape",
+        metadata.inputs[0].name.c_str(), body_bytes);
   }
   context.infer_head.binary_data_output = true;
   context.infer.inputs = bound;

@@ -85,9 +85,8 @@ void IoThread::begin_drain() noexcept {
 }
 
 void IoThread::post(RequestContext& context) noexcept {
-  RequestContext* pointer = &context;
   // The ring has a place for every context there is, so it can't be full.
-  LUMEN_CHECK(completions_.try_push(std::move(pointer)));
+  LUMEN_CHECK(completions_.try_push(&context));
 }
 
 engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
@@ -211,8 +210,8 @@ std::string_view IoThread::http_date() noexcept {
 
 uint64_t IoThread::next_deadline_ns() noexcept {
   uint64_t next = draining_ ? drain_deadline_ns_ : UINT64_MAX;
-  for (net::TimeoutList* list : {&timeouts_.idle, &timeouts_.head, &timeouts_.body,
-                                 &timeouts_.write, &timeouts_.linger}) {
+  for (net::TimeoutList* list :
+       {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
     next = std::min(next, list->next_deadline_ns());
   }
   return next == UINT64_MAX ? next : next + kCoarseClockStepNs;
@@ -220,8 +219,8 @@ uint64_t IoThread::next_deadline_ns() noexcept {
 
 void IoThread::expire_timeouts() noexcept {
   const uint64_t now = coarse_now_ns();
-  for (net::TimeoutList* list : {&timeouts_.idle, &timeouts_.head, &timeouts_.body,
-                                 &timeouts_.write, &timeouts_.linger}) {
+  for (net::TimeoutList* list :
+       {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
     while (net::TimeoutEntry* entry = list->take_expired(now)) {
       static_cast<Connection*>(entry->owner)->on_timeout();
     }

@@ -36,9 +36,7 @@ class RequestContext {
   [[nodiscard]] std::string_view unread() const noexcept {
     return {receive_buffer_.data() + begin, end - begin};
   }
-  [[nodiscard]] std::span<char> free_space() const noexcept {
-    return receive_buffer_.subspan(end);
-  }
+  [[nodiscard]] std::span<char> free_space() const noexcept { return receive_buffer_.subspan(end); }
   void move_unread_to_front() noexcept;
   [[nodiscard]] std::span<char> receive_buffer() const noexcept { return receive_buffer_; }
 
@@ -57,7 +55,7 @@ class RequestContext {
   size_t body_unread = 0;  // bytes of the body not yet taken from the socket or the buffer
   std::span<char> body;    // a body that is collected whole (JSON, chunked): filled part
   std::optional<wire::ChunkedDecoder> chunked;
-  Arena::Mark before_body{};  // with `chunked`: the arena before the body's room was taken
+  Arena::Mark before_body{};         // with `chunked`: the arena before the body's room was taken
   size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
 
   // --- the reply --------------------------------------------------------------------------------

@@ -46,8 +46,7 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   if (!address.ok()) return address.status();
   std::vector<net::TcpListener> listeners;
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-    Result<net::TcpListener> listener =
-        net::listen_tcp(*address, options_.io_thread_count > 1);
+    Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
     if (!listener.ok()) return listener.status();
     address->port = listener->address.port;
     listeners.push_back(std::move(*listener));
@@ -110,13 +109,12 @@ Status validate_options(const ServerOptions& options) {
   LUMEN_RETURN_IF_ERROR(check("--thread-count", options.worker_count, 1, limits::kMaxWorkers));
   LUMEN_RETURN_IF_ERROR(check("--io-threads", options.io_thread_count, 1, limits::kMaxIoThreads));
   LUMEN_RETURN_IF_ERROR(check("--queue-capacity", options.queue_capacity, 2, 1u << 20));
-  LUMEN_RETURN_IF_ERROR(
-      check("--max-body-bytes", options.max_body_bytes, 1024, size_t{16} << 30));
+  LUMEN_RETURN_IF_ERROR(check("--max-body-bytes", options.max_body_bytes, 1024, size_t{16} << 30));
   LUMEN_RETURN_IF_ERROR(check("--max-connections", options.max_connections, 1, 1u << 20));
   LUMEN_RETURN_IF_ERROR(check("--max-active-requests", options.max_active_requests, 1, 1u << 16));
   if ((options.queue_capacity & (options.queue_capacity - 1)) != 0) {
-    return Status::error(Code::kInvalidArgument,
-                         "--queue-capacity is %zu; wanted a power of two", options.queue_capacity);
+    return Status::error(Code::kInvalidArgument, "--queue-capacity is %zu; wanted a power of two",
+                         options.queue_capacity);
   }
   return {};
 }

@@ -104,7 +104,7 @@ uint64_t Histogram::percentile(double percent) const noexcept {
 }
 
 Histogram::Summary Histogram::summary() const noexcept {
-  return {count(),          mean(),           min(),            percentile(50), percentile(90),
+  return {count(),        mean(),           min(), percentile(50), percentile(90),
           percentile(99), percentile(99.9), max()};
 }
 

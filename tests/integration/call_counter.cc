@@ -100,8 +100,7 @@ int pthread_rwlock_wrlock(pthread_rwlock_t* lock) noexcept {
   return real(lock);
 }
 int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-  static auto* const real =
-      original<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait");
+  static auto* const real = original<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait");
   count(locks);
   return real(condition, mutex);
 }

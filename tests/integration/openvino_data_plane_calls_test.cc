@@ -55,8 +55,8 @@ class DataPlaneCalls : public testing::Test {
       return std::unique_ptr<engine::Instance>(
           std::make_unique<UncountedInstance>(std::move(inner), deliberate_allocation));
     };
-    auto server = Server::start(
-        options, std::make_unique<engine::WrappingBackend>(std::move(backend), wrap));
+    auto server =
+        Server::start(options, std::make_unique<engine::WrappingBackend>(std::move(backend), wrap));
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
   }
@@ -109,8 +109,8 @@ TEST_F(DataPlaneCalls, AChunkedRequestMakesNone) {
 
 TEST_F(DataPlaneCalls, HealthMetadataAndStatisticsMakeNone) {
   start(engine::make_openvino_backend(), LUMEN_SOURCE_DIR "/models");
-  for (const char* path : {"/v2/health/ready", "/v2", "/v2/models/mlp", "/v2/models/mlp/ready",
-                           "/v2/models/stats"}) {
+  for (const char* path :
+       {"/v2/health/ready", "/v2", "/v2/models/mlp", "/v2/models/mlp/ready", "/v2/models/stats"}) {
     expect_none(path, get_request(path));
   }
 }

@@ -315,7 +315,8 @@ TEST_F(ServerTest, AtTheConnectionLimitWithAllBusyTheNewOneIsRefused) {
 TEST_F(ServerTest, RefusesABodyAboveTheLimitOnItsHeadAlone) {
   start();
   HttpClient http = client();
-  http.send("POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 1048577\r\n\r\n");
+  http.send(
+      "POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 1048577\r\n\r\n");
   const HttpReply reply = http.read();
   EXPECT_EQ(413, reply.status);
   EXPECT_THAT(reply.body, HasSubstr("1048577"));

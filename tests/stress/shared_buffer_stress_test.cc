@@ -200,8 +200,8 @@ TEST_P(SharedBufferStress, LosesOnlyWhatThreadsThatVanishHadOpen) {
       std::mt19937 random(static_cast<uint32_t>(seed + 1000 + v));
       Total total;
       // Its destructor never runs.
-      auto* w = ::new (static_cast<void*>(&storage[v]))
-          SharedBuffer::Writer(buffer->writer().value());
+      auto* w =
+          ::new (static_cast<void*>(&storage[v])) SharedBuffer::Writer(buffer->writer().value());
       for (uint64_t i = 0; i < random() % 50; ++i) {
         (void)write_record(*w, static_cast<uint16_t>(kWriters + v), i, random, total);
       }
@@ -226,17 +226,16 @@ TEST_P(SharedBufferStress, LosesOnlyWhatThreadsThatVanishHadOpen) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Modes, SharedBufferStress,
-    testing::Values(Case{Mode::kDense, WhenFull::kWait, true, true},
-                    Case{Mode::kDense, WhenFull::kWait, false, true},
-                    Case{Mode::kDense, WhenFull::kDrop, true, true},
-                    Case{Mode::kDense, WhenFull::kDrop, false, true},
-                    Case{Mode::kLane, WhenFull::kWait, true, true},
-                    Case{Mode::kLane, WhenFull::kWait, false, true},
-                    Case{Mode::kLane, WhenFull::kDrop, false, true},
-                    Case{Mode::kLane, WhenFull::kWait, false, false}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStress,
+                         testing::Values(Case{Mode::kDense, WhenFull::kWait, true, true},
+                                         Case{Mode::kDense, WhenFull::kWait, false, true},
+                                         Case{Mode::kDense, WhenFull::kDrop, true, true},
+                                         Case{Mode::kDense, WhenFull::kDrop, false, true},
+                                         Case{Mode::kLane, WhenFull::kWait, true, true},
+                                         Case{Mode::kLane, WhenFull::kWait, false, true},
+                                         Case{Mode::kLane, WhenFull::kDrop, false, true},
+                                         Case{Mode::kLane, WhenFull::kWait, false, false}),
+                         name_of);
 
 }  // namespace
 }  // namespace lumen

@@ -30,8 +30,8 @@ class HttpClient {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
     sockaddr_in where{};
     where.sin_family = AF_INET;
-    where.sin_port = htons(static_cast<uint16_t>(
-        std::strtoul(address.c_str() + address.rfind(':') + 1, nullptr, 10)));
+    where.sin_port = htons(
+        static_cast<uint16_t>(std::strtoul(address.c_str() + address.rfind(':') + 1, nullptr, 10)));
     where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(fd_.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)) != 0) fd_.reset();
   }
@@ -91,18 +91,18 @@ inline std::string get_request(const std::string& path) {
 
 inline std::string post_request(const std::string& path, const std::string& body,
                                 const std::string& headers = "") {
-  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: test\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+         headers + "\r\n" + body;
 }
 
 // An infer request whose one input `name` is FP32 [1, values / 4 bytes] sent as binary.
 inline std::string binary_infer(const std::string& model, const std::string& name,
                                 const std::string& values) {
-  const std::string json = R"({"inputs":[{"name":")" + name + R"(","datatype":"FP32","shape":[1,)" +
-                           std::to_string(values.size() / 4) +
-                           R"(],"parameters":{"binary_data_size":)" +
-                           std::to_string(values.size()) +
-                           R"(}}],"parameters":{"binary_data_output":true}})";
+  const std::string json =
+      R"({"inputs":[{"name":")" + name + R"(","datatype":"FP32","shape":[1,)" +
+      std::to_string(values.size() / 4) + R"(],"parameters":{"binary_data_size":)" +
+      std::to_string(values.size()) + R"(}}],"parameters":{"binary_data_output":true}})";
   return post_request("/v2/models/" + model + "/infer", json + values,
                       "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
 }

@@ -49,7 +49,8 @@ class ObservingInstance final : public Instance {
  public:
   ObservingInstance(std::unique_ptr<Instance> inner, std::shared_ptr<Observations> observations)
       : inner_(std::move(inner)), observations_(std::move(observations)) {}
-  StartOutcome start(InferRequest& request, void (*done)(InferRequest&) noexcept) noexcept override {
+  StartOutcome start(InferRequest& request,
+                     void (*done)(InferRequest&) noexcept) noexcept override {
     const std::byte* data = request.inputs[0].data;
     const StartOutcome outcome = inner_->start(request, done);
     observations_->note({data, inner_->last_bound_input(0)});

@@ -6,9 +6,9 @@ namespace lumen {
 [[noreturn]] void check_failed(const char* file, int line, const char* what) noexcept;
 }  // namespace lumen
 
-#define LUMEN_CHECK(condition)                                             \
-  (__builtin_expect(static_cast<bool>(condition), 1)                       \
-       ? static_cast<void>(0)                                              \
+#define LUMEN_CHECK(condition)                       \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
        : ::lumen::check_failed(__FILE__, __LINE__, "CHECK(" #condition ") failed"))
 
 // Compiled out with NDEBUG: for invariants too dear for the data plane.

@@ -16,14 +16,14 @@ namespace lumen {
 // One word for each way the world can fail. wire/status_map.h maps it to HTTP (and later gRPC).
 enum class Code : uint8_t {
   kOk = 0,
-  kInvalidArgument,     // the caller's bytes are wrong
-  kNotFound,            // no such model, version, tensor, file or path
-  kUnavailable,         // not ready, draining, or the model failed to load
-  kUnsupported,         // valid, but Lumen does not do it
-  kInternal,            // the backend or the system call failed
-  kTooLarge,            // above a named limit (413)
-  kDeadlineExceeded,    // expired before the model ran
-  kResourceExhausted,   // a bounded queue or pool is full (429)
+  kInvalidArgument,    // the caller's bytes are wrong
+  kNotFound,           // no such model, version, tensor, file or path
+  kUnavailable,        // not ready, draining, or the model failed to load
+  kUnsupported,        // valid, but Lumen does not do it
+  kInternal,           // the backend or the system call failed
+  kTooLarge,           // above a named limit (413)
+  kDeadlineExceeded,   // expired before the model ran
+  kResourceExhausted,  // a bounded queue or pool is full (429)
   kAlreadyExists,
   kMethodNotAllowed,
 };
@@ -82,7 +82,7 @@ class [[nodiscard]] Result {
 }  // namespace lumen
 
 // Returns the status from the enclosing function when `expression` (a Status) is not ok.
-#define LUMEN_RETURN_IF_ERROR(expression)                        \
-  do {                                                           \
+#define LUMEN_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                        \
     if (::lumen::Status lumen_status = (expression); !lumen_status.ok()) return lumen_status; \
   } while (false)

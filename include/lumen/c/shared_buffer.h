@@ -42,14 +42,14 @@ typedef struct lumen_sb_hole {
 } lumen_sb_hole;
 
 typedef struct lumen_sb_flushed {
-  uint64_t sequence; // 0, 1, 2, ... without a gap
+  uint64_t sequence;  // 0, 1, 2, ... without a gap
   const void* data;
   size_t bytes;
   const lumen_sb_extent* records;
   size_t record_runs;
   const lumen_sb_hole* holes;
   size_t hole_count;
-  size_t missing_bytes; // 0, unless a thread was held up or died before its commit
+  size_t missing_bytes;  // 0, unless a thread was held up or died before its commit
   uint32_t forced;
 } lumen_sb_flushed;
 
@@ -58,15 +58,15 @@ typedef struct lumen_sb_flushed {
 typedef void (*lumen_sb_flush_function)(void* context, const lumen_sb_flushed* flushed);
 
 typedef struct lumen_sb_options {
-  uint32_t version; // LUMEN_SB_VERSION
+  uint32_t version;  // LUMEN_SB_VERSION
   uint32_t mode;
   uint32_t when_full;
-  uint32_t flush_by_writers; // 1: who fills a buffer flushes it; 0: a thread in run_flusher()
+  uint32_t flush_by_writers;  // 1: who fills a buffer flushes it; 0: a thread in run_flusher()
   size_t buffer_bytes;
-  size_t buffer_count;       // a power of two, 2 to 16
-  size_t max_writers;        // 1 to 256
-  size_t lane_bytes;         // lane mode: divides buffer_bytes
-  uint64_t stall_timeout_ns; // 0: wait for ever for a commit
+  size_t buffer_count;        // a power of two, 2 to 16
+  size_t max_writers;         // 1 to 256
+  size_t lane_bytes;          // lane mode: divides buffer_bytes
+  uint64_t stall_timeout_ns;  // 0: wait for ever for a commit
   lumen_sb_flush_function flush;
   void* context;
 } lumen_sb_options;

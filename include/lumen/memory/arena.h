@@ -33,7 +33,7 @@ struct ArenaStats {
   size_t capacity_bytes = 0;  // the cap
   size_t blocks = 0;
   size_t resets = 0;
-  size_t refusals = 0;        // allocate() that returned nullptr
+  size_t refusals = 0;  // allocate() that returned nullptr
 };
 
 class Arena final : public Allocator {
@@ -82,7 +82,8 @@ class Arena final : public Allocator {
     // Rounding the size is off the chain from cursor to cursor; rounding the cursor would be two of
     // its three cycles.
     if (alignment > kGranule) return allocate_aligned(bytes, alignment);
-    if (bytes > s_.end - s_.cursor) [[unlikely]] return allocate_slow(bytes, alignment);
+    if (bytes > s_.end - s_.cursor) [[unlikely]]
+      return allocate_slow(bytes, alignment);
     return take(s_.cursor, bytes);
   }
 
@@ -118,16 +119,16 @@ class Arena final : public Allocator {
   struct State {
     uintptr_t cursor = 0;
     uintptr_t end = 0;
-    uintptr_t begin = 0;        // of the block that cursor is in
-    size_t used_before = 0;     // in the blocks before it
-    Block* block = nullptr;     // the block that cursor is in; nullptr: the first
-    Block* linked = nullptr;    // chain of the blocks after the first
+    uintptr_t begin = 0;      // of the block that cursor is in
+    size_t used_before = 0;   // in the blocks before it
+    Block* block = nullptr;   // the block that cursor is in; nullptr: the first
+    Block* linked = nullptr;  // chain of the blocks after the first
     size_t linked_bytes = 0;
     size_t cap = 0;
     size_t peak = 0;
     size_t resets = 0;
     size_t refusals = 0;
-    uintptr_t furthest = 0;     // in the first block, ever; only under ASan, for what is poisoned
+    uintptr_t furthest = 0;  // in the first block, ever; only under ASan, for what is poisoned
     MappingOptions options;
   };
 

@@ -12,8 +12,8 @@
 
 namespace lumen {
 
-inline constexpr size_t kPageBytes = 4096;                  // x86-64
-inline constexpr size_t kHugePageBytes = 2 * 1024 * 1024;   // x86-64, PMD-mapped
+inline constexpr size_t kPageBytes = 4096;                 // x86-64
+inline constexpr size_t kHugePageBytes = 2 * 1024 * 1024;  // x86-64, PMD-mapped
 
 struct MappingOptions {
   bool huge_pages = false;  // align to 2 MiB and advise transparent huge pages

@@ -79,12 +79,12 @@ class SharedBuffer {
     bool thread_gone;  // it has ended; false: it is held up somewhere
   };
   struct Flushed {
-    uint64_t sequence;                  // 0, 1, 2, … without a gap
-    std::span<const std::byte> bytes;   // from the raw buffer's beginning to its last reservation
-    std::span<const Extent> records;    // runs of committed records in order; one in dense mode
-    std::span<const Hole> holes;        // reserved, not committed in time
-    size_t missing_bytes;               // of all reservations not committed, place known or not
-    bool forced;                        // sealed by timeout: its closer was held up
+    uint64_t sequence;                 // 0, 1, 2, … without a gap
+    std::span<const std::byte> bytes;  // from the raw buffer's beginning to its last reservation
+    std::span<const Extent> records;   // runs of committed records in order; one in dense mode
+    std::span<const Hole> holes;       // reserved, not committed in time
+    size_t missing_bytes;              // of all reservations not committed, place known or not
+    bool forced;                       // sealed by timeout: its closer was held up
     [[nodiscard]] bool complete() const noexcept { return missing_bytes == 0 && !forced; }
   };
   // Called by one thread at a time. It must not reserve in the same SharedBuffer under kWait.
@@ -96,27 +96,27 @@ class SharedBuffer {
     // true: the writer that fills a buffer also flushes; false: some thread calls run_flusher().
     bool flush_by_writers = true;
     size_t buffer_bytes = 1024 * 1024;
-    size_t buffer_count = 4;                      // a power of two, 2 to kMaxBuffers
+    size_t buffer_count = 4;  // a power of two, 2 to kMaxBuffers
     size_t max_writers = 64;
-    size_t lane_bytes = 4096;                     // divides buffer_bytes
-    uint64_t stall_timeout_ns = 1'000'000'000u;   // 0: wait for a commit for ever
-    bool asymmetric_fence = true;                 // false: as on a kernel without membarrier
+    size_t lane_bytes = 4096;                    // divides buffer_bytes
+    uint64_t stall_timeout_ns = 1'000'000'000u;  // 0: wait for a commit for ever
+    bool asymmetric_fence = true;                // false: as on a kernel without membarrier
     FlushFunction flush = nullptr;
     void* context = nullptr;
   };
 
   struct Stats {
     uint64_t buffers_flushed = 0;
-    uint64_t bytes_flushed = 0;      // `used` of these, lanes' unused ends included
-    uint64_t wasted_bytes = 0;       // of these, in the ends of lanes
-    uint64_t missing_bytes = 0;      // handed over without their commit
+    uint64_t bytes_flushed = 0;  // `used` of these, lanes' unused ends included
+    uint64_t wasted_bytes = 0;   // of these, in the ends of lanes
+    uint64_t missing_bytes = 0;  // handed over without their commit
     uint64_t incomplete_buffers = 0;
     uint64_t abandoned_records = 0;  // open when their Writer was destroyed; handed over as zeroes
     uint64_t dropped_records = 0;
     uint64_t dropped_bytes = 0;
-    uint64_t waits = 0;              // reserve() calls that had to wait for a free buffer
+    uint64_t waits = 0;                // reserve() calls that had to wait for a free buffer
     uint64_t quarantined_buffers = 0;  // passed over now
-    uint64_t writers = 0;            // attached now
+    uint64_t writers = 0;              // attached now
   };
 
   class Writer;
@@ -192,8 +192,8 @@ class SharedBuffer {
     std::atomic<uint64_t> lane_committed{0};  // lane: address where the committed part ends
     std::atomic<uint64_t> chunk{0};           // lane: see kOwnedBit
     std::atomic<uint64_t> chunk_bytes{0};
-    std::atomic<uint64_t> sequence{0};        // of the buffer entered last
-    std::atomic<int32_t> thread_id{0};        // 0: free; < 0: the flusher has written it off
+    std::atomic<uint64_t> sequence{0};  // of the buffer entered last
+    std::atomic<int32_t> thread_id{0};  // 0: free; < 0: the flusher has written it off
     std::atomic<uint32_t> abandoned{0};
     std::atomic<uint64_t> dropped_records{0};
     std::atomic<uint64_t> dropped_bytes{0};
@@ -207,8 +207,8 @@ class SharedBuffer {
   struct alignas(kFalseSharingRange) Slot {
     std::atomic<uint64_t> word{0};
     std::byte* data = nullptr;
-    uint64_t expected = 0;         // sum of the counters when all earlier lives were accounted for
-    uint64_t revoked_bytes = 0;    // chunks that the flusher accounted for in their writer's place
+    uint64_t expected = 0;       // sum of the counters when all earlier lives were accounted for
+    uint64_t revoked_bytes = 0;  // chunks that the flusher accounted for in their writer's place
     uint64_t stalled_since_ns = 0;
     uint64_t stalled_word = 0;      // what `word` was when that began
     uint64_t quarantined_used = 0;  // of the life that was handed over incomplete
@@ -234,9 +234,9 @@ class SharedBuffer {
   [[nodiscard]] bool flush_is_pending() noexcept;
   // shared_buffer_flush.cc: what needs the token
   struct Account {
-    uint64_t counted = 0;       // the writers' counters and what the flusher settled for them
-    uint64_t missing = 0;       // reserved, not counted
-    uint64_t gone = 0;          // of these, by threads that have ended
+    uint64_t counted = 0;  // the writers' counters and what the flusher settled for them
+    uint64_t missing = 0;  // reserved, not counted
+    uint64_t gone = 0;     // of these, by threads that have ended
     uint64_t missing_record_bytes = 0;
   };
   bool flush_next(size_t& delivered) noexcept;
@@ -353,12 +353,12 @@ class alignas(kCacheLine) SharedBuffer::Writer {
 
   // What the two hot paths touch, in one line.
   std::atomic<uint64_t>* cell_ = nullptr;  // where commit() stores
-  uint64_t value_ = 0;         // what it stores: dense: bytes ever put into the slot; lane: address
-  uint64_t dense_limit_ = 0;   // capacity_; 0: lane mode, or no fetch_add before a look (blocked)
-  uint64_t lane_end_ = 0;      // address; 0: dense mode, or no chunk
+  uint64_t value_ = 0;        // what it stores: dense: bytes ever put into the slot; lane: address
+  uint64_t dense_limit_ = 0;  // capacity_; 0: lane mode, or no fetch_add before a look (blocked)
+  uint64_t lane_end_ = 0;     // address; 0: dense mode, or no chunk
   WriterState* state_ = nullptr;
-  uint64_t base_ = kNoWord;    // dense: {sequence, 0} of the buffer we are in
-  uint64_t bias_ = 0;          // dense: address of that buffer less base_: one add off fetch_add
+  uint64_t base_ = kNoWord;  // dense: {sequence, 0} of the buffer we are in
+  uint64_t bias_ = 0;        // dense: address of that buffer less base_: one add off fetch_add
   uint64_t capacity_ = 0;
   std::atomic<uint64_t>* word_ = nullptr;
   SharedBuffer* owner_ = nullptr;

@@ -22,8 +22,8 @@ struct TcpAddress {
 [[nodiscard]] Result<TcpAddress> parse_tcp_address(std::string_view text);
 
 struct TcpListener {
-  UniqueFd fd;          // non-blocking, listening
-  TcpAddress address;   // with the port that the kernel chose
+  UniqueFd fd;         // non-blocking, listening
+  TcpAddress address;  // with the port that the kernel chose
 };
 
 // `shared_port`: SO_REUSEPORT, for one listener an I/O thread.

@@ -43,24 +43,24 @@ struct alignas(kFalseSharingRange) ModelCounters {
   Duration success;           // whole request, first byte read to reply encoded
   Duration fail;
   Duration queue;
-  Duration compute_input;     // stage "preprocess"
-  Duration compute_infer;     // stage "inference"
-  Duration compute_output;    // stage "postprocess"
+  Duration compute_input;   // stage "preprocess"
+  Duration compute_infer;   // stage "inference"
+  Duration compute_output;  // stage "postprocess"
 };
 
 struct alignas(kFalseSharingRange) ServerCounters {
   Counter connections_accepted;
   Counter connections_open;
-  Counter connections_refused;   // over the cap, or no descriptor left
-  Counter requests;              // heads understood
+  Counter connections_refused;  // over the cap, or no descriptor left
+  Counter requests;             // heads understood
   Counter responses_2xx;
   Counter responses_4xx;
   Counter responses_5xx;
   Counter bytes_received;
   Counter bytes_received_direct;  // of these: from the socket straight into a tensor
   Counter bytes_sent;
-  Counter timeouts;              // slow head, slow body, slow read
-  Counter loop_wakeups;          // returns from the kernel's wait
+  Counter timeouts;      // slow head, slow body, slow read
+  Counter loop_wakeups;  // returns from the kernel's wait
   Counter worker_parks;
 };
 

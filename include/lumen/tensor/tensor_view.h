@@ -12,8 +12,8 @@ namespace lumen {
 
 struct TensorView {
   ElementType type = ElementType::kFp32;
-  Shape shape;                    // row-major, packed, little-endian
-  std::byte* data = nullptr;      // nullptr: not there yet
+  Shape shape;                // row-major, packed, little-endian
+  std::byte* data = nullptr;  // nullptr: not there yet
   size_t byte_size = 0;
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data, byte_size}; }

@@ -160,7 +160,10 @@ TEST(Arena, AMoveTakesTheBlocksAndLeavesAnArenaThatRefuses) {
 
 TEST(Arena, AllocateArrayConstructsAndRefusesOverflow) {
   Arena arena = hard_capped();
-  struct Pair { int a = 4; int b = 2; };
+  struct Pair {
+    int a = 4;
+    int b = 2;
+  };
   const std::span<Pair> pairs = arena.allocate_array<Pair>(10);
   ASSERT_EQ(pairs.size(), 10u);
   for (const Pair& p : pairs) EXPECT_EQ(p.a * 10 + p.b, 42);
@@ -170,7 +173,11 @@ TEST(Arena, AllocateArrayConstructsAndRefusesOverflow) {
 // The model: every live allocation keeps its own byte value, so that any overlap, and any loss over
 // a rewind, shows as a wrong byte.
 void run_against_model(Arena& arena, uint32_t seed) {
-  struct Live { std::byte* begin; size_t bytes; std::byte value; };
+  struct Live {
+    std::byte* begin;
+    size_t bytes;
+    std::byte value;
+  };
   std::mt19937 random(seed);
   std::vector<Live> live;
   std::vector<std::pair<Arena::Mark, size_t>> marks;  // and how many were live then

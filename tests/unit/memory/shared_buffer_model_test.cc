@@ -104,7 +104,10 @@ class Session {
   bool step(char operation) {
     const int writer = operation == 'a' || operation == 'A' || operation == 'c' ? 0 : 1;
     switch (operation) {
-      case 'a': case 'A': case 'b': case 'B': {
+      case 'a':
+      case 'A':
+      case 'b':
+      case 'B': {
         if (open_[writer] != nullptr) return false;
         const size_t bytes = operation == 'a' || operation == 'b' ? 1 : 3;
         const char fill = static_cast<char>('0' + count_++ % 64);
@@ -116,7 +119,8 @@ class Session {
         written_ += got_ ? bytes : 0;
         break;
       }
-      case 'c': case 'C':
+      case 'c':
+      case 'C':
         if (open_[writer] == nullptr) return false;
         writers_[writer]->commit();
         open_[writer] = nullptr;

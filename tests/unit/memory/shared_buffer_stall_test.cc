@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStall,
                                          std::tuple(Mode::kLane, false)),
                          [](const auto& p) {
                            return std::string(std::get<0>(p.param) == Mode::kDense ? "Dense"
-                                                                                      : "Lane") +
+                                                                                   : "Lane") +
                                   (std::get<1>(p.param) ? "" : "Fenced");
                          });
 

@@ -195,7 +195,9 @@ TEST(SharedBuffer, CloseFlushesWhatIsThereAndRefusesFromThenOn) {
 TEST(SharedBuffer, DestructionFlushesTheRest) {
   Collector c;
   auto buffer = SharedBuffer::create(small(c)).value();
-  { ASSERT_TRUE(put(*std::make_unique<SharedBuffer::Writer>(buffer->writer().value()), "rest")); }
+  {
+    ASSERT_TRUE(put(*std::make_unique<SharedBuffer::Writer>(buffer->writer().value()), "rest"));
+  }
   buffer.reset();
   EXPECT_EQ(c.buffers, (std::vector<std::string>{"rest"}));
 }
