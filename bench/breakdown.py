@@ -4,8 +4,8 @@
   load generator (core 1, 16 clients) --HTTP--> lumen (core 0), sampled by perf (cpu-clock)
 
 Each sample of the server's core is booked to the part of the system it fell into: the outermost
-kernel entry for kernel samples, the module for Lumen's own code. A part's time a request is its share
-of the samples times the core's time a request. The server is the preset `native`, unchanged.
+kernel entry for kernel samples, the module for Lumen's own code. A part's time a request is its
+share of the samples times the core's time a request. The server is the preset `native`, unchanged.
 
   bench/breakdown.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
 """
@@ -68,7 +68,7 @@ def part_of(frames: list[tuple[str, str]]) -> str:
     if any(mark in dso for mark in ("openvino", "tbb", "anon", "unknown", "perf-")):
         return MODEL
     if "memcpy" in symbol or "memmove" in symbol:
-        return "copies (memcpy)"
+        return "copies (memcpy, OpenVINO's own among them)"
     return f"{OTHER}: {Path(dso).name}"
 
 

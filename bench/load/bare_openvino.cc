@@ -37,8 +37,9 @@ ov_infer_request_t* make_request(const char* file, const std::vector<int64_t>& d
   check(ov_partial_shape_create(static_cast<int64_t>(axes.size()), axes.data(), &shape), "shape");
   check(ov_model_reshape_single_input(model, shape), "reshape");
   ov_compiled_model_t* compiled = nullptr;
-  check(ov_core_compile_model(core, model, "CPU", 6, &compiled, "INFERENCE_PRECISION_HINT", "f32",
-                              "INFERENCE_NUM_THREADS", "1", "NUM_STREAMS", "1"),
+  check(ov_core_compile_model(core, model, "CPU", 8, &compiled, "EXCLUSIVE_ASYNC_REQUESTS", "YES",
+                              "INFERENCE_PRECISION_HINT", "f32", "INFERENCE_NUM_THREADS", "1",
+                              "NUM_STREAMS", "1"),
         "compile");
   ov_infer_request_t* request = nullptr;
   check(ov_compiled_model_create_infer_request(compiled, &request), "infer request");
