@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "queue"))
-from interleave import PREFIX, ROOT, Contender, Prober, Row, measure, program, result, show  # noqa: E402
+from interleave import ROOT, Contender, Prober, Row, measure, program, result, show  # noqa: E402
 
 # Publishing 256 at a time on the reference machine, the physical limit of a batch.
 BATCH_LIMIT_MOPS = 1860.0
@@ -103,12 +103,7 @@ def main() -> int:
     parser.add_argument("--rows", default="", help="only rows whose name matches")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--ms", type=int, default=0, help="of one measurement")
-    parser.add_argument(
-        "--realtime", action="store_true", help="under SCHED_FIFO, as root: on a busy machine"
-    )
     options = parser.parse_args()
-    if options.realtime:
-        PREFIX.extend(["chrt", "-f", "10"])
     rounds = options.rounds or (3 if options.quick else 9)
     ms = options.ms or (25 if options.quick else 200)
     prober = Prober(patience_s=8 if options.quick else 600)

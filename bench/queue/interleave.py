@@ -56,14 +56,9 @@ def program(name: str) -> Path:
     return path
 
 
-# Before each command; --realtime sets it to SCHED_FIFO, for a machine on which others work too: as
-# root, and only for queues (threads that yield to each other in FIFO order starve all else).
-PREFIX: list[str] = []
-
-
 def run_json(command: list[str]) -> dict[str, float]:
     done = subprocess.run(
-        [*PREFIX, *command],
+        command,
         capture_output=True,
         text=True,
         timeout=MEASUREMENT_TIMEOUT_S,
