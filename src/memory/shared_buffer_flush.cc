@@ -159,15 +159,16 @@ void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
     // sync[shared_buffer.chunk]: acquire, the writer's state for this chunk
     const uint64_t word = writers_[i].chunk.load(std::memory_order_acquire);
     if ((word & kRevokedBit) != 0 && chunk_is_in(word, sequence)) {
-      settle_lane(slot, writers_[i], overdue, account);
+      settle_lane(slot, writers_[i], word, overdue, account);
     }
   }
 }
 
-void SharedBuffer::settle_lane(Slot& slot, WriterState& state, bool overdue,
+// Everything below is about `word`, which the caller has looked at: the writer may come back and go
+// on to a chunk of another buffer at any time. Loading the word anew here once took such a chunk,
+// unmarked, for the one to settle, and took it from its writer.
+void SharedBuffer::settle_lane(Slot& slot, WriterState& state, uint64_t word, bool overdue,
                                Account& account) noexcept {
-  // sync[shared_buffer.chunk]: acquire, as above
-  uint64_t word = state.chunk.load(std::memory_order_acquire);
   // sync[shared_buffer.lane]: seq_cst, after the mark: a record that is not seen open here will see
   // the mark and not begin
   const uint64_t data = reinterpret_cast<uint64_t>(slot.data);
@@ -178,6 +179,8 @@ void SharedBuffer::settle_lane(Slot& slot, WriterState& state, bool overdue,
   const uint64_t offset = chunk_offset(word);
   const bool open = reserved != committed;
   if (open && !overdue) return;
+  // sync[shared_buffer.chunk]: acquire, what was read above is of this chunk if it is still there
+  if (state.chunk.load(std::memory_order_acquire) != word) return;
   const int32_t thread_id = std::abs(state.thread_id.load(kRelaxed));  // relaxed: for the report
   const bool gone = open && write_off_if_gone(state);
   if (open && !gone) {

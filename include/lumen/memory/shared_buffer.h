@@ -243,7 +243,9 @@ class SharedBuffer {
   [[nodiscard]] Account account(Slot& slot, uint64_t sequence, uint64_t used,
                                 bool overdue) noexcept;
   void settle_lanes(Slot& slot, uint64_t sequence, bool overdue, Account& account) noexcept;
-  void settle_lane(Slot& slot, WriterState& state, bool overdue, Account& account) noexcept;
+  // `word`: the marked chunk of `slot` that `state` showed.
+  void settle_lane(Slot& slot, WriterState& state, uint64_t word, bool overdue,
+                   Account& account) noexcept;
   void attribute_dense(const Slot& slot, uint64_t sequence, Account& account) noexcept;
   void force_seal(Slot& slot, uint64_t sequence) noexcept;
   [[nodiscard]] bool is_overdue(Slot& slot, uint64_t word) noexcept;
