@@ -65,6 +65,21 @@ struct SharedBufferPeer {
       buffer.slots_[i].word.store(SharedBuffer::pack(sequence + i, 0), std::memory_order_release);
     }
   }
+  // The flusher's two halves of taking back the chunk of the first writer, so that the writer can do
+  // something in between: the mark (what the flusher then sees), and the settling of what it saw.
+  static uint64_t mark_chunk(SharedBuffer& buffer) {
+    const uint64_t mark = SharedBuffer::kRevokedBit;
+    return buffer.writers_[0].chunk.fetch_or(mark, std::memory_order_seq_cst) | mark;
+  }
+  // The bytes that it accounted for in the writer's place.
+  static uint64_t settle_chunk(SharedBuffer& buffer, uint64_t sequence, uint64_t seen,
+                               bool overdue) {
+    SharedBuffer::Account account;
+    SharedBuffer::Slot& slot = buffer.slot_of(sequence);
+    const uint64_t before = slot.revoked_bytes;
+    buffer.settle_lane(slot, buffer.writers_[0], seen, overdue, account);
+    return slot.revoked_bytes - before + account.missing_record_bytes;
+  }
 };
 
 }  // namespace lumen

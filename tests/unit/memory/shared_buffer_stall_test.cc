@@ -180,6 +180,49 @@ TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInWhatIsHandedOver) {
   }
 }
 
+// The flusher is held between seeing a marked chunk and settling it; the writer goes on meanwhile.
+// It once looked anew and took what it found then.
+TEST_P(SharedBufferStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOneBefore) {
+  if (dense()) GTEST_SKIP() << "no chunks";
+  for (const bool open : {false, true}) {
+    c = {};
+    SharedBuffer::Options o = options();
+    o.flush_by_writers = false;
+    auto buffer = SharedBuffer::create(o).value();
+    auto w = buffer->writer().value();
+    ASSERT_TRUE(put(w, "1234"));
+    const uint64_t seen = SharedBufferPeer::mark_chunk(*buffer);
+    buffer->seal();
+    ASSERT_TRUE(put(w, "56789"));  // in the next buffer
+    std::byte* record = open ? w.reserve(2) : nullptr;
+    EXPECT_EQ(SharedBufferPeer::settle_chunk(*buffer, 0, seen, open), 0u);
+    if (open) {
+      std::memcpy(record, "ab", 2);
+      w.commit();
+    }
+    ASSERT_TRUE(put(w, "cdef"));
+    ASSERT_TRUE(buffer->flush(now_ns() + 2'000'000'000));
+    EXPECT_EQ(c.records, (std::vector<std::string>{"1234", open ? "56789abcdef" : "56789cdef"}));
+    EXPECT_EQ(c.missing, (std::vector<size_t>{0, 0}));
+  }
+}
+
+TEST_P(SharedBufferStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) {
+  if (dense()) GTEST_SKIP() << "no chunks";
+  SharedBuffer::Options o = options();
+  o.flush_by_writers = false;
+  auto buffer = SharedBuffer::create(o).value();
+  uint64_t seen = 0;
+  {
+    auto w = buffer->writer().value();
+    ASSERT_TRUE(put(w, "1234"));
+    seen = SharedBufferPeer::mark_chunk(*buffer);
+  }
+  EXPECT_EQ(SharedBufferPeer::settle_chunk(*buffer, 0, seen, false), 0u);
+  ASSERT_TRUE(buffer->flush(now_ns() + 2'000'000'000));
+  EXPECT_EQ(c.records, (std::vector<std::string>{"1234"}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStall,
                          testing::Values(std::tuple(Mode::kDense, true),
                                          std::tuple(Mode::kLane, true),
