@@ -180,10 +180,12 @@ TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInWhatIsHandedOver) {
   }
 }
 
+// Dense mode has no chunks.
+class SharedBufferLaneStall : public SharedBufferStall {};
+
 // The flusher is held between seeing a marked chunk and settling it; the writer goes on meanwhile.
 // It once looked anew and took what it found then.
-TEST_P(SharedBufferStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOneBefore) {
-  if (dense()) GTEST_SKIP() << "no chunks";
+TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOneBefore) {
   for (const bool open : {false, true}) {
     c = {};
     SharedBuffer::Options o = options();
@@ -207,8 +209,7 @@ TEST_P(SharedBufferStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOn
   }
 }
 
-TEST_P(SharedBufferStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) {
-  if (dense()) GTEST_SKIP() << "no chunks";
+TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) {
   SharedBuffer::Options o = options();
   o.flush_by_writers = false;
   auto buffer = SharedBuffer::create(o).value();
@@ -222,6 +223,13 @@ TEST_P(SharedBufferStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) {
   ASSERT_TRUE(buffer->flush(now_ns() + 2'000'000'000));
   EXPECT_EQ(c.records, (std::vector<std::string>{"1234"}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Lanes, SharedBufferLaneStall,
+                         testing::Values(std::tuple(Mode::kLane, true),
+                                         std::tuple(Mode::kLane, false)),
+                         [](const auto& p) {
+                           return std::string(std::get<1>(p.param) ? "Lane" : "LaneFenced");
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStall,
                          testing::Values(std::tuple(Mode::kDense, true),
