@@ -103,19 +103,26 @@ void IdleStrategy::end_of_idling() noexcept {
   looks_ = 0;
 }
 
+// The verdict stands until work comes: a caller that looks again before it sleeps must not be told
+// to spin on until the next look at the clock.
+IdleStrategy::Step IdleStrategy::end_of_spin() noexcept {
+  spin_until_ns_ = idle_since_ns_;
+  return Step::kPark;
+}
+
 IdleStrategy::Step IdleStrategy::idle() noexcept {
   if (looks_++ == 0) begin_idling();
   // A wake-up that brought no work has had its spin already.
   if (parked_since_work_ || spin_until_ns_ == idle_since_ns_) return Step::kPark;
   if (crowded_) {
     // Counted, not timed: a yield that lets another thread run may take a whole time slice.
-    if (++yields_ > kMostCrowdedYields) return Step::kPark;
+    if (++yields_ > kMostCrowdedYields) return end_of_spin();
     ::sched_yield();
     return Step::kYield;
   }
   if (looks_ % kPausesPerClock == 0) {
     const uint64_t now = now_ns();
-    if (now >= spin_until_ns_) return Step::kPark;
+    if (now >= spin_until_ns_) return end_of_spin();
     crowded_ = machine_is_crowded(now);
   }
   if (looks_ % kPausesPerYield == 0) {

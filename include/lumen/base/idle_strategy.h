@@ -97,6 +97,7 @@ class IdleStrategy {
  private:
   void begin_idling() noexcept;
   void end_of_idling() noexcept;
+  [[nodiscard]] Step end_of_spin() noexcept;
 
   SpinBudget budget_;
   uint32_t looks_ = 0;  // since work was last found
