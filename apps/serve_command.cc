@@ -49,8 +49,8 @@ void print_banner(const lumen::serve::ServerOptions& options,
   size_t ready = 0;
   for (const auto& model : models) ready += model->state() == ModelState::kReady ? 1 : 0;
   std::printf("lumen %s, %s, %u worker%s, queue mpmc of %zu\n", LUMEN_VERSION,
-              repository.backend().description().c_str(), options.worker_count,
-              options.worker_count == 1 ? "" : "s", options.queue_capacity);
+              repository.backend().description().c_str(), options.engine.thread_count,
+              options.engine.thread_count == 1 ? "" : "s", options.engine.queue_capacity);
   std::printf("models %s: %zu ready, %zu unavailable\n",
               std::filesystem::absolute(options.model_repository).lexically_normal().c_str(), ready,
               models.size() - ready);

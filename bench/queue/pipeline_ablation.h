@@ -3,6 +3,10 @@
 //
 //   client thread --16 socket pairs--> I/O thread --push--> stage 0, a no-op --> stage 1 writes the reply
 //
+// and, as the server does it ("server-queues": the A/B of its completion path), without a stage 1:
+//
+//   I/O thread --MpmcQueue, doorbell--> worker, a no-op --MpmcQueue, eventfd--> I/O thread writes
+//
 // Closed loop, one request of 32 bytes in flight a connection. Prints requests/s, the CPU time that
 // a request still finds in the one-thread stage 0 (wall time a request less what the stage's own
 // machinery used), CPU in percent of one core, idle CPU after the load, and the worst latency.
@@ -11,6 +15,8 @@
 
 #include "harness.h"
 
+#include <lumen/base/event_doorbell.h>
+#include <lumen/queue/mpmc_queue.h>
 #include <lumen/queue/thread_pipeline.h>
 
 #include <sys/epoll.h>
@@ -23,7 +29,7 @@
 namespace lumen::bench {
 
 inline constexpr const char* kAblationVariants[] = {"every-stage", "last-stage", "batch-limit-1",
-                                                    "fixed-spins", "adaptive"};
+                                                    "fixed-spins", "adaptive",    "server-queues"};
 inline constexpr size_t kPairs = 16;
 inline constexpr size_t kRequestBytes = 32;
 
@@ -47,6 +53,12 @@ inline uint64_t cpu_ns(clockid_t clock) {
   timespec t{};
   clock_gettime(clock, &t);
   return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+inline clockid_t clock_of(std::thread& thread) {
+  clockid_t clock{};
+  pthread_getcpuclockid(thread.native_handle(), &clock);
+  return clock;
 }
 
 class Sockets {
@@ -81,6 +93,10 @@ class Sockets {
     const int count = ::epoll_wait(epoll, events.data(), kPairs, timeout_ms);
     for (int i = 0; i < count; ++i) {
       auto* connection = static_cast<Connection*>(events[static_cast<size_t>(i)].data.ptr);
+      if (connection == nullptr) {  // a doorbell among them
+        ready(connection);
+        continue;
+      }
       std::array<char, kRequestBytes> bytes;
       const int fd = server_side ? connection->server : connection->client;
       if (::read(fd, bytes.data(), bytes.size()) > 0) ready(connection);
@@ -105,22 +121,126 @@ class Sockets {
   }
 };
 
+// One pipeline between the I/O thread and the replies.
 template <size_t kStage0Limit>
-int ablate(const PipelineOptions& options, uint64_t duration_ns) {
-  Sockets sockets;
-  ThreadPipeline<Connection*, Producers::kOne, Stage<NoOp, 1, kStage0Limit>, Stage<Reply>> pipeline(
-      options, {}, {});
-  clockid_t stage_0_clock{};
-  pthread_getcpuclockid(pipeline.threads()[0].native_handle(), &stage_0_clock);
-  std::atomic<bool> stop{false};
-  std::thread io([&] {
-    auto producer = pipeline.producer();
-    while (!stop.load(std::memory_order_relaxed)) {
-      Sockets::poll(sockets.server_poll_, 100, true, [&](Connection* connection) {
+class PipelineServer {
+ public:
+  PipelineServer(const PipelineOptions& options, Sockets& sockets)
+      : sockets_(sockets), pipeline_(options, {}, {}), io_([this] { serve(); }) {}
+
+  void join() {
+    stop_.store(true, std::memory_order_relaxed);
+    io_.join();
+  }
+  clockid_t stage_0_clock() { return clock_of(pipeline_.threads()[0]); }
+  uint64_t wakes_were() { return pipeline_.core().wakes_were(); }
+
+ private:
+  void serve() {
+    auto producer = pipeline_.producer();
+    while (!stop_.load(std::memory_order_relaxed)) {
+      Sockets::poll(sockets_.server_poll_, 100, true, [&](Connection* connection) {
         static_cast<void>(producer.push(std::move(connection)));
       });
     }
-  });
+  }
+
+  Sockets& sockets_;
+  ThreadPipeline<Connection*, Producers::kOne, Stage<NoOp, 1, kStage0Limit>, Stage<Reply>>
+      pipeline_;
+  std::atomic<bool> stop_{false};
+  std::thread io_;
+};
+
+// The server's own hand-off: requests and completions each by an MPMC queue, the worker parked on a
+// doorbell and the I/O thread in its loop's epoll_wait, each woken once for what came together.
+class QueueServer {
+ public:
+  explicit QueueServer(Sockets& sockets) : sockets_(sockets) {
+    if (!loop_bell_.open().ok()) std::exit(2);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = nullptr;  // no connection: the doorbell
+    ::epoll_ctl(sockets.server_poll_, EPOLL_CTL_ADD, loop_bell_.fd(), &event);
+    worker_ = std::thread([this] { work(); });
+    io_ = std::thread([this] { serve(); });
+  }
+
+  void join() {
+    stop_.store(true, std::memory_order_seq_cst);
+    worker_bell_.ring_all();
+    loop_bell_.ring();
+    worker_.join();
+    io_.join();
+  }
+  clockid_t stage_0_clock() { return clock_of(worker_); }
+  uint64_t wakes_were() const { return wakes_.load(std::memory_order_relaxed); }
+
+ private:
+  void work() {
+    Connection* connection = nullptr;
+    bool unflushed = false;
+    const auto take = [&] {
+      if (!requests_.try_pop(connection)) return false;
+      NoOp{}(connection);
+      if (!completions_.try_push(connection)) std::exit(2);
+      unflushed = true;
+      return true;
+    };
+    while (!stop_.load(std::memory_order_seq_cst)) {
+      if (take()) continue;
+      if (std::exchange(unflushed, false)) loop_bell_.ring();
+      const Doorbell::Ticket ticket = worker_bell_.prepare();
+      if (take() || stop_.load(std::memory_order_seq_cst)) {
+        worker_bell_.cancel();
+        continue;
+      }
+      wakes_.fetch_add(1, std::memory_order_relaxed);
+      worker_bell_.wait(ticket);
+    }
+  }
+
+  bool reply_to_completed() {
+    Connection* connection = nullptr;
+    bool any = false;
+    while (completions_.try_pop(connection)) {
+      Reply{}(connection);
+      any = true;
+    }
+    return any;
+  }
+
+  void serve() {
+    while (!stop_.load(std::memory_order_relaxed)) {
+      loop_bell_.prepare();
+      const bool busy = reply_to_completed();
+      uint32_t pushed = 0;
+      if (!busy) wakes_.fetch_add(1, std::memory_order_relaxed);
+      Sockets::poll(sockets_.server_poll_, busy ? 0 : 100, true, [&](Connection* connection) {
+        if (connection == nullptr) return;
+        if (!requests_.try_push(connection)) std::exit(2);
+        ++pushed;
+      });
+      loop_bell_.drain();
+      if (pushed > 0) worker_bell_.ring(pushed);
+    }
+  }
+
+  Sockets& sockets_;
+  MpmcQueue<Connection*> requests_{1024};
+  MpmcQueue<Connection*> completions_{1024};
+  Doorbell worker_bell_;
+  EventDoorbell loop_bell_;
+  std::atomic<uint64_t> wakes_{0};
+  std::atomic<bool> stop_{false};
+  std::thread worker_;
+  std::thread io_;
+};
+
+// Joins what it serves with before the sockets go.
+template <typename Server>
+int measure_server(Server& server, Sockets& sockets, uint64_t duration_ns) {
+  const clockid_t stage_0_clock = server.stage_0_clock();
   uint64_t requests = 0;
   uint64_t worst_ns = 0;
   const uint64_t stage_0_before_ns = cpu_ns(stage_0_clock);
@@ -143,8 +263,7 @@ int ablate(const PipelineOptions& options, uint64_t duration_ns) {
   const auto wall_ns = static_cast<double>(now_ns() - start_ns);
   const auto used_ns = static_cast<double>(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_before_ns);
   const auto stage_0_ns = static_cast<double>(cpu_ns(stage_0_clock) - stage_0_before_ns);
-  stop.store(true, std::memory_order_relaxed);
-  io.join();
+  const auto wakes = static_cast<double>(server.wakes_were());
   Doorbell nobody;
   nobody.wait(nobody.prepare(), now_ns() + 20'000'000);
   const uint64_t idle_before_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
@@ -157,12 +276,27 @@ int ablate(const PipelineOptions& options, uint64_t duration_ns) {
       "\"requests\": %.0f}\n",
       count * 1e9 / wall_ns, (wall_ns - stage_0_ns) / count, 100 * used_ns / wall_ns,
       100 * idle_ns / 200e6, static_cast<double>(worst_ns) / 1e3,
-      static_cast<double>(pipeline.core().wakes_were()) / count, count);
+      wakes / count, count);
+  server.join();
   return 0;
+}
+
+template <size_t kStage0Limit>
+int ablate(const PipelineOptions& options, uint64_t duration_ns) {
+  Sockets sockets;
+  PipelineServer<kStage0Limit> server(options, sockets);
+  return measure_server(server, sockets, duration_ns);
+}
+
+inline int ablate_server_queues(uint64_t duration_ns) {
+  Sockets sockets;
+  QueueServer server(sockets);
+  return measure_server(server, sockets, duration_ns);
 }
 
 inline int run_ablation(const std::string& variant, uint64_t duration_ns) {
   PipelineOptions options{.capacity = 1024, .max_spin_ns = 0};
+  if (variant == "server-queues") return ablate_server_queues(duration_ns);
   if (variant == "every-stage") {
     options.wake = PipelineWake::kEveryStage;
     return ablate<64>(options, duration_ns);

@@ -58,8 +58,8 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   engine::EngineOptions engine_options;
-  engine_options.worker_count = options_.worker_count;
-  engine_options.queue_capacity = options_.queue_capacity;
+  engine_options.engine.thread_count = options_.engine.thread_count;
+  engine_options.engine.queue_capacity = options_.engine.queue_capacity;
   engine_options.server_counters = &counters_->server;
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
@@ -106,15 +106,15 @@ Status validate_options(const ServerOptions& options) {
     return Status::error(Code::kInvalidArgument, "%s is %zu; wanted %zu to %zu", name, got, low,
                          high);
   };
-  LUMEN_RETURN_IF_ERROR(check("--thread-count", options.worker_count, 1, limits::kMaxWorkers));
+  LUMEN_RETURN_IF_ERROR(check("--thread-count", options.engine.thread_count, 1, limits::kMaxWorkers));
   LUMEN_RETURN_IF_ERROR(check("--io-threads", options.io_thread_count, 1, limits::kMaxIoThreads));
-  LUMEN_RETURN_IF_ERROR(check("--queue-capacity", options.queue_capacity, 2, 1u << 20));
+  LUMEN_RETURN_IF_ERROR(check("--queue-capacity", options.engine.queue_capacity, 2, 1u << 20));
   LUMEN_RETURN_IF_ERROR(check("--max-body-bytes", options.max_body_bytes, 1024, size_t{16} << 30));
   LUMEN_RETURN_IF_ERROR(check("--max-connections", options.max_connections, 1, 1u << 20));
   LUMEN_RETURN_IF_ERROR(check("--max-active-requests", options.max_active_requests, 1, 1u << 16));
-  if ((options.queue_capacity & (options.queue_capacity - 1)) != 0) {
+  if ((options.engine.queue_capacity & (options.queue_capacity - 1)) != 0) {
     return Status::error(Code::kInvalidArgument, "--queue-capacity is %zu; wanted a power of two",
-                         options.queue_capacity);
+                         options.engine.queue_capacity);
   }
   return {};
 }

@@ -17,6 +17,15 @@ namespace {
 int width(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
 template <auto Member>
+Status set_engine_number(ServerOptions& options, std::string_view value) {
+  auto& target = options.engine.*Member;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), target);
+  if (error == std::errc{} && end == value.data() + value.size()) return {};
+  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted a whole number, 0 or more",
+                       width(value), value.data());
+}
+
+template <auto Member>
 Status set_number(ServerOptions& options, std::string_view value) {
   auto& target = options.*Member;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), target);
@@ -52,10 +61,10 @@ const Setting kSettings[] = {
     {"server", "max_active_requests", SettingKind::kNumber, "requests in memory an I/O thread",
      set_number<&ServerOptions::max_active_requests>},
     {"engine", "thread_count", SettingKind::kNumber, "workers, each with an instance per model",
-     set_number<&ServerOptions::worker_count>},
+     set_engine_number<&engine::EngineConfig::thread_count>},
     {"engine", "queue_capacity", SettingKind::kNumber,
      "requests that may wait for a worker, a power of two; more are answered 429",
-     set_number<&ServerOptions::queue_capacity>},
+     set_engine_number<&engine::EngineConfig::queue_capacity>},
     {"engine", "queue_type", SettingKind::kText, "how requests reach the workers: mpmc",
      [](ServerOptions&, std::string_view value) { return accept_only(value, "mpmc"); }},
     {"engine", "allocator_type", SettingKind::kText, "where requests live: lumen_arena",

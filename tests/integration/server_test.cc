@@ -110,7 +110,7 @@ TEST_F(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
 }
 
 TEST_F(ServerTest, AFullQueueIsAnswered429WithRetryAfterAndNothingIsLost) {
-  options_.queue_capacity = 2;
+  options_.engine.queue_capacity = 2;
   start();
   control_->hold();
   std::vector<HttpClient> clients;

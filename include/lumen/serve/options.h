@@ -5,6 +5,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
+#include <lumen/engine/engine_config.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,11 +30,20 @@ struct TimeoutOptions {
 };
 
 struct ServerOptions {
-  std::string http_address = "127.0.0.1:8000";  // loopback: opening to the network is a decision
+  // "HOST:PORT", or "off". Loopback: opening to the network is a decision.
+  std::string http_address = "127.0.0.1:8000";
+  // A path, or "off". Empty: $XDG_RUNTIME_DIR/lumen.sock, or none where that is not set or taken.
+  std::string unix_path;
   std::filesystem::path model_repository = "models";
-  uint32_t worker_count = 1;
+  engine::EngineConfig engine;
   uint32_t io_thread_count = 1;
-  size_t queue_capacity = limits::kDefaultQueueCapacity;
+  // One line a request is appended here; empty: none.
+  std::filesystem::path telemetry_csv_path;
+  // A longer file is renamed to PATH.1 (and that to .2, up to the number kept) before it goes on.
+  uint64_t telemetry_csv_max_bytes = uint64_t{256} << 20;
+  uint32_t telemetry_csv_keep = 4;
+  // 429, or 503 as Triton answers when the queue is full.
+  uint32_t overload_status = 429;
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;
   // Connections an I/O thread: each costs about 0.5 KiB until it has a request.
   size_t max_connections = 4096;

@@ -31,9 +31,9 @@ class ConfigFile : public testing::Test {
 TEST_F(ConfigFile, SetsWhatItNamesAndLeavesTheRest) {
   const auto options = load(R"({"engine": {"thread_count": 3}, "server": {"http": ":0"}})");
   ASSERT_TRUE(options.ok()) << options.status().message();
-  EXPECT_EQ(3u, options->worker_count);
+  EXPECT_EQ(3u, options->engine.thread_count);
   EXPECT_EQ(":0", options->http_address);
-  EXPECT_EQ(ServerOptions{}.queue_capacity, options->queue_capacity);
+  EXPECT_EQ(ServerOptions{}.engine.queue_capacity, options->engine.queue_capacity);
 }
 
 TEST_F(ConfigFile, TheOneInTheProjectsRootLoads) {
@@ -88,10 +88,10 @@ TEST(Settings, EveryKeyIsAFlagWithDashes) {
 TEST(Options, ImpossibleValuesAreRefusedByName) {
   ServerOptions options;
   EXPECT_TRUE(validate_options(options).ok());
-  options.queue_capacity = 1000;
+  options.engine.queue_capacity = 1000;
   EXPECT_THAT(std::string(validate_options(options).message()), HasSubstr("power of two"));
   options = {};
-  options.worker_count = 0;
+  options.engine.thread_count = 0;
   EXPECT_THAT(std::string(validate_options(options).message()), HasSubstr("--thread-count is 0"));
 }
 

@@ -1,0 +1,60 @@
+// EngineConfig: how requests meet workers and where their bytes live. All of it can be changed while
+// serving. Threads: a value. Memory: none. Says no: check() names the key, got and wanted.
+#pragma once
+
+#include <lumen/base/limits.h>
+#include <lumen/base/result.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lumen::engine {
+
+enum class QueueType : uint8_t {
+  kMpmc,     // one lock-free ring for all I/O threads and workers
+  kSpsc,     // a ring for each pair of I/O thread and worker; the least busy worker gets a request
+  kNaive,    // mutex and condition variable
+  kBatched,  // as mpmc; what waits is packed along the batch axis
+  kInline,   // no hand-off: the I/O thread runs the model
+};
+inline constexpr std::array<std::string_view, 5> kQueueTypeNames = {"mpmc", "spsc", "naive",
+                                                                    "batched", "inline"};
+
+enum class AllocatorType : uint8_t {
+  kLumenArena,  // regions, reset in O(1)
+  kStandard,    // the heap
+};
+inline constexpr std::array<std::string_view, 2> kAllocatorTypeNames = {"lumen_arena", "standard"};
+
+[[nodiscard]] constexpr std::string_view name_of(QueueType type) noexcept {
+  return kQueueTypeNames[static_cast<size_t>(type)];
+}
+[[nodiscard]] constexpr std::string_view name_of(AllocatorType type) noexcept {
+  return kAllocatorTypeNames[static_cast<size_t>(type)];
+}
+
+struct EngineConfig {
+  QueueType queue_type = QueueType::kMpmc;
+  AllocatorType allocator_type = AllocatorType::kLumenArena;
+  // 0: as many as CPUs may be used (affinity and cgroup quota). `inline` has no workers: its I/O
+  // threads run the models.
+  uint32_t thread_count = 1;
+  // Rows that `batched` and `inline` may pack into one inference, at most; 1: they never pack.
+  uint32_t batch_size = limits::kDefaultBatchSize;
+  // How long `batched` may hold a request back for others to join it. 0: packs what waits already.
+  uint32_t max_queue_delay_us = 0;
+  size_t queue_capacity = limits::kDefaultQueueCapacity;  // a power of two
+  // A request that waited longer is answered 504 without running; 0: none. A request's own
+  // "timeout" parameter wins.
+  uint64_t default_timeout_us = 0;
+  // Admission: a request that would wait longer than this by the measured service time is refused
+  // at once. 0: none.
+  uint64_t latency_budget_us = 0;
+
+  [[nodiscard]] bool operator==(const EngineConfig&) const = default;
+  [[nodiscard]] Status check() const noexcept;
+};
+
+}  // namespace lumen::engine
