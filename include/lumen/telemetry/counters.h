@@ -62,6 +62,9 @@ struct alignas(kFalseSharingRange) ServerCounters {
   Counter timeouts;      // slow head, slow body, slow read
   Counter loop_wakeups;  // returns from the kernel's wait
   Counter worker_parks;
+  Counter request_heap_calls;   // malloc and free for requests' memory (allocator_type standard)
+  Counter request_arena_bytes;  // taken from requests' regions (allocator_type lumen_arena)
+  Counter engine_swaps;         // changes of the engine's configuration while serving
 };
 
 struct Counters {
