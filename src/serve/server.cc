@@ -100,23 +100,4 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,
   return std::unique_ptr<Server>(std::move(server));
 }
 
-Status validate_options(const ServerOptions& options) {
-  const auto check = [](const char* name, size_t got, size_t low, size_t high) {
-    if (got >= low && got <= high) return Status();
-    return Status::error(Code::kInvalidArgument, "%s is %zu; wanted %zu to %zu", name, got, low,
-                         high);
-  };
-  LUMEN_RETURN_IF_ERROR(check("--thread-count", options.engine.thread_count, 1, limits::kMaxWorkers));
-  LUMEN_RETURN_IF_ERROR(check("--io-threads", options.io_thread_count, 1, limits::kMaxIoThreads));
-  LUMEN_RETURN_IF_ERROR(check("--queue-capacity", options.engine.queue_capacity, 2, 1u << 20));
-  LUMEN_RETURN_IF_ERROR(check("--max-body-bytes", options.max_body_bytes, 1024, size_t{16} << 30));
-  LUMEN_RETURN_IF_ERROR(check("--max-connections", options.max_connections, 1, 1u << 20));
-  LUMEN_RETURN_IF_ERROR(check("--max-active-requests", options.max_active_requests, 1, 1u << 16));
-  if ((options.engine.queue_capacity & (options.queue_capacity - 1)) != 0) {
-    return Status::error(Code::kInvalidArgument, "--queue-capacity is %zu; wanted a power of two",
-                         options.engine.queue_capacity);
-  }
-  return {};
-}
-
 }  // namespace lumen::serve

@@ -1,134 +1,207 @@
-// The table and the strict reader of config.json. Control plane.
+// The table of settings: how each value is read from text and written as text. Control plane; the
+// heap. Says no by a Status that begins with the key or goes behind it ("got ..., wanted ...").
 #include <lumen/serve/settings.h>
 
-#include <nlohmann/json.hpp>
+#include "serve/settings_check.h"
+
+#include <lumen/base/nearest_name.h>
+#include <lumen/net/socket.h>
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
-#include <numeric>
-#include <sstream>
-#include <vector>
+#include <limits>
+#include <type_traits>
 
 namespace lumen::serve {
 namespace {
 
+using engine::EngineConfig;
+
+constexpr uint64_t kNsPerMs = 1'000'000;
+
 int width(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
-template <auto Member>
-Status set_engine_number(ServerOptions& options, std::string_view value) {
-  auto& target = options.engine.*Member;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), target);
-  if (error == std::errc{} && end == value.data() + value.size()) return {};
-  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted a whole number, 0 or more",
-                       width(value), value.data());
+// A member of the options, in whichever of their parts it lies.
+template <typename Options, typename T>
+auto& field(Options& options, T ServerOptions::* member) {
+  return options.*member;
+}
+template <typename Options, typename T>
+auto& field(Options& options, T EngineConfig::* member) {
+  return options.engine.*member;
+}
+template <typename Options, typename T>
+auto& field(Options& options, T TimeoutOptions::* member) {
+  return options.timeouts.*member;
+}
+
+template <typename T>
+Result<T> read_number(std::string_view value) {
+  T number{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc{} && end == value.data() + value.size()) return number;
+  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted a whole number from 0 to %llu",
+                       width(value), value.data(),
+                       static_cast<unsigned long long>(std::numeric_limits<T>::max()));
 }
 
 template <auto Member>
-Status set_number(ServerOptions& options, std::string_view value) {
-  auto& target = options.*Member;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), target);
-  if (error == std::errc{} && end == value.data() + value.size()) return {};
-  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted a whole number, 0 or more",
-                       width(value), value.data());
+constexpr Setting number(std::string_view section, std::string_view key, SettingChange change,
+                         std::string_view help) {
+  return {section, key, SettingKind::kNumber, change, help,
+          [](ServerOptions& options, std::string_view value) {
+            auto& target = field(options, Member);
+            const auto read = read_number<std::remove_reference_t<decltype(target)>>(value);
+            if (read.ok()) target = *read;
+            return read.status();
+          },
+          [](const ServerOptions& options) { return std::to_string(field(options, Member)); }};
 }
 
-// A setting whose other values come with later work: what is not there is refused, not ignored.
-Status accept_only(std::string_view value, std::string_view only) {
-  if (value == only) return {};
-  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted '%.*s', the only one there is",
-                       width(value), value.data(), width(only), only.data());
+template <auto Member>
+constexpr Setting milliseconds(std::string_view key, std::string_view help) {
+  return {"server", key, SettingKind::kNumber, SettingChange::kRestart, help,
+          [](ServerOptions& options, std::string_view value) {
+            const auto ms = read_number<uint64_t>(value);
+            if (!ms.ok()) return ms.status();
+            // Cut where the product would overflow; the bounds refuse that much anyway.
+            field(options, Member) =
+                std::min(*ms, std::numeric_limits<uint64_t>::max() / kNsPerMs) * kNsPerMs;
+            return Status();
+          },
+          [](const ServerOptions& options) {
+            return std::to_string(field(options, Member) / kNsPerMs);
+          }};
 }
 
-const Setting kSettings[] = {
-    {"server", "http", SettingKind::kText, "HOST:PORT to listen on; port 0 picks a free one",
-     [](ServerOptions& options, std::string_view value) {
-       options.http_address = value;
-       return Status();
-     }},
-    {"server", "model_repository", SettingKind::kText, "directory of <name>/<version>/model.onnx",
-     [](ServerOptions& options, std::string_view value) {
-       options.model_repository = value;
-       return Status();
-     }},
-    {"server", "io_threads", SettingKind::kNumber, "event loops, each with its own listener",
-     set_number<&ServerOptions::io_thread_count>},
-    {"server", "max_body_bytes", SettingKind::kNumber, "largest request body",
-     set_number<&ServerOptions::max_body_bytes>},
-    {"server", "max_connections", SettingKind::kNumber, "open connections an I/O thread",
-     set_number<&ServerOptions::max_connections>},
-    {"server", "max_active_requests", SettingKind::kNumber, "requests in memory an I/O thread",
-     set_number<&ServerOptions::max_active_requests>},
-    {"engine", "thread_count", SettingKind::kNumber, "workers, each with an instance per model",
-     set_engine_number<&engine::EngineConfig::thread_count>},
-    {"engine", "queue_capacity", SettingKind::kNumber,
-     "requests that may wait for a worker, a power of two; more are answered 429",
-     set_engine_number<&engine::EngineConfig::queue_capacity>},
-    {"engine", "queue_type", SettingKind::kText, "how requests reach the workers: mpmc",
-     [](ServerOptions&, std::string_view value) { return accept_only(value, "mpmc"); }},
-    {"engine", "allocator_type", SettingKind::kText, "where requests live: lumen_arena",
-     [](ServerOptions&, std::string_view value) { return accept_only(value, "lumen_arena"); }},
-};
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j - 1] + 1, row[j] + 1, substitute}));
-    }
-  }
-  return row.back();
-}
-
-std::string nearest(std::string_view wrong, std::span<const std::string_view> valid) {
-  return std::string(*std::ranges::min_element(
-      valid, {}, [wrong](std::string_view candidate) { return edit_distance(wrong, candidate); }));
-}
-
-// nlohmann keeps no positions; a key stands in quotes, and the first such place is the one to look
-// at, since keys are unique over both sections.
-size_t line_of(std::string_view text, std::string_view key) {
-  // Appended, not added up: g++ 12 sees overlaps in operator+ that aren't there (-Wrestrict).
-  std::string quoted = "\"";
-  quoted.append(key).append("\"");
-  const size_t at = text.find(quoted);
-  const std::string_view before = text.substr(0, at == std::string_view::npos ? 0 : at);
-  return 1 + static_cast<size_t>(std::ranges::count(before, '\n'));
-}
-
-struct ConfigText {
-  const std::filesystem::path& file;
+std::string listed(std::span<const std::string_view> names) {
   std::string text;
-
-  Status fail(std::string_view key, const std::string& what) const {
-    return Status::error(Code::kInvalidArgument, "%s:%zu: %s", file.c_str(), line_of(text, key),
-                         what.c_str());
+  for (const std::string_view name : names) {
+    if (!text.empty()) text.append(", ");
+    text.append(name);
   }
-};
-
-Status apply_entry(const ConfigText& config, const std::string& section, const std::string& key,
-                   const nlohmann::json& value, ServerOptions& options) {
-  std::vector<std::string_view> valid;
-  for (const Setting& setting : kSettings) {
-    if (setting.section == section) valid.push_back(setting.key);
-    if (setting.section != section || setting.key != key) continue;
-    const bool is_number = setting.kind == SettingKind::kNumber;
-    if (is_number ? !value.is_number_unsigned() : !value.is_string()) {
-      return config.fail(key, "'" + key + "': got " + value.dump() + ", wanted " +
-                                  (is_number ? "a whole number, 0 or more" : "a string"));
-    }
-    const std::string text = is_number ? value.dump() : value.get<std::string>();
-    const Status status = setting.set(options, text);
-    if (!status.ok()) return config.fail(key, "'" + key + "': " + std::string(status.message()));
-    return {};
-  }
-  return config.fail(key, "'" + key + "' is no key of '" + section + "'; the nearest is '" +
-                              nearest(key, valid) + "'");
+  return text;
 }
+
+Status no_such_value(std::string_view value, std::span<const std::string_view> names) {
+  const std::string_view nearest = nearest_name(value, names);
+  const std::string meant = nearest.empty() ? "" : "; the nearest is '" + std::string(nearest) + "'";
+  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted one of %s%s", width(value),
+                       value.data(), listed(names).c_str(), meant.c_str());
+}
+
+// An enum whose values are the places of their names in `Names`.
+template <auto Member, const auto& Names>
+constexpr Setting choice(std::string_view section, std::string_view key, std::string_view help) {
+  return {section, key, SettingKind::kText, SettingChange::kLive, help,
+          [](ServerOptions& options, std::string_view value) {
+            auto& target = field(options, Member);
+            const auto found = std::ranges::find(Names, value);
+            if (found == Names.end()) return no_such_value(value, Names);
+            target = static_cast<std::remove_reference_t<decltype(target)>>(found - Names.begin());
+            return Status();
+          },
+          [](const ServerOptions& options) {
+            return std::string(Names[static_cast<size_t>(field(options, Member))]);
+          }};
+}
+
+Status set_http(ServerOptions& options, std::string_view value) {
+  if (value != kOff) {
+    const Result<net::TcpAddress> address = net::parse_tcp_address(value);
+    if (!address.ok()) return address.status();
+  }
+  options.http_address = value;
+  return {};
+}
+
+Status set_unix(ServerOptions& options, std::string_view value) {
+  if (value != kOff && !value.empty()) LUMEN_RETURN_IF_ERROR(net::check_unix_path(value));
+  options.unix_path = value;
+  return {};
+}
+
+Status set_repository(ServerOptions& options, std::string_view value) {
+  if (value.empty()) {
+    return Status::error(Code::kInvalidArgument, "got '', wanted a directory");
+  }
+  options.model_repository = value;
+  return {};
+}
+
+Status set_csv_path(ServerOptions& options, std::string_view value) {
+  options.telemetry_csv_path = value == kOff ? std::string_view() : value;
+  return {};
+}
+
+constexpr auto kLive = SettingChange::kLive;
+constexpr auto kRestart = SettingChange::kRestart;
+constexpr auto kText = SettingKind::kText;
+
+constexpr Setting kSettings[] = {
+    choice<&EngineConfig::queue_type, engine::kQueueTypeNames>(
+        "engine", "queue_type",
+        "how requests meet workers: mpmc, spsc, naive, batched, or inline (no workers)"),
+    choice<&EngineConfig::allocator_type, engine::kAllocatorTypeNames>(
+        "engine", "allocator_type", "where a request's bytes live: lumen_arena or standard"),
+    number<&EngineConfig::thread_count>(
+        "engine", "thread_count", kLive,
+        "workers, each with an instance per model; 0: as many as CPUs may be used"),
+    number<&EngineConfig::batch_size>("engine", "batch_size", kLive,
+                                      "rows that batched and inline may pack into one inference"),
+    number<&EngineConfig::max_queue_delay_us>(
+        "engine", "max_queue_delay_us", kLive,
+        "how long batched may hold a request back for others to join it"),
+    number<&EngineConfig::queue_capacity>(
+        "engine", "queue_capacity", kLive,
+        "requests that may wait for a worker, a power of two; more are refused"),
+    number<&EngineConfig::default_timeout_us>(
+        "engine", "default_timeout_us", kLive,
+        "a request that waited longer is answered 504; its own \"timeout\" wins; 0: none"),
+    number<&EngineConfig::latency_budget_us>(
+        "engine", "latency_budget_us", kLive,
+        "a request that would wait longer is refused at once; 0: none"),
+    {"engine", "telemetry_csv_path", kText, kRestart,
+     "a line a request is appended to this file; off: none", set_csv_path,
+     [](const ServerOptions& options) {
+       return options.telemetry_csv_path.empty() ? std::string(kOff)
+                                                 : options.telemetry_csv_path.string();
+     }},
+    number<&ServerOptions::telemetry_csv_max_bytes>(
+        "engine", "telemetry_csv_max_bytes", kRestart, "a longer file is renamed to PATH.1"),
+    number<&ServerOptions::telemetry_csv_keep>("engine", "telemetry_csv_keep", kRestart,
+                                               "renamed files kept, the oldest go first"),
+
+    {"server", "http", kText, kRestart,
+     "HOST:PORT to listen on; port 0 picks a free one; off: no TCP", set_http,
+     [](const ServerOptions& options) { return options.http_address; }},
+    {"server", "unix", kText, kRestart,
+     "path of the unix socket; off: none; unset: $XDG_RUNTIME_DIR/lumen.sock", set_unix,
+     [](const ServerOptions& options) { return options.unix_path; }},
+    {"server", "model_repository", kText, kRestart, "directory of <name>/<version>/model.onnx",
+     set_repository,
+     [](const ServerOptions& options) { return options.model_repository.string(); }},
+    number<&ServerOptions::io_thread_count>("server", "io_threads", kRestart,
+                                            "event loops, each with its own listener"),
+    number<&ServerOptions::overload_status>("server", "overload_status", kRestart,
+                                            "answer to a request too many: 429 or 503"),
+    number<&ServerOptions::max_body_bytes>("server", "max_body_bytes", kRestart,
+                                           "largest request body"),
+    number<&ServerOptions::max_connections>("server", "max_connections", kRestart,
+                                            "open connections an I/O thread"),
+    number<&ServerOptions::max_active_requests>("server", "max_active_requests", kRestart,
+                                                "requests in memory an I/O thread"),
+    milliseconds<&TimeoutOptions::head_ns>("head_timeout_ms", "a request's head must be here within"),
+    milliseconds<&TimeoutOptions::write_stall_ns>("write_timeout_ms",
+                                                  "a reply must make progress within"),
+    milliseconds<&TimeoutOptions::idle_ns>("idle_timeout_ms", "a connection at rest is closed after"),
+    milliseconds<&ServerOptions::drain_timeout_ns>(
+        "drain_timeout_ms", "after SIGTERM, requests in flight have this long"),
+    choice<&ServerOptions::log_level, kLogLevelNames>("server", "log_level",
+                                                      "trace, debug, info, warn, error or off"),
+    choice<&ServerOptions::log_format, kLogFormatNames>("server", "log_format",
+                                                        "text, or json: one object a line"),
+};
 
 }  // namespace
 
@@ -141,40 +214,31 @@ std::string flag_name(const Setting& setting) {
   return name;
 }
 
-Status apply_setting(const Setting& setting, ServerOptions& options, std::string_view value) {
-  const Status status = setting.set(options, value);
+Status set_and_check(const Setting& setting, ServerOptions& options, std::string_view value,
+                     std::string_view place) {
+  Status status = setting.set(options, value);
+  if (status.ok()) status = check_bounds(options);
   if (status.ok()) return status;
-  return Status::error(Code::kInvalidArgument, "%s: %.*s", flag_name(setting).c_str(),
-                       width(status.message()), status.message().data());
+  // A bound's message begins with the key, which `place` names as its user wrote it.
+  std::string_view reason = status.message();
+  if (reason.starts_with(setting.key) && reason.substr(setting.key.size()).starts_with(": ")) {
+    reason.remove_prefix(setting.key.size() + 2);
+  }
+  return Status::error(status.code(), "%.*s: %.*s", width(place), place.data(), width(reason),
+                       reason.data());
 }
 
-Result<ServerOptions> load_config(const std::filesystem::path& file, ServerOptions options) {
-  std::ifstream stream(file);
-  if (!stream) {
-    return Status::error(Code::kNotFound, "%s: can't be read; wanted a config.json", file.c_str());
+Status apply_setting(const Setting& setting, ServerOptions& options, std::string_view value) {
+  return set_and_check(setting, options, value, flag_name(setting));
+}
+
+std::vector<const Setting*> changed_settings(const ServerOptions& before,
+                                             const ServerOptions& after) {
+  std::vector<const Setting*> changed;
+  for (const Setting& setting : kSettings) {
+    if (setting.get(before) != setting.get(after)) changed.push_back(&setting);
   }
-  const ConfigText config{file, std::string(std::istreambuf_iterator<char>(stream), {})};
-  nlohmann::json root;
-  try {
-    root = nlohmann::json::parse(config.text);
-  } catch (const nlohmann::json::parse_error& error) {  // says line and column itself
-    return Status::error(Code::kInvalidArgument, "%s: %s", file.c_str(), error.what());
-  }
-  if (!root.is_object()) {
-    return config.fail("", "wanted an object with the sections \"engine\" and \"server\"");
-  }
-  constexpr std::string_view kSections[] = {"engine", "server"};
-  for (const auto& [section, entries] : root.items()) {
-    if (std::ranges::find(kSections, section) == std::end(kSections)) {
-      return config.fail(section, "'" + section + "' is no section; the nearest is '" +
-                                      nearest(section, kSections) + "'");
-    }
-    if (!entries.is_object()) return config.fail(section, "'" + section + "': wanted an object");
-    for (const auto& [key, value] : entries.items()) {
-      LUMEN_RETURN_IF_ERROR(apply_entry(config, section, key, value, options));
-    }
-  }
-  return options;
+  return changed;
 }
 
 }  // namespace lumen::serve

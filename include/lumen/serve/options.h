@@ -7,12 +7,30 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/engine_config.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace lumen::serve {
+
+enum class LogLevel : uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff };
+inline constexpr std::array<std::string_view, 6> kLogLevelNames = {"trace", "debug", "info",
+                                                                   "warn",  "error", "off"};
+enum class LogFormat : uint8_t {
+  kText,
+  kJson,  // one object a line
+};
+inline constexpr std::array<std::string_view, 2> kLogFormatNames = {"text", "json"};
+
+[[nodiscard]] constexpr std::string_view name_of(LogLevel level) noexcept {
+  return kLogLevelNames[static_cast<size_t>(level)];
+}
+[[nodiscard]] constexpr std::string_view name_of(LogFormat format) noexcept {
+  return kLogFormatNames[static_cast<size_t>(format)];
+}
 
 struct TimeoutOptions {
   // A whole request head must arrive within this time of its first byte (slowloris).
@@ -53,7 +71,12 @@ struct ServerOptions {
   // How long drain() waits for requests in flight before it closes their connections.
   uint64_t drain_timeout_ns = 30'000'000'000u;
   TimeoutOptions timeouts;
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
 };
+
+// The value that switches a listener (or the CSV) off.
+inline constexpr std::string_view kOff = "off";
 
 [[nodiscard]] Status validate_options(const ServerOptions& options);
 
