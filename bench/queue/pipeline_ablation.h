@@ -183,7 +183,7 @@ class QueueServer {
     const auto take = [&] {
       if (!requests_.try_pop(connection)) return false;
       NoOp{}(connection);
-      if (!completions_.try_push(connection)) std::exit(2);
+      if (!completions_.try_push(std::move(connection))) std::exit(2);
       unflushed = true;
       return true;
     };
@@ -218,7 +218,7 @@ class QueueServer {
       if (!busy) wakes_.fetch_add(1, std::memory_order_relaxed);
       Sockets::poll(sockets_.server_poll_, busy ? 0 : 100, true, [&](Connection* connection) {
         if (connection == nullptr) return;
-        if (!requests_.try_push(connection)) std::exit(2);
+        if (!requests_.try_push(std::move(connection))) std::exit(2);
         ++pushed;
       });
       loop_bell_.drain();
