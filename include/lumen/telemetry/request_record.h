@@ -1,6 +1,6 @@
 // RequestRecord: what is kept of one finished request, as it travels through the shared buffer from
 // I/O threads to the writer of the CSV file.
-// Threads: a value. Memory: 144 bytes, trivially copyable. Says no: never.
+// Threads: a value. Memory: 136 bytes, trivially copyable. Says no: never.
 #pragma once
 
 #include <lumen/telemetry/stages.h>
@@ -13,22 +13,23 @@ namespace lumen::telemetry {
 
 struct RequestRecord {
   static constexpr uint64_t kAbsent = UINT64_MAX;  // the stage did not happen
+  static constexpr uint16_t kNone = UINT16_MAX;    // no model, no worker: refused before that
   static constexpr size_t kMaxIdBytes = 40;
 
-  uint64_t sequence = 0;        // unique in this process
+  uint64_t sequence = 0;         // unique in this process
   int64_t received_wall_ns = 0;  // since the epoch
   std::array<uint64_t, kStageCount> stage_ns{kAbsent, kAbsent, kAbsent, kAbsent,
                                              kAbsent, kAbsent, kAbsent, kAbsent};
-  uint32_t rows = 0;         // of this request
-  uint16_t model = 0;        // engine::Model::index()
+  uint32_t rows = 0;   // of this request
+  uint16_t model = 0;  // engine::Model::index()
   uint16_t worker = 0;
-  uint16_t status = 0;       // of HTTP
-  uint8_t queue_type = 0;    // position in TraceLogOptions::queue_types
+  uint16_t status = 0;     // of HTTP
+  uint8_t queue_type = 0;  // position in TraceLogOptions::queue_types
   uint8_t allocator_type = 0;
-  uint8_t id_bytes = 0;      // of the client's own id; 0: it gave none, or one that is too long
+  uint8_t id_bytes = 0;  // of the client's own id; 0: it gave none, or one that is too long
   std::array<char, kMaxIdBytes> id{};
 };
 
-static_assert(std::is_trivially_copyable_v<RequestRecord>);
+static_assert(std::is_trivially_copyable_v<RequestRecord> && sizeof(RequestRecord) == 136);
 
 }  // namespace lumen::telemetry

@@ -1,0 +1,129 @@
+// TraceLog: one line of CSV for each finished request, written by a thread of its own, so that those
+// who finish requests never wait for a disk. docs/formats/telemetry-csv.md says what the lines hold.
+// Threads: write() from any; flush(), counters(), last_error() from any; close() from one. Only the
+// thread "lumen-trace" touches the file; it sleeps for ever while nothing is written.
+// Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at most:
+// to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of records.
+// Says no: open() with a Status; afterwards whatever can't be kept is counted, and the disk's errors
+// are told by on_error and last_error().
+//
+// Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
+// exactly one thread; it is the one that rings. So nothing is polled, and "has the timer been armed?"
+// needs no word that all writers share: a new buffer means that the one before is full, or was
+// sealed by "lumen-trace" itself, whose timer has then run out.
+#pragma once
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/doorbell.h>
+#include <lumen/base/result.h>
+#include <lumen/memory/mapping.h>
+#include <lumen/memory/shared_buffer.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/request_record.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace lumen::telemetry {
+
+inline constexpr std::string_view kTraceCsvHeader =
+    "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status";
+
+struct TraceLogOptions {
+  std::filesystem::path path = {};
+  uint64_t max_bytes = uint64_t{256} << 20;  // of one file; 0: one file without a bound
+  uint32_t keep = 4;                         // PATH.1 to PATH.<keep> beside PATH; 0: none
+  std::vector<std::string> models = {};      // their names by RequestRecord::model
+  std::span<const std::string_view> queue_types = {};
+  std::span<const std::string_view> allocator_types = {};
+  // 7,710 records each; all four are 0.1 s of a server that answers 300,000 requests a second.
+  size_t buffer_bytes = size_t{1} << 20;  // a power of two
+  size_t buffer_count = 4;
+  size_t max_threads = 64;  // inside write() at one moment; more are dropped and counted
+  // How long a record may stay in memory. 200 ms: who follows the file sees it as now, and a slow
+  // trickle of requests wakes a second thread five times a second, not once a request.
+  uint64_t flush_delay_ns = 200'000'000;
+  // By "lumen-trace", the first time the disk refuses, and again after it had recovered.
+  std::function<void(const Status&)> on_error = {};
+};
+
+struct TraceLogCounters {
+  uint64_t written = 0;       // records whose line was given to the file, whole
+  uint64_t dropped = 0;       // records without one; after flush() the two are all write() calls
+  uint64_t write_errors = 0;  // system calls that failed
+  uint64_t rotations = 0;
+  uint64_t wakeups = 0;  // of "lumen-trace"
+};
+
+namespace detail {
+class TraceSink;
+}
+
+class TraceLog {
+ public:
+  static constexpr uint64_t kLeastMaxBytes = 4096;
+
+  // Creates missing parents. A file that is there is appended to if it begins with our header; one
+  // that doesn't, or that another process writes, is refused.
+  [[nodiscard]] static Result<std::unique_ptr<TraceLog>> open(TraceLogOptions options);
+  ~TraceLog();
+  TraceLog(const TraceLog&) = delete;
+  TraceLog& operator=(const TraceLog&) = delete;
+
+  void write(const RequestRecord& record) noexcept;
+
+  // Waits until what was written before is in the file or was counted as dropped. False: not by
+  // `deadline_ns` of CLOCK_MONOTONIC.
+  bool flush(uint64_t deadline_ns = UINT64_MAX) noexcept;
+  // The same for good; write() only counts from now on. A second call changes nothing.
+  void close() noexcept;
+
+  [[nodiscard]] TraceLogCounters counters() const noexcept;
+  [[nodiscard]] Status last_error() const;  // ok: there was none
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }  // absolute
+
+ private:
+  // A SharedBuffer writer and whether a thread is in it. Threads aren't bound to places, they begin
+  // their search at different ones: a place bound to a thread would have to be given back when the
+  // thread ends, by a destructor that allocates on first use and may outlive the TraceLog.
+  struct alignas(kFalseSharingRange) Place {
+    std::atomic<uint32_t> busy{0};
+    std::optional<SharedBuffer::Writer> writer;
+  };
+
+  explicit TraceLog(TraceLogOptions options);
+  [[nodiscard]] Status start();
+  void run() noexcept;
+  [[nodiscard]] Place* enter() noexcept;
+
+  TraceLogOptions options_;
+  std::filesystem::path path_;
+  Mapping memory_;
+  std::unique_ptr<SharedBuffer> buffer_;
+  std::unique_ptr<Place[]> places_;
+  std::unique_ptr<detail::TraceSink> sink_;
+  std::thread thread_;
+
+  alignas(kFalseSharingRange) std::atomic<uint64_t> begun_{0};  // raw buffers with a first record
+  std::atomic<uint64_t> asked_{0};                              // flush() and close() calls
+  std::atomic<bool> closing_{false};
+  Doorbell news_bell_;  // rung when one of these has moved
+  std::atomic<uint64_t> answered_{0};
+  Doorbell answered_bell_;
+  Counter refused_;  // by write() itself
+  Counter wakeups_;
+};
+
+}  // namespace lumen::telemetry

@@ -1,0 +1,36 @@
+// csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line).
+// Threads: any; pure. Memory: none; CsvNames on the heap, at start.
+// Says no: never; indices without a name give an empty field.
+#pragma once
+
+#include <lumen/base/limits.h>
+#include <lumen/telemetry/request_record.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::telemetry::detail {
+
+// Ready to be copied into a line: see csv_field().
+struct CsvNames {
+  std::vector<std::string> models;
+  std::vector<std::string> queue_types;
+  std::vector<std::string> allocator_types;
+};
+
+// `text`, in quotes where RFC 4180 wants them, cut at kMaxNameBytes.
+[[nodiscard]] std::string csv_field(std::string_view text);
+
+inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
+// id · timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · separators, LF
+inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) + 27 +
+                                           3 * kMaxNameFieldBytes + 5 + kStageCount * 21 + 10 + 5 +
+                                           16;
+
+// Writes at most kMaxCsvLineBytes, LF included, at `out`; where it ended.
+[[nodiscard]] char* write_csv_line(const RequestRecord& record, const CsvNames& names,
+                                   char* out) noexcept;
+
+}  // namespace lumen::telemetry::detail

@@ -1,0 +1,253 @@
+// TraceLog: start, the way of a record into the shared buffer, and the thread "lumen-trace".
+// Threads: as the header says. Memory: all in open(). Says no: open() with a Status.
+#include <lumen/telemetry/trace_log.h>
+
+#include <lumen/base/check.h>
+#include <lumen/base/clock.h>
+#include <lumen/base/cpu.h>
+#include <lumen/base/idle_strategy.h>
+
+#include <signal.h>
+
+#include <bit>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "telemetry/csv_file.h"
+#include "telemetry/csv_line.h"
+#include "telemetry/trace_sink.h"
+
+namespace lumen::telemetry {
+namespace {
+
+constexpr uint32_t kMostKept = 1000;
+static_assert(TraceLog::kLeastMaxBytes > kTraceCsvHeader.size() + detail::kMaxCsvLineBytes);
+
+// Where this thread begins its search for a free place. Zero-initialised and trivial, so that the
+// first use neither allocates nor registers a destructor.
+thread_local uint32_t first_place = 0;
+std::atomic<uint32_t> threads_seen{0};
+
+std::vector<std::string> csv_fields(std::span<const std::string_view> names) {
+  std::vector<std::string> fields;
+  for (const std::string_view name : names) fields.push_back(detail::csv_field(name));
+  return fields;
+}
+
+detail::CsvNames csv_names(const TraceLogOptions& options) {
+  detail::CsvNames names;
+  for (const std::string& model : options.models) names.models.push_back(detail::csv_field(model));
+  names.queue_types = csv_fields(options.queue_types);
+  names.allocator_types = csv_fields(options.allocator_types);
+  return names;
+}
+
+Status check(const TraceLogOptions& o) {
+  if (o.max_bytes != 0 && o.max_bytes < TraceLog::kLeastMaxBytes) {
+    return Status::error(Code::kInvalidArgument,
+                         "telemetry CSV: %llu bytes a file; at least %llu, or 0 for no bound",
+                         static_cast<unsigned long long>(o.max_bytes),
+                         static_cast<unsigned long long>(TraceLog::kLeastMaxBytes));
+  }
+  if (o.keep > kMostKept) {
+    return Status::error(Code::kInvalidArgument, "telemetry CSV: %u old files kept; at most %u",
+                         o.keep, kMostKept);
+  }
+  if (!std::has_single_bit(o.buffer_bytes) || o.buffer_bytes < sizeof(RequestRecord)) {
+    return Status::error(Code::kInvalidArgument,
+                         "telemetry CSV: buffers of %zu bytes; a power of two from 256 on",
+                         o.buffer_bytes);
+  }
+  return {};
+}
+
+void take(void* sink, const SharedBuffer::Flushed& flushed) noexcept {
+  static_cast<detail::TraceSink*>(sink)->take(flushed);
+}
+
+// A new thread inherits the mask: signals stay with the threads that wait for them, and a pipe whose
+// reader has gone is an error of write() instead of the end of the process.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+TraceLog::TraceLog(TraceLogOptions options) : options_(std::move(options)) {}
+
+Result<std::unique_ptr<TraceLog>> TraceLog::open(TraceLogOptions options) {
+  LUMEN_RETURN_IF_ERROR(check(options));
+  std::unique_ptr<TraceLog> log(new TraceLog(std::move(options)));
+  LUMEN_RETURN_IF_ERROR(log->start());
+  return log;
+}
+
+Status TraceLog::start() {
+  // Absolute: the working directory may change, and the place is told to users.
+  std::error_code error;
+  path_ = std::filesystem::absolute(options_.path, error).lexically_normal();
+  if (options_.path.empty() || error) {
+    return Status::error(Code::kInvalidArgument, "telemetry CSV: \"%s\" is not a path",
+                         options_.path.c_str());
+  }
+  Result<Mapping> memory =
+      Mapping::create(options_.buffer_bytes * options_.buffer_count, {.prefault = true});
+  if (!memory.ok()) return memory.status();
+  memory_ = std::move(*memory);
+  Result<detail::CsvFile> file =
+      detail::CsvFile::open(path_, kTraceCsvHeader, options_.max_bytes, options_.keep);
+  if (!file.ok()) return file.status();
+  sink_ =
+      std::make_unique<detail::TraceSink>(std::move(*file), csv_names(options_), options_.on_error);
+  Result<std::unique_ptr<SharedBuffer>> buffer =
+      SharedBuffer::create({.mode = SharedBuffer::Mode::kDense,
+                            .when_full = SharedBuffer::WhenFull::kDrop,
+                            .flush_by_writers = false,
+                            .buffer_bytes = options_.buffer_bytes,
+                            .buffer_count = options_.buffer_count,
+                            .max_writers = options_.max_threads,
+                            .flush = take,
+                            .context = sink_.get()},
+                           memory_.bytes());
+  if (!buffer.ok()) return buffer.status();
+  buffer_ = std::move(*buffer);
+  places_ = std::make_unique<Place[]>(options_.max_threads);
+  try {
+    const AllSignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& e) {
+    return Status::from_errno(e.code().value(), "telemetry CSV: can't start its thread");
+  }
+  // Until the thread has made the places and the file has its header.
+  (void)flush();
+  return {};
+}
+
+TraceLog::~TraceLog() {
+  if (buffer_ != nullptr) close();
+}
+
+TraceLog::Place* TraceLog::enter() noexcept {
+  if (first_place == 0) {
+    // relaxed: only to spread the threads
+    first_place = 1 + threads_seen.fetch_add(1, std::memory_order_relaxed);
+  }
+  const auto count = static_cast<uint32_t>(options_.max_threads);
+  for (uint32_t i = 0; i < count; ++i) {
+    Place& place = places_[(first_place + i) % count];
+    // relaxed: only to leave the line of a busy one alone
+    if (place.busy.load(std::memory_order_relaxed) != 0) continue;
+    // sync[trace_log.place]: acquire, the Writer as the last thread in it left it
+    if (place.busy.exchange(1, std::memory_order_acquire) == 0) return &place;
+  }
+  return nullptr;
+}
+
+void TraceLog::write(const RequestRecord& record) noexcept {
+  Place* const place = enter();
+  if (place == nullptr) return refused_.add();
+  std::byte* const at = place->writer->reserve(sizeof record);
+  if (at != nullptr) {
+    std::memcpy(at, &record, sizeof record);
+    place->writer->commit();
+  }
+  // sync[trace_log.place]: release, the Writer to the next thread in it
+  place->busy.store(0, std::memory_order_release);
+  if (at == nullptr) return refused_.add();
+  if ((static_cast<size_t>(at - memory_.data()) & (options_.buffer_bytes - 1)) != 0) return;
+  // sync[trace_log.news]: seq_cst, against the sleeper's announcement of itself
+  begun_.fetch_add(1, std::memory_order_seq_cst);
+  news_bell_.ring_published();
+}
+
+void TraceLog::run() noexcept {
+  name_this_thread("lumen-trace");
+  // By this thread, because a SharedBuffer asks whether the thread that made a Writer has ended: this
+  // one outlives all use. flush() in start() publishes them.
+  for (size_t i = 0; i < options_.max_threads; ++i) {
+    Result<SharedBuffer::Writer> writer = buffer_->writer();
+    LUMEN_CHECK(writer.ok());
+    places_[i].writer.emplace(std::move(*writer));
+  }
+  sink_->begin();
+  IdleStrategy idle(0);  // nobody waits for this thread: it never spins
+  uint64_t begun = 0, asked = 0;
+  // sync[trace_log.news]: seq_cst, all loads below: they are the look between announcing and sleep
+  const auto has_news = [&]() noexcept {
+    return begun_.load(std::memory_order_seq_cst) != begun ||
+           asked_.load(std::memory_order_seq_cst) != asked;
+  };
+  for (;;) {
+    (void)await(news_bell_, idle, UINT64_MAX, has_news);
+    const uint64_t deadline_ns = now_ns() + options_.flush_delay_ns;
+    do {
+      wakeups_.add();
+      // Another buffer was begun, so the one before it is full.
+      begun = begun_.load(std::memory_order_seq_cst);
+      (void)buffer_->flush_ready();
+      // sync[trace_log.news]: seq_cst, as above
+    } while (asked_.load(std::memory_order_seq_cst) == asked &&
+             await(news_bell_, idle, deadline_ns, has_news));
+    const uint64_t answer = asked_.load(std::memory_order_seq_cst);  // sync[trace_log.news]: above
+    const bool closing = closing_.load(std::memory_order_relaxed);   // relaxed: published by asked_
+    if (closing) buffer_->close();
+    // Before sealing: a first record after it is news again, one before it costs an empty turn.
+    begun = begun_.load(std::memory_order_seq_cst);  // sync[trace_log.news]: above
+    (void)buffer_->flush();
+    asked = answer;
+    // sync[trace_log.answered]: seq_cst, what is in the file; the look of who waits for it
+    answered_.store(closing ? UINT64_MAX : answer, std::memory_order_seq_cst);
+    answered_bell_.ring_all();
+    if (closing) return;
+  }
+}
+
+bool TraceLog::flush(uint64_t deadline_ns) noexcept {
+  // sync[trace_log.news]: seq_cst, as write()
+  const uint64_t ticket = asked_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  news_bell_.ring_published();
+  // Not await(): an IdleStrategy would count the caller, some control thread, as one that spins.
+  for (;;) {
+    // sync[trace_log.answered]: seq_cst, pairs with run(), here and below
+    if (answered_.load(std::memory_order_seq_cst) >= ticket) return true;
+    const Doorbell::Ticket waiter = answered_bell_.prepare();
+    // sync[trace_log.answered]: as above
+    if (answered_.load(std::memory_order_seq_cst) >= ticket) {
+      answered_bell_.cancel();
+    } else if (!answered_bell_.wait(waiter, deadline_ns)) {
+      return answered_.load(std::memory_order_seq_cst) >=
+             ticket;  // sync[trace_log.answered]: above
+    }
+  }
+}
+
+void TraceLog::close() noexcept {
+  if (!thread_.joinable()) return;
+  closing_.store(true, std::memory_order_relaxed);  // relaxed: flush() publishes it by asked_
+  (void)flush();
+  thread_.join();
+}
+
+TraceLogCounters TraceLog::counters() const noexcept {
+  return {.written = sink_->written.get(),
+          .dropped = sink_->dropped.get() + refused_.get(),
+          .write_errors = sink_->errors.get(),
+          .rotations = sink_->rotations.get(),
+          .wakeups = wakeups_.get()};
+}
+
+Status TraceLog::last_error() const { return sink_->last_error(); }
+
+}  // namespace lumen::telemetry
