@@ -77,6 +77,10 @@ double Histogram::mean() const noexcept {
   return n == 0 ? 0 : static_cast<double>(sum_.load(kRelaxed)) / static_cast<double>(n);
 }
 
+uint64_t Histogram::sum() const noexcept {
+  return sum_.load(kRelaxed);  // relaxed: see kRelaxed
+}
+
 uint64_t Histogram::min() const noexcept {
   const uint64_t complement = least_complement_.load(kRelaxed);  // relaxed: see kRelaxed
   return complement == 0 ? 0 : ~complement;

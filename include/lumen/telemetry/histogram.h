@@ -45,6 +45,7 @@ class Histogram {
   [[nodiscard]] uint64_t count() const noexcept;
   // Exact, unlike the percentiles: sum and extremes are kept beside the buckets.
   [[nodiscard]] double mean() const noexcept;
+  [[nodiscard]] uint64_t sum() const noexcept;
   [[nodiscard]] uint64_t min() const noexcept;
   [[nodiscard]] uint64_t max() const noexcept;
   // The value that `percent` (0 to 100) of the recorded ones do not exceed: the middle of its bucket,

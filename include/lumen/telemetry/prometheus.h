@@ -1,0 +1,62 @@
+// prometheus: what Lumen counts, as Prometheus' text format 0.0.4. docs/formats/metrics.md lists it.
+// Threads: any; reads counters that others go on writing. Memory: none, it writes into the caller's.
+// Says no: nullopt when the text doesn't fit; prometheus_size_bound() tells what always fits.
+#pragma once
+
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/stage_histograms.h>
+#include <lumen/telemetry/trace_log.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lumen::telemetry {
+
+inline constexpr std::string_view kPrometheusContentType =
+    "text/plain; version=0.0.4; charset=utf-8";
+
+// Upper bounds of the buckets of lumen_stage_duration_seconds: 1, 2.5, 5 a decade; +Inf follows.
+inline constexpr std::array<uint64_t, 22> kPrometheusBoundsNs = {
+    1'000,         2'500,         5'000,         10'000,        25'000,      50'000,
+    100'000,       250'000,       500'000,       1'000'000,     2'500'000,   5'000'000,
+    10'000'000,    25'000'000,    50'000'000,    100'000'000,   250'000'000, 500'000'000,
+    1'000'000'000, 2'500'000'000, 5'000'000'000, 10'000'000'000};
+
+struct PrometheusModel {
+  std::string_view name;
+  std::string_view version;
+  uint32_t index = 0;  // into Counters::models and StageHistograms
+};
+
+// A figure of the caller's own. Those of one name stand one behind the other; the first one's help
+// and type count.
+struct PrometheusFigure {
+  std::string_view name;  // [a-zA-Z_:][a-zA-Z0-9_:]*
+  std::string_view help;
+  std::string_view type;  // "gauge" or "counter"
+  double value = 0;
+  std::string_view label = {};  // its name; empty: none
+  std::string_view label_value = {};
+};
+
+struct PrometheusInput {
+  const Counters& counters;
+  std::span<const PrometheusModel> models = {};
+  const StageHistograms* stages = nullptr;
+  std::optional<TraceLogCounters> trace = std::nullopt;
+  std::span<const PrometheusFigure> figures = {};
+};
+
+// How many bytes of `out` were written. Well-formed at any moment: a histogram's _count is the sum of
+// the buckets that were read, also while others record; _sum may be that of a moment later.
+[[nodiscard]] std::optional<size_t> write_prometheus(const PrometheusInput& input,
+                                                     std::span<char> out) noexcept;
+
+// Whatever the numbers become: it holds for these models and these figures' names.
+[[nodiscard]] size_t prometheus_size_bound(const PrometheusInput& input) noexcept;
+
+}  // namespace lumen::telemetry

@@ -1,0 +1,290 @@
+// Rendering of the exposition: one walk over all figures, which writes or only adds up the space.
+// Threads: any. Memory: none. Says no: nullopt.
+#include <lumen/telemetry/prometheus.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+namespace lumen::telemetry {
+namespace {
+
+constexpr size_t kMostNumberBytes = 32;  // 20 digits, or a double at its longest (24), or +Inf
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+// As Prometheus writes them itself, so that no two spellings of a bound make two series.
+constexpr std::array<std::string_view, kPrometheusBoundsNs.size()> kBoundTexts = {
+    "1e-06",  "2.5e-06", "5e-06",  "1e-05", "2.5e-05", "5e-05", "0.0001", "0.00025",
+    "0.0005", "0.001",   "0.0025", "0.005", "0.01",    "0.025", "0.05",   "0.1",
+    "0.25",   "0.5",     "1",      "2.5",   "5",       "10"};
+
+// Text into memory, or only its length: numbers then count as their longest.
+class Sink {
+ public:
+  Sink() noexcept : measures_(true) {}
+  explicit Sink(std::span<char> out) noexcept : out_(out) {}
+
+  Sink& operator<<(std::string_view text) noexcept {
+    if (!measures_ && size_ <= out_.size() && text.size() <= out_.size() - size_) {
+      std::memcpy(out_.data() + size_, text.data(), text.size());
+    } else if (!measures_) {
+      overflown_ = true;
+    }
+    size_ += text.size();
+    return *this;
+  }
+  Sink& operator<<(uint64_t value) noexcept {
+    std::array<char, kMostNumberBytes> text;
+    return number(text, std::to_chars(text.data(), text.data() + text.size(), value).ptr);
+  }
+  Sink& operator<<(double value) noexcept {
+    if (std::isnan(value)) return *this << "NaN";
+    if (std::isinf(value)) return *this << (value > 0 ? "+Inf" : "-Inf");
+    std::array<char, kMostNumberBytes> text;
+    return number(text, std::to_chars(text.data(), text.data() + text.size(), value).ptr);
+  }
+  // Exact to the nanosecond, which a double isn't after 100 days.
+  Sink& seconds(uint64_t ns) noexcept {
+    std::array<char, kMostNumberBytes> text;
+    char* at = std::to_chars(text.data(), text.data() + 20, ns / kNsPerSecond).ptr;
+    *at++ = '.';
+    uint64_t rest = ns % kNsPerSecond;
+    for (int i = 8; i >= 0; --i, rest /= 10) at[i] = static_cast<char>('0' + rest % 10);
+    return number(text, at + 9);
+  }
+  Sink& escaped(std::string_view text, bool is_label) noexcept {
+    for (const char& c : text) {
+      if (c == '\\') {
+        *this << "\\\\";
+      } else if (c == '\n') {
+        *this << "\\n";
+      } else if (c == '"' && is_label) {
+        *this << "\\\"";
+      } else {
+        *this << std::string_view(&c, 1);
+      }
+    }
+    return *this;
+  }
+
+  [[nodiscard]] size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool overflown() const noexcept { return overflown_; }
+
+ private:
+  Sink& number(const std::array<char, kMostNumberBytes>& text, const char* end) noexcept {
+    if (measures_) {
+      size_ += kMostNumberBytes;
+      return *this;
+    }
+    return *this << std::string_view(text.data(), static_cast<size_t>(end - text.data()));
+  }
+
+  std::span<char> out_;
+  size_t size_ = 0;
+  bool measures_ = false;
+  bool overflown_ = false;
+};
+
+void family(Sink& out, std::string_view name, std::string_view help, std::string_view type) {
+  out << "# HELP " << name << " ";
+  out.escaped(help, false) << "\n# TYPE " << name << " " << type << "\n";
+}
+
+void plain(Sink& out, std::string_view name, std::string_view help, std::string_view type,
+           uint64_t value) {
+  family(out, name, help, type);
+  out << name << " " << value << "\n";
+}
+
+void model_labels(Sink& out, const PrometheusModel& model) {
+  out << "{model=\"";
+  out.escaped(model.name, true) << "\",version=\"";
+  out.escaped(model.version, true) << "\"";
+}
+
+struct ServerFigure {
+  std::string_view name, help, type;
+  Counter ServerCounters::* counter;
+};
+
+constexpr std::string_view kCounter = "counter", kGauge = "gauge";
+
+constexpr std::array kServerFigures = {
+    ServerFigure{"lumen_requests_total", "Requests whose head was understood.", kCounter,
+                 &ServerCounters::requests},
+    ServerFigure{"lumen_connections_open", "Connections open now.", kGauge,
+                 &ServerCounters::connections_open},
+    ServerFigure{"lumen_connections_accepted_total", "Connections accepted.", kCounter,
+                 &ServerCounters::connections_accepted},
+    ServerFigure{"lumen_connections_refused_total",
+                 "Connections refused: over the cap, or no descriptor left.", kCounter,
+                 &ServerCounters::connections_refused},
+    ServerFigure{"lumen_received_bytes_total", "Bytes read from connections.", kCounter,
+                 &ServerCounters::bytes_received},
+    ServerFigure{"lumen_received_direct_bytes_total",
+                 "Of the bytes read, those that went from the socket straight into a tensor.",
+                 kCounter, &ServerCounters::bytes_received_direct},
+    ServerFigure{"lumen_sent_bytes_total", "Bytes written to connections.", kCounter,
+                 &ServerCounters::bytes_sent},
+    ServerFigure{"lumen_timeouts_total", "Connections closed for a slow head, body or reader.",
+                 kCounter, &ServerCounters::timeouts},
+    ServerFigure{"lumen_loop_wakeups_total", "Returns of I/O threads from the kernel's wait.",
+                 kCounter, &ServerCounters::loop_wakeups},
+    ServerFigure{"lumen_worker_parks_total", "Times a worker went to sleep for lack of requests.",
+                 kCounter, &ServerCounters::worker_parks},
+    ServerFigure{"lumen_request_heap_calls_total",
+                 "Calls of malloc and free for the memory of requests (allocator_type standard).",
+                 kCounter, &ServerCounters::request_heap_calls},
+    ServerFigure{"lumen_request_arena_bytes_total",
+                 "Bytes taken from the regions of requests (allocator_type lumen_arena).", kCounter,
+                 &ServerCounters::request_arena_bytes},
+    ServerFigure{"lumen_engine_swaps_total",
+                 "Changes of the engine's configuration while it served.", kCounter,
+                 &ServerCounters::engine_swaps},
+};
+
+void server_part(Sink& out, const ServerCounters& counters) {
+  for (const ServerFigure& figure : kServerFigures) {
+    plain(out, figure.name, figure.help, figure.type, (counters.*figure.counter).get());
+  }
+  family(out, "lumen_responses_total", "Responses by the class of their status.", kCounter);
+  out << "lumen_responses_total{class=\"2xx\"} " << counters.responses_2xx.get() << "\n";
+  out << "lumen_responses_total{class=\"4xx\"} " << counters.responses_4xx.get() << "\n";
+  out << "lumen_responses_total{class=\"5xx\"} " << counters.responses_5xx.get() << "\n";
+}
+
+// One figure of every model: a family's lines must stand together.
+template <typename Get>
+void model_family(Sink& out, const PrometheusInput& input, std::string_view name,
+                  std::string_view help, Get get) {
+  family(out, name, help, kCounter);
+  for (const PrometheusModel& model : input.models) {
+    if (model.index >= limits::kMaxModels) continue;
+    out << name;
+    model_labels(out, model);
+    out << "} " << static_cast<uint64_t>(get(input.counters.models[model.index])) << "\n";
+  }
+}
+
+void models_part(Sink& out, const PrometheusInput& input) {
+  model_family(out, input, "lumen_inference_total", "Rows that went through the model.",
+               [](const ModelCounters& c) { return c.inference_count.get(); });
+  model_family(out, input, "lumen_execution_total", "Calls of the model.",
+               [](const ModelCounters& c) { return c.execution_count.get(); });
+  model_family(out, input, "lumen_inference_success_total", "Requests that got their result.",
+               [](const ModelCounters& c) { return c.success.count.get(); });
+  model_family(out, input, "lumen_inference_failure_total",
+               "Requests to the model that got an error instead of a result.",
+               [](const ModelCounters& c) { return c.fail.count.get(); });
+}
+
+// The counts of all shards, gathered under the coarse bounds; the last is +Inf.
+using CoarseCounts = std::array<uint64_t, kPrometheusBoundsNs.size() + 1>;
+
+CoarseCounts coarse_counts(const StageHistograms& stages, size_t model, Stage stage) {
+  CoarseCounts counts{};
+  for (size_t shard = 0; shard < stages.shards(); ++shard) {
+    const Histogram& histogram = stages.of(model, stage, shard);
+    size_t fine = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      // The fine bucket that holds the bound counts as below it: up to 1.6 % above are let in.
+      const size_t end = i < kPrometheusBoundsNs.size()
+                             ? Histogram::bucket_of(kPrometheusBoundsNs[i]) + 1
+                             : Histogram::kBuckets;
+      for (; fine < end; ++fine) counts[i] += histogram.count_of(fine);
+    }
+  }
+  return counts;
+}
+
+uint64_t sum_of(const StageHistograms& stages, size_t model, Stage stage) {
+  uint64_t sum = 0;
+  for (size_t shard = 0; shard < stages.shards(); ++shard) {
+    sum += stages.of(model, stage, shard).sum();
+  }
+  return sum;
+}
+
+void stage_lines(Sink& out, const StageHistograms& stages, const PrometheusModel& model,
+                 Stage stage) {
+  constexpr std::string_view kName = "lumen_stage_duration_seconds";
+  const auto labels = [&](std::string_view suffix) {
+    out << kName << suffix;
+    model_labels(out, model);
+    out << ",stage=\"" << kStageNames[static_cast<size_t>(stage)] << "\"";
+  };
+  const CoarseCounts counts = coarse_counts(stages, model.index, stage);
+  uint64_t below = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    below += counts[i];
+    labels("_bucket");
+    out << ",le=\"" << (i < kBoundTexts.size() ? kBoundTexts[i] : "+Inf") << "\"} " << below
+        << "\n";
+  }
+  labels("_sum");
+  (out << "} ").seconds(sum_of(stages, model.index, stage)) << "\n";
+  labels("_count");
+  out << "} " << below << "\n";
+}
+
+void stages_part(Sink& out, const PrometheusInput& input) {
+  if (input.stages == nullptr) return;
+  family(out, "lumen_stage_duration_seconds", "Time that requests spent in a stage.", "histogram");
+  for (const PrometheusModel& model : input.models) {
+    if (model.index >= input.stages->models()) continue;
+    for (size_t i = 0; i < kStageCount; ++i) {
+      stage_lines(out, *input.stages, model, static_cast<Stage>(i));
+    }
+  }
+}
+
+void trace_part(Sink& out, const TraceLogCounters& trace) {
+  plain(out, "lumen_trace_records_written_total", "Lines in the telemetry CSV.", kCounter,
+        trace.written);
+  plain(out, "lumen_trace_records_dropped_total",
+        "Requests without a line in the telemetry CSV, because the disk didn't follow.", kCounter,
+        trace.dropped);
+  plain(out, "lumen_trace_write_errors_total", "Failed writes of the telemetry CSV.", kCounter,
+        trace.write_errors);
+  plain(out, "lumen_trace_rotations_total", "Rotations of the telemetry CSV.", kCounter,
+        trace.rotations);
+}
+
+void figures_part(Sink& out, std::span<const PrometheusFigure> figures) {
+  std::string_view last;
+  for (const PrometheusFigure& figure : figures) {
+    if (figure.name != last) family(out, figure.name, figure.help, figure.type);
+    last = figure.name;
+    out << figure.name;
+    if (!figure.label.empty()) {
+      out << "{" << figure.label << "=\"";
+      out.escaped(figure.label_value, true) << "\"}";
+    }
+    out << " " << figure.value << "\n";
+  }
+}
+
+void render(Sink& out, const PrometheusInput& input) {
+  server_part(out, input.counters.server);
+  models_part(out, input);
+  stages_part(out, input);
+  if (input.trace.has_value()) trace_part(out, *input.trace);
+  figures_part(out, input.figures);
+}
+
+}  // namespace
+
+std::optional<size_t> write_prometheus(const PrometheusInput& input, std::span<char> out) noexcept {
+  Sink sink(out);
+  render(sink, input);
+  if (sink.overflown()) return std::nullopt;
+  return sink.size();
+}
+
+size_t prometheus_size_bound(const PrometheusInput& input) noexcept {
+  Sink sink;
+  render(sink, input);
+  return sink.size();
+}
+
+}  // namespace lumen::telemetry
