@@ -10,20 +10,23 @@
 
 namespace lumen {
 
-// Edit distance (insert, delete, replace), `limit` + 1 when above it or when a name is too long.
+// Edit distance (insert, delete, replace, swap two neighbours: "mpcm" is one slip from "mpmc"),
+// `limit` + 1 when above it or when a name is too long.
 [[nodiscard]] constexpr size_t edit_distance(std::string_view a, std::string_view b,
                                              size_t limit) noexcept {
-  constexpr size_t kMaxLength = 64;  // one row on the stack; longer names are no typing mistake
+  constexpr size_t kMaxLength = 64;  // three rows on the stack; longer names are no typing mistake
   if (a.size() > kMaxLength || b.size() > kMaxLength) return limit + 1;
-  std::array<size_t, kMaxLength + 1> row{};
+  std::array<size_t, kMaxLength + 1> row{}, above{}, two_above{};
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    two_above = above;
+    above = row;
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      const size_t replaced = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], two_above[j - 2] + 1);
     }
   }
   return std::min(row[b.size()], limit + 1);

@@ -23,6 +23,18 @@ TEST(NearestName, FindsNothingForAnotherWord) {
   EXPECT_EQ(nearest_name(std::string(5'000, 'q'), kValid), "");
 }
 
+TEST(NearestName, ForgivesTwoLettersInTheWrongOrder) {
+  constexpr std::array<std::string_view, 3> kShort = {"mpmc", "spsc", "text"};
+  EXPECT_EQ(nearest_name("mpcm", kShort), "mpmc");
+  EXPECT_EQ(nearest_name("tetx", kShort), "text");
+}
+
+TEST(EditDistance, CountsASwapOfNeighboursAsOne) {
+  EXPECT_EQ(edit_distance("ab", "ba", 9), 1u);
+  EXPECT_EQ(edit_distance("abcd", "badc", 9), 2u);
+  EXPECT_EQ(edit_distance("abc", "cba", 9), 2u);  // no neighbours
+}
+
 TEST(EditDistance, CountsInsertionsDeletionsAndReplacements) {
   EXPECT_EQ(edit_distance("kitten", "sitting", 9), 3u);
   EXPECT_EQ(edit_distance("", "abc", 9), 3u);
