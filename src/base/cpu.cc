@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -61,18 +63,42 @@ std::optional<uint32_t> quota_v1(const std::filesystem::path& group) {
                     parse_integer(read_file(group / "cpu.cfs_period_us")));
 }
 
-template <typename ReadQuota>
-std::optional<uint32_t> smallest_up_to_root(const std::filesystem::path& root,
-                                            std::string_view group, ReadQuota read_quota) {
-  std::optional<uint32_t> smallest;
-  // A quota binds all below it. Inside a container the path may name a group that is not mounted
-  // here; then only the root, which is the container's own group, answers.
+// The number behind `key` in lines of "key number".
+std::optional<uint64_t> stat_value(const std::filesystem::path& file, std::string_view key) {
+  const std::string text = read_file(file);
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (!line.starts_with(key) || line.size() <= key.size() || line[key.size()] != ' ') continue;
+    const auto value = parse_integer(line.substr(key.size() + 1));
+    if (value && *value >= 0) return static_cast<uint64_t>(*value);
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> throttled_v2(const std::filesystem::path& group) {
+  return stat_value(group / "cpu.stat", "throttled_usec");
+}
+
+std::optional<uint64_t> throttled_v1(const std::filesystem::path& group) {
+  const auto ns = stat_value(group / "cpu.stat", "throttled_time");
+  return ns ? std::optional(*ns / 1000) : std::nullopt;
+}
+
+// A quota binds all below it, so the answers of a group and of its ancestors are taken together.
+// Inside a container the path may name a group that is not mounted here; then only the root, which
+// is the container's own group, answers.
+template <typename T, typename Read, typename Join>
+std::optional<T> join_up_to_root(const std::filesystem::path& root, std::string_view group,
+                                 Read read, Join join) {
+  std::optional<T> joined;
   std::filesystem::path relative = std::filesystem::path(group).relative_path();
   for (;;) {
-    if (const auto quota = read_quota(root / relative)) {
-      smallest = std::min(smallest.value_or(*quota), *quota);
+    if (const std::optional<T> one = read(root / relative)) {
+      joined = joined ? join(*joined, *one) : *one;
     }
-    if (relative.empty()) return smallest;
+    if (relative.empty()) return joined;
     relative = relative.parent_path();
   }
 }
@@ -84,6 +110,35 @@ bool names_cpu_controller(std::string_view controllers) {
     controllers.remove_prefix(std::min(comma + 1, controllers.size()));
   }
   return false;
+}
+
+// Lines of /proc/self/cgroup are "id:controllers:path"; v2 has id 0 and no controllers. Both may be
+// mounted. Of two places of one hierarchy the first that answers counts: "cpu" is commonly a link to
+// "cpu,cpuacct".
+template <typename T, typename ReadV2, typename ReadV1, typename Join>
+std::optional<T> join_cgroups(const std::filesystem::path& mount, std::string_view self,
+                              ReadV2 read_v2, ReadV1 read_v1, Join join) {
+  std::optional<T> joined;
+  while (!self.empty()) {
+    const size_t end = std::min(self.find('\n'), self.size());
+    const std::string_view line = self.substr(0, end);
+    self.remove_prefix(std::min(end + 1, self.size()));
+    const size_t first = line.find(':');
+    const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    const std::string_view group = line.substr(second + 1);
+    std::optional<T> one;
+    if (controllers.empty()) {
+      one = join_up_to_root<T>(mount, group, read_v2, join);
+      if (!one) one = join_up_to_root<T>(mount / "unified", group, read_v2, join);
+    } else if (names_cpu_controller(controllers)) {
+      one = join_up_to_root<T>(mount / "cpu", group, read_v1, join);
+      if (!one) one = join_up_to_root<T>(mount / controllers, group, read_v1, join);
+    }
+    if (one) joined = joined ? join(*joined, *one) : *one;
+  }
+  return joined;
 }
 
 uint32_t read_id(const std::filesystem::path& path, uint32_t fallback) {
@@ -120,33 +175,22 @@ std::vector<uint32_t> usable_cpus() {
 
 std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
                                          std::string_view self) {
-  std::optional<uint32_t> smallest;
-  const auto take = [&smallest](std::optional<uint32_t> quota) {
-    if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
-  };
-  // Lines are "id:controllers:path"; v2 has id 0 and no controllers. Both may be mounted.
-  while (!self.empty()) {
-    const size_t end = std::min(self.find('\n'), self.size());
-    const std::string_view line = self.substr(0, end);
-    self.remove_prefix(std::min(end + 1, self.size()));
-    const size_t first = line.find(':');
-    const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const std::string_view group = line.substr(second + 1);
-    if (controllers.empty()) {
-      take(smallest_up_to_root(mount, group, quota_v2));
-      take(smallest_up_to_root(mount / "unified", group, quota_v2));
-    } else if (names_cpu_controller(controllers)) {
-      take(smallest_up_to_root(mount / "cpu", group, quota_v1));
-      take(smallest_up_to_root(mount / controllers, group, quota_v1));
-    }
-  }
-  return smallest;
+  return join_cgroups<uint32_t>(mount, self, quota_v2, quota_v1,
+                                [](uint32_t a, uint32_t b) { return std::min(a, b); });
 }
 
 std::optional<uint32_t> cgroup_cpu_quota() {
   return cgroup_cpu_quota("/sys/fs/cgroup", read_file("/proc/self/cgroup"));
+}
+
+// The sum, not the largest: it grows whichever of the quotas bites.
+std::optional<uint64_t> cgroup_throttled_us(const std::filesystem::path& mount,
+                                            std::string_view self) {
+  return join_cgroups<uint64_t>(mount, self, throttled_v2, throttled_v1, std::plus<>());
+}
+
+std::optional<uint64_t> cgroup_throttled_us() {
+  return cgroup_throttled_us("/sys/fs/cgroup", read_file("/proc/self/cgroup"));
 }
 
 std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus) {
@@ -162,10 +206,23 @@ std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus) {
   return places;
 }
 
-uint32_t usable_cpu_count() {
-  const auto cpus = static_cast<uint32_t>(usable_cpus().size());
-  return std::min(cpus, cgroup_cpu_quota().value_or(cpus));
+std::string CpuBudget::text() const {
+  return std::to_string(usable) + " of " + std::to_string(online) + " CPU" +
+         (online == 1 ? "" : "s") + " usable, cgroup quota " +
+         (quota ? std::to_string(*quota) : "none");
 }
+
+CpuBudget cpu_budget() {
+  CpuBudget budget;
+  budget.usable = static_cast<uint32_t>(usable_cpus().size());
+  const auto online = static_cast<uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  budget.online = std::max(online, budget.usable);
+  budget.quota = cgroup_cpu_quota();
+  budget.count = std::min(budget.usable, budget.quota.value_or(budget.usable));
+  return budget;
+}
+
+uint32_t usable_cpu_count() { return cpu_budget().count; }
 
 std::vector<uint32_t> worker_cpus(uint32_t count, const std::vector<CpuPlace>& places) {
   struct Candidate {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,12 @@ namespace lumen {
 [[nodiscard]] std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
                                                        std::string_view self);
 
+// For how long, in sum, the cgroup or one of its ancestors has held its threads back since it was
+// made (cpu.stat: throttled_usec of v2, throttled_time of v1). nullopt: no such file, no quota.
+[[nodiscard]] std::optional<uint64_t> cgroup_throttled_us();
+[[nodiscard]] std::optional<uint64_t> cgroup_throttled_us(const std::filesystem::path& mount,
+                                                          std::string_view self);
+
 struct CpuPlace {
   uint32_t cpu = 0;
   uint32_t core = 0;  // same core and package: SMT siblings
@@ -36,7 +43,19 @@ struct CpuPlace {
 // One entry for each of `cpus`, in that order. Where sysfs is silent a CPU is a core of its own.
 [[nodiscard]] std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus);
 
-// How many threads can truly run at once: usable CPUs, cut by the quota, at least 1.
+// How many threads can truly run at once, and why.
+struct CpuBudget {
+  uint32_t online = 1;            // of the machine
+  uint32_t usable = 1;            // by the calling thread's affinity
+  std::optional<uint32_t> quota;  // of the cgroup
+  uint32_t count = 1;             // usable, cut by the quota, at least 1
+
+  // "2 of 2 CPUs usable, cgroup quota none"
+  [[nodiscard]] std::string text() const;
+};
+[[nodiscard]] CpuBudget cpu_budget();
+
+// cpu_budget().count
 [[nodiscard]] uint32_t usable_cpu_count();
 
 // `count` CPUs for worker threads: from the last usable one down, one of each core before a core's

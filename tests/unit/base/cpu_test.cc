@@ -82,6 +82,51 @@ TEST_F(CgroupQuota, IsNoneForTextThatIsNoNumberOrNoLine) {
   EXPECT_EQ(cgroup_cpu_quota(mount, "nonsense\n\n:\n"), std::nullopt);
 }
 
+class CgroupThrottling : public CgroupQuota {};
+
+TEST_F(CgroupThrottling, IsReadInMicrosecondsFromBothVersions) {
+  write("app/cpu.stat", "usage_usec 7\nnr_throttled 3\nthrottled_usec 1234\nnr_bursts 0\n");
+  EXPECT_EQ(cgroup_throttled_us(mount, "0::/app\n"), 1234u);
+  write("cpu,cpuacct/old/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_time 5678000\n");
+  EXPECT_EQ(cgroup_throttled_us(mount, "4:cpu,cpuacct:/old\n"), 5678u);
+}
+
+TEST_F(CgroupThrottling, OfAncestorsCountsTooAsTheirQuotaBindsUs) {
+  write("pod/cpu.stat", "throttled_usec 100\n");
+  write("pod/app/cpu.stat", "throttled_usec 5\n");
+  EXPECT_EQ(cgroup_throttled_us(mount, "0::/pod/app\n"), 105u);
+}
+
+TEST_F(CgroupThrottling, OfOneHierarchyUnderTwoNamesCountsOnce) {
+  write("cpu,cpuacct/app/cpu.stat", "throttled_time 9000\n");
+  std::filesystem::create_directory_symlink(mount / "cpu,cpuacct", mount / "cpu");
+  EXPECT_EQ(cgroup_throttled_us(mount, "4:cpu,cpuacct:/app\n"), 9u);
+}
+
+TEST_F(CgroupThrottling, IsUnknownWithoutItsLine) {
+  EXPECT_EQ(cgroup_throttled_us(mount, "0::/app\n"), std::nullopt);
+  for (const char* text : {"", "usage_usec 7\n", "throttled_usec\n", "throttled_usec x\n",
+                           "throttled_usecs 5\n", "throttled_usec -5\n"}) {
+    write("app/cpu.stat", text);
+    EXPECT_EQ(cgroup_throttled_us(mount, "0::/app\n"), std::nullopt) << text;
+  }
+}
+
+TEST(CpuBudget, SaysInWordsWhatItCountedWith) {
+  EXPECT_EQ((CpuBudget{.online = 4, .usable = 2, .quota = std::nullopt, .count = 2}).text(),
+            "2 of 4 CPUs usable, cgroup quota none");
+  EXPECT_EQ((CpuBudget{.online = 1, .usable = 1, .quota = 1, .count = 1}).text(),
+            "1 of 1 CPU usable, cgroup quota 1");
+}
+
+TEST(CpuBudget, IsTheUsableCpusCutByTheQuota) {
+  const CpuBudget budget = cpu_budget();
+  EXPECT_EQ(budget.usable, usable_cpus().size());
+  EXPECT_LE(budget.usable, budget.online);
+  EXPECT_EQ(budget.count, std::min(budget.usable, budget.quota.value_or(budget.usable)));
+  EXPECT_EQ(budget.count, usable_cpu_count());
+}
+
 TEST(WorkerCpus, BeginAtTheLastCpuAndUseEachCoreOnceFirst) {
   // Two cores of two threads each, numbered as Linux does: 0,1 then their siblings 2,3.
   const std::vector<CpuPlace> places = {
