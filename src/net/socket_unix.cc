@@ -132,8 +132,8 @@ void UnixListener::close() noexcept {
   if (!fd_.valid()) return;
   // While the socket is open its inode is in use, so no other file can have the same number.
   struct stat found{};
-  if (::lstat(path_.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) &&
-      found.st_dev == device_ && found.st_ino == inode_) {
+  if (::lstat(path_.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) && found.st_dev == device_ &&
+      found.st_ino == inode_) {
     (void)::unlink(path_.c_str());
   }
   fd_.reset();
