@@ -48,7 +48,11 @@ Result<T> read_number(std::string_view value) {
 template <auto Member>
 constexpr Setting number(std::string_view section, std::string_view key, SettingChange change,
                          std::string_view help) {
-  return {section, key, SettingKind::kNumber, change, help,
+  return {section,
+          key,
+          SettingKind::kNumber,
+          change,
+          help,
           [](ServerOptions& options, std::string_view value) {
             auto& target = field(options, Member);
             const auto read = read_number<std::remove_reference_t<decltype(target)>>(value);
@@ -60,7 +64,11 @@ constexpr Setting number(std::string_view section, std::string_view key, Setting
 
 template <auto Member>
 constexpr Setting milliseconds(std::string_view key, std::string_view help) {
-  return {"server", key, SettingKind::kNumber, SettingChange::kRestart, help,
+  return {"server",
+          key,
+          SettingKind::kNumber,
+          SettingChange::kRestart,
+          help,
           [](ServerOptions& options, std::string_view value) {
             const auto ms = read_number<uint64_t>(value);
             if (!ms.ok()) return ms.status();
@@ -85,7 +93,8 @@ std::string listed(std::span<const std::string_view> names) {
 
 Status no_such_value(std::string_view value, std::span<const std::string_view> names) {
   const std::string_view nearest = nearest_name(value, names);
-  const std::string meant = nearest.empty() ? "" : "; the nearest is '" + std::string(nearest) + "'";
+  const std::string meant =
+      nearest.empty() ? "" : "; the nearest is '" + std::string(nearest) + "'";
   return Status::error(Code::kInvalidArgument, "got '%.*s', wanted one of %s%s", width(value),
                        value.data(), listed(names).c_str(), meant.c_str());
 }
@@ -93,7 +102,11 @@ Status no_such_value(std::string_view value, std::span<const std::string_view> n
 // An enum whose values are the places of their names in `Names`.
 template <auto Member, const auto& Names>
 constexpr Setting choice(std::string_view section, std::string_view key, std::string_view help) {
-  return {section, key, SettingKind::kText, SettingChange::kLive, help,
+  return {section,
+          key,
+          SettingKind::kText,
+          SettingChange::kLive,
+          help,
           [](ServerOptions& options, std::string_view value) {
             auto& target = field(options, Member);
             const auto found = std::ranges::find(Names, value);
@@ -167,8 +180,8 @@ constexpr Setting kSettings[] = {
        return options.telemetry_csv_path.empty() ? std::string(kOff)
                                                  : options.telemetry_csv_path.string();
      }},
-    number<&ServerOptions::telemetry_csv_max_bytes>(
-        "engine", "telemetry_csv_max_bytes", kRestart, "a longer file is renamed to PATH.1"),
+    number<&ServerOptions::telemetry_csv_max_bytes>("engine", "telemetry_csv_max_bytes", kRestart,
+                                                    "a longer file is renamed to PATH.1"),
     number<&ServerOptions::telemetry_csv_keep>("engine", "telemetry_csv_keep", kRestart,
                                                "renamed files kept, the oldest go first"),
 
@@ -191,10 +204,12 @@ constexpr Setting kSettings[] = {
                                             "open connections an I/O thread"),
     number<&ServerOptions::max_active_requests>("server", "max_active_requests", kRestart,
                                                 "requests in memory an I/O thread"),
-    milliseconds<&TimeoutOptions::head_ns>("head_timeout_ms", "a request's head must be here within"),
+    milliseconds<&TimeoutOptions::head_ns>("head_timeout_ms",
+                                           "a request's head must be here within"),
     milliseconds<&TimeoutOptions::write_stall_ns>("write_timeout_ms",
                                                   "a reply must make progress within"),
-    milliseconds<&TimeoutOptions::idle_ns>("idle_timeout_ms", "a connection at rest is closed after"),
+    milliseconds<&TimeoutOptions::idle_ns>("idle_timeout_ms",
+                                           "a connection at rest is closed after"),
     milliseconds<&ServerOptions::drain_timeout_ns>(
         "drain_timeout_ms", "after SIGTERM, requests in flight have this long"),
     choice<&ServerOptions::log_level, kLogLevelNames>("server", "log_level",

@@ -70,8 +70,8 @@ class Collector final : public nlohmann::json_sax<json> {
       return entry.section == section && entry.key == key_;
     });
     if (same == entries_.end()) return true;
-    status_ = fail(key_line_, "'" + key_ + "' is there twice, first on line " +
-                                  std::to_string(same->line));
+    status_ = fail(key_line_,
+                   "'" + key_ + "' is there twice, first on line " + std::to_string(same->line));
     return false;
   }
 

@@ -18,7 +18,7 @@ constexpr std::string_view kSections[] = {"engine", "server"};
 // The longest body with every key in it is under 1 KiB.
 constexpr size_t kMaxEngineSectionBytes = 64 * 1024;
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "'";
   out.append(text).append("'");
   return out;
@@ -26,12 +26,12 @@ std::string quoted(std::string_view text) {
 
 Status refuse(std::string_view name, const SettingEntry& entry, const std::string& why) {
   return Status::error(Code::kInvalidArgument, "%.*s:%zu: %s%s", static_cast<int>(name.size()),
-                       name.data(), entry.line, quoted(entry.key).c_str(), why.c_str());
+                       name.data(), entry.line, in_quotes(entry.key).c_str(), why.c_str());
 }
 
 std::string nearest_text(std::string_view name, std::span<const std::string_view> valid) {
   const std::string_view nearest = nearest_name(name, valid);
-  if (!nearest.empty()) return "; the nearest is " + quoted(nearest);
+  if (!nearest.empty()) return "; the nearest is " + in_quotes(nearest);
   std::string text = "; there are ";
   for (const std::string_view one : valid) {
     text.append(one == valid.front() ? "" : ", ").append(one);
@@ -52,11 +52,13 @@ Status no_such_key(std::string_view name, const SettingEntry& entry, std::string
     if (setting.section == section) {
       valid.push_back(setting.key);
     } else if (setting.key == entry.key) {
-      return refuse(name, entry, " is no key of " + quoted(section) + " but of " +
-                                     quoted(setting.section));
+      return refuse(
+          name, entry,
+          " is no key of " + in_quotes(section) + " but of " + in_quotes(setting.section));
     }
   }
-  return refuse(name, entry, " is no key of " + quoted(section) + nearest_text(entry.key, valid));
+  return refuse(name, entry,
+                " is no key of " + in_quotes(section) + nearest_text(entry.key, valid));
 }
 
 Status apply_entry(std::string_view name, const SettingEntry& entry, const Setting& setting,
@@ -64,12 +66,12 @@ Status apply_entry(std::string_view name, const SettingEntry& entry, const Setti
   const bool is_number = setting.kind == SettingKind::kNumber;
   if (entry.kind != (is_number ? Kind::kNumber : Kind::kText)) {
     const std::string got = entry.kind == Kind::kText ? "\"" + entry.value + "\"" : entry.value;
-    return refuse(name, entry,
-                  ": got " + got + ", wanted " +
-                      (is_number ? "a whole number, 0 or more" : "a string"));
+    return refuse(
+        name, entry,
+        ": got " + got + ", wanted " + (is_number ? "a whole number, 0 or more" : "a string"));
   }
   std::string place(name);
-  place.append(":").append(std::to_string(entry.line)).append(": ").append(quoted(entry.key));
+  place.append(":").append(std::to_string(entry.line)).append(": ").append(in_quotes(entry.key));
   return set_and_check(setting, options, entry.value, place);
 }
 
@@ -77,7 +79,7 @@ Status apply_entry(std::string_view name, const SettingEntry& entry, const Setti
 Status check_root_entry(std::string_view name, const SettingEntry& entry) {
   for (const Setting& setting : settings()) {
     if (setting.key == entry.key) {
-      return refuse(name, entry, " stands outside of its section " + quoted(setting.section));
+      return refuse(name, entry, " stands outside of its section " + in_quotes(setting.section));
     }
   }
   if (std::ranges::find(kSections, entry.key) == std::end(kSections)) {
@@ -134,13 +136,14 @@ Result<engine::EngineConfig> parse_engine_section(std::string_view json,
   if (!entries.ok()) return entries.status();
   ServerOptions options;
   options.engine = base;
-  const bool wrapped = std::ranges::any_of(*entries, [](const SettingEntry& entry) {
-    return entry.kind == Kind::kSection && entry.key == "engine";
-  });
+  const bool wrapped = std::ranges::find(*entries, "engine", &SettingEntry::key) != entries->end();
   for (const SettingEntry& entry : *entries) {
     if (wrapped && entry.section.empty()) {
-      if (entry.key == "engine") continue;
-      return refuse(kName, entry, " can't be here; wanted the section 'engine' alone");
+      if (entry.key != "engine") {
+        return refuse(kName, entry, " can't be here; wanted the section 'engine' alone");
+      }
+      LUMEN_RETURN_IF_ERROR(check_root_entry(kName, entry));
+      continue;
     }
     LUMEN_RETURN_IF_ERROR(apply_live_entry(kName, entry, options));
   }
