@@ -1,83 +1,80 @@
-// `lumen serve`: settings from file and flags, banner, signals, drain. Main thread; control plane.
+// `lumen serve`: settings from file and flags, signals (SIGHUP reads the file again), drain. Main
+// thread; control plane.
 #include "serve_command.h"
 
+#include "serve_banner.h"
+#include "serve_log.h"
+
+#include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>
 #include <lumen/serve/server.h>
 #include <lumen/serve/settings.h>
 
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace {
 
+using lumen::Result;
+using lumen::Status;
 using lumen::engine::ModelState;
+using lumen::serve::Server;
+using lumen::serve::ServerOptions;
+using lumen::serve::Setting;
+using lumen::serve::SettingChange;
 
-// The banner has at most 12 lines, so longer lists of models are cut.
-constexpr size_t kBannerModels = 7;
+// Throttling is looked at this often: two small files, 0.1 ms of CPU.
+constexpr timespec kThrottlePeriod = {.tv_sec = 10, .tv_nsec = 0};
 
 struct ServeArguments {
   std::string config_file;
-  std::string log_level = "info";
-  std::map<const lumen::serve::Setting*, std::string> flags;  // as given, in text
+  std::map<const Setting*, std::string> flags;  // as given, in text
 };
 
-std::string tensor_list(const std::vector<lumen::engine::TensorSpec>& tensors) {
-  std::string text;
-  for (const auto& tensor : tensors) {
-    if (!text.empty()) text += ", ";
-    text += tensor.name + " " + std::string(lumen::element_type_name(tensor.type)) + "[";
-    for (size_t i = 0; i < tensor.shape.rank(); ++i) {
-      if (i > 0) text += ",";
-      text += std::to_string(tensor.shape[i]);
-    }
-    text += "]";
-  }
-  return text;
+// Until serve/server.h has these three, its absence is bridged here.
+template <typename S>
+lumen::engine::EngineConfig engine_config_of(S& server, const lumen::engine::EngineConfig& known) {
+  if constexpr (requires { server.engine_config(); }) return server.engine_config();
+  return known;
+}
+template <typename S>
+Status reconfigure(S& server, const lumen::engine::EngineConfig& config) {
+  if constexpr (requires { server.reconfigure(config); }) return server.reconfigure(config);
+  return Status::error(lumen::Code::kUnsupported, "this server can't change its engine");
+}
+template <typename S>
+std::string unix_path_of(S& server) {
+  if constexpr (requires { server.unix_path(); }) return server.unix_path();
+  return {};
 }
 
-void print_banner(const lumen::serve::ServerOptions& options,
-                  const lumen::engine::ModelRepository& repository,
-                  const std::string& http_address) {
-  const auto& models = repository.models();
-  size_t ready = 0;
-  for (const auto& model : models) ready += model->state() == ModelState::kReady ? 1 : 0;
-  std::printf("lumen %s, %s, %u worker%s, queue mpmc of %zu\n", LUMEN_VERSION,
-              repository.backend().description().c_str(), options.engine.thread_count,
-              options.engine.thread_count == 1 ? "" : "s", options.engine.queue_capacity);
-  std::printf("models %s: %zu ready, %zu unavailable\n",
-              std::filesystem::absolute(options.model_repository).lexically_normal().c_str(), ready,
-              models.size() - ready);
-  for (size_t i = 0; i < models.size() && i < kBannerModels; ++i) {
-    const auto& metadata = models[i]->metadata();
-    if (models[i]->state() == ModelState::kReady) {
-      std::printf("  %s/%s  %s -> %s\n", metadata.name.c_str(), metadata.version.c_str(),
-                  tensor_list(metadata.inputs).c_str(), tensor_list(metadata.outputs).c_str());
-    } else {
-      std::printf("  %s/%s  UNAVAILABLE, see the log\n", metadata.name.c_str(),
-                  metadata.version.c_str());
-    }
-  }
-  if (models.size() > kBannerModels) {
-    std::printf("  and %zu more\n", models.size() - kBannerModels);
-  }
-  std::printf("lumen: ready http=%s\n", http_address.c_str());
-  std::fflush(stdout);  // whoever waits for the last line reads a pipe
-}
-
-int fail(const lumen::Status& status) {
+int fail(const Status& status) {
   spdlog::error("{}", status.message());
   return 1;
 }
 
-lumen::Result<lumen::serve::ServerOptions> gather_options(const ServeArguments& arguments) {
-  lumen::serve::ServerOptions options;
+// Before the file is read, so that what is wrong with it is said in the wanted form.
+void configure_log_by_flags(const ServeArguments& arguments) {
+  ServerOptions options;
+  for (const auto& [setting, value] : arguments.flags) {
+    // A wrong one is reported when all of them are gathered.
+    if (setting->key.starts_with("log_")) (void)setting->set(options, value);
+  }
+  configure_log(options.log_level, options.log_format);
+}
+
+Result<ServerOptions> gather_options(const ServeArguments& arguments) {
+  ServerOptions options;
   if (!arguments.config_file.empty()) {
     auto loaded = lumen::serve::load_config(arguments.config_file, options);
     if (!loaded.ok()) return loaded.status();
@@ -86,64 +83,151 @@ lumen::Result<lumen::serve::ServerOptions> gather_options(const ServeArguments& 
   for (const auto& [setting, value] : arguments.flags) {
     LUMEN_RETURN_IF_ERROR(lumen::serve::apply_setting(*setting, options, value));
   }
+  LUMEN_RETURN_IF_ERROR(lumen::serve::validate_options(options));
   return options;
 }
 
-int run_serve(const ServeArguments& arguments) {
-  auto logger = spdlog::stderr_logger_mt("lumen");
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-  logger->set_level(spdlog::level::from_str(arguments.log_level));
-  spdlog::set_default_logger(logger);
+// Tells when the cgroup's quota has held the process back since it last looked.
+class ThrottleWatch {
+ public:
+  [[nodiscard]] bool is_possible() const noexcept { return seen_us_.has_value(); }
+  void look() {
+    const std::optional<uint64_t> now_us = lumen::cgroup_throttled_us();
+    if (seen_us_ && now_us && *now_us > *seen_us_) {
+      spdlog::warn(
+          "the cgroup's CPU quota held this process back: {} ms more in sum; latencies are not the "
+          "server's own (wanted: a larger quota, or fewer threads)",
+          (*now_us - *seen_us_ + 999) / 1000);
+    }
+    seen_us_ = now_us;
+  }
 
-  auto options = gather_options(arguments);
-  if (!options.ok()) return fail(options.status());
+ private:
+  std::optional<uint64_t> seen_us_ = lumen::cgroup_throttled_us();
+};
 
-  // Blocked before any thread exists, so that all inherit the mask and only sigwait() sees them.
+void warn_of_overcommit(const ServerOptions& options) {
+  const std::string warning = overcommit_warning(options, lumen::cpu_budget());
+  if (!warning.empty()) spdlog::warn("{}", warning);
+}
+
+std::string change_text(const Setting& setting, const ServerOptions& before,
+                        const ServerOptions& after) {
+  return fmt::format("{}.{} {} -> {}", setting.section, setting.key, setting.get(before),
+                     setting.get(after));
+}
+
+// SIGHUP: what can change while serving does, all or nothing; the rest is named and left.
+void reload(const ServeArguments& arguments, Server& server, ServerOptions& current) {
+  // POST /v2/lumen/engine may have changed it since.
+  current.engine = engine_config_of(server, current.engine);
+  const auto wanted = gather_options(arguments);
+  if (!wanted.ok()) {
+    spdlog::error("SIGHUP: {}; the configuration stays as it was", wanted.status().message());
+    return;
+  }
+  ServerOptions next = current;
+  std::string changes;
+  for (const Setting* setting : lumen::serve::changed_settings(current, *wanted)) {
+    const std::string change = change_text(*setting, current, *wanted);
+    if (setting->change == SettingChange::kRestart) {
+      spdlog::warn("SIGHUP: {} needs a restart and is left", change);
+    } else {
+      (void)setting->set(next, setting->get(*wanted));  // it came out of set() already
+      changes += (changes.empty() ? "" : ", ") + change;
+    }
+  }
+  const Status status = reconfigure(server, next.engine);
+  if (!status.ok()) {
+    spdlog::error("SIGHUP: {}; the configuration stays as it was", status.message());
+    return;
+  }
+  current = next;
+  configure_log(current.log_level, current.log_format);
+  spdlog::info("SIGHUP: {}", changes.empty() ? "nothing changed" : changes);
+  if (!changes.empty()) warn_of_overcommit(current);
+}
+
+// Blocked before any thread exists, so that all inherit the mask and only the main thread sees them.
+sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
 
-  auto server = lumen::serve::Server::start(*options, lumen::engine::make_openvino_backend());
-  if (!server.ok()) return fail(server.status());
-  for (const auto& model : (*server)->models().models()) {
+// Until SIGTERM or SIGINT, which it returns.
+int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, Server& server,
+                     ServerOptions& options) {
+  ThrottleWatch throttling;
+  for (;;) {
+    // Without a quota there is nothing to look at and no reason to wake.
+    const int number = throttling.is_possible() ? sigtimedwait(&signals, nullptr, &kThrottlePeriod)
+                                                : sigwaitinfo(&signals, nullptr);
+    throttling.look();
+    if (number == SIGHUP) reload(arguments, server, options);
+    if (number == SIGTERM || number == SIGINT) return number;
+  }
+}
+
+int run_serve(const ServeArguments& arguments) {
+  configure_log_by_flags(arguments);
+  auto gathered = gather_options(arguments);
+  if (!gathered.ok()) return fail(gathered.status());
+  ServerOptions& options = *gathered;
+  configure_log(options.log_level, options.log_format);
+  sigset_t signals = block_signals();
+
+  auto started = Server::start(options, lumen::engine::make_openvino_backend());
+  if (!started.ok()) return fail(started.status());
+  Server& server = **started;
+  for (const auto& model : server.models().models()) {
     if (model->state() == ModelState::kUnavailable) {
       spdlog::warn("model {}/{} is unavailable: {}", model->metadata().name,
                    model->metadata().version, model->reason());
     }
   }
-  print_banner(*options, (*server)->models(), (*server)->http_address());
-
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info("{}: draining; a second signal ends at once", strsignal(signal));
+  warn_of_overcommit(options);
+  print_banner(options, lumen::cpu_budget(), server.models(), server.http_address(),
+               unix_path_of(server));
+  const int number = wait_for_the_end(signals, arguments, server, options);
+  spdlog::info("{}: draining; a second signal ends at once", strsignal(number));
+  sigdelset(&signals, SIGHUP);                      // too late for a reload, and no reason to end
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // both have their default action
-  (*server)->drain();
-  const auto& counters = (*server)->counters().server;
+  server.drain();
+  const auto& counters = server.counters().server;
   spdlog::info("drained: {} requests, {} answered well, {} refused, {} failed",
                counters.requests.get(), counters.responses_2xx.get(), counters.responses_4xx.get(),
                counters.responses_5xx.get());
   return 0;
 }
 
+std::string help_text(const Setting& setting) {
+  const std::string value = setting.get(ServerOptions{});
+  std::string text(setting.help);
+  return value.empty() ? text : text + " [" + value + "]";
+}
+
 }  // namespace
 
 void add_serve_command(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand("serve", "serve the models of a repository over HTTP");
+  CLI::App* command =
+      app.add_subcommand("serve", "serve the models of a repository over HTTP, TCP and unix");
   auto arguments = std::make_shared<ServeArguments>();
-  command->add_option("--config", arguments->config_file, "config.json; flags beat it")
+  command
+      ->add_option("--config", arguments->config_file,
+                   "config.json with the sections \"engine\" and \"server\"; flags beat it; SIGHUP "
+                   "reads it again")
       ->take_last();
-  command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn, error, off")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
-      ->take_last();
-  for (const lumen::serve::Setting& setting : lumen::serve::settings()) {
+  for (const Setting& setting : lumen::serve::settings()) {
     command
         ->add_option_function<std::string>(
             lumen::serve::flag_name(setting),
             [arguments, &setting](const std::string& value) { arguments->flags[&setting] = value; },
-            std::string(setting.help))
-        ->take_last();
+            help_text(setting))
+        ->take_last()
+        ->group("Section \"" + std::string(setting.section) + "\"");
   }
   command->callback([arguments, &exit_status] { exit_status = run_serve(*arguments); });
 }

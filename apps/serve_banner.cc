@@ -1,0 +1,118 @@
+// Writes the banner. Main thread; the heap.
+#include "serve_banner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+namespace {
+
+using lumen::engine::ModelState;
+using lumen::engine::QueueType;
+
+// Twelve lines, of which five come before the models, one after, and one says how many were cut.
+constexpr size_t kBannerModels = 5;
+
+std::string tensor_list(const std::vector<lumen::engine::TensorSpec>& tensors) {
+  std::string text;
+  for (const auto& tensor : tensors) {
+    if (!text.empty()) text += ", ";
+    text += tensor.name + " " + std::string(lumen::element_type_name(tensor.type)) + "[";
+    for (size_t i = 0; i < tensor.shape.rank(); ++i) {
+      if (i > 0) text += ",";
+      text += std::to_string(tensor.shape[i]);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+// The threads that run models, in number and in words.
+struct Runners {
+  uint32_t count;
+  std::string text;
+};
+
+Runners runners_of(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget) {
+  const bool is_inline = options.engine.queue_type == QueueType::kInline;
+  uint32_t count = is_inline ? options.io_thread_count : options.engine.thread_count;
+  if (count == 0) count = budget.count;
+  std::string text = std::to_string(count) + (is_inline ? " I/O thread" : " worker");
+  if (count != 1) text += "s";
+  if (is_inline) text += count == 1 ? " that runs the models" : " that run the models";
+  return {count, text};
+}
+
+std::string engine_text(const lumen::serve::ServerOptions& options) {
+  const lumen::engine::EngineConfig& engine = options.engine;
+  std::string text(name_of(engine.queue_type));
+  text.append(" x ").append(name_of(engine.allocator_type));
+  const bool packs = engine.batch_size > 1 && (engine.queue_type == QueueType::kBatched ||
+                                               engine.queue_type == QueueType::kInline);
+  text += packs ? ", up to " + std::to_string(engine.batch_size) + " rows an inference"
+                : ", no packing of rows";
+  if (engine.queue_type == QueueType::kBatched && engine.max_queue_delay_us > 0) {
+    text += ", held back for up to " + std::to_string(engine.max_queue_delay_us) + " us";
+  }
+  if (engine.queue_type != QueueType::kInline) {
+    text += ", " + std::to_string(engine.queue_capacity) + " may wait";
+  }
+  return text;
+}
+
+std::string absolute_text(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  return (error ? path : absolute).lexically_normal().string();
+}
+
+void print_models(const lumen::engine::ModelRepository& repository) {
+  const auto& models = repository.models();
+  for (size_t i = 0; i < std::min(models.size(), kBannerModels); ++i) {
+    const auto& metadata = models[i]->metadata();
+    if (models[i]->state() == ModelState::kReady) {
+      std::printf("  %s/%s  %s -> %s\n", metadata.name.c_str(), metadata.version.c_str(),
+                  tensor_list(metadata.inputs).c_str(), tensor_list(metadata.outputs).c_str());
+    } else {
+      std::printf("  %s/%s  UNAVAILABLE, see the log\n", metadata.name.c_str(),
+                  metadata.version.c_str());
+    }
+  }
+  if (models.size() > kBannerModels) {
+    std::printf("  and %zu more\n", models.size() - kBannerModels);
+  }
+}
+
+}  // namespace
+
+std::string overcommit_warning(const lumen::serve::ServerOptions& options,
+                               const lumen::CpuBudget& budget) {
+  const Runners runners = runners_of(options, budget);
+  if (runners.count <= budget.count) return {};
+  return runners.text + " on " + budget.text() +
+         ": they share the CPUs in turns, and each request waits for its turn; wanted " +
+         std::to_string(budget.count) + " at most";
+}
+
+void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget,
+                  const lumen::engine::ModelRepository& repository, std::string_view http_address,
+                  std::string_view unix_path) {
+  const auto& models = repository.models();
+  const auto ready = static_cast<size_t>(std::ranges::count_if(
+      models, [](const auto& model) { return model->state() == ModelState::kReady; }));
+  std::printf("lumen %s, %s\n", LUMEN_VERSION, repository.backend().description().c_str());
+  std::printf("engine %s\n", engine_text(options).c_str());
+  std::printf("cpus %s: %s\n", budget.text().c_str(), runners_of(options, budget).text.c_str());
+  std::printf("csv %s\n", options.telemetry_csv_path.empty()
+                              ? "off"
+                              : absolute_text(options.telemetry_csv_path).c_str());
+  std::printf("models %s: %zu ready, %zu unavailable\n",
+              absolute_text(options.model_repository).c_str(), ready, models.size() - ready);
+  print_models(repository);
+  std::string line = "lumen: ready";
+  if (!http_address.empty()) line.append(" http=").append(http_address);
+  if (!unix_path.empty()) line.append(" unix=").append(absolute_text(unix_path));
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);  // whoever waits for the last line reads a pipe
+}

@@ -1,0 +1,21 @@
+// What `lumen serve` says about itself at start: a banner of at most 12 lines on stdout, and the
+// words for how many workers run on how many CPUs.
+// Threads: main. Memory: control plane. Says no: never.
+#pragma once
+
+#include <lumen/base/cpu.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/serve/options.h>
+
+#include <string>
+#include <string_view>
+
+// Empty where all threads that run models have a CPU of their own.
+[[nodiscard]] std::string overcommit_warning(const lumen::serve::ServerOptions& options,
+                                             const lumen::CpuBudget& budget);
+
+// The addresses as the server bound them; "" for a listener that there is not. The last line begins
+// with "lumen: ready", and is what a caller of the process waits for.
+void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget,
+                  const lumen::engine::ModelRepository& repository, std::string_view http_address,
+                  std::string_view unix_path);

@@ -1,0 +1,9 @@
+// The log of `lumen serve`: lines on stderr, as text or as one JSON object each.
+// Threads: set up by the main thread; spdlog's own lock lets all others log. Memory: control plane.
+// Says no: never.
+#pragma once
+
+#include <lumen/serve/options.h>
+
+// Makes it, or changes its level and format while it is in use.
+void configure_log(lumen::serve::LogLevel level, lumen::serve::LogFormat format);
