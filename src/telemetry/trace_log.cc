@@ -172,6 +172,15 @@ void TraceLog::write(const RequestRecord& record) noexcept {
   news_bell_.ring_published();
 }
 
+// sync[trace_log.news]: seq_cst, both: they are the look between announcing oneself and sleeping
+uint64_t TraceLog::buffers_begun() const noexcept { return begun_.load(std::memory_order_seq_cst); }
+uint64_t TraceLog::calls_asked() const noexcept { return asked_.load(std::memory_order_seq_cst); }
+
+bool TraceLog::was_answered(uint64_t ticket) const noexcept {
+  // sync[trace_log.answered]: seq_cst, what is in the file; also the look before flush() sleeps
+  return answered_.load(std::memory_order_seq_cst) >= ticket;
+}
+
 void TraceLog::run() noexcept {
   name_this_thread("lumen-trace");
   // By this thread, because a SharedBuffer asks whether the thread that made a Writer has ended: this
@@ -184,27 +193,21 @@ void TraceLog::run() noexcept {
   sink_->begin();
   IdleStrategy idle(0);  // nobody waits for this thread: it never spins
   uint64_t begun = 0, asked = 0;
-  // sync[trace_log.news]: seq_cst, all loads below: they are the look between announcing and sleep
   const auto has_news = [&]() noexcept {
-    return begun_.load(std::memory_order_seq_cst) != begun ||
-           asked_.load(std::memory_order_seq_cst) != asked;
+    return buffers_begun() != begun || calls_asked() != asked;
   };
   for (;;) {
     (void)await(news_bell_, idle, UINT64_MAX, has_news);
     const uint64_t deadline_ns = now_ns() + options_.flush_delay_ns;
     do {
       wakeups_.add();
-      // Another buffer was begun, so the one before it is full.
-      begun = begun_.load(std::memory_order_seq_cst);
-      (void)buffer_->flush_ready();
-      // sync[trace_log.news]: seq_cst, as above
-    } while (asked_.load(std::memory_order_seq_cst) == asked &&
-             await(news_bell_, idle, deadline_ns, has_news));
-    const uint64_t answer = asked_.load(std::memory_order_seq_cst);  // sync[trace_log.news]: above
-    const bool closing = closing_.load(std::memory_order_relaxed);   // relaxed: published by asked_
+      begun = buffers_begun();
+      (void)buffer_->flush_ready();  // another one was begun, so the one before it is full
+    } while (calls_asked() == asked && await(news_bell_, idle, deadline_ns, has_news));
+    const uint64_t answer = calls_asked();
+    const bool closing = closing_.load(std::memory_order_relaxed);  // relaxed: published by asked_
     if (closing) buffer_->close();
-    // Before sealing: a first record after it is news again, one before it costs an empty turn.
-    begun = begun_.load(std::memory_order_seq_cst);  // sync[trace_log.news]: above
+    begun = buffers_begun();  // before sealing: whoever begins a buffer after it is news again
     (void)buffer_->flush();
     asked = answer;
     // sync[trace_log.answered]: seq_cst, what is in the file; the look of who waits for it
@@ -219,18 +222,15 @@ bool TraceLog::flush(uint64_t deadline_ns) noexcept {
   const uint64_t ticket = asked_.fetch_add(1, std::memory_order_seq_cst) + 1;
   news_bell_.ring_published();
   // Not await(): an IdleStrategy would count the caller, some control thread, as one that spins.
-  for (;;) {
-    // sync[trace_log.answered]: seq_cst, pairs with run(), here and below
-    if (answered_.load(std::memory_order_seq_cst) >= ticket) return true;
+  while (!was_answered(ticket)) {
     const Doorbell::Ticket waiter = answered_bell_.prepare();
-    // sync[trace_log.answered]: as above
-    if (answered_.load(std::memory_order_seq_cst) >= ticket) {
+    if (was_answered(ticket)) {
       answered_bell_.cancel();
     } else if (!answered_bell_.wait(waiter, deadline_ns)) {
-      return answered_.load(std::memory_order_seq_cst) >=
-             ticket;  // sync[trace_log.answered]: above
+      return was_answered(ticket);
     }
   }
+  return true;
 }
 
 void TraceLog::close() noexcept {

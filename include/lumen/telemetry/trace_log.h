@@ -107,6 +107,9 @@ class TraceLog {
   [[nodiscard]] Status start();
   void run() noexcept;
   [[nodiscard]] Place* enter() noexcept;
+  [[nodiscard]] uint64_t buffers_begun() const noexcept;
+  [[nodiscard]] uint64_t calls_asked() const noexcept;
+  [[nodiscard]] bool was_answered(uint64_t ticket) const noexcept;
 
   TraceLogOptions options_;
   std::filesystem::path path_;
