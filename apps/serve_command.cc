@@ -41,23 +41,6 @@ struct ServeArguments {
   std::map<const Setting*, std::string> flags;  // as given, in text
 };
 
-// Until serve/server.h has these three, its absence is bridged here.
-template <typename S>
-lumen::engine::EngineConfig engine_config_of(S& server, const lumen::engine::EngineConfig& known) {
-  if constexpr (requires { server.engine_config(); }) return server.engine_config();
-  return known;
-}
-template <typename S>
-Status reconfigure(S& server, const lumen::engine::EngineConfig& config) {
-  if constexpr (requires { server.reconfigure(config); }) return server.reconfigure(config);
-  return Status::error(lumen::Code::kUnsupported, "this server can't change its engine");
-}
-template <typename S>
-std::string unix_path_of(S& server) {
-  if constexpr (requires { server.unix_path(); }) return server.unix_path();
-  return {};
-}
-
 int fail(const Status& status) {
   spdlog::error("{}", status.message());
   return 1;
@@ -120,7 +103,7 @@ std::string change_text(const Setting& setting, const ServerOptions& before,
 // SIGHUP: what can change while serving does, all or nothing; the rest is named and left.
 void reload(const ServeArguments& arguments, Server& server, ServerOptions& current) {
   // POST /v2/lumen/engine may have changed it since.
-  current.engine = engine_config_of(server, current.engine);
+  current.engine = server.engine_config();
   const auto wanted = gather_options(arguments);
   if (!wanted.ok()) {
     spdlog::error("SIGHUP: {}; the configuration stays as it was", wanted.status().message());
@@ -137,7 +120,7 @@ void reload(const ServeArguments& arguments, Server& server, ServerOptions& curr
       changes += (changes.empty() ? "" : ", ") + change;
     }
   }
-  const Status status = reconfigure(server, next.engine);
+  const Status status = server.reconfigure(next.engine);
   if (!status.ok()) {
     spdlog::error("SIGHUP: {}; the configuration stays as it was", status.message());
     return;
@@ -188,9 +171,10 @@ int run_serve(const ServeArguments& arguments) {
                    model->metadata().version, model->reason());
     }
   }
+  if (!server.unix_note().empty()) spdlog::warn("{}", server.unix_note());
   warn_of_overcommit(options);
   print_banner(options, lumen::cpu_budget(), server.models(), server.http_address(),
-               unix_path_of(server));
+               server.unix_path());
   const int number = wait_for_the_end(signals, arguments, server, options);
   spdlog::info("{}: draining; a second signal ends at once", strsignal(number));
   sigdelset(&signals, SIGHUP);                      // too late for a reload, and no reason to end
