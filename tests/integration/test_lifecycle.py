@@ -72,7 +72,7 @@ def test_a_port_in_use_is_an_error_that_names_it(
         (["--model-repository", "/no/such/folder"], "/no/such/folder"),
         (["--config", "/no/such/config.json"], "/no/such/config.json"),
         (["--thread-count", "many"], "many"),
-        (["--thread-count", "0"], "thread"),
+        (["--thread-count", "257"], "thread"),
         (["--queue-capacity", "1000"], "1000"),
         (["--colour", "blue"], "--colour"),
     ],

@@ -1,0 +1,201 @@
+"""config.json, flags, banner and log of the process, and SIGHUP, which reads the file again."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.raw_http import Connection, post_json
+from integration.serve_process import ServeProcess, run_serve
+
+# As users have it; it must load as it is.
+VERBATIM = """{
+  "engine": {
+    "queue_type": "mpmc",
+    "allocator_type": "lumen_arena",
+    "thread_count": 8,
+    "batch_size": 1,
+    "telemetry_csv_path": "../results/micro/squeezenet_mpmc_lumen_arena.csv"
+  }
+}
+"""
+
+
+@pytest.fixture
+def base(small_repository: Path) -> list[str]:
+    return ["--http", "127.0.0.1:0", "--unix", "off", "--model-repository", str(small_repository)]
+
+
+def write_config(folder: Path, **sections: Any) -> Path:
+    file = folder / "config.json"
+    file.write_text(json.dumps(sections, indent=1))
+    return file
+
+
+def answers(connection: Connection) -> bool:
+    given = {"name": "input", "datatype": "FP32", "shape": [1, 2], "data": [1.5, 2.5]}
+    reply = connection.exchange(post_json("/v2/models/identity/infer", {"inputs": [given]}))
+    return reply.status == 200 and reply.json()["outputs"][0]["data"] == [1.5, 2.5]
+
+
+def banner_line(serve: ServeProcess, begin: str) -> str:
+    return next(line for line in serve.banner if line.startswith(begin))
+
+
+# --- start ----------------------------------------------------------------------------------------
+
+
+def test_the_form_that_users_have_loads_as_it_is(base: list[str], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "config.json").write_text(VERBATIM)
+    with ServeProcess("--config", "config.json", *base, cwd=work) as serve:
+        csv = tmp_path / "results" / "micro" / "squeezenet_mpmc_lumen_arena.csv"
+        assert len(serve.banner) <= 12
+        assert banner_line(serve, "engine ").startswith("engine mpmc x lumen_arena, no packing")
+        assert "8 workers" in banner_line(serve, "cpus ")
+        assert banner_line(serve, "csv ") == f"csv {csv}"
+        with serve.connect() as connection:
+            assert answers(connection)
+    assert csv.parent.is_dir()  # made by the server
+
+
+def test_more_workers_than_cpus_are_obeyed_with_a_warning(base: list[str]) -> None:
+    with ServeProcess(*base, "--thread-count", "200") as serve:
+        assert "200 workers" in banner_line(serve, "cpus ")
+        serve.wait_for_log("warning", "200 workers on", "wanted")
+        with serve.connect() as connection:
+            assert answers(connection)
+
+
+def test_as_many_workers_as_cpus_bring_no_warning(base: list[str]) -> None:
+    with ServeProcess(*base, "--thread-count", "0") as serve:
+        words = re.search(r": (\d+) worker", banner_line(serve, "cpus "))
+        assert words and int(words[1]) >= 1
+    assert not any("workers on" in line for line in serve.log)
+
+
+def test_flags_beat_the_file(base: list[str], tmp_path: Path) -> None:
+    file = write_config(tmp_path, engine={"queue_type": "naive", "allocator_type": "standard"})
+    with ServeProcess("--config", str(file), *base) as serve:
+        assert "naive x standard" in banner_line(serve, "engine ")
+    with ServeProcess("--config", str(file), "--queue-type", "mpmc", *base) as serve:
+        assert "mpmc x standard" in banner_line(serve, "engine ")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('{\n"engine": {\n"thread_cout": 1}}', ":3: 'thread_cout' is no key of 'engine'; the ne"),
+        (
+            '{"engine": {\n"queue_type": "mpcm"}}',
+            ":2: 'queue_type': got 'mpcm', wanted one of mpmc",
+        ),
+        ('{"engine": {"batch_size": 0}}', ":1: 'batch_size': got 0, wanted 1 to 128"),
+        ('{"engine": {"batch_size": 1,\n"batch_size": 2}}', ":2: 'batch_size' is there twice"),
+        ('{"engine": {"io_threads": 1}}', ":1: 'io_threads' is no key of 'engine' but of 'server'"),
+        ('{"server": {"http": "off", "unix": "off"}}', "nothing would listen"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(
+    tmp_path: Path, small_repository: Path, text: str, wanted: str
+) -> None:
+    file = tmp_path / "wrong.json"
+    file.write_text(text)
+    done = run_serve("--config", str(file), "--model-repository", str(small_repository))
+    assert done.returncode == 1
+    assert wanted in done.stderr
+    assert not done.stdout
+
+
+def test_a_wrong_flag_is_refused_by_its_name(base: list[str]) -> None:
+    done = run_serve(*base, "--overload-status", "404")
+    assert done.returncode == 1
+    assert "--overload-status: got 404, wanted 429 or 503" in done.stderr
+
+
+def test_help_lists_the_settings_with_their_defaults() -> None:
+    text = run_serve("--help").stdout
+    for flag in ("--queue-type", "--allocator-type", "--telemetry-csv-path", "--unix"):
+        assert flag in text
+    assert "[127.0.0.1:8000]" in text
+
+
+# --- log ------------------------------------------------------------------------------------------
+
+
+def test_a_json_log_is_one_object_a_line_whatever_it_quotes(base: list[str]) -> None:
+    done = run_serve(*base, "--log-format", "json", "--queue-type", 'a"b\\c\nd\x01')
+    lines = done.stderr.splitlines()
+    assert lines
+    for line in lines:
+        entry = json.loads(line)
+        assert list(entry) == ["time", "level", "message"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry["time"])
+    assert json.loads(lines[-1])["level"] == "error"
+    assert "got 'a\"b\\c\nd\x01'" in json.loads(lines[-1])["message"]
+
+
+def test_the_log_level_is_obeyed(base: list[str]) -> None:
+    with ServeProcess(*base, "--log-level", "error") as serve:
+        pass
+    assert serve.log == []
+
+
+# --- SIGHUP ---------------------------------------------------------------------------------------
+
+
+def test_sighup_takes_what_can_change_and_names_what_needs_a_restart(
+    base: list[str], tmp_path: Path
+) -> None:
+    file = write_config(tmp_path, engine={"queue_type": "mpmc"})
+    with ServeProcess("--config", str(file), *base) as serve, serve.connect() as connection:
+        assert answers(connection)
+        write_config(
+            tmp_path, engine={"queue_type": "naive"}, server={"io_threads": 2, "log_level": "warn"}
+        )
+        serve.reload()
+        serve.wait_for_log("warning", "server.io_threads 1 -> 2 needs a restart and is left")
+        assert answers(connection)
+        write_config(tmp_path, engine={"queue_type": "batched", "batch_size": 4})
+        serve.reload()
+        line = serve.wait_for_log("SIGHUP", "engine.queue_type naive -> batched")
+        assert "engine.batch_size 16 -> 4" in line and "server.log_level warn -> info" in line
+        assert answers(connection)
+
+
+def test_sighup_leaves_the_flags_above_the_file(base: list[str], tmp_path: Path) -> None:
+    file = write_config(tmp_path, engine={})
+    arguments = ["--config", str(file), *base, "--allocator-type", "standard"]
+    with ServeProcess(*arguments) as serve:
+        write_config(tmp_path, engine={"allocator_type": "lumen_arena", "batch_size": 2})
+        serve.reload()
+        assert "allocator_type" not in serve.wait_for_log("SIGHUP", "batch_size 16 -> 2")
+
+
+def test_sighup_over_an_unchanged_file_changes_nothing(base: list[str]) -> None:
+    with ServeProcess(*base) as serve:
+        serve.reload()
+        serve.wait_for_log("SIGHUP: nothing changed")
+
+
+@pytest.mark.parametrize("text", ['{"engine": ', '{"engine": {"queue_type": "lifo"}}', None])
+def test_sighup_over_a_broken_file_changes_nothing_and_says_why(
+    base: list[str], tmp_path: Path, text: str | None
+) -> None:
+    file = write_config(tmp_path, engine={"queue_type": "naive"})
+    with ServeProcess("--config", str(file), *base) as serve, serve.connect() as connection:
+        if text is None:
+            file.unlink()
+        else:
+            file.write_text(text)
+        serve.reload()
+        serve.wait_for_log("error", "SIGHUP", "config.json", "the configuration stays as it was")
+        assert answers(connection)
+        write_config(tmp_path, engine={"queue_type": "spsc"})
+        serve.reload()
+        serve.wait_for_log("engine.queue_type naive -> spsc")
+        assert answers(connection)
