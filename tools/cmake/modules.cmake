@@ -33,6 +33,16 @@ function(lumen_module NAME)
   set_property(GLOBAL APPEND PROPERTY LUMEN_MODULES ${NAME})
 endfunction()
 
+# apps/load and apps/matrix as one library: the client side, which needs no backend, so that its tests
+# and bench/ can have it too.
+function(lumen_client)
+  file(GLOB sources CONFIGURE_DEPENDS apps/load/*.cc apps/matrix/*.cc)
+  add_library(lumen_client STATIC ${sources})
+  target_include_directories(lumen_client PUBLIC ${PROJECT_SOURCE_DIR}/apps)
+  target_link_libraries(lumen_client PUBLIC lumen::wire lumen::telemetry lumen::tensor
+                        nlohmann_json::nlohmann_json)
+endfunction()
+
 # apps/lumen.cc and apps/lumen_engine.cc hold a main() each, over the rest of apps/ as one library.
 function(lumen_apps)
   file(GLOB sources CONFIGURE_DEPENDS apps/*.cc)
@@ -41,7 +51,7 @@ function(lumen_apps)
     return()
   endif()
   add_library(lumen_app STATIC ${sources})
-  target_link_libraries(lumen_app PUBLIC lumen::serve CLI11::CLI11 spdlog::spdlog
+  target_link_libraries(lumen_app PUBLIC lumen::serve lumen_client CLI11::CLI11 spdlog::spdlog
                         nlohmann_json::nlohmann_json)
   target_compile_definitions(lumen_app PUBLIC LUMEN_VERSION="${PROJECT_VERSION}")
   foreach(app lumen lumen_engine)
@@ -96,6 +106,8 @@ function(lumen_tests)
     lumen_drop_openvino(sources)
     lumen_test_program(unit_${module} SOURCES ${sources} LIBS lumen::${module})
   endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS tests/unit/apps/*_test.cc)
+  lumen_test_program(unit_apps SOURCES ${sources} LIBS lumen_client)
   foreach(kind conformance stress integration regression)
     file(GLOB sources CONFIGURE_DEPENDS tests/${kind}/*.cc)
     lumen_drop_openvino(sources)

@@ -1,0 +1,260 @@
+// The body of `lumen bench`: reads the model's metadata, builds one request, runs the load for each
+// number of clients. Threads and memory: as bench_command.h says.
+#include "bench_command.h"
+
+#include "bench_shared_buffer.h"
+#include "load/bench_report.h"
+#include "load/load_run.h"
+#include "load/model_info.h"
+#include "load/stop_flag.h"
+
+#include <lumen/base/nearest_name.h>
+
+#include <sys/resource.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace {
+
+using lumen::Result;
+using lumen::Status;
+namespace load = lumen::load;
+
+struct BenchArguments {
+  std::string url;
+  std::string model;
+  std::string version;
+  std::vector<uint32_t> clients = {1, 4, 16};
+  uint32_t threads = 1;
+  double duration_s = 5;
+  double warm_up_s = 0.5;
+  double rate = 0;
+  double timeout_s = 20;
+  uint64_t requests = 0;
+  uint64_t seed = 1;
+  std::vector<std::string> inputs;  // FILE or NAME=FILE
+  bool new_connection = false;
+  bool poll = false;
+  bool json = false;
+  bool csv = false;
+};
+
+int fail(const Status& status) {
+  const auto text = status.message();
+  std::fprintf(stderr, "lumen bench: %.*s\n", static_cast<int>(text.size()), text.data());
+  return 1;
+}
+
+uint64_t to_ns(double seconds) noexcept { return static_cast<uint64_t>(seconds * 1e9); }
+
+// A file for a model with one input needs no name.
+Result<std::vector<load::InputTensor>> make_inputs(const load::ModelInfo& model,
+                                                   const BenchArguments& arguments) {
+  std::vector<load::InputTensor> inputs;
+  for (size_t i = 0; i < model.inputs.size(); ++i) {
+    inputs.push_back(load::random_input(model.inputs[i], arguments.seed + i));
+  }
+  for (const std::string& word : arguments.inputs) {
+    const size_t equals = word.find('=');
+    const bool named = equals != std::string::npos;
+    if (!named && model.inputs.size() != 1) {
+      return Status::error(lumen::Code::kInvalidArgument,
+                           "--input %s: the model has %zu inputs; wanted NAME=FILE", word.c_str(),
+                           model.inputs.size());
+    }
+    const std::string name = named ? word.substr(0, equals) : model.inputs[0].name;
+    const auto found = std::ranges::find(model.inputs, name, &load::TensorInfo::name);
+    if (found == model.inputs.end()) {
+      return Status::error(lumen::Code::kNotFound, "--input %s: the model has no input '%s'",
+                           word.c_str(), name.c_str());
+    }
+    const std::string path = named ? word.substr(equals + 1) : word;
+    auto file = load::read_npy(path);
+    if (!file.ok()) return file.status();
+    auto input = load::input_of_file(*found, std::move(*file), path);
+    if (!input.ok()) return input.status();
+    inputs[static_cast<size_t>(found - model.inputs.begin())] = std::move(*input);
+  }
+  return inputs;
+}
+
+// One request before all others: a refusal is told once, and at once.
+Status probe(load::LoadPlan plan) {
+  plan.clients = plan.threads = 1;
+  plan.requests = 1;
+  plan.warm_up_requests = 0;
+  plan.rate = 0;
+  plan.poll = false;
+  const auto tally = load::run_load(plan, load::stop_flag);
+  // relaxed: nothing else is read because of it.
+  if (tally->ok_count() == 1 || load::stop_flag.load(std::memory_order_relaxed)) return {};
+  return Status::error(lumen::Code::kUnavailable, "%s: a first request failed (%s): %s",
+                       plan.target.url.c_str(), load::errors_text(*tally).c_str(),
+                       tally->first_error.c_str());
+}
+
+Result<load::BenchHead> prepare(const BenchArguments& arguments) {
+  auto target = load::parse_target(arguments.url);
+  if (!target.ok()) return target.status();
+  auto model = load::read_model_info(*target, arguments.model, arguments.version);
+  if (!model.ok()) return model.status();
+  auto inputs = make_inputs(*model, arguments);
+  if (!inputs.ok()) return inputs.status();
+  load::BenchHead head;
+  head.model = arguments.model;
+  for (const load::InputTensor& input : *inputs) {
+    if (!head.inputs.empty()) head.inputs += ", ";
+    head.inputs += input.name + " " + load::type_text(input.type, input.shape);
+  }
+  load::LoadPlan& plan = head.plan;
+  const auto use = arguments.new_connection ? load::ConnectionUse::kOneRequest
+                                            : load::ConnectionUse::kKept;
+  plan.request = load::build_request(*target, *model, *inputs, {}, use);
+  plan.target = std::move(*target);
+  plan.threads = arguments.threads;
+  plan.warm_up_ns = to_ns(arguments.warm_up_s);
+  plan.duration_ns = to_ns(arguments.duration_s);
+  plan.requests = arguments.requests;
+  plan.rate = arguments.rate;
+  plan.new_connection = arguments.new_connection;
+  plan.poll = arguments.poll;
+  plan.timeout_ns = to_ns(arguments.timeout_s);
+  LUMEN_RETURN_IF_ERROR(probe(plan));
+  return head;
+}
+
+// Each client is a descriptor; the soft limit is often 1,024.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
+  load::LoadPlan plan = head.plan;
+  plan.clients = clients;
+  plan.warm_up_requests = clients;
+  load::BenchRow row;
+  row.clients = clients;
+  load::StageSums before;
+  row.tally = load::run_load(plan, load::stop_flag, [&] {
+    before = load::read_stage_sums(plan.target, head.model);
+  });
+  row.server = load::stage_means(before, load::read_stage_sums(plan.target, head.model));
+  return row;
+}
+
+int run_bench_url(const BenchArguments& arguments) {
+  load::install_stop_flag();
+  raise_descriptor_limit();
+  auto head = prepare(arguments);
+  if (!head.ok()) return fail(head.status());
+  const bool is_table = !arguments.json && !arguments.csv;
+  if (is_table) std::fputs(load::head_text(*head).c_str(), stdout);
+  if (arguments.csv) std::fputs(load::csv_head().c_str(), stdout);
+  std::vector<load::BenchRow> rows;
+  bool all_answered = true;
+  for (const uint32_t clients : arguments.clients) {
+    // relaxed: nothing else is read because of it.
+    if (load::stop_flag.load(std::memory_order_relaxed)) break;
+    rows.push_back(run_row(*head, clients));
+    if (is_table) std::fputs(load::row_text(*head, rows.back()).c_str(), stdout);
+    if (arguments.csv) std::fputs(load::csv_row(*head, rows.back()).c_str(), stdout);
+    std::fflush(stdout);
+    if (rows.back().tally->ok_count() == 0) all_answered = false;
+  }
+  if (arguments.json) std::printf("%s\n", load::to_json(*head, rows).dump(1).c_str());
+  if (all_answered && !rows.empty()) return 0;
+  const std::string errors = rows.empty() ? "" : load::errors_text(*rows.back().tally);
+  std::fprintf(stderr, "lumen bench: no request was answered well%s%s\n", errors.empty() ? "" : ": ",
+               errors.c_str());
+  return 1;
+}
+
+// What was neither a bench's name nor a URL was most likely meant as the former.
+int refuse_word(const std::string& word) {
+  constexpr std::string_view kBenches[] = {"shared-buffer"};
+  const std::string near(lumen::nearest_name(word, kBenches));
+  std::fprintf(stderr, "lumen bench: '%s' is no bench (shared-buffer) and no URL (http://HOST:PORT, "
+               "unix:/PATH)%s%s%s\n",
+               word.c_str(), near.empty() ? "" : "; did you mean '", near.c_str(),
+               near.empty() ? "" : "'?");
+  return 2;
+}
+
+int run_bench(const BenchArguments& arguments) {
+  if (arguments.url.empty()) {
+    std::fprintf(stderr, "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH) or a bench "
+                         "(shared-buffer)\n");
+    return 2;
+  }
+  if (!load::looks_like_url(arguments.url)) return refuse_word(arguments.url);
+  if (arguments.model.empty()) {
+    std::fprintf(stderr, "lumen bench: wanted --model NAME\n");
+    return 2;
+  }
+  return run_bench_url(arguments);
+}
+
+void add_options(CLI::App& bench, BenchArguments& arguments) {
+  bench.add_option("url", arguments.url, "http://HOST:PORT, unix:/PATH or http+unix://%2FPATH");
+  bench.add_option("--model", arguments.model, "name of the model");
+  bench.add_option("--model-version", arguments.version, "default: the server's choice");
+  bench.add_option("--clients", arguments.clients, "a row for each number; default 1,4,16")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 10'000));
+  bench.add_option("--threads", arguments.threads, "of this client; default 1")
+      ->check(CLI::Range(1, 256));
+  bench.add_option("--duration", arguments.duration_s, "seconds a row; default 5")
+      ->check(CLI::Range(0.001, 86'400.0));
+  bench.add_option("--warm-up", arguments.warm_up_s, "seconds before them; default 0.5")
+      ->check(CLI::Range(0.0, 3'600.0));
+  bench.add_option("--requests", arguments.requests, "so many a row, instead of a duration")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  bench.add_option("--rate", arguments.rate,
+                   "open loop: requests/s over all clients, latency from the intended time")
+      ->check(CLI::Range(0.001, 1e8));
+  bench.add_option("--timeout", arguments.timeout_s, "seconds a request; default 20")
+      ->check(CLI::Range(0.001, 3'600.0));
+  bench.add_option("--input", arguments.inputs, "FILE.npy or NAME=FILE.npy; default: random values");
+  bench.add_option("--seed", arguments.seed, "of the random values; default 1");
+  bench.add_flag("--new-connection", arguments.new_connection, "a connection a request");
+  bench.add_flag("--poll", arguments.poll, "never sleep: takes a whole core a thread");
+  auto* json = bench.add_flag("--json", arguments.json, "one object on stdout");
+  bench.add_flag("--csv", arguments.csv, "a row for each number of clients")->excludes(json);
+}
+
+// Reads its own arguments, --help among them.
+CLI::App* add_shared_buffer(CLI::App& bench, int& exit_status) {
+  CLI::App* command =
+      bench.add_subcommand("shared-buffer", "many threads write records into one buffer");
+  command->prefix_command();
+  command->set_help_flag();
+  command->callback([command, &exit_status] {
+    std::vector<std::string> words = command->remaining();
+    words.insert(words.begin(), "shared-buffer");
+    std::vector<char*> argv(words.size() + 1, nullptr);
+    std::ranges::transform(words, argv.begin(), [](std::string& word) { return word.data(); });
+    exit_status = run_bench_shared_buffer(static_cast<int>(words.size()), argv.data());
+  });
+  return command;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_status) {
+  CLI::App* bench = app.add_subcommand("bench", "load on a server, or measure one of the libraries");
+  auto arguments = std::make_shared<BenchArguments>();
+  const CLI::App* shared_buffer = add_shared_buffer(*bench, exit_status);
+  add_options(*bench, *arguments);
+  bench->callback([bench, shared_buffer, arguments, &exit_status] {
+    if (!bench->got_subcommand(shared_buffer)) exit_status = run_bench(*arguments);
+  });
+}

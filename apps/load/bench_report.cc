@@ -1,0 +1,267 @@
+// Renders results. One thread; the heap.
+#include "load/bench_report.h"
+
+#include "load/text.h"
+
+#include <lumen/telemetry/stages.h>
+
+#include <nlohmann/json.hpp>
+
+namespace lumen::load {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using telemetry::Histogram;
+using telemetry::kStageNames;
+using telemetry::Stage;
+
+// From here on one more request would have waited for the client, not for the server.
+constexpr double kBusyShare = 0.9;
+
+double us(uint64_t ns) noexcept { return static_cast<double>(ns) / 1000; }
+double us(double ns) noexcept { return ns / 1000; }
+// Shorter, and enough: a histogram's buckets are 0.8 % wide.
+double rounded(double value) noexcept {
+  return static_cast<double>(static_cast<int64_t>(value * 1000 + (value < 0 ? -0.5 : 0.5))) / 1000;
+}
+
+std::optional<double> server_total(const StageMeans& means) noexcept {
+  return means.us[static_cast<size_t>(Stage::kTotal)];
+}
+
+const char* source_name(StageSums::Source source) noexcept {
+  switch (source) {
+    case StageSums::Source::kMetrics: return "/metrics";
+    case StageSums::Source::kStatistics: return "statistics";
+    case StageSums::Source::kNone: break;
+  }
+  return "none";
+}
+
+Json histogram_json(const Histogram& histogram) {
+  const Histogram::Summary s = histogram.summary();
+  return {{"count", s.count},
+          {"mean", rounded(us(s.mean))},
+          {"min", rounded(us(s.min))},
+          {"p50", rounded(us(s.p50))},
+          {"p90", rounded(us(s.p90))},
+          {"p99", rounded(us(s.p99))},
+          {"p999", rounded(us(s.p999))},
+          {"max", rounded(us(s.max))}};
+}
+
+std::string connect_text(const BenchHead& head, const Tally& tally) {
+  const auto s = tally.connect.summary();
+  if (s.count == 0) return {};
+  return text_of("         connecting: mean %.1f, p99 %.1f us (%llu connection%s%s)\n", us(s.mean),
+                 us(s.p99), static_cast<unsigned long long>(s.count), s.count == 1 ? "" : "s",
+                 head.plan.new_connection ? ", in the latency" : ", not in the latency");
+}
+
+std::string server_text(const BenchHead& head, const BenchRow& row) {
+  const auto total = server_total(row.server);
+  if (row.server.source == StageSums::Source::kNone || !total) return {};
+  std::string text = text_of("         server (%s), mean us:", source_name(row.server.source));
+  for (size_t i = 0; i < kStageNames.size(); ++i) {
+    if (row.server.us[i]) {
+      text += text_of(" %s %.1f", std::string(kStageNames[i]).c_str(), *row.server.us[i]);
+    }
+  }
+  const double mean = us(row.tally->latency.mean());
+  const char* more = "";
+  if (head.plan.is_open_loop()) more = ", waiting for a free connection";
+  if (head.plan.new_connection) more = ", connecting";
+  return text + text_of("\n         %.1f us here = %.1f in the server + %.1f outside it (kernel, network, "
+                        "wake-ups, this client%s)\n",
+                        mean, *total, mean - *total, more);
+}
+
+std::string open_loop_text(const Tally& tally) {
+  std::string text = text_of(
+      "         open loop: at most %llu waited for a connection; the client itself was late by "
+      "%.1f us (p99 %.1f), which is in the latency; --poll shortens it\n",
+      static_cast<unsigned long long>(tally.most_waiting), us(tally.send_lag.mean()),
+      us(tally.send_lag.percentile(99)));
+  if (tally.unsent + tally.unanswered > 0) {
+    text += text_of("         %llu requests were due and never left, %llu had no reply at the end: "
+                    "they count with the time they had waited; the server does not keep this rate\n",
+                    static_cast<unsigned long long>(tally.unsent),
+                    static_cast<unsigned long long>(tally.unanswered));
+  }
+  return text;
+}
+
+std::string bound_text(const LoadPlan& plan, const Tally& tally) {
+  if (!is_client_bound(plan, tally)) return {};
+  if (plan.poll) {
+    return text_of("         THE CLIENT IS THE BOTTLENECK: %.0f %% of its polls found work; "
+                   "add --threads\n",
+                   100 - 100 * tally.fewest_empty_polls);
+  }
+  return text_of("         THE CLIENT IS THE BOTTLENECK: its busiest thread took %.0f %% of a CPU; "
+                 "add --threads\n",
+                 100 * tally.busiest_cpu);
+}
+
+Json errors_json(const Tally& tally) {
+  Json by_status = Json::object();
+  for (size_t status = 0; status < kMaxStatus; ++status) {
+    if (tally.by_status[status] != 0 && status != 200) {
+      by_status[std::to_string(status)] = tally.by_status[status];
+    }
+  }
+  Json failures = Json::object();
+  for (size_t i = 0; i < kFailureNames.size(); ++i) {
+    if (tally.failures[i] != 0) failures[std::string(kFailureNames[i])] = tally.failures[i];
+  }
+  return {{"count", tally.failed_count()},
+          {"by_status", by_status},
+          {"failures", failures},
+          {"first", tally.first_error}};
+}
+
+Json server_json(const BenchRow& row) {
+  if (row.server.source == StageSums::Source::kNone) return nullptr;
+  Json stages = Json::object();
+  for (size_t i = 0; i < kStageNames.size(); ++i) {
+    if (row.server.us[i]) stages[std::string(kStageNames[i])] = rounded(*row.server.us[i]);
+  }
+  Json json = {{"source", source_name(row.server.source)},
+               {"requests", row.server.requests},
+               {"stages_us", stages}};
+  if (const auto total = server_total(row.server)) {
+    json["outside_us"] = rounded(us(row.tally->latency.mean()) - *total);
+  }
+  return json;
+}
+
+Json row_json(const BenchHead& head, const BenchRow& row) {
+  const Tally& tally = *row.tally;
+  Json json = {{"clients", row.clients},
+               {"seconds", rounded(tally.seconds)},
+               {"requests", tally.ok_count()},
+               {"per_second", rounded(tally.per_second)},
+               {"latency_us", histogram_json(tally.latency)},
+               {"errors", errors_json(tally)},
+               {"connect_us", histogram_json(tally.connect)},
+               {"bytes_sent", tally.bytes_sent},
+               {"bytes_received", tally.bytes_received},
+               {"client_cpu", rounded(tally.busiest_cpu)},
+               {"client_bound", is_client_bound(head.plan, tally)},
+               {"server", server_json(row)}};
+  if (head.plan.is_open_loop()) {
+    json["open_loop"] = {{"rate", head.plan.rate},
+                         {"most_waiting", tally.most_waiting},
+                         {"unsent", tally.unsent},
+                         {"unanswered", tally.unanswered},
+                         {"send_lag_us", histogram_json(tally.send_lag)}};
+  }
+  return json;
+}
+
+std::string how_long_text(const LoadPlan& plan) {
+  if (plan.requests != 0) {
+    return text_of("%llu requests", static_cast<unsigned long long>(plan.requests));
+  }
+  return text_of("%.3g s after %.3g s of warm-up", static_cast<double>(plan.duration_ns) / 1e9,
+                 static_cast<double>(plan.warm_up_ns) / 1e9);
+}
+
+}  // namespace
+
+bool is_client_bound(const LoadPlan& plan, const Tally& tally) noexcept {
+  if (tally.seconds <= 0) return false;
+  return plan.poll ? tally.fewest_empty_polls < 1 - kBusyShare : tally.busiest_cpu >= kBusyShare;
+}
+
+std::string errors_text(const Tally& tally) {
+  std::string text;
+  const auto add = [&text](const std::string& what, uint64_t count) {
+    if (count == 0) return;
+    if (!text.empty()) text += ", ";
+    text += what + " x " + std::to_string(count);
+  };
+  for (size_t status = 0; status < kMaxStatus; ++status) {
+    if (status != 200) add(std::to_string(status), tally.by_status[status]);
+  }
+  for (size_t i = 0; i < kFailureNames.size(); ++i) {
+    add(std::string(kFailureNames[i]), tally.failures[i]);
+  }
+  return text;
+}
+
+std::string head_text(const BenchHead& head) {
+  const LoadPlan& plan = head.plan;
+  const std::string loop =
+      plan.is_open_loop() ? text_of("open loop, %.6g requests/s", plan.rate) : "closed loop";
+  return head.model + " at " + plan.target.url + ", " + head.inputs +
+         text_of(": %zu bytes a request\n", plan.request.size()) + loop +
+         text_of(", %u thread%s%s, ", plan.threads, plan.threads == 1 ? "" : "s",
+                 plan.poll ? " that poll" : "") +
+         how_long_text(plan) +
+         (plan.new_connection ? ", a new connection a request\n\n" : "\n\n") +
+         text_of("%7s %12s %10s %10s %10s %10s %10s %10s  %s\n", "clients", "requests/s",
+                 "mean us", "p50", "p90", "p99", "p99.9", "max", "errors");
+}
+
+std::string row_text(const BenchHead& head, const BenchRow& row) {
+  const Tally& tally = *row.tally;
+  const auto s = tally.latency.summary();
+  const std::string errors = errors_text(tally);
+  std::string text =
+      text_of("%7u %12.1f %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f  ", row.clients,
+              tally.per_second, us(s.mean), us(s.p50), us(s.p90), us(s.p99), us(s.p999),
+              us(s.max)) +
+      (errors.empty() ? "none" : errors) + "\n";
+  if (!errors.empty()) text += "         first error: " + tally.first_error + "\n";
+  text += connect_text(head, tally);
+  if (head.plan.is_open_loop()) text += open_loop_text(tally);
+  return text + server_text(head, row) + bound_text(head.plan, tally);
+}
+
+std::string csv_head() {
+  std::string text =
+      "model,url,clients,threads,rate,new_connection,seconds,requests,errors,per_second,mean_us,"
+      "p50_us,p90_us,p99_us,p999_us,max_us,connections,connect_mean_us,connect_p99_us,bytes_sent,"
+      "bytes_received,client_cpu,client_bound";
+  for (const std::string_view stage : kStageNames) text += ",server_" + std::string(stage) + "_us";
+  return text + "\n";
+}
+
+std::string csv_row(const BenchHead& head, const BenchRow& row) {
+  const Tally& tally = *row.tally;
+  const auto s = tally.latency.summary();
+  const auto c = tally.connect.summary();
+  std::string text = head.model + "," + head.plan.target.url +
+                     text_of(",%u,%u,%.6g,%d,%.3f,%llu,%llu,%.2f", row.clients, head.plan.threads,
+                             head.plan.rate, head.plan.new_connection ? 1 : 0, tally.seconds,
+                             static_cast<unsigned long long>(tally.ok_count()),
+                             static_cast<unsigned long long>(tally.failed_count()),
+                             tally.per_second);
+  text += text_of(",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f", us(s.mean), us(s.p50), us(s.p90), us(s.p99),
+                  us(s.p999), us(s.max));
+  text += text_of(",%llu,%.3f,%.3f,%llu,%llu,%.3f,%d", static_cast<unsigned long long>(c.count),
+                  us(c.mean), us(c.p99), static_cast<unsigned long long>(tally.bytes_sent),
+                  static_cast<unsigned long long>(tally.bytes_received), tally.busiest_cpu,
+                  is_client_bound(head.plan, tally) ? 1 : 0);
+  for (const auto& stage : row.server.us) text += stage ? text_of(",%.3f", *stage) : ",";
+  return text + "\n";
+}
+
+Json to_json(const BenchHead& head, const std::vector<BenchRow>& rows) {
+  const LoadPlan& plan = head.plan;
+  Json json = {{"model", head.model},
+               {"url", plan.target.url},
+               {"inputs", head.inputs},
+               {"request_bytes", plan.request.size()},
+               {"loop", plan.is_open_loop() ? "open" : "closed"},
+               {"threads", plan.threads},
+               {"new_connection", plan.new_connection},
+               {"poll", plan.poll},
+               {"rows", Json::array()}};
+  for (const BenchRow& row : rows) json["rows"].push_back(row_json(head, row));
+  return json;
+}
+
+}  // namespace lumen::load

@@ -1,0 +1,47 @@
+// BenchReport: the results of `lumen bench URL` as a table for people, one JSON object or CSV rows.
+// Threads: one. Memory: the heap; control plane. Says no: never.
+#pragma once
+
+#include "load/load_plan.h"
+#include "load/metrics_reader.h"
+#include "load/tally.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::load {
+
+struct BenchHead {
+  std::string model;
+  std::string inputs;  // "data FP32[1,3,224,224]"
+  LoadPlan plan;       // of the rows, but for their number of clients
+};
+
+struct BenchRow {
+  uint32_t clients = 0;
+  std::unique_ptr<Tally> tally;
+  StageMeans server;
+};
+
+// The client's own threads were busy nearly all the time: the figures are the client's.
+[[nodiscard]] bool is_client_bound(const LoadPlan& plan, const Tally& tally) noexcept;
+
+// "503 x 12, connect x 3"; empty: none.
+[[nodiscard]] std::string errors_text(const Tally& tally);
+
+// Each ends with a newline. A row is its line of the table and what there is to say of it.
+[[nodiscard]] std::string head_text(const BenchHead& head);
+[[nodiscard]] std::string row_text(const BenchHead& head, const BenchRow& row);
+
+[[nodiscard]] std::string csv_head();
+[[nodiscard]] std::string csv_row(const BenchHead& head, const BenchRow& row);
+
+[[nodiscard]] nlohmann::ordered_json to_json(const BenchHead& head,
+                                             const std::vector<BenchRow>& rows);
+
+}  // namespace lumen::load

@@ -1,0 +1,40 @@
+// LoadPlan: one measurement: what to send, over how many connections, for how long or how often.
+// Threads: a value, read by all load threads. Memory: one copy of the request. Says no: never.
+#pragma once
+
+#include "load/target.h"
+
+#include <cstdint>
+#include <string>
+
+namespace lumen::load {
+
+struct LoadPlan {
+  Target target;
+  std::string request;          // whole, as build_request() makes it
+  std::string warm_up_request;  // sent while warming up; empty: `request`
+  uint32_t clients = 1;
+  uint32_t threads = 1;
+
+  // Either for a time: replies that come within [warm_up_ns, warm_up_ns + duration_ns) are counted,
+  // whenever their requests began, so that slow requests are neither lost nor counted twice.
+  uint64_t warm_up_ns = 500'000'000u;
+  uint64_t duration_ns = 5'000'000'000u;
+  // Or, when not 0, a number of requests, after that number of others as a warm-up.
+  uint64_t requests = 0;
+  uint64_t warm_up_requests = 0;
+
+  // 0: closed loop, a client sends when it has its reply. Else requests a second over all clients, each
+  // with an intended time from which its latency counts: one that has to wait for a free client has
+  // waited for the server (no coordinated omission).
+  double rate = 0;
+  bool new_connection = false;  // one a request; then its latency contains connecting
+  // Poll without ever sleeping: the client's own wake-ups (20 us on small machines) are not booked as
+  // the server's. It takes a whole core a thread.
+  bool poll = false;
+  uint64_t timeout_ns = 20'000'000'000u;  // of one request
+
+  [[nodiscard]] bool is_open_loop() const noexcept { return rate > 0; }
+};
+
+}  // namespace lumen::load

@@ -1,0 +1,19 @@
+// The rows of `lumen matrix` as Markdown, CSV or JSON.
+// Threads: any. Memory: the heap. Says no: never; a row that failed says why in its place.
+#pragma once
+
+#include "matrix/matrix_plan.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lumen::matrix {
+
+[[nodiscard]] std::string to_markdown(const std::vector<MatrixRow>& rows);
+[[nodiscard]] std::string to_csv(const std::vector<MatrixRow>& rows);
+[[nodiscard]] nlohmann::ordered_json to_json(const MatrixPlan& plan,
+                                             const std::vector<MatrixRow>& rows);
+
+}  // namespace lumen::matrix

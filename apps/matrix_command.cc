@@ -1,0 +1,175 @@
+// The body of `lumen matrix`: goes through the combinations round by round, so that a slow minute of
+// the machine hits all alike. Threads and memory: as matrix_command.h says.
+#include "matrix_command.h"
+
+#include "load/stop_flag.h"
+#include "matrix/matrix_report.h"
+#include "matrix/measure.h"
+
+#include <lumen/base/nearest_name.h>
+#include <lumen/engine/engine_config.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using lumen::Status;
+namespace matrix = lumen::matrix;
+
+struct MatrixArguments {
+  matrix::MatrixPlan plan;
+  bool json = false;
+};
+
+int fail(std::string_view text) {
+  std::fprintf(stderr, "lumen matrix: %.*s\n", static_cast<int>(text.size()), text.data());
+  return 1;
+}
+
+// A name of `valid`, or CLI11's message with the nearest one.
+std::string check_name(const std::string& name, std::span<const std::string_view> valid) {
+  if (std::ranges::find(valid, name) != valid.end()) return {};
+  std::string text = "'" + name + "' is none of";
+  for (const std::string_view one : valid) text += " " + std::string(one);
+  const std::string_view near = lumen::nearest_name(name, valid);
+  return near.empty() ? text : text + "; did you mean '" + std::string(near) + "'?";
+}
+
+bool is_stopped() noexcept {
+  // relaxed: nothing else is read because of it.
+  return lumen::load::stop_flag.load(std::memory_order_relaxed);
+}
+
+struct Cell {
+  matrix::MatrixRow row;
+  std::vector<matrix::MatrixValues> rounds;
+};
+
+std::vector<Cell> make_cells(const matrix::MatrixPlan& plan) {
+  std::vector<Cell> cells;
+  for (const std::string& queue : plan.queue_types) {
+    for (const std::string& allocator : plan.allocator_types) {
+      cells.push_back({{queue, allocator, {}, {}}, {}});
+    }
+  }
+  return cells;
+}
+
+// False: no other combination could do better.
+bool run_cell(const matrix::MatrixPlan& plan, Cell& cell, uint32_t round) {
+  const std::string name = cell.row.queue_type + " x " + cell.row.allocator_type;
+  auto values = matrix::measure(plan, cell.row.queue_type, cell.row.allocator_type, round,
+                                lumen::load::stop_flag);
+  if (values.ok()) {
+    cell.rounds.push_back(*values);
+    std::fprintf(stderr, "round %u of %u: %s: %.0f requests/s\n", round, plan.rounds, name.c_str(),
+                 (*values)[matrix::Value::kPerSecond].value_or(0));
+    return true;
+  }
+  const Status status = values.status();
+  cell.row.error = status.message();
+  std::fprintf(stderr, "round %u of %u: %s: failed: %s\n", round, plan.rounds, name.c_str(),
+               cell.row.error.c_str());
+  return status.code() != lumen::Code::kNotFound;
+}
+
+Status write_csv(const matrix::MatrixPlan& plan, const std::vector<matrix::MatrixRow>& rows) {
+  const auto file = std::filesystem::absolute(plan.out) / "macro" / (plan.model + ".csv");
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  std::ofstream stream(file);
+  stream << matrix::to_csv(rows);
+  stream.close();
+  if (stream) return {};
+  return Status::error(lumen::Code::kInternal, "%s: can't be written", file.c_str());
+}
+
+int run_matrix(const MatrixArguments& arguments) {
+  lumen::load::install_stop_flag();
+  const matrix::MatrixPlan& plan = arguments.plan;
+  std::vector<Cell> cells = make_cells(plan);
+  for (uint32_t round = 1; round <= plan.rounds; ++round) {
+    for (Cell& cell : cells) {
+      if (is_stopped()) break;
+      // One that failed is not tried again: its row is the error.
+      if (cell.row.error.empty() && !run_cell(plan, cell, round)) return fail(cell.row.error);
+    }
+  }
+  std::vector<matrix::MatrixRow> rows;
+  bool all_good = true;
+  for (Cell& cell : cells) {
+    if (cell.rounds.empty() && cell.row.error.empty()) cell.row.error = "stopped";
+    cell.row.values = matrix::medians(cell.rounds);
+    all_good = all_good && cell.row.error.empty();
+    rows.push_back(cell.row);
+  }
+  if (arguments.json) {
+    std::printf("%s\n", matrix::to_json(plan, rows).dump(1).c_str());
+  } else {
+    std::fputs(matrix::to_markdown(rows).c_str(), stdout);
+  }
+  if (const Status status = write_csv(plan, rows); !status.ok()) return fail(status.message());
+  return all_good ? 0 : 1;
+}
+
+void add_server_options(CLI::App& command, MatrixArguments& arguments) {
+  const auto pass_on = [&command, &arguments](const char* flag, const char* help) {
+    command.add_option_function<uint32_t>(
+        flag,
+        [&arguments, flag](const uint32_t& value) {
+          auto& words = arguments.plan.server_arguments;
+          words.insert(words.end(), {flag, std::to_string(value)});
+        },
+        help);
+  };
+  pass_on("--batch-size", "of every server; default: the server's");
+  pass_on("--thread-count", "of every server; default: the server's");
+  pass_on("--io-threads", "of every server; default: the server's");
+  pass_on("--max-queue-delay-us", "of every server; default: the server's");
+}
+
+void add_options(CLI::App& command, MatrixArguments& arguments) {
+  matrix::MatrixPlan& plan = arguments.plan;
+  const auto& queues = lumen::engine::kQueueTypeNames;
+  const auto& allocators = lumen::engine::kAllocatorTypeNames;
+  plan.queue_types.assign(queues.begin(), queues.end());
+  plan.allocator_types.assign(allocators.begin(), allocators.end());
+  command.add_option("--model", plan.model, "name of the model")->required();
+  command.add_option("--model-repository", plan.model_repository, "default: models");
+  command.add_option("--requests", plan.requests, "measured a row; default 800")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32));
+  command.add_option("--clients", plan.clients, "connections; default 4")
+      ->check(CLI::Range(1, 10'000));
+  command.add_option("--rounds", plan.rounds, "medians of so many; default 1")
+      ->check(CLI::Range(1, 1'000));
+  command.add_option("--out", plan.out, "folder of macro/ and micro/; default: results");
+  command.add_option("--queue-types", plan.queue_types, "default: all")
+      ->delimiter(',')
+      ->check([&queues](const std::string& name) { return check_name(name, queues); });
+  command.add_option("--allocator-types", plan.allocator_types, "default: all")
+      ->delimiter(',')
+      ->check([&allocators](const std::string& name) { return check_name(name, allocators); });
+  command.add_flag("--poll", plan.poll, "the client never sleeps: takes a whole core");
+  command.add_flag("--json", arguments.json, "one object on stdout instead of a Markdown table");
+}
+
+}  // namespace
+
+void add_matrix_command(CLI::App& app, int& exit_status) {
+  CLI::App* command =
+      app.add_subcommand("matrix", "measure every queue kind with every allocator");
+  auto arguments = std::make_shared<MatrixArguments>();
+  add_options(*command, *arguments);
+  add_server_options(*command, *arguments);
+  command->callback([arguments, &exit_status] { exit_status = run_matrix(*arguments); });
+}
