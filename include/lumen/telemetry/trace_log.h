@@ -3,15 +3,16 @@
 // Threads: write() from any; flush(), counters(), last_error() from any; close() from one. Only the
 // thread "lumen-trace" touches the file; it sleeps for ever while nothing is written.
 // Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at most:
-// to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of records.
+// to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of records. Where a
+// thread was preempted in the few ns of sealing a full buffer, the others yield to it, 1 ms at most.
 // Says no: open() with a Status; afterwards whatever can't be kept is counted, and the disk's errors
 // are told by on_error and last_error().
 //
 // Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
 // exactly one thread; it is the one that rings. So nothing is polled, and "has the timer been armed?"
 // needs no word that all writers share: a new buffer means that the one before is full, or was
-// sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a
-// line 80 ns of "lumen-trace".
+// sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a line
+// 80 ns of "lumen-trace".
 // A thread that dies inside write() costs its record, its place and one of the raw buffers, which is
 // handed over a second late and then passed over; nobody else waits for it.
 #pragma once

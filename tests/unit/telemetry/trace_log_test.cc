@@ -339,11 +339,17 @@ TEST(TraceLog, ADiskThatFillsUpInMidLineLeavesWholeLinesAndIsGoneOnWithLater) {
   EXPECT_EQ(full.written + full.dropped, 100u);
   EXPECT_EQ(records_in(folder / "trace.csv").size(), full.written);
   for (uint64_t i = 100; i < 110; ++i) log->write(record_number(i));
-  log->close();
+  ASSERT_TRUE(log->flush());
+  EXPECT_EQ(told.load(std::memory_order_relaxed), 1);
+  {
+    const FileSizeLimit limit(std::filesystem::file_size(folder / "trace.csv"));
+    log->write(record_number(110));
+    ASSERT_TRUE(log->flush());
+  }
   const std::vector<Row> rows = records_in(folder / "trace.csv");
   ASSERT_EQ(rows.size(), full.written + 10);
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(rows[full.written + i][0], std::to_string(100 + i));
-  EXPECT_EQ(told.load(std::memory_order_relaxed), 1);
+  EXPECT_EQ(told.load(std::memory_order_relaxed), 2);
 }
 
 TEST(TraceLog, FilesAreRotatedBySizeWithoutSplittingALine) {
