@@ -104,11 +104,14 @@ std::string change_text(const Setting& setting, const ServerOptions& before,
 void reload(const ServeArguments& arguments, Server& server, ServerOptions& current) {
   // POST /v2/lumen/engine may have changed it since.
   current.engine = server.engine_config();
-  const auto wanted = gather_options(arguments);
+  auto wanted = gather_options(arguments);
   if (!wanted.ok()) {
     spdlog::error("SIGHUP: {}; the configuration stays as it was", wanted.status().message());
     return;
   }
+  // The server says how many 0 stands for; so must this, or each reload would name a change.
+  uint32_t& thread_count = wanted->engine.thread_count;
+  if (thread_count == 0) thread_count = lumen::usable_cpu_count();
   ServerOptions next = current;
   std::string changes;
   for (const Setting* setting : lumen::serve::changed_settings(current, *wanted)) {
@@ -180,6 +183,9 @@ int run_serve(const ServeArguments& arguments) {
   sigdelset(&signals, SIGHUP);                      // too late for a reload, and no reason to end
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // both have their default action
   server.drain();
+  if (const auto csv = server.trace_counters()) {
+    spdlog::info("csv lines: {} written, {} dropped", csv->written, csv->dropped);
+  }
   const auto& counters = server.counters().server;
   spdlog::info("drained: {} requests, {} answered well, {} refused, {} failed",
                counters.requests.get(), counters.responses_2xx.get(), counters.responses_4xx.get(),

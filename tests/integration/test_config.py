@@ -60,7 +60,10 @@ def test_the_form_that_users_have_loads_as_it_is(base: list[str], tmp_path: Path
         assert banner_line(serve, "csv ") == f"csv {csv}"
         with serve.connect() as connection:
             assert answers(connection)
-    assert csv.parent.is_dir()  # made by the server
+    assert any("csv lines: 1 written, 0 dropped" in line for line in serve.log)
+    header, line = csv.read_text().splitlines()  # in folders that the server made
+    assert header.startswith("request_id,timestamp,model,queue_type,allocator_type,worker,")
+    assert ",identity,mpmc,lumen_arena," in line
 
 
 def test_more_workers_than_cpus_are_obeyed_with_a_warning(base: list[str]) -> None:
@@ -176,8 +179,9 @@ def test_sighup_leaves_the_flags_above_the_file(base: list[str], tmp_path: Path)
         assert "allocator_type" not in serve.wait_for_log("SIGHUP", "batch_size 16 -> 2")
 
 
-def test_sighup_over_an_unchanged_file_changes_nothing(base: list[str]) -> None:
-    with ServeProcess(*base) as serve:
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_sighup_over_an_unchanged_file_changes_nothing(base: list[str], workers: str) -> None:
+    with ServeProcess(*base, "--thread-count", workers) as serve:
         serve.reload()
         serve.wait_for_log("SIGHUP: nothing changed")
 

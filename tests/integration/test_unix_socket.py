@@ -79,6 +79,16 @@ def test_a_default_path_that_is_taken_leaves_tcp_alone(base: list[str], tmp_path
         assert is_live(tmp_path / "lumen.sock")
 
 
+def test_a_default_path_that_is_taken_is_an_error_without_tcp(
+    base: list[str], tmp_path: Path
+) -> None:
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    with ServeProcess(*base, env={"XDG_RUNTIME_DIR": str(tmp_path)}):
+        done = run_serve(*base, "--http", "off", env=env)
+        assert done.returncode == 1
+        assert "another server listens there" in done.stderr
+
+
 def test_off_makes_no_socket(base: list[str], tmp_path: Path) -> None:
     env = {"XDG_RUNTIME_DIR": str(tmp_path)}
     with ServeProcess(*base, "--unix", "off", env=env) as serve:
