@@ -52,6 +52,9 @@ class Server(lumen_engine.Server):
             # AddressSanitizer keeps a shadow of each request's region, an eighth of it, and touches
             # all of it when the arena goes: 18 GB and two minutes with the default of 1024.
             arguments = (*arguments, "--max-active-requests", "64")
+        if "--unix" not in arguments:
+            # The default is in the user's own runtime folder, where another server may be.
+            arguments = (*arguments, "--unix", "off")
         # LeakSanitizer's tracer dies now and then (about one exit in 60, "Tracer caught signal 11")
         # beside the threads that OpenVINO's TBB leaves running; leaks are the C++ tests' to find.
         options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
