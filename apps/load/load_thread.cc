@@ -147,7 +147,7 @@ void LoadThread::send_one(Client& client, uint64_t sequence, uint64_t now) {
   client.measured = total_count_ == 0 || sequence >= warm_up_count_;
   const bool warms_up = total_count_ != 0 ? !client.measured : now < begin_ns_;
   if (total_count_ != 0 && client.measured && begin_ns_ == 0) {
-    begin_ns_ = now;
+    begin_ns_ = plan_.is_open_loop() ? client.intended_ns : now;
     open_window();
   }
   const bool other = warms_up && !plan_.warm_up_request.empty();

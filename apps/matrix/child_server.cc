@@ -65,13 +65,14 @@ Result<std::unique_ptr<ChildServer>> ChildServer::start(const std::filesystem::p
     return Status::from_errno(errno, "no descriptor for a server's output");
   }
   server->output_ = UniqueFd(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  UniqueFd write_end(ends[1]);
   const pid_t parent = getpid();
   server->pid_ = fork();
   if (server->pid_ < 0) return Status::from_errno(errno, "fork");
   if (server->pid_ == 0) {
     become(executable.c_str(), pointers.data(), write_end.get(), server->log_.get(), parent);
   }
+  write_end.reset();  // so that the child's end ends the output
   LUMEN_RETURN_IF_ERROR(server->wait_until_ready(timeout_ns));
   return server;
 }

@@ -1,0 +1,196 @@
+"""`lumen bench URL` as a user runs it: against a server, against none, and with wrong arguments."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from integration.harness import PATIENCE, Server, lumen_binary
+
+
+def bench(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    command = [str(lumen_binary()), "bench", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s * PATIENCE)
+
+
+def url_of(server: Server) -> str:
+    return f"http://{server.host}:{server.port}"
+
+
+def rows_of(server: Server, *words: str) -> list[dict[str, Any]]:
+    done = bench(url_of(server), "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["rows"]
+
+
+def test_a_row_for_each_number_of_clients_with_every_request_answered(
+    shared_server: Server,
+) -> None:
+    rows = rows_of(shared_server, "--model", "mlp", "--clients", "1,4,16", "--requests", "200")
+    assert [row["clients"] for row in rows] == [1, 4, 16]
+    for row in rows:
+        assert row["requests"] == 200 and row["errors"]["count"] == 0, row
+        latency = row["latency_us"]
+        assert latency["count"] == 200
+        assert 0 < latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"]
+        assert latency["min"] <= latency["mean"] <= latency["max"]
+        assert row["bytes_sent"] > 200 * 1024 and row["per_second"] > 0
+
+
+def test_the_servers_own_stages_stand_beside_the_clients_figure(shared_server: Server) -> None:
+    (row,) = rows_of(shared_server, "--model", "mlp", "--clients", "2", "--requests", "300")
+    server = row["server"]
+    assert server["requests"] >= 300
+    stages = server["stages_us"]
+    assert 0 < stages["inference"] <= stages["total"]
+    assert server["outside_us"] == pytest.approx(
+        row["latency_us"]["mean"] - stages["total"], abs=0.01
+    )
+    text = bench(url_of(shared_server), "--model", "mlp", "--clients", "2", "--requests", "300")
+    assert "in the server" in text.stdout and "outside it" in text.stdout
+
+
+def test_a_timed_closed_loop_and_an_open_loop_at_a_rate(shared_server: Server) -> None:
+    timed = ("--model", "mlp", "--clients", "2", "--duration", "0.4", "--warm-up", "0.1")
+    (closed,) = rows_of(shared_server, *timed)
+    assert closed["seconds"] == pytest.approx(0.4, rel=0.5)
+    assert closed["per_second"] == pytest.approx(closed["requests"] / closed["seconds"], rel=0.01)
+    (opened,) = rows_of(shared_server, *timed, "--rate", "500")
+    assert opened["open_loop"]["rate"] == 500
+    assert opened["requests"] + opened["open_loop"]["unsent"] == pytest.approx(200, abs=10)
+
+
+def test_a_connection_a_request_is_timed_apart(shared_server: Server) -> None:
+    words = ("--model", "mlp", "--clients", "2", "--requests", "50", "--new-connection")
+    (row,) = rows_of(shared_server, *words)
+    assert row["requests"] == 50 and row["connect_us"]["count"] == 50
+    assert 0 < row["connect_us"]["mean"] < row["latency_us"]["mean"]
+
+
+def test_csv_has_a_row_for_each_number_of_clients(shared_server: Server) -> None:
+    words = ("--model", "mlp", "--clients", "1,2", "--requests", "20", "--csv")
+    rows = list(csv.DictReader(io.StringIO(bench(url_of(shared_server), *words).stdout)))
+    assert [row["clients"] for row in rows] == ["1", "2"]
+    assert all(row["requests"] == "20" and None not in row.values() for row in rows)
+
+
+def test_an_input_file_is_what_the_server_gets(shared_server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, np.ones((3, 256), np.float32))
+    words = ("--model", "mlp", "--clients", "1", "--requests", "5", "--input", str(file), "--json")
+    done = bench(url_of(shared_server), *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["inputs"] == "input FP32[3,256]"
+
+
+@pytest.mark.parametrize(
+    ("array", "wanted"),
+    [
+        (np.ones((1, 256), np.float64), "arr.astype('float32')"),
+        (np.ones((1, 255), np.float32), "wants FP32[-1,256]"),
+        (np.asfortranarray(np.ones((4, 256), np.float32)), "ascontiguousarray"),
+        (np.ones((1, 256), ">f4"), "astype('<f4')"),
+        (np.array(["a"]), "type '<U1'"),
+    ],
+)
+def test_an_input_file_that_does_not_fit_is_refused_with_the_way_out(
+    shared_server: Server, tmp_path: Path, array: np.ndarray, wanted: str
+) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, array)
+    done = bench(url_of(shared_server), "--model", "mlp", "--input", str(file))
+    assert done.returncode == 1 and wanted in done.stderr and str(file) in done.stderr
+
+
+def test_inputs_of_a_model_with_several_are_named(shared_server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, np.ones((1, 16), np.float32))
+    common = ("--model", "add_sub", "--clients", "1", "--requests", "3")
+    unnamed = bench(url_of(shared_server), *common, "--input", str(file))
+    assert unnamed.returncode == 1 and "wanted NAME=FILE" in unnamed.stderr
+    unknown = bench(url_of(shared_server), *common, "--input", f"nothing={file}")
+    assert unknown.returncode == 1 and "no input 'nothing'" in unknown.stderr
+
+
+def test_an_unknown_model_is_told_by_the_servers_own_words(shared_server: Server) -> None:
+    done = bench(url_of(shared_server), "--model", "mpl")
+    assert done.returncode == 1
+    assert "404" in done.stderr and "mpl" in done.stderr
+
+
+def test_no_server_is_told_with_the_url() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused, and nobody else's
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        done = bench(url, "--model", "mlp")
+    assert done.returncode == 1
+    assert url in done.stderr and "refused" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("shard-buffer",), "did you mean 'shared-buffer'?"),
+        ((), "wanted a URL"),
+        (("http://127.0.0.1:1",), "--model"),
+        (("http://127.0.0.1:1", "--model", "m", "--clients", "0"), "--clients"),
+        (("http://127.0.0.1:1", "--model", "m", "--json", "--csv"), "--csv"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_status_2(words: tuple[str, ...], wanted: str) -> None:
+    done = bench(*words)
+    assert done.returncode == 2
+    assert wanted in done.stderr
+
+
+def test_the_benches_of_libraries_go_on_working() -> None:
+    words = ("--num-threads", "2", "--num-allocs-per-thread", "1000", "--json")
+    done = bench("shared-buffer", *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+
+
+def test_an_interrupt_prints_what_there_is(shared_server: Server) -> None:
+    words = ["--model", "mlp", "--clients", "1,2", "--warm-up", "0", "--duration", "600", "--csv"]
+    process = subprocess.Popen(
+        [str(lumen_binary()), "bench", url_of(shared_server), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    # The head of the CSV is flushed with the first row only, so wait for the server to be at work.
+    served = shared_server_requests(shared_server)
+    while shared_server_requests(shared_server) < served + 50:
+        pass
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30 * PATIENCE)
+    assert process.returncode == 0, err
+    rows = list(csv.DictReader(io.StringIO(out.decode())))
+    assert len(rows) == 1 and int(rows[0]["requests"]) > 0
+
+
+def shared_server_requests(server: Server) -> int:
+    import http.client
+
+    connection = http.client.HTTPConnection(*server.address)
+    connection.request("GET", "/v2/models/mlp/stats")
+    body = json.loads(connection.getresponse().read())
+    connection.close()
+    return body["model_stats"][0]["inference_stats"]["success"]["count"]
+
+
+def test_a_unix_socket_is_a_url_too(server: Any, tmp_path: Path) -> None:
+    path = tmp_path / "l.sock"
+    server("--unix", str(path))
+    done = bench(f"unix:{path}", "--model", "mlp", "--clients", "2", "--requests", "50", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"][0]["requests"] == 50
