@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +186,33 @@ def test_sighup_over_an_unchanged_file_changes_nothing(base: list[str], workers:
     with ServeProcess(*base, "--thread-count", workers) as serve:
         serve.reload()
         serve.wait_for_log("SIGHUP: nothing changed")
+
+
+def test_sighup_under_load_loses_no_request(base: list[str], tmp_path: Path) -> None:
+    file = write_config(tmp_path, engine={})
+    with ServeProcess("--config", str(file), *base) as serve:
+        stop = threading.Event()
+
+        def ask() -> int:
+            asked = 0
+            with serve.connect() as connection:
+                while not stop.is_set():
+                    assert answers(connection)
+                    asked += 1
+            return asked
+
+        with ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(ask) for _ in range(4)]
+            try:
+                for queue_type in ("naive", "spsc", "inline", "batched", "mpmc"):
+                    for allocator_type in ("standard", "lumen_arena"):
+                        engine = {"queue_type": queue_type, "allocator_type": allocator_type}
+                        write_config(tmp_path, engine=engine)
+                        serve.reload()
+                        serve.wait_for_log("SIGHUP: engine.", f"-> {allocator_type}")
+            finally:
+                stop.set()
+            assert all(client.result() > 0 for client in clients)
 
 
 @pytest.mark.parametrize("text", ['{"engine": ', '{"engine": {"queue_type": "lifo"}}', None])
