@@ -54,11 +54,13 @@ bool parse_sample(std::string_view line, Sample& sample) {
           value += line[at];
         }
       }
-      if (!sample.labels.emplace(label, value).second || ++at >= line.size()) return false;
+      ++at;
+      if (!sample.labels.emplace(label, value).second || at >= line.size()) return false;
     } while (line[at] == ',');
-    if (line[at] != '}' || ++at == line.size()) return false;
+    if (line[at] != '}') return false;
+    ++at;
   }
-  if (line[at] != ' ') return false;
+  if (at == line.size() || line[at] != ' ') return false;
   const std::string_view number = line.substr(at + 1);
   if (number == "+Inf" || number == "NaN") return true;
   const auto [end, error] =

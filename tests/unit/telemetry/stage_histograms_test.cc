@@ -51,6 +51,7 @@ TEST(StageHistograms, ThreadsLoseNoCount) {
   StageHistograms stages(1, 4);
   constexpr uint64_t kEach = 20'000;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < kEach; ++i) stages.record_alone(record_of(0), t);

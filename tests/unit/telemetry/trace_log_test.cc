@@ -411,6 +411,7 @@ TEST(TraceLog, MoreThreadsThanPlacesLoseNoCount) {
   const auto log = open_log(options);
   constexpr uint64_t kEach = 2000;
   std::vector<std::thread> threads;
+  threads.reserve(9);
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < kEach; ++i) log->write(record_number(t * kEach + i));
@@ -432,6 +433,7 @@ StressResult stress(const TraceLogOptions& options, uint64_t each) {
   auto log = open_log(options);
   std::atomic<int> at_work{8};
   std::vector<std::thread> threads;
+  threads.reserve(9);
   for (uint64_t t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(test::stress_seed() + t);
