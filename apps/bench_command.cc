@@ -57,6 +57,7 @@ uint64_t to_ns(double seconds) noexcept { return static_cast<uint64_t>(seconds *
 Result<std::vector<load::InputTensor>> make_inputs(const load::ModelInfo& model,
                                                    const BenchArguments& arguments) {
   std::vector<load::InputTensor> inputs;
+  inputs.reserve(model.inputs.size());
   for (size_t i = 0; i < model.inputs.size(); ++i) {
     inputs.push_back(load::random_input(model.inputs[i], arguments.seed + i));
   }
@@ -113,8 +114,8 @@ Result<load::BenchHead> prepare(const BenchArguments& arguments) {
     head.inputs += input.name + " " + load::type_text(input.type, input.shape);
   }
   load::LoadPlan& plan = head.plan;
-  const auto use = arguments.new_connection ? load::ConnectionUse::kOneRequest
-                                            : load::ConnectionUse::kKept;
+  const auto use =
+      arguments.new_connection ? load::ConnectionUse::kOneRequest : load::ConnectionUse::kKept;
   plan.request = load::build_request(*target, *model, *inputs, {}, use);
   plan.target = std::move(*target);
   plan.threads = arguments.threads;
@@ -144,9 +145,8 @@ load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
   load::BenchRow row;
   row.clients = clients;
   load::StageSums before;
-  row.tally = load::run_load(plan, load::stop_flag, [&] {
-    before = load::read_stage_sums(plan.target, head.model);
-  });
+  row.tally = load::run_load(plan, load::stop_flag,
+                             [&] { before = load::read_stage_sums(plan.target, head.model); });
   row.server = load::stage_means(before, load::read_stage_sums(plan.target, head.model));
   return row;
 }
@@ -173,8 +173,8 @@ int run_bench_url(const BenchArguments& arguments) {
   if (arguments.json) std::printf("%s\n", load::to_json(*head, rows).dump(1).c_str());
   if (all_answered && !rows.empty()) return 0;
   const std::string errors = rows.empty() ? "" : load::errors_text(*rows.back().tally);
-  std::fprintf(stderr, "lumen bench: no request was answered well%s%s\n", errors.empty() ? "" : ": ",
-               errors.c_str());
+  std::fprintf(stderr, "lumen bench: no request was answered well%s%s\n",
+               errors.empty() ? "" : ": ", errors.c_str());
   return 1;
 }
 
@@ -182,7 +182,8 @@ int run_bench_url(const BenchArguments& arguments) {
 int refuse_word(const std::string& word) {
   constexpr std::string_view kBenches[] = {"shared-buffer"};
   const std::string near(lumen::nearest_name(word, kBenches));
-  std::fprintf(stderr, "lumen bench: '%s' is no bench (shared-buffer) and no URL (http://HOST:PORT, "
+  std::fprintf(stderr,
+               "lumen bench: '%s' is no bench (shared-buffer) and no URL (http://HOST:PORT, "
                "unix:/PATH)%s%s%s\n",
                word.c_str(), near.empty() ? "" : "; did you mean '", near.c_str(),
                near.empty() ? "" : "'?");
@@ -191,8 +192,9 @@ int refuse_word(const std::string& word) {
 
 int run_bench(const BenchArguments& arguments) {
   if (arguments.url.empty()) {
-    std::fprintf(stderr, "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH) or a bench "
-                         "(shared-buffer)\n");
+    std::fprintf(stderr,
+                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH) or a bench "
+                 "(shared-buffer)\n");
     return 2;
   }
   if (!load::looks_like_url(arguments.url)) return refuse_word(arguments.url);
@@ -218,12 +220,14 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
       ->check(CLI::Range(0.0, 3'600.0));
   bench.add_option("--requests", arguments.requests, "so many a row, instead of a duration")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  bench.add_option("--rate", arguments.rate,
-                   "open loop: requests/s over all clients, latency from the intended time")
+  bench
+      .add_option("--rate", arguments.rate,
+                  "open loop: requests/s over all clients, latency from the intended time")
       ->check(CLI::Range(0.001, 1e8));
   bench.add_option("--timeout", arguments.timeout_s, "seconds a request; default 20")
       ->check(CLI::Range(0.001, 3'600.0));
-  bench.add_option("--input", arguments.inputs, "FILE.npy or NAME=FILE.npy; default: random values");
+  bench.add_option("--input", arguments.inputs,
+                   "FILE.npy or NAME=FILE.npy; default: random values");
   bench.add_option("--seed", arguments.seed, "of the random values; default 1");
   bench.add_flag("--new-connection", arguments.new_connection, "a connection a request");
   bench.add_flag("--poll", arguments.poll, "never sleep: takes a whole core a thread");
@@ -250,7 +254,8 @@ CLI::App* add_shared_buffer(CLI::App& bench, int& exit_status) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_status) {
-  CLI::App* bench = app.add_subcommand("bench", "load on a server, or measure one of the libraries");
+  CLI::App* bench =
+      app.add_subcommand("bench", "load on a server, or measure one of the libraries");
   auto arguments = std::make_shared<BenchArguments>();
   const CLI::App* shared_buffer = add_shared_buffer(*bench, exit_status);
   add_options(*bench, *arguments);

@@ -54,7 +54,7 @@ Json histogram_json(const Histogram& histogram) {
 std::string connect_text(const BenchHead& head, const Tally& tally) {
   const auto s = tally.connect.summary();
   if (s.count == 0) return {};
-  return text_of("         connecting: mean %.1f, p99 %.1f us (%llu connection%s%s)\n", us(s.mean),
+  return text_of("         connecting: mean %.1f, p99 %.1f µs (%llu connection%s%s)\n", us(s.mean),
                  us(s.p99), static_cast<unsigned long long>(s.count), s.count == 1 ? "" : "s",
                  head.plan.new_connection ? ", in the latency" : ", not in the latency");
 }
@@ -62,7 +62,7 @@ std::string connect_text(const BenchHead& head, const Tally& tally) {
 std::string server_text(const BenchHead& head, const BenchRow& row) {
   const auto total = server_total(row.server);
   if (row.server.source == StageSums::Source::kNone || !total) return {};
-  std::string text = text_of("         server (%s), mean us:", source_name(row.server.source));
+  std::string text = text_of("         server (%s), mean µs:", source_name(row.server.source));
   for (size_t i = 0; i < kStageNames.size(); ++i) {
     if (row.server.us[i]) {
       text += text_of(" %s %.1f", std::string(kStageNames[i]).c_str(), *row.server.us[i]);
@@ -72,22 +72,25 @@ std::string server_text(const BenchHead& head, const BenchRow& row) {
   const char* more = "";
   if (head.plan.is_open_loop()) more = ", waiting for a free connection";
   if (head.plan.new_connection) more = ", connecting";
-  return text + text_of("\n         %.1f us here = %.1f in the server + %.1f outside it (kernel, network, "
-                        "wake-ups, this client%s)\n",
-                        mean, *total, mean - *total, more);
+  return text +
+         text_of(
+             "\n         %.1f µs here = %.1f in the server + %.1f outside it (kernel, network, "
+             "wake-ups, this client%s)\n",
+             mean, *total, mean - *total, more);
 }
 
 std::string open_loop_text(const Tally& tally) {
   std::string text = text_of(
       "         open loop: at most %llu waited for a connection; the client itself was late by "
-      "%.1f us (p99 %.1f), which is in the latency; --poll shortens it\n",
+      "%.1f µs (p99 %.1f), which is in the latency; --poll shortens it\n",
       static_cast<unsigned long long>(tally.most_waiting), us(tally.send_lag.mean()),
       us(tally.send_lag.percentile(99)));
   if (tally.unsent + tally.unanswered > 0) {
-    text += text_of("         %llu requests were due and never left, %llu had no reply at the end: "
-                    "they count with the time they had waited; the server does not keep this rate\n",
-                    static_cast<unsigned long long>(tally.unsent),
-                    static_cast<unsigned long long>(tally.unanswered));
+    text += text_of(
+        "         %llu requests were due and never left, %llu had no reply at the end: "
+        "they count with the time they had waited; the server does not keep this rate\n",
+        static_cast<unsigned long long>(tally.unsent),
+        static_cast<unsigned long long>(tally.unanswered));
   }
   return text;
 }
@@ -95,13 +98,15 @@ std::string open_loop_text(const Tally& tally) {
 std::string bound_text(const LoadPlan& plan, const Tally& tally) {
   if (!is_client_bound(plan, tally)) return {};
   if (plan.poll) {
-    return text_of("         THE CLIENT IS THE BOTTLENECK: %.0f %% of its polls found work; "
-                   "add --threads\n",
-                   100 - 100 * tally.fewest_empty_polls);
+    return text_of(
+        "         THE CLIENT IS THE BOTTLENECK: %.0f %% of its polls found work; "
+        "add --threads\n",
+        100 - 100 * tally.fewest_empty_polls);
   }
-  return text_of("         THE CLIENT IS THE BOTTLENECK: its busiest thread took %.0f %% of a CPU; "
-                 "add --threads\n",
-                 100 * tally.busiest_cpu);
+  return text_of(
+      "         THE CLIENT IS THE BOTTLENECK: its busiest thread took %.0f %% of a CPU; "
+      "add --threads\n",
+      100 * tally.busiest_cpu);
 }
 
 Json errors_json(const Tally& tally) {
@@ -199,21 +204,19 @@ std::string head_text(const BenchHead& head) {
          text_of(": %zu bytes a request\n", plan.request.size()) + loop +
          text_of(", %u thread%s%s, ", plan.threads, plan.threads == 1 ? "" : "s",
                  plan.poll ? " that poll" : "") +
-         how_long_text(plan) +
-         (plan.new_connection ? ", a new connection a request\n\n" : "\n\n") +
-         text_of("%7s %12s %10s %10s %10s %10s %10s %10s  %s\n", "clients", "requests/s",
-                 "mean us", "p50", "p90", "p99", "p99.9", "max", "errors");
+         how_long_text(plan) + (plan.new_connection ? ", a new connection a request\n\n" : "\n\n") +
+         text_of("%7s %12s %11s %10s %10s %10s %10s %10s  %s\n", "clients", "requests/s", "mean µs",
+                 "p50", "p90", "p99", "p99.9", "max", "errors");
 }
 
 std::string row_text(const BenchHead& head, const BenchRow& row) {
   const Tally& tally = *row.tally;
   const auto s = tally.latency.summary();
   const std::string errors = errors_text(tally);
-  std::string text =
-      text_of("%7u %12.1f %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f  ", row.clients,
-              tally.per_second, us(s.mean), us(s.p50), us(s.p90), us(s.p99), us(s.p999),
-              us(s.max)) +
-      (errors.empty() ? "none" : errors) + "\n";
+  std::string text = text_of("%7u %12.1f %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f  ", row.clients,
+                             tally.per_second, us(s.mean), us(s.p50), us(s.p90), us(s.p99),
+                             us(s.p999), us(s.max)) +
+                     (errors.empty() ? "none" : errors) + "\n";
   if (!errors.empty()) text += "         first error: " + tally.first_error + "\n";
   text += connect_text(head, tally);
   if (head.plan.is_open_loop()) text += open_loop_text(tally);
@@ -233,12 +236,12 @@ std::string csv_row(const BenchHead& head, const BenchRow& row) {
   const Tally& tally = *row.tally;
   const auto s = tally.latency.summary();
   const auto c = tally.connect.summary();
-  std::string text = head.model + "," + head.plan.target.url +
-                     text_of(",%u,%u,%.6g,%d,%.3f,%llu,%llu,%.2f", row.clients, head.plan.threads,
-                             head.plan.rate, head.plan.new_connection ? 1 : 0, tally.seconds,
-                             static_cast<unsigned long long>(tally.ok_count()),
-                             static_cast<unsigned long long>(tally.failed_count()),
-                             tally.per_second);
+  std::string text =
+      head.model + "," + head.plan.target.url +
+      text_of(",%u,%u,%.6g,%d,%.3f,%llu,%llu,%.2f", row.clients, head.plan.threads, head.plan.rate,
+              head.plan.new_connection ? 1 : 0, tally.seconds,
+              static_cast<unsigned long long>(tally.ok_count()),
+              static_cast<unsigned long long>(tally.failed_count()), tally.per_second);
   text += text_of(",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f", us(s.mean), us(s.p50), us(s.p90), us(s.p99),
                   us(s.p999), us(s.max));
   text += text_of(",%llu,%.3f,%.3f,%llu,%llu,%.3f,%d", static_cast<unsigned long long>(c.count),

@@ -75,7 +75,7 @@ Step ClientConnection::send_rest() noexcept {
   while (sent_ < request_.size()) {
     const ssize_t bytes =
         send(fd_.get(), request_.data() + sent_, request_.size() - sent_, MSG_NOSIGNAL);
-    if (bytes > 0) {
+    if (bytes >= 0) {
       sent_ += static_cast<size_t>(bytes);
     } else if (errno == EAGAIN) {
       return Step::kPending;

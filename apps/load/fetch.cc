@@ -48,7 +48,7 @@ int connection_error(int fd) {
 std::string send_all(int fd, std::string_view bytes, uint64_t deadline_ns) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
+    if (sent >= 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
       if (!wait_for(fd, POLLOUT, deadline_ns)) return "no time left to send";

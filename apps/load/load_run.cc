@@ -42,6 +42,7 @@ std::unique_ptr<Tally> run_load(const LoadPlan& given, const std::atomic<bool>& 
   if (plan.requests != 0 && at_begin) at_begin();
   const uint64_t start_ns = now_ns();
   std::vector<std::thread> threads;
+  threads.reserve(loads.size());
   for (LoadThread& load : loads) threads.emplace_back([&load, start_ns] { load.run(start_ns); });
   if (plan.requests == 0 && at_begin) {
     wait_until(start_ns + plan.warm_up_ns, stop);

@@ -64,8 +64,10 @@ void append_random(std::string& bytes, ElementType type, std::mt19937_64& random
     case ElementType::kFp32: return append_value(bytes, static_cast<float>(bits >> 40) * 0x1p-24f);
     case ElementType::kFp64: return append_value(bytes, static_cast<double>(bits >> 11) * 0x1p-53);
     // Random mantissas under one exponent: [0.5, 1).
-    case ElementType::kFp16: return append_value(bytes, static_cast<uint16_t>(0x3800 | (bits & 0x3ff)));
-    case ElementType::kBf16: return append_value(bytes, static_cast<uint16_t>(0x3f00 | (bits & 0x7f)));
+    case ElementType::kFp16:
+      return append_value(bytes, static_cast<uint16_t>(0x3800 | (bits & 0x3ff)));
+    case ElementType::kBf16:
+      return append_value(bytes, static_cast<uint16_t>(0x3f00 | (bits & 0x7f)));
     case ElementType::kBool: bytes += static_cast<char>(bits & 1); return;
     case ElementType::kBytes:
       append_value(bytes, uint32_t{8});
@@ -134,10 +136,11 @@ Result<InputTensor> input_of_file(const TensorInfo& info, NpyFile file, std::str
   const std::string wanted = type_text(info.type, info.shape);
   if (file.type != info.type) {
     const std::string_view numpy = numpy_name(info.type);
-    return Status::error(Code::kInvalidArgument,
-                         "%.*s holds %s; input '%s' wants %s%s%.*s%s", static_cast<int>(name.size()),
-                         name.data(), type_text(file.type, file.shape).c_str(), info.name.c_str(),
-                         wanted.c_str(), numpy.empty() ? ", which NumPy has no type for" : ": arr.astype('",
+    return Status::error(Code::kInvalidArgument, "%.*s holds %s; input '%s' wants %s%s%.*s%s",
+                         static_cast<int>(name.size()), name.data(),
+                         type_text(file.type, file.shape).c_str(), info.name.c_str(),
+                         wanted.c_str(),
+                         numpy.empty() ? ", which NumPy has no type for" : ": arr.astype('",
                          static_cast<int>(numpy.size()), numpy.data(), numpy.empty() ? "" : "')");
   }
   if (!info.shape.accepts(file.shape)) {
@@ -171,7 +174,8 @@ std::string build_request(const Target& target, const ModelInfo& model,
   std::string request = "POST " + target.base_path + "/v2/models/" + model.name + version +
                         "/infer HTTP/1.1\r\nHost: " + target.host +
                         "\r\nContent-Length: " + std::to_string(json.size() + payload_bytes) +
-                        "\r\nInference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n";
+                        "\r\nInference-Header-Content-Length: " + std::to_string(json.size()) +
+                        "\r\n";
   if (use == ConnectionUse::kOneRequest) request += "Connection: close\r\n";
   request += "\r\n" + json;
   for (const InputTensor& input : inputs) request += input.bytes;

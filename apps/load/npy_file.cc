@@ -62,7 +62,8 @@ Result<ElementType> parse_descriptor(std::string_view value, std::string_view na
   for (const TypeName& row : kTypes) {
     if (text.size() < 2 || text.substr(1) != row.descriptor) continue;
     if (order == '>' && element_size(row.type) > 1) {
-      return refuse(name, "big-endian; save it as arr.astype('<" + std::string(row.descriptor) + "')");
+      return refuse(name,
+                    "big-endian; save it as arr.astype('<" + std::string(row.descriptor) + "')");
     }
     return row.type;
   }

@@ -1,8 +1,8 @@
 // Finds status, length and connection of a reply. Pure; about 100 ns for the heads that servers send.
 #include "load/reply_head.h"
 
-#include <charconv>
 #include <strings.h>
+#include <charconv>
 
 namespace lumen::load {
 

@@ -11,7 +11,7 @@ namespace lumen::load {
 inline std::atomic<bool> stop_flag{false};
 
 inline void install_stop_flag() noexcept {
-  struct sigaction action {};
+  struct sigaction action{};
   // relaxed: readers look at the flag alone.
   action.sa_handler = [](int) { stop_flag.store(true, std::memory_order_relaxed); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: waits end with EINTR

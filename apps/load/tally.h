@@ -33,15 +33,15 @@ struct Tally {
   uint64_t bytes_received = 0;
   uint64_t shortest_reply = UINT64_MAX;
   uint64_t longest_reply = 0;
-  uint64_t unsent = 0;       // open loop: due in the window, no client was free before its end
-  uint64_t unanswered = 0;   // open loop: sent, and no reply when the grace period ended
+  uint64_t unsent = 0;        // open loop: due in the window, no client was free before its end
+  uint64_t unanswered = 0;    // open loop: sent, and no reply when the grace period ended
   uint64_t most_waiting = 0;  // open loop: requests due that waited for a client
   std::string first_error;
 
   // Summed over threads, of each one's own window.
-  double seconds = 0;      // the longest
-  double per_second = 0;   // the sum of each thread's rate of 200s
-  double busiest_cpu = 0;  // share of its window that the busiest thread spent on a CPU
+  double seconds = 0;             // the longest
+  double per_second = 0;          // the sum of each thread's rate of 200s
+  double busiest_cpu = 0;         // share of its window that the busiest thread spent on a CPU
   double fewest_empty_polls = 1;  // with `poll`: share of polls that found nothing, of that thread
 
   [[nodiscard]] uint64_t ok_count() const noexcept { return by_status[200]; }

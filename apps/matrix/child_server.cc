@@ -55,6 +55,7 @@ Result<std::unique_ptr<ChildServer>> ChildServer::start(const std::filesystem::p
   std::vector<std::string> words = arguments;
   words.insert(words.begin(), "lumen");
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
 
@@ -91,7 +92,8 @@ Status ChildServer::wait_until_ready(uint64_t timeout_ns) {
     }
     pollfd entry{output_.get(), POLLIN, 0};
     const int ready = poll(&entry, 1, milliseconds_until(deadline_ns));
-    if (ready == 0) return Status::error(Code::kUnavailable, "not ready in time: %s", log_end().c_str());
+    if (ready == 0)
+      return Status::error(Code::kUnavailable, "not ready in time: %s", log_end().c_str());
     if (ready < 0) return Status::from_errno(errno, "the wait for the server was ended");
     char bytes[4096];
     const ssize_t count = read(output_.get(), bytes, sizeof(bytes));
@@ -125,7 +127,8 @@ bool ChildServer::reap(uint64_t timeout_ns) {
 Status ChildServer::stop(uint64_t timeout_ns) {
   if (pid_ >= 0) kill(pid_, SIGTERM);
   if (!reap(timeout_ns)) {
-    return Status::error(Code::kInternal, "still running long after SIGTERM: %s", log_end().c_str());
+    return Status::error(Code::kInternal, "still running long after SIGTERM: %s",
+                         log_end().c_str());
   }
   if (wait_status_ == 0) return {};
   return Status::error(Code::kInternal, "it ended with %s: %s", describe_end(wait_status_).c_str(),
@@ -133,7 +136,7 @@ Status ChildServer::stop(uint64_t timeout_ns) {
 }
 
 std::string ChildServer::log_end() const {
-  struct stat status {};
+  struct stat status{};
   if (fstat(log_.get(), &status) != 0 || status.st_size == 0) return "it logged nothing";
   const auto size = static_cast<size_t>(status.st_size);
   std::string text(std::min(size, kLogEndBytes), '\0');

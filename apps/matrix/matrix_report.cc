@@ -69,7 +69,8 @@ std::string to_csv(const std::vector<MatrixRow>& rows) {
   text += ",error\n";
   for (const MatrixRow& row : rows) {
     text += row.queue_type + "," + row.allocator_type;
-    for (const auto& value : row.values.values) text += value ? load::text_of(",%.3f", *value) : ",";
+    for (const auto& value : row.values.values)
+      text += value ? load::text_of(",%.3f", *value) : ",";
     text.append(",");
     if (!row.error.empty()) text.append("\"").append(one_line(row.error, "\"")).append("\"");
     text.append("\n");

@@ -29,9 +29,10 @@ struct Passes {
   LoadPlan connection;
 };
 
-Passes make_passes(const MatrixPlan& plan, const load::Target& target,
-                   const load::ModelInfo& model, const std::string& id) {
+Passes make_passes(const MatrixPlan& plan, const load::Target& target, const load::ModelInfo& model,
+                   const std::string& id) {
   std::vector<load::InputTensor> inputs;
+  inputs.reserve(model.inputs.size());
   for (size_t i = 0; i < model.inputs.size(); ++i) {
     inputs.push_back(load::random_input(model.inputs[i], 1 + i));
   }
@@ -141,11 +142,19 @@ Result<MatrixValues> measure(const MatrixPlan& plan, const std::string& queue_ty
   std::error_code ignored;  // a folder that can't be made is the server's to report
   std::filesystem::create_directories(csv.parent_path(), ignored);
   if (round == 1) std::filesystem::remove(csv, ignored);
-  std::vector<std::string> arguments = {"serve", "--http", "127.0.0.1:0", "--unix", "off",
-                                        "--model-repository", plan.model_repository.native(),
-                                        "--queue-type", queue_type,
-                                        "--allocator-type", allocator_type,
-                                        "--telemetry-csv-path", csv.native()};
+  std::vector<std::string> arguments = {"serve",
+                                        "--http",
+                                        "127.0.0.1:0",
+                                        "--unix",
+                                        "off",
+                                        "--model-repository",
+                                        plan.model_repository.native(),
+                                        "--queue-type",
+                                        queue_type,
+                                        "--allocator-type",
+                                        allocator_type,
+                                        "--telemetry-csv-path",
+                                        csv.native()};
   arguments.insert(arguments.end(), plan.server_arguments.begin(), plan.server_arguments.end());
   auto server = ChildServer::start(plan.executable, arguments);
   if (!server.ok()) return server.status();

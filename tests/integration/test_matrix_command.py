@@ -1,4 +1,4 @@
-"""`lumen matrix`: a server for each combination, the table, its files, and rows that say why not."""
+"""`lumen matrix`: a server for each combination, the table, its files, rows that say why not."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ TELEMETRY_HEAD = (
 
 def matrix(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(lumen_binary()), "matrix", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, timeout=120 * PATIENCE
-    )
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120 * PATIENCE)
 
 
 def test_every_combination_answers_and_is_measured(small_repository: Path, tmp_path: Path) -> None:
@@ -54,9 +52,7 @@ def test_every_combination_answers_and_is_measured(small_repository: Path, tmp_p
         assert sum(line.startswith("connection,") for line in lines) == 120
 
 
-def test_rounds_append_to_one_file_and_give_one_row(
-    small_repository: Path, tmp_path: Path
-) -> None:
+def test_rounds_append_to_one_file_and_give_one_row(small_repository: Path, tmp_path: Path) -> None:
     words = ("--model", "identity", "--requests", "20", "--clients", "2", "--rounds", "2")
     only = ("--queue-types", "mpmc", "--allocator-types", "lumen_arena", "--out", "there")
     done = matrix(tmp_path, *words, *only, "--model-repository", str(small_repository))

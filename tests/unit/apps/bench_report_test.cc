@@ -41,13 +41,14 @@ TEST(BenchReport, ShowsTheServersTotalBesideTheClientsMean) {
   one.server.us[static_cast<size_t>(telemetry::Stage::kTotal)] = 30;
   const std::string text = row_text(head(), one);
   EXPECT_NE(text.find("queue 2.0"), std::string::npos) << text;
-  EXPECT_NE(text.find("50.0 us here = 30.0 in the server + 20.0 outside it"), std::string::npos)
+  EXPECT_NE(text.find("50.0 µs here = 30.0 in the server + 20.0 outside it"), std::string::npos)
       << text;
-  EXPECT_EQ(to_json(head(), [&] {
-              std::vector<BenchRow> rows;
-              rows.push_back(std::move(one));
-              return rows;
-            }())["rows"][0]["server"]["outside_us"],
+  EXPECT_EQ(to_json(head(),
+                    [&] {
+                      std::vector<BenchRow> rows;
+                      rows.push_back(std::move(one));
+                      return rows;
+                    }())["rows"][0]["server"]["outside_us"],
             20.0);
 }
 

@@ -127,11 +127,10 @@ TEST(LoadRun, PutsAReplyTogetherFromSingleBytes) {
 
 TEST(LoadRun, SendsAndReceivesMoreThanTheSocketsHold) {
   const std::string large(3'000'000, 'x');
-  ScriptedServer server(
-      [&](std::string_view request, uint64_t) {
-        EXPECT_GT(request.size(), large.size());
-        return Answer{reply_of(200, large)};
-      });
+  ScriptedServer server([&](std::string_view request, uint64_t) {
+    EXPECT_GT(request.size(), large.size());
+    return Answer{reply_of(200, large)};
+  });
   LoadPlan plan = plan_for(server.url());
   plan.request = "POST /x HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n" + large;
   plan.requests = 5;
@@ -246,7 +245,8 @@ TEST(OpenLoop, SendsAtItsRateWhereTheServerKeepsUp) {
 
 // The one thing that an open loop is for: requests that a held-up client could not send count too.
 TEST(OpenLoop, CountsWhatCouldNotBeSentWithTheTimeItWaited) {
-  ScriptedServer server([](std::string_view, uint64_t) { return Answer{"", SIZE_MAX, false, true}; });
+  ScriptedServer server(
+      [](std::string_view, uint64_t) { return Answer{"", SIZE_MAX, false, true}; });
   LoadPlan plan = plan_for(server.url());
   plan.requests = 0;
   plan.warm_up_ns = 0;
@@ -292,10 +292,9 @@ TEST(Schedule, CountsEachDueTimeOnce) {
 TEST(Fetch, ReadsRepliesByLengthByChunksAndUntilTheEnd) {
   const std::string chunked =
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
-  for (const std::string& bytes : {reply_of(200, "abcde"), chunked,
-                                   std::string("HTTP/1.1 200 OK\r\n\r\nabcde")}) {
-    ScriptedServer server(
-        [&](std::string_view, uint64_t) { return Answer{bytes, 7, true}; }, true);
+  for (const std::string& bytes :
+       {reply_of(200, "abcde"), chunked, std::string("HTTP/1.1 200 OK\r\n\r\nabcde")}) {
+    ScriptedServer server([&](std::string_view, uint64_t) { return Answer{bytes, 7, true}; }, true);
     const auto target = parse_target(server.url());
     ASSERT_TRUE(target.ok());
     const auto reply = fetch(*target, "/v2");

@@ -4,11 +4,11 @@
 #include "matrix/telemetry_csv.h"
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -64,7 +64,8 @@ TEST(Medians, AreTakenOfEachColumnAlone) {
 }
 
 std::vector<MatrixRow> two_rows() {
-  std::vector<MatrixRow> rows = {{"mpmc", "standard", "", {}}, {"spsc", "standard", "a|b\n\"c\"", {}}};
+  std::vector<MatrixRow> rows = {{"mpmc", "standard", "", {}},
+                                 {"spsc", "standard", "a|b\n\"c\"", {}}};
   for (auto& value : rows[0].values.values) value = 1.25;
   rows[0].values[Value::kArenaBytes].reset();
   return rows;
@@ -103,9 +104,10 @@ Result<std::unique_ptr<ChildServer>> start_script(const std::string& script,
   return ChildServer::start("/bin/sh", {"-c", script}, timeout_ns);
 }
 
-constexpr const char* kUntilTerm = "trap 'exit 0' TERM; echo \"banner\"; "
-                                   "echo \"lumen: ready http=127.0.0.1:7 unix=/x\"; "
-                                   "while :; do read x || sleep 0.02; done";
+constexpr const char* kUntilTerm =
+    "trap 'exit 0' TERM; echo \"banner\"; "
+    "echo \"lumen: ready http=127.0.0.1:7 unix=/x\"; "
+    "while :; do read x || sleep 0.02; done";
 
 TEST(ChildServer, WaitsForTheReadyLineAndStopsCleanly) {
   auto server = start_script(kUntilTerm);
@@ -129,8 +131,9 @@ TEST(ChildServer, GivesUpWhereTheReadyLineDoesNotCome) {
 }
 
 TEST(ChildServer, TellsOfAnEndThatWasNotClean) {
-  auto server = start_script("trap 'echo broken >&2; exit 5' TERM; echo 'lumen: ready http=a:1'; "
-                             "while :; do read x || sleep 0.02; done");
+  auto server = start_script(
+      "trap 'echo broken >&2; exit 5' TERM; echo 'lumen: ready http=a:1'; "
+      "while :; do read x || sleep 0.02; done");
   ASSERT_TRUE(server.ok());
   const Status status = (*server)->stop();
   ASSERT_FALSE(status.ok());
@@ -151,8 +154,9 @@ TEST(ChildServer, DoesNotOutliveAParentThatDiesWithoutStoppingIt) {
   ASSERT_EQ(pipe(ends_of_pipe), 0);
   const pid_t parent = fork();
   if (parent == 0) {
-    auto server = start_script("trap '' TERM; echo \"lumen: ready http=$$\"; "
-                               "while :; do read x || sleep 0.02; done");
+    auto server = start_script(
+        "trap '' TERM; echo \"lumen: ready http=$$\"; "
+        "while :; do read x || sleep 0.02; done");
     const std::string pid = server.ok() ? (*server)->http_address() : "0";
     const bool written = write(ends_of_pipe[1], pid.data(), pid.size()) > 0;
     _exit(written ? 0 : 1);  // no destructor runs, as after SIGKILL

@@ -26,10 +26,11 @@ TEST(ModelInfo, ReadsTheInputsOfTheMetadata) {
 }
 
 TEST(ModelInfo, RefusesWhatIsNoMetadata) {
-  for (const char* text : {"", "<html>", "[]", "{}", R"({"name":"m"})", R"({"name":1,"inputs":[]})",
-                           R"({"name":"m","inputs":[{"name":"a"}]})",
-                           R"({"name":"m","inputs":[{"name":"a","datatype":"FP33","shape":[1]}]})",
-                           R"({"name":"m","inputs":[{"name":"a","datatype":"FP32","shape":["x"]}]})"}) {
+  for (const char* text :
+       {"", "<html>", "[]", "{}", R"({"name":"m"})", R"({"name":1,"inputs":[]})",
+        R"({"name":"m","inputs":[{"name":"a"}]})",
+        R"({"name":"m","inputs":[{"name":"a","datatype":"FP33","shape":[1]}]})",
+        R"({"name":"m","inputs":[{"name":"a","datatype":"FP32","shape":["x"]}]})"}) {
     EXPECT_FALSE(parse_model_info(text).ok()) << text;
   }
 }

@@ -9,7 +9,8 @@ namespace lumen::load {
 namespace {
 
 TEST(ReplyHead, FindsStatusLengthAndEnd) {
-  const std::string head = "HTTP/1.1 503 Service Unavailable\r\ncontent-length:  12 \r\nX: y\r\n\r\n";
+  const std::string head =
+      "HTTP/1.1 503 Service Unavailable\r\ncontent-length:  12 \r\nX: y\r\n\r\n";
   const auto result = parse_reply_head(head + "body");
   ASSERT_EQ(result.state, HeadState::kComplete);
   EXPECT_EQ(result.head.status, 503);
@@ -30,8 +31,7 @@ TEST(ReplyHead, NeedsMoreUntilTheEmptyLine) {
 TEST(ReplyHead, ClosesByConnectionCloseAndByHttp10) {
   EXPECT_TRUE(parse_reply_head("HTTP/1.1 200 OK\r\nConnection: Close\r\n\r\n").head.closes);
   EXPECT_TRUE(parse_reply_head("HTTP/1.0 200 OK\r\n\r\n").head.closes);
-  EXPECT_FALSE(
-      parse_reply_head("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n").head.closes);
+  EXPECT_FALSE(parse_reply_head("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n").head.closes);
 }
 
 TEST(ReplyHead, KnowsChunkedBodies) {
@@ -42,11 +42,12 @@ TEST(ReplyHead, KnowsChunkedBodies) {
 }
 
 TEST(ReplyHead, RefusesWhatIsNotHttp) {
-  for (const char* head : {"SSH-2.0-OpenSSH\r\n\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 abc\r\n\r\n",
-                           "HTTP/1.1 99 Odd\r\n\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-                           "HTTP/1.1 200 OK\r\nContent-Length: 1x\r\n\r\n",
-                           "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"}) {
+  for (const char* head :
+       {"SSH-2.0-OpenSSH\r\n\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 99 Odd\r\n\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"}) {
     const auto result = parse_reply_head(head);
     EXPECT_EQ(result.state, HeadState::kBroken) << head;
     EXPECT_FALSE(result.reason.empty()) << head;

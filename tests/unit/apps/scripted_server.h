@@ -24,8 +24,9 @@
 namespace lumen::load {
 
 inline std::string reply_of(int status, std::string_view body, std::string_view more = "") {
-  return "HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n" + std::string(more) + "\r\n" + std::string(body);
+  return "HTTP/1.1 " + std::to_string(status) +
+         " X\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + std::string(more) +
+         "\r\n" + std::string(body);
 }
 
 class ScriptedServer {

@@ -53,7 +53,8 @@ TEST(TargetUrl, TakesAnAddressInBrackets) {
 }
 
 TEST(TargetUrl, TakesUnixPathsInEachForm) {
-  for (const char* url : {"unix:/run/a.sock", "unix:///run/a.sock", "http+unix://%2Frun%2Fa.sock"}) {
+  for (const char* url :
+       {"unix:/run/a.sock", "unix:///run/a.sock", "http+unix://%2Frun%2Fa.sock"}) {
     const auto target = parse_target(url);
     ASSERT_TRUE(target.ok()) << url;
     EXPECT_TRUE(target->is_unix()) << url;
@@ -74,8 +75,8 @@ TEST(TargetUrl, RefusesWhatItCanNotReachAndNamesTheForms) {
        {std::string("https://127.0.0.1:1"), std::string("ftp://127.0.0.1"),
         std::string("http://127.0.0.1:0"), std::string("http://127.0.0.1:65536"),
         std::string("http://127.0.0.1:80x"), std::string("http://:80"), std::string("unix:"),
-        std::string("http+unix://%2"), std::string("http+unix://%zz"),
-        std::string("http://a b:1"), long_path}) {
+        std::string("http+unix://%2"), std::string("http+unix://%zz"), std::string("http://a b:1"),
+        long_path}) {
     const auto target = parse_target(url);
     ASSERT_FALSE(target.ok()) << url;
     const std::string message(target.status().message());
