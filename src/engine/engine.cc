@@ -1,87 +1,208 @@
-// Engine over one MPMC queue: submit() pushes, workers pop. Threads, memory: see engine.h.
-// Says no: SubmitOutcome; create() by Status with the option, what was got and wanted.
+// The engine's face to its I/O threads, and the change from one scheduler to the next. Threads,
+// memory and refusals: see engine.h.
 #include <lumen/engine/engine.h>
 
+#include <lumen/base/cache_line.h>
 #include <lumen/base/cpu.h>
 
-#include "engine/worker.h"
+#include "engine/scheduler.h"
 
 #include <sched.h>
 
-#include <bit>
+#include <atomic>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 namespace lumen::engine {
 namespace {
 
-class QueueEngine final : public Engine {
+class GatedSubmitter final : public Submitter {
  public:
-  explicit QueueEngine(size_t capacity) : queue_(capacity) {}
-  ~QueueEngine() override { drain(); }
+  GatedSubmitter(uint32_t index, const std::atomic<Scheduler*>& current)
+      : index_(index), current_(current) {}
 
-  Status start(const EngineOptions& options, ModelRepository& repository) {
-    const std::vector<uint32_t> cpus = worker_cpus(options.worker_count);
-    // A worker that polls on a CPU that others need takes from them what it hopes to save.
-    const bool may_spin = usable_cpu_count() > options.worker_count;
-    for (uint32_t i = 0; i < options.worker_count; ++i) {
-      const WorkerOptions worker{.index = i,
-                                 .cpu = options.pin_workers ? std::optional(cpus[i]) : std::nullopt,
-                                 .may_spin = may_spin,
-                                 .server_counters = options.server_counters};
-      workers_.push_back(std::make_unique<Worker>(worker, queue_));
-      // One after the other: backends load and compile on one thread at a time.
-      LUMEN_RETURN_IF_ERROR(workers_.back()->prepare(repository));
-    }
-    for (const auto& worker : workers_) worker->go();
-    return {};
-  }
-
-  SubmitOutcome submit(InferRequest& request, Wake wake) noexcept override {
-    // relaxed: only the atomicity counts; either drain() sees this submitter or it sees the bit
-    const uint64_t gate = queue_.gate.fetch_add(1, std::memory_order_relaxed);
-    SubmitOutcome outcome = SubmitOutcome::kClosed;
-    if ((gate & WorkQueue::kClosed) == 0) {
-      const bool pushed = queue_.requests.try_push(&request);
-      if (pushed && wake == Wake::kNow) queue_.doorbell.ring();
-      outcome = pushed ? SubmitOutcome::kAccepted : SubmitOutcome::kFull;
-    }
-    // sync[engine.gate]: release; the push above is visible to who sees the gate without us
-    queue_.gate.fetch_sub(1, std::memory_order_release);
+  SubmitOutcome submit(InferRequest& request) noexcept override {
+    Scheduler* scheduler = enter();
+    const SubmitOutcome outcome =
+        scheduler == nullptr ? SubmitOutcome::kClosed : scheduler->submit(index_, request);
+    leave();
     return outcome;
   }
 
-  void wake_workers(uint32_t count) noexcept override { queue_.doorbell.ring(count); }
+  size_t end_turn() noexcept override {
+    Scheduler* scheduler = enter();
+    size_t done = 0;
+    if (scheduler != nullptr) {
+      if (scheduler->generation() != sits_for_) sit(*scheduler);
+      done = scheduler->end_turn(index_);
+    }
+    leave();
+    return done + help_retire();
+  }
 
-  void drain() noexcept override {
-    // relaxed: the loop below is what orders
-    queue_.gate.fetch_or(WorkQueue::kClosed, std::memory_order_relaxed);
-    // sync[engine.gate]: acquire; submitters leave within nanoseconds, unless preempted
-    while (queue_.gate.load(std::memory_order_acquire) != WorkQueue::kClosed) ::sched_yield();
-    queue_.doorbell.ring_all();
-    for (const auto& worker : workers_) worker->join();
+  AllocatorType allocator_type() noexcept override {
+    const Scheduler* scheduler = enter();
+    const AllocatorType type =
+        scheduler == nullptr ? AllocatorType::kLumenArena : scheduler->config().allocator_type;
+    leave();
+    return type;
+  }
+
+  void set_nudge(CompletionSink& sink) noexcept override {
+    // sync[engine.nudge]: release; the sink is whole
+    nudge_.store(&sink, std::memory_order_release);
+    Scheduler* scheduler = enter();
+    if (scheduler != nullptr) scheduler->set_nudge(index_, &sink);
+    leave();
+  }
+
+  // --- for the control plane ----------------------------------------------------------------------
+  [[nodiscard]] CompletionSink* nudge() const noexcept {
+    return nudge_.load(std::memory_order_acquire);  // sync[engine.nudge]: acquire; see set_nudge()
+  }
+  // After the pointer was changed: until nobody uses the scheduler before.
+  void wait_until_outside() const noexcept {
+    // sync[engine.inside]: seq_cst, so that either this sees the submitter inside or that one sees
+    // the new pointer; a submitter leaves within a call, unless preempted
+    while (inside_.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+  }
+  // `inline` alone: what it accepted can only be run by this submitter's own thread.
+  void retire(Scheduler& scheduler) noexcept {
+    if (scheduler.is_done(index_)) return;
+    // sync[engine.retiring]: release; pairs with help_retire()
+    retiring_.store(&scheduler, std::memory_order_release);
+    if (CompletionSink* sink = nudge(); sink != nullptr) sink->flush();
+    // sync[engine.retiring]: acquire; the thread does not touch it any more
+    retiring_.wait(&scheduler, std::memory_order_acquire);
   }
 
  private:
-  WorkQueue queue_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  [[nodiscard]] Scheduler* enter() noexcept {
+    // sync[engine.inside]: seq_cst; see wait_until_outside(). 5 ns on a line that nobody else writes,
+    // where a shared count would be contended by all I/O threads.
+    inside_.store(1, std::memory_order_seq_cst);
+    return current_.load(std::memory_order_seq_cst);  // sync[engine.inside]: as above
+  }
+  void leave() noexcept {
+    // sync[engine.inside]: release; all pushes are visible to who sees the 0
+    inside_.store(0, std::memory_order_release);
+  }
+  // Once for each change: where models run on this thread, it stays on one CPU.
+  void sit(const Scheduler& scheduler) noexcept {
+    sits_for_ = scheduler.generation();
+    const std::optional<uint32_t> cpu = scheduler.cpu_of(index_);
+    if (!cpu && !is_pinned_) return;
+    if (!is_pinned_) home_ = usable_cpus();
+    is_pinned_ = cpu.has_value();
+    // Refused only where the cpuset has shrunk meanwhile; then the thread stays where it may run.
+    if (cpu) (void)pin_this_thread(*cpu);
+    if (!cpu) (void)restrict_this_thread(home_);
+  }
+  size_t help_retire() noexcept {
+    // sync[engine.retiring]: acquire; pairs with retire()
+    Scheduler* scheduler = retiring_.load(std::memory_order_acquire);
+    if (scheduler == nullptr) return 0;
+    const size_t done = scheduler->end_turn(index_);
+    if (scheduler->is_done(index_)) {
+      // sync[engine.retiring]: release; the last touch
+      retiring_.store(nullptr, std::memory_order_release);
+      retiring_.notify_all();
+    }
+    return done;
+  }
+
+  const uint32_t index_;
+  const std::atomic<Scheduler*>& current_;
+  uint64_t sits_for_ = 0;  // generation of the scheduler
+  bool is_pinned_ = false;
+  std::vector<uint32_t> home_;  // CPUs that the thread had before it was pinned
+  alignas(kFalseSharingRange) std::atomic<uint32_t> inside_{0};
+  alignas(kFalseSharingRange) std::atomic<Scheduler*> retiring_{nullptr};
+  std::atomic<CompletionSink*> nudge_{nullptr};
+};
+
+class SwappingEngine final : public Engine {
+ public:
+  SwappingEngine(const EngineOptions& options, ModelRepository& repository)
+      : options_(options), repository_(repository) {
+    for (uint32_t i = 0; i < options.submitter_count; ++i) {
+      submitters_.push_back(std::make_unique<GatedSubmitter>(i, current_));
+    }
+  }
+  ~SwappingEngine() override { drain(); }
+
+  Status start() { return change(options_.config, Runner::OnFailure::kMarkUnavailable); }
+
+  Submitter& submitter(uint32_t index) noexcept override { return *submitters_[index]; }
+
+  Status reconfigure(const EngineConfig& config) override {
+    const std::lock_guard lock(mutex_);
+    if (scheduler_ == nullptr) {
+      return Status::error(Code::kUnavailable, "the engine is shutting down");
+    }
+    return change(config, Runner::OnFailure::kFail);
+  }
+
+  EngineConfig config() const override {
+    const std::lock_guard lock(mutex_);
+    return scheduler_ == nullptr ? options_.config : scheduler_->config();
+  }
+
+  void drain() noexcept override {
+    const std::lock_guard lock(mutex_);
+    replace(nullptr);
+  }
+
+ private:
+  Status change(EngineConfig config, Runner::OnFailure on_failure) {
+    LUMEN_RETURN_IF_ERROR(config.check());
+    if (config.thread_count == 0) config.thread_count = usable_cpu_count();
+    if (scheduler_ != nullptr && scheduler_->config() == config) return {};
+    auto next = Scheduler::create(options_, config, repository_, on_failure);
+    if (!next.ok()) return next.status();
+    (*next)->set_generation(++generations_);
+    for (uint32_t i = 0; i < submitters_.size(); ++i) {
+      (*next)->set_nudge(i, submitters_[i]->nudge());
+    }
+    if (scheduler_ != nullptr && options_.server_counters != nullptr) {
+      options_.server_counters->engine_swaps.add();
+    }
+    replace(std::move(*next));
+    return {};
+  }
+
+  // New requests go to `next`; what the one before has accepted is completed before it goes.
+  void replace(std::unique_ptr<Scheduler> next) noexcept {
+    const std::unique_ptr<Scheduler> before = std::exchange(scheduler_, std::move(next));
+    // sync[engine.inside]: seq_cst; pairs with GatedSubmitter::enter()
+    current_.store(scheduler_.get(), std::memory_order_seq_cst);
+    if (before == nullptr) return;
+    for (const auto& submitter : submitters_) submitter->wait_until_outside();
+    for (const auto& submitter : submitters_) submitter->retire(*before);
+    before->close();
+  }
+
+  const EngineOptions options_;
+  ModelRepository& repository_;
+  std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
+  alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
+  // Control plane.
+  mutable std::mutex mutex_;
+  std::unique_ptr<Scheduler> scheduler_;
+  uint64_t generations_ = 0;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                                                ModelRepository& repository) {
-  if (options.worker_count < 1 || options.worker_count > limits::kMaxWorkers) {
-    return Status::error(Code::kInvalidArgument, "worker_count: got %u, wanted 1 to %zu",
-                         options.worker_count, limits::kMaxWorkers);
+  if (options.submitter_count < 1 || options.submitter_count > limits::kMaxIoThreads) {
+    return Status::error(Code::kInvalidArgument, "submitter_count: got %u, wanted 1 to %zu",
+                         options.submitter_count, limits::kMaxIoThreads);
   }
-  if (options.queue_capacity < 2 || !std::has_single_bit(options.queue_capacity)) {
-    return Status::error(Code::kInvalidArgument,
-                         "queue_capacity: got %zu, wanted a power of two from 2 on",
-                         options.queue_capacity);
-  }
-  auto engine = std::make_unique<QueueEngine>(options.queue_capacity);
-  LUMEN_RETURN_IF_ERROR(engine->start(options, repository));
+  auto engine = std::make_unique<SwappingEngine>(options, repository);
+  LUMEN_RETURN_IF_ERROR(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -152,10 +153,11 @@ class OpenVinoModel final : public LoadedModel {
 
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
 
-  Result<std::unique_ptr<Instance>> create_instance() override {
+  Result<std::unique_ptr<Instance>> create_instance(
+      std::span<const uint32_t> batch_sizes) override {
     try {
       auto instance = std::make_unique<OpenVinoInstance>(metadata_.name, inputs_, outputs_);
-      compile_into(*instance);
+      compile_into(*instance, batch_sizes);
       instance->warm_up();
       return std::unique_ptr<Instance>(std::move(instance));
     } catch (const std::exception& error) {
@@ -167,7 +169,7 @@ class OpenVinoModel final : public LoadedModel {
   }
 
  private:
-  void compile_into(OpenVinoInstance& instance) {
+  void compile_into(OpenVinoInstance& instance, std::span<const uint32_t> batch_sizes) {
     const auto is_string = [](const Port& port) { return port.spec.type == ElementType::kBytes; };
     const bool strings =
         std::ranges::any_of(inputs_, is_string) || std::ranges::any_of(outputs_, is_string);
@@ -176,7 +178,9 @@ class OpenVinoModel final : public LoadedModel {
       return;
     }
     if (!strings && only_rows_are_free()) {
-      for (const uint32_t rows : options_.batch_sizes) {
+      std::set<uint32_t> sizes(options_.batch_sizes.begin(), options_.batch_sizes.end());
+      sizes.insert(batch_sizes.begin(), batch_sizes.end());
+      for (const uint32_t rows : sizes) {
         if (auto compiled = compile_rows(rows)) instance.add_static(rows, std::move(*compiled));
       }
     }

@@ -1,6 +1,8 @@
 // Body of record.h: eight relaxed additions, 40 ns for one worker. Any thread; no memory.
 #include "engine/record.h"
 
+#include "engine/batch.h"
+
 #include <lumen/engine/model_repository.h>
 
 #include <ctime>
@@ -19,21 +21,15 @@ uint64_t wall_ms() noexcept {
   return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1'000'000;
 }
 
-// Rows are counted where the model has a free first axis; otherwise a call is one inference.
-uint64_t rows_of(const InferRequest& request) noexcept {
-  const Shape& pattern = request.model->metadata().inputs.front().shape;
-  const bool batched = pattern.rank() > 0 && pattern[0] == Shape::kDynamic;
-  return batched ? static_cast<uint64_t>(request.inputs[0].shape[0]) : 1;
-}
-
 }  // namespace
 
-void record(const InferRequest& request) noexcept {
+void record(const InferRequest& request, uint64_t executions) noexcept {
   if (!request.status.ok()) return;
   telemetry::ModelCounters& counters = request.model->counters();
   const Trace& trace = request.trace;
-  counters.inference_count.add(rows_of(request));
-  counters.execution_count.add();
+  // Rows are counted where the model has a free first axis; otherwise a call is one inference.
+  counters.inference_count.add(std::max<uint32_t>(1, rows_of(request)));
+  counters.execution_count.add(executions);
   counters.last_inference_ms.set(wall_ms());
   add_stage(counters.queue, trace.parsed_ns, trace.dequeued_ns);
   add_stage(counters.compute_input, trace.dequeued_ns, trace.preprocessed_ns);

@@ -1,12 +1,12 @@
-// Adds a finished request to its model's counters.
-// Threads: any. Memory: none. Says no: never; stages that did not happen are left out.
+// Adds what a finished request cost to its model's counters.
+// Threads: any. Memory: none. Says no: a failed request is not counted here, serve counts it.
 #pragma once
 
 #include <lumen/engine/infer_request.h>
 
 namespace lumen::engine {
 
-// Successes only, as Triton counts; whole-request durations (success, fail) are the server's.
-void record(const InferRequest& request) noexcept;
+// `executions`: calls of the model that this request stands for; of a batch, one member says 1.
+void record(const InferRequest& request, uint64_t executions) noexcept;
 
 }  // namespace lumen::engine

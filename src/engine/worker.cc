@@ -1,56 +1,34 @@
-// The worker's loop and its start-up. Threads and memory: see worker.h.
-// Says no: Status of set-up; afterwards only through the status of each request.
+// The worker's loop and its start-up. Threads, memory and refusals: see worker.h.
 #include "engine/worker.h"
 
-#include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 
-#include "engine/record.h"
-
-#include <sched.h>
-
-#include <algorithm>
-#include <span>
 #include <string>
 
 namespace lumen::engine {
-namespace {
 
-// How long a completion may wait for those that follow it, so that one wake-up tells of all: about
-// what a wake-up costs a sleeper anyway. Only where the model is so fast that several fit.
-constexpr uint64_t kCoalesceNs = 20'000;
-
-// Hands the request over; it is gone afterwards. Its sink is still to be flushed.
-void finish_quietly(InferRequest& request) noexcept {
-  record(request);
-  request.complete(request);
+RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener& listener) {
+  // Only `batched` looks at more than one request before it runs one: what one worker has taken, no
+  // other can.
+  const bool gathers = options.config.queue_type == QueueType::kBatched;
+  return {.index = options.index,
+          .config = options.config,
+          .capacity = gathers ? std::max<size_t>(options.config.batch_size, kMaxDeferred)
+                              : kMaxDeferred,
+          .load = options.load,
+          .listener = &listener,
+          .server_counters = options.server_counters};
 }
 
-void finish(InferRequest& request) noexcept {
-  CompletionSink* sink = request.sink;
-  finish_quietly(request);
-  if (sink != nullptr) sink->flush();
-}
+Worker::Worker(const WorkerOptions& options, WorkSource& source, const std::atomic<bool>& closed)
+    : options_(options),
+      source_(source),
+      closed_(closed),
+      runner_(runner_options(options, *this)),
+      idle_(options.may_spin ? kMaxSpinNs : 0) {}
 
-bool is_late(const InferRequest& request, uint64_t now) noexcept {
-  return now > request.deadline_ns;
-}
-
-void finish_late(InferRequest& request, uint64_t now) noexcept {
-  const uint64_t from = request.trace.parsed_ns != 0 ? request.trace.parsed_ns : now;
-  request.status = Status::error(
-      Code::kDeadlineExceeded,
-      "request expired after %llu us in the queue, before model '%s' ran; raise its timeout or "
-      "send less at once",
-      static_cast<unsigned long long>((now - std::min(from, now)) / 1000),
-      request.model->metadata().name.c_str());
-  finish(request);
-}
-
-}  // namespace
-
-Status Worker::prepare(ModelRepository& repository) {
-  thread_ = std::thread([this, &repository] { main(repository); });
+Status Worker::prepare(ModelRepository& repository, Runner::OnFailure on_failure) {
+  thread_ = std::thread([this, &repository, on_failure] { main(repository, on_failure); });
   // sync[worker.phase]: acquire; the instances and set_up_status_ are there
   phase_.wait(kPreparing, std::memory_order_acquire);
   return set_up_status_;
@@ -68,9 +46,9 @@ void Worker::join() noexcept {
   thread_.join();
 }
 
-void Worker::main(ModelRepository& repository) noexcept {
+void Worker::main(ModelRepository& repository, Runner::OnFailure on_failure) noexcept {
   name_this_thread("lumen-w" + std::to_string(options_.index));
-  set_up_status_ = set_up(repository);
+  set_up_status_ = set_up(repository, on_failure);
   // sync[worker.phase]: release; pairs with prepare()
   phase_.store(kPrepared, std::memory_order_release);
   phase_.notify_all();
@@ -79,24 +57,10 @@ void Worker::main(ModelRepository& repository) noexcept {
   run();
 }
 
-Status Worker::set_up(ModelRepository& repository) {
+Status Worker::set_up(ModelRepository& repository, Runner::OnFailure on_failure) {
   IdleStrategy::enrol_this_thread();
   if (options_.cpu) LUMEN_RETURN_IF_ERROR(pin_this_thread(*options_.cpu));
-  for (const auto& model : repository.models()) {
-    auto slot = std::make_unique<Slot>();
-    slot->model = model.get();
-    if (model->state() == ModelState::kReady) {
-      Result<std::unique_ptr<Instance>> instance = model->loaded()->create_instance();
-      if (instance.ok()) {
-        slot->instance = std::move(*instance);
-        slot->max_in_flight = std::max<uint32_t>(1, slot->instance->max_in_flight());
-      } else {
-        model->mark_unavailable(std::string(instance.status().message()));
-      }
-    }
-    LUMEN_CHECK(slots_.size() == model->index());
-    slots_.push_back(std::move(slot));
-  }
+  LUMEN_RETURN_IF_ERROR(runner_.set_up(repository, on_failure));
   // Once more: a backend's library may have moved the thread while it compiled.
   return options_.cpu ? pin_this_thread(*options_.cpu) : Status();
 }
@@ -104,162 +68,51 @@ Status Worker::set_up(ModelRepository& repository) {
 void Worker::run() noexcept {
   for (;;) {
     if (do_work()) continue;
-    flush_completions();
+    runner_.flush_completions();
     if (may_leave()) return;
     wait_for_work();
   }
 }
 
 bool Worker::do_work() noexcept {
-  const bool progressed = retry_deferred();
-  if (deferred_count_ == kMaxDeferred) return progressed;
-  InferRequest* request = nullptr;
-  if (!queue_.requests.try_pop(request)) return progressed;
-  take(*request);
-  return true;
-}
-
-bool Worker::retry_deferred() noexcept {
-  if (deferred_count_ == 0) return false;
-  // sync[worker.completions]: acquire; the room that a completion made is seen below
-  completions_seen_ = completions_.load(std::memory_order_acquire);
-  const uint64_t now = now_ns();
-  size_t kept = 0;
-  const size_t count = deferred_count_;
-  for (size_t i = 0; i < count; ++i) {
-    InferRequest& request = *deferred_[i];
-    Slot& slot = *slots_[request.model->index()];
-    if (is_late(request, now)) {
-      finish_late(request, now);
-    } else if (has_room(slot)) {
-      handle(request, slot);
-    } else {
-      deferred_[kept++] = &request;
-    }
+  bool progressed = false;
+  const bool gathers = options_.config.queue_type == QueueType::kBatched;
+  while (runner_.has_space()) {
+    InferRequest* request = source_.try_take(options_.index);
+    if (request == nullptr) break;
+    take(*request);
+    progressed = true;
+    if (!gathers) break;
   }
-  deferred_count_ = kept;
-  return kept < count;
+  if (runner_.run() > 0) {
+    progressed = true;
+    if (source_.was_empty(options_.index)) runner_.flush_completions();
+  }
+  return progressed;
 }
 
 void Worker::take(InferRequest& request) noexcept {
   idle_.found();
-  request.worker = options_.index;
-  Slot& slot = *slots_[request.model->index()];
-  if (has_room(slot) && !has_deferred_of(slot.model)) {
-    handle(request, slot);
-  } else {
-    deferred_[deferred_count_++] = &request;
-  }
-}
-
-void Worker::handle(InferRequest& request, Slot& slot) noexcept {
-  const uint64_t now = now_ns();
-  request.trace.dequeued_ns = now;
-  if (is_late(request, now)) return finish_late(request, now);
-  if (slot.instance == nullptr) {
-    request.status =
-        Status::error(Code::kUnavailable, "model '%s' is unavailable: %s",
-                      slot.model->metadata().name.c_str(), slot.model->reason().c_str());
-    return finish(request);
-  }
-  // What was completed before must not wait for a slow model's turn.
-  if (unflushed_count_ > 0 && now + slot.service_ns > unflushed_since_ns_ + kCoalesceNs) {
-    flush_completions();
-  }
-  request.in_engine = this;
-  // Counted before start(): a completion may come before it returns.
-  slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
-  if (slot.instance->start(request, &Worker::on_pending_done) == StartOutcome::kPending) return;
-  slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
-  CompletionSink* sink = request.sink;
-  finish_quietly(request);
-  const uint64_t completed = now_ns();
-  slot.service_ns = completed - now;
-  if (sink != nullptr) note_completion(sink, completed);
-}
-
-void Worker::note_completion(CompletionSink* sink, uint64_t now) noexcept {
-  if (unflushed_count_ == 0) unflushed_since_ns_ = now;
-  const auto known = std::span(unflushed_).first(unflushed_count_);
-  if (std::ranges::find(known, sink) == known.end()) unflushed_[unflushed_count_++] = sink;
-  if (queue_.requests.was_empty() || unflushed_count_ == unflushed_.size()) flush_completions();
-}
-
-void Worker::flush_completions() noexcept {
-  for (size_t i = 0; i < unflushed_count_; ++i) unflushed_[i]->flush();
-  unflushed_count_ = 0;
-}
-
-void Worker::on_pending_done(InferRequest& request) noexcept {
-  Worker& worker = *static_cast<Worker*>(request.in_engine);
-  Slot& slot = *worker.slots_[request.model->index()];
-  WorkQueue& queue = worker.queue_;
-  // relaxed: ordered before the release on in_flight, which is what may_leave() looks at first
-  worker.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
-  finish(request);
-  // sync[worker.in_flight]: release; the backend and complete() are through with this request
-  slot.in_flight.fetch_sub(1, std::memory_order_release);
-  // sync[worker.completions]: release; the room above is seen by who sees this count
-  worker.completions_.fetch_add(1, std::memory_order_release);
-  // All: the doorbell is shared, and it is this worker that has to look.
-  queue.doorbell.ring_all();
-  // sync[worker.callbacks]: release; the last touch, the engine may go once this is seen
-  worker.callbacks_inside_.fetch_sub(1, std::memory_order_release);
+  runner_.add(request);
 }
 
 void Worker::wait_for_work() noexcept {
-  // Requests kept back wait for a completion, which comes by the doorbell alone.
-  while (deferred_count_ == 0 && idle_.idle() == IdleStrategy::Step::kSpin) {
-    if (!queue_.requests.was_empty()) return;
-  }
-  const Doorbell::Ticket ticket = queue_.doorbell.prepare();
-  InferRequest* request = nullptr;
-  const bool popped = deferred_count_ < kMaxDeferred && queue_.requests.try_pop(request);
-  // sync[worker.completions]: acquire; as in retry_deferred()
-  const bool completed =
-      deferred_count_ > 0 && completions_.load(std::memory_order_acquire) != completions_seen_;
-  if (popped || completed || may_leave()) {
-    queue_.doorbell.cancel();
-    if (popped) take(*request);
-    return;
+  // Requests kept back wait for a completion or a time, which come by the doorbell alone.
+  while (!runner_.has_waiting() && idle_.idle() == IdleStrategy::Step::kSpin) {
+    if (!source_.was_empty(options_.index)) return;
   }
   if (options_.server_counters != nullptr) options_.server_counters->worker_parks.add();
   idle_.parking();
-  (void)queue_.doorbell.wait(ticket, earliest_deadline_ns());
+  InferRequest* request =
+      source_.park(options_.index, runner_.has_space(), runner_.next_ns(), *this);
   idle_.unparked();
+  if (request != nullptr) take(*request);
 }
 
 bool Worker::may_leave() noexcept {
-  // sync[engine.gate]: acquire; every push of a submitter that got in is visible from here on
-  if (queue_.gate.load(std::memory_order_acquire) != WorkQueue::kClosed) return false;
-  if (deferred_count_ > 0 || !queue_.requests.was_empty()) return false;
-  for (const auto& slot : slots_) {
-    // sync[worker.in_flight]: acquire; pairs with on_pending_done
-    if (slot->in_flight.load(std::memory_order_acquire) != 0) return false;
-  }
-  // sync[worker.callbacks]: acquire; a few instructions of another thread, so no parking
-  while (callbacks_inside_.load(std::memory_order_acquire) != 0) ::sched_yield();
-  return true;
-}
-
-bool Worker::has_room(const Slot& slot) const noexcept {
-  // relaxed: only this thread counts up, so room once seen stays
-  return slot.in_flight.load(std::memory_order_relaxed) < slot.max_in_flight;
-}
-
-bool Worker::has_deferred_of(const Model* model) const noexcept {
-  for (size_t i = 0; i < deferred_count_; ++i) {
-    if (deferred_[i]->model == model) return true;
-  }
-  return false;
-}
-
-uint64_t Worker::earliest_deadline_ns() const noexcept {
-  uint64_t earliest = UINT64_MAX;
-  for (size_t i = 0; i < deferred_count_; ++i) {
-    earliest = std::min(earliest, deferred_[i]->deadline_ns);
-  }
-  return earliest;
+  // sync[engine.closed]: acquire; every push of a submitter that got in is visible from here on
+  return closed_.load(std::memory_order_acquire) && source_.was_empty(options_.index) &&
+         runner_.is_done();
 }
 
 }  // namespace lumen::engine

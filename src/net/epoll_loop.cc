@@ -27,6 +27,8 @@ constexpr int kAcceptsPerTurn = 64;
 
 // How often a turn delivers what its own handlers have completed before it looks for events again.
 constexpr int kCompletionPasses = 4;
+// What a turn's end brings about (replies of models that ran on this thread) has its own passes.
+constexpr int kTurnEnds = 2;
 
 // epoll_event.data: a pointer whose low bits say what it points to.
 constexpr uint64_t kStreamTag = 0;
@@ -105,7 +107,11 @@ Status EpollLoop::add(Listener& listener) noexcept {
   return {};
 }
 
-void EpollLoop::remove(Listener& listener) noexcept { listener.fd.reset(); }
+void EpollLoop::remove(Listener& listener) noexcept {
+  // Closing is not enough: other loops may hold duplicates of a shared listener.
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd.get(), nullptr);
+  listener.fd.reset();
+}
 
 void EpollLoop::wait_readable(Stream& stream) noexcept {
   stream.loop.receiving = Stream::Receiving::kReadiness;
@@ -334,8 +340,13 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
   ran += wake_handler_.on_wake();
   // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
   // without another system call between them.
-  for (int pass = 0; pass < kCompletionPasses && completions_.loop.next != &completions_; ++pass) {
-    ran += run_completions();
+  for (int round = 0; round < kTurnEnds; ++round) {
+    for (int pass = 0; pass < kCompletionPasses && completions_.loop.next != &completions_; ++pass) {
+      ran += run_completions();
+    }
+    const size_t done = wake_handler_.on_turn_end();
+    ran += done;
+    if (done == 0) break;
   }
   return ran;
 }

@@ -16,8 +16,10 @@ namespace lumen::serve {
 
 using wire::BodyFraming;
 
-void Connection::open(UniqueFd fd) noexcept {
+void Connection::open(UniqueFd fd, bool is_local) noexcept {
   stream_.fd = std::move(fd);
+  is_local_ = is_local;
+  accepted_ns_ = now_ns();
   close_after_ = false;
   state_ = State::kIdle;
   if (!io_.loop().add(stream_).ok()) {
@@ -75,6 +77,7 @@ void Connection::receive_into(std::span<char> space) noexcept {
 
 void Connection::begin_head() noexcept {
   state_ = State::kHead;
+  context_->memory.use(io_.memory_kind());
   io_.timeouts().head.start(timeout_, coarse_now_ns());
   if (context_->unread().empty()) {
     receive_into(context_->free_space());
@@ -84,7 +87,10 @@ void Connection::begin_head() noexcept {
 }
 
 void Connection::parse_head() noexcept {
-  if (context_->infer.trace.received_ns == 0) context_->infer.trace.received_ns = now_ns();
+  if (engine::Trace& trace = context_->infer.trace; trace.received_ns == 0) {
+    trace.received_ns = now_ns();
+    trace.accepted_ns = std::exchange(accepted_ns_, 0);
+  }
   const wire::HeadResult result = wire::parse_http_head(context_->unread());
   switch (result.progress) {
     case wire::HeadProgress::kNeedMore:
@@ -126,13 +132,16 @@ void Connection::on_head() noexcept {
   }
   const bool get = head.method == wire::HttpMethod::kGet || head.method == wire::HttpMethod::kHead;
   const bool post = head.method == wire::HttpMethod::kPost;
-  if (wants_post(context_->route.endpoint) ? !post : !get) {
+  const bool takes_both = context_->route.endpoint == Endpoint::kEngine;
+  if (!(takes_both && (get || post)) && (wants_post(context_->route.endpoint) ? !post : !get)) {
     const bool wanted_post = wants_post(context_->route.endpoint);
     respond_error(405, wanted_post ? "this path wants POST" : "this path wants GET",
                   wanted_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
     return;
   }
-  if (post) {
+  if (context_->route.endpoint == Endpoint::kEngine) {
+    begin_engine();
+  } else if (post) {
     begin_infer();
   } else {
     answer_document();
@@ -192,7 +201,9 @@ void Connection::take_body_bytes(size_t bytes) noexcept {
 
 void Connection::begin_length_body() noexcept {
   const uint64_t total = context_->head.content_length;
-  const uint64_t json_bytes = context_->head.inference_header_length.value_or(total);
+  const bool is_infer = context_->route.endpoint == Endpoint::kInfer;
+  const uint64_t json_bytes =
+      is_infer ? context_->head.inference_header_length.value_or(total) : total;
   if (json_bytes > total) {
     char text[200];
     const int size = std::snprintf(
@@ -202,7 +213,7 @@ void Connection::begin_length_body() noexcept {
     respond_error(400, {text, static_cast<size_t>(size)});
     return;
   }
-  if (context_->head.inference_header_length == 0u) {
+  if (is_infer && context_->head.inference_header_length == 0u) {
     const Status status = prepare_raw_infer(*context_, *context_->infer.model, total);
     if (!status.ok()) {
       respond_error(status);
@@ -216,9 +227,9 @@ void Connection::begin_length_body() noexcept {
     continue_json();
     return;
   }
-  // Too long for the receive buffer: collected in the arena, where the rest arrives directly.
+  // Too long for the receive buffer: collected in memory of its own, where the rest arrives directly.
   auto* memory = static_cast<char*>(
-      context_->arena.allocate(json_bytes + wire::JsonParser::kPadding, kCacheLine));
+      context_->memory.allocate(json_bytes + wire::JsonParser::kPadding, kCacheLine));
   if (memory == nullptr) {
     refuse(413, "the JSON of the body does not fit a request's memory");
     return;
@@ -235,7 +246,9 @@ void Connection::begin_length_body() noexcept {
 
 void Connection::continue_json() noexcept {
   const uint64_t total = context_->head.content_length;
-  const uint64_t json_bytes = context_->head.inference_header_length.value_or(total);
+  const bool is_infer = context_->route.endpoint == Endpoint::kInfer;
+  const uint64_t json_bytes =
+      is_infer ? context_->head.inference_header_length.value_or(total) : total;
   if (context_->unread().size() < json_bytes) {
     receive_into(context_->free_space());
     return;
@@ -249,8 +262,7 @@ void Connection::begin_chunked_body() noexcept {
   const size_t limit = io_.services().options.max_body_bytes;
   // The decoder writes at most the limit, but wants as much room as its input has bytes.
   const size_t bytes = limit + limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
-  context_->before_body = context_->arena.mark();
-  auto* memory = static_cast<char*>(context_->arena.allocate(bytes, kCacheLine));
+  auto* memory = static_cast<char*>(context_->memory.allocate(bytes, kCacheLine));
   if (memory == nullptr) {
     refuse(413, "a chunked body does not fit a request's memory");
     return;
@@ -279,8 +291,11 @@ void Connection::continue_chunked() noexcept {
   }
   const std::string_view body{context_->body.data(), context_->body.size()};
   // The room for the longest body there can be shrinks to what came; the bytes stay where they are.
-  context_->arena.rewind(context_->before_body);
-  (void)context_->arena.allocate(body.size() + wire::JsonParser::kPadding, kCacheLine);
+  context_->memory.shrink_last(body.data(), body.size() + wire::JsonParser::kPadding);
+  if (context_->route.endpoint == Endpoint::kEngine) {
+    ask_control(body);
+    return;
+  }
   const uint64_t json_bytes = context_->head.inference_header_length.value_or(body.size());
   if (json_bytes > body.size()) {
     respond_error(400, "Inference-Header-Content-Length is larger than the chunked body");
@@ -300,7 +315,11 @@ void Connection::continue_chunked() noexcept {
 
 void Connection::on_json(std::string_view json, std::string_view rest,
                          size_t binary_bytes) noexcept {
-  Result<wire::InferHead> head = wire::parse_infer_head(io_.json_parser(), json, context_->arena);
+  if (context_->route.endpoint == Endpoint::kEngine) {
+    ask_control(json);
+    return;
+  }
+  Result<wire::InferHead> head = wire::parse_infer_head(io_.json_parser(), json, context_->memory);
   if (!head.ok()) {
     respond_error(head.status());
     return;
@@ -356,9 +375,12 @@ void Connection::on_body_complete() noexcept {
     return;
   }
   io_.services().counters.bytes_received_direct.add(context_->received_direct_bytes);
+  context_->infer.encode = [](engine::InferRequest& infer) noexcept {
+    encode_reply(*static_cast<RequestContext*>(infer.owner));
+    infer.trace.postprocessed_ns = now_ns();
+  };
   context_->infer.complete = [](engine::InferRequest& infer) noexcept {
     auto& context = *static_cast<RequestContext*>(infer.owner);
-    if (infer.status.ok()) encode_reply(context);
     context.io_thread->post(context);
   };
   context_->infer.trace.parsed_ns = now_ns();
@@ -366,8 +388,11 @@ void Connection::on_body_complete() noexcept {
   switch (io_.submit(*context_)) {
     case engine::SubmitOutcome::kAccepted: return;
     case engine::SubmitOutcome::kFull:
-      respond_error(429, "the queue is full; try again, or raise --queue-capacity",
-                    "Retry-After: 1\r\n");
+      respond_overload("the queue is full; try again, or raise --queue-capacity");
+      return;
+    case engine::SubmitOutcome::kOverBudget:
+      respond_overload("by what requests took lately this one would take longer than the latency "
+                       "budget; try again, or raise --latency-budget-us");
       return;
     case engine::SubmitOutcome::kClosed:
       close_after_ = true;
@@ -436,6 +461,7 @@ void Connection::on_sent(net::Stream& stream, int64_t result) noexcept {
     return;
   }
   io_.services().counters.bytes_sent.add(static_cast<uint64_t>(result));
+  if (state_ == State::kWriting) io_.record(*context_);
   if (state_ == State::kContinue) {
     begin_body();
   } else if (close_after_ || io_.draining()) {
@@ -476,7 +502,7 @@ void Connection::begin_linger() noexcept {
 }
 
 void Connection::next_request() noexcept {
-  context_->reset();
+  io_.note_usage(context_->reset());
   if (!context_->unread().empty()) {
     begin_head();
     return;

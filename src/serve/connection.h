@@ -48,7 +48,8 @@ class Connection final : public net::StreamHandler {
     kAbandoned,  // closed by force while the engine has its request
   };
 
-  void open(UniqueFd fd) noexcept;
+  // `is_local`: by the unix socket, whose users may change the engine.
+  void open(UniqueFd fd, bool is_local) noexcept;
   void close() noexcept;
   // A context became free for a connection in kWaitingContext.
   void resume(RequestContext& context) noexcept;
@@ -71,6 +72,9 @@ class Connection final : public net::StreamHandler {
   void on_head() noexcept;
   void answer_document() noexcept;
   void begin_infer() noexcept;
+  void begin_engine() noexcept;
+  void ask_control(std::string_view body) noexcept;
+  void answer_metrics() noexcept;
   void begin_body() noexcept;
   void begin_length_body() noexcept;
   void begin_chunked_body() noexcept;
@@ -89,6 +93,9 @@ class Connection final : public net::StreamHandler {
   void take_body_bytes(size_t bytes) noexcept;
 
   void respond_json(int status, std::string_view body, std::string_view extra = {}) noexcept;
+  void respond(int status, std::string_view content_type, std::string_view body,
+               std::string_view extra = {}) noexcept;
+  void respond_overload(std::string_view message) noexcept;
   void respond_error(const Status& status) noexcept;
   void respond_error(int status, std::string_view message, std::string_view extra = {}) noexcept;
   void refuse(int status, std::string_view message) noexcept;  // answers, then closes
@@ -102,8 +109,10 @@ class Connection final : public net::StreamHandler {
   RequestContext* context_ = nullptr;
   iovec receive_segment_{};
   uint64_t progress_bytes_ = 0;  // moved since the current timeout began
+  uint64_t accepted_ns_ = 0;      // until the first request has taken it
   State state_ = State::kFree;
   bool close_after_ = false;
+  bool is_local_ = false;
 };
 
 }  // namespace lumen::serve

@@ -86,11 +86,13 @@ void Connection::answer_document() noexcept {
       if (route.endpoint == Endpoint::kModelStatistics && model == nullptr) break;
       const size_t models = model != nullptr ? 1 : services.repository.models().size();
       const std::span<char> buffer =
-          context_->arena.allocate_array<char>(Documents::statistics_bytes(models));
+          context_->memory.allocate_array<char>(Documents::statistics_bytes(models));
       respond_json(200, services.documents.write_statistics(buffer, model));
       return;
     }
+    case Endpoint::kMetrics: answer_metrics(); return;
     case Endpoint::kUnknown:
+    case Endpoint::kEngine:
     case Endpoint::kInfer: break;
   }
   respond_error(404, "the path names no model; write /v2/models/NAME");
@@ -105,6 +107,8 @@ void Connection::on_infer_done() noexcept {
   }
   if (!context_->infer.status.ok()) {
     respond_error(context_->infer.status);
+  } else if (context_->route.endpoint == Endpoint::kEngine) {
+    respond_json(200, context_->document);
   } else if (!context_->reply_status.ok()) {
     respond_error(context_->reply_status);
   } else {
@@ -138,8 +142,19 @@ void Connection::respond_infer() noexcept {
 }
 
 void Connection::respond_json(int status, std::string_view body, std::string_view extra) noexcept {
+  respond(status, "application/json", body, extra);
+}
+
+void Connection::respond_overload(std::string_view message) noexcept {
+  respond_error(static_cast<int>(io_.services().options.overload_status), message,
+                "Retry-After: 1\r\n");
+}
+
+void Connection::respond(int status, std::string_view content_type, std::string_view body,
+                         std::string_view extra) noexcept {
   wire::ResponseHead head;
   head.status = status;
+  head.content_type = content_type;
   // With other lines to send there is no room for this one: an HTTP/1.0 client is closed then.
   if (!extra.empty() && !context_->head.http_1_1) close_after_ = true;
   head.keep_alive = !close_after_ && !io_.draining();
@@ -160,6 +175,7 @@ void Connection::send(size_t segments, int status) noexcept {
                   : counters.responses_5xx)
       .add();
   state_ = State::kWriting;
+  context_->reply_code = status;
   progress_bytes_ = 0;
   io_.timeouts().write.start(timeout_, coarse_now_ns());
   io_.loop().send(stream_, std::span(context_->send_segments).first(segments));

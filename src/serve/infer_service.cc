@@ -24,7 +24,7 @@ Status out_of_arena(std::string_view what, size_t bytes) noexcept {
 // Reserves the place of a binary tensor and notes it as the next part of the body.
 Status place_binary(RequestContext& context, std::string_view name, TensorView& tensor,
                     size_t& segments) noexcept {
-  tensor.data = static_cast<std::byte*>(context.arena.allocate(tensor.byte_size, kTensorAlignment));
+  tensor.data = static_cast<std::byte*>(context.memory.allocate(tensor.byte_size, kTensorAlignment));
   if (tensor.data == nullptr) return out_of_arena(name, tensor.byte_size);
   if (tensor.byte_size > 0) context.body_segments[segments++] = {tensor.data, tensor.byte_size};
   return {};
@@ -32,8 +32,8 @@ Status place_binary(RequestContext& context, std::string_view name, TensorView& 
 
 Status bind_inputs(RequestContext& context, const engine::ModelMetadata& metadata) noexcept {
   const std::span<TensorView> bound =
-      context.arena.allocate_array<TensorView>(metadata.inputs.size());
-  const std::span<bool> seen = context.arena.allocate_array<bool>(metadata.inputs.size());
+      context.memory.allocate_array<TensorView>(metadata.inputs.size());
+  const std::span<bool> seen = context.memory.allocate_array<bool>(metadata.inputs.size());
   if (bound.size() != metadata.inputs.size()) return out_of_arena("input list", 0);
   size_t segments = 0;
   for (wire::InferInput& input : context.infer_head.inputs) {
@@ -65,7 +65,7 @@ Status bind_inputs(RequestContext& context, const engine::ModelMetadata& metadat
 Status bind_outputs(RequestContext& context, const engine::ModelMetadata& metadata) noexcept {
   const std::span<wire::InferOutput> wanted = context.infer_head.outputs;
   if (wanted.empty()) return {};
-  const std::span<uint16_t> indices = context.arena.allocate_array<uint16_t>(wanted.size());
+  const std::span<uint16_t> indices = context.memory.allocate_array<uint16_t>(wanted.size());
   if (indices.size() != wanted.size()) return out_of_arena("output list", 0);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const std::optional<size_t> index = engine::find_tensor(metadata.outputs, wanted[i].name);
@@ -82,13 +82,18 @@ Status bind_outputs(RequestContext& context, const engine::ModelMetadata& metada
 
 void bind_common(RequestContext& context, engine::Model& model) noexcept {
   context.infer.model = &model;
-  context.infer.memory = &context.arena;
+  context.infer.memory = &context.memory;
   context.infer.owner = &context;
+  context.infer.allocator_type = context.memory.kind() == RequestMemory::Kind::kHeap
+                                     ? engine::AllocatorType::kStandard
+                                     : engine::AllocatorType::kLumenArena;
   const std::optional<uint64_t> timeout_us = context.infer_head.timeout_us;
   // 0 means "no timeout" in the protocol; the cap keeps the addition from overflowing.
-  constexpr uint64_t kMaxTimeoutUs = 24ull * 3600 * 1'000'000;
-  if (timeout_us && *timeout_us > 0) {
-    context.infer.deadline_ns = now_ns() + std::min(*timeout_us, kMaxTimeoutUs) * 1000;
+  if (timeout_us) {
+    // Not UINT64_MAX for 0: that would be "says nothing", and the default would count.
+    context.infer.deadline_ns =
+        *timeout_us == 0 ? UINT64_MAX - 1
+                         : now_ns() + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
   }
 }
 
@@ -139,7 +144,7 @@ Status prepare_raw_infer(RequestContext& context, engine::Model& model,
                          metadata.name.c_str());
   }
   bind_common(context, model);
-  const std::span<TensorView> bound = context.arena.allocate_array<TensorView>(1);
+  const std::span<TensorView> bound = context.memory.allocate_array<TensorView>(1);
   if (bound.empty()) return out_of_arena("input list", 0);
   bound[0].type = metadata.inputs[0].type;
   bound[0].shape = metadata.inputs[0].shape;
@@ -172,7 +177,7 @@ void encode_reply(RequestContext& context) noexcept {
   const engine::InferRequest& infer = context.infer;
   const engine::ModelMetadata& metadata = infer.model->metadata();
   const std::span<wire::ReplyOutput> outputs =
-      context.arena.allocate_array<wire::ReplyOutput>(infer.outputs.size());
+      context.memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
   if (outputs.size() != infer.outputs.size()) {
     context.reply_status = out_of_arena("output list", 0);
     return;
@@ -185,7 +190,7 @@ void encode_reply(RequestContext& context) noexcept {
                                                            : context.infer_head.outputs[i].binary;
   }
   const wire::InferReply reply{metadata.name, metadata.version, context.infer_head.id, outputs};
-  const Result<wire::EncodedReply> encoded = wire::encode_infer_reply(reply, context.arena);
+  const Result<wire::EncodedReply> encoded = wire::encode_infer_reply(reply, context.memory);
   if (!encoded.ok()) {
     context.reply_status = encoded.status();
     return;

@@ -21,22 +21,29 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 
 }  // namespace
 
-IoThread::IoThread(const Services& services, net::TcpListener listener)
+IoThread::IoThread(const Services& services, uint32_t index, Doors doors)
     : services_(services),
+      index_(index),
+      submitter_(services.engine.submitter(index)),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
-  listener_.fd = std::move(listener.fd);
-  listener_.handler = this;
+  tcp_listener_.fd = std::move(doors.tcp);
+  tcp_listener_.handler = &tcp_door_;
+  unix_listener_.fd = std::move(doors.unix_socket);
+  unix_listener_.handler = &unix_door_;
 }
 
-Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services,
-                                                   net::TcpListener listener) {
-  std::unique_ptr<IoThread> io(new IoThread(services, std::move(listener)));  // alloc: at start
+Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uint32_t index,
+                                                   Doors doors) {
+  std::unique_ptr<IoThread> io(new IoThread(services, index, std::move(doors)));  // alloc: at start
   Result<std::unique_ptr<net::Loop>> loop = net::make_epoll_loop(*io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
-  LUMEN_RETURN_IF_ERROR(io->loop_->add(io->listener_));
+  for (net::Listener* listener : {&io->tcp_listener_, &io->unix_listener_}) {
+    if (listener->fd.valid()) LUMEN_RETURN_IF_ERROR(io->loop_->add(*listener));
+  }
+  io->submitter_.set_nudge(*io);
   for (size_t i = 0; i < services.options.max_connections + kSpareConnections; ++i) {
     Connection& connection = io->connections_.emplace_back(*io);
     connection.next_free = io->free_connections_;
@@ -49,7 +56,7 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services,
     (*context)->io_thread = io.get();
     (*context)->next_free = io->free_contexts_;
     io->free_contexts_ = context->get();
-    LUMEN_RETURN_IF_ERROR(backend.register_memory((*context)->arena.region()));
+    LUMEN_RETURN_IF_ERROR(backend.register_memory((*context)->memory.region()));
     io->contexts_.push_back(std::move(*context));
   }
   return io;
@@ -61,9 +68,6 @@ void IoThread::run() noexcept {
     const uint64_t wakeups_before = loop_->wakeups();
     loop_->run_once(next_deadline_ns());
     counters.loop_wakeups.add(loop_->wakeups() - wakeups_before);
-    if (submitted_in_turn_ > 0) {
-      services_.engine.wake_workers(std::exchange(submitted_in_turn_, 0));
-    }
     expire_timeouts();
     bury();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
@@ -80,7 +84,9 @@ void IoThread::request_drain() noexcept {
 void IoThread::begin_drain() noexcept {
   draining_ = true;
   drain_deadline_ns_ = coarse_now_ns() + services_.options.drain_timeout_ns;
-  loop_->remove(listener_);
+  for (net::Listener* listener : {&tcp_listener_, &unix_listener_}) {
+    if (listener->fd.valid()) loop_->remove(*listener);
+  }
   for (Connection& connection : connections_) connection.on_drain();
 }
 
@@ -91,10 +97,26 @@ void IoThread::post(RequestContext& context) noexcept {
 
 engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
   context.infer.sink = this;
-  const engine::SubmitOutcome outcome =
-      services_.engine.submit(context.infer, engine::Wake::kLater);
-  submitted_in_turn_ += outcome == engine::SubmitOutcome::kAccepted ? 1 : 0;
-  return outcome;
+  return submitter_.submit(context.infer);
+}
+
+// Workers are woken here: with many clients that is one wake-up for all the requests that a turn
+// brought. With `inline` the models run here, and their replies leave in the same turn.
+size_t IoThread::on_turn_end() noexcept {
+  const size_t done = submitter_.end_turn();
+  if (done > 0) (void)on_wake();
+  return done;
+}
+
+RequestMemory::Kind IoThread::memory_kind() noexcept {
+  return submitter_.allocator_type() == engine::AllocatorType::kStandard
+             ? RequestMemory::Kind::kHeap
+             : RequestMemory::Kind::kArena;
+}
+
+void IoThread::note_usage(const RequestMemory::Usage& usage) noexcept {
+  if (usage.heap_calls > 0) services_.counters.request_heap_calls.add(usage.heap_calls);
+  if (usage.arena_bytes > 0) services_.counters.request_arena_bytes.add(usage.arena_bytes);
 }
 
 size_t IoThread::on_wake() noexcept {
@@ -121,7 +143,7 @@ RequestContext* IoThread::acquire_context(Connection& connection) noexcept {
 
 void IoThread::release_context(RequestContext& context) noexcept {
   context.begin = context.end = 0;
-  context.reset();
+  note_usage(context.reset());
   context.connection = nullptr;
   if (waiting_first_ != nullptr) {
     Connection* connection = waiting_first_;
@@ -173,7 +195,7 @@ void IoThread::bury() noexcept {
   }
 }
 
-void IoThread::on_accepted(UniqueFd fd) noexcept {
+void IoThread::accept(UniqueFd fd, bool is_local) noexcept {
   services_.counters.connections_accepted.add();
   if (open_connections_ >= services_.options.max_connections) {
     // The oldest idle connection makes room; where all are busy the new one is refused.
@@ -190,12 +212,12 @@ void IoThread::on_accepted(UniqueFd fd) noexcept {
   ++open_connections_;
   services_.counters.connections_open.add();
   net::configure_stream(fd.get());
-  connection->open(std::move(fd));
+  connection->open(std::move(fd), is_local);
 }
 
-void IoThread::on_accept_failed(int error_number) noexcept {
+void IoThread::Door::on_accept_failed(int error_number) noexcept {
   (void)error_number;  // EMFILE and its like: counted, the loop has refused the connection
-  services_.counters.connections_refused.add();
+  io.services_.counters.connections_refused.add();
 }
 
 std::string_view IoThread::http_date() noexcept {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "serve/connection.h"
+#include "serve/control_thread.h"
 #include "serve/documents.h"
 #include "serve/request_context.h"
 
@@ -14,6 +15,8 @@
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/serve/options.h>
 #include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/stage_histograms.h>
+#include <lumen/telemetry/trace_log.h>
 
 #include <array>
 #include <atomic>
@@ -30,15 +33,24 @@ struct Services {
   const engine::ModelRepository& repository;
   const Documents& documents;
   engine::Engine& engine;
+  telemetry::Counters& all_counters;
+  telemetry::StageHistograms& stages;  // a shard an I/O thread
+  telemetry::TraceLog* trace_log;      // nullptr: none is kept
+  ControlThread& control;
   telemetry::ServerCounters& counters;
 };
 
-class IoThread final : public net::ListenerHandler,
-                       public net::WakeHandler,
-                       public engine::CompletionSink {
+// The sockets that an I/O thread accepts from.
+struct Doors {
+  UniqueFd tcp;   // invalid: none
+  UniqueFd unix_socket;
+};
+
+class IoThread final : public net::WakeHandler, public engine::CompletionSink {
  public:
+  // `index`: also of its submitter and its shard of the stage histograms.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
-                                                                net::TcpListener listener);
+                                                                uint32_t index, Doors doors);
   // Serves until drained. Blocks.
   void run() noexcept;
   // Any thread: stop accepting, finish what is in flight, return from run().
@@ -50,9 +62,12 @@ class IoThread final : public net::ListenerHandler,
   // --- for Connection, on the loop's thread -----------------------------------------------------
   [[nodiscard]] RequestContext* acquire_context(Connection& connection) noexcept;
   void release_context(RequestContext& context) noexcept;
-  // Workers are woken for it once the turn is over: with many clients that is one wake-up for all
-  // the requests that the turn brought.
   [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
+  // After the last byte of a reply is out: its line in the telemetry.
+  void record(const RequestContext& context) noexcept;
+  // What the next request is to be kept in.
+  [[nodiscard]] RequestMemory::Kind memory_kind() noexcept;
+  void note_usage(const RequestMemory::Usage& usage) noexcept;
   void wait_for_context(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
   void connection_closed(Connection& connection) noexcept;
@@ -74,19 +89,33 @@ class IoThread final : public net::ListenerHandler,
   };
   [[nodiscard]] Timeouts& timeouts() noexcept { return timeouts_; }
 
-  void on_accepted(UniqueFd fd) noexcept override;
-  void on_accept_failed(int error_number) noexcept override;
   size_t on_wake() noexcept override;
+  size_t on_turn_end() noexcept override;
 
  private:
-  IoThread(const Services& services, net::TcpListener listener);
+  // One a listener, so that a connection knows by which it came.
+  struct Door final : public net::ListenerHandler {
+    Door(IoThread& thread, bool local) noexcept : io(thread), is_local(local) {}
+    void on_accepted(UniqueFd fd) noexcept override { io.accept(std::move(fd), is_local); }
+    void on_accept_failed(int error_number) noexcept override;
+    IoThread& io;
+    bool is_local;
+  };
+
+  IoThread(const Services& services, uint32_t index, Doors doors);
+  void accept(UniqueFd fd, bool is_local) noexcept;
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
   void bury() noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
 
   Services services_;
-  net::Listener listener_;
+  const uint32_t index_;
+  engine::Submitter& submitter_;
+  Door tcp_door_{*this, false};
+  Door unix_door_{*this, true};
+  net::Listener tcp_listener_;
+  net::Listener unix_listener_;
   std::unique_ptr<net::Loop> loop_;
   Timeouts timeouts_;
   wire::JsonParser json_parser_;
@@ -101,7 +130,7 @@ class IoThread final : public net::ListenerHandler,
   // Last in, first out: with few clients the same few arenas stay hot in the caches.
   RequestContext* free_contexts_ = nullptr;
   size_t open_connections_ = 0;
-  uint32_t submitted_in_turn_ = 0;
+  uint64_t recorded_ = 0;
   MpmcQueue<RequestContext*> completions_;
 
   std::array<char, wire::kDateBytes> date_{};

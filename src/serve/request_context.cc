@@ -16,21 +16,20 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 }  // namespace
 
 Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes) {
-  Result<Arena> arena = Arena::create(2 * max_body_bytes + kArenaSlackBytes);
-  if (!arena.ok()) return arena.status();
+  Result<RequestMemory> memory = RequestMemory::create(2 * max_body_bytes + kArenaSlackBytes);
+  if (!memory.ok()) return memory.status();
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
-  context->arena = std::move(*arena);
+  context->memory = std::move(*memory);
   // The padding lets simdjson read past a JSON text that ends where the buffer ends.
   constexpr size_t kBytes = limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
-  auto* buffer = static_cast<char*>(context->arena.allocate(kBytes, kCacheLine));
+  auto* buffer = static_cast<char*>(context->memory.allocate(kBytes, kCacheLine));
   context->receive_buffer_ = {buffer, limits::kReceiveBufferBytes};
-  context->empty_ = context->arena.mark();
+  context->memory.keep_what_is_there();
   return context;
 }
 
-void RequestContext::reset() noexcept {
-  arena.rewind(empty_);
-  arena.trim(kArenaKeepBytes);
+RequestMemory::Usage RequestContext::reset() noexcept {
+  const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
   if (begin == end) begin = end = 0;
   head = {};
   route = {};
@@ -42,8 +41,11 @@ void RequestContext::reset() noexcept {
   chunked.reset();
   received_direct_bytes = 0;
   reply_status = {};
+  reply_code = 0;
+  document = {};
   reply = {};
   reply_outputs = {};
+  return usage;
 }
 
 void RequestContext::move_unread_to_front() noexcept {

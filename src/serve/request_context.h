@@ -1,4 +1,4 @@
-// RequestContext: all memory of one request: receive buffer, arena, parsed head, reply. Taken from
+// RequestContext: all memory of one request: receive buffer, tensors, parsed head, reply. Taken from
 // an I/O thread's pool when a connection's first byte arrives, given back when its reply is out.
 // Threads: its I/O thread, but for the time between submit and completion: then the worker.
 // Memory: one mapping at creation, virtual until touched. Says no: create() returns why.
@@ -8,7 +8,7 @@
 
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
-#include <lumen/memory/arena.h>
+#include <lumen/memory/request_memory.h>
 #include <lumen/wire/http.h>
 #include <lumen/wire/oip.h>
 
@@ -29,8 +29,9 @@ class RequestContext {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes);
 
-  // Forgets the request, keeps unread bytes of the receive buffer (the next request's).
-  void reset() noexcept;
+  // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
+  // memory took is returned.
+  RequestMemory::Usage reset() noexcept;
 
   // --- receive buffer: bytes [begin, end) are unread --------------------------------------------
   [[nodiscard]] std::string_view unread() const noexcept {
@@ -44,7 +45,7 @@ class RequestContext {
   size_t end = 0;
 
   // --- the request ------------------------------------------------------------------------------
-  Arena arena;
+  RequestMemory memory;
   wire::HttpHead head;  // views into the receive buffer
   Route route;
   wire::InferHead infer_head;
@@ -55,11 +56,12 @@ class RequestContext {
   size_t body_unread = 0;  // bytes of the body not yet taken from the socket or the buffer
   std::span<char> body;    // a body that is collected whole (JSON, chunked): filled part
   std::optional<wire::ChunkedDecoder> chunked;
-  Arena::Mark before_body{};         // with `chunked`: the arena before the body's room was taken
   size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
 
   // --- the reply --------------------------------------------------------------------------------
   Status reply_status;  // why encoding failed; otherwise ok
+  int reply_code = 0;   // of HTTP, once it leaves
+  std::string_view document;  // of a request to the control thread
   wire::EncodedReply reply;
   std::span<const wire::ReplyOutput> reply_outputs;
   std::array<char, wire::kMaxResponseHeadBytes> response_head;
@@ -73,8 +75,7 @@ class RequestContext {
 
  private:
   RequestContext() = default;
-  std::span<char> receive_buffer_;
-  Arena::Mark empty_{};  // the arena with nothing but the receive buffer in it
+  std::span<char> receive_buffer_;  // in the region, whichever kind of memory the rest comes from
 };
 
 }  // namespace lumen::serve

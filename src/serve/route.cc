@@ -51,6 +51,8 @@ Route route_path(std::string_view path) noexcept {
   if (path.starts_with(kModels)) return model_route(path.substr(kModels.size()));
   if (path == "/v2/health/live") return {Endpoint::kLive, {}, {}};
   if (path == "/v2/health/ready") return {Endpoint::kReady, {}, {}};
+  if (path == "/metrics") return {Endpoint::kMetrics, {}, {}};
+  if (path == "/v2/lumen/engine") return {Endpoint::kEngine, {}, {}};
   if (path == "/v2") return {Endpoint::kServerMetadata, {}, {}};
   return {};
 }

@@ -16,6 +16,8 @@ enum class Endpoint : uint8_t {
   kModelReady,
   kModelStatistics,
   kAllStatistics,
+  kMetrics,
+  kEngine,  // GET tells the configuration, POST changes it; by the unix socket only
   kInfer,
 };
 

@@ -1,13 +1,18 @@
 // Start and drain: the wiring of repository, engine and I/O threads. Control thread only.
 #include <lumen/serve/server.h>
 
+#include "serve/control_thread.h"
 #include "serve/documents.h"
 #include "serve/io_thread.h"
 
 #include <lumen/base/cpu.h>
 #include <lumen/net/socket.h>
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,18 +28,40 @@ class RunningServer final : public Server {
   Status start(std::unique_ptr<engine::Backend> backend);
 
   const std::string& http_address() const noexcept override { return http_address_; }
+  const std::string& unix_path() const noexcept override { return unix_path_; }
+  const std::string& unix_note() const noexcept override { return unix_note_; }
   const engine::ModelRepository& models() const noexcept override { return *repository_; }
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
+  engine::EngineConfig engine_config() const override { return engine_->config(); }
+  Status reconfigure(const engine::EngineConfig& config) override {
+    return engine_->reconfigure(config);
+  }
+  std::optional<telemetry::TraceLogCounters> trace_counters() const override {
+    if (trace_log_ == nullptr) return std::nullopt;
+    return trace_log_->counters();
+  }
   void drain() noexcept override;
 
  private:
+  Status listen();
+  Status listen_on_unix();
+  Status open_telemetry();
+  Status start_io_threads();
+
   // In order of construction: each may point to those above it.
   ServerOptions options_;
+  std::vector<UniqueFd> tcp_listeners_;  // until the I/O threads have them
+  net::UnixListener unix_listener_;
   std::string http_address_;
+  std::string unix_path_;
+  std::string unix_note_;
   std::unique_ptr<telemetry::Counters> counters_ = std::make_unique<telemetry::Counters>();
   std::unique_ptr<engine::ModelRepository> repository_;
   std::unique_ptr<Documents> documents_;
+  std::unique_ptr<telemetry::StageHistograms> stages_;
+  std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<ControlThread> control_;
   std::vector<std::unique_ptr<IoThread>> io_threads_;
   std::vector<std::thread> threads_;
 };
@@ -42,33 +69,91 @@ class RunningServer final : public Server {
 Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
   // Sockets first: a port that is taken should not cost the loading of every model.
-  Result<net::TcpAddress> address = net::parse_tcp_address(options_.http_address);
-  if (!address.ok()) return address.status();
-  std::vector<net::TcpListener> listeners;
-  for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-    Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
-    if (!listener.ok()) return listener.status();
-    address->port = listener->address.port;
-    listeners.push_back(std::move(*listener));
-  }
-  http_address_ = listeners.front().address.text();
-
+  LUMEN_RETURN_IF_ERROR(listen());
   auto repository =
       engine::ModelRepository::open(options_.model_repository, std::move(backend), *counters_);
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
-  engine::EngineOptions engine_options;
-  engine_options.engine.thread_count = options_.engine.thread_count;
-  engine_options.engine.queue_capacity = options_.engine.queue_capacity;
-  engine_options.server_counters = &counters_->server;
+  LUMEN_RETURN_IF_ERROR(open_telemetry());
+  const engine::EngineOptions engine_options{.config = options_.engine,
+                                             .submitter_count = options_.io_thread_count,
+                                             .server_counters = &counters_->server};
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   documents_ = std::make_unique<Documents>(*repository_);
+  control_ = std::make_unique<ControlThread>(*engine_);
+  return start_io_threads();
+}
 
-  const Services services{options_, *repository_, *documents_, *engine_, counters_->server};
-  for (net::TcpListener& listener : listeners) {
-    auto io = IoThread::create(services, std::move(listener));
+Status RunningServer::listen() {
+  if (options_.http_address != "off") {
+    Result<net::TcpAddress> address = net::parse_tcp_address(options_.http_address);
+    if (!address.ok()) return address.status();
+    for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
+      Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
+      if (!listener.ok()) return listener.status();
+      address->port = listener->address.port;
+      http_address_ = listener->address.text();
+      tcp_listeners_.push_back(std::move(listener->fd));
+    }
+  }
+  return listen_on_unix();
+}
+
+// The path that nobody asked for may be another server's: then this one goes without and says so.
+Status RunningServer::listen_on_unix() {
+  if (options_.unix_path == "off") return {};
+  const bool asked_for = !options_.unix_path.empty();
+  const std::string path = asked_for ? options_.unix_path : net::default_unix_path();
+  if (path.empty()) return {};
+  Result<net::UnixListener> listener = net::listen_unix(path);
+  const bool is_only_one = options_.http_address == kOff;
+  if (!listener.ok() && (asked_for || is_only_one)) return listener.status();
+  if (!listener.ok()) {
+    unix_note_ = listener.status().message();
+    return {};
+  }
+  unix_listener_ = std::move(*listener);
+  unix_path_ = unix_listener_.path();
+  return {};
+}
+
+Status RunningServer::open_telemetry() {
+  stages_ = std::make_unique<telemetry::StageHistograms>(repository_->models().size(),
+                                                         options_.io_thread_count);
+  if (options_.telemetry_csv_path.empty()) return {};
+  telemetry::TraceLogOptions trace;
+  trace.path = options_.telemetry_csv_path;
+  trace.max_bytes = options_.telemetry_csv_max_bytes;
+  trace.keep = options_.telemetry_csv_keep;
+  for (const auto& model : repository_->models()) trace.models.push_back(model->metadata().name);
+  trace.queue_types = engine::kQueueTypeNames;
+  trace.allocator_types = engine::kAllocatorTypeNames;
+  Result<std::unique_ptr<telemetry::TraceLog>> log = telemetry::TraceLog::open(std::move(trace));
+  if (!log.ok()) return log.status();
+  trace_log_ = std::move(*log);
+  return {};
+}
+
+Status RunningServer::start_io_threads() {
+  const Services services{.options = options_,
+                          .repository = *repository_,
+                          .documents = *documents_,
+                          .engine = *engine_,
+                          .all_counters = *counters_,
+                          .stages = *stages_,
+                          .trace_log = trace_log_.get(),
+                          .control = *control_,
+                          .counters = counters_->server};
+  for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
+    Doors doors;
+    if (!tcp_listeners_.empty()) doors.tcp = std::move(tcp_listeners_[i]);
+    if (unix_listener_.fd() >= 0) {
+      doors.unix_socket = UniqueFd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
+      if (!doors.unix_socket.valid()) return Status::from_errno(errno, "sharing the unix socket");
+    }
+    auto io = IoThread::create(services, i, std::move(doors));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }
@@ -82,11 +167,14 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
 }
 
 void RunningServer::drain() noexcept {
+  unix_listener_.close();
   for (auto& io : io_threads_) io->request_drain();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  if (control_ != nullptr) control_->join();
   // The I/O threads have answered everything they submitted, so the engine is empty by now.
   if (engine_ != nullptr) engine_->drain();
+  if (trace_log_ != nullptr) trace_log_->close();
 }
 
 }  // namespace

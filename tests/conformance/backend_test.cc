@@ -56,7 +56,7 @@ class BackendTest : public testing::TestWithParam<BackendCase> {
     instance = make_instance();
   }
   std::unique_ptr<Instance> make_instance() {
-    auto made = loaded->loaded()->create_instance();
+    auto made = loaded->loaded()->create_instance({});
     EXPECT_TRUE(made.ok()) << made.status().message();
     return made.ok() ? std::move(*made) : nullptr;
   }

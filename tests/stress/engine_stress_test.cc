@@ -5,6 +5,7 @@
 #include "support/fake_backend.h"
 #include "support/pending_request.h"
 #include "support/stress.h"
+#include "support/submit_now.h"
 #include "support/temp_repository.h"
 
 #include <gtest/gtest.h>
@@ -21,6 +22,7 @@ constexpr size_t kClients = 3;
 
 struct StressCase {
   const char* name;
+  QueueType queue_type;
   bool asynchronous;
   uint32_t max_in_flight;
   uint32_t workers;
@@ -39,15 +41,18 @@ class EngineStress : public testing::TestWithParam<StressCase> {
     for (const char* name : {"a", "b", "c"}) files.add_model(name);
     repository = std::move(
         ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
-    engine = std::move(Engine::create({.worker_count = param.workers,
-                                       .queue_capacity = param.queue_capacity,
-                                       .pin_workers = false},
+    engine = std::move(Engine::create({.config = {.queue_type = param.queue_type,
+                                                  .thread_count = param.workers,
+                                                  .batch_size = 8,
+                                                  .queue_capacity = param.queue_capacity},
+                                       .submitter_count = kClients,
+                                       .pin_threads = false},
                                       *repository)
                            .value());
   }
 
   // Submits `count` requests, kWindow at a time, waits for and checks each that was accepted.
-  size_t run_client(uint64_t client_seed, size_t count) {
+  size_t run_client(uint32_t submitter, uint64_t client_seed, size_t count) {
     std::mt19937_64 random(client_seed);
     constexpr size_t kWindow = 16;
     size_t answered = 0;
@@ -61,11 +66,14 @@ class EngineStress : public testing::TestWithParam<StressCase> {
             repository->find(names[random() % names.size()], ""), 4096);
         window[i]->add_input<float>(ElementType::kFp32, {1, 4}, {sent[i], 0, 0, 0});
         if (random() % 16 == 0) window[i]->request.deadline_ns = now_ns() + random() % 50'000;
-        if (engine->submit(window[i]->request) != SubmitOutcome::kAccepted) window[i].reset();
+        if (submit_now(*engine, window[i]->request, submitter) != SubmitOutcome::kAccepted) window[i].reset();
       }
       for (size_t i = 0; i < kWindow; ++i) {
         if (window[i] == nullptr) continue;
-        window[i]->wait();
+        // As an I/O thread does: with `inline` nobody else runs what it submitted.
+        while (window[i]->times_completed() == 0) {
+          if (engine->submitter(submitter).end_turn() == 0) std::this_thread::yield();
+        }
         ++answered;
         const InferRequest& request = window[i]->request;
         EXPECT_EQ(window[i]->times_completed(), 1u);
@@ -93,7 +101,7 @@ TEST_P(EngineStress, AnswersEachAcceptedRequestExactlyOnceWithItsOwnData) {
   std::vector<std::thread> clients;
   clients.reserve(kClients);
   for (size_t i = 0; i < answered.size(); ++i) {
-    clients.emplace_back([&, i] { answered[i] = run_client(seed + i, test::stress_count(5'000)); });
+    clients.emplace_back([&, i] { answered[i] = run_client(static_cast<uint32_t>(i), seed + i, test::stress_count(5'000)); });
   }
   for (std::thread& client : clients) client.join();
   engine->drain();
@@ -110,7 +118,7 @@ TEST_P(EngineStress, LosesNothingWhenDrainedUnderLoad) {
       // A request that is neither answered nor refused would make run_client wait for ever.
       // relaxed: a flag without data
       for (uint64_t round = 0; go_on.load(std::memory_order_relaxed); ++round) {
-        (void)run_client(seed + i + 17 * round, 64);
+        (void)run_client(static_cast<uint32_t>(i), seed + i + 17 * round, 64);
       }
     });
   }
@@ -122,15 +130,59 @@ TEST_P(EngineStress, LosesNothingWhenDrainedUnderLoad) {
   for (std::thread& client : clients) client.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, EngineStress,
-                         testing::Values(StressCase{"OneWorker", false, 1, 1, 1024},
-                                         StressCase{"FourWorkers", false, 1, 4, 1024},
-                                         StressCase{"TinyQueue", false, 1, 2, 2},
-                                         StressCase{"AsyncOneInFlight", true, 1, 1, 1024},
-                                         StressCase{"AsyncEightInFlight", true, 8, 2, 64}),
-                         [](const testing::TestParamInfo<StressCase>& one) {
-                           return one.param.name;
-                         });
+TEST_P(EngineStress, LosesNothingWhileItsConfigurationChanges) {
+  start();
+  std::vector<std::thread> clients;
+  clients.reserve(kClients);
+  std::atomic<size_t> left{kClients};
+  std::atomic<bool> stop{false};
+  std::array<size_t, kClients> answered{};
+  for (size_t i = 0; i < kClients; ++i) {
+    clients.emplace_back([&, i] {
+      const auto submitter = static_cast<uint32_t>(i);
+      answered[i] = run_client(submitter, seed + i, test::stress_count(5'000));
+      left.fetch_sub(1);
+      // A change that is under way may still need this thread to retire its part.
+      while (!stop.load()) {
+        engine->submitter(submitter).end_turn();
+        std::this_thread::yield();
+      }
+    });
+  }
+  std::mt19937_64 random(seed);
+  size_t changes = 0;
+  while (left.load() > 0) {
+    EngineConfig config = engine->config();
+    config.queue_type = static_cast<QueueType>(random() % kQueueTypeNames.size());
+    config.allocator_type = static_cast<AllocatorType>(random() % kAllocatorTypeNames.size());
+    config.thread_count = 1 + static_cast<uint32_t>(random() % 3);
+    config.batch_size = 1 + static_cast<uint32_t>(random() % 8);
+    ASSERT_TRUE(engine->reconfigure(config).ok());
+    ++changes;
+  }
+  stop.store(true);
+  for (std::thread& client : clients) client.join();
+  engine->drain();
+  EXPECT_GT(changes, 0u);
+  for (const size_t count : answered) EXPECT_GT(count, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, EngineStress,
+    testing::Values(StressCase{"OneWorker", QueueType::kMpmc, false, 1, 1, 1024},
+                    StressCase{"FourWorkers", QueueType::kMpmc, false, 1, 4, 1024},
+                    StressCase{"TinyQueue", QueueType::kMpmc, false, 1, 2, 2},
+                    StressCase{"AsyncOneInFlight", QueueType::kMpmc, true, 1, 1, 1024},
+                    StressCase{"AsyncEightInFlight", QueueType::kMpmc, true, 8, 2, 64},
+                    StressCase{"Spsc", QueueType::kSpsc, false, 1, 2, 64},
+                    StressCase{"SpscAsync", QueueType::kSpsc, true, 4, 2, 64},
+                    StressCase{"Naive", QueueType::kNaive, false, 1, 2, 64},
+                    StressCase{"NaiveAsync", QueueType::kNaive, true, 4, 2, 64},
+                    StressCase{"Batched", QueueType::kBatched, false, 1, 2, 64},
+                    StressCase{"BatchedAsync", QueueType::kBatched, true, 1, 2, 64},
+                    StressCase{"Inline", QueueType::kInline, false, 1, 1, 64},
+                    StressCase{"InlineAsync", QueueType::kInline, true, 2, 1, 64}),
+    [](const testing::TestParamInfo<StressCase>& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace lumen::engine

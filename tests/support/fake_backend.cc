@@ -153,7 +153,7 @@ class FakeModel final : public LoadedModel {
     metadata_ = {source.name, source.version, "fake", control_->inputs, control_->outputs};
   }
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
-  Result<std::unique_ptr<Instance>> create_instance() override {
+  Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {
     if (control_->models_without_instance.contains(metadata_.name)) {
       return Status::error(Code::kInternal, "no instance of '%s', as the test wants",
                            metadata_.name.c_str());

@@ -20,8 +20,8 @@ class WrappingModel final : public LoadedModel {
   WrappingModel(std::unique_ptr<LoadedModel> inner, WrapInstance wrap)
       : inner_(std::move(inner)), wrap_(std::move(wrap)) {}
   const ModelMetadata& metadata() const noexcept override { return inner_->metadata(); }
-  Result<std::unique_ptr<Instance>> create_instance() override {
-    Result<std::unique_ptr<Instance>> inner = inner_->create_instance();
+  Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t> sizes) override {
+    Result<std::unique_ptr<Instance>> inner = inner_->create_instance(sizes);
     if (!inner.ok()) return inner;
     return wrap_(std::move(*inner));
   }

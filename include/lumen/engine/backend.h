@@ -72,7 +72,10 @@ class LoadedModel {
  public:
   virtual ~LoadedModel() = default;
   [[nodiscard]] virtual const ModelMetadata& metadata() const noexcept = 0;
-  [[nodiscard]] virtual Result<std::unique_ptr<Instance>> create_instance() = 0;
+  // `batch_sizes`: sizes of the first axis that the engine means to run often, beside those of the
+  // model's own options; a backend may compile for them, and must run them in any case.
+  [[nodiscard]] virtual Result<std::unique_ptr<Instance>> create_instance(
+      std::span<const uint32_t> batch_sizes) = 0;
 };
 
 class Backend {

@@ -1,12 +1,20 @@
 // Engine: request → queue → worker → model → completion. Never says HTTP.
-// Threads: create/drain on the control plane; submit from any I/O thread.
-// Memory: everything at create(); submit() and the workers allocate nothing of their own.
+// Threads: create, reconfigure and drain on the control plane; a Submitter belongs to one I/O thread.
+// Memory: everything at create() and reconfigure(); submitters and workers allocate nothing.
 // Says no: SubmitOutcome when the queue is full or closed; a request's own failure in its status.
+//
+//   Submitter(s) ──► Scheduler: mpmc | spsc | naive | batched ──► Worker(s) ─┐
+//        └────────── Scheduler: inline, the submitter's own thread runs ─────┴► Runner ──► complete()
+//
+// The configuration is swapped by building a second scheduler beside the first, pointing the
+// submitters at it and letting the first finish what it has accepted: no request is lost or waits for
+// the change, at the price of both sets of instances in memory while it lasts.
 #pragma once
 
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
 #include <lumen/engine/backend.h>
+#include <lumen/engine/engine_config.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/telemetry/counters.h>
@@ -17,16 +25,37 @@
 namespace lumen::engine {
 
 struct EngineOptions {
-  uint32_t worker_count = 1;  // pinned to the CPUs the process may use, from the last one down
-  size_t queue_capacity = limits::kDefaultQueueCapacity;  // power of two
-  bool pin_workers = true;
+  EngineConfig config;
+  uint32_t submitter_count = 1;  // I/O threads
+  // Workers go to the CPUs that the process may use, from the last one down; with `inline` the I/O
+  // threads do.
+  bool pin_threads = true;
   telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };
 
-enum class SubmitOutcome : uint8_t { kAccepted, kFull, kClosed };
-enum class Wake : uint8_t {
-  kNow,    // a parked worker is woken by this submit
-  kLater,  // the caller submits more, and calls wake_workers() before it waits for anything
+enum class SubmitOutcome : uint8_t {
+  kAccepted,
+  kFull,
+  kOverBudget,  // it would wait longer than the latency budget
+  kClosed,
+};
+
+// An I/O thread's way into the engine. One thread uses it.
+class Submitter {
+ public:
+  // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
+  // it before end_turn(): with many clients that is one wake-up for all that a turn brought.
+  [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
+  // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
+  // runs it here. Returns how many requests it completed.
+  virtual size_t end_turn() noexcept = 0;
+  // Of the configuration that the next request would meet.
+  [[nodiscard]] virtual AllocatorType allocator_type() noexcept = 0;
+  // Whoever must get this thread to call end_turn() soon (a change of configuration) flushes it.
+  virtual void set_nudge(CompletionSink& sink) noexcept = 0;
+
+ protected:
+  ~Submitter() = default;
 };
 
 class Engine {
@@ -37,12 +66,13 @@ class Engine {
                                                               ModelRepository& repository);
   virtual ~Engine() = default;  // drains
 
-  // On kAccepted the engine owns the request until it calls request.complete.
-  [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request,
-                                             Wake wake = Wake::kNow) noexcept = 0;
-  // Wakes up to `count` parked workers, for as many requests submitted with Wake::kLater.
-  virtual void wake_workers(uint32_t count) noexcept = 0;
-  // Closes the queue, completes all that was accepted, joins the workers. Idempotent.
+  [[nodiscard]] virtual Submitter& submitter(uint32_t index) noexcept = 0;
+  // Changes everything that `config` says while requests go on being served. Returns when all that
+  // the configuration before had accepted is complete. On an error the one before stays.
+  [[nodiscard]] virtual Status reconfigure(const EngineConfig& config) = 0;
+  // As it is now; thread_count is what 0 stood for.
+  [[nodiscard]] virtual EngineConfig config() const = 0;
+  // Refuses what comes, completes all that was accepted, joins the workers. Idempotent.
   virtual void drain() noexcept = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
+#include <lumen/engine/engine_config.h>
 #include <lumen/tensor/tensor_view.h>
 
 #include <array>
@@ -18,6 +19,7 @@ class Model;
 // When each stage of a request ended; CLOCK_MONOTONIC ns, 0 where the stage did not happen.
 // One list of stages everywhere: metrics, statistics, bench, docs.
 struct Trace {
+  uint64_t accepted_ns = 0;       // the connection was; only with its first request
   uint64_t received_ns = 0;       // first byte of the request was read
   uint64_t parsed_ns = 0;         // head and tensors understood, admitted
   uint64_t dequeued_ns = 0;       // a worker took it
@@ -44,17 +46,27 @@ struct InferRequest {
   std::span<const uint16_t> outputs_wanted;  // indices into the model's outputs; empty: all
   Allocator* memory = nullptr;               // outputs are placed here
   uint64_t deadline_ns = UINT64_MAX;         // not run after this
+  // Called at most once, before complete(), when the outputs are there: the reply is encoded in it, by
+  // whoever ran the model, as part of the stage "postprocess". May be nullptr.
+  void (*encode)(InferRequest&) noexcept = nullptr;
   // Called exactly once, by a worker or a backend's thread; must not wait or allocate.
   void (*complete)(InferRequest&) noexcept = nullptr;
+  AllocatorType allocator_type{};  // of `memory`, for the telemetry
   void* owner = nullptr;           // for complete()
   CompletionSink* sink = nullptr;  // flushed after complete(), if given
 
   // --- filled in by the engine -----------------------------------------------------------------
   Status status;
   std::span<TensorView> outputs;  // as outputs_wanted (or all), in that order
-  uint32_t worker = 0;
+  uint32_t worker = 0;     // who ran it; with `inline` the I/O thread's number
+  QueueType queue_type{};  // how it went
+  uint64_t charged_ns = 0;    // the service time that admission reckoned with
   void* in_engine = nullptr;  // the engine's own, while the request is pending
   Trace trace;
 };
+
+// Rows of a request: the size of the first axis where that is free in the model, otherwise 1; 0 where
+// its inputs differ in it. Its inputs are checked.
+[[nodiscard]] uint32_t rows_of(const InferRequest& request) noexcept;
 
 }  // namespace lumen::engine

@@ -86,6 +86,9 @@ class WakeHandler {
  public:
   // Takes what other threads have left before wake(); returns how much it did.
   virtual size_t on_wake() noexcept = 0;
+  // Called once all that a turn brought has been handled; returns how much it did. If that was
+  // something, what came of it (replies that are out, say) is handled before the turn ends.
+  virtual size_t on_turn_end() noexcept { return 0; }
 
  protected:
   ~WakeHandler() = default;

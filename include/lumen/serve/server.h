@@ -9,8 +9,10 @@
 #include <lumen/engine/model_repository.h>
 #include <lumen/serve/options.h>
 #include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/trace_log.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace lumen::serve {
@@ -22,8 +24,18 @@ class Server {
       const ServerOptions& options, std::unique_ptr<engine::Backend> backend);
   virtual ~Server() = default;  // drains
 
-  // "127.0.0.1:8000", with the port that the kernel chose for port 0.
+  // "127.0.0.1:8000", with the port that the kernel chose for port 0; empty when off.
   [[nodiscard]] virtual const std::string& http_address() const noexcept = 0;
+  // Empty when off, or when the default path could not be had: then unix_note() says why.
+  [[nodiscard]] virtual const std::string& unix_path() const noexcept = 0;
+  [[nodiscard]] virtual const std::string& unix_note() const noexcept = 0;
+  // As it is now. Any thread.
+  [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
+  // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
+  // thread; blocks until the one before is done.
+  [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;
+  // Of the CSV file; nullopt: none is written.
+  [[nodiscard]] virtual std::optional<telemetry::TraceLogCounters> trace_counters() const = 0;
   [[nodiscard]] virtual const engine::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
   // Stops accepting, answers what is in flight, joins all threads. Idempotent.

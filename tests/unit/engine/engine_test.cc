@@ -3,6 +3,7 @@
 
 #include "support/fake_backend.h"
 #include "support/pending_request.h"
+#include "support/submit_now.h"
 #include "support/temp_repository.h"
 
 #include <gmock/gmock.h>
@@ -19,10 +20,16 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+EngineOptions with(const EngineConfig& config) {
+  EngineOptions options;
+  options.config = config;
+  return options;
+}
+
 class EngineTest : public testing::Test {
  protected:
   void start(EngineOptions options, const std::vector<std::string>& models = {"m"}) {
-    options.pin_workers = false;  // tests share the machine with others
+    options.pin_threads = false;  // tests share the machine with others
     options.server_counters = &counters->server;
     for (const std::string& model : models) files.add_model(model);
     auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);
@@ -49,7 +56,7 @@ class EngineTest : public testing::Test {
 TEST_F(EngineTest, RunsARequestAndCompletesIt) {
   start({});
   auto pending = make_request();
-  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
   ASSERT_TRUE(pending->request.status.ok()) << pending->request.status.message();
   EXPECT_THAT(pending->output<float>(0), ElementsAre(2, 3, 4, 5));
@@ -59,7 +66,7 @@ TEST_F(EngineTest, RunsARequestAndCompletesIt) {
 TEST_F(EngineTest, StampsTheStagesInOrder) {
   start({});
   auto pending = make_request();
-  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
   const Trace& trace = pending->request.trace;
   EXPECT_LE(trace.parsed_ns, trace.dequeued_ns);
@@ -72,7 +79,7 @@ TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {
   start({}, {"m", "n"});
   for (int i = 0; i < 3; ++i) {
     auto pending = make_request({1, 2, 3, 4, 5, 6, 7, 8});
-    ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
     pending->wait();
   }
   const telemetry::ModelCounters& m = repository->find("m", "")->counters();
@@ -86,17 +93,17 @@ TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {
 
 TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersWhatItAccepted) {
   control->hold();
-  start({.queue_capacity = 4});
+  start(with({.queue_capacity = 4}));
   std::deque<std::unique_ptr<PendingRequest>> accepted;
   accepted.push_back(make_request());
-  ASSERT_EQ(engine->submit(accepted.back()->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, accepted.back()->request), SubmitOutcome::kAccepted);
   control->wait_until_held(1);  // the worker holds one, so that the queue is empty
   for (int i = 0; i < 4; ++i) {
     accepted.push_back(make_request());
-    ASSERT_EQ(engine->submit(accepted.back()->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, accepted.back()->request), SubmitOutcome::kAccepted);
   }
   auto refused = make_request();
-  EXPECT_EQ(engine->submit(refused->request), SubmitOutcome::kFull);
+  EXPECT_EQ(submit_now(*engine, refused->request), SubmitOutcome::kFull);
   control->release();
   for (auto& pending : accepted) pending->wait();
   engine->drain();
@@ -106,11 +113,11 @@ TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersWhatItAccepted) {
 
 TEST_F(EngineTest, DrainCompletesAllThatWasAccepted) {
   control->hold();
-  start({.worker_count = 2});
+  start(with({.thread_count = 2}));
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 100; ++i) {
     all.push_back(make_request());
-    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
   }
   control->wait_until_held(2);
   std::thread drainer([this] { engine->drain(); });
@@ -127,7 +134,7 @@ TEST_F(EngineTest, RefusesAfterDrainAndDrainsTwice) {
   engine->drain();
   engine->drain();
   auto pending = make_request();
-  EXPECT_EQ(engine->submit(pending->request), SubmitOutcome::kClosed);
+  EXPECT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kClosed);
   EXPECT_EQ(pending->times_completed(), 0u);
 }
 
@@ -135,11 +142,11 @@ TEST_F(EngineTest, AnswersAnExpiredRequestWithoutRunningTheModel) {
   control->hold();
   start({});
   auto first = make_request();
-  ASSERT_EQ(engine->submit(first->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, first->request), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
   auto late = make_request();
   late->request.deadline_ns = now_ns();
-  ASSERT_EQ(engine->submit(late->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, late->request), SubmitOutcome::kAccepted);
   control->release();
   late->wait();
   EXPECT_EQ(late->request.status.code(), Code::kDeadlineExceeded);
@@ -152,8 +159,8 @@ TEST_F(EngineTest, PassesOnWhatTheBackendSaysWentWrong) {
   start({}, {"bad", "good"});
   auto failing = make_request({1, 2, 3, 4}, "bad");
   auto working = make_request({1, 2, 3, 4}, "good");
-  ASSERT_EQ(engine->submit(failing->request), SubmitOutcome::kAccepted);
-  ASSERT_EQ(engine->submit(working->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, failing->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, working->request), SubmitOutcome::kAccepted);
   failing->wait();
   working->wait();
   EXPECT_EQ(failing->request.status.code(), Code::kInternal);
@@ -168,8 +175,8 @@ TEST_F(EngineTest, MarksAModelWithoutInstanceUnavailableAndServesTheRest) {
   EXPECT_THAT(repository->find("bad", "")->reason(), HasSubstr("no instance of 'bad'"));
   auto refused = make_request({1, 2, 3, 4}, "bad");
   auto working = make_request({1, 2, 3, 4}, "good");
-  ASSERT_EQ(engine->submit(refused->request), SubmitOutcome::kAccepted);
-  ASSERT_EQ(engine->submit(working->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, refused->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, working->request), SubmitOutcome::kAccepted);
   refused->wait();
   working->wait();
   EXPECT_EQ(refused->request.status.code(), Code::kUnavailable);
@@ -177,7 +184,7 @@ TEST_F(EngineTest, MarksAModelWithoutInstanceUnavailableAndServesTheRest) {
 }
 
 TEST_F(EngineTest, MakesOneInstanceOfEachModelForEachWorker) {
-  start({.worker_count = 3}, {"m", "n"});
+  start(with({.thread_count = 3}), {"m", "n"});
   EXPECT_EQ(control->instances.load(), 6u);
 }
 
@@ -189,7 +196,7 @@ TEST_F(EngineTest, ReturnsOnlyTheOutputsThatAreWanted) {
   auto pending = make_request({1, 1, 1, 1});
   pending->add_input<float>(ElementType::kFp32, {1, 4}, {5, 5, 5, 5});
   pending->want_outputs({1});
-  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
   ASSERT_EQ(pending->request.outputs.size(), 1u);
   EXPECT_THAT(pending->output<float>(0), ElementsAre(6, 6, 6, 6));
@@ -203,7 +210,7 @@ TEST_F(EngineTest, KeepsSeveralPendingAtAnAsynchronousBackend) {
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 20; ++i) {
     all.push_back(make_request({static_cast<float>(i), 0, 0, 0}));
-    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
   }
   control->wait_until_held(1);
   control->release();
@@ -222,9 +229,9 @@ TEST_F(EngineTest, LetsOtherModelsPassARequestThatMustWaitForRoom) {
   auto first = make_request();
   auto second = make_request();
   auto other = make_request({1, 2, 3, 4}, "n");
-  ASSERT_EQ(engine->submit(first->request), SubmitOutcome::kAccepted);
-  ASSERT_EQ(engine->submit(second->request), SubmitOutcome::kAccepted);
-  ASSERT_EQ(engine->submit(other->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, first->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, second->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, other->request), SubmitOutcome::kAccepted);
   control->wait_until_held(2);  // the devices of both models: `second` did not block `other`
   control->release();
   for (PendingRequest* pending : {first.get(), second.get(), other.get()}) {
@@ -240,9 +247,9 @@ TEST_F(EngineTest, ExpiresARequestThatWaitsForRoomWhileNothingElseHappens) {
   auto first = make_request();
   auto late = make_request();
   late->request.deadline_ns = now_ns() + 2'000'000;
-  ASSERT_EQ(engine->submit(first->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, first->request), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
-  ASSERT_EQ(engine->submit(late->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, late->request), SubmitOutcome::kAccepted);
   late->wait();  // while the device is still held
   EXPECT_EQ(late->request.status.code(), Code::kDeadlineExceeded);
   EXPECT_EQ(first->times_completed(), 0u);
@@ -258,7 +265,7 @@ TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 30; ++i) {
     all.push_back(make_request());
-    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
   }
   control->wait_until_held(1);
   std::thread drainer([this] { engine->drain(); });
@@ -289,7 +296,7 @@ TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
   for (int i = 0; i < 100; ++i) {
     all.push_back(make_request());
     all.back()->request.sink = &sink;
-    ASSERT_EQ(engine->submit(all.back()->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
     if (i == 0) control->wait_until_held(1);
   }
   control->release();
@@ -305,7 +312,7 @@ TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
     CountingSink sink;
     auto pending = make_request({1, 2, 3, 4}, model);
     pending->request.sink = &sink;
-    ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+    ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
     sink.wait_for_flush();
     EXPECT_EQ(pending->times_completed(), 1u);
   }
@@ -313,26 +320,26 @@ TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
   auto late = make_request({1, 2, 3, 4}, "good");
   late->request.deadline_ns = 1;
   late->request.sink = &sink;
-  ASSERT_EQ(engine->submit(late->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, late->request), SubmitOutcome::kAccepted);
   sink.wait_for_flush();
 }
 
 TEST_F(EngineTest, WakesWorkersForRequestsSubmittedWithoutAWakeUp) {
-  start({.worker_count = 2});
+  start(with({.thread_count = 2}));
   while (counters->server.worker_parks.get() < 2) std::this_thread::yield();
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 10; ++i) {
     all.push_back(make_request());
-    ASSERT_EQ(engine->submit(all.back()->request, Wake::kLater), SubmitOutcome::kAccepted);
+    ASSERT_EQ(engine->submitter(0).submit(all.back()->request), SubmitOutcome::kAccepted);
   }
-  engine->wake_workers(10);
+  engine->submitter(0).end_turn();
   for (auto& pending : all) pending->wait();
 }
 
 TEST_F(EngineTest, ParksWhenThereIsNothingToDo) {
   start({});
   auto pending = make_request();
-  ASSERT_EQ(engine->submit(pending->request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
   // Bounded by the test's own time limit: a worker that never parks never gets there.
   while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
@@ -346,9 +353,9 @@ TEST(EngineOptionsTest, AreRefusedWithWhatWasWanted) {
   auto repository = ModelRepository::open(
       files.path(), make_fake_backend(std::make_shared<FakeControl>()), *counters);
   ASSERT_TRUE(repository.ok());
-  EXPECT_THAT(Engine::create({.worker_count = 0}, **repository).status().message(),
-              HasSubstr("wanted 1 to 256"));
-  EXPECT_THAT(Engine::create({.queue_capacity = 3}, **repository).status().message(),
+  EXPECT_THAT(Engine::create(with({.thread_count = 1000}), **repository).status().message(),
+              HasSubstr("wanted 0 to 256"));
+  EXPECT_THAT(Engine::create(with({.queue_capacity = 3}), **repository).status().message(),
               HasSubstr("power of two"));
 }
 

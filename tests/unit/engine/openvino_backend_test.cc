@@ -5,6 +5,7 @@
 #include <lumen/engine/model_repository.h>
 
 #include "support/pending_request.h"
+#include "support/submit_now.h"
 #include "support/temp_repository.h"
 
 #include <dlfcn.h>
@@ -36,7 +37,7 @@ class OpenVinoTest : public testing::Test {
   std::unique_ptr<Instance> instance_of(const char* model) {
     Model* found = repository->find(model, "");
     EXPECT_EQ(found->state(), ModelState::kReady) << found->reason();
-    auto made = found->loaded()->create_instance();
+    auto made = found->loaded()->create_instance({});
     EXPECT_TRUE(made.ok()) << made.status().message();
     return made.ok() ? std::move(*made) : nullptr;
   }
@@ -263,7 +264,7 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
   files.copy_model(kFixtures / "add_one/1", "bad_config");
   files.write("bad_config/config.json", R"({"precision": "fp8"})");
   open(files.path());
-  auto engine = Engine::create({.pin_workers = false}, *repository);
+  auto engine = Engine::create({.pin_threads = false}, *repository);
   ASSERT_TRUE(engine.ok());
   for (const char* name : {"truncated", "garbage", "bad_ir", "bad_config"}) {
     const Model* model = repository->find(name, "");
@@ -274,7 +275,7 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
   ASSERT_EQ(good->state(), ModelState::kReady) << good->reason();
   PendingRequest pending(good);
   pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
-  ASSERT_EQ((*engine)->submit(pending.request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(**engine, pending.request), SubmitOutcome::kAccepted);
   pending.wait();
   EXPECT_THAT(pending.output<float>(0), ElementsAre(2, 3, 4, 5));
 }

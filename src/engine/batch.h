@@ -1,0 +1,53 @@
+// Batch: several requests for one model, packed along the first axis into one, and its results split
+// again. Any backend runs it as a request like another; the copy in between is small where packing
+// pays at all (16 rows of 1 KiB: 0.3 us, against 3 us saved a row).
+// Threads: one at a time, as its worker; split() may run on a backend's thread.
+// Memory: the batch's own region or heap; the outputs of each request lie in that request's memory.
+// Says no: pack() is false when the memory does not suffice; a failed run is each request's status.
+#pragma once
+
+#include <lumen/engine/infer_request.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/memory/request_memory.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lumen::engine {
+
+// Whether the model's shapes allow packing at all: every input and output has a free first axis and
+// elements of fixed size.
+[[nodiscard]] bool has_batch_axis(const ModelMetadata& metadata) noexcept;
+
+// Same inputs but for the number of rows.
+[[nodiscard]] bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept;
+
+class Batch {
+ public:
+  [[nodiscard]] static Result<Batch> create(uint32_t max_requests, size_t memory_bytes,
+                                            RequestMemory::Kind kind);
+
+  // `run_rows` >= the rows of all members together; what is above is zeros.
+  [[nodiscard]] bool pack(std::span<InferRequest* const> members, uint32_t run_rows) noexcept;
+  // Gives every member its rows of the outputs, its status and its trace.
+  void split() noexcept;
+  // Forgets the members.
+  RequestMemory::Usage reset() noexcept;
+
+  [[nodiscard]] InferRequest& request() noexcept { return request_; }
+  [[nodiscard]] std::span<InferRequest* const> members() const noexcept { return members_; }
+
+ private:
+  Batch() = default;
+  [[nodiscard]] Status split_into(InferRequest& member, uint64_t first_row) noexcept;
+
+  RequestMemory memory_;
+  InferRequest request_;
+  std::vector<TensorView> inputs_;
+  std::vector<InferRequest*> members_;
+  uint32_t run_rows_ = 0;
+};
+
+}  // namespace lumen::engine

@@ -1,0 +1,317 @@
+// See the header for threads, memory and refusals.
+#include "engine/runner.h"
+
+#include <lumen/base/clock.h>
+
+#include "engine/record.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <span>
+
+namespace lumen::engine {
+namespace {
+
+// How long a completion may wait for those that follow it, so that one wake-up tells of all: about
+// what a wake-up costs a sleeper anyway. Only where the model is so fast that several fit.
+constexpr uint64_t kCoalesceNs = 20'000;
+
+bool is_late(const InferRequest& request, uint64_t now) noexcept {
+  return now > request.deadline_ns;
+}
+
+}  // namespace
+
+Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
+  for (const auto& model : repository.models()) {
+    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config);
+    if (!slot.ok() && on_failure == OnFailure::kFail) return slot.status();
+    if (!slot.ok()) {
+      model->mark_unavailable(std::string(slot.status().message()));
+      slot = make_slot(*model, options_.config);  // an empty one
+    }
+    LUMEN_CHECK(slot.ok() && slots_.size() == model->index());
+    slots_.push_back(std::move(*slot));
+  }
+  waiting_.reserve(options_.capacity);
+  const size_t most = std::max<size_t>(options_.config.batch_size, 1);
+  candidates_.reserve(most);
+  candidate_rows_.reserve(most);
+  members_.reserve(most);
+  return {};
+}
+
+size_t Runner::run() noexcept {
+  if (waiting_.empty()) return 0;
+  ++pass_;
+  hold_until_ns_ = UINT64_MAX;
+  // sync[runner.completions]: acquire; the room that a completion made is seen below
+  completions_seen_ = completions_.load(std::memory_order_acquire);
+  const size_t before = waiting_.size();
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    InferRequest* request = waiting_[i];
+    if (request == nullptr) continue;  // went with an older one
+    const uint64_t now = now_ns();
+    if (is_late(*request, now)) {
+      waiting_[i] = nullptr;
+      refuse_late(*request, now);
+    } else if (slots_[request->model->index()]->blocked_pass != pass_) {
+      start_with(i, now);
+    }
+  }
+  std::erase(waiting_, nullptr);
+  return before - waiting_.size();
+}
+
+// Starts the request at `first`, with others if that is cheaper; or leaves it, and all of its model
+// for this pass, where there is no room or more rows are waited for.
+void Runner::start_with(size_t first, uint64_t now) noexcept {
+  InferRequest& request = *waiting_[first];
+  ModelSlot& slot = *slots_[request.model->index()];
+  // relaxed: only this thread counts up, so room once seen stays
+  if (slot.in_flight.load(std::memory_order_relaxed) >= slot.max_in_flight) {
+    slot.blocked_pass = pass_;
+    return;
+  }
+  if (!slot.batch) {
+    waiting_[first] = nullptr;
+    start_one(request, slot, now);
+    return;
+  }
+  const BatchDecision decision = decide(first, slot, now);
+  if (decision.count == 0) {
+    slot.blocked_pass = pass_;
+    hold_until_ns_ = std::min(hold_until_ns_, decision.until_ns);
+    return;
+  }
+  members_.clear();
+  for (size_t i = 0; i < decision.count; ++i) {
+    members_.push_back(std::exchange(waiting_[candidates_[i]], nullptr));
+  }
+  if (decision.count == 1) {
+    start_one(*members_.front(), slot, now);
+  } else {
+    start_batch(decision.count, decision.rows, slot, now);
+  }
+}
+
+BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) noexcept {
+  const InferRequest& oldest = *waiting_[first];
+  candidates_.clear();
+  candidate_rows_.clear();
+  uint32_t rows = 0;
+  for (size_t i = first; i < waiting_.size() && rows < slot.plan.max_rows() &&
+                         candidates_.size() < candidates_.capacity();
+       ++i) {
+    const InferRequest* other = waiting_[i];
+    if (other == nullptr || !can_share_call(oldest, *other)) {
+      // One that can't be packed itself runs alone.
+      if (i == first) {
+        candidates_.push_back(i);
+        return {.count = 1, .rows = 1};
+      }
+      continue;
+    }
+    if (i != first && is_late(*other, now)) continue;  // has its own turn
+    candidates_.push_back(i);
+    candidate_rows_.push_back(rows_of(*other));
+    rows += candidate_rows_.back();
+  }
+  const uint64_t max_delay_ns = options_.config.queue_type == QueueType::kBatched
+                                    ? uint64_t{options_.config.max_queue_delay_us} * 1000
+                                    : 0;
+  return decide_batch({candidate_rows_, oldest.trace.parsed_ns}, slot.plan, now, max_delay_ns);
+}
+
+void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept {
+  request.trace.dequeued_ns = now;
+  request.worker = options_.index;
+  if (slot.instance == nullptr) {
+    request.status =
+        Status::error(Code::kUnavailable, "model '%s' is unavailable: %s",
+                      slot.model->metadata().name.c_str(), slot.model->reason().c_str());
+    CompletionSink* sink = request.sink;
+    finish(request, 0);
+    note_sink(sink, now);
+    return;
+  }
+  // What was completed before must not wait for a slow model's turn.
+  if (unflushed_count_ > 0 && now + slot.service_ns > unflushed_since_ns_ + kCoalesceNs) {
+    flush_completions();
+  }
+  request.in_engine = this;
+  // Counted before start(): a completion may come before it returns.
+  slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
+  if (slot.instance->start(request, &Runner::on_done) == StartOutcome::kPending) return;
+  slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
+  CompletionSink* sink = request.sink;
+  const uint64_t done = now_ns();
+  note_service(slot, done - now, 1);
+  finish(request, 1);
+  note_sink(sink, done);
+}
+
+void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept {
+  const std::span<InferRequest* const> members = std::span(members_).first(count);
+  if (unflushed_count_ > 0 && now + slot.service_ns > unflushed_since_ns_ + kCoalesceNs) {
+    flush_completions();
+  }
+  for (InferRequest* member : members) {
+    member->trace.dequeued_ns = now;
+    member->worker = options_.index;
+  }
+  const auto one_by_one = [&] {
+    (void)slot.batch->reset();
+    for (size_t i = 0; i < members.size(); ++i) {
+      // relaxed: as in start_with()
+      if (slot.in_flight.load(std::memory_order_relaxed) < slot.max_in_flight) {
+        start_one(*members[i], slot, now_ns());
+      } else {
+        waiting_[candidates_[i]] = members[i];
+        slot.blocked_pass = pass_;
+      }
+    }
+  };
+  if (!slot.batch->pack(members, slot.plan.padded(rows))) {
+    one_by_one();
+    return;
+  }
+  InferRequest& packed = slot.batch->request();
+  packed.in_engine = this;
+  slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in start_one()
+  if (slot.instance->start(packed, &Runner::on_batch_done) == StartOutcome::kPending) return;
+  slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in start_one()
+  if (!packed.status.ok()) {  // one bad request must not fail its neighbours
+    one_by_one();
+    return;
+  }
+  note_service(slot, now_ns() - now, count);
+  finish_batch(slot);
+}
+
+void Runner::finish_batch(ModelSlot& slot) noexcept {
+  slot.batch->split();
+  uint64_t executions = 1;
+  for (InferRequest* member : slot.batch->members()) {
+    CompletionSink* sink = member->sink;
+    finish(*member, std::exchange(executions, 0));
+    note_sink(sink, now_ns());
+  }
+  const RequestMemory::Usage usage = slot.batch->reset();
+  if (options_.server_counters != nullptr) {
+    options_.server_counters->request_heap_calls.add(usage.heap_calls);
+    options_.server_counters->request_arena_bytes.add(usage.arena_bytes);
+  }
+}
+
+void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
+  const uint64_t from = request.trace.parsed_ns != 0 ? request.trace.parsed_ns : now;
+  request.worker = options_.index;
+  request.trace.dequeued_ns = now;
+  request.status = Status::error(
+      Code::kDeadlineExceeded,
+      "request expired after %llu us in the queue, before model '%s' ran; raise its timeout or "
+      "send less at once",
+      static_cast<unsigned long long>((now - std::min(from, now)) / 1000),
+      request.model->metadata().name.c_str());
+  CompletionSink* sink = request.sink;
+  finish(request, 0);
+  note_sink(sink, now);
+}
+
+// Hands the request over; it is gone afterwards. Its sink is still to be told.
+void Runner::finish(InferRequest& request, uint64_t executions) noexcept {
+  if (request.status.ok() && request.encode != nullptr) request.encode(request);
+  if (options_.load.outstanding != nullptr) {
+    // relaxed: a hint for who chooses a worker
+    options_.load.outstanding->fetch_sub(1, std::memory_order_relaxed);
+  }
+  if (options_.load.backlog_ns != nullptr) {
+    // relaxed: an estimate
+    options_.load.backlog_ns->fetch_sub(request.charged_ns, std::memory_order_relaxed);
+  }
+  record(request, executions);
+  request.complete(request);
+}
+
+void Runner::note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept {
+  slot.service_ns = ns;
+  slot.model->service_time().add(ns / requests);
+}
+
+void Runner::note_sink(CompletionSink* sink, uint64_t now) noexcept {
+  if (sink == nullptr) return;
+  if (unflushed_count_ == 0) unflushed_since_ns_ = now;
+  const auto known = std::span(unflushed_).first(unflushed_count_);
+  if (std::ranges::find(known, sink) == known.end()) unflushed_[unflushed_count_++] = sink;
+  if (unflushed_count_ == unflushed_.size()) flush_completions();
+}
+
+void Runner::flush_completions() noexcept {
+  for (size_t i = 0; i < unflushed_count_; ++i) unflushed_[i]->flush();
+  unflushed_count_ = 0;
+}
+
+void Runner::on_done(InferRequest& request) noexcept {
+  Runner& runner = *static_cast<Runner*>(request.in_engine);
+  ModelSlot& slot = *runner.slots_[request.model->index()];
+  // relaxed: ordered before the release on in_flight, which is what is_done() looks at first
+  runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
+  CompletionSink* sink = request.sink;
+  runner.finish(request, 1);
+  if (sink != nullptr) sink->flush();
+  runner.leave_callback(slot);
+}
+
+void Runner::on_batch_done(InferRequest& packed) noexcept {
+  Runner& runner = *static_cast<Runner*>(packed.in_engine);
+  ModelSlot& slot = *runner.slots_[packed.model->index()];
+  // relaxed: as in on_done()
+  runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
+  slot.batch->split();
+  uint64_t executions = 1;
+  for (InferRequest* member : slot.batch->members()) {
+    CompletionSink* sink = member->sink;
+    runner.finish(*member, std::exchange(executions, 0));
+    if (sink != nullptr) sink->flush();
+  }
+  (void)slot.batch->reset();
+  runner.leave_callback(slot);
+}
+
+void Runner::leave_callback(ModelSlot& slot) noexcept {
+  RoomListener* listener = options_.listener;
+  // sync[runner.in_flight]: release; the backend and complete() are through with this request
+  slot.in_flight.fetch_sub(1, std::memory_order_release);
+  // sync[runner.completions]: release; the room above is seen by who sees this count
+  completions_.fetch_add(1, std::memory_order_release);
+  if (listener != nullptr) listener->on_room();
+  // sync[runner.callbacks]: release; the last touch, the runner may go once this is seen
+  callbacks_inside_.fetch_sub(1, std::memory_order_release);
+}
+
+uint64_t Runner::next_ns() const noexcept {
+  uint64_t next = hold_until_ns_;
+  for (const InferRequest* request : waiting_) next = std::min(next, request->deadline_ns);
+  return next;
+}
+
+bool Runner::has_news() const noexcept {
+  // sync[runner.completions]: acquire; as in run()
+  return !waiting_.empty() && completions_.load(std::memory_order_acquire) != completions_seen_;
+}
+
+bool Runner::is_done() const noexcept {
+  if (!waiting_.empty()) return false;
+  for (const auto& slot : slots_) {
+    // sync[runner.in_flight]: acquire; pairs with leave_callback
+    if (slot->in_flight.load(std::memory_order_acquire) != 0) return false;
+  }
+  // sync[runner.callbacks]: acquire; a few instructions of another thread, which has rung already:
+  // who slept on it would not be woken again
+  while (callbacks_inside_.load(std::memory_order_acquire) != 0) ::sched_yield();
+  return true;
+}
+
+}  // namespace lumen::engine

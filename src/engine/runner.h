@@ -1,0 +1,112 @@
+// Runner: an instance of every model and the requests that wait for them. What a worker's thread, or
+// an I/O thread with the queue type `inline`, turns over.
+//
+//   add() ─► waiting ─► run(): late? ─► room in the instance? ─► decide_batch() ─► start()
+//                          │                                                     │  └ kPending ─► done()
+//                        complete(504)                                        complete()
+//
+// Threads: one owner; on_done() by any thread of a backend. Memory: all of it in set_up(); run()
+// allocates nothing but from the requests' own memory. Says no: a request's failure in its status.
+#pragma once
+
+#include "engine/model_slot.h"
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/limits.h>
+#include <lumen/engine/infer_request.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lumen::engine {
+
+// Counted down as requests are completed, by whoever completes them; each may be nullptr.
+struct RunnerLoad {
+  std::atomic<uint32_t>* outstanding = nullptr;  // requests given to this runner
+  std::atomic<uint64_t>* backlog_ns = nullptr;   // service time that admission has reckoned with
+};
+
+class RoomListener {
+ public:
+  // A pending request is complete: there may be room again, or nothing left. Any thread.
+  virtual void on_room() noexcept = 0;
+
+ protected:
+  ~RoomListener() = default;
+};
+
+struct RunnerOptions {
+  uint32_t index = 0;  // of its worker or I/O thread
+  EngineConfig config;
+  size_t capacity = 1;  // requests that may wait here
+  RunnerLoad load;
+  RoomListener* listener = nullptr;
+  telemetry::ServerCounters* server_counters = nullptr;
+};
+
+class Runner {
+ public:
+  // A model whose instance can't be made either becomes unavailable (at start) or fails the whole.
+  enum class OnFailure : uint8_t { kMarkUnavailable, kFail };
+
+  explicit Runner(const RunnerOptions& options) : options_(options) {}
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  [[nodiscard]] Status set_up(ModelRepository& repository, OnFailure on_failure);
+
+  [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
+  void add(InferRequest& request) noexcept { waiting_.push_back(&request); }
+  // One pass over what waits: answers what is late, starts what can start. Returns for how many.
+  size_t run() noexcept;
+  // Tells the sinks of completed requests; before the owner waits for anything, or turns to other work.
+  void flush_completions() noexcept;
+
+  [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
+  // When run() may have something to do by the clock alone; UINT64_MAX: never.
+  [[nodiscard]] uint64_t next_ns() const noexcept;
+  // Requests that came back from backends' threads since run() last looked.
+  [[nodiscard]] bool has_news() const noexcept;
+  // Nothing waits, nothing is in flight, and no backend's thread is inside on_done().
+  [[nodiscard]] bool is_done() const noexcept;
+
+ private:
+  void start_with(size_t first, uint64_t now) noexcept;
+  [[nodiscard]] BatchDecision decide(size_t first, const ModelSlot& slot, uint64_t now) noexcept;
+  void start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
+  void start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept;
+  void finish_batch(ModelSlot& slot) noexcept;
+  void refuse_late(InferRequest& request, uint64_t now) noexcept;
+  void finish(InferRequest& request, uint64_t executions) noexcept;
+  void note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept;
+  void note_sink(CompletionSink* sink, uint64_t now) noexcept;
+  static void on_done(InferRequest& request) noexcept;
+  static void on_batch_done(InferRequest& packed) noexcept;
+  void leave_callback(ModelSlot& slot) noexcept;
+
+  const RunnerOptions options_;
+  std::vector<std::unique_ptr<ModelSlot>> slots_;  // by Model::index()
+  std::vector<InferRequest*> waiting_;             // oldest first; reserved for `capacity`
+  std::vector<size_t> candidates_;                 // places in waiting_ that may share a call
+  std::vector<uint32_t> candidate_rows_;
+  std::vector<InferRequest*> members_;
+  uint64_t pass_ = 0;
+  uint64_t hold_until_ns_ = UINT64_MAX;  // a batch that waits for more rows
+
+  // Sinks that have completions they were not told of, since when.
+  std::array<CompletionSink*, limits::kMaxIoThreads> unflushed_{};
+  size_t unflushed_count_ = 0;
+  uint64_t unflushed_since_ns_ = 0;
+
+  // Written by backends' threads: completions that run() has not looked at yet, and how many
+  // threads are inside on_done() (what they touch last).
+  uint64_t completions_seen_ = 0;
+  alignas(kFalseSharingRange) std::atomic<uint64_t> completions_{0};
+  std::atomic<uint32_t> callbacks_inside_{0};
+};
+
+}  // namespace lumen::engine

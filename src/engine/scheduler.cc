@@ -1,0 +1,157 @@
+// See the header for threads, memory and refusals.
+#include "engine/scheduler.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/base/cpu.h>
+
+#include <thread>
+
+namespace lumen::engine {
+
+Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& options,
+                                                     const EngineConfig& config,
+                                                     ModelRepository& repository,
+                                                     Runner::OnFailure on_failure) {
+  std::unique_ptr<Scheduler> scheduler(new Scheduler(config, options));
+  const Status status = config.queue_type == QueueType::kInline
+                            ? scheduler->make_inline_runners(repository, on_failure)
+                            : scheduler->start_workers(repository, on_failure);
+  if (!status.ok()) return status;
+  return scheduler;
+}
+
+Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure on_failure) {
+  source_ = make_work_source(config_, options_.submitter_count);
+  const std::vector<uint32_t> cpus = worker_cpus(config_.thread_count);
+  // A worker that polls on a CPU that others need takes from them what it hopes to save.
+  const bool may_spin = usable_cpu_count() > config_.thread_count;
+  Status status;
+  for (uint32_t i = 0; i < config_.thread_count && status.ok(); ++i) {
+    const RunnerLoad load{
+        .outstanding = source_->outstanding(i),
+        .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
+    const WorkerOptions worker{.index = i,
+                               .config = config_,
+                               .cpu = options_.pin_threads ? std::optional(cpus[i]) : std::nullopt,
+                               .may_spin = may_spin,
+                               .load = load,
+                               .server_counters = options_.server_counters};
+    workers_.push_back(std::make_unique<Worker>(worker, *source_, closed_));
+    // One after the other: backends load and compile on one thread at a time.
+    status = workers_.back()->prepare(repository, on_failure);
+  }
+  if (!status.ok()) {
+    close();
+    return status;
+  }
+  for (const auto& worker : workers_) worker->go();
+  return {};
+}
+
+Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFailure on_failure) {
+  cpus_ = worker_cpus(options_.submitter_count);
+  for (uint32_t i = 0; i < options_.submitter_count; ++i) {
+    auto entry = std::make_unique<InlineRunner>();
+    const RunnerLoad load{
+        .outstanding = nullptr,
+        .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
+    entry->runner = std::make_unique<Runner>(
+        RunnerOptions{.index = i,
+                      .config = config_,
+                      .capacity = config_.queue_capacity,
+                      .load = load,
+                      .listener = entry.get(),
+                      .server_counters = options_.server_counters});
+    // On a thread that sits where the I/O thread will, so that memory is first touched there.
+    Status status;
+    std::thread maker([&] {
+      if (options_.pin_threads) (void)pin_this_thread(cpus_[i]);
+      status = entry->runner->set_up(repository, on_failure);
+    });
+    maker.join();
+    LUMEN_RETURN_IF_ERROR(status);
+    inline_.push_back(std::move(entry));
+  }
+  return {};
+}
+
+bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
+  if (source_ != nullptr) return source_->push(submitter, request);
+  Runner& runner = *inline_[submitter]->runner;
+  if (!runner.has_space()) return false;
+  runner.add(request);
+  return true;
+}
+
+// Whether the request can be answered within the budget if all that was accepted takes what it took
+// lately. Mean plus four deviations, as TCP reckons its timeout (RFC 6298), since the budget is meant
+// for the slow ones too.
+bool Scheduler::fits_budget(InferRequest& request) noexcept {
+  if (config_.latency_budget_us == 0) return true;
+  const ServiceTime& service = request.model->service_time();
+  const uint64_t slow_ns = service.mean_ns() + 4 * service.deviation_ns();
+  const size_t runners = source_ != nullptr ? workers_.size() : inline_.size();
+  // relaxed: an estimate
+  const uint64_t ahead_ns = backlog_ns_.load(std::memory_order_relaxed) / runners;
+  if (ahead_ns + slow_ns > config_.latency_budget_us * 1000) {
+    // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
+    if (ahead_ns > 0) return false;
+  }
+  request.charged_ns = slow_ns;
+  // relaxed: an estimate
+  backlog_ns_.fetch_add(slow_ns, std::memory_order_relaxed);
+  return true;
+}
+
+SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
+  request.queue_type = config_.queue_type;
+  if (request.trace.parsed_ns == 0) request.trace.parsed_ns = now_ns();
+  if (request.deadline_ns == UINT64_MAX && config_.default_timeout_us > 0) {
+    request.deadline_ns = request.trace.parsed_ns + config_.default_timeout_us * 1000;
+  }
+  if (!fits_budget(request)) return SubmitOutcome::kOverBudget;
+  if (push(submitter, request)) return SubmitOutcome::kAccepted;
+  if (config_.latency_budget_us > 0) {
+    // relaxed: an estimate
+    backlog_ns_.fetch_sub(request.charged_ns, std::memory_order_relaxed);
+  }
+  return SubmitOutcome::kFull;
+}
+
+size_t Scheduler::end_turn(uint32_t submitter) noexcept {
+  if (source_ != nullptr) {
+    source_->ring(submitter);
+    return 0;
+  }
+  Runner& runner = *inline_[submitter]->runner;
+  size_t done = 0;
+  while (const size_t now_done = runner.run()) done += now_done;
+  runner.flush_completions();
+  return done;
+}
+
+bool Scheduler::is_done(uint32_t submitter) const noexcept {
+  return source_ != nullptr || inline_[submitter]->runner->is_done();
+}
+
+std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
+  if (source_ != nullptr || !options_.pin_threads) return std::nullopt;
+  return cpus_[submitter];
+}
+
+void Scheduler::set_nudge(uint32_t submitter, CompletionSink* sink) noexcept {
+  if (source_ != nullptr) return;
+  // sync[scheduler.nudge]: release; pairs with on_room()
+  inline_[submitter]->nudge.store(sink, std::memory_order_release);
+}
+
+void Scheduler::close() noexcept {
+  if (is_closed_) return;
+  is_closed_ = true;
+  // sync[engine.closed]: release; the submitters' pushes came before, this thread has seen them leave
+  closed_.store(true, std::memory_order_release);
+  for (uint32_t i = 0; i < workers_.size(); ++i) source_->wake(i);
+  for (const auto& worker : workers_) worker->join();
+}
+
+}  // namespace lumen::engine

@@ -1,0 +1,82 @@
+// Scheduler: one configuration of the engine at work: a queue type with its workers, or a runner for
+// each I/O thread. Built beside another and swapped for it.
+// Threads: create and close on the control plane; submit and end_turn by the submitter with that
+// number. Memory: all of it at create(). Says no: SubmitOutcome.
+#pragma once
+
+#include "engine/runner.h"
+#include "engine/work_source.h"
+#include "engine/worker.h"
+
+#include <lumen/engine/engine.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace lumen::engine {
+
+class Scheduler {
+ public:
+  // `config`: checked, with a thread_count of at least 1.
+  [[nodiscard]] static Result<std::unique_ptr<Scheduler>> create(const EngineOptions& options,
+                                                                 const EngineConfig& config,
+                                                                 ModelRepository& repository,
+                                                                 Runner::OnFailure on_failure);
+  ~Scheduler() { close(); }
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  [[nodiscard]] const EngineConfig& config() const noexcept { return config_; }
+  // Counts the changes of an engine: unlike an address it does not come back.
+  void set_generation(uint64_t number) noexcept { generation_ = number; }
+  [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
+  [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
+  // Returns how many requests it ran here.
+  size_t end_turn(uint32_t submitter) noexcept;
+  // `inline`: this submitter's runner has nothing any more. Asked by its thread, or while that is out.
+  [[nodiscard]] bool is_done(uint32_t submitter) const noexcept;
+  // The CPU that a submitter's thread should run on, where models run on it.
+  [[nodiscard]] std::optional<uint32_t> cpu_of(uint32_t submitter) const noexcept;
+  // Completed by a backend's thread after the submitter has gone to sleep: who wakes it.
+  void set_nudge(uint32_t submitter, CompletionSink* sink) noexcept;
+
+  // No submitter comes any more: completes what was accepted, joins the workers. Idempotent.
+  void close() noexcept;
+
+ private:
+  // An I/O thread that runs models itself.
+  struct InlineRunner final : RoomListener {
+    std::unique_ptr<Runner> runner;
+    std::atomic<CompletionSink*> nudge{nullptr};
+    void on_room() noexcept override {
+      // sync[scheduler.nudge]: acquire; the sink is whole
+      CompletionSink* sink = nudge.load(std::memory_order_acquire);
+      if (sink != nullptr) sink->flush();
+    }
+  };
+
+  Scheduler(const EngineConfig& config, const EngineOptions& options)
+      : config_(config), options_(options) {}
+  [[nodiscard]] Status start_workers(ModelRepository& repository, Runner::OnFailure on_failure);
+  [[nodiscard]] Status make_inline_runners(ModelRepository& repository,
+                                           Runner::OnFailure on_failure);
+  [[nodiscard]] bool fits_budget(InferRequest& request) noexcept;
+  [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept;
+
+  const EngineConfig config_;
+  const EngineOptions options_;
+  std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<InlineRunner>> inline_;
+  std::vector<uint32_t> cpus_;  // of the inline runners
+  uint64_t generation_ = 0;
+  bool is_closed_ = false;      // the control plane's
+  std::atomic<bool> closed_{false};
+  // Service time of all that was accepted and is not complete; only with a latency budget.
+  alignas(kFalseSharingRange) std::atomic<uint64_t> backlog_ns_{0};
+};
+
+}  // namespace lumen::engine

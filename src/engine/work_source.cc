@@ -1,0 +1,265 @@
+// The queue types: mpmc (and batched), spsc, naive. See the header.
+#include "engine/work_source.h"
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/check.h>
+#include <lumen/base/doorbell.h>
+#include <lumen/queue/mpmc_queue.h>
+#include <lumen/queue/spsc_queue.h>
+
+#include <bit>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+namespace lumen::engine {
+namespace {
+
+// A submitter's own count, on a line of its own.
+struct alignas(kFalseSharingRange) Pushed {
+  uint32_t since_ring = 0;
+};
+
+// One ring for all. Each worker sleeps on a doorbell of its own, and a word of bits says who sleeps: a
+// doorbell shared by all would let one worker take the wake-up that was meant for another, which is
+// no matter for a request (either may run it) but is for a worker's own news (room in its instance).
+class MpmcSource final : public WorkSource {
+ public:
+  MpmcSource(size_t capacity, uint32_t submitters, uint32_t workers)
+      : queue_(capacity), pushed_(submitters), beds_(workers), sleepers_((workers + 63) / 64) {}
+
+  bool push(uint32_t submitter, InferRequest& request) noexcept override {
+    if (!queue_.try_push(&request)) return false;
+    ++pushed_[submitter].since_ring;
+    return true;
+  }
+  void ring(uint32_t submitter) noexcept override {
+    uint32_t count = std::exchange(pushed_[submitter].since_ring, 0);
+    for (size_t i = 0; count > 0 && i < sleepers_.size(); ++i) {
+      std::atomic<uint64_t>& word = sleepers_[i].bits;
+      // sync[work_source.sleepers]: a read-modify-write, as in park(): one of the two comes first, so
+      // either the bit is seen here or the push is seen there
+      uint64_t bits = word.fetch_or(0, std::memory_order_acq_rel);
+      while (bits != 0 && count > 0) {
+        const auto bit = static_cast<uint32_t>(std::countr_zero(bits));
+        const uint64_t mask = uint64_t{1} << bit;
+        bits &= ~mask;
+        // sync[work_source.sleepers]: as above; who clears the bit does the ringing
+        if ((word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0) continue;
+        beds_[i * 64 + bit].doorbell.ring();
+        --count;
+      }
+    }
+  }
+  InferRequest* try_take(uint32_t) noexcept override {
+    InferRequest* request = nullptr;
+    return queue_.try_pop(request) ? request : nullptr;
+  }
+  bool was_empty(uint32_t) const noexcept override { return queue_.was_empty(); }
+  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                     WakeReason& reason) noexcept override {
+    std::atomic<uint64_t>& word = sleepers_[worker / 64].bits;
+    const uint64_t mask = uint64_t{1} << (worker % 64);
+    // sync[work_source.sleepers]: pairs with ring(). Only who can take a request is rung for one.
+    if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
+    Doorbell& doorbell = beds_[worker].doorbell;
+    const Doorbell::Ticket ticket = doorbell.prepare();
+    InferRequest* request = may_take ? try_take(worker) : nullptr;
+    if (request != nullptr || reason.has_reason()) {
+      doorbell.cancel();
+    } else {
+      (void)doorbell.wait(ticket, deadline_ns);
+    }
+    // sync[work_source.sleepers]: awake; a ringer that cleared it before has only woken us in vain
+    if (may_take) word.fetch_and(~mask, std::memory_order_acq_rel);
+    return request;
+  }
+  void wake(uint32_t worker) noexcept override { beds_[worker].doorbell.ring(); }
+
+ private:
+  struct alignas(kFalseSharingRange) Bed {
+    Doorbell doorbell;
+  };
+  struct alignas(kFalseSharingRange) Sleepers {
+    std::atomic<uint64_t> bits{0};
+  };
+
+  MpmcQueue<InferRequest*> queue_;
+  std::vector<Pushed> pushed_;
+  std::vector<Bed> beds_;
+  std::vector<Sleepers> sleepers_;
+};
+
+// A ring for each pair of I/O thread and worker, a doorbell for each worker. No line is written by
+// two submitters but the count of what a worker has.
+class SpscSource final : public WorkSource {
+ public:
+  SpscSource(size_t capacity, uint32_t submitters, uint32_t workers)
+      : submitters_(submitters), workers_(workers), lanes_(workers) {
+    for (uint32_t i = 0; i < submitters * workers; ++i) {
+      rings_.push_back(std::make_unique<Ring>(capacity));
+    }
+  }
+
+  bool push(uint32_t submitter, InferRequest& request) noexcept override {
+    uint32_t least = 0;
+    uint32_t least_count = UINT32_MAX;
+    for (uint32_t worker = 0; worker < workers_; ++worker) {
+      // relaxed: a hint; a count that is a moment old picks a worker that was the least busy then
+      const uint32_t count = lanes_[worker].load.requests.load(std::memory_order_relaxed);
+      if (count < least_count) {
+        least = worker;
+        least_count = count;
+      }
+    }
+    Ring& ring = ring_of(submitter, least);
+    if (!ring.producer.try_push(&request)) return false;
+    // relaxed: as above
+    lanes_[least].load.requests.fetch_add(1, std::memory_order_relaxed);
+    ring.pushed = true;
+    return true;
+  }
+  void ring(uint32_t submitter) noexcept override {
+    for (uint32_t worker = 0; worker < workers_; ++worker) {
+      if (std::exchange(ring_of(submitter, worker).pushed, false)) lanes_[worker].doorbell.ring();
+    }
+  }
+  InferRequest* try_take(uint32_t worker) noexcept override {
+    InferRequest* request = nullptr;
+    // Round robin from where the last one came from, so that no I/O thread waits behind another.
+    uint32_t& next = lanes_[worker].next_submitter;
+    for (uint32_t i = 0; i < submitters_; ++i) {
+      Ring& ring = ring_of(next, worker);
+      next = next + 1 == submitters_ ? 0 : next + 1;
+      if (ring.consumer.try_pop(request)) return request;
+    }
+    return nullptr;
+  }
+  bool was_empty(uint32_t worker) const noexcept override {
+    for (uint32_t submitter = 0; submitter < submitters_; ++submitter) {
+      if (!rings_[submitter * workers_ + worker]->queue.was_empty()) return false;
+    }
+    return true;
+  }
+  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                     WakeReason& reason) noexcept override {
+    Doorbell& doorbell = lanes_[worker].doorbell;
+    const Doorbell::Ticket ticket = doorbell.prepare();
+    InferRequest* request = may_take ? try_take(worker) : nullptr;
+    if (request != nullptr || reason.has_reason()) {
+      doorbell.cancel();
+    } else {
+      (void)doorbell.wait(ticket, deadline_ns);
+    }
+    return request;
+  }
+  void wake(uint32_t worker) noexcept override { lanes_[worker].doorbell.ring(); }
+  std::atomic<uint32_t>* outstanding(uint32_t worker) noexcept override {
+    return &lanes_[worker].load.requests;
+  }
+
+ private:
+  struct Ring {
+    explicit Ring(size_t capacity)
+        : queue(capacity), producer(queue.producer()), consumer(queue.consumer()) {}
+    SpscQueue<InferRequest*> queue;
+    SpscQueue<InferRequest*>::Producer producer;
+    SpscQueue<InferRequest*>::Consumer consumer;
+    alignas(kFalseSharingRange) bool pushed = false;  // the submitter's
+  };
+  struct Lane {
+    Outstanding load;
+    Doorbell doorbell;
+    alignas(kFalseSharingRange) uint32_t next_submitter = 0;  // the worker's
+  };
+
+  Ring& ring_of(uint32_t submitter, uint32_t worker) noexcept {
+    return *rings_[submitter * workers_ + worker];
+  }
+
+  const uint32_t submitters_;
+  const uint32_t workers_;
+  std::vector<std::unique_ptr<Ring>> rings_;  // [submitter][worker]
+  std::vector<Lane> lanes_;
+};
+
+// Mutex and condition variable, as a first version of any server has it: the rival in the house.
+class NaiveSource final : public WorkSource {
+ public:
+  explicit NaiveSource(size_t capacity) : requests_(capacity) {}
+
+  bool push(uint32_t, InferRequest& request) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (tail_ - head_ == requests_.size()) return false;
+      requests_[tail_++ & (requests_.size() - 1)] = &request;
+    }
+    changed_.notify_one();
+    return true;
+  }
+  void ring(uint32_t) noexcept override {}
+  InferRequest* try_take(uint32_t) noexcept override {
+    const std::lock_guard lock(mutex_);
+    return take();
+  }
+  bool was_empty(uint32_t) const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return head_ == tail_;
+  }
+  InferRequest* park(uint32_t, bool may_take, uint64_t deadline_ns,
+                     WakeReason& reason) noexcept override {
+    const uint64_t rings = rings_so_far();
+    if (reason.has_reason()) return nullptr;
+    std::unique_lock lock(mutex_);
+    const auto awake = [&] { return rings_ != rings || (may_take && head_ != tail_); };
+    if (deadline_ns == UINT64_MAX) {
+      changed_.wait(lock, awake);
+    } else {
+      const std::chrono::nanoseconds since_boot(static_cast<int64_t>(deadline_ns));
+      changed_.wait_until(lock, std::chrono::steady_clock::time_point(since_boot), awake);
+    }
+    return may_take ? take() : nullptr;
+  }
+  void wake(uint32_t) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++rings_;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  InferRequest* take() noexcept {
+    return head_ == tail_ ? nullptr : requests_[head_++ & (requests_.size() - 1)];
+  }
+  uint64_t rings_so_far() noexcept {
+    const std::lock_guard lock(mutex_);
+    return rings_;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<InferRequest*> requests_;
+  size_t head_ = 0;
+  size_t tail_ = 0;
+  uint64_t rings_ = 0;  // wake() of anyone: it is naive
+};
+
+}  // namespace
+
+std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_t submitters) {
+  switch (config.queue_type) {
+    case QueueType::kMpmc:
+    case QueueType::kBatched:
+      return std::make_unique<MpmcSource>(config.queue_capacity, submitters, config.thread_count);
+    case QueueType::kSpsc:
+      return std::make_unique<SpscSource>(config.queue_capacity, submitters, config.thread_count);
+    case QueueType::kNaive: return std::make_unique<NaiveSource>(config.queue_capacity);
+    case QueueType::kInline: break;
+  }
+  LUMEN_CHECK(!"a queue type without workers has no source");
+  return nullptr;
+}
+
+}  // namespace lumen::engine

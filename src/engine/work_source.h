@@ -1,0 +1,60 @@
+// WorkSource: how requests get from I/O threads to workers, one class a queue type.
+// Threads: push() and ring() by the submitter with that number, the others by the worker with that
+// number, wake() by any. Memory: all of it at make_work_source(). Says no: push() is false when
+// there is no room.
+#pragma once
+
+#include <lumen/base/cache_line.h>
+#include <lumen/engine/engine_config.h>
+#include <lumen/engine/infer_request.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lumen::engine {
+
+// What else than a request ends a worker's sleep; looked at after the sleep was announced.
+class WakeReason {
+ public:
+  [[nodiscard]] virtual bool has_reason() noexcept = 0;
+
+ protected:
+  ~WakeReason() = default;
+};
+
+// Requests that each worker has, given to it and not complete; counted where the queue type chooses
+// a worker by it.
+struct alignas(kFalseSharingRange) Outstanding {
+  std::atomic<uint32_t> requests{0};
+};
+
+class WorkSource {
+ public:
+  virtual ~WorkSource() = default;
+
+  [[nodiscard]] virtual bool push(uint32_t submitter, InferRequest& request) noexcept = 0;
+  // Wakes as many parked workers as this submitter has pushed requests since it last rang.
+  virtual void ring(uint32_t submitter) noexcept = 0;
+
+  // nullptr: nothing there.
+  [[nodiscard]] virtual InferRequest* try_take(uint32_t worker) noexcept = 0;
+  [[nodiscard]] virtual bool was_empty(uint32_t worker) const noexcept = 0;
+  // Sleeps until there is a request (which it returns, if it may take one), wake(), a reason or the
+  // deadline.
+  virtual InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                             WakeReason& reason) noexcept = 0;
+  // That worker has a reason to look. Any thread.
+  virtual void wake(uint32_t worker) noexcept = 0;
+  [[nodiscard]] virtual std::atomic<uint32_t>* outstanding(uint32_t worker) noexcept {
+    (void)worker;
+    return nullptr;
+  }
+};
+
+// For all types but `inline`, which has no workers.
+[[nodiscard]] std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config,
+                                                           uint32_t submitters);
+
+}  // namespace lumen::engine

@@ -1,0 +1,84 @@
+// See the header for threads, memory and refusals.
+#include "serve/control_thread.h"
+
+#include "serve/io_thread.h"
+
+#include <lumen/base/cpu.h>
+#include <lumen/serve/settings.h>
+#include <lumen/wire/json_writer.h>
+
+#include <span>
+
+namespace lumen::serve {
+namespace {
+
+constexpr size_t kDocumentBytes = 1024;
+
+// The engine section as config.json has it.
+std::string_view write_engine(const engine::EngineConfig& config, std::span<char> out) {
+  wire::JsonWriter json(out);
+  json.begin_object().key("engine").begin_object();
+  json.key("queue_type").string(engine::name_of(config.queue_type));
+  json.key("allocator_type").string(engine::name_of(config.allocator_type));
+  json.key("thread_count").unsigned_integer(config.thread_count);
+  json.key("batch_size").unsigned_integer(config.batch_size);
+  json.key("max_queue_delay_us").unsigned_integer(config.max_queue_delay_us);
+  json.key("queue_capacity").unsigned_integer(config.queue_capacity);
+  json.key("default_timeout_us").unsigned_integer(config.default_timeout_us);
+  json.key("latency_budget_us").unsigned_integer(config.latency_budget_us);
+  json.end_object().end_object();
+  return json.text();
+}
+
+}  // namespace
+
+ControlThread::ControlThread(engine::Engine& engine)
+    : engine_(engine), thread_([this] { run(); }) {}
+
+void ControlThread::submit(RequestContext& context, std::string_view body) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back({&context, body});
+  }
+  changed_.notify_one();
+}
+
+void ControlThread::join() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ControlThread::run() {
+  name_this_thread("lumen-control");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    const Job job = jobs_.front();
+    jobs_.pop_front();
+    lock.unlock();
+    handle(job);
+    lock.lock();
+  }
+}
+
+void ControlThread::handle(const Job& job) {
+  RequestContext& context = *job.context;
+  if (!job.body.empty()) {
+    const auto config = parse_engine_section(job.body, engine_.config());
+    context.infer.status = config.ok() ? engine_.reconfigure(*config) : config.status();
+  }
+  if (context.infer.status.ok()) {
+    const std::span<char> room = context.memory.allocate_array<char>(kDocumentBytes);
+    context.document = write_engine(engine_.config(), room);
+  }
+  IoThread& io = *context.io_thread;
+  io.post(context);
+  io.flush();
+}
+
+}  // namespace lumen::serve
