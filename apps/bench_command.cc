@@ -172,6 +172,11 @@ int run_bench_url(const BenchArguments& arguments) {
   }
   if (arguments.json) std::printf("%s\n", load::to_json(*head, rows).dump(1).c_str());
   if (all_answered && !rows.empty()) return 0;
+  // relaxed: nothing else is read because of it.
+  if (load::stop_flag.load(std::memory_order_relaxed)) {
+    std::fprintf(stderr, "lumen bench: stopped before a reply was counted\n");
+    return 1;
+  }
   const std::string errors = rows.empty() ? "" : load::errors_text(*rows.back().tally);
   std::fprintf(stderr, "lumen bench: no request was answered well%s%s\n",
                errors.empty() ? "" : ": ", errors.c_str());

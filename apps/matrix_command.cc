@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -96,7 +97,11 @@ Status write_csv(const matrix::MatrixPlan& plan, const std::vector<matrix::Matri
 
 int run_matrix(const MatrixArguments& arguments) {
   lumen::load::install_stop_flag();
-  const matrix::MatrixPlan& plan = arguments.plan;
+  matrix::MatrixPlan plan = arguments.plan;
+  // Resolved, so that `ps` shows servers and not "exe".
+  std::error_code error;
+  plan.executable = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return fail("/proc/self/exe can't be read: " + error.message());
   std::vector<Cell> cells = make_cells(plan);
   for (uint32_t round = 1; round <= plan.rounds; ++round) {
     for (Cell& cell : cells) {

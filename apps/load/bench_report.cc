@@ -59,6 +59,12 @@ std::string connect_text(const BenchHead& head, const Tally& tally) {
                  head.plan.new_connection ? ", in the latency" : ", not in the latency");
 }
 
+// Of a client that polls it would be the whole of its time.
+double cpu_us_per_request(const BenchHead& head, const Tally& tally) noexcept {
+  const auto count = static_cast<double>(tally.ok_count() + tally.failed_count());
+  return head.plan.poll || count <= 0 ? 0 : tally.cpu_seconds * 1e6 / count;
+}
+
 std::string server_text(const BenchHead& head, const BenchRow& row) {
   const auto total = server_total(row.server);
   if (row.server.source == StageSums::Source::kNone || !total) return {};
@@ -69,14 +75,15 @@ std::string server_text(const BenchHead& head, const BenchRow& row) {
     }
   }
   const double mean = us(row.tally->latency.mean());
-  const char* more = "";
-  if (head.plan.is_open_loop()) more = ", waiting for a free connection";
-  if (head.plan.new_connection) more = ", connecting";
+  const double cpu_us = cpu_us_per_request(head, *row.tally);
+  std::string more = cpu_us > 0 ? text_of(", which used %.1f µs of CPU a request", cpu_us) : "";
+  if (head.plan.is_open_loop()) more += "; and waiting for a free connection";
+  if (head.plan.new_connection) more += "; and connecting";
   return text +
          text_of(
              "\n         %.1f µs here = %.1f in the server + %.1f outside it (kernel, network, "
              "wake-ups, this client%s)\n",
-             mean, *total, mean - *total, more);
+             mean, *total, mean - *total, more.c_str());
 }
 
 std::string open_loop_text(const Tally& tally) {
@@ -153,6 +160,7 @@ Json row_json(const BenchHead& head, const BenchRow& row) {
                {"bytes_sent", tally.bytes_sent},
                {"bytes_received", tally.bytes_received},
                {"client_cpu", rounded(tally.busiest_cpu)},
+               {"client_cpu_us_per_request", rounded(cpu_us_per_request(head, tally))},
                {"client_bound", is_client_bound(head.plan, tally)},
                {"server", server_json(row)}};
   if (head.plan.is_open_loop()) {
@@ -203,7 +211,7 @@ std::string head_text(const BenchHead& head) {
   return head.model + " at " + plan.target.url + ", " + head.inputs +
          text_of(": %zu bytes a request\n", plan.request.size()) + loop +
          text_of(", %u thread%s%s, ", plan.threads, plan.threads == 1 ? "" : "s",
-                 plan.poll ? " that poll" : "") +
+                 plan.poll ? ", polling" : "") +
          how_long_text(plan) + (plan.new_connection ? ", a new connection a request\n\n" : "\n\n") +
          text_of("%7s %12s %11s %10s %10s %10s %10s %10s  %s\n", "clients", "requests/s", "mean µs",
                  "p50", "p90", "p99", "p99.9", "max", "errors");
@@ -218,6 +226,9 @@ std::string row_text(const BenchHead& head, const BenchRow& row) {
                              us(s.p999), us(s.max)) +
                      (errors.empty() ? "none" : errors) + "\n";
   if (!errors.empty()) text += "         first error: " + tally.first_error + "\n";
+  text += text_of("         %.3f MB sent, %.3f MB received\n",
+                  static_cast<double>(tally.bytes_sent) / 1e6,
+                  static_cast<double>(tally.bytes_received) / 1e6);
   text += connect_text(head, tally);
   if (head.plan.is_open_loop()) text += open_loop_text(tally);
   return text + server_text(head, row) + bound_text(head.plan, tally);

@@ -93,7 +93,7 @@ Step ClientConnection::receive() noexcept {
   for (;;) {
     // Once the head is there, the body is read over the same bytes again.
     const size_t offset = reply_bytes_ == 0 ? kept_ : std::min(kept_, kBufferBytes / 2);
-    const ssize_t bytes = recv(fd_.get(), buffer_.data() + offset, kBufferBytes - offset, 0);
+    const ssize_t bytes = recv(fd_.get(), buffer_.get() + offset, kBufferBytes - offset, 0);
     if (bytes == 0) return fail(Failure::kClosed, 0, "the server closed the connection");
     if (bytes < 0) {
       if (errno == EAGAIN) return Step::kPending;
@@ -109,7 +109,7 @@ Step ClientConnection::take(size_t bytes) noexcept {
   received_ += bytes;
   if (reply_bytes_ == 0) {
     kept_ += bytes;
-    const ReplyHeadResult result = parse_reply_head({buffer_.data(), kept_});
+    const ReplyHeadResult result = parse_reply_head({buffer_.get(), kept_});
     if (result.state == HeadState::kBroken) return fail(Failure::kBroken, 0, result.reason);
     if (result.state == HeadState::kNeedMore) {
       if (kept_ == kBufferBytes) return fail(Failure::kBroken, 0, "a head of over 64 KiB");

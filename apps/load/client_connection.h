@@ -1,5 +1,6 @@
 // ClientConnection: one connection of a load thread as a state machine: connect, send, receive.
-// Threads: its load thread alone. Memory: 64 KiB, made with it; a reply's body is counted, not kept.
+// Threads: its load thread alone. Memory: 64 KiB, made with it and not touched beyond what replies
+// need; a reply's body is counted, not kept.
 // Says no: Step::kFailed, with failure() and error_text().
 #pragma once
 
@@ -11,9 +12,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace lumen::load {
 
@@ -27,7 +28,7 @@ class ClientConnection {
         epoll_fd_(epoll_fd),
         tag_(tag),
         timeout_ns_(timeout_ns),
-        buffer_(kBufferBytes) {}
+        buffer_(std::make_unique_for_overwrite<char[]>(kBufferBytes)) {}
 
   // Sends `request`, which outlives the reply; connects first where there is no connection.
   [[nodiscard]] Step begin(std::string_view request) noexcept;
@@ -46,7 +47,7 @@ class ClientConnection {
   [[nodiscard]] int status() const noexcept { return head_.status; }
   [[nodiscard]] uint64_t reply_bytes() const noexcept { return reply_bytes_; }
   // The beginning of a reply that fitted the buffer with its head: for error messages.
-  [[nodiscard]] std::string_view reply_start() const noexcept { return {buffer_.data(), kept_}; }
+  [[nodiscard]] std::string_view reply_start() const noexcept { return {buffer_.get(), kept_}; }
   // After kFailed.
   [[nodiscard]] Failure failure() const noexcept { return failure_; }
   [[nodiscard]] std::string error_text() const;
@@ -66,7 +67,7 @@ class ClientConnection {
   int epoll_fd_;
   void* tag_;
   uint64_t timeout_ns_;
-  std::vector<char> buffer_;
+  std::unique_ptr<char[]> buffer_;
   UniqueFd fd_;
   State state_ = State::kIdle;
   std::string_view request_;

@@ -246,6 +246,7 @@ void LoadThread::close_window(uint64_t now) {
   if (!window_open_) return;
   const uint64_t cpu_ns = thread_cpu_ns() - cpu_at_begin_ns_;
   const double wall_ns = static_cast<double>(std::max<uint64_t>(now - begin_ns_, 1));
+  tally_.cpu_seconds = static_cast<double>(cpu_ns) / 1e9;
   tally_.busiest_cpu = static_cast<double>(cpu_ns) / wall_ns;
   if (polls_ > 0) {
     tally_.fewest_empty_polls = static_cast<double>(empty_polls_) / static_cast<double>(polls_);

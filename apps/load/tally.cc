@@ -28,6 +28,7 @@ void Tally::merge(const Tally& other) {
   if (first_error.empty()) first_error = other.first_error;
   seconds = std::max(seconds, other.seconds);
   per_second += other.per_second;
+  cpu_seconds += other.cpu_seconds;
   busiest_cpu = std::max(busiest_cpu, other.busiest_cpu);
   fewest_empty_polls = std::min(fewest_empty_polls, other.fewest_empty_polls);
 }

@@ -13,7 +13,7 @@
 namespace lumen::matrix {
 
 struct MatrixPlan {
-  std::filesystem::path executable = "/proc/self/exe";  // `EXECUTABLE serve ...` is each server
+  std::filesystem::path executable;  // `EXECUTABLE serve ...` is each server
   std::string model;
   std::filesystem::path model_repository = "models";
   std::filesystem::path out = "results";

@@ -66,7 +66,8 @@ def test_a_timed_closed_loop_and_an_open_loop_at_a_rate(shared_server: Server) -
     assert closed["per_second"] == pytest.approx(closed["requests"] / closed["seconds"], rel=0.01)
     (opened,) = rows_of(shared_server, *timed, "--rate", "500")
     assert opened["open_loop"]["rate"] == 500
-    assert opened["requests"] + opened["open_loop"]["unsent"] == pytest.approx(200, abs=10)
+    # 200 fall due in the window and 50 before it, of which some may be late.
+    assert 190 <= opened["requests"] + opened["open_loop"]["unsent"] <= 250
 
 
 def test_a_connection_a_request_is_timed_apart(shared_server: Server) -> None:
