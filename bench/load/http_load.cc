@@ -1,8 +1,9 @@
 // bench_http_load: the client of `lumen bench` (apps/load) with a prepared request from a file, so that
 // any HTTP server can be measured: N clients in a closed loop over keep-alive connections.
-//   bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS
+//   bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS [sleep]
 // Threads: one, which polls epoll without ever sleeping, because a wake-up costs 20 us on small
-// machines and would be booked as the server's: give it a core of its own. Memory: before the run.
+// machines and would be booked as the server's: give it a core of its own. With "sleep" it waits in the
+// kernel instead, for a core that it shares with a part of the server. Memory: before the run.
 // Says no: exit status 1 and a line; every reply must be a 200 with a Content-Length, and as long as
 // the first one.
 #include "load/load_run.h"
@@ -56,8 +57,9 @@ void print(const load::Tally& tally) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) {
-    fail("usage: bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS");
+  const bool sleeps = argc == 8 && std::string(argv[7]) == "sleep";
+  if (argc != 7 && !sleeps) {
+    fail("usage: bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS [sleep]");
   }
   auto target = load::parse_target(std::string("http://") + argv[1] + ":" + argv[2]);
   if (!target.ok()) fail(std::string(target.status().message()));
@@ -69,7 +71,7 @@ int main(int argc, char** argv) {
   plan.clients = static_cast<uint32_t>(connections);
   plan.duration_ns = nanoseconds(argv[5]);
   plan.warm_up_ns = nanoseconds(argv[6]);
-  plan.poll = true;
+  plan.poll = !sleeps;
   const std::atomic<bool> stop{false};
   const auto tally = load::run_load(plan, stop);
   check(*tally);

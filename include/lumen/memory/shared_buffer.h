@@ -301,6 +301,8 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   // Why the latest reserve() returned nullptr.
   [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
 
+  class Burst;
+
  private:
   friend class SharedBuffer;
   friend struct SharedBufferPeer;
@@ -368,6 +370,56 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   uint64_t fenced_lane_end_ = 0;   // lane_end_ where light_fence() is not enough; else 0
   uint64_t blocked_at_ = kNoWord;  // sequence whose full word we have added to already
   Refusal refusal_ = Refusal::kNone;
+};
+
+// Several records in a row from a function of the caller's: the same reserve() and commit() with the
+// same promises, each record for itself. What a Writer keeps in memory from one record to the next,
+// since anyone may know its address, a local Burst keeps in registers: the chain from record to record
+// is one addition, not a store that the next load waits for (lane mode: 0.5 ns instead of 1.0; in
+// dense mode the locked instruction hides it). The writer is not used while a Burst of it lives.
+class SharedBuffer::Writer::Burst {
+ public:
+  explicit Burst(Writer& writer) noexcept : writer_(writer), state_(writer.state_) { load(); }
+  ~Burst() { writer_.value_ = value_; }
+  Burst(const Burst&) = delete;
+  Burst& operator=(const Burst&) = delete;
+
+  [[nodiscard]] std::byte* reserve(size_t bytes) noexcept {
+    const uint64_t begin = value_;
+    const uint64_t end = begin + bytes;
+    if (end <= lane_end_ && end > begin) [[likely]] {
+      // relaxed: as in Writer::reserve_as()
+      state_->lane_reserved.store(end, std::memory_order_relaxed);
+      light_fence();
+      // relaxed: as there
+      if (static_cast<int64_t>(state_->chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
+        value_ = end;
+        return reinterpret_cast<std::byte*>(begin);
+      }
+    }
+    writer_.value_ = value_;
+    std::byte* record = writer_.reserve(bytes);
+    load();
+    return record;
+  }
+  void commit() noexcept {
+    // sync[shared_buffer.commit]: release, as Writer::commit()
+    cell_->store(value_, std::memory_order_release);
+  }
+  [[nodiscard]] Refusal refusal() const noexcept { return writer_.refusal(); }
+
+ private:
+  void load() noexcept {
+    cell_ = writer_.cell_;
+    value_ = writer_.value_;
+    lane_end_ = writer_.lane_end_;
+  }
+
+  Writer& writer_;
+  WriterState* const state_;
+  std::atomic<uint64_t>* cell_ = nullptr;
+  uint64_t value_ = 0;
+  uint64_t lane_end_ = 0;
 };
 
 }  // namespace lumen
