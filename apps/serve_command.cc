@@ -157,6 +157,10 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
   }
 }
 
+void report(lumen::serve::LogLevel level, std::string_view text) {
+  spdlog::log(static_cast<spdlog::level::level_enum>(level), "{}", text);
+}
+
 int run_serve(const ServeArguments& arguments) {
   configure_log_by_flags(arguments);
   auto gathered = gather_options(arguments);
@@ -165,7 +169,7 @@ int run_serve(const ServeArguments& arguments) {
   configure_log(options.log_level, options.log_format);
   sigset_t signals = block_signals();
 
-  auto started = Server::start(options, lumen::engine::make_openvino_backend());
+  auto started = Server::start(options, lumen::engine::make_openvino_backend(), report);
   if (!started.ok()) return fail(started.status());
   Server& server = **started;
   for (const auto& model : server.models().models()) {

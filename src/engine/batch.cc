@@ -41,8 +41,9 @@ bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept {
   return true;
 }
 
-Result<Batch> Batch::create(uint32_t max_requests, size_t memory_bytes, RequestMemory::Kind kind) {
-  Result<RequestMemory> memory = RequestMemory::create(memory_bytes);
+Result<Batch> Batch::create(uint32_t max_requests, size_t memory_bytes, RequestMemory::Kind kind,
+                            const RegionOptions& regions) {
+  Result<RequestMemory> memory = RequestMemory::create(memory_bytes, regions);
   if (!memory.ok()) return memory.status();
   Batch batch;
   batch.memory_ = std::move(*memory);

@@ -27,7 +27,8 @@ namespace lumen::engine {
 class Batch {
  public:
   [[nodiscard]] static Result<Batch> create(uint32_t max_requests, size_t memory_bytes,
-                                            RequestMemory::Kind kind);
+                                            RequestMemory::Kind kind,
+                                            const RegionOptions& regions = {});
 
   // `run_rows` >= the rows of all members together; what is above is zeros.
   [[nodiscard]] bool pack(std::span<InferRequest* const> members, uint32_t run_rows) noexcept;

@@ -35,6 +35,7 @@ struct ModelSlot {
 [[nodiscard]] std::vector<uint32_t> batch_sizes_of(const EngineConfig& config);
 
 // An unavailable model gives a slot without instance. Control plane, on the thread that will run it.
-[[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config);
+[[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
+                                                           const RegionOptions& regions);
 
 }  // namespace lumen::engine

@@ -25,11 +25,11 @@ bool is_late(const InferRequest& request, uint64_t now) noexcept {
 
 Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
   for (const auto& model : repository.models()) {
-    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config);
+    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config, options_.regions);
     if (!slot.ok() && on_failure == OnFailure::kFail) return slot.status();
     if (!slot.ok()) {
       model->mark_unavailable(std::string(slot.status().message()));
-      slot = make_slot(*model, options_.config);  // an empty one
+      slot = make_slot(*model, options_.config, options_.regions);  // an empty one
     }
     LUMEN_CHECK(slot.ok() && slots_.size() == model->index());
     slots_.push_back(std::move(*slot));

@@ -35,6 +35,7 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
                                .cpu = options_.pin_threads ? std::optional(cpus[i]) : std::nullopt,
                                .may_spin = may_spin,
                                .load = load,
+                               .regions = options_.regions,
                                .server_counters = options_.server_counters};
     workers_.push_back(std::make_unique<Worker>(worker, *source_, closed_));
     // One after the other: backends load and compile on one thread at a time.
@@ -60,6 +61,7 @@ Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFai
                       .config = config_,
                       .capacity = config_.queue_capacity,
                       .load = load,
+                      .regions = options_.regions,
                       .listener = entry.get(),
                       .server_counters = options_.server_counters});
     // On a thread that sits where the I/O thread will, so that memory is first touched there.

@@ -16,6 +16,7 @@ RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener&
           .capacity = gathers ? std::max<size_t>(options.config.batch_size, kMaxDeferred)
                               : kMaxDeferred,
           .load = options.load,
+          .regions = options.regions,
           .listener = &listener,
           .server_counters = options.server_counters};
 }

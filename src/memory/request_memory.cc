@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace lumen {
@@ -12,10 +13,20 @@ struct RequestMemory::Block {
   size_t bytes;
 };
 
-Result<RequestMemory> RequestMemory::create(size_t capacity_bytes, const MappingOptions& options) {
-  Result<Arena> arena = Arena::create(capacity_bytes, options);
+Result<RequestMemory> RequestMemory::create(size_t capacity_bytes, const RegionOptions& options) {
+  const MappingOptions mapping{.huge_pages = options.huge_pages, .numa_node = options.numa_node};
+  Result<Arena> arena = Arena::create(capacity_bytes, mapping);
   if (!arena.ok()) return arena.status();
   RequestMemory memory;
+  memory.prefaulted_bytes_ = std::min(options.prefault_bytes, arena->capacity_bytes());
+  // By writing through the arena, since what it has not given out is poisoned under ASan.
+  if (memory.prefaulted_bytes_ > 0) {
+    const Arena::Mark begin = arena->mark();
+    if (void* pages = arena->allocate(memory.prefaulted_bytes_, kPageBytes); pages != nullptr) {
+      std::memset(pages, 0, memory.prefaulted_bytes_);
+    }
+    arena->rewind(begin);
+  }
   memory.arena_ = std::move(*arena);
   memory.floor_ = memory.arena_.mark();
   return memory;
@@ -25,6 +36,7 @@ RequestMemory& RequestMemory::operator=(RequestMemory&& other) noexcept {
   arena_ = std::move(other.arena_);
   floor_ = other.floor_;
   floor_bytes_ = other.floor_bytes_;
+  prefaulted_bytes_ = other.prefaulted_bytes_;
   std::swap(blocks_, other.blocks_);
   std::swap(heap_bytes_, other.heap_bytes_);
   std::swap(heap_calls_, other.heap_calls_);
@@ -74,7 +86,7 @@ RequestMemory::Usage RequestMemory::reset(size_t keep_bytes) noexcept {
   Usage usage{.heap_calls = std::exchange(heap_calls_, 0),
               .arena_bytes = arena_.used_bytes() - floor_bytes_};
   arena_.rewind(floor_);
-  arena_.trim(keep_bytes);
+  arena_.trim(std::max(keep_bytes, prefaulted_bytes_));
   return usage;
 }
 

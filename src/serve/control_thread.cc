@@ -7,7 +7,10 @@
 #include <lumen/serve/settings.h>
 #include <lumen/wire/json_writer.h>
 
+#include <array>
 #include <span>
+#include <string>
+#include <utility>
 
 namespace lumen::serve {
 namespace {
@@ -32,13 +35,14 @@ std::string_view write_engine(const engine::EngineConfig& config, std::span<char
 
 }  // namespace
 
-ControlThread::ControlThread(engine::Engine& engine)
-    : engine_(engine), thread_([this] { run(); }) {}
+ControlThread::ControlThread(engine::Engine& engine, Report report)
+    : engine_(engine), report_(std::move(report)), thread_([this] { run(); }) {}
 
-void ControlThread::submit(RequestContext& context, std::string_view body) {
+void ControlThread::submit(RequestContext& context, std::string_view body,
+                           std::optional<net::PeerCredentials> peer) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({&context, body});
+    jobs_.push_back({&context, body, peer});
   }
   changed_.notify_one();
 }
@@ -66,12 +70,27 @@ void ControlThread::run() {
   }
 }
 
+Status ControlThread::change(const Job& job) {
+  const auto config = parse_engine_section(job.body, engine_.config());
+  if (!config.ok()) return config.status();
+  std::string by = "POST /v2/lumen/engine";
+  if (job.peer) {
+    by.append(" by pid ").append(std::to_string(job.peer->pid));
+    by.append(", uid ").append(std::to_string(job.peer->uid));
+  }
+  const Status status = engine_.reconfigure(*config);
+  std::array<char, kDocumentBytes> room;
+  if (status.ok()) {
+    report_(LogLevel::kInfo, by.append(": ").append(write_engine(engine_.config(), room)));
+  } else {
+    report_(LogLevel::kError, by.append(": ").append(status.message()));
+  }
+  return status;
+}
+
 void ControlThread::handle(const Job& job) {
   RequestContext& context = *job.context;
-  if (!job.body.empty()) {
-    const auto config = parse_engine_section(job.body, engine_.config());
-    context.infer.status = config.ok() ? engine_.reconfigure(*config) : config.status();
-  }
+  if (!job.body.empty()) context.infer.status = change(job);
   if (context.infer.status.ok()) {
     const std::span<char> room = context.memory.allocate_array<char>(kDocumentBytes);
     context.document = write_engine(engine_.config(), room);

@@ -7,10 +7,13 @@
 #include "serve/request_context.h"
 
 #include <lumen/engine/engine.h>
+#include <lumen/net/socket.h>
+#include <lumen/serve/server.h>
 
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -18,14 +21,15 @@ namespace lumen::serve {
 
 class ControlThread {
  public:
-  explicit ControlThread(engine::Engine& engine);
+  ControlThread(engine::Engine& engine, Report report);
   ~ControlThread() { join(); }
   ControlThread(const ControlThread&) = delete;
   ControlThread& operator=(const ControlThread&) = delete;
 
   // `body` lies in the context's memory; empty: only tell. The context goes back by IoThread::post(),
-  // with infer.status and document set.
-  void submit(RequestContext& context, std::string_view body);
+  // with infer.status and document set. `peer`: who asks, for the report.
+  void submit(RequestContext& context, std::string_view body,
+              std::optional<net::PeerCredentials> peer);
   // After the I/O threads have ended. Idempotent.
   void join();
 
@@ -33,11 +37,14 @@ class ControlThread {
   struct Job {
     RequestContext* context;
     std::string_view body;
+    std::optional<net::PeerCredentials> peer;
   };
   void run();
   void handle(const Job& job);
+  [[nodiscard]] Status change(const Job& job);
 
   engine::Engine& engine_;
+  const Report report_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -51,7 +51,7 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
   }
   engine::Backend& backend = services.repository.backend();
   for (size_t i = 0; i < services.options.max_active_requests; ++i) {
-    auto context = RequestContext::create(services.options.max_body_bytes);
+    auto context = RequestContext::create(services.options.max_body_bytes, services.options.regions);
     if (!context.ok()) return context.status();
     (*context)->io_thread = io.get();
     (*context)->next_free = io->free_contexts_;

@@ -15,8 +15,9 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 
 }  // namespace
 
-Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes) {
-  Result<RequestMemory> memory = RequestMemory::create(2 * max_body_bytes + kArenaSlackBytes);
+Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes,
+                                                               const RegionOptions& regions) {
+  Result<RequestMemory> memory = RequestMemory::create(2 * max_body_bytes + kArenaSlackBytes, regions);
   if (!memory.ok()) return memory.status();
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->memory = std::move(*memory);

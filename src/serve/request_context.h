@@ -27,7 +27,8 @@ class Connection;
 
 class RequestContext {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes);
+  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(
+      size_t max_body_bytes, const RegionOptions& regions);
 
   // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
   // memory took is returned.

@@ -22,7 +22,8 @@ namespace {
 
 class RunningServer final : public Server {
  public:
-  explicit RunningServer(const ServerOptions& options) : options_(options) {}
+  RunningServer(const ServerOptions& options, Report report)
+      : options_(options), report_(std::move(report)) {}
   ~RunningServer() override { drain(); }
 
   Status start(std::unique_ptr<engine::Backend> backend);
@@ -50,6 +51,7 @@ class RunningServer final : public Server {
 
   // In order of construction: each may point to those above it.
   ServerOptions options_;
+  Report report_;
   std::vector<UniqueFd> tcp_listeners_;  // until the I/O threads have them
   net::UnixListener unix_listener_;
   std::string http_address_;
@@ -77,12 +79,13 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   LUMEN_RETURN_IF_ERROR(open_telemetry());
   const engine::EngineOptions engine_options{.config = options_.engine,
                                              .submitter_count = options_.io_thread_count,
+                                             .regions = options_.regions,
                                              .server_counters = &counters_->server};
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   documents_ = std::make_unique<Documents>(*repository_);
-  control_ = std::make_unique<ControlThread>(*engine_);
+  control_ = std::make_unique<ControlThread>(*engine_, report_);
   return start_io_threads();
 }
 
@@ -128,6 +131,9 @@ Status RunningServer::open_telemetry() {
   trace.max_bytes = options_.telemetry_csv_max_bytes;
   trace.keep = options_.telemetry_csv_keep;
   for (const auto& model : repository_->models()) trace.models.push_back(model->metadata().name);
+  trace.on_error = [report = report_](const Status& status) {
+    report(LogLevel::kError, status.message());
+  };
   trace.queue_types = engine::kQueueTypeNames;
   trace.allocator_types = engine::kAllocatorTypeNames;
   Result<std::unique_ptr<telemetry::TraceLog>> log = telemetry::TraceLog::open(std::move(trace));
@@ -180,10 +186,11 @@ void RunningServer::drain() noexcept {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,
-                                              std::unique_ptr<engine::Backend> backend) {
+                                              std::unique_ptr<engine::Backend> backend,
+                                              Report report) {
   // A client that closes early must be an error code, not the end of the process.
   (void)std::signal(SIGPIPE, SIG_IGN);
-  auto server = std::make_unique<RunningServer>(options);
+  auto server = std::make_unique<RunningServer>(options, std::move(report));
   LUMEN_RETURN_IF_ERROR(server->start(std::move(backend)));
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -8,6 +8,7 @@
 #include <lumen/net/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <type_traits>
@@ -33,6 +34,11 @@ auto& field(Options& options, T EngineConfig::* member) {
 template <typename Options, typename T>
 auto& field(Options& options, T TimeoutOptions::* member) {
   return options.timeouts.*member;
+}
+
+template <typename Options, typename T>
+auto& field(Options& options, T RegionOptions::* member) {
+  return options.regions.*member;
 }
 
 template <typename T>
@@ -147,6 +153,31 @@ Status set_csv_path(ServerOptions& options, std::string_view value) {
   return {};
 }
 
+constexpr std::array<std::string_view, 2> kOffOn = {"off", "on"};
+
+Status set_huge_pages(ServerOptions& options, std::string_view value) {
+  const auto found = std::ranges::find(kOffOn, value);
+  if (found == kOffOn.end()) return no_such_value(value, kOffOn);
+  options.regions.huge_pages = found != kOffOn.begin();
+  return {};
+}
+
+constexpr std::string_view kAnyNode = "any";
+
+Status set_numa_node(ServerOptions& options, std::string_view value) {
+  if (value == kAnyNode) {
+    options.regions.numa_node = -1;
+    return {};
+  }
+  const Result<uint16_t> node = read_number<uint16_t>(value);
+  if (!node.ok()) {
+    return Status::error(Code::kInvalidArgument, "got '%.*s', wanted the number of a node, or any",
+                         width(value), value.data());
+  }
+  options.regions.numa_node = *node;
+  return {};
+}
+
 constexpr auto kLive = SettingChange::kLive;
 constexpr auto kRestart = SettingChange::kRestart;
 constexpr auto kText = SettingKind::kText;
@@ -204,6 +235,20 @@ constexpr Setting kSettings[] = {
                                             "open connections an I/O thread"),
     number<&ServerOptions::max_active_requests>("server", "max_active_requests", kRestart,
                                                 "requests in memory an I/O thread"),
+    {"server", "region_huge_pages", kText, kRestart,
+     "2 MiB pages for the regions that requests live in: off or on", set_huge_pages,
+     [](const ServerOptions& options) {
+       return std::string(kOffOn[options.regions.huge_pages ? 1 : 0]);
+     }},
+    number<&RegionOptions::prefault_bytes>(
+        "server", "region_prefault_bytes", kRestart,
+        "of each region, touched at start so that no request pays for the page faults"),
+    {"server", "region_numa_node", kText, kRestart,
+     "NUMA node of the regions; any: where the I/O thread runs", set_numa_node,
+     [](const ServerOptions& options) {
+       const int node = options.regions.numa_node;
+       return node < 0 ? std::string(kAnyNode) : std::to_string(node);
+     }},
     milliseconds<&TimeoutOptions::head_ns>("head_timeout_ms",
                                            "a request's head must be here within"),
     milliseconds<&TimeoutOptions::write_stall_ns>("write_timeout_ms",

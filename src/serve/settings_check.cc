@@ -44,6 +44,8 @@ Status check_bounds(const ServerOptions& options) noexcept {
   LUMEN_RETURN_IF_ERROR(within("max_body_bytes", options.max_body_bytes, 1024, uint64_t{16} << 30));
   LUMEN_RETURN_IF_ERROR(within("max_connections", options.max_connections, 1, 1u << 20));
   LUMEN_RETURN_IF_ERROR(within("max_active_requests", options.max_active_requests, 1, 1u << 16));
+  LUMEN_RETURN_IF_ERROR(
+      within("region_prefault_bytes", options.regions.prefault_bytes, 0, size_t{16} << 30));
   return check_timeouts(options);
 }
 

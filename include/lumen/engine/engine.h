@@ -17,6 +17,7 @@
 #include <lumen/engine/engine_config.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
+#include <lumen/memory/request_memory.h>
 #include <lumen/telemetry/counters.h>
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct EngineOptions {
   // Workers go to the CPUs that the process may use, from the last one down; with `inline` the I/O
   // threads do.
   bool pin_threads = true;
+  RegionOptions regions;  // of what batches are packed in
   telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };
 

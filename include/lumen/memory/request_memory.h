@@ -16,6 +16,13 @@
 
 namespace lumen {
 
+// How regions are mapped.
+struct RegionOptions {
+  bool huge_pages = false;    // ask for 2 MiB pages: fewer TLB misses, more memory a region
+  size_t prefault_bytes = 0;  // touched at creation and kept, so that no request pays for them
+  int numa_node = -1;         // -1: where they are first touched, that is by the I/O thread
+};
+
 class RequestMemory final : public Allocator {
  public:
   enum class Kind : uint8_t { kArena, kHeap };
@@ -27,12 +34,13 @@ class RequestMemory final : public Allocator {
   };
 
   [[nodiscard]] static Result<RequestMemory> create(size_t capacity_bytes,
-                                                    const MappingOptions& options = {});
+                                                    const RegionOptions& options = {});
   RequestMemory() noexcept = default;
   RequestMemory(RequestMemory&& other) noexcept
       : arena_(std::move(other.arena_)),
         floor_(other.floor_),
         floor_bytes_(other.floor_bytes_),
+        prefaulted_bytes_(other.prefaulted_bytes_),
         blocks_(std::exchange(other.blocks_, nullptr)),
         heap_bytes_(std::exchange(other.heap_bytes_, 0)),
         heap_calls_(std::exchange(other.heap_calls_, 0)),
@@ -70,6 +78,7 @@ class RequestMemory final : public Allocator {
   Arena arena_;
   Arena::Mark floor_{};
   size_t floor_bytes_ = 0;
+  size_t prefaulted_bytes_ = 0;
   Block* blocks_ = nullptr;
   size_t heap_bytes_ = 0;
   uint64_t heap_calls_ = 0;

@@ -6,6 +6,7 @@
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
 #include <lumen/engine/engine_config.h>
+#include <lumen/memory/request_memory.h>
 
 #include <array>
 #include <cstddef>
@@ -68,6 +69,8 @@ struct ServerOptions {
   // Requests that an I/O thread has open at once, each with a region of virtual memory; a
   // connection beyond that waits until one is free.
   size_t max_active_requests = 1024;
+  // Of the regions that requests (and the workers' batches) live in.
+  RegionOptions regions;
   // How long drain() waits for requests in flight before it closes their connections.
   uint64_t drain_timeout_ns = 30'000'000'000u;
   TimeoutOptions timeouts;

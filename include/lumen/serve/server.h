@@ -11,17 +11,24 @@
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/trace_log.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace lumen::serve {
+
+// What a server that runs has to tell: who changed its engine, that the CSV file can't be written. From
+// threads of the control plane, one text at a time for each.
+using Report = std::function<void(LogLevel, std::string_view)>;
 
 class Server {
  public:
   // `backend` is normally engine::make_openvino_backend(); tests bring their own.
   [[nodiscard]] static Result<std::unique_ptr<Server>> start(
-      const ServerOptions& options, std::unique_ptr<engine::Backend> backend);
+      const ServerOptions& options, std::unique_ptr<engine::Backend> backend,
+      Report report = [](LogLevel, std::string_view) {});
   virtual ~Server() = default;  // drains
 
   // "127.0.0.1:8000", with the port that the kernel chose for port 0; empty when off.
