@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-READY = re.compile(r"^lumen: ready http=(\S+)$", re.MULTILINE)
+READY = re.compile(r"^lumen: ready http=(\S+)", re.MULTILINE)
 
 
 def find_binary(root: Path) -> Path:
@@ -39,6 +39,8 @@ class Server:
                     "serve",
                     "--http",
                     "127.0.0.1:0",
+                    "--unix",  # whose default path is for the server that the user means to keep
+                    "off",
                     "--model-repository",
                     str(repository),
                     *arguments,

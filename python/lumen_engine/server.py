@@ -19,7 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-READY = re.compile(r"lumen: ready http=(?P<host>\S*):(?P<port>\d+)")
+# One of the two at least; the path comes last because it may hold spaces.
+READY = re.compile(
+    r"^lumen: ready(?= http=| unix=)(?: http=(?P<host>\S*):(?P<port>\d+))?(?: unix=(?P<unix>.+))?$"
+)
 
 
 class ServerError(RuntimeError):
@@ -39,6 +42,8 @@ def find_executable() -> Path:
 class Server:
     """`with Server("models/") as server: ... server.url ...`
 
+    `http` is HOST:PORT (port 0: a free one) or "off"; `unix` a path or "off". Off is the default:
+    the server's own default path is for the one server that a user means to find there.
     `arguments` go to `lumen serve` as they are. Leaving the block sends SIGTERM and waits for the
     drain; an exit status other than 0 raises.
     """
@@ -50,16 +55,19 @@ class Server:
         *,
         executable: str | os.PathLike[str] | None = None,
         http: str = "127.0.0.1:0",
+        unix: str | os.PathLike[str] = "off",
         env: dict[str, str] | None = None,
         start_timeout_s: float = 60.0,
         stop_timeout_s: float = 30.0,
     ) -> None:
         self.host = ""
         self.port = 0
+        self.unix_path = ""
         self.exit_code: int | None = None
         self._stop_timeout_s = stop_timeout_s
         self._lines: list[str] = []
         words = [str(executable or find_executable()), "serve", "--http", http]
+        words += ["--unix", os.fspath(unix)]
         words += ["--model-repository", os.fspath(model_repository), *arguments]
         self._process = subprocess.Popen(
             words,
@@ -78,8 +86,8 @@ class Server:
 
     @property
     def url(self) -> str:
-        """HOST:PORT, the form that tritonclient takes."""
-        return f"{self.host}:{self.port}"
+        """HOST:PORT, the form that tritonclient takes; empty without TCP."""
+        return f"{self.host}:{self.port}" if self.port else ""
 
     @property
     def pid(self) -> int:
@@ -94,6 +102,7 @@ class Server:
         return self._process.poll() is None
 
     def signal(self, number: int) -> None:
+        """SIGHUP makes the server read its --config file again."""
         self._process.send_signal(number)
 
     def stop(self) -> None:
@@ -148,7 +157,8 @@ class Server:
                 self._lines.append(line.decode(errors="replace") + "\n")
                 match = READY.search(self._lines[-1])
                 if match:
-                    self.host, self.port = match["host"], int(match["port"])
+                    self.host, self.port = match["host"] or "", int(match["port"] or 0)
+                    self.unix_path = match["unix"] or ""
                     self._lines.append(pending.decode(errors="replace"))
                     return
         raise ServerError(f"lumen wasn't ready within {timeout_s} s:\n{self.output}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import lumen_engine
@@ -35,6 +39,52 @@ def test_a_server_is_ready_when_the_constructor_returns(
     started.stop()
     assert started.exit_code == 0 and not started.is_alive()
     assert "lumen: ready http=" in started.output
+
+
+def over_unix(path: str, target: str, body: bytes | None = None) -> tuple[int, dict[str, object]]:
+    """One exchange with a server that has no TCP."""
+    connection = http.client.HTTPConnection("localhost", timeout=10)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(path)
+    with closing(connection):
+        connection.request("GET" if body is None else "POST", target, body)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"{}")
+
+
+def test_a_server_without_tcp_is_ready_and_reached_by_its_unix_socket(
+    server: StartServer, models_path: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "a socket"
+    started = server(models_path, http="off", unix=path)
+    assert (started.host, started.port, started.url) == ("", 0, "")
+    assert started.unix_path == str(path)
+    change = b'{"queue_type": "spsc"}'
+    assert over_unix(started.unix_path, "/v2/lumen/engine", change)[0] == 200
+    status, told = over_unix(started.unix_path, "/v2/lumen/engine")
+    assert status == 200 and told["engine"]["queue_type"] == "spsc"  # type: ignore[index]
+    started.stop()
+    assert not path.exists()
+
+
+def test_a_server_with_both_listeners_tells_both(
+    server: StartServer, models_path: Path, tmp_path: Path
+) -> None:
+    started = server(models_path, unix=tmp_path / "lumen.sock")
+    assert started.port > 0 and started.unix_path == str(tmp_path / "lumen.sock")
+
+
+def test_a_server_has_no_unix_socket_unless_told(server: StartServer, models_path: Path) -> None:
+    started = server(models_path, env={"XDG_RUNTIME_DIR": "/nowhere"})
+    assert started.port > 0 and started.unix_path == ""
+    assert "unix=" not in started.output
+
+
+@pytest.mark.parametrize("line", ["lumen: ready", "lumen: ready soon", "not lumen: ready http=h:1"])
+def test_a_line_without_an_address_is_no_ready_line(line: str, tmp_path: Path) -> None:
+    vague = script(tmp_path / "lumen", f"echo {line}")
+    with pytest.raises(ServerError, match="exited with 0 before it was ready"):
+        Server(tmp_path, executable=vague)
 
 
 def test_a_server_that_cannot_start_says_what_it_printed(lumen_binary: Path) -> None:
