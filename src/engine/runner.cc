@@ -69,8 +69,9 @@ size_t Runner::run() noexcept {
 void Runner::start_with(size_t first, uint64_t now) noexcept {
   InferRequest& request = *waiting_[first];
   ModelSlot& slot = *slots_[request.model->index()];
-  // relaxed: only this thread counts up, so room once seen stays
-  if (slot.in_flight.load(std::memory_order_relaxed) >= slot.max_in_flight) {
+  // sync[runner.in_flight]: acquire; the slot's batch is this thread's again. Only this thread counts
+  // up, so room once seen stays.
+  if (slot.in_flight.load(std::memory_order_acquire) >= slot.max_in_flight) {
     slot.blocked_pass = pass_;
     return;
   }
@@ -164,8 +165,8 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
   const auto one_by_one = [&] {
     (void)slot.batch->reset();
     for (size_t i = 0; i < members.size(); ++i) {
-      // relaxed: as in start_with()
-      if (slot.in_flight.load(std::memory_order_relaxed) < slot.max_in_flight) {
+      // sync[runner.in_flight]: acquire; as in start_with()
+      if (slot.in_flight.load(std::memory_order_acquire) < slot.max_in_flight) {
         start_one(*members[i], slot, now_ns());
       } else {
         waiting_[candidates_[i]] = members[i];
@@ -282,7 +283,7 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
 
 void Runner::leave_callback(ModelSlot& slot) noexcept {
   RoomListener* listener = options_.listener;
-  // sync[runner.in_flight]: release; the backend and complete() are through with this request
+  // sync[runner.in_flight]: release; the backend, complete() and the batch are through with it
   slot.in_flight.fetch_sub(1, std::memory_order_release);
   // sync[runner.completions]: release; the room above is seen by who sees this count
   completions_.fetch_add(1, std::memory_order_release);

@@ -190,12 +190,19 @@ class NaiveSource final : public WorkSource {
   explicit NaiveSource(size_t capacity) : requests_(capacity) {}
 
   bool push(uint32_t, InferRequest& request) noexcept override {
+    bool some_may_not_take = false;
     {
       const std::lock_guard lock(mutex_);
       if (tail_ - head_ == requests_.size()) return false;
       requests_[tail_++ & (requests_.size() - 1)] = &request;
+      some_may_not_take = barred_ > 0;
     }
-    changed_.notify_one();
+    // One is enough, unless that may be a worker that can take nothing now and would sleep on.
+    if (some_may_not_take) {
+      changed_.notify_all();
+    } else {
+      changed_.notify_one();
+    }
     return true;
   }
   void ring(uint32_t) noexcept override {}
@@ -213,12 +220,14 @@ class NaiveSource final : public WorkSource {
     if (reason.has_reason()) return nullptr;
     std::unique_lock lock(mutex_);
     const auto awake = [&] { return rings_ != rings || (may_take && head_ != tail_); };
+    if (!may_take) ++barred_;
     if (deadline_ns == UINT64_MAX) {
       changed_.wait(lock, awake);
     } else {
       const std::chrono::nanoseconds since_boot(static_cast<int64_t>(deadline_ns));
       changed_.wait_until(lock, std::chrono::steady_clock::time_point(since_boot), awake);
     }
+    if (!may_take) --barred_;
     return may_take ? take() : nullptr;
   }
   void wake(uint32_t) noexcept override {
@@ -243,7 +252,8 @@ class NaiveSource final : public WorkSource {
   std::vector<InferRequest*> requests_;
   size_t head_ = 0;
   size_t tail_ = 0;
-  uint64_t rings_ = 0;  // wake() of anyone: it is naive
+  uint32_t barred_ = 0;  // sleepers that may not take
+  uint64_t rings_ = 0;   // wake() of anyone: it is naive
 };
 
 }  // namespace
