@@ -73,7 +73,8 @@ TEST(SharedBuffer, ABurstHandsOverWhatSingleRecordsDo) {
       auto w = buffer->writer().value();
       size_t i = 0;
       const auto next = [&i] {
-        return std::string(1 + i * 7 % 40, static_cast<char>('a' + i++ % 26));
+        const size_t number = i++;
+        return std::string(1 + number * 7 % 40, static_cast<char>('a' + number % 26));
       };
       while (i < 300) {
         if (c == &single) {
