@@ -65,8 +65,7 @@ bool Batch::pack(std::span<InferRequest* const> members, uint32_t run_rows) noex
     TensorView packed = pattern;
     packed.shape[0] = run_rows;
     packed.byte_size = row_bytes * run_rows;
-    packed.data =
-        static_cast<std::byte*>(memory_.allocate(packed.byte_size, kTensorAlignment));
+    packed.data = static_cast<std::byte*>(memory_.allocate(packed.byte_size, kTensorAlignment));
     if (packed.data == nullptr) return false;
     std::byte* place = packed.data;
     for (const InferRequest* member : members) {
@@ -124,8 +123,8 @@ Status Batch::split_into(InferRequest& member, uint64_t first_row) noexcept {
     outputs[i] = all;
     outputs[i].shape[0] = static_cast<int64_t>(rows);
     outputs[i].byte_size = row_bytes * rows;
-    outputs[i].data = static_cast<std::byte*>(
-        member.memory->allocate(outputs[i].byte_size, kTensorAlignment));
+    outputs[i].data =
+        static_cast<std::byte*>(member.memory->allocate(outputs[i].byte_size, kTensorAlignment));
     if (outputs[i].data == nullptr) return no_room(outputs[i].byte_size);
     std::memcpy(outputs[i].data, all.data + first_row * row_bytes, outputs[i].byte_size);
   }

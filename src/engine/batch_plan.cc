@@ -56,8 +56,7 @@ BatchDecision decide_batch(const BatchView& view, const BatchPlan& plan, uint64_
   if (!full && max_delay_ns > 0 && now_ns < until) return {.until_ns = until};
   const uint32_t step = plan.step(waiting);
   BatchDecision decision{.count = 1, .rows = view.rows[0]};
-  while (decision.count < view.rows.size() &&
-         decision.rows + view.rows[decision.count] <= step) {
+  while (decision.count < view.rows.size() && decision.rows + view.rows[decision.count] <= step) {
     decision.rows += view.rows[decision.count++];
   }
   return decision;

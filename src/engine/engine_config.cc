@@ -17,8 +17,7 @@ Status EngineConfig::check() const noexcept {
   LUMEN_RETURN_IF_ERROR(
       within("max_queue_delay_us", max_queue_delay_us, 0, limits::kMaxQueueDelayUs));
   LUMEN_RETURN_IF_ERROR(within("queue_capacity", queue_capacity, 2, limits::kMaxQueueCapacity));
-  LUMEN_RETURN_IF_ERROR(
-      within("default_timeout_us", default_timeout_us, 0, limits::kMaxTimeoutUs));
+  LUMEN_RETURN_IF_ERROR(within("default_timeout_us", default_timeout_us, 0, limits::kMaxTimeoutUs));
   LUMEN_RETURN_IF_ERROR(within("latency_budget_us", latency_budget_us, 0, limits::kMaxTimeoutUs));
   if (!std::has_single_bit(queue_capacity)) {
     return Status::error(Code::kInvalidArgument, "queue_capacity: got %zu, wanted a power of two",

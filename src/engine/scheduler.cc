@@ -24,12 +24,13 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
   source_ = make_work_source(config_, options_.submitter_count);
   const std::vector<uint32_t> cpus = worker_cpus(config_.thread_count);
   // A worker that polls on a CPU that others need takes from them what it hopes to save.
-  const bool may_spin = usable_cpu_count() > config_.thread_count;
+  // Nor is a mutex polled: the naive type waits as naive servers do.
+  const bool may_spin =
+      usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
   Status status;
   for (uint32_t i = 0; i < config_.thread_count && status.ok(); ++i) {
-    const RunnerLoad load{
-        .outstanding = source_->outstanding(i),
-        .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
+    const RunnerLoad load{.outstanding = source_->outstanding(i),
+                          .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
     const WorkerOptions worker{.index = i,
                                .config = config_,
                                .cpu = options_.pin_threads ? std::optional(cpus[i]) : std::nullopt,
@@ -53,17 +54,16 @@ Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFai
   cpus_ = worker_cpus(options_.submitter_count);
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
-    const RunnerLoad load{
-        .outstanding = nullptr,
-        .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
-    entry->runner = std::make_unique<Runner>(
-        RunnerOptions{.index = i,
-                      .config = config_,
-                      .capacity = config_.queue_capacity,
-                      .load = load,
-                      .regions = options_.regions,
-                      .listener = entry.get(),
-                      .server_counters = options_.server_counters});
+    const RunnerLoad load{.outstanding = nullptr,
+                          .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
+    entry->runner =
+        std::make_unique<Runner>(RunnerOptions{.index = i,
+                                               .config = config_,
+                                               .capacity = config_.queue_capacity,
+                                               .load = load,
+                                               .regions = options_.regions,
+                                               .listener = entry.get(),
+                                               .server_counters = options_.server_counters});
     // On a thread that sits where the I/O thread will, so that memory is first touched there.
     Status status;
     std::thread maker([&] {

@@ -73,7 +73,7 @@ class Scheduler {
   std::vector<std::unique_ptr<InlineRunner>> inline_;
   std::vector<uint32_t> cpus_;  // of the inline runners
   uint64_t generation_ = 0;
-  bool is_closed_ = false;      // the control plane's
+  bool is_closed_ = false;  // the control plane's
   std::atomic<bool> closed_{false};
   // Service time of all that was accepted and is not complete; only with a latency budget.
   alignas(kFalseSharingRange) std::atomic<uint64_t> backlog_ns_{0};

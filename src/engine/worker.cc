@@ -13,8 +13,8 @@ RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener&
   const bool gathers = options.config.queue_type == QueueType::kBatched;
   return {.index = options.index,
           .config = options.config,
-          .capacity = gathers ? std::max<size_t>(options.config.batch_size, kMaxDeferred)
-                              : kMaxDeferred,
+          .capacity =
+              gathers ? std::max<size_t>(options.config.batch_size, kMaxDeferred) : kMaxDeferred,
           .load = options.load,
           .regions = options.regions,
           .listener = &listener,

@@ -109,7 +109,7 @@ class Connection final : public net::StreamHandler {
   RequestContext* context_ = nullptr;
   iovec receive_segment_{};
   uint64_t progress_bytes_ = 0;  // moved since the current timeout began
-  uint64_t accepted_ns_ = 0;      // until the first request has taken it
+  uint64_t accepted_ns_ = 0;     // until the first request has taken it
   State state_ = State::kFree;
   bool close_after_ = false;
   bool is_local_ = false;

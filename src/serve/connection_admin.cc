@@ -32,7 +32,7 @@ void Connection::begin_engine() noexcept {
 void Connection::ask_control(std::string_view body) noexcept {
   timeout_.unlink();
   state_ = State::kRunning;
-  io_.services().control.submit(*context_, body, net::peer_credentials(stream_.fd.get()));
+  io_.ask_control(*context_, body, net::peer_credentials(stream_.fd.get()));
 }
 
 void Connection::answer_metrics() noexcept {
@@ -43,12 +43,10 @@ void Connection::answer_metrics() noexcept {
     const engine::ModelMetadata& metadata = models[i]->metadata();
     listed[i] = {metadata.name, metadata.version, models[i]->index()};
   }
-  telemetry::PrometheusInput input{.counters = services.all_counters,
-                                   .models = listed,
-                                   .stages = &services.stages};
+  telemetry::PrometheusInput input{
+      .counters = services.all_counters, .models = listed, .stages = &services.stages};
   if (services.trace_log != nullptr) input.trace = services.trace_log->counters();
-  const auto room =
-      context_->memory.allocate_array<char>(telemetry::prometheus_size_bound(input));
+  const auto room = context_->memory.allocate_array<char>(telemetry::prometheus_size_bound(input));
   const std::optional<size_t> size = telemetry::write_prometheus(input, room);
   if (!size) {
     respond_error(500, "the metrics do not fit a request's memory; raise --max-body-bytes");

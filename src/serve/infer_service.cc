@@ -24,7 +24,8 @@ Status out_of_arena(std::string_view what, size_t bytes) noexcept {
 // Reserves the place of a binary tensor and notes it as the next part of the body.
 Status place_binary(RequestContext& context, std::string_view name, TensorView& tensor,
                     size_t& segments) noexcept {
-  tensor.data = static_cast<std::byte*>(context.memory.allocate(tensor.byte_size, kTensorAlignment));
+  tensor.data =
+      static_cast<std::byte*>(context.memory.allocate(tensor.byte_size, kTensorAlignment));
   if (tensor.data == nullptr) return out_of_arena(name, tensor.byte_size);
   if (tensor.byte_size > 0) context.body_segments[segments++] = {tensor.data, tensor.byte_size};
   return {};

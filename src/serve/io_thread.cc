@@ -3,6 +3,7 @@
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
+#include <lumen/base/idle_strategy.h>
 
 #include <algorithm>
 #include <bit>
@@ -51,7 +52,8 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
   }
   engine::Backend& backend = services.repository.backend();
   for (size_t i = 0; i < services.options.max_active_requests; ++i) {
-    auto context = RequestContext::create(services.options.max_body_bytes, services.options.regions);
+    auto context =
+        RequestContext::create(services.options.max_body_bytes, services.options.regions);
     if (!context.ok()) return context.status();
     (*context)->io_thread = io.get();
     (*context)->next_free = io->free_contexts_;
@@ -62,7 +64,14 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
   return io;
 }
 
+void IoThread::ask_control(RequestContext& context, std::string_view body,
+                           std::optional<net::PeerCredentials> peer) noexcept {
+  ++in_engine_;
+  services_.control.submit(context, body, peer);
+}
+
 void IoThread::run() noexcept {
+  IdleStrategy::enrol_this_thread();
   telemetry::ServerCounters& counters = services_.counters;
   while (!draining_ || open_connections_ > 0) {
     const uint64_t wakeups_before = loop_->wakeups();
@@ -97,7 +106,9 @@ void IoThread::post(RequestContext& context) noexcept {
 
 engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
   context.infer.sink = this;
-  return submitter_.submit(context.infer);
+  const engine::SubmitOutcome outcome = submitter_.submit(context.infer);
+  if (outcome == engine::SubmitOutcome::kAccepted) ++in_engine_;
+  return outcome;
 }
 
 // Workers are woken here: with many clients that is one wake-up for all the requests that a turn
@@ -123,6 +134,7 @@ size_t IoThread::on_wake() noexcept {
   size_t done = 0;
   RequestContext* context = nullptr;
   while (completions_.try_pop(context)) {
+    --in_engine_;
     context->connection->on_infer_done();
     ++done;
   }

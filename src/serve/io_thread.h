@@ -42,7 +42,7 @@ struct Services {
 
 // The sockets that an I/O thread accepts from.
 struct Doors {
-  UniqueFd tcp;   // invalid: none
+  UniqueFd tcp;  // invalid: none
   UniqueFd unix_socket;
 };
 
@@ -68,6 +68,9 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // What the next request is to be kept in.
   [[nodiscard]] RequestMemory::Kind memory_kind() noexcept;
   void note_usage(const RequestMemory::Usage& usage) noexcept;
+  // By the control thread; comes back as from the engine.
+  void ask_control(RequestContext& context, std::string_view body,
+                   std::optional<net::PeerCredentials> peer) noexcept;
   void wait_for_context(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
   void connection_closed(Connection& connection) noexcept;
@@ -91,6 +94,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
 
   size_t on_wake() noexcept override;
   size_t on_turn_end() noexcept override;
+  bool may_spin() noexcept override { return in_engine_ == 0 && !draining_; }
 
  private:
   // One a listener, so that a connection knows by which it came.
@@ -131,6 +135,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   RequestContext* free_contexts_ = nullptr;
   size_t open_connections_ = 0;
   uint64_t recorded_ = 0;
+  size_t in_engine_ = 0;  // submitted, or with the control thread, and not come back
   MpmcQueue<RequestContext*> completions_;
 
   std::array<char, wire::kDateBytes> date_{};

@@ -17,7 +17,8 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 
 Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes,
                                                                const RegionOptions& regions) {
-  Result<RequestMemory> memory = RequestMemory::create(2 * max_body_bytes + kArenaSlackBytes, regions);
+  Result<RequestMemory> memory =
+      RequestMemory::create(2 * max_body_bytes + kArenaSlackBytes, regions);
   if (!memory.ok()) return memory.status();
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->memory = std::move(*memory);

@@ -27,8 +27,8 @@ class Connection;
 
 class RequestContext {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(
-      size_t max_body_bytes, const RegionOptions& regions);
+  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes,
+                                                                      const RegionOptions& regions);
 
   // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
   // memory took is returned.
@@ -60,8 +60,8 @@ class RequestContext {
   size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
 
   // --- the reply --------------------------------------------------------------------------------
-  Status reply_status;  // why encoding failed; otherwise ok
-  int reply_code = 0;   // of HTTP, once it leaves
+  Status reply_status;        // why encoding failed; otherwise ok
+  int reply_code = 0;         // of HTTP, once it leaves
   std::string_view document;  // of a request to the control thread
   wire::EncodedReply reply;
   std::span<const wire::ReplyOutput> reply_outputs;

@@ -31,7 +31,7 @@ struct EngineOptions {
   // Workers go to the CPUs that the process may use, from the last one down; with `inline` the I/O
   // threads do.
   bool pin_threads = true;
-  RegionOptions regions;  // of what batches are packed in
+  RegionOptions regions;                                 // of what batches are packed in
   telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };
 

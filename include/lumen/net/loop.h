@@ -89,6 +89,9 @@ class WakeHandler {
   // Called once all that a turn brought has been handled; returns how much it did. If that was
   // something, what came of it (replies that are out, say) is handled before the turn ends.
   virtual size_t on_turn_end() noexcept { return 0; }
+  // Whether the loop may poll for a moment before it sleeps. Asked before each sleep. Not while work
+  // is elsewhere: a thread that polls for its result may hold the CPU that the result needs.
+  virtual bool may_spin() noexcept { return false; }
 
  protected:
   ~WakeHandler() = default;
