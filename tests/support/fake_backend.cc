@@ -4,6 +4,7 @@
 #include <lumen/base/clock.h>
 #include <lumen/engine/model_repository.h>
 
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <random>
@@ -14,10 +15,47 @@
 namespace lumen::engine {
 namespace {
 
+bool holds_value(const TensorView& view, float wanted) {
+  if (view.type != ElementType::kFp32 || std::isnan(wanted)) return false;
+  for (size_t i = 0; i < view.byte_size; i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, view.data + i, sizeof(value));
+    if (value == wanted) return true;
+  }
+  return false;
+}
+
+void add_one(TensorView& output) {
+  for (size_t i = 0; i < output.byte_size; i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, output.data + i, sizeof(value));
+    value += 1;
+    std::memcpy(output.data + i, &value, sizeof(value));
+  }
+}
+
+void sum_rows(TensorView& output) {
+  const auto rows = static_cast<size_t>(output.shape[0]);
+  const size_t columns = output.byte_size / sizeof(float) / rows;
+  std::vector<float> values(rows * columns);
+  std::memcpy(values.data(), output.data, output.byte_size);
+  for (size_t i = columns; i < values.size(); ++i) values[i % columns] += values[i];
+  for (size_t i = columns; i < values.size(); ++i) values[i] = values[i % columns];
+  std::memcpy(output.data, values.data(), output.byte_size);
+}
+
 Status run_model(FakeControl& control, InferRequest& request,
                  std::span<const std::vector<std::byte>> staged) {
   const ModelMetadata& metadata = request.model->metadata();
-  if (metadata.name == control.model_that_fails) {
+  const uint64_t begin = now_ns();
+  if (request.inputs[0].shape.rank() > 0) {
+    const auto rows = static_cast<uint64_t>(request.inputs[0].shape[0]);
+    control.note_rows_run(rows);
+    while (control.cost_ns != nullptr && now_ns() - begin < control.cost_ns(rows)) {
+    }
+  }
+  if (metadata.name == control.model_that_fails ||
+      holds_value(request.inputs[0], control.value_that_fails)) {
     return Status::error(Code::kInternal, "model '%s' failed as the test wants",
                          metadata.name.c_str());
   }
@@ -40,12 +78,8 @@ Status run_model(FakeControl& control, InferRequest& request,
     }
     std::memcpy(output.data, source, input.byte_size);
     if (input.type != ElementType::kFp32) continue;
-    for (size_t i = 0; i < input.byte_size; i += sizeof(float)) {
-      float value = 0;
-      std::memcpy(&value, output.data + i, sizeof(value));
-      value += 1;
-      std::memcpy(output.data + i, &value, sizeof(value));
-    }
+    add_one(output);
+    if (control.models_that_sum_rows.contains(metadata.name)) sum_rows(output);
   }
   request.outputs = outputs;
   request.trace.postprocessed_ns = now_ns();
@@ -158,6 +192,12 @@ class FakeModel final : public LoadedModel {
       return Status::error(Code::kInternal, "no instance of '%s', as the test wants",
                            metadata_.name.c_str());
     }
+    // relaxed: statistics
+    if (control_->instances.load(std::memory_order_relaxed) >=
+        control_->most_instances.load(std::memory_order_relaxed)) {
+      return Status::error(Code::kInternal, "no more instances of '%s', as the test wants",
+                           metadata_.name.c_str());
+    }
     control_->instances.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
     if (control_->asynchronous) {
       return std::unique_ptr<Instance>(std::make_unique<AsyncInstance>(control_));
@@ -216,6 +256,16 @@ void FakeControl::pass_gate() {
   changed_.notify_all();
   changed_.wait(lock, [this] { return !held_; });
   --waiting_;
+}
+
+std::vector<uint64_t> FakeControl::take_rows_run() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(rows_run_, {});
+}
+
+void FakeControl::note_rows_run(uint64_t rows) {
+  const std::lock_guard lock(mutex_);
+  rows_run_.push_back(rows);
 }
 
 std::unique_ptr<Backend> make_fake_backend(std::shared_ptr<FakeControl> control) {

@@ -1,6 +1,7 @@
 // FakeBackend: a backend that needs no library, for tests of the engine and of all above it, under
 // TSan too. Its model adds one to FP32 tensors; requests can be held, failed and counted.
-// Synchronous by default; asynchronous it stages inputs to a "device" buffer, and a thread of its
+// It may also sum over its rows (a first axis that is no batch), take a given time and run out of
+// instances. Synchronous by default; asynchronous it stages inputs to a "device" buffer, and a thread of its
 // own completes later and out of order.
 // Threads: as Backend says; FakeControl from any. Memory: the heap, as it likes.
 // Says no: where the test asked for it.
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -32,7 +34,15 @@ class FakeControl {
   std::set<std::string> models_that_fail_to_load;
   std::set<std::string> models_without_instance;
   std::string model_that_fails;  // each of its requests
+  // A call fails whose first input holds this value anywhere; NaN: none does.
+  float value_that_fails = std::numeric_limits<float>::quiet_NaN();
+  // Every row of an output becomes the sum over all rows: the first axis is no batch.
+  std::set<std::string> models_that_sum_rows;
+  // What a call with so many rows takes at least, polled; nullptr: as long as it takes.
+  uint64_t (*cost_ns)(uint64_t rows) = nullptr;
 
+  // Instances that are made from now on fail once there are so many.
+  std::atomic<uint32_t> most_instances{UINT32_MAX};
   std::atomic<uint32_t> instances{0};
   std::atomic<uint64_t> starts{0};
   std::atomic<uint64_t> registered_bytes{0};
@@ -43,6 +53,9 @@ class FakeControl {
   // Waits until `count` requests wait at the gate at once.
   void wait_until_held(uint32_t count);
   void pass_gate();  // called by the fake
+  // Rows of each call so far, in the order of the calls; forgets them.
+  [[nodiscard]] std::vector<uint64_t> take_rows_run();
+  void note_rows_run(uint64_t rows);  // called by the fake
 
   [[nodiscard]] static Shape row_of_four() {
     Shape shape;
@@ -55,6 +68,7 @@ class FakeControl {
   std::condition_variable changed_;
   bool held_ = false;
   uint32_t waiting_ = 0;
+  std::vector<uint64_t> rows_run_;
 };
 
 [[nodiscard]] std::unique_ptr<Backend> make_fake_backend(std::shared_ptr<FakeControl> control);

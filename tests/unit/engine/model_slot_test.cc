@@ -1,0 +1,141 @@
+// Warm-up: what is packed was shown to come out as single rows do, and to be cheaper; nothing else is.
+// Threads: the test's. Memory: the heap. Says no: by gtest.
+#include "engine/model_slot.h"
+
+#include "support/fake_backend.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+namespace lumen::engine {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Of calls that take so long, noise of the machine is a small part.
+uint64_t flat(uint64_t) { return 300'000; }
+uint64_t dearer_by_the_row(uint64_t rows) { return 200'000 * rows * rows; }
+
+class ModelSlotTest : public testing::Test {
+ protected:
+  std::unique_ptr<ModelSlot> slot_of(const EngineConfig& config, const char* model = "m") {
+    if (repository == nullptr) {
+      files.add_model(model);
+      repository = std::move(
+          ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+    }
+    return std::move(make_slot(*repository->find(model, ""), config, {}).value());
+  }
+
+  TempRepository files;
+  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+};
+
+EngineConfig batched(uint32_t batch_size) {
+  return {.queue_type = QueueType::kBatched, .batch_size = batch_size};
+}
+
+TEST_F(ModelSlotTest, PacksWhereOneCallForManyRowsIsCheaper) {
+  control->cost_ns = &flat;
+  const auto slot = slot_of(batched(8));
+  ASSERT_TRUE(slot->batch.has_value());
+  EXPECT_TRUE(slot->plan.packs());
+  EXPECT_EQ(slot->plan.max_rows(), 8u);
+  EXPECT_EQ(slot->plan.step(8), 8u);
+  EXPECT_EQ(slot->max_in_flight, 1u);
+}
+
+TEST_F(ModelSlotTest, DoesNotPackWhereRowsGetDearerTogether) {
+  control->cost_ns = &dearer_by_the_row;
+  const auto slot = slot_of(batched(4));
+  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_FALSE(slot->plan.packs());
+  EXPECT_THAT(control->take_rows_run(), Contains(4)) << "it was measured, not assumed";
+}
+
+TEST_F(ModelSlotTest, NeverPacksAModelWhoseRowsDependOnEachOther) {
+  control->cost_ns = &flat;  // packing would pay
+  control->models_that_sum_rows = {"m"};
+  const auto slot = slot_of(batched(8));
+  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_EQ(slot->plan.step(8), 1u);
+  EXPECT_NE(slot->instance, nullptr);
+}
+
+TEST_F(ModelSlotTest, LeavesADeviceThatTakesSeveralAtOnceToOverlapThemItself) {
+  control->asynchronous = true;
+  control->max_in_flight = 4;
+  const auto slot = slot_of(batched(8));
+  EXPECT_EQ(slot->max_in_flight, 4u);
+  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_THAT(control->take_rows_run(), IsEmpty());
+}
+
+TEST_F(ModelSlotTest, WarmsUpAnAsynchronousDeviceToo) {
+  control->asynchronous = true;
+  control->cost_ns = &flat;
+  EXPECT_TRUE(slot_of(batched(4))->batch.has_value());
+}
+
+TEST_F(ModelSlotTest, RunsNothingAheadWhereTheQueueNeverPacks) {
+  for (const QueueType type : {QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive}) {
+    EXPECT_FALSE(slot_of({.queue_type = type, .batch_size = 8})->batch.has_value());
+  }
+  EXPECT_FALSE(slot_of(batched(1))->batch.has_value());
+  EXPECT_FALSE(slot_of({.queue_type = QueueType::kInline, .batch_size = 1})->batch.has_value());
+  EXPECT_THAT(control->take_rows_run(), IsEmpty());
+}
+
+TEST_F(ModelSlotTest, DoesNotPackAModelWithoutABatchAxis) {
+  Shape fixed;
+  ASSERT_TRUE(fixed.append(1) && fixed.append(4));
+  control->outputs = {{"y", ElementType::kFp32, fixed}};
+  EXPECT_FALSE(slot_of(batched(8))->batch.has_value());
+  EXPECT_THAT(control->take_rows_run(), IsEmpty());
+}
+
+TEST_F(ModelSlotTest, DoesNotPackAModelWithAnotherFreeAxisWhichItCannotTry) {
+  Shape two_free;
+  ASSERT_TRUE(two_free.append(Shape::kDynamic) && two_free.append(Shape::kDynamic));
+  control->inputs = {{"x", ElementType::kFp32, two_free}};
+  control->outputs = {{"y", ElementType::kFp32, two_free}};
+  EXPECT_FALSE(slot_of(batched(8))->batch.has_value());
+}
+
+TEST_F(ModelSlotTest, DoesNotPackAModelThatFailsItsWarmUpAndServesItAllTheSame) {
+  control->model_that_fails = "m";
+  const auto slot = slot_of(batched(8));
+  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_NE(slot->instance, nullptr);
+}
+
+TEST_F(ModelSlotTest, AnUnavailableModelHasNoInstanceAndOneThatCannotBeMadeSaysWhy) {
+  control->models_without_instance = {"m"};
+  files.add_model("m");
+  repository = std::move(
+      ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+  Model& model = *repository->find("m", "");
+  EXPECT_THAT(std::string(make_slot(model, batched(8), {}).status().message()),
+              testing::HasSubstr("no instance of 'm'"));
+  model.mark_unavailable("broken");
+  EXPECT_EQ(slot_of(batched(8))->instance, nullptr);
+}
+
+TEST(BatchSizes, ArePowersOfTwoAndTheLargestItself) {
+  EXPECT_THAT(batch_sizes_of(batched(8)), ElementsAre(2, 4, 8));
+  EXPECT_THAT(batch_sizes_of(batched(12)), ElementsAre(2, 4, 8, 12));
+  EXPECT_THAT(batch_sizes_of(batched(2)), ElementsAre(2));
+  EXPECT_THAT(batch_sizes_of(batched(1)), IsEmpty());
+  EXPECT_THAT(batch_sizes_of({.queue_type = QueueType::kMpmc, .batch_size = 8}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lumen::engine
