@@ -60,7 +60,7 @@ void* RequestMemory::allocate_block(size_t bytes, size_t alignment) noexcept {
 void RequestMemory::free_blocks() noexcept {
   while (blocks_ != nullptr) {
     Block* next = blocks_->next;
-    std::free(blocks_);
+    std::free(blocks_);  // alloc: as in allocate_block()
     blocks_ = next;
     ++heap_calls_;
   }

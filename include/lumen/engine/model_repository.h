@@ -27,16 +27,15 @@ enum class ModelState : uint8_t { kReady, kUnavailable };
 class ServiceTime {
  public:
   void add(uint64_t ns) noexcept {
-    // relaxed: a statistic of its own
-    const auto mean = static_cast<int64_t>(mean_ns_.load(std::memory_order_relaxed));
+    const auto mean = static_cast<int64_t>(mean_ns());
     const auto sample = static_cast<int64_t>(ns);
     const int64_t error = mean == 0 ? 0 : sample - mean;
-    const auto deviation = static_cast<int64_t>(deviation_ns_.load(std::memory_order_relaxed));
-    mean_ns_.store(static_cast<uint64_t>(mean == 0 ? sample : mean + error / 8),
-                   std::memory_order_relaxed);
-    deviation_ns_.store(
-        static_cast<uint64_t>(deviation + ((error < 0 ? -error : error) - deviation) / 4),
-        std::memory_order_relaxed);
+    const auto deviation = static_cast<int64_t>(deviation_ns());
+    const int64_t next = mean == 0 ? sample : mean + error / 8;
+    const int64_t next_deviation = deviation + ((error < 0 ? -error : error) - deviation) / 4;
+    // relaxed: statistics of their own, here and below
+    mean_ns_.store(static_cast<uint64_t>(next), std::memory_order_relaxed);
+    deviation_ns_.store(static_cast<uint64_t>(next_deviation), std::memory_order_relaxed);
   }
   [[nodiscard]] uint64_t mean_ns() const noexcept {
     return mean_ns_.load(std::memory_order_relaxed);  // relaxed: as above
