@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Writes the tables of README.md from bench/baselines/*.json, so that no figure is typed by hand.
+
+  tools/readme_figures.py            rewrites the tables in place
+  tools/readme_figures.py --check    exit status 1 where one differs from its baseline
+
+A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. One thread; says no by its exit
+status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINES = ROOT / "bench" / "baselines"
+BLOCK = re.compile(r"(<!-- figures: (?P<name>\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Row = dict[str, Any]
+
+# Of what `lumen matrix` measures: heading, keys in its JSON, decimals.
+MATRIX_COLUMNS = (
+    ("requests/s", ("requests_per_second",), 0),
+    (
+        "round trip mean, p50, p99, µs",
+        ("round_trip_mean_us", "round_trip_p50_us", "round_trip_p99_us"),
+        0,
+    ),
+    ("connection mean, p99, µs", ("connection_mean_us", "connection_p99_us"), 0),
+    ("in the queue mean, p99, µs", ("queue_mean_us", "queue_p99_us"), 1),
+    ("heap calls a request", ("heap_calls_per_request",), 2),
+    ("arena bytes a request", ("arena_bytes_per_request",), 0),
+    ("rows an inference", ("rows_per_inference",), 2),
+)
+
+
+def number(value: float | None) -> str:
+    """Three digits that count, more only before the point."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 or size == 0 else 3
+    return f"{value:,.{decimals}f}"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int) -> str:
+    rule = "|" + "---|" * text_columns + "---:|" * (len(heads) - text_columns)
+    lines = [heads, *rows]
+    drawn = ["| " + " | ".join(cells) + " |" for cells in lines]
+    return "\n".join([drawn[0], rule, *drawn[1:]]) + "\n"
+
+
+def verdict(row: Row) -> str:
+    """A ratio closer to 1 than the spread is a tie: docs/benchmarking.md."""
+    if row["ratio"] is None:
+        return ""
+    if abs(row["ratio"] - 1) < (row["spread"] or 0):
+        return "tie"
+    return "ahead" if row["ratio"] > 1 else "**behind**"
+
+
+def compared(rows: Sequence[Row], ours: str) -> str:
+    """Ours, the best rival, their ratio: the form of every ./dev bench."""
+    heads = ["", "metric", ours, "best rival", "ratio", "spread", "", "limit"]
+    lines = []
+    for row in rows:
+        unit = row["unit"]
+        metric = unit if row["metric"].isidentifier() else f"{row['metric']}, {unit}"
+        rival = f"{number(row['rival'])} ({row['rival_name']})" if row["rival"] is not None else "–"
+        ratio = f"{row['ratio']:.2f}" if row["ratio"] is not None else "–"
+        spread = f"{row['spread']:.0%}" if row["spread"] is not None else "–"
+        numbers = [number(row["ours"]), rival, ratio, spread, verdict(row), number(row["limit"])]
+        lines.append([row["row"], metric, *numbers])
+    return table(heads, lines, 2)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the rows that match were to show."""
+
+    rows: str  # a regular expression
+    wanted: str
+    is_reached: Callable[[Row], bool]
+
+
+def at_most(bound: float) -> Callable[[Row], bool]:
+    return lambda row: row["ours"] <= bound
+
+
+def within(factor: float) -> Callable[[Row], bool]:
+    """Of the limit; lower is better."""
+    return lambda row: row["ours"] <= factor * row["limit"]
+
+
+GOALS = {
+    "queue": (
+        Goal("spsc 1:1", "more than the best rival", lambda row: row["ratio"] > 1),
+        Goal("mpmc 1:1", "1.3 times the best rival", lambda row: row["ratio"] >= 1.3),
+        Goal("mpmc 2:2", "more than the best rival", lambda row: row["ratio"] > 1),
+        Goal("batch", "1,500 M/s", lambda row: row["ours"] >= 1500),
+        Goal("round trip", "the limit", within(1)),
+    ),
+    "memory": (
+        Goal("arena .* B$", "0.6 ns", at_most(0.6)),
+        Goal("dense", "within 10 % of the bare fetch_add", within(1.1)),
+        Goal("lane", "0.6 ns", at_most(0.6)),
+    ),
+    "pipeline": (
+        Goal("futex calls", "fewer than 1", at_most(1)),
+        Goal("idle$", "less than 1 ms", lambda row: row["unit"] != "ms" or row["ours"] < 1),
+    ),
+}
+
+
+def unreached(name: str, rows: Sequence[Row]) -> str:
+    """Where we fall short, said by the same baseline; a goal that no row stands for is a bug."""
+    said = []
+    for goal in GOALS[name]:
+        found = [row for row in rows if re.search(goal.rows, row["row"])]
+        if not found:
+            raise SystemExit(f"bench/baselines/{name}.json has no row for the goal '{goal.rows}'")
+        for row in found:
+            if not goal.is_reached(row):
+                got = f"{number(row['ours'])} {row['unit']}"
+                if "rival" in goal.wanted:
+                    got = f"{row['ratio']:.2f} times"
+                said.append(f"* {row['row']}: {got}; wanted: {goal.wanted}.")
+    if not said:
+        return "\nEvery goal that was set for these rows is reached.\n"
+    return "\nGoals that are not reached:\n\n" + "\n".join(said) + "\n"
+
+
+def bench(name: str) -> Callable[[dict[str, Any]], str]:
+    def draw_bench(document: dict[str, Any]) -> str:
+        # The ablation has no rival: it stands in ADR 0008.
+        rows = [row for row in document["rows"] if not row["row"].startswith("ablation")]
+        return compared(rows, "Lumen") + (unreached(name, rows) if name in GOALS else "")
+
+    return draw_bench
+
+
+def matrix(document: dict[str, Any]) -> str:
+    def cell(row: Row, keys: Sequence[str], decimals: int) -> str:
+        if row["error"]:
+            return "failed"
+        values = [row[key] for key in keys]
+        return ", ".join("n/a" if v is None else f"{v:,.{decimals}f}" for v in values)
+
+    heads = ["queue", "allocator", *[heading for heading, _, _ in MATRIX_COLUMNS]]
+    lines = [
+        [row["queue_type"], row["allocator_type"]]
+        + [cell(row, keys, decimals) for _, keys, decimals in MATRIX_COLUMNS]
+        for row in document["rows"]
+    ]
+    said = (
+        f"Model `{document['model']}`, {document['requests']:,} requests over "
+        f"{document['clients']} connections, medians of {document['rounds']} rounds.\n\n"
+    )
+    return said + table(heads, lines, 2)
+
+
+# Name of a table, which is that of its baseline file, and how it is drawn.
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    **{name: bench(name) for name in ("server", "queue", "memory", "pipeline")},
+    "matrix_mlp": matrix,
+}
+
+
+def draw(name: str, baselines: Path) -> str:
+    if name not in TABLES:
+        raise SystemExit(f"README.md has a table '{name}'; wanted one of: {', '.join(TABLES)}")
+    file = baselines / f"{name}.json"
+    if not file.exists():
+        return f"(No figures are kept yet in `bench/baselines/{name}.json`.)\n"
+    return TABLES[name](json.loads(file.read_text()))
+
+
+def render(text: str, baselines: Path = BASELINES) -> str:
+    """The same text with every table as its baseline has it."""
+    return BLOCK.sub(lambda m: m[1] + draw(m["name"], baselines) + m[3], text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="README.md's tables from bench/baselines.")
+    parser.add_argument("--check", action="store_true", help="change nothing, tell by the status")
+    readme = ROOT / "README.md"
+    check_only = parser.parse_args().check
+    before = readme.read_text()
+    after = render(before)
+    if before == after:
+        return 0
+    if check_only:
+        print("README.md differs from bench/baselines: run tools/readme_figures.py")
+        return 1
+    readme.write_text(after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
