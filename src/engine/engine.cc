@@ -41,12 +41,14 @@ class GatedSubmitter final : public Submitter {
     return done + help_retire();
   }
 
-  AllocatorType allocator_type() noexcept override {
+  Types types() noexcept override {
     const Scheduler* scheduler = enter();
-    const AllocatorType type =
-        scheduler == nullptr ? AllocatorType::kLumenArena : scheduler->config().allocator_type;
+    Types types;
+    if (scheduler != nullptr) {
+      types = {scheduler->config().queue_type, scheduler->config().allocator_type};
+    }
     leave();
-    return type;
+    return types;
   }
 
   void set_nudge(CompletionSink& sink) noexcept override {

@@ -32,16 +32,15 @@ Result<SharedBuffer::Writer> SharedBuffer::writer() {
                        options_.max_writers);
 }
 
-SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
-    : cell_(owner.options_.mode == Mode::kLane ? &state.lane_committed : &state.committed[0]),
-      state_(&state),
-      capacity_(owner.options_.buffer_bytes),
-      word_(&owner.word_),
-      owner_(&owner) {
+SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept : owner_(&owner) {
+  place_.cell = owner.options_.mode == Mode::kLane ? &state.lane_committed : &state.committed[0];
+  place_.state = &state;
+  place_.capacity = owner.options_.buffer_bytes;
+  place_.word = &owner.word_;
   constexpr auto relaxed = std::memory_order_relaxed;
   // relaxed, all of them: ours alone, or for reports
-  value_ = cell_->load(relaxed);
-  const uint64_t sequence = sequence_of(word_->load(relaxed));
+  place_.value = place_.cell->load(relaxed);
+  const uint64_t sequence = sequence_of(place_.word->load(relaxed));
   const size_t slot = sequence & (owner.options_.buffer_count - 1);
   state.lane_reserved.store(state.lane_committed.load(relaxed), relaxed);
   state.note.store(note_of(0, state.committed[slot].load(relaxed)), relaxed);
@@ -52,38 +51,31 @@ SharedBuffer::Writer::~Writer() {
   if (owner_ == nullptr) return;
   constexpr auto relaxed = std::memory_order_relaxed;
   // relaxed, all of them: our own stores
-  int32_t id = state_->thread_id.load(relaxed);
+  int32_t id = place_.state->thread_id.load(relaxed);
   // sync[shared_buffer.writer]: acq_rel, pairs with the flusher's writing off: one of the two
-  const bool ours = id > 0 && state_->thread_id.compare_exchange_strong(
+  const bool ours = id > 0 && place_.state->thread_id.compare_exchange_strong(
                                   id, kLeaving, std::memory_order_acq_rel, relaxed);
   if (ours && is_open()) {
     // Whole zeroes rather than half a record; the flusher cannot be in these bytes, as they are not
     // committed, unless it gave up on us: then the slot is in quarantine and nobody reads them.
-    const uint64_t bytes = value_ - cell_->load(relaxed);
-    std::byte* begin = owner_->options_.mode == Mode::kLane
-                           ? reinterpret_cast<std::byte*>(cell_->load(relaxed))
-                           : reinterpret_cast<std::byte*>(
-                                 bias_ + base_ + (state_->note.load(relaxed) >> kNoteBits));
+    const uint64_t bytes = place_.value - place_.cell->load(relaxed);
+    std::byte* begin =
+        owner_->options_.mode == Mode::kLane
+            ? reinterpret_cast<std::byte*>(place_.cell->load(relaxed))
+            : reinterpret_cast<std::byte*>(place_.bias + place_.base +
+                                           (place_.state->note.load(relaxed) >> kNoteBits));
     std::memset(begin, 0, bytes);
-    state_->abandoned.store(state_->abandoned.load(relaxed) + 1, relaxed);
+    place_.state->abandoned.store(place_.state->abandoned.load(relaxed) + 1, relaxed);
     commit();
   }
   leave_chunk();
   // sync[shared_buffer.writer]: release, pairs with the next owner's acquire
-  state_->thread_id.store(0, std::memory_order_release);
+  place_.state->thread_id.store(0, std::memory_order_release);
 }
 
 void SharedBuffer::Writer::swap(Writer& other) noexcept {
-  std::swap(cell_, other.cell_);
-  std::swap(value_, other.value_);
-  std::swap(lane_end_, other.lane_end_);
+  std::swap(place_, other.place_);
   std::swap(chunk_, other.chunk_);
-  std::swap(state_, other.state_);
-  std::swap(base_, other.base_);
-  std::swap(bias_, other.bias_);
-  std::swap(dense_limit_, other.dense_limit_);
-  std::swap(capacity_, other.capacity_);
-  std::swap(word_, other.word_);
   std::swap(owner_, other.owner_);
   std::swap(fenced_lane_end_, other.fenced_lane_end_);
   std::swap(blocked_at_, other.blocked_at_);
@@ -95,7 +87,7 @@ void SharedBuffer::Writer::swap(Writer& other) noexcept {
 std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexcept {
   LUMEN_CHECK(!is_open());
   refusal_ = Refusal::kNone;
-  if (bytes == 0 || bytes > capacity_) {
+  if (bytes == 0 || bytes > place_.capacity) {
     refusal_ = Refusal::kTooLarge;
     return nullptr;
   }
@@ -118,7 +110,7 @@ std::byte* SharedBuffer::Writer::crossed(uint64_t old, size_t bytes, bool may_wa
 uint64_t SharedBuffer::Writer::claim(size_t bytes, bool may_wait) noexcept {
   if (blocked_at_ != kNoWord && !room_after(blocked_at_, bytes, may_wait)) return kNoWord;
   // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
-  return settle(word_->fetch_add(bytes, std::memory_order_acquire), bytes, may_wait);
+  return settle(place_.word->fetch_add(bytes, std::memory_order_acquire), bytes, may_wait);
 }
 
 // Goes on from a fetch_add that may have found the buffer full.
@@ -126,14 +118,14 @@ uint64_t SharedBuffer::Writer::settle(uint64_t old, size_t bytes, bool may_wait)
   for (;;) {
     const uint64_t sequence = sequence_of(old);
     const uint64_t offset = offset_of(old);
-    if (offset + bytes <= capacity_) return old;
+    if (offset + bytes <= place_.capacity) return old;
     // From here on a second fetch_add at this sequence would add to a full word again.
     blocked_at_ = sequence;
-    dense_limit_ = 0;
-    if (offset <= capacity_) owner_->seal_at(sequence, offset);  // we are its closer
+    place_.dense_limit = 0;
+    if (offset <= place_.capacity) owner_->seal_at(sequence, offset);  // we are its closer
     if (!room_after(sequence, bytes, may_wait)) return kNoWord;
     // sync[shared_buffer.open]: acquire, as in claim()
-    old = word_->fetch_add(bytes, std::memory_order_acquire);
+    old = place_.word->fetch_add(bytes, std::memory_order_acquire);
   }
 }
 
@@ -142,7 +134,7 @@ bool SharedBuffer::Writer::room_after(uint64_t sequence, size_t bytes, bool may_
   // relaxed, all of them: statistics of ours
   Room room = owner_->try_make_room(sequence);
   if (room == Room::kFull && may_wait) {
-    state_->waits.store(state_->waits.load(relaxed) + 1, relaxed);
+    place_.state->waits.store(place_.state->waits.load(relaxed) + 1, relaxed);
     room = owner_->wait_for_room(sequence);
   }
   if (room == Room::kOpen) {
@@ -151,8 +143,8 @@ bool SharedBuffer::Writer::room_after(uint64_t sequence, size_t bytes, bool may_
   }
   refusal_ = room == Room::kClosed ? Refusal::kClosed : Refusal::kDropped;
   if (room == Room::kFull && may_wait) {
-    state_->dropped_records.store(state_->dropped_records.load(relaxed) + 1, relaxed);
-    state_->dropped_bytes.store(state_->dropped_bytes.load(relaxed) + bytes, relaxed);
+    place_.state->dropped_records.store(place_.state->dropped_records.load(relaxed) + 1, relaxed);
+    place_.state->dropped_bytes.store(place_.state->dropped_bytes.load(relaxed) + bytes, relaxed);
   }
   return false;
 }
@@ -161,15 +153,15 @@ bool SharedBuffer::Writer::room_after(uint64_t sequence, size_t bytes, bool may_
 std::byte* SharedBuffer::Writer::enter(uint64_t old, size_t bytes) noexcept {
   const uint64_t sequence = sequence_of(old);
   const size_t slot = sequence & (owner_->options_.buffer_count - 1);
-  base_ = pack(sequence, 0);
-  bias_ = reinterpret_cast<uint64_t>(owner_->slots_[slot].data) - base_;
-  cell_ = &state_->committed[slot];
-  value_ = cell_->load(std::memory_order_relaxed) + bytes;  // relaxed: our own store
-  dense_limit_ = capacity_;
+  place_.base = pack(sequence, 0);
+  place_.bias = reinterpret_cast<uint64_t>(owner_->slots_[slot].data) - place_.base;
+  place_.cell = &place_.state->committed[slot];
+  place_.value = place_.cell->load(std::memory_order_relaxed) + bytes;  // relaxed: our own store
+  place_.dense_limit = place_.capacity;
   // relaxed: see reserve_as()
-  state_->note.store(note_of(old, value_), std::memory_order_relaxed);
-  state_->sequence.store(sequence, std::memory_order_relaxed);
-  return reinterpret_cast<std::byte*>(bias_ + old);
+  place_.state->note.store(note_of(old, place_.value), std::memory_order_relaxed);
+  place_.state->sequence.store(sequence, std::memory_order_relaxed);
+  return reinterpret_cast<std::byte*>(place_.bias + old);
 }
 
 // A chunk of whole lanes with this record at its beginning.
@@ -181,45 +173,46 @@ std::byte* SharedBuffer::Writer::carve(size_t bytes, bool may_wait) noexcept {
   if (old == kNoWord) return nullptr;
   const auto begin =
       reinterpret_cast<uint64_t>(owner_->slot_of(sequence_of(old)).data) + offset_of(old);
-  value_ = begin + bytes;
+  place_.value = begin + bytes;
   chunk_ = (old & ~kRevokedBit) | kOwnedBit;
   // relaxed: the release of the chunk publishes them. The chunk appears with the record open in it,
   // so that the flusher cannot take it back before the first commit.
-  state_->sequence.store(sequence_of(old), std::memory_order_relaxed);
-  state_->lane_committed.store(begin, std::memory_order_relaxed);
-  state_->lane_reserved.store(value_, std::memory_order_relaxed);
-  state_->chunk_bytes.store(chunk_bytes, std::memory_order_relaxed);
+  place_.state->sequence.store(sequence_of(old), std::memory_order_relaxed);
+  place_.state->lane_committed.store(begin, std::memory_order_relaxed);
+  place_.state->lane_reserved.store(place_.value, std::memory_order_relaxed);
+  place_.state->chunk_bytes.store(chunk_bytes, std::memory_order_relaxed);
   // sync[shared_buffer.chunk]: release, pairs with the flusher's look at the lanes
-  state_->chunk.store(chunk_, std::memory_order_release);
-  (owner_->asymmetric_ ? lane_end_ : fenced_lane_end_) = begin + chunk_bytes;
+  place_.state->chunk.store(chunk_, std::memory_order_release);
+  (owner_->asymmetric_ ? place_.lane_end : fenced_lane_end_) = begin + chunk_bytes;
   return reinterpret_cast<std::byte*>(begin);
 }
 
 // A record in the chunk at hand where only a locked instruction can order "open" before the look.
 std::byte* SharedBuffer::Writer::take_fenced(size_t bytes) noexcept {
-  const uint64_t begin = value_;
+  const uint64_t begin = place_.value;
   if (fenced_lane_end_ <= begin || bytes > fenced_lane_end_ - begin) return nullptr;
   // sync[shared_buffer.lane]: seq_cst on both sides, Dekker's pattern with the flusher's revoking
-  state_->lane_reserved.exchange(begin + bytes, std::memory_order_seq_cst);
-  if ((state_->chunk.load(std::memory_order_seq_cst) & kRevokedBit) != 0) return nullptr;
-  value_ = begin + bytes;
+  place_.state->lane_reserved.exchange(begin + bytes, std::memory_order_seq_cst);
+  if ((place_.state->chunk.load(std::memory_order_seq_cst) & kRevokedBit) != 0) return nullptr;
+  place_.value = begin + bytes;
   return reinterpret_cast<std::byte*>(begin);
 }
 
 // Accounts for the chunk at hand, unless the flusher has done that in our place.
 void SharedBuffer::Writer::leave_chunk() noexcept {
-  lane_end_ = fenced_lane_end_ = 0;
+  place_.lane_end = fenced_lane_end_ = 0;
   if (chunk_ == 0) return;
   const uint64_t chunk = std::exchange(chunk_, 0);
   // sync[shared_buffer.chunk]: acq_rel, one of the two settles the chunk; what the flusher read of
   // this writer's state it read before
-  if ((state_->chunk.exchange(0, std::memory_order_acq_rel) & kOwnedBit) == 0) return;
-  const uint64_t bytes = state_->chunk_bytes.load(std::memory_order_relaxed);  // relaxed: ours
+  if ((place_.state->chunk.exchange(0, std::memory_order_acq_rel) & kOwnedBit) == 0) return;
+  const uint64_t bytes =
+      place_.state->chunk_bytes.load(std::memory_order_relaxed);  // relaxed: ours
   const uint64_t offset = chunk_offset(chunk);
   const size_t slot = sequence_of(chunk) & (owner_->options_.buffer_count - 1);
   const auto begin = reinterpret_cast<uint64_t>(owner_->slots_[slot].data) + offset;
-  owner_->fill_lane_table(owner_->slots_[slot], offset, bytes, value_ - begin);
-  std::atomic<uint64_t>& cell = state_->committed[slot];
+  owner_->fill_lane_table(owner_->slots_[slot], offset, bytes, place_.value - begin);
+  std::atomic<uint64_t>& cell = place_.state->committed[slot];
   // relaxed load: our own. sync[shared_buffer.commit]: release, the table and the records
   cell.store(cell.load(std::memory_order_relaxed) + bytes, std::memory_order_release);
 }

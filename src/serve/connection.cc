@@ -77,7 +77,7 @@ void Connection::receive_into(std::span<char> space) noexcept {
 
 void Connection::begin_head() noexcept {
   state_ = State::kHead;
-  context_->memory.use(io_.memory_kind());
+  context_->use(io_.submitter().types());
   io_.timeouts().head.start(timeout_, coarse_now_ns());
   if (context_->unread().empty()) {
     receive_into(context_->free_space());

@@ -85,9 +85,6 @@ void bind_common(RequestContext& context, engine::Model& model) noexcept {
   context.infer.model = &model;
   context.infer.memory = &context.memory;
   context.infer.owner = &context;
-  context.infer.allocator_type = context.memory.kind() == RequestMemory::Kind::kHeap
-                                     ? engine::AllocatorType::kStandard
-                                     : engine::AllocatorType::kLumenArena;
   const std::optional<uint64_t> timeout_us = context.infer_head.timeout_us;
   // 0 means "no timeout" in the protocol; the cap keeps the addition from overflowing.
   if (timeout_us) {

@@ -119,12 +119,6 @@ size_t IoThread::on_turn_end() noexcept {
   return done;
 }
 
-RequestMemory::Kind IoThread::memory_kind() noexcept {
-  return submitter_.allocator_type() == engine::AllocatorType::kStandard
-             ? RequestMemory::Kind::kHeap
-             : RequestMemory::Kind::kArena;
-}
-
 void IoThread::note_usage(const RequestMemory::Usage& usage) noexcept {
   if (usage.heap_calls > 0) services_.counters.request_heap_calls.add(usage.heap_calls);
   if (usage.arena_bytes > 0) services_.counters.request_arena_bytes.add(usage.arena_bytes);

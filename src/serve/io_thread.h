@@ -65,8 +65,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
-  // What the next request is to be kept in.
-  [[nodiscard]] RequestMemory::Kind memory_kind() noexcept;
+  [[nodiscard]] engine::Submitter& submitter() noexcept { return submitter_; }
   void note_usage(const RequestMemory::Usage& usage) noexcept;
   // By the control thread; comes back as from the engine.
   void ask_control(RequestContext& context, std::string_view body,

@@ -50,6 +50,14 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   return usage;
 }
 
+void RequestContext::use(const engine::Submitter::Types& types) noexcept {
+  infer.queue_type = types.queue_type;
+  infer.allocator_type = types.allocator_type;
+  memory.use(types.allocator_type == engine::AllocatorType::kStandard
+                 ? RequestMemory::Kind::kHeap
+                 : RequestMemory::Kind::kArena);
+}
+
 void RequestContext::move_unread_to_front() noexcept {
   if (begin == 0) return;
   std::memmove(receive_buffer_.data(), receive_buffer_.data() + begin, end - begin);

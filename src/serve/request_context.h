@@ -6,6 +6,7 @@
 
 #include "serve/route.h"
 
+#include <lumen/engine/engine.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
@@ -33,6 +34,9 @@ class RequestContext {
   // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
   // memory took is returned.
   RequestMemory::Usage reset() noexcept;
+
+  // How the next request is kept and how it will go to the engine.
+  void use(const engine::Submitter::Types& types) noexcept;
 
   // --- receive buffer: bytes [begin, end) are unread --------------------------------------------
   [[nodiscard]] std::string_view unread() const noexcept {

@@ -42,7 +42,9 @@ void IoThread::record(const RequestContext& context) noexcept {
   set(Stage::kTotal, now - trace.received_ns);
   record.rows = infer.inputs.empty() ? 0 : engine::rows_of(infer);
   record.model = static_cast<uint16_t>(infer.model->index());
-  record.worker = static_cast<uint16_t>(infer.worker);
+  record.worker = infer.worker == engine::InferRequest::kNoWorker
+                      ? telemetry::RequestRecord::kNone
+                      : static_cast<uint16_t>(infer.worker);
   record.status = static_cast<uint16_t>(context.reply_code);
   record.queue_type = static_cast<uint8_t>(infer.queue_type);
   record.allocator_type = static_cast<uint8_t>(infer.allocator_type);

@@ -51,8 +51,12 @@ class Submitter {
   // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
   // runs it here. Returns how many requests it completed.
   virtual size_t end_turn() noexcept = 0;
-  // Of the configuration that the next request would meet.
-  [[nodiscard]] virtual AllocatorType allocator_type() noexcept = 0;
+  // What the next request would meet.
+  struct Types {
+    QueueType queue_type = QueueType::kMpmc;
+    AllocatorType allocator_type = AllocatorType::kLumenArena;
+  };
+  [[nodiscard]] virtual Types types() noexcept = 0;
   // Whoever must get this thread to call end_turn() soon (a change of configuration) flushes it.
   virtual void set_nudge(CompletionSink& sink) noexcept = 0;
 

@@ -58,10 +58,11 @@ struct InferRequest {
   // --- filled in by the engine -----------------------------------------------------------------
   Status status;
   std::span<TensorView> outputs;  // as outputs_wanted (or all), in that order
-  uint32_t worker = 0;            // who ran it; with `inline` the I/O thread's number
-  QueueType queue_type{};         // how it went
-  uint64_t charged_ns = 0;        // the service time that admission reckoned with
-  void* in_engine = nullptr;      // the engine's own, while the request is pending
+  static constexpr uint32_t kNoWorker = UINT32_MAX;
+  uint32_t worker = kNoWorker;  // who took it; with `inline` the I/O thread's number
+  QueueType queue_type{};       // how it went, or would have gone
+  uint64_t charged_ns = 0;      // the service time that admission reckoned with
+  void* in_engine = nullptr;    // the engine's own, while the request is pending
   Trace trace;
 };
 

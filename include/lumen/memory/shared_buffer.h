@@ -294,10 +294,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   // Never waits and counts no drop.
   [[nodiscard]] std::byte* try_reserve(size_t bytes) noexcept { return reserve_as<false>(bytes); }
   // The bytes of the latest reserve() are written: the flusher may have them.
-  void commit() noexcept {
-    // sync[shared_buffer.commit]: release, the record's bytes before the count of them
-    cell_->store(value_, std::memory_order_release);
-  }
+  void commit() noexcept { place_.commit(); }
   // Why the latest reserve() returned nullptr.
   [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
 
@@ -308,37 +305,64 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   friend struct SharedBufferPeer;
   Writer(SharedBuffer& owner, WriterState& state) noexcept;
 
+  // Where the next record goes, by values alone: what the two hot paths touch, in one line.
+  struct Place {
+    std::atomic<uint64_t>* cell = nullptr;  // where commit() stores
+    uint64_t value = 0;        // what it stores: dense: bytes ever put into the slot; lane: address
+    uint64_t dense_limit = 0;  // capacity; 0: lane mode, or no fetch_add before a look (blocked)
+    uint64_t lane_end = 0;     // address; 0: dense mode, or no chunk
+    WriterState* state = nullptr;
+    uint64_t base = kNoWord;  // dense: {sequence, 0} of the buffer we are in
+    uint64_t bias = 0;        // dense: address of that buffer less base: one add off fetch_add
+    uint64_t capacity = 0;
+    std::atomic<uint64_t>* word = nullptr;
+
+    // `slow` and `crossed` go on where this ends: without a place, or from a fetch_add that found
+    // another buffer than ours, or a full one.
+    template <typename Slow, typename Crossed>
+    [[nodiscard]] std::byte* reserve(size_t bytes, Slow slow, Crossed crossed) noexcept {
+      const uint64_t begin = value;
+      const uint64_t end = begin + bytes;
+      // Without a chunk, or in dense mode, lane_end is 0. end > begin: neither 0 nor wrapped around.
+      if (end <= lane_end && end > begin) [[likely]] {
+        // relaxed: light_fence() and the flusher's heavy one order this store before the load below
+        state->lane_reserved.store(end, std::memory_order_relaxed);
+        light_fence();
+        // relaxed: as above; a chunk that is still ours publishes nothing
+        if (static_cast<int64_t>(state->chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
+          value = end;
+          return reinterpret_cast<std::byte*>(begin);
+        }
+      } else if (bytes - 1 <
+                 dense_limit) {  // as bytes - 1, so that 0 is refused with the too large
+        // Everything is read before the locked instruction: no load after it starts until it is
+        // done, and the stores before the next one are what a record costs more than a bare
+        // fetch_add.
+        const uint64_t here = base, shift = bias, last = capacity - bytes;
+        // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
+        const uint64_t old = word->fetch_add(bytes, std::memory_order_acquire);
+        if (old - here <= last) [[likely]] {  // of another buffer: larger than any offset
+          value = end;
+          // relaxed: for reports about a thread that died; nothing is read on the strength of it
+          state->note.store(note_of(old, end), std::memory_order_relaxed);
+          return reinterpret_cast<std::byte*>(shift + old);
+        }
+        return crossed(old);
+      }
+      return slow();
+    }
+    void commit() noexcept {
+      // sync[shared_buffer.commit]: release, the record's bytes before the count of them
+      cell->store(value, std::memory_order_release);
+    }
+  };
+
   template <bool kMayWait>
   [[nodiscard]] std::byte* reserve_as(size_t bytes) noexcept {
     LUMEN_DCHECK(!is_open());
-    WriterState& state = *state_;
-    const uint64_t begin = value_;
-    const uint64_t end = begin + bytes;
-    // Without a chunk, or in dense mode, lane_end_ is 0. end > begin: neither 0 nor wrapped around.
-    if (end <= lane_end_ && end > begin) [[likely]] {
-      // relaxed: light_fence() and the flusher's heavy one order this store before the load below
-      state.lane_reserved.store(end, std::memory_order_relaxed);
-      light_fence();
-      // relaxed: as above; a chunk that is still ours publishes nothing
-      if (static_cast<int64_t>(state.chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
-        value_ = end;
-        return reinterpret_cast<std::byte*>(begin);
-      }
-    } else if (bytes - 1 < dense_limit_) {  // as bytes - 1, so that 0 is refused with the too large
-      // Everything is read before the locked instruction: no load after it starts until it is done,
-      // and the stores before the next one are what a record costs more than a bare fetch_add.
-      const uint64_t base = base_, bias = bias_, last = capacity_ - bytes;
-      // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
-      const uint64_t old = word_->fetch_add(bytes, std::memory_order_acquire);
-      if (old - base <= last) [[likely]] {  // of another buffer: larger than any offset
-        value_ = end;
-        // relaxed: for reports about a thread that died; nothing is read on the strength of it
-        state.note.store(note_of(old, end), std::memory_order_relaxed);
-        return reinterpret_cast<std::byte*>(bias + old);
-      }
-      return crossed(old, bytes, kMayWait);
-    }
-    return reserve_slow(bytes, kMayWait);
+    return place_.reserve(
+        bytes, [&]() noexcept { return reserve_slow(bytes, kMayWait); },
+        [&](uint64_t old) noexcept { return crossed(old, bytes, kMayWait); });
   }
   [[nodiscard]] std::byte* reserve_slow(size_t bytes, bool may_wait) noexcept;
   [[nodiscard]] std::byte* crossed(uint64_t old, size_t bytes, bool may_wait) noexcept;
@@ -351,20 +375,11 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   void leave_chunk() noexcept;
   [[nodiscard]] bool is_open() const noexcept {
     // relaxed: our own store
-    return cell_->load(std::memory_order_relaxed) != value_;
+    return place_.cell->load(std::memory_order_relaxed) != place_.value;
   }
   void swap(Writer& other) noexcept;
 
-  // What the two hot paths touch, in one line.
-  std::atomic<uint64_t>* cell_ = nullptr;  // where commit() stores
-  uint64_t value_ = 0;        // what it stores: dense: bytes ever put into the slot; lane: address
-  uint64_t dense_limit_ = 0;  // capacity_; 0: lane mode, or no fetch_add before a look (blocked)
-  uint64_t lane_end_ = 0;     // address; 0: dense mode, or no chunk
-  WriterState* state_ = nullptr;
-  uint64_t base_ = kNoWord;  // dense: {sequence, 0} of the buffer we are in
-  uint64_t bias_ = 0;        // dense: address of that buffer less base_: one add off fetch_add
-  uint64_t capacity_ = 0;
-  std::atomic<uint64_t>* word_ = nullptr;
+  Place place_;
   SharedBuffer* owner_ = nullptr;
   uint64_t chunk_ = 0;             // what we stored into WriterState::chunk
   uint64_t fenced_lane_end_ = 0;   // lane_end_ where light_fence() is not enough; else 0
@@ -375,51 +390,36 @@ class alignas(kCacheLine) SharedBuffer::Writer {
 // Several records in a row from a function of the caller's: the same reserve() and commit() with the
 // same promises, each record for itself. What a Writer keeps in memory from one record to the next,
 // since anyone may know its address, a local Burst keeps in registers: the chain from record to record
-// is one addition, not a store that the next load waits for (lane mode: 0.5 ns instead of 1.0; in
-// dense mode the locked instruction hides it). The writer is not used while a Burst of it lives.
+// is one addition, not a store that the next load waits for (lane mode: half the time). The writer is
+// not used while a Burst of it lives.
 class SharedBuffer::Writer::Burst {
  public:
-  explicit Burst(Writer& writer) noexcept : writer_(writer), state_(writer.state_) { load(); }
-  ~Burst() { writer_.value_ = value_; }
+  explicit Burst(Writer& writer) noexcept : writer_(writer), place_(writer.place_) {}
+  ~Burst() { writer_.place_ = place_; }
   Burst(const Burst&) = delete;
   Burst& operator=(const Burst&) = delete;
 
   [[nodiscard]] std::byte* reserve(size_t bytes) noexcept {
-    const uint64_t begin = value_;
-    const uint64_t end = begin + bytes;
-    if (end <= lane_end_ && end > begin) [[likely]] {
-      // relaxed: as in Writer::reserve_as()
-      state_->lane_reserved.store(end, std::memory_order_relaxed);
-      light_fence();
-      // relaxed: as there
-      if (static_cast<int64_t>(state_->chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
-        value_ = end;
-        return reinterpret_cast<std::byte*>(begin);
-      }
-    }
-    writer_.value_ = value_;
-    std::byte* record = writer_.reserve(bytes);
-    load();
-    return record;
+    return place_.reserve(
+        bytes, [&]() noexcept { return away([&] { return writer_.reserve_slow(bytes, true); }); },
+        [&](uint64_t old) noexcept {
+          return away([&] { return writer_.crossed(old, bytes, true); });
+        });
   }
-  void commit() noexcept {
-    // sync[shared_buffer.commit]: release, as Writer::commit()
-    cell_->store(value_, std::memory_order_release);
-  }
+  void commit() noexcept { place_.commit(); }
   [[nodiscard]] Refusal refusal() const noexcept { return writer_.refusal(); }
 
  private:
-  void load() noexcept {
-    cell_ = writer_.cell_;
-    value_ = writer_.value_;
-    lane_end_ = writer_.lane_end_;
+  template <typename Call>
+  std::byte* away(Call call) noexcept {
+    writer_.place_ = place_;
+    std::byte* record = call();
+    place_ = writer_.place_;
+    return record;
   }
 
   Writer& writer_;
-  WriterState* const state_;
-  std::atomic<uint64_t>* cell_ = nullptr;
-  uint64_t value_ = 0;
-  uint64_t lane_end_ = 0;
+  Place place_;
 };
 
 }  // namespace lumen
