@@ -1,11 +1,13 @@
-// The data plane allocates nothing and takes no lock once the server is ready: counted over the whole
-// process from the first byte of a request to the last of its reply, outside the backend's own call.
+// The data plane allocates nothing and takes no lock once the server is ready, whatever the queue type
+// but `naive`: counted from the first byte of a request to the last of its reply, outside the backend's
+// own calls, which are printed apart.
 #include "support/call_counter.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 #include <lumen/serve/server.h>
 
+#include "support/fake_backend.h"
 #include "support/http_client.h"
 #include "support/temp_repository.h"
 #include "support/wrapping_backend.h"
@@ -14,112 +16,279 @@
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <ostream>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace lumen::serve {
 namespace {
 
-using testing_support::CallCountPause;
+using engine::AllocatorType;
+using engine::QueueType;
 using testing_support::CallCounts;
+using testing_support::WindowCounts;
+
+enum class Deliberate { kNothing, kAllocation, kLock };
+
+constexpr int kRequests = 100;
 
 // The backend's own calls are its business, unless a test wants one to be seen.
 class UncountedInstance final : public engine::Instance {
  public:
-  UncountedInstance(std::unique_ptr<engine::Instance> inner, bool deliberate_allocation)
-      : inner_(std::move(inner)), deliberate_allocation_(deliberate_allocation) {}
+  UncountedInstance(std::unique_ptr<engine::Instance> inner, Deliberate deliberate)
+      : inner_(std::move(inner)), deliberate_(deliberate) {}
   engine::StartOutcome start(engine::InferRequest& request,
                              void (*done)(engine::InferRequest&) noexcept) noexcept override {
-    if (deliberate_allocation_) {
+    if (deliberate_ == Deliberate::kAllocation) {
       void* volatile memory = std::malloc(16);  // volatile: the compiler may drop an unused pair
       std::free(memory);
     }
-    const CallCountPause pause;
+    if (deliberate_ == Deliberate::kLock) const std::lock_guard lock(mutex_);
+    const testing_support::BackendCalls calls;
     return inner_->start(request, done);
   }
+  uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
 
  private:
   std::unique_ptr<engine::Instance> inner_;
-  const bool deliberate_allocation_;
+  const Deliberate deliberate_;
+  std::mutex mutex_;
 };
 
-class DataPlaneCalls : public testing::Test {
- protected:
-  void start(std::unique_ptr<engine::Backend> backend, const std::filesystem::path& models,
-             bool deliberate_allocation = false) {
-    ServerOptions options;
+class DataPlaneServer {
+ public:
+  DataPlaneServer() {
     options.http_address = "127.0.0.1:0";
-    options.model_repository = models;
-    options.max_active_requests = 4;
-    options.max_connections = 16;
-    auto wrap = [deliberate_allocation](std::unique_ptr<engine::Instance> inner) {
+    options.unix_path = files.path() / "s.sock";
+    options.model_repository = LUMEN_SOURCE_DIR "/models";
+    options.max_active_requests = 16;
+    options.max_connections = 32;
+    options.telemetry_csv_path = files.path() / "requests.csv";
+  }
+  void start(std::unique_ptr<engine::Backend> backend = engine::make_openvino_backend(),
+             Deliberate deliberate = Deliberate::kNothing) {
+    auto wrap = [deliberate](std::unique_ptr<engine::Instance> inner) {
       return std::unique_ptr<engine::Instance>(
-          std::make_unique<UncountedInstance>(std::move(inner), deliberate_allocation));
+          std::make_unique<UncountedInstance>(std::move(inner), deliberate));
     };
-    auto server =
+    auto started =
         Server::start(options, std::make_unique<engine::WrappingBackend>(std::move(backend), wrap));
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
+    ASSERT_TRUE(started.ok()) << started.status().message();
+    server = std::move(*started);
   }
-
-  // Sends `request` a hundred times over one connection after a few to warm up, and counts.
-  CallCounts count(const std::string& request) {
-    HttpClient http(server_->http_address());
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(200, http.exchange(request).status);
+  HttpClient client(bool over_unix) const {
+    return over_unix ? HttpClient::over_unix(server->unix_path())
+                     : HttpClient(server->http_address());
+  }
+  // Sends `request` so often over each of so many connections at once, after a few to warm up, and
+  // counts.
+  WindowCounts count(const std::string& request, bool over_unix = false, size_t connections = 1) {
+    std::vector<HttpClient> clients;
+    for (size_t i = 0; i < connections; ++i) clients.push_back(client(over_unix));
+    const auto round = [&] {
+      for (HttpClient& one : clients) EXPECT_TRUE(one.send(request));
+      for (HttpClient& one : clients) EXPECT_EQ(200, one.read().status);
+    };
+    for (int i = 0; i < 5; ++i) round();
+    const telemetry::ServerCounters& counters = server->counters().server;
+    const uint64_t parks_before = counters.worker_parks.get();
+    const uint64_t heap_calls_before = counters.request_heap_calls.get();
     testing_support::open_call_window();
-    for (int i = 0; i < 100; ++i) {
-      const CallCountPause pause;  // this client's own strings
-      EXPECT_EQ(200, http.exchange(request).status);
-    }
-    return testing_support::close_call_window();
+    for (int i = 0; i < kRequests; ++i) round();
+    const WindowCounts counts = testing_support::close_call_window();
+    parks_within = counters.worker_parks.get() - parks_before;
+    heap_calls_within = counters.request_heap_calls.get() - heap_calls_before;
+    return counts;
   }
-  void expect_none(const std::string& what, const std::string& request) {
-    const CallCounts counts = count(request);
-    EXPECT_EQ(0u, counts.allocations) << what;
-    EXPECT_EQ(0u, counts.frees) << what;
-    EXPECT_EQ(0u, counts.locks) << what;
+  const telemetry::ModelCounters& counters_of(const char* model) const {
+    return server->models().find(model, "")->counters();
   }
 
-  std::unique_ptr<Server> server_;
+  engine::TempRepository files;
+  ServerOptions options;
+  std::unique_ptr<Server> server;
+  uint64_t parks_within = 0;  // of the last count()
+  uint64_t heap_calls_within = 0;
 };
 
-TEST_F(DataPlaneCalls, ABinaryRequestToOpenVinoMakesNone) {
-  start(engine::make_openvino_backend(), LUMEN_SOURCE_DIR "/models");
-  expect_none("small", binary_infer("mlp", "input", std::string(1024, '\0')));
-  expect_none("large", binary_infer("identity", "input", std::string(602'112, '\0')));
+const std::string kMlpRequest = binary_infer("mlp", "input", std::string(1024, '\0'));
+
+void expect_none(const std::string& what, const CallCounts& counts) {
+  EXPECT_EQ(0u, counts.allocations) << what;
+  EXPECT_EQ(0u, counts.frees) << what;
+  EXPECT_EQ(0u, counts.locks) << what;
 }
 
-TEST_F(DataPlaneCalls, AJsonRequestMakesNone) {
-  start(engine::make_openvino_backend(), LUMEN_SOURCE_DIR "/models");
-  expect_none("json", post_request("/v2/models/identity/infer",
-                                   R"({"id":"1","inputs":[{"name":"input","datatype":"FP32",)"
-                                   R"("shape":[1,3],"data":[1,2.5,3]}]})"));
+// --- every queue type, over TCP and the unix socket, the telemetry CSV on ----------------------------
+
+class DataPlaneCallsOf : public testing::TestWithParam<std::tuple<QueueType, bool>> {
+ protected:
+  [[nodiscard]] static QueueType queue_type() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static bool over_unix() { return std::get<1>(GetParam()); }
+  void start(AllocatorType allocator_type) {
+    served.options.engine.queue_type = queue_type();
+    served.options.engine.allocator_type = allocator_type;
+    served.options.engine.batch_size = 8;
+    served.start();
+  }
+  // Only `naive` locks.
+  static void expect_queue_calls(const CallCounts& counts) {
+    EXPECT_EQ(0u, counts.allocations);
+    EXPECT_EQ(0u, counts.frees);
+    if (queue_type() == QueueType::kNaive) {
+      EXPECT_GT(counts.locks, 0u);
+    } else {
+      EXPECT_EQ(0u, counts.locks);
+    }
+  }
+  DataPlaneServer served;
+};
+
+TEST_P(DataPlaneCallsOf, ARequestAllocatesNothingAndOnlyNaiveLocks) {
+  start(AllocatorType::kLumenArena);
+  const WindowCounts counts = served.count(kMlpRequest, over_unix());
+  expect_queue_calls(counts.data_plane);
+  // All that sleeps on the data plane is a worker that parks (and counts it) or the loop in epoll.
+  const uint64_t may_wait = queue_type() == QueueType::kInline ? 0 : served.parks_within + 1;
+  EXPECT_LE(counts.data_plane.futex_waits, may_wait);
+  std::printf("a request: %.2f futex waits; OpenVINO: %.2f allocations, %.2f locks\n",
+              static_cast<double>(counts.data_plane.futex_waits) / kRequests,
+              static_cast<double>(counts.backend.allocations) / kRequests,
+              static_cast<double>(counts.backend.locks) / kRequests);
+  EXPECT_GT(counts.backend.allocations, 0u) << "the counter sees what OpenVINO does";
 }
 
-TEST_F(DataPlaneCalls, AChunkedRequestMakesNone) {
-  start(engine::make_openvino_backend(), LUMEN_SOURCE_DIR "/models");
+TEST_P(DataPlaneCallsOf, EightConnectionsAtOnceAllocateNothing) {
+  start(AllocatorType::kLumenArena);
+  expect_queue_calls(served.count(kMlpRequest, over_unix(), 8).data_plane);
+}
+
+// What it shows to users as heap calls a request is what the C library saw. The backend places outputs
+// in the request's memory, so what is freed here was in part allocated there.
+TEST_P(DataPlaneCallsOf, WithTheHeapARequestAllocatesAndAllOfItIsCounted) {
+  start(AllocatorType::kStandard);
+  const CallCounts counts = served.count(kMlpRequest, over_unix()).data_plane;
+  EXPECT_GE(counts.allocations, uint64_t{kRequests});
+  EXPECT_GE(counts.frees, counts.allocations);
+  // The window opens and closes while the request before may still hold its memory.
+  EXPECT_NEAR(static_cast<double>(served.heap_calls_within),
+              2.0 * static_cast<double>(counts.frees),
+              2.0 * static_cast<double>(counts.frees) / kRequests * 2);
+  if (queue_type() != QueueType::kNaive) EXPECT_EQ(0u, counts.locks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
+                         testing::Combine(testing::Values(QueueType::kMpmc, QueueType::kSpsc,
+                                                          QueueType::kNaive, QueueType::kBatched,
+                                                          QueueType::kInline),
+                                          testing::Bool()),
+                         [](const testing::TestParamInfo<std::tuple<QueueType, bool>>& one) {
+                           return std::string(engine::name_of(std::get<0>(one.param))) +
+                                  (std::get<1>(one.param) ? "OverUnix" : "OverTcp");
+                         });
+
+// --- packing ---------------------------------------------------------------------------------------
+
+class DataPlaneCallsPacked : public testing::TestWithParam<QueueType> {};
+
+// Eight requests that come while a slow call runs are the next batch.
+TEST_P(DataPlaneCallsPacked, PackingAndSplittingAllocatesNothing) {
+  DataPlaneServer served;
+  const auto control = std::make_shared<engine::FakeControl>();
+  control->cost_ns = [](uint64_t) { return uint64_t{300'000}; };
+  engine::TempRepository models;
+  models.add_model("m");
+  served.options.model_repository = models.path();
+  served.options.engine.queue_type = GetParam();
+  served.options.engine.batch_size = 8;
+  served.start(engine::make_fake_backend(control));
+  const telemetry::ModelCounters& counters = served.counters_of("m");
+  expect_none("packed",
+              served.count(binary_infer("m", "x", std::string(16, '\0')), false, 8).data_plane);
+  EXPECT_EQ(counters.inference_count.get(), uint64_t{8} * (kRequests + 5));
+  EXPECT_LT(counters.execution_count.get(), counters.inference_count.get() * 3 / 4)
+      << "several went in one call";
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
+                         testing::Values(QueueType::kBatched, QueueType::kInline),
+                         [](const testing::TestParamInfo<QueueType>& one) {
+                           return std::string(engine::name_of(one.param));
+                         });
+
+// --- kinds of requests -------------------------------------------------------------------------------
+
+TEST(DataPlaneCalls, ALargeTensorMakesNone) {
+  DataPlaneServer served;
+  served.start();
+  expect_none(
+      "large",
+      served.count(binary_infer("identity", "input", std::string(602'112, '\0'))).data_plane);
+}
+
+TEST(DataPlaneCalls, AJsonRequestMakesNone) {
+  DataPlaneServer served;
+  served.start();
+  expect_none("json",
+              served
+                  .count(post_request("/v2/models/identity/infer",
+                                      R"({"id":"1","inputs":[{"name":"input","datatype":"FP32",)"
+                                      R"("shape":[1,3],"data":[1,2.5,3]}]})"))
+                  .data_plane);
+}
+
+TEST(DataPlaneCalls, AChunkedRequestMakesNone) {
+  DataPlaneServer served;
+  served.start();
   const std::string body =
       R"({"inputs":[{"name":"input","datatype":"FP32","shape":[1,1],"data":[1]}]})";
   char size[32];
   std::snprintf(size, sizeof(size), "%zx\r\n", body.size());
-  expect_none("chunked",
-              "POST /v2/models/identity/infer HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked"
-              "\r\n\r\n" +
-                  std::string(size) + body + "\r\n0\r\n\r\n");
+  expect_none("chunked", served
+                             .count("POST /v2/models/identity/infer HTTP/1.1\r\nHost: t\r\n"
+                                    "Transfer-Encoding: chunked\r\n\r\n" +
+                                    std::string(size) + body + "\r\n0\r\n\r\n")
+                             .data_plane);
 }
 
-TEST_F(DataPlaneCalls, HealthMetadataAndStatisticsMakeNone) {
-  start(engine::make_openvino_backend(), LUMEN_SOURCE_DIR "/models");
-  for (const char* path :
-       {"/v2/health/ready", "/v2", "/v2/models/mlp", "/v2/models/mlp/ready", "/v2/models/stats"}) {
-    expect_none(path, get_request(path));
+TEST(DataPlaneCalls, HealthMetadataStatisticsAndMetricsMakeNone) {
+  DataPlaneServer served;
+  served.start();
+  for (const char* path : {"/v2/health/ready", "/v2", "/v2/models/mlp", "/v2/models/mlp/ready",
+                           "/v2/models/stats", "/metrics"}) {
+    expect_none(path, served.count(get_request(path)).data_plane);
   }
 }
 
-TEST_F(DataPlaneCalls, OneDeliberateAllocationIsSeen) {
-  start(engine::make_openvino_backend(), LUMEN_SOURCE_DIR "/models", true);
-  const CallCounts counts = count(binary_infer("mlp", "input", std::string(1024, '\0')));
-  EXPECT_EQ(100u, counts.allocations);
-  EXPECT_EQ(100u, counts.frees);
+// After a change of configuration the data plane is a new one, warmed up like the first.
+TEST(DataPlaneCalls, ARequestAfterALiveSwapMakesNone) {
+  DataPlaneServer served;
+  served.start();
+  for (const QueueType type : {QueueType::kInline, QueueType::kSpsc, QueueType::kBatched}) {
+    engine::EngineConfig config = served.server->engine_config();
+    config.queue_type = type;
+    ASSERT_TRUE(served.server->reconfigure(config).ok());
+    expect_none(std::string(engine::name_of(type)), served.count(kMlpRequest).data_plane);
+  }
+}
+
+// --- what the counter is worth -----------------------------------------------------------------------
+
+TEST(DataPlaneCalls, OneDeliberateAllocationIsSeen) {
+  DataPlaneServer served;
+  served.start(engine::make_openvino_backend(), Deliberate::kAllocation);
+  const CallCounts counts = served.count(kMlpRequest).data_plane;
+  EXPECT_EQ(uint64_t{kRequests}, counts.allocations);
+  EXPECT_EQ(uint64_t{kRequests}, counts.frees);
+}
+
+TEST(DataPlaneCalls, OneDeliberateLockIsSeen) {
+  DataPlaneServer served;
+  served.start(engine::make_openvino_backend(), Deliberate::kLock);
+  EXPECT_EQ(uint64_t{kRequests}, served.count(kMlpRequest).data_plane.locks);
 }
 
 }  // namespace

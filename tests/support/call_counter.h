@@ -1,6 +1,7 @@
 // Counts heap and lock calls of this process while a window is open: malloc and its family, operator
-// new (which calls malloc), mmap, pthread mutex, rwlock and condition waits. Parking (futex, epoll)
-// is not a lock and not counted.
+// new (which calls malloc), mmap, pthread mutex, rwlock and condition calls, and futex waits. Parking
+// (a futex wait, epoll) is not a lock: futex waits stand apart, so that a test can hold them against
+// the parks that the server itself counts.
 // Threads: any. Memory: none. Says no: not available under sanitizers, which have their own malloc.
 #pragma once
 
@@ -10,23 +11,38 @@ namespace lumen::testing_support {
 
 struct CallCounts {
   uint64_t allocations = 0;  // malloc, calloc, realloc, aligned forms, mmap
-  uint64_t frees = 0;
+  uint64_t frees = 0;        // free, munmap
   uint64_t locks = 0;
+  uint64_t futex_waits = 0;
 };
 
-// Calls between the two, of the threads that Lumen has named (lumen-io0, lumen-w0), but not inside a
-// CallCountPause. Other threads are OpenVINO's and the test's own: a straggler of the server of the
-// test before once allocated in the window.
-void open_call_window() noexcept;
-[[nodiscard]] CallCounts close_call_window() noexcept;
+struct WindowCounts {
+  CallCounts data_plane;
+  CallCounts backend;  // inside a BackendCalls
+};
 
-// While one lives, calls of its thread are not counted: the backend's own, and the test's.
+// Calls between the two, of the threads of the data plane by their names (lumen-io0, lumen-w0), but
+// not inside a CallCountPause. Other threads are the control plane's (lumen-trace), OpenVINO's and the
+// test's own: a straggler of the server of the test before once allocated in the window.
+void open_call_window() noexcept;
+[[nodiscard]] WindowCounts close_call_window() noexcept;
+
+// While one lives, calls of its thread are not counted: the test's own.
 class CallCountPause {
  public:
   CallCountPause() noexcept;
   ~CallCountPause();
   CallCountPause(const CallCountPause&) = delete;
   CallCountPause& operator=(const CallCountPause&) = delete;
+};
+
+// While one lives, calls of its thread are counted as the backend's.
+class BackendCalls {
+ public:
+  BackendCalls() noexcept;
+  ~BackendCalls();
+  BackendCalls(const BackendCalls&) = delete;
+  BackendCalls& operator=(const BackendCalls&) = delete;
 };
 
 }  // namespace lumen::testing_support

@@ -9,10 +9,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lumen::serve {
 
@@ -25,15 +27,26 @@ struct HttpReply {
 class HttpClient {
  public:
   // `address`: "127.0.0.1:PORT".
-  explicit HttpClient(const std::string& address) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const timeval silence{10, 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
+  explicit HttpClient(const std::string& address)
+      : HttpClient(UniqueFd(::socket(AF_INET, SOCK_STREAM, 0))) {
     sockaddr_in where{};
     where.sin_family = AF_INET;
     where.sin_port = htons(
         static_cast<uint16_t>(std::strtoul(address.c_str() + address.rfind(':') + 1, nullptr, 10)));
     where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(fd_.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)) != 0) fd_.reset();
+  }
+
+  // `path`: of the server's unix socket.
+  static HttpClient over_unix(const std::string& path) {
+    HttpClient client(UniqueFd(::socket(AF_UNIX, SOCK_STREAM, 0)));
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    path.copy(where.sun_path, sizeof(where.sun_path) - 1);
+    if (::connect(client.fd_.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)) != 0) {
+      client.fd_.reset();
+    }
+    return client;
   }
 
   // False: the server has closed.
@@ -74,6 +87,10 @@ class HttpClient {
   void shut_sending() const { ::shutdown(fd_.get(), SHUT_WR); }
 
  private:
+  explicit HttpClient(UniqueFd fd) : fd_(std::move(fd)) {
+    const timeval silence{10, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
+  }
   bool read_more() {
     char chunk[16384];
     const ssize_t got = ::recv(fd_.get(), chunk, sizeof(chunk), 0);
