@@ -31,7 +31,8 @@ class Asked final : public WakeReason {
     return false;
   }
   void wait() const noexcept {
-    asked_.wait(0, std::memory_order_acquire);  // sync[test.asked]: acquire; it sleeps, or nearly so
+    asked_.wait(0,
+                std::memory_order_acquire);  // sync[test.asked]: acquire; it sleeps, or nearly so
   }
 
  private:
@@ -137,7 +138,8 @@ TEST_P(WorkSourceTest, ARequestWakesTheWorkerThatMayTakeItNotTheOneThatMayNot) {
   for (int round = 0; round < 100; ++round) {
     make(1, 2, 4);
     Asked full_sleeps;
-    std::thread full([&] { (void)source->park(0, false, now_ns() + 20'000'000'000u, full_sleeps); });
+    std::thread full(
+        [&] { (void)source->park(0, false, now_ns() + 20'000'000'000u, full_sleeps); });
     full_sleeps.wait();
     Asked free_sleeps;
     InferRequest* got = nullptr;

@@ -43,8 +43,7 @@ class BatchTest : public testing::TestWithParam<RequestMemory::Kind> {
   // Rows filled with `first`, `first` + 1 and so on, input b with a hundred more.
   PendingRequest& add(int64_t rows, float first, size_t memory_bytes = 1 << 16,
                       const char* model = "m", int64_t columns_of_b = 2) {
-    all.push_back(
-        std::make_unique<PendingRequest>(repository->find(model, ""), memory_bytes));
+    all.push_back(std::make_unique<PendingRequest>(repository->find(model, ""), memory_bytes));
     std::vector<float> a;
     std::vector<float> b;
     for (int64_t row = 0; row < rows; ++row) {

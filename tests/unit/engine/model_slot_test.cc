@@ -120,8 +120,8 @@ TEST_F(ModelSlotTest, DoesNotPackAModelThatFailsItsWarmUpAndServesItAllTheSame) 
 TEST_F(ModelSlotTest, AnUnavailableModelHasNoInstanceAndOneThatCannotBeMadeSaysWhy) {
   control->models_without_instance = {"m"};
   files.add_model("m");
-  repository = std::move(
-      ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+  repository =
+      std::move(ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
   Model& model = *repository->find("m", "");
   EXPECT_THAT(std::string(make_slot(model, batched(8), {}).status().message()),
               testing::HasSubstr("no instance of 'm'"));

@@ -68,7 +68,8 @@ TEST_P(RequestMemoryTest, MovesWithWhatItHolds) {
   std::memset(bytes, 'x', 100);
   RequestMemory second = std::move(first);
   EXPECT_EQ(bytes[99], 'x');
-  EXPECT_EQ(first.allocate(1, 8), nullptr);  // NOLINT(bugprone-use-after-move): that is the question
+  EXPECT_EQ(first.allocate(1, 8),
+            nullptr);  // NOLINT(bugprone-use-after-move): that is the question
   RequestMemory third = make(GetParam());
   ASSERT_NE(third.allocate(10, 8), nullptr);  // the assignment below must free it: ASan tells
   third = std::move(second);
@@ -173,9 +174,7 @@ TEST(RequestMemoryModel, KeepsEveryBlockWholeThroughRandomCalls) {
     };
     for (int step = 0; step < 60; ++step) {
       switch (random() % 8) {
-        case 0:
-          memory.use(random() % 2 == 0 ? Kind::kArena : Kind::kHeap);
-          break;
+        case 0: memory.use(random() % 2 == 0 ? Kind::kArena : Kind::kHeap); break;
         case 1:
           check_all();
           given.clear();
@@ -189,8 +188,7 @@ TEST(RequestMemoryModel, KeepsEveryBlockWholeThroughRandomCalls) {
           break;
         default: {
           const size_t size = 1 + random() % 1500;
-          auto* bytes =
-              static_cast<uint8_t*>(memory.allocate(size, size_t{1} << random() % 8));
+          auto* bytes = static_cast<uint8_t*>(memory.allocate(size, size_t{1} << random() % 8));
           if (bytes == nullptr) break;
           const auto mark = static_cast<uint8_t>(random());
           std::memset(bytes, mark, size);
