@@ -22,9 +22,21 @@ namespace {
 
 using LoopFactory = Result<std::unique_ptr<Loop>> (*)(WakeHandler&);
 
+struct LoopCase {
+  const char* name;
+  LoopFactory make;
+  bool may_spin;  // before it sleeps
+};
+
+std::ostream& operator<<(std::ostream& out, const LoopCase& one) { return out << one.name; }
+
 struct CountingWakeHandler final : WakeHandler {
   std::function<size_t()> look = [] { return size_t{0}; };
+  std::function<size_t()> turn_end = [] { return size_t{0}; };
+  bool spins = false;
   size_t on_wake() noexcept override { return look(); }
+  size_t on_turn_end() noexcept override { return turn_end(); }
+  bool may_spin() noexcept override { return spins; }
 };
 
 // Records what the loop delivers.
@@ -43,10 +55,11 @@ struct RecordingStream final : StreamHandler {
   void on_sent(Stream&, int64_t result) noexcept override { sent.push_back(result); }
 };
 
-class LoopConformance : public testing::TestWithParam<LoopFactory> {
+class LoopConformance : public testing::TestWithParam<LoopCase> {
  protected:
   void SetUp() override {
-    auto loop = GetParam()(wake_);
+    wake_.spins = GetParam().may_spin;
+    auto loop = GetParam().make(wake_);
     ASSERT_TRUE(loop.ok()) << loop.status().message();
     loop_ = std::move(*loop);
     int fds[2];
@@ -251,6 +264,21 @@ UniqueFd connect_to(const TcpAddress& address) {
   return fd;
 }
 
+TEST_P(LoopConformance, WhatTheEndOfATurnBringsAboutIsDeliveredInThatTurn) {
+  loop_->receive(ours_.stream, {&segment_, 1});
+  std::string reply = "done";
+  iovec out{reply.data(), reply.size()};
+  wake_.turn_end = [&] {
+    if (ours_.received.empty() || out.iov_len == 0) return size_t{0};
+    loop_->send(ours_.stream, {&out, 1});
+    return size_t{1};
+  };
+  write_peer("work");
+  loop_->run_once(now_ns() + 1'000'000'000u);
+  EXPECT_EQ(1u, ours_.sent.size());
+  EXPECT_EQ("done", read_peer(4));
+}
+
 TEST_P(LoopConformance, AcceptsConnections) {
   auto tcp = listen_tcp({"127.0.0.1", 0}, false);
   ASSERT_TRUE(tcp.ok()) << tcp.status().message();
@@ -283,8 +311,10 @@ TEST_P(LoopConformance, RefusesAConnectionWhenNoDescriptorIsLeftInsteadOfSpinnin
   loop_->remove(listener);
 }
 
-INSTANTIATE_TEST_SUITE_P(Loops, LoopConformance, testing::Values(&make_epoll_loop),
-                         [](const auto&) { return std::string("epoll"); });
+INSTANTIATE_TEST_SUITE_P(Loops, LoopConformance,
+                         testing::Values(LoopCase{"epoll", &make_epoll_loop, false},
+                                         LoopCase{"epoll_spinning", &make_epoll_loop, true}),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace lumen::net
