@@ -1,0 +1,237 @@
+// How a request's body comes in: by length or in chunks, as JSON, tensors or raw, each byte to where it
+// belongs; and the submission once it is whole. Course of the conversation: connection.cc.
+// I/O thread only; allocates nothing but from the request's memory.
+#include "serve/connection.h"
+
+#include "serve/infer_service.h"
+#include "serve/io_thread.h"
+
+#include <lumen/base/clock.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace lumen::serve {
+
+using wire::BodyFraming;
+
+void Connection::begin_body() noexcept {
+  progress_bytes_ = 0;
+  io_.timeouts().body.start(timeout_, coarse_now_ns());
+  if (context_->head.framing == BodyFraming::kChunked) {
+    begin_chunked_body();
+  } else {
+    begin_length_body();
+  }
+}
+
+void Connection::take_body_bytes(size_t bytes) noexcept {
+  context_->begin += bytes;
+  context_->body_unread -= bytes;
+}
+
+void Connection::begin_length_body() noexcept {
+  const uint64_t total = context_->head.content_length;
+  const bool is_infer = context_->route.endpoint == Endpoint::kInfer;
+  const uint64_t json_bytes =
+      is_infer ? context_->head.inference_header_length.value_or(total) : total;
+  if (json_bytes > total) {
+    char text[200];
+    const int size = std::snprintf(
+        text, sizeof(text),
+        "Inference-Header-Content-Length is %llu, but the body has only %llu bytes",
+        static_cast<unsigned long long>(json_bytes), static_cast<unsigned long long>(total));
+    respond_error(400, {text, static_cast<size_t>(size)});
+    return;
+  }
+  if (is_infer && context_->head.inference_header_length == 0u) {
+    const Status status = prepare_raw_infer(*context_, *context_->infer.model, total);
+    if (!status.ok()) {
+      respond_error(status);
+      return;
+    }
+    place_tensors(context_->unread().substr(0, context_->body_unread));
+    return;
+  }
+  if (context_->begin + json_bytes <= context_->receive_buffer().size()) {
+    state_ = State::kJson;
+    continue_json();
+    return;
+  }
+  // Too long for the receive buffer: collected in memory of its own, where the rest arrives directly.
+  auto* memory = static_cast<char*>(
+      context_->memory.allocate(json_bytes + wire::JsonParser::kPadding, kCacheLine));
+  if (memory == nullptr) {
+    refuse(413, "the JSON of the body does not fit a request's memory");
+    return;
+  }
+  const std::string_view have = context_->unread().substr(0, json_bytes);
+  std::memcpy(memory, have.data(), have.size());
+  take_body_bytes(have.size());
+  context_->body = {memory, json_bytes};
+  context_->body_segments[0] = {memory + have.size(), json_bytes - have.size()};
+  context_->body_pending = std::span(context_->body_segments).first(1);
+  state_ = State::kJsonDirect;
+  receive_pending();
+}
+
+void Connection::continue_json() noexcept {
+  const uint64_t total = context_->head.content_length;
+  const bool is_infer = context_->route.endpoint == Endpoint::kInfer;
+  const uint64_t json_bytes =
+      is_infer ? context_->head.inference_header_length.value_or(total) : total;
+  if (context_->unread().size() < json_bytes) {
+    receive_into(context_->free_space());
+    return;
+  }
+  const std::string_view json = context_->unread().substr(0, json_bytes);
+  take_body_bytes(json.size());
+  on_json(json, context_->unread().substr(0, context_->body_unread), total - json_bytes);
+}
+
+void Connection::begin_chunked_body() noexcept {
+  const size_t limit = io_.services().options.max_body_bytes;
+  // The decoder writes at most the limit, but wants as much room as its input has bytes.
+  const size_t bytes = limit + limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
+  auto* memory = static_cast<char*>(context_->memory.allocate(bytes, kCacheLine));
+  if (memory == nullptr) {
+    refuse(413, "a chunked body does not fit a request's memory");
+    return;
+  }
+  context_->chunked.emplace(limit);
+  context_->body = {memory, 0};
+  state_ = State::kChunked;
+  continue_chunked();
+}
+
+void Connection::continue_chunked() noexcept {
+  const std::string_view input = context_->unread();
+  const std::span<char> output{context_->body.data() + context_->body.size(), input.size()};
+  const wire::ChunkedDecoder::Step step = context_->chunked->decode(input, output);
+  context_->begin += step.consumed;
+  context_->body = {context_->body.data(), context_->body.size() + step.produced};
+  switch (step.state) {
+    case wire::ChunkedDecoder::State::kNeedMore:
+      context_->move_unread_to_front();
+      receive_into(context_->free_space());
+      return;
+    case wire::ChunkedDecoder::State::kRefused:
+      refuse(step.refusal.status, step.refusal.reason);
+      return;
+    case wire::ChunkedDecoder::State::kComplete: break;
+  }
+  const std::string_view body{context_->body.data(), context_->body.size()};
+  // The room for the longest body there can be shrinks to what came; the bytes stay where they are.
+  context_->memory.shrink_last(body.data(), body.size() + wire::JsonParser::kPadding);
+  if (context_->route.endpoint == Endpoint::kEngine) {
+    ask_control(body);
+    return;
+  }
+  const uint64_t json_bytes = context_->head.inference_header_length.value_or(body.size());
+  if (json_bytes > body.size()) {
+    respond_error(400, "Inference-Header-Content-Length is larger than the chunked body");
+    return;
+  }
+  if (context_->head.inference_header_length == 0u) {
+    const Status status = prepare_raw_infer(*context_, *context_->infer.model, body.size());
+    if (status.ok()) {
+      place_tensors(body);
+    } else {
+      respond_error(status);
+    }
+    return;
+  }
+  on_json(body.substr(0, json_bytes), body.substr(json_bytes), body.size() - json_bytes);
+}
+
+void Connection::on_json(std::string_view json, std::string_view rest,
+                         size_t binary_bytes) noexcept {
+  if (context_->route.endpoint == Endpoint::kEngine) {
+    ask_control(json);
+    return;
+  }
+  Result<wire::InferHead> head = wire::parse_infer_head(io_.json_parser(), json, context_->memory);
+  if (!head.ok()) {
+    respond_error(head.status());
+    return;
+  }
+  context_->infer_head = *head;
+  const Status status = prepare_infer(*context_, *context_->infer.model, binary_bytes);
+  if (!status.ok()) {
+    respond_error(status);
+    return;
+  }
+  place_tensors(rest);
+}
+
+// `rest` is copied to where the tensors lie; what has not arrived yet is received there directly.
+void Connection::place_tensors(std::string_view rest) noexcept {
+  const bool from_receive_buffer = context_->head.framing == BodyFraming::kLength;
+  size_t copied = 0;
+  while (copied < rest.size() && !context_->body_pending.empty()) {
+    iovec& segment = context_->body_pending.front();
+    const size_t bytes = std::min(segment.iov_len, rest.size() - copied);
+    std::memcpy(segment.iov_base, rest.data() + copied, bytes);
+    copied += bytes;
+    advance_pending(bytes);
+  }
+  if (from_receive_buffer) take_body_bytes(copied);
+  if (context_->body_pending.empty()) {
+    on_body_complete();
+    return;
+  }
+  state_ = State::kTensors;
+  receive_pending();
+}
+
+void Connection::receive_pending() noexcept { io_.loop().receive(stream_, context_->body_pending); }
+
+void Connection::advance_pending(size_t bytes) noexcept {
+  std::span<iovec>& pending = context_->body_pending;
+  while (!pending.empty() && bytes >= pending.front().iov_len) {
+    bytes -= pending.front().iov_len;
+    pending = pending.subspan(1);
+  }
+  if (bytes > 0) {
+    pending.front().iov_base = static_cast<char*>(pending.front().iov_base) + bytes;
+    pending.front().iov_len -= bytes;
+  }
+}
+
+void Connection::on_body_complete() noexcept {
+  timeout_.unlink();
+  const Status status = finish_body(*context_);
+  if (!status.ok()) {
+    respond_error(status);
+    return;
+  }
+  io_.services().counters.bytes_received_direct.add(context_->received_direct_bytes);
+  context_->infer.encode = [](engine::InferRequest& infer) noexcept {
+    encode_reply(*static_cast<RequestContext*>(infer.owner));
+    infer.trace.postprocessed_ns = now_ns();
+  };
+  context_->infer.complete = [](engine::InferRequest& infer) noexcept {
+    auto& context = *static_cast<RequestContext*>(infer.owner);
+    context.io_thread->post(context);
+  };
+  context_->infer.trace.parsed_ns = now_ns();
+  state_ = State::kRunning;
+  switch (io_.submit(*context_)) {
+    case engine::SubmitOutcome::kAccepted: return;
+    case engine::SubmitOutcome::kFull:
+      respond_overload("the queue is full; try again, or raise --queue-capacity");
+      return;
+    case engine::SubmitOutcome::kOverBudget:
+      respond_overload(
+          "by what requests took lately this one would take longer than the latency "
+          "budget; try again, or raise --latency-budget-us");
+      return;
+    case engine::SubmitOutcome::kClosed:
+      close_after_ = true;
+      respond_error(503, "the server is shutting down");
+      return;
+  }
+}
+
+}  // namespace lumen::serve
