@@ -1,0 +1,303 @@
+// A configuration at work, seen through the engine: admission by a budget, batches that wait for
+// more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Says no: by gtest.
+#include <lumen/engine/engine.h>
+
+#include "support/fake_backend.h"
+#include "support/pending_request.h"
+#include "support/submit_now.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace lumen::engine {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kMs = 1'000'000;
+
+// The smallest size that holds the rows is the cheapest, by more than the noise of a measurement.
+uint64_t slowly_rising(uint64_t rows) { return 200'000 + 30'000 * rows; }
+
+class SchedulerTest : public testing::Test {
+ protected:
+  void start(const EngineConfig& config, uint32_t submitters = 1) {
+    files.add_model("m");
+    repository = std::move(
+        ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+    engine = std::move(Engine::create({.config = config,
+                                       .submitter_count = submitters,
+                                       .pin_threads = false,
+                                       .server_counters = &counters->server},
+                                      *repository)
+                           .value());
+    model = repository->find("m", "");
+    (void)control->take_rows_run();
+  }
+  PendingRequest& make(float value = 1) {
+    all.push_back(std::make_unique<PendingRequest>(model, 4096));
+    all.back()->add_input<float>(ElementType::kFp32, {1, 4}, {value, value, value, value});
+    return *all.back();
+  }
+  SubmitOutcome submit(float value = 1) { return submit_now(*engine, make(value).request); }
+  // An I/O thread's turns, until the last request made is complete.
+  void turn_until_complete() {
+    while (all.back()->times_completed() == 0) {
+      if (engine->submitter(0).end_turn() == 0) std::this_thread::yield();
+    }
+  }
+
+  TempRepository files;
+  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+  Model* model = nullptr;
+  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::unique_ptr<Engine> engine;  // goes first: it completes what it has
+};
+
+// --- admission ---------------------------------------------------------------------------------------
+
+TEST_F(SchedulerTest, RefusesAtTheDoorWhatCannotMeetTheBudget) {
+  start({.latency_budget_us = 2500});
+  model->service_time().add(1 * kMs);
+  control->hold();
+  EXPECT_EQ(submit(), SubmitOutcome::kAccepted);
+  EXPECT_EQ(submit(), SubmitOutcome::kAccepted) << "one before it, 2 ms in all";
+  EXPECT_EQ(submit(), SubmitOutcome::kOverBudget) << "would be answered after 3 ms";
+  EXPECT_EQ(submit(), SubmitOutcome::kOverBudget) << "who was refused is not ahead of others";
+  control->release();
+  all[0]->wait();
+  all[1]->wait();
+  EXPECT_EQ(all[2]->times_completed(), 0u);
+}
+
+TEST_F(SchedulerTest, AdmitsAgainOnceWhatWasAheadIsDone) {
+  start({.latency_budget_us = 1500});
+  for (int round = 0; round < 3; ++round) {
+    model->service_time().add(1 * kMs);
+    control->hold();
+    ASSERT_EQ(submit(), SubmitOutcome::kAccepted) << round;
+    ASSERT_EQ(submit(), SubmitOutcome::kOverBudget) << round;
+    control->release();
+    all[all.size() - 2]->wait();
+  }
+}
+
+TEST_F(SchedulerTest, SharesTheBudgetAmongWorkers) {
+  start({.thread_count = 2, .latency_budget_us = 2500});
+  model->service_time().add(1 * kMs);
+  control->hold();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(submit(), SubmitOutcome::kAccepted) << i;
+  EXPECT_EQ(submit(), SubmitOutcome::kOverBudget);
+  control->release();
+  for (size_t i = 0; i < 4; ++i) all[i]->wait();
+}
+
+// Otherwise a model that was slow once would be refused for ever.
+TEST_F(SchedulerTest, AdmitsOneRequestThatIsOverBudgetByItselfWhenNothingIsAhead) {
+  start({.latency_budget_us = 100});
+  model->service_time().add(1 * kMs);
+  control->hold();
+  EXPECT_EQ(submit(), SubmitOutcome::kAccepted);
+  EXPECT_EQ(submit(), SubmitOutcome::kOverBudget);
+  control->release();
+  all[0]->wait();
+}
+
+TEST_F(SchedulerTest, ARequestThatFindsTheQueueFullIsNotReckonedWith) {
+  start({.queue_capacity = 2, .latency_budget_us = 5500});
+  model->service_time().add(1 * kMs);
+  control->hold();
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(submit(), SubmitOutcome::kFull) << "not kOverBudget";
+  control->release();
+  for (size_t i = 0; i < 3; ++i) all[i]->wait();
+}
+
+TEST_F(SchedulerTest, InlineKeepsTheBudgetToo) {
+  start({.queue_type = QueueType::kInline, .latency_budget_us = 2500});
+  model->service_time().add(1 * kMs);
+  Submitter& io = engine->submitter(0);
+  EXPECT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
+  EXPECT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
+  EXPECT_EQ(io.submit(make().request), SubmitOutcome::kOverBudget);
+  EXPECT_EQ(io.end_turn(), 2u);
+}
+
+TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
+  start({.default_timeout_us = 1000});
+  PendingRequest& own = make();
+  own.request.deadline_ns = now_ns() + 60'000 * kMs;
+  PendingRequest& none = make();
+  none.request.trace.parsed_ns = now_ns() - 2 * kMs;  // parsed so long ago
+  ASSERT_EQ(submit_now(*engine, none.request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(submit_now(*engine, own.request), SubmitOutcome::kAccepted);
+  own.wait();
+  none.wait();
+  EXPECT_TRUE(own.request.status.ok());
+  EXPECT_EQ(none.request.status.code(), Code::kDeadlineExceeded);
+}
+
+// --- batches -----------------------------------------------------------------------------------------
+
+TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItsDelayEnds) {
+  control->cost_ns = &slowly_rising;
+  start({.queue_type = QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 3000});
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(submit(static_cast<float>(i)), SubmitOutcome::kAccepted);
+  for (const auto& one : all) one->wait();
+  const uint64_t began = all[0]->request.trace.parsed_ns;
+  EXPECT_GE(all[0]->request.trace.dequeued_ns, began + 3 * kMs);
+  EXPECT_THAT(control->take_rows_run(), ElementsAre(4)) << "three rows, padded, in one call";
+}
+
+TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItFills) {
+  control->cost_ns = &slowly_rising;
+  // A delay that the test would not survive.
+  start({.queue_type = QueueType::kBatched, .batch_size = 4, .max_queue_delay_us = 10'000'000});
+  const uint64_t began = now_ns();
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(submit(static_cast<float>(i)), SubmitOutcome::kAccepted);
+  for (const auto& one : all) one->wait();
+  EXPECT_LT(now_ns() - began, 10'000 * kMs);
+  EXPECT_THAT(control->take_rows_run(), ElementsAre(4, 4));
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_THAT(all[static_cast<size_t>(i)]->output<float>(0), Each(static_cast<float>(i + 1)));
+  }
+}
+
+TEST_F(SchedulerTest, ABatchThatIsHeldIsCompletedByAChangeOfConfigurationAndByDrain) {
+  control->cost_ns = &slowly_rising;
+  start({.queue_type = QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 300'000});
+  EngineConfig next = engine->config();
+  next.batch_size = 4;
+  ASSERT_EQ(submit(1), SubmitOutcome::kAccepted);
+  ASSERT_TRUE(engine->reconfigure(next).ok());
+  EXPECT_EQ(all[0]->times_completed(), 1u) << "reconfigure() returns when it is";
+  ASSERT_EQ(submit(2), SubmitOutcome::kAccepted);
+  engine->drain();
+  EXPECT_EQ(all[1]->times_completed(), 1u);
+  for (const auto& one : all) EXPECT_TRUE(one->request.status.ok());
+}
+
+TEST_F(SchedulerTest, InlinePacksWhatOneTurnBrought) {
+  control->cost_ns = &slowly_rising;
+  start({.queue_type = QueueType::kInline, .batch_size = 8});
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(engine->submitter(0).submit(make(static_cast<float>(i)).request),
+              SubmitOutcome::kAccepted);
+  }
+  EXPECT_THAT(control->take_rows_run(), IsEmpty()) << "nothing runs before the turn ends";
+  EXPECT_EQ(engine->submitter(0).end_turn(), 5u);
+  EXPECT_THAT(control->take_rows_run(), ElementsAre(8));
+  for (const auto& one : all) EXPECT_EQ(one->times_completed(), 1u);
+}
+
+TEST_F(SchedulerTest, EveryQueueTypeSaysFullAtItsCapacity) {
+  for (size_t i = 0; i < kQueueTypeNames.size(); ++i) {
+    const auto type = static_cast<QueueType>(i);
+    const EngineConfig config{.queue_type = type, .batch_size = 1, .queue_capacity = 4};
+    if (engine == nullptr) {
+      start(config);
+    } else {
+      ASSERT_TRUE(engine->reconfigure(config).ok());
+    }
+    control->hold();
+    size_t accepted = 0;
+    // A worker may have taken some out of the queue: one it runs and a few it keeps for other models.
+    while (engine->submitter(0).submit(make().request) == SubmitOutcome::kAccepted) {
+      ASSERT_LT(++accepted, 32u) << name_of(type);
+    }
+    EXPECT_GE(accepted, 4u) << name_of(type);
+    all.pop_back();
+    control->release();
+    turn_until_complete();
+    for (const auto& one : all) {
+      one->wait();
+      EXPECT_TRUE(one->request.status.ok());
+    }
+    all.clear();
+  }
+}
+
+// --- changes -----------------------------------------------------------------------------------------
+
+TEST_F(SchedulerTest, AChangeThatCannotBeMadeLeavesTheConfigurationBefore) {
+  start({.thread_count = 2});
+  const EngineConfig before = engine->config();
+  control->most_instances.store(control->instances.load() + 1);  // the second new one fails
+  for (const QueueType type : {QueueType::kSpsc, QueueType::kNaive, QueueType::kBatched}) {
+    const Status status = engine->reconfigure({.queue_type = type, .thread_count = 3});
+    EXPECT_EQ(status.code(), Code::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no more instances of 'm'"));
+    EXPECT_EQ(engine->config(), before);
+    EXPECT_EQ(model->state(), ModelState::kReady) << "the one before serves it still";
+    ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+    all.back()->wait();
+    EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+    EXPECT_TRUE(all.back()->request.status.ok());
+    control->most_instances.store(control->instances.load() + 1);
+  }
+  EXPECT_EQ(counters->server.engine_swaps.get(), 0u);
+  control->most_instances.store(UINT32_MAX);
+  EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kSpsc, .thread_count = 3}).ok());
+  EXPECT_EQ(counters->server.engine_swaps.get(), 1u);
+}
+
+TEST_F(SchedulerTest, AChangeToInlineThatCannotBeMadeLeavesTheConfigurationBefore) {
+  start({}, 2);
+  control->most_instances.store(control->instances.load() + 1);
+  EXPECT_FALSE(engine->reconfigure({.queue_type = QueueType::kInline}).ok());
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  all.back()->wait();
+  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+}
+
+TEST_F(SchedulerTest, AnImpossibleConfigurationIsRefusedBeforeAnythingIsMade) {
+  start({});
+  const uint32_t instances = control->instances.load();
+  const Status status = engine->reconfigure({.queue_capacity = 3});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("power of two"));
+  EXPECT_EQ(control->instances.load(), instances);
+}
+
+TEST_F(SchedulerTest, AChangeToTheSameConfigurationMakesNothingAnew) {
+  start({.thread_count = 2});
+  const uint32_t instances = control->instances.load();
+  EXPECT_TRUE(engine->reconfigure(engine->config()).ok());
+  EXPECT_EQ(control->instances.load(), instances);
+  EXPECT_EQ(counters->server.engine_swaps.get(), 0u);
+}
+
+TEST_F(SchedulerTest, RefusesAChangeAfterDrain) {
+  start({});
+  engine->drain();
+  EXPECT_EQ(engine->reconfigure({.queue_type = QueueType::kSpsc}).code(), Code::kUnavailable);
+}
+
+// What the configuration before had accepted with `inline` only its own I/O thread can run.
+TEST_F(SchedulerTest, AChangeAwayFromInlineWaitsForTheTurnOfItsIoThread) {
+  start({.queue_type = QueueType::kInline});
+  ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);
+  std::thread change(
+      [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kMpmc}).ok()); });
+  turn_until_complete();
+  change.join();
+  EXPECT_THAT(all[0]->output<float>(0), Each(2));
+  EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline);
+}
+
+}  // namespace
+}  // namespace lumen::engine
