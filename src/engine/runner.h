@@ -44,7 +44,7 @@ struct RunnerOptions {
   EngineConfig config;
   size_t capacity = 1;  // requests that may wait here
   RunnerLoad load;
-  RegionOptions regions;
+  RegionOptions regions{};
   RoomListener* listener = nullptr;
   telemetry::ServerCounters* server_counters = nullptr;
 };

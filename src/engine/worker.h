@@ -26,7 +26,7 @@ struct WorkerOptions {
   std::optional<uint32_t> cpu;  // pinned to it, if given
   bool may_spin = false;
   RunnerLoad load;
-  RegionOptions regions;
+  RegionOptions regions{};
   telemetry::ServerCounters* server_counters = nullptr;
 };
 

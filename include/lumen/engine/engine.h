@@ -26,12 +26,12 @@
 namespace lumen::engine {
 
 struct EngineOptions {
-  EngineConfig config;
+  EngineConfig config{};
   uint32_t submitter_count = 1;  // I/O threads
   // Workers go to the CPUs that the process may use, from the last one down; with `inline` the I/O
   // threads do.
   bool pin_threads = true;
-  RegionOptions regions;                                 // of what batches are packed in
+  RegionOptions regions{};                               // of what batches are packed in
   telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };
 
