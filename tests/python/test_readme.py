@@ -73,7 +73,7 @@ def test_a_ratio_closer_to_one_than_the_spread_is_a_tie(
 def test_a_goal_that_is_missed_is_named_and_one_without_a_row_is_an_error() -> None:
     rows = [
         row(row="arena 16 B", ours=0.5),
-        row(row="dense", ours=5.0, limit=4.0),
+        row(row="dense", metric="record", ours=5.0, limit=4.0),
         row(row="lane", ours=0.6),
     ]
     said = readme_figures.unreached("memory", rows)
@@ -83,6 +83,50 @@ def test_a_goal_that_is_missed_is_named_and_one_without_a_row_is_an_error() -> N
     assert "Every goal" in readme_figures.unreached("memory", rows)
     with pytest.raises(SystemExit, match="no row for the goal 'lane'"):
         readme_figures.unreached("memory", rows[:2])
+
+
+def test_rows_with_several_metrics_become_one_line(tmp_path: Path) -> None:
+    name = "mpmc, 1 client, spinning"
+    rows = [
+        row(row=name, metric="queue residency, mean", unit="µs", ours=4.5),
+        row(row=name, metric="queue residency, p99", unit="µs", ours=20.5),
+    ]
+    drawn = readme_figures.TABLES["residency"]({"rows": rows})
+    assert f"| {name} | 4.50 | 20.5 |" in drawn
+    assert f"* {name}: queue residency, p99 20.5 µs; wanted: 20 µs." in drawn
+    assert "mean 4.50" not in drawn
+
+
+def test_overload_is_held_to_its_four_goals() -> None:
+    def rows(refused: float, rate: float, p99: float, budget_p99: float) -> dict[str, object]:
+        few, many, budget = "mpmc, 4 clients", "mpmc, 16 clients", "mpmc, 4 clients, latency budget"
+        return {
+            "rows": [
+                row(row=few, metric="refused", ours=0.0),
+                row(row=few, metric="throughput", ours=300.0, limit=500.0),
+                row(row=few, metric="p99 latency", ours=9000.0, limit=8000.0),
+                row(row=many, metric="refused", ours=refused),
+                row(row=many, metric="throughput", ours=rate, limit=500.0),
+                row(row=many, metric="p99 latency", ours=p99, limit=32000.0),
+                row(row=budget, metric="refused", ours=0.5),
+                row(row=budget, metric="throughput", ours=200.0, limit=500.0),
+                row(row=budget, metric="p99 latency", ours=budget_p99),
+            ]
+        }
+
+    draw = readme_figures.TABLES["overload"]
+    good = draw(rows(0.0, 292.0, 41_000.0, 24_000.0))
+    assert "| mpmc, 4 clients | 300 (limit 500) | 9,000 (limit 8,000) | 0.00 |" in good
+    assert "Every goal" in good
+    bad = draw(rows(0.1, 290.0, 42_000.0, 24_001.0))
+    said = re.findall(r"^\* (.*); wanted: (.*)\.$", bad, re.MULTILINE)
+    assert [wanted for _, wanted in said] == [
+        "none",
+        "97 % of that with 4 clients",
+        "1.3 times the limit",
+        "within the budget",
+    ]
+    assert all("16 clients" in got or "budget" in got for got, _ in said)
 
 
 def test_the_matrix_is_drawn_from_what_lumen_matrix_prints(
