@@ -85,6 +85,16 @@ def test_a_goal_that_is_missed_is_named_and_one_without_a_row_is_an_error() -> N
         readme_figures.unreached("memory", rows[:2])
 
 
+def test_a_goal_of_rows_that_came_later_counts_once_they_are_there() -> None:
+    old = [row(row="squeezenet, 1 client", metric="throughput")]
+    assert readme_figures.unreached("server", old) == ""
+    split = "squeezenet, 4 clients, split"
+    good = row(row=split, metric="throughput", unit="requests/s", ours=332.0, limit=349.0)
+    assert "Every goal" in readme_figures.unreached("server", [*old, good])
+    bad = {**good, "ours": 331.0}
+    assert f"* {split}: 331 requests/s" in readme_figures.unreached("server", [*old, bad])
+
+
 def test_rows_with_several_metrics_become_one_line(tmp_path: Path) -> None:
     name = "mpmc, 1 client, spinning"
     rows = [
