@@ -66,7 +66,8 @@ class EngineStress : public testing::TestWithParam<StressCase> {
             repository->find(names[random() % names.size()], ""), 4096);
         window[i]->add_input<float>(ElementType::kFp32, {1, 4}, {sent[i], 0, 0, 0});
         if (random() % 16 == 0) window[i]->request.deadline_ns = now_ns() + random() % 50'000;
-        if (submit_now(*engine, window[i]->request, submitter) != SubmitOutcome::kAccepted) window[i].reset();
+        if (submit_now(*engine, window[i]->request, submitter) != SubmitOutcome::kAccepted)
+          window[i].reset();
       }
       for (size_t i = 0; i < kWindow; ++i) {
         if (window[i] == nullptr) continue;
@@ -101,7 +102,9 @@ TEST_P(EngineStress, AnswersEachAcceptedRequestExactlyOnceWithItsOwnData) {
   std::vector<std::thread> clients;
   clients.reserve(kClients);
   for (size_t i = 0; i < answered.size(); ++i) {
-    clients.emplace_back([&, i] { answered[i] = run_client(static_cast<uint32_t>(i), seed + i, test::stress_count(5'000)); });
+    clients.emplace_back([&, i] {
+      answered[i] = run_client(static_cast<uint32_t>(i), seed + i, test::stress_count(5'000));
+    });
   }
   for (std::thread& client : clients) client.join();
   engine->drain();
