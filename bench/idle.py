@@ -99,11 +99,9 @@ def main() -> int:
             if not arguments.json:
                 goal = GOAL_MS_A_SECOND * seconds
                 verdict = "met" if used < goal else "MISSED"
-                print(
-                    f"idle, {queue_type:<8}{used:8.3f} ms of CPU in {seconds} s, goal < {goal:.0f}: "
-                    f"{verdict} (the burst before took {burst_ms:.0f})",
-                    file=sys.stderr,
-                )
+                text = f"idle, {queue_type:<8}{used:8.3f} ms of CPU in {seconds} s, "
+                text += f"goal < {goal:.0f}: {verdict} (the burst before took {burst_ms:.0f})"
+                print(text, file=sys.stderr)
             rows.append(
                 {
                     "bench": "idle",

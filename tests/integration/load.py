@@ -1,8 +1,8 @@
-"""Load with known answers: cases that OpenVINO has answered, and clients that compare every reply.
+"""Load with known answers: cases that OpenVINO has answered, clients that compare every reply.
 
-Each client is a thread with a connection of its own. Requests carry an id that no other has, so that
-the telemetry CSV can be held against what was sent. Says no by Outcome.failures, never by raising: a
-client that failed must not end the others.
+Each client is a thread with a connection of its own. Requests carry an id that no other has, so
+that the telemetry CSV can be held against what was sent. Says no by Outcome.failures, never by
+raising: a client that failed must not end the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text format 0.0.4 of Prometheus, read strictly: what a scraper might let pass is refused here.
+"""The text format 0.0.4 of Prometheus, read strictly: what scrapers might let pass is refused.
 
 Says no by AssertionError with the line.
 """

@@ -1,4 +1,4 @@
-"""The engine changes while it serves, by POST /v2/lumen/engine and by SIGHUP, and nobody notices."""
+"""The engine changes while it serves, by POST /v2/lumen/engine and by SIGHUP: nobody notices."""
 
 from __future__ import annotations
 
@@ -258,5 +258,3 @@ def test_a_drain_during_a_change_ends_in_peace(swapped: Swapped) -> None:
         connection.is_closed()
     # Not stop(): a second signal would end it at once.
     assert swapped.serve.process.wait(30 * PATIENCE) == 0
-
-

@@ -92,7 +92,7 @@ def test_a_full_queue_refuses_at_once_and_answers_who_is_in_it(
         # Two in the queue, and those that the one worker takes out of it: `batched` up to 16, to
         # look for what it can pack.
         assert 2 <= served <= (18 if queue == "batched" else 4)
-        # At once: the first that was let in takes a tenth of a second, and all refusals came before.
+        # At once: who was let in takes a tenth of a second, and all refusals came before.
         assert statuses == [status] * (40 - served) + [200] * served
         for reply in replies:
             if reply.status == 200:

@@ -147,9 +147,7 @@ def test_what_was_refused_has_a_line_without_the_stages_it_did_not_reach(
 @pytest.mark.parametrize(
     "name", ["plain", "a,b", 'say "hi"', "two\nlines", "\r\n", "ümläut ☃", "=1+1", "x" * 40, " "]
 )
-def test_an_id_is_written_so_that_it_reads_back(
-    server: StartServer, file: Path, name: str
-) -> None:
+def test_an_id_is_written_so_that_it_reads_back(server: StartServer, file: Path, name: str) -> None:
     one = server("--telemetry-csv-path", str(file))
     with Connection(one.address) as connection:
         reply = connection.exchange(infer([1.0], id=name))
@@ -275,9 +273,7 @@ def test_a_relative_path_counts_from_the_working_directory(
     assert len(read_csv(wanted)) == 1
 
 
-def test_a_full_disk_costs_lines_and_not_one_answer(
-    server: StartServer, cases: list[Case]
-) -> None:
+def test_a_full_disk_costs_lines_and_not_one_answer(server: StartServer, cases: list[Case]) -> None:
     one = server("--telemetry-csv-path", "/dev/full")
     Load(lambda: Connection(one.address), cases, 4, 100).join().check(400)
     with Connection(one.address) as connection:
@@ -360,9 +356,8 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
 def test_metrics_are_whole_with_every_model_there_is(server: StartServer, repository: Path) -> None:
     one = server(repository=repository)
     with Connection(one.address) as connection:
-        models = {
-            dict(labels)["model"] for _, labels in scrape(connection)["lumen_inference_total"].samples
-        }
+        samples = scrape(connection)["lumen_inference_total"].samples
+        models = {dict(labels)["model"] for _, labels in samples}
         assert {"mlp", "squeezenet", "identity"} <= models
         assert connection.exchange(get("/v2/health/live")).status == 200
 
