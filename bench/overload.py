@@ -20,6 +20,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -80,7 +81,11 @@ def load(server: Server, clients: int, rate: float, seconds: float, cpu: int) ->
     words = ["taskset", "-c", str(cpu), BINARY, "bench", f"http://{server.url}", "--json"]
     words += ["--model", MODEL, "--clients", str(clients), "--duration", str(seconds)]
     words += ["--warm-up", str(seconds / 3), *(["--rate", str(rate)] if rate else [])]
-    done = subprocess.run(words, capture_output=True, text=True)
+    for _ in range(50):
+        done = subprocess.run(words, capture_output=True, text=True)
+        if f"a first request failed ({OVERLOAD_STATUS}" not in done.stderr:
+            break
+        time.sleep(0.1)  # what the clients before have left is still in the queue
     if not done.stdout.startswith("{"):
         raise RuntimeError(f"lumen bench: {done.stderr.strip()}")
     (row,) = json.loads(done.stdout)["rows"]
