@@ -38,7 +38,10 @@ class CountingListener final : public RoomListener {
   void wait_for(uint32_t rooms) const {
     for (uint32_t seen = rooms_.load(); seen < rooms; seen = rooms_.load()) rooms_.wait(seen);
   }
-  void keep() { kept_.store(true); }
+  void keep() {
+    left_.store(false);
+    kept_.store(true);
+  }
   void let_go() { kept_.store(false); }
   [[nodiscard]] bool has_left() const { return left_.load(); }
 
@@ -308,9 +311,11 @@ TEST_F(RunnerTest, WhoLooksWhileACompletionIsInsideWaitsForItToLeave) {
       listener.let_go();
     });
     looking.store(true);
-    EXPECT_TRUE(runner->is_done());
-    EXPECT_TRUE(listener.has_left());
+    const bool is_done = runner->is_done();
+    const bool has_left = listener.has_left();
     opener.join();
+    ASSERT_TRUE(is_done) << "round " << round;
+    ASSERT_TRUE(has_left) << "round " << round;
   }
   expect_all_answered();
 }
