@@ -132,6 +132,8 @@ class DataPlaneCallsOf : public testing::TestWithParam<std::tuple<QueueType, boo
     served.options.engine.queue_type = queue_type();
     served.options.engine.allocator_type = allocator_type;
     served.options.engine.batch_size = 8;
+    models.copy_model(LUMEN_SOURCE_DIR "/models/mlp/1", "mlp");  // alone: warm-up takes its time
+    served.options.model_repository = models.path();
     served.start();
   }
   // Only `naive` locks.
@@ -144,6 +146,7 @@ class DataPlaneCallsOf : public testing::TestWithParam<std::tuple<QueueType, boo
       EXPECT_EQ(0u, counts.locks);
     }
   }
+  engine::TempRepository models;
   DataPlaneServer served;
 };
 
