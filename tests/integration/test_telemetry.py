@@ -280,7 +280,7 @@ def test_a_full_disk_costs_lines_and_not_one_answer(server: StartServer, cases: 
         metrics = scrape(connection)
     assert prometheus.value(metrics, "lumen_trace_records_written_total") == 0
     one.stop()
-    assert any("warn" in line and "No space left" in line for line in one.output.splitlines())
+    assert any("error" in line and "No space left" in line for line in one.output.splitlines())
 
 
 # --- /metrics -------------------------------------------------------------------------------------
