@@ -1,0 +1,155 @@
+// The server's engine changed through all its configurations while clients are served: not one request
+// fails, and each gets its own answer. With the fake backend, so that it runs under ASan and TSan too.
+// Threads: clients, and the test's, which changes. Memory: the heap. Says no: by gtest.
+#include <lumen/serve/server.h>
+
+#include "support/fake_backend.h"
+#include "support/http_client.h"
+#include "support/stress.h"
+#include "support/temp_repository.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lumen::serve {
+namespace {
+
+using engine::AllocatorType;
+using engine::QueueType;
+
+struct SwapCase {
+  const char* name;
+  bool asynchronous;
+  uint32_t max_in_flight;
+};
+
+std::ostream& operator<<(std::ostream& out, const SwapCase& one) { return out << one.name; }
+
+class LiveSwap : public testing::TestWithParam<SwapCase> {
+ protected:
+  void start() {
+    control->asynchronous = GetParam().asynchronous;
+    control->max_in_flight = GetParam().max_in_flight;
+    files.add_model("plus_one");
+    ServerOptions options;
+    options.http_address = "127.0.0.1:0";
+    options.unix_path = "off";
+    options.model_repository = files.path();
+    options.io_thread_count = 2;
+    options.max_connections = 16;
+    options.max_active_requests = 16;
+    options.max_body_bytes = 64 * 1024;
+    options.engine.batch_size = 4;
+    server = std::move(Server::start(options, engine::make_fake_backend(control)).value());
+  }
+  // One client's requests until `stop`, each with values of its own.
+  uint64_t run_client(uint64_t number, const std::atomic<bool>& stop) const {
+    HttpClient http(server->http_address());
+    uint64_t answered = 0;
+    while (!stop.load()) {
+      std::array<float, 4> values{};
+      values.fill(static_cast<float>(number * 1'000'000 + answered % 1'000'000));
+      std::string bytes(sizeof(values), '\0');
+      std::memcpy(bytes.data(), values.data(), sizeof(values));
+      const HttpReply reply = http.exchange(binary_infer("plus_one", "x", bytes));
+      for (float& value : values) value += 1;
+      std::memcpy(bytes.data(), values.data(), sizeof(values));
+      EXPECT_EQ(200, reply.status) << reply.body;
+      EXPECT_TRUE(reply.body.ends_with(bytes));
+      if (HasFailure()) break;
+      ++answered;
+    }
+    return answered;
+  }
+
+  engine::TempRepository files;
+  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  std::unique_ptr<Server> server;
+};
+
+TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
+  start();
+  std::atomic<bool> stop{false};
+  std::array<std::atomic<uint64_t>, 4> answered{};
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < answered.size(); ++i) {
+    clients.emplace_back([&, i] { answered[i].store(run_client(i + 1, stop)); });
+  }
+  const auto change = [&](QueueType type, uint32_t round) {
+    const uint64_t before = server->counters().server.requests.get();
+    engine::EngineConfig config = server->engine_config();
+    config.queue_type = type;
+    config.allocator_type = static_cast<AllocatorType>(round % 2);
+    config.thread_count = 1 + round % 3;
+    const Status status = server->reconfigure(config);
+    EXPECT_TRUE(status.ok()) << status.message();
+    // Each configuration serves before the next one comes.
+    while (!HasFailure() && server->counters().server.requests.get() < before + 20) {
+      std::this_thread::yield();
+    }
+  };
+  uint32_t round = 0;
+  for (uint64_t turn = 0; turn < test::number_from("LUMEN_STRESS_SCALE", 1); ++turn) {
+    for (size_t from = 0; from < engine::kQueueTypeNames.size(); ++from) {
+      for (size_t to = 0; to < engine::kQueueTypeNames.size(); ++to) {
+        if (from == to) continue;
+        change(static_cast<QueueType>(from), round);
+        change(static_cast<QueueType>(to), ++round);
+      }
+    }
+  }
+  stop.store(true);
+  for (std::thread& client : clients) client.join();
+  for (const auto& count : answered) EXPECT_GT(count.load(), 0u);
+  EXPECT_GE(server->counters().server.engine_swaps.get(), 20u);
+  const telemetry::ServerCounters& counters = server->counters().server;
+  EXPECT_EQ(counters.responses_4xx.get() + counters.responses_5xx.get(), 0u);
+}
+
+// A drain while a change is under way, and a change while a drain is: neither waits for the other for
+// ever, and what was accepted is answered.
+TEST_P(LiveSwap, ADrainDuringChangesEndsAndAnswersWhatWasAccepted) {
+  for (int round = 0; round < 5; ++round) {
+    if (round == 0) {
+      start();
+    } else {
+      server = nullptr;
+      start();
+    }
+    std::atomic<bool> drained{false};
+    std::thread changer([&] {
+      for (uint32_t i = 0; !drained.load(); ++i) {
+        engine::EngineConfig config = server->engine_config();
+        config.queue_type = static_cast<QueueType>(i % engine::kQueueTypeNames.size());
+        if (!server->reconfigure(config).ok()) break;
+      }
+    });
+    HttpClient http(server->http_address());
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(200, http.exchange(binary_infer("plus_one", "x", std::string(16, '\0'))).status);
+    }
+    http.close();
+    server->drain();
+    drained.store(true);
+    changer.join();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, LiveSwap,
+                         testing::Values(SwapCase{"Synchronous", false, 1},
+                                         SwapCase{"Asynchronous", true, 1},
+                                         SwapCase{"AsynchronousFour", true, 4}),
+                         [](const testing::TestParamInfo<SwapCase>& one) {
+                           return one.param.name;
+                         });
+
+}  // namespace
+}  // namespace lumen::serve
