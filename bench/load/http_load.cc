@@ -59,7 +59,9 @@ void print(const load::Tally& tally) {
 int main(int argc, char** argv) {
   const bool sleeps = argc == 8 && std::string(argv[7]) == "sleep";
   if (argc != 7 && !sleeps) {
-    fail("usage: bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS [sleep]");
+    fail(
+        "usage: bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS "
+        "[sleep]");
   }
   auto target = load::parse_target(std::string("http://") + argv[1] + ":" + argv[2]);
   if (!target.ok()) fail(std::string(target.status().message()));

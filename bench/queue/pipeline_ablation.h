@@ -29,7 +29,7 @@
 namespace lumen::bench {
 
 inline constexpr const char* kAblationVariants[] = {"every-stage", "last-stage", "batch-limit-1",
-                                                    "fixed-spins", "adaptive",    "server-queues"};
+                                                    "fixed-spins", "adaptive",   "server-queues"};
 inline constexpr size_t kPairs = 16;
 inline constexpr size_t kRequestBytes = 32;
 
@@ -275,8 +275,7 @@ int measure_server(Server& server, Sockets& sockets, uint64_t duration_ns) {
       "\"idle_cpu_percent\": %.3f, \"worst_us\": %.1f, \"futex_per_request\": %.4f, "
       "\"requests\": %.0f}\n",
       count * 1e9 / wall_ns, (wall_ns - stage_0_ns) / count, 100 * used_ns / wall_ns,
-      100 * idle_ns / 200e6, static_cast<double>(worst_ns) / 1e3,
-      wakes / count, count);
+      100 * idle_ns / 200e6, static_cast<double>(worst_ns) / 1e3, wakes / count, count);
   server.join();
   return 0;
 }
