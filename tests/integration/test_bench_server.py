@@ -30,17 +30,31 @@ def target(bench: ModuleType, name: str, rates: list[float], latencies: list[flo
 
 
 def row(bench: ModuleType, metric: str) -> dict[str, Any]:
-    targets = [
-        target(bench, "lumen", [900, 1000, 1100], [9, 10, 11]),
+    ours = target(bench, "lumen inline", [900, 1000, 1100], [9, 10, 11])
+    rivals = [
         target(bench, "slow", [100, 100, 100], [80, 80, 80]),
         target(bench, "best", [490, 500, 510], [20, 20, 20]),
     ]
     limits = [{"per_second": 5000.0, "p50_us": 3.0}]
-    return bench.make_row(targets, limits, 1, metric)
+    return bench.make_row(ours, rivals, limits, 1, metric)
 
 
 def test_a_row_has_exactly_the_agreed_keys(bench: ModuleType) -> None:
     assert list(row(bench, "throughput")) == KEYS
+
+
+def test_each_queue_type_has_rows_of_its_own_and_none_is_anothers_rival(
+    bench: ModuleType,
+) -> None:
+    targets = [
+        target(bench, name, [100, 100, 100], [80, 80, 80])
+        for name in ("lumen mpmc", "lumen inline", "rival")
+    ]
+    for one in targets:
+        one.clients = (1,)
+    rows = bench.make_rows(targets, {"mlp": [{"per_second": 5000.0, "p50_us": 3.0}]})
+    assert [r["row"] for r in rows] == ["mlp, 1 client, inline"] * 2 + ["mlp, 1 client, mpmc"] * 2
+    assert {r["rival_name"] for r in rows} == {"rival"}
 
 
 def test_throughput_is_compared_with_the_rival_that_answers_most(bench: ModuleType) -> None:
