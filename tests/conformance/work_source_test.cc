@@ -173,6 +173,7 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
   std::atomic<uint64_t> left{requests.size()};
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
+  workers.reserve(kWorkers);
   for (uint32_t w = 0; w < kWorkers; ++w) {
     workers.emplace_back([&, w] {
       struct Stop final : WakeReason {
@@ -196,6 +197,7 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
     });
   }
   std::vector<std::thread> submitters;
+  submitters.reserve(kSubmitters);
   for (uint32_t s = 0; s < kSubmitters; ++s) {
     submitters.emplace_back([&, s] {
       for (uint64_t i = 0; i < each; ++i) {

@@ -58,11 +58,13 @@ Function* original(const char* name) noexcept {
 
 extern "C" {
 
+// NOLINTBEGIN(bugprone-reserved-identifier): glibc's own names
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(size_t bytes) {
   count(&Counters::allocations);

@@ -80,6 +80,7 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
   std::atomic<bool> stop{false};
   std::array<std::atomic<uint64_t>, 4> answered{};
   std::vector<std::thread> clients;
+  clients.reserve(answered.size());
   for (size_t i = 0; i < answered.size(); ++i) {
     clients.emplace_back([&, i] { answered[i].store(run_client(i + 1, stop)); });
   }

@@ -87,6 +87,7 @@ class DataPlaneServer {
   // counts.
   WindowCounts count(const std::string& request, bool over_unix = false, size_t connections = 1) {
     std::vector<HttpClient> clients;
+    clients.reserve(connections);
     for (size_t i = 0; i < connections; ++i) clients.push_back(client(over_unix));
     const auto round = [&] {
       for (HttpClient& one : clients) EXPECT_TRUE(one.send(request));
@@ -180,7 +181,9 @@ TEST_P(DataPlaneCallsOf, WithTheHeapARequestAllocatesAndAllOfItIsCounted) {
   EXPECT_NEAR(static_cast<double>(served.heap_calls_within),
               2.0 * static_cast<double>(counts.frees),
               2.0 * static_cast<double>(counts.frees) / kRequests * 2);
-  if (queue_type() != QueueType::kNaive) EXPECT_EQ(0u, counts.locks);
+  if (queue_type() != QueueType::kNaive) {
+    EXPECT_EQ(0u, counts.locks);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
