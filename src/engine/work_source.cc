@@ -114,9 +114,13 @@ class SpscSource final : public WorkSource {
       }
     }
     Ring& ring = ring_of(submitter, least);
-    if (!ring.producer.try_push(&request)) return false;
-    // relaxed: as above
-    lanes_[least].load.requests.fetch_add(1, std::memory_order_relaxed);
+    std::atomic<uint32_t>& load = lanes_[least].load.requests;
+    // relaxed: as above. Before the push: the worker may be done with it when the push returns.
+    load.fetch_add(1, std::memory_order_relaxed);
+    if (!ring.producer.try_push(&request)) {
+      load.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+      return false;
+    }
     ring.pushed = true;
     return true;
   }
