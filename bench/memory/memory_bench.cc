@@ -222,7 +222,7 @@ double run_mutex(const Settings& s, size_t threads) {
   });
 }
 
-double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode, bool bursts = false) {
+double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode) {
   SharedBuffer::Options o;
   o.mode = mode;
   o.buffer_bytes = kBuffer;
@@ -233,14 +233,6 @@ double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode, bo
   SharedBuffer& buffer = **made;
   const double ns = ns_per_record(s, threads, [&](uint64_t records) {
     SharedBuffer::Writer writer = buffer.writer().value();
-    if (bursts) {
-      SharedBuffer::Writer::Burst burst(writer);
-      for (uint64_t i = 0; i < records; ++i) {
-        write_record(burst.reserve(kRecord), i);
-        burst.commit();
-      }
-      return;
-    }
     for (uint64_t i = 0; i < records; ++i) {
       write_record(writer.reserve(kRecord), i);
       writer.commit();
@@ -278,8 +270,6 @@ std::vector<Contender> contenders(const Settings& s) {
     all.push_back(
         {row, "dense", [=] { return run_shared(s, threads, SharedBuffer::Mode::kDense); }});
     all.push_back({row, "lane", [=] { return run_shared(s, threads, SharedBuffer::Mode::kLane); }});
-    all.push_back({row, "lane, burst",
-                   [=] { return run_shared(s, threads, SharedBuffer::Mode::kLane, true); }});
     all.push_back({row, "fetch_add", [=] { return run_fetch_add(s, threads); }});
     all.push_back({row, "chunks", [=] { return run_chunks(s, threads); }});
     all.push_back({row, "mutex", [=] { return run_mutex(s, threads); }});

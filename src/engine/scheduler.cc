@@ -85,23 +85,24 @@ bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
   return true;
 }
 
-// Whether the request can be answered within the budget if all that was accepted takes what it took
-// lately. Mean plus four deviations, as TCP reckons its timeout (RFC 6298), since the budget is meant
-// for the slow ones too.
+// Whether the request can be answered within the budget if all that was accepted takes what requests
+// took lately: the mean for each of those before it, and for itself the mean plus four deviations, as
+// TCP reckons its timeout (RFC 6298), since the budget is meant for the slow ones too. (Four deviations
+// for each would refuse what a queue evens out.)
 bool Scheduler::fits_budget(InferRequest& request) noexcept {
   if (config_.latency_budget_us == 0) return true;
   const ServiceTime& service = request.model->service_time();
-  const uint64_t slow_ns = service.mean_ns() + 4 * service.deviation_ns();
+  const uint64_t mean_ns = service.mean_ns();
   const size_t runners = source_ != nullptr ? workers_.size() : inline_.size();
   // relaxed: an estimate
   const uint64_t ahead_ns = backlog_ns_.load(std::memory_order_relaxed) / runners;
-  if (ahead_ns + slow_ns > config_.latency_budget_us * 1000) {
+  if (ahead_ns + mean_ns + 4 * service.deviation_ns() > config_.latency_budget_us * 1000) {
     // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
     if (ahead_ns > 0) return false;
   }
-  request.charged_ns = slow_ns;
+  request.charged_ns = mean_ns;
   // relaxed: an estimate
-  backlog_ns_.fetch_add(slow_ns, std::memory_order_relaxed);
+  backlog_ns_.fetch_add(mean_ns, std::memory_order_relaxed);
   return true;
 }
 

@@ -99,7 +99,7 @@ void Worker::take(InferRequest& request) noexcept {
 
 void Worker::wait_for_work() noexcept {
   // Requests kept back wait for a completion or a time, which come by the doorbell alone.
-  while (!runner_.has_waiting() && idle_.idle() == IdleStrategy::Step::kSpin) {
+  while (!runner_.has_waiting() && idle_.idle() != IdleStrategy::Step::kPark) {
     if (!source_.was_empty(options_.index)) return;
   }
   if (options_.server_counters != nullptr) options_.server_counters->worker_parks.add();

@@ -46,10 +46,11 @@ class Worker final : private WakeReason, private RoomListener {
   void join() noexcept;
 
  private:
-  // How long a worker polls before it parks, at most and only while requests come that close. A
-  // parked thread takes about 20 us to run after its wake-up on a virtual machine and 2 on bare
-  // metal, and the wake costs the ringer 6; beyond twice that polling costs more than it saves.
-  static constexpr uint64_t kMaxSpinNs = 50'000;
+  // How long a worker polls before it parks, at most: 500 us, and only while requests come at such
+  // gaps and a CPU is to spare. A parked thread takes about 20 us to run after its wake-up on a virtual
+  // machine, often more, and the wake costs the ringer 6. At 50 us a worker parked after every request
+  // of one client over TCP, whose requests come 60 to 100 us apart: each then waited 29 us for it.
+  static constexpr uint64_t kMaxSpinNs = IdleStrategy::kMaxSpinNs;
   // Requests of a model whose instance is full, kept so that those of other models pass them. Few:
   // what waits here no longer counts for the queue's bound.
   static constexpr size_t kMaxDeferred = 16;

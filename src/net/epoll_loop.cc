@@ -326,7 +326,7 @@ int EpollLoop::wait_ms(uint64_t deadline_ns) noexcept {
 // Events that came while the loop polled; 0: it is time to sleep.
 int EpollLoop::poll_before_sleep() noexcept {
   if (!wake_handler_.may_spin()) return 0;
-  while (idle_.idle() == IdleStrategy::Step::kSpin) {
+  while (idle_.idle() != IdleStrategy::Step::kPark) {
     const int count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
     if (count > 0) return count;
   }

@@ -101,8 +101,8 @@ class SharedBufferStress : public testing::TestWithParam<Case> {
 };
 
 // One record; false: refused. Yields between reserve and commit now and then, where it hurts most.
-template <typename Writer>
-bool write_record(Writer& w, uint16_t writer, uint64_t number, std::mt19937& random, Total& total) {
+bool write_record(SharedBuffer::Writer& w, uint16_t writer, uint64_t number, std::mt19937& random,
+                  Total& total) {
   const uint32_t most = random() % 64 == 0 ? 2000 : 48;
   const auto bytes = static_cast<uint32_t>(sizeof(Head) + random() % most);
   std::byte* memory = w.reserve(bytes);
@@ -135,12 +135,6 @@ TEST_P(SharedBufferStress, HandsOverEachRecordOnceAndInOrderPerWriter) {
       std::mt19937 random(static_cast<uint32_t>(seed + t));
       auto w = buffer->writer().value();
       for (uint64_t i = 0; i < records; ++i) {
-        if (random() % 32 == 0) {
-          SharedBuffer::Writer::Burst burst(w);
-          for (int k = 0; k < 40 && i + 1 < records; ++k, ++i) {
-            if (!write_record(burst, t, i, random, totals[t])) std::this_thread::yield();
-          }
-        }
         if (!write_record(w, t, i, random, totals[t])) std::this_thread::yield();
         if (random() % 4096 == 0) buffer->seal();
         if (random() % 8192 == 0) w = buffer->writer().value();  // leaves and comes back

@@ -298,8 +298,6 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   // Why the latest reserve() returned nullptr.
   [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
 
-  class Burst;
-
  private:
   friend class SharedBuffer;
   friend struct SharedBufferPeer;
@@ -385,41 +383,6 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   uint64_t fenced_lane_end_ = 0;   // lane_end_ where light_fence() is not enough; else 0
   uint64_t blocked_at_ = kNoWord;  // sequence whose full word we have added to already
   Refusal refusal_ = Refusal::kNone;
-};
-
-// Several records in a row from a function of the caller's: the same reserve() and commit() with the
-// same promises, each record for itself. What a Writer keeps in memory from one record to the next,
-// since anyone may know its address, a local Burst keeps in registers: the chain from record to record
-// is one addition, not a store that the next load waits for (lane mode: half the time). The writer is
-// not used while a Burst of it lives.
-class SharedBuffer::Writer::Burst {
- public:
-  explicit Burst(Writer& writer) noexcept : writer_(writer), place_(writer.place_) {}
-  ~Burst() { writer_.place_ = place_; }
-  Burst(const Burst&) = delete;
-  Burst& operator=(const Burst&) = delete;
-
-  [[nodiscard]] std::byte* reserve(size_t bytes) noexcept {
-    return place_.reserve(
-        bytes, [&]() noexcept { return away([&] { return writer_.reserve_slow(bytes, true); }); },
-        [&](uint64_t old) noexcept {
-          return away([&] { return writer_.crossed(old, bytes, true); });
-        });
-  }
-  void commit() noexcept { place_.commit(); }
-  [[nodiscard]] Refusal refusal() const noexcept { return writer_.refusal(); }
-
- private:
-  template <typename Call>
-  std::byte* away(Call call) noexcept {
-    writer_.place_ = place_;
-    std::byte* record = call();
-    place_ = writer_.place_;
-    return record;
-  }
-
-  Writer& writer_;
-  Place place_;
 };
 
 }  // namespace lumen

@@ -41,9 +41,7 @@ struct Collector {
   }
 };
 
-// `writer`: a Writer or a Burst of one.
-template <typename Writer>
-[[nodiscard]] bool put(Writer& writer, std::string_view record) {
+[[nodiscard]] inline bool put(SharedBuffer::Writer& writer, std::string_view record) {
   std::byte* memory = writer.reserve(record.size());
   if (memory == nullptr) return false;
   std::memcpy(memory, record.data(), record.size());

@@ -65,35 +65,6 @@ TEST(SharedBuffer, UsesTheCallersMemoryAndNoMore) {
   }
 }
 
-TEST(SharedBuffer, ABurstHandsOverWhatSingleRecordsDo) {
-  for (const Mode mode : {Mode::kDense, Mode::kLane}) {
-    Collector single, burst;
-    for (Collector* c : {&single, &burst}) {
-      auto buffer = SharedBuffer::create(small(*c, mode)).value();
-      auto w = buffer->writer().value();
-      size_t i = 0;
-      const auto next = [&i] {
-        const size_t number = i++;
-        return std::string(1 + number * 7 % 40, static_cast<char>('a' + number % 26));
-      };
-      while (i < 300) {
-        if (c == &single) {
-          ASSERT_TRUE(put(w, next()));
-          continue;
-        }
-        ASSERT_TRUE(put(w, next()));  // the writer and its bursts take turns
-        SharedBuffer::Writer::Burst b(w);
-        for (int k = 0; k < 9 && i < 300; ++k) ASSERT_TRUE(put(b, next()));
-        EXPECT_EQ(b.reserve(0), nullptr);
-        EXPECT_EQ(b.refusal(), SharedBuffer::Refusal::kTooLarge);
-      }
-      ASSERT_TRUE(buffer->flush());
-    }
-    EXPECT_EQ(single.records, burst.records);
-    EXPECT_EQ(single.buffers.size(), burst.buffers.size());
-  }
-}
-
 // The figure of `lumen bench shared-buffer`, 8 × 256,000 × 16 bytes into 1 MiB buffers, scaled down
 // by 1,000: 31 full buffers and a quarter.
 TEST(SharedBuffer, DenseLeavesNoByteBetweenRecordsNorAtTheEnd) {
