@@ -93,16 +93,17 @@ bool Scheduler::fits_budget(InferRequest& request) noexcept {
   if (config_.latency_budget_us == 0) return true;
   const ServiceTime& service = request.model->service_time();
   const uint64_t mean_ns = service.mean_ns();
+  const uint64_t deviation_ns = service.deviation_ns();
   const size_t runners = source_ != nullptr ? workers_.size() : inline_.size();
   // relaxed: an estimate
   const uint64_t ahead_ns = backlog_ns_.load(std::memory_order_relaxed) / runners;
-  if (ahead_ns + mean_ns + 4 * service.deviation_ns() > config_.latency_budget_us * 1000) {
+  if (ahead_ns + mean_ns + 4 * deviation_ns > config_.latency_budget_us * 1000) {
     // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
     if (ahead_ns > 0) return false;
   }
-  request.charged_ns = mean_ns;
+  request.charged_ns = mean_ns + deviation_ns;
   // relaxed: an estimate
-  backlog_ns_.fetch_add(mean_ns, std::memory_order_relaxed);
+  backlog_ns_.fetch_add(request.charged_ns, std::memory_order_relaxed);
   return true;
 }
 
