@@ -25,6 +25,8 @@ from integration.raw_http import Reply, get, head, post, post_json
 from integration.reference import Reference
 from integration.serve_process import ServeProcess, UnixConnection
 
+pytestmark = pytest.mark.heavy
+
 ENGINE = "/v2/lumen/engine"
 KEYS = [
     "queue_type",
