@@ -193,11 +193,12 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
 
 void Runner::finish_batch(ModelSlot& slot) noexcept {
   slot.batch->split();
+  const uint64_t now = now_ns();
   uint64_t executions = 1;
   for (InferRequest* member : slot.batch->members()) {
     CompletionSink* sink = member->sink;
     finish(*member, std::exchange(executions, 0));
-    note_sink(sink, now_ns());
+    note_sink(sink, now);
   }
   const RequestMemory::Usage usage = slot.batch->reset();
   if (options_.server_counters != nullptr) {

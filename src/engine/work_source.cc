@@ -21,6 +21,19 @@ struct alignas(kFalseSharingRange) Pushed {
   uint32_t since_ring = 0;
 };
 
+// park() of a worker with a doorbell of its own.
+InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t worker, bool may_take,
+                       uint64_t deadline_ns, WakeReason& reason) noexcept {
+  const Doorbell::Ticket ticket = doorbell.prepare();
+  InferRequest* request = may_take ? source.try_take(worker) : nullptr;
+  if (request != nullptr || reason.has_reason()) {
+    doorbell.cancel();
+  } else {
+    (void)doorbell.wait(ticket, deadline_ns);
+  }
+  return request;
+}
+
 // One ring for all. Each worker sleeps on a doorbell of its own, and a word of bits says who sleeps: a
 // doorbell shared by all would let one worker take the wake-up that was meant for another, which is
 // no matter for a request (either may run it) but is for a worker's own news (room in its instance).
@@ -63,14 +76,8 @@ class MpmcSource final : public WorkSource {
     const uint64_t mask = uint64_t{1} << (worker % 64);
     // sync[work_source.sleepers]: pairs with ring(). Only who can take a request is rung for one.
     if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
-    Doorbell& doorbell = beds_[worker].doorbell;
-    const Doorbell::Ticket ticket = doorbell.prepare();
-    InferRequest* request = may_take ? try_take(worker) : nullptr;
-    if (request != nullptr || reason.has_reason()) {
-      doorbell.cancel();
-    } else {
-      (void)doorbell.wait(ticket, deadline_ns);
-    }
+    InferRequest* request =
+        sleep_on(beds_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
     // sync[work_source.sleepers]: awake; a ringer that cleared it before has only woken us in vain
     if (may_take) word.fetch_and(~mask, std::memory_order_acq_rel);
     return request;
@@ -148,15 +155,7 @@ class SpscSource final : public WorkSource {
   }
   InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                      WakeReason& reason) noexcept override {
-    Doorbell& doorbell = lanes_[worker].doorbell;
-    const Doorbell::Ticket ticket = doorbell.prepare();
-    InferRequest* request = may_take ? try_take(worker) : nullptr;
-    if (request != nullptr || reason.has_reason()) {
-      doorbell.cancel();
-    } else {
-      (void)doorbell.wait(ticket, deadline_ns);
-    }
-    return request;
+    return sleep_on(lanes_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
   }
   void wake(uint32_t worker) noexcept override { lanes_[worker].doorbell.ring(); }
   std::atomic<uint32_t>* outstanding(uint32_t worker) noexcept override {

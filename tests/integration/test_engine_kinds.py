@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from integration.harness import MODELS, PATIENCE, Server, copy_models, make_squeezenet
+from integration.harness import MODELS, Server, copy_models, make_squeezenet
 from integration.load import (
     COMBINATIONS,
     QUEUE_TYPES,
@@ -118,8 +118,6 @@ def test_inline_runs_a_model_instance_on_each_io_thread(
 def test_what_waits_together_runs_together(
     server: StartServer, folder: Path, cases: list[Case], queue: str
 ) -> None:
-    if PATIENCE > 1:
-        pytest.skip("what a warm-up under a sanitizer measures says nothing of the kernels")
     # 2 ms for `batched` to wait for others; `inline` packs what one turn of the loop brought.
     arguments = ("--queue-type", queue, "--batch-size", "8", "--max-queue-delay-us", "2000")
     one = server(*arguments, repository=folder)
@@ -144,8 +142,6 @@ def test_what_waits_together_runs_together(
 def test_16_clients_of_batched_share_inferences(
     server: StartServer, folder: Path, cases: list[Case]
 ) -> None:
-    if PATIENCE > 1:
-        pytest.skip("as above")
     arguments = ("--queue-type", "batched", "--batch-size", "8", "--max-queue-delay-us", "2000")
     one = server(*arguments, repository=folder)
     single = [case for case in cases if case.rows == 1 and case.model == "mlp"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -177,8 +176,6 @@ def test_the_config_json_is_taken_as_it_stands(
 def test_the_commands_work_against_a_server_that_listens_as_they_assume(
     readme: str, server: StartServer, models_path: Path, tmp_path: Path
 ) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("no curl here")
     commands = [block for block in blocks(readme, "sh") if block.startswith("curl ")]
     assert len(commands) >= 4
     started = server(models_path, unix=tmp_path / "lumen.sock")
