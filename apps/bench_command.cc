@@ -40,6 +40,7 @@ struct BenchArguments {
   uint64_t seed = 1;
   std::vector<std::string> inputs;  // FILE or NAME=FILE
   bool new_connection = false;
+  bool obey_retry_after = false;
   bool poll = false;
   bool json = false;
   bool csv = false;
@@ -124,6 +125,7 @@ Result<load::BenchHead> prepare(const BenchArguments& arguments) {
   plan.requests = arguments.requests;
   plan.rate = arguments.rate;
   plan.new_connection = arguments.new_connection;
+  plan.obey_retry_after = arguments.obey_retry_after;
   plan.poll = arguments.poll;
   plan.timeout_ns = to_ns(arguments.timeout_s);
   LUMEN_RETURN_IF_ERROR(probe(plan));
@@ -225,16 +227,21 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
       ->check(CLI::Range(0.0, 3'600.0));
   bench.add_option("--requests", arguments.requests, "so many a row, instead of a duration")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  bench
-      .add_option("--rate", arguments.rate,
-                  "open loop: requests/s over all clients, latency from the intended time")
-      ->check(CLI::Range(0.001, 1e8));
+  auto* rate =
+      bench
+          .add_option("--rate", arguments.rate,
+                      "open loop: requests/s over all clients, latency from the intended time")
+          ->check(CLI::Range(0.001, 1e8));
   bench.add_option("--timeout", arguments.timeout_s, "seconds a request; default 20")
       ->check(CLI::Range(0.001, 3'600.0));
   bench.add_option("--input", arguments.inputs,
                    "FILE.npy or NAME=FILE.npy; default: random values");
   bench.add_option("--seed", arguments.seed, "of the random values; default 1");
   bench.add_flag("--new-connection", arguments.new_connection, "a connection a request");
+  bench
+      .add_flag("--obey-retry-after", arguments.obey_retry_after,
+                "who is refused waits as it was told; closed loop only")
+      ->excludes(rate);
   bench.add_flag("--poll", arguments.poll, "never sleep: takes a whole core a thread");
   auto* json = bench.add_flag("--json", arguments.json, "one object on stdout");
   bench.add_flag("--csv", arguments.csv, "a row for each number of clients")->excludes(json);

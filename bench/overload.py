@@ -6,9 +6,11 @@
 4, 16, 64 and 256 clients in a closed loop at the default queue capacity: nobody is refused (goal
 0), throughput stays within 3 % of that with 4 clients, and p99 within 1.3 x clients x service time
 / workers, which is what a fair queue costs. Then the same with a latency budget of 12 service
-times: p99 of what was accepted stays within it, and all others are told so at once. These clients
-ask again the moment they are refused, each time with 600 KB, so that most of the machine goes into
-refusals; the last row is the kinder one: an open loop of 1.5 times what the server can do.
+times: p99 of what was accepted stays within it, and all others are told so at once. Once with
+clients that wait as the refusal's Retry-After says, once with an open loop of 1.5 times what the
+server can do, and once with clients that ask again the moment they are refused, each time with
+600 KB: then most of the load's and the I/O thread's core goes into refusals, and what a client
+measures is also how late it comes to read its own reply.
 
   bench/overload.py [--quick] [--json] [--queue-type mpmc]    stdout is one JSON object
 """
@@ -45,11 +47,13 @@ class Phase:
     clients: int
     has_budget: bool = False
     is_open_loop: bool = False
+    retries_at_once: bool = False
 
     @property
     def name(self) -> str:
         words = [f"{self.clients} clients"]
         words += [f"{OPEN_LOOP_LOAD} x the capacity"] if self.is_open_loop else []
+        words += ["retrying at once"] if self.retries_at_once else []
         return ", ".join(words + (["latency budget"] if self.has_budget else []))
 
 
@@ -57,6 +61,7 @@ FREE = tuple(Phase(clients) for clients in CLIENTS)
 BUDGETED = (
     *(Phase(clients, has_budget=True) for clients in CLIENTS),
     Phase(OPEN_LOOP_CLIENTS, has_budget=True, is_open_loop=True),
+    *(Phase(clients, has_budget=True, retries_at_once=True) for clients in CLIENTS[1:]),
 )
 
 
@@ -76,11 +81,15 @@ def pin(pid: int, cpu_io: int, cpu_worker: int) -> None:
         os.sched_setaffinity(int(task.name), {cpu_worker if is_worker else cpu_io})
 
 
-def load(server: Server, clients: int, rate: float, seconds: float, cpu: int) -> dict[str, object]:
-    """`rate` 0: closed loop."""
+def load(server: Server, phase: Phase, rate: float, seconds: float, cpu: int) -> dict[str, object]:
+    """`rate`: of an open loop."""
     words = ["taskset", "-c", str(cpu), BINARY, "bench", f"http://{server.url}", "--json"]
-    words += ["--model", MODEL, "--clients", str(clients), "--duration", str(seconds)]
-    words += ["--warm-up", str(seconds / 3), *(["--rate", str(rate)] if rate else [])]
+    words += ["--model", MODEL, "--clients", str(phase.clients), "--duration", str(seconds)]
+    words += ["--warm-up", str(seconds / 3)]
+    if phase.is_open_loop:
+        words += ["--rate", str(rate)]
+    elif not phase.retries_at_once:
+        words += ["--obey-retry-after"]
     for _ in range(50):
         done = subprocess.run(words, capture_output=True, text=True)
         if f"a first request failed ({OVERLOAD_STATUS}" not in done.stderr:
@@ -119,7 +128,7 @@ def measure_round(
                 pin(server.pid, cpu_load, cpu_worker)
             for phase in phases:
                 rate = OPEN_LOOP_LOAD * median(first.per_second) if phase.is_open_loop else 0
-                add(results[phase], load(server, phase.clients, rate, seconds, cpu_load))
+                add(results[phase], load(server, phase, rate, seconds, cpu_load))
 
 
 def make_rows(results: dict[Phase, Results], queue_type: str) -> list[dict]:

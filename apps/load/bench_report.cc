@@ -212,7 +212,8 @@ std::string head_text(const BenchHead& head) {
          text_of(": %zu bytes a request\n", plan.request.size()) + loop +
          text_of(", %u thread%s%s, ", plan.threads, plan.threads == 1 ? "" : "s",
                  plan.poll ? ", polling" : "") +
-         how_long_text(plan) + (plan.new_connection ? ", a new connection a request\n\n" : "\n\n") +
+         how_long_text(plan) + (plan.new_connection ? ", a new connection a request" : "") +
+         (plan.obey_retry_after ? ", obeying Retry-After\n\n" : "\n\n") +
          text_of("%7s %12s %11s %10s %10s %10s %10s %10s  %s\n", "clients", "requests/s", "mean µs",
                  "p50", "p90", "p99", "p99.9", "max", "errors");
 }
@@ -272,6 +273,7 @@ Json to_json(const BenchHead& head, const std::vector<BenchRow>& rows) {
                {"loop", plan.is_open_loop() ? "open" : "closed"},
                {"threads", plan.threads},
                {"new_connection", plan.new_connection},
+               {"obey_retry_after", plan.obey_retry_after},
                {"poll", plan.poll},
                {"rows", Json::array()}};
   for (const BenchRow& row : rows) json["rows"].push_back(row_json(head, row));

@@ -45,6 +45,9 @@ class ClientConnection {
 
   // After kReplied.
   [[nodiscard]] int status() const noexcept { return head_.status; }
+  [[nodiscard]] std::optional<uint64_t> retry_after_s() const noexcept {
+    return head_.retry_after_s;
+  }
   [[nodiscard]] uint64_t reply_bytes() const noexcept { return reply_bytes_; }
   // The beginning of a reply that fitted the buffer with its head: for error messages.
   [[nodiscard]] std::string_view reply_start() const noexcept { return {buffer_.get(), kept_}; }

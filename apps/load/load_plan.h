@@ -29,6 +29,8 @@ struct LoadPlan {
   // waited for the server (no coordinated omission).
   double rate = 0;
   bool new_connection = false;  // one a request; then its latency contains connecting
+  // Closed loop: who is refused with a Retry-After asks again after that time, not at once.
+  bool obey_retry_after = false;
   // Poll without ever sleeping: the client's own wake-ups (20 us on small machines) are not booked as
   // the server's. It takes a whole core a thread.
   bool poll = false;

@@ -17,6 +17,7 @@ namespace {
 
 // A client that failed tries again this much later, and requests are looked at for their timeout.
 constexpr uint64_t kRestNs = 10'000'000u;
+constexpr uint64_t kLongestRestS = 3'600;
 constexpr uint64_t kTickNs = 100'000'000u;
 // Open loop: how long after its end a run waits for replies that are under way.
 constexpr uint64_t kGraceNs = 1'000'000'000u;
@@ -36,7 +37,7 @@ uint64_t share(uint64_t total, uint32_t parts, uint32_t index) noexcept {
 }  // namespace
 
 LoadThread::LoadThread(const LoadPlan& plan, uint32_t index, const std::atomic<bool>& stop)
-    : plan_(plan), stop_(stop), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    : plan_(plan), stop_(stop), epoll_(epoll_create1(EPOLL_CLOEXEC)), random_(index + 1) {
   const uint64_t clients = share(plan.clients, plan.threads, index);
   for (uint64_t i = 0; i < clients; ++i) clients_.emplace_back(plan, epoll_.get());
   idle_.reserve(clients);
@@ -164,7 +165,7 @@ void LoadThread::send_one(Client& client, uint64_t sequence, uint64_t now) {
   } else {
     count_failure(client, now, client.connection.failure(), client.connection.error_text());
   }
-  rest(client, now);
+  rest(client, now + kRestNs);
 }
 
 void LoadThread::settle(Client& client, Step step) {
@@ -173,16 +174,27 @@ void LoadThread::settle(Client& client, Step step) {
   ++settled_count_;
   if (step == Step::kFailed) {
     count_failure(client, now, client.connection.failure(), client.connection.error_text());
-    return rest(client, now);
+    return rest(client, now + kRestNs);
   }
   count_reply(client, now);
   if (plan_.new_connection) client.connection.close();
+  if (const uint64_t wait_ns = told_to_wait_ns(client); wait_ns > 0) {
+    return rest(client, now + wait_ns);
+  }
   make_idle(client, now);
 }
 
-void LoadThread::rest(Client& client, uint64_t now) {
-  client.resting = true;
-  next_tick_ns_ = std::min(next_tick_ns_, now + kRestNs);
+// Up to half as long again as told, by chance: who was refused together must not come back together.
+uint64_t LoadThread::told_to_wait_ns(const Client& client) noexcept {
+  if (!plan_.obey_retry_after || plan_.is_open_loop() || client.connection.status() == 200)
+    return 0;
+  const uint64_t told_s = std::min(client.connection.retry_after_s().value_or(0), kLongestRestS);
+  return told_s * (1'000'000'000u + random_() % 500'000'000u);
+}
+
+void LoadThread::rest(Client& client, uint64_t until_ns) {
+  client.resting_until_ns = until_ns;
+  next_tick_ns_ = std::min(next_tick_ns_, until_ns);
 }
 
 void LoadThread::count_reply(const Client& client, uint64_t now) {
@@ -220,8 +232,10 @@ void LoadThread::count_failure(const Client& client, uint64_t now, Failure failu
 void LoadThread::tick(uint64_t now) {
   next_tick_ns_ = now + kTickNs;
   for (Client& client : clients_) {
-    if (client.resting) {
-      client.resting = false;
+    if (client.resting_until_ns > now) {
+      next_tick_ns_ = std::min(next_tick_ns_, client.resting_until_ns);
+    } else if (client.resting_until_ns != 0) {
+      client.resting_until_ns = 0;
       make_idle(client, now);
     } else if (client.connection.is_busy() &&
                now - client.connection.began_ns() > plan_.timeout_ns) {

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <random>
 #include <vector>
 
 namespace lumen::load {
@@ -34,7 +35,8 @@ class LoadThread {
     uint64_t intended_ns = 0;    // open loop
     uint64_t idle_since_ns = 0;  // open loop
     bool measured = false;       // where requests are counted out
-    bool resting = false;        // failed; goes on at the next tick, lest a dead server be hammered
+    // Not 0: does nothing until then, because it failed (lest a dead server be hammered) or was told.
+    uint64_t resting_until_ns = 0;
   };
 
   [[nodiscard]] bool is_over(uint64_t now) const noexcept;
@@ -45,7 +47,8 @@ class LoadThread {
   void dispatch_due(uint64_t now);
   void send_one(Client& client, uint64_t sequence, uint64_t now);
   void settle(Client& client, Step step);
-  void rest(Client& client, uint64_t now);
+  void rest(Client& client, uint64_t until_ns);
+  [[nodiscard]] uint64_t told_to_wait_ns(const Client& client) noexcept;
   void count_reply(const Client& client, uint64_t now);
   void count_failure(const Client& client, uint64_t now, Failure failure, const std::string& text);
   void tick(uint64_t now);
@@ -61,6 +64,7 @@ class LoadThread {
   double rate_ = 0;             // this thread's part
   double phase_ = 0;
   Schedule schedule_;
+  std::minstd_rand random_;
   Tally tally_;
 
   uint64_t warm_up_count_ = 0;  // this thread's share, where requests are counted out

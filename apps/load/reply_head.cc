@@ -53,6 +53,8 @@ class HeadReader {
       head_.chunked = equal_ignoring_case(value, "chunked");
       return head_.chunked;
     }
+    if (equal_ignoring_case(name, "retry-after"))
+      head_.retry_after_s = whole_number<uint64_t>(value);
     if (equal_ignoring_case(name, "connection")) {
       if (equal_ignoring_case(value, "close")) head_.closes = true;
       if (equal_ignoring_case(value, "keep-alive")) head_.closes = false;

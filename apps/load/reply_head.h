@@ -14,7 +14,8 @@ struct ReplyHead {
   size_t head_bytes = 0;  // up to and with the empty line
   std::optional<uint64_t> content_length;
   bool chunked = false;
-  bool closes = false;  // the server ends the connection after this reply
+  std::optional<uint64_t> retry_after_s;  // given as a date it is left out
+  bool closes = false;                    // the server ends the connection after this reply
 };
 
 enum class HeadState : uint8_t { kNeedMore, kComplete, kBroken };

@@ -30,6 +30,13 @@ class GatedSubmitter final : public Submitter {
     return outcome;
   }
 
+  bool fits_budget(const InferRequest& request) noexcept override {
+    const Scheduler* scheduler = enter();
+    const bool fits = scheduler == nullptr || scheduler->fits_budget(request);
+    leave();
+    return fits;
+  }
+
   size_t end_turn() noexcept override {
     Scheduler* scheduler = enter();
     size_t done = 0;

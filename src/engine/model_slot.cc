@@ -57,10 +57,11 @@ class Trial {
 
  private:
   bool add_input(const TensorSpec& spec, uint32_t first, uint32_t rows) {
+    if (spec.type == ElementType::kBytes) return false;  // what would a string be?
     TensorView view;
     view.type = spec.type;
     view.shape = spec.shape;
-    view.shape[0] = rows;
+    if (has_batch_axis(model_.metadata())) view.shape[0] = rows;
     size_t elements = 1;
     for (const int64_t size : view.shape.dimensions()) {
       if (size < 0) return false;  // another free axis: nothing to measure by
@@ -121,11 +122,12 @@ bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows)
 }
 
 // The fastest of some runs, in ns; 0: it failed.
-uint64_t measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows) {
+uint64_t measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
+                 int least_runs = kLeastRuns) {
   uint64_t fastest = UINT64_MAX;
   const uint64_t begin = now_ns();
   for (int run = 0; run < kMeasuredRuns; ++run) {
-    if (run >= kLeastRuns && now_ns() - begin > kMeasureForNs) break;
+    if (run >= least_runs && now_ns() - begin > kMeasureForNs) break;
     memory.reset(kBatchBytes);
     Trial trial(*slot.model, memory);
     const uint64_t before = now_ns();
@@ -133,6 +135,16 @@ uint64_t measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows) {
     fastest = std::min(fastest, now_ns() - before);
   }
   return fastest;
+}
+
+// What admission reckons with until requests have run: otherwise the first burst would all be let in.
+Status learn_service_time(ModelSlot& slot) {
+  Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
+  if (!memory.ok()) return memory.status();
+  // 0: rows can't be made up for it, and its first request will tell.
+  const uint64_t ns = measure(slot, *memory, 1, 1);
+  if (ns > 0) slot.model->service_time().restart(ns);
+  return {};
 }
 
 Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions,
@@ -183,6 +195,9 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
   if (!instance.ok()) return instance.status();
   slot->instance = std::move(*instance);
   slot->max_in_flight = std::max<uint32_t>(1, slot->instance->max_in_flight());
+  if (config.latency_budget_us > 0 && model.service_time().mean_ns() == 0) {
+    LUMEN_RETURN_IF_ERROR(learn_service_time(*slot));
+  }
   // A device that takes several requests at once overlaps them itself.
   if (slot->max_in_flight > 1) sizes.clear();
   if (!sizes.empty()) LUMEN_RETURN_IF_ERROR(plan_batches(*slot, config, regions, sizes));

@@ -229,10 +229,7 @@ void Runner::finish(InferRequest& request, uint64_t executions) noexcept {
     // relaxed: a hint for who chooses a worker
     options_.load.outstanding->fetch_sub(1, std::memory_order_relaxed);
   }
-  if (options_.load.backlog_ns != nullptr) {
-    // relaxed: an estimate
-    options_.load.backlog_ns->fetch_sub(request.charged_ns, std::memory_order_relaxed);
-  }
+  if (options_.load.admission != nullptr) options_.load.admission->take_back(request);
   record(request, executions);
   request.complete(request);
 }
@@ -240,6 +237,14 @@ void Runner::finish(InferRequest& request, uint64_t executions) noexcept {
 void Runner::note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept {
   slot.service_ns = ns;
   slot.model->service_time().add(ns / requests);
+}
+
+// Of a call that a backend's thread completes, which others may overlap: its share of the device.
+void Runner::note_pending_service(ModelSlot& slot, uint64_t begin_ns, size_t requests) noexcept {
+  // relaxed: an estimate; this call itself is still counted
+  const uint64_t together = slot.in_flight.load(std::memory_order_relaxed);
+  slot.model->service_time().add((now_ns() - begin_ns) / std::max<uint64_t>(together, 1) /
+                                 requests);
 }
 
 void Runner::note_sink(CompletionSink* sink, uint64_t now) noexcept {
@@ -261,6 +266,7 @@ void Runner::on_done(InferRequest& request) noexcept {
   // relaxed: ordered before the release on in_flight, which is what is_done() looks at first
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   CompletionSink* sink = request.sink;
+  runner.note_pending_service(slot, request.trace.dequeued_ns, 1);
   runner.finish(request, 1);
   if (sink != nullptr) sink->flush();
   runner.leave_callback(slot);
@@ -272,8 +278,10 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   // relaxed: as in on_done()
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   slot.batch->split();
+  const auto members = slot.batch->members();
+  runner.note_pending_service(slot, members.front()->trace.dequeued_ns, members.size());
   uint64_t executions = 1;
-  for (InferRequest* member : slot.batch->members()) {
+  for (InferRequest* member : members) {
     CompletionSink* sink = member->sink;
     runner.finish(*member, std::exchange(executions, 0));
     if (sink != nullptr) sink->flush();

@@ -9,6 +9,7 @@
 // allocates nothing but from the requests' own memory. Says no: a request's failure in its status.
 #pragma once
 
+#include "engine/admission.h"
 #include "engine/model_slot.h"
 
 #include <lumen/base/cache_line.h>
@@ -24,10 +25,10 @@
 
 namespace lumen::engine {
 
-// Counted down as requests are completed, by whoever completes them; each may be nullptr.
+// Told of each request that is complete, by whoever completes it; each may be nullptr.
 struct RunnerLoad {
   std::atomic<uint32_t>* outstanding = nullptr;  // requests given to this runner
-  std::atomic<uint64_t>* backlog_ns = nullptr;   // service time that admission has reckoned with
+  Admission* admission = nullptr;
 };
 
 class RoomListener {
@@ -84,6 +85,7 @@ class Runner {
   void refuse_late(InferRequest& request, uint64_t now) noexcept;
   void finish(InferRequest& request, uint64_t executions) noexcept;
   void note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept;
+  void note_pending_service(ModelSlot& slot, uint64_t begin_ns, size_t requests) noexcept;
   void note_sink(CompletionSink* sink, uint64_t now) noexcept;
   static void on_done(InferRequest& request) noexcept;
   static void on_batch_done(InferRequest& packed) noexcept;

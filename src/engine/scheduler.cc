@@ -29,8 +29,7 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
       usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
   Status status;
   for (uint32_t i = 0; i < config_.thread_count && status.ok(); ++i) {
-    const RunnerLoad load{.outstanding = source_->outstanding(i),
-                          .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
+    const RunnerLoad load{.outstanding = source_->outstanding(i), .admission = &admission_};
     const WorkerOptions worker{.index = i,
                                .config = config_,
                                .cpu = options_.pin_threads ? std::optional(cpus[i]) : std::nullopt,
@@ -54,8 +53,7 @@ Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFai
   cpus_ = worker_cpus(options_.submitter_count);
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
-    const RunnerLoad load{.outstanding = nullptr,
-                          .backlog_ns = config_.latency_budget_us > 0 ? &backlog_ns_ : nullptr};
+    const RunnerLoad load{.outstanding = nullptr, .admission = &admission_};
     entry->runner =
         std::make_unique<Runner>(RunnerOptions{.index = i,
                                                .config = config_,
@@ -85,26 +83,8 @@ bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
   return true;
 }
 
-// Whether the request can be answered within the budget if all that was accepted takes what requests
-// took lately: the mean for each of those before it, and for itself the mean plus four deviations, as
-// TCP reckons its timeout (RFC 6298), since the budget is meant for the slow ones too. (Four deviations
-// for each would refuse what a queue evens out.)
-bool Scheduler::fits_budget(InferRequest& request) noexcept {
-  if (config_.latency_budget_us == 0) return true;
-  const ServiceTime& service = request.model->service_time();
-  const uint64_t mean_ns = service.mean_ns();
-  const uint64_t deviation_ns = service.deviation_ns();
-  const size_t runners = source_ != nullptr ? workers_.size() : inline_.size();
-  // relaxed: an estimate
-  const uint64_t ahead_ns = backlog_ns_.load(std::memory_order_relaxed) / runners;
-  if (ahead_ns + mean_ns + 4 * deviation_ns > config_.latency_budget_us * 1000) {
-    // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
-    if (ahead_ns > 0) return false;
-  }
-  request.charged_ns = mean_ns + deviation_ns;
-  // relaxed: an estimate
-  backlog_ns_.fetch_add(request.charged_ns, std::memory_order_relaxed);
-  return true;
+bool Scheduler::fits_budget(const InferRequest& request) const noexcept {
+  return !admission_.has_budget() || admission_.fits(request, now_ns());
 }
 
 SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
@@ -114,11 +94,9 @@ SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexc
     request.deadline_ns = request.trace.parsed_ns + config_.default_timeout_us * 1000;
   }
   if (!fits_budget(request)) return SubmitOutcome::kOverBudget;
+  admission_.charge(request);
   if (push(submitter, request)) return SubmitOutcome::kAccepted;
-  if (config_.latency_budget_us > 0) {
-    // relaxed: an estimate
-    backlog_ns_.fetch_sub(request.charged_ns, std::memory_order_relaxed);
-  }
+  admission_.take_back(request);
   return SubmitOutcome::kFull;
 }
 

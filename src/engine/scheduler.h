@@ -4,6 +4,7 @@
 // number. Memory: all of it at create(). Says no: SubmitOutcome.
 #pragma once
 
+#include "engine/admission.h"
 #include "engine/runner.h"
 #include "engine/work_source.h"
 #include "engine/worker.h"
@@ -33,6 +34,8 @@ class Scheduler {
   // Counts the changes of an engine: unlike an address it does not come back.
   void set_generation(uint64_t number) noexcept { generation_ = number; }
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
+  // Any thread.
+  [[nodiscard]] bool fits_budget(const InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
   // Returns how many requests it ran here.
   size_t end_turn(uint32_t submitter) noexcept;
@@ -59,15 +62,19 @@ class Scheduler {
   };
 
   Scheduler(const EngineConfig& config, const EngineOptions& options)
-      : config_(config), options_(options) {}
+      : config_(config),
+        options_(options),
+        admission_(config.latency_budget_us, config.queue_type == QueueType::kInline
+                                                 ? options.submitter_count
+                                                 : config.thread_count) {}
   [[nodiscard]] Status start_workers(ModelRepository& repository, Runner::OnFailure on_failure);
   [[nodiscard]] Status make_inline_runners(ModelRepository& repository,
                                            Runner::OnFailure on_failure);
-  [[nodiscard]] bool fits_budget(InferRequest& request) noexcept;
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept;
 
   const EngineConfig config_;
   const EngineOptions options_;
+  Admission admission_;
   std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<InlineRunner>> inline_;
@@ -75,8 +82,6 @@ class Scheduler {
   uint64_t generation_ = 0;
   bool is_closed_ = false;  // the control plane's
   std::atomic<bool> closed_{false};
-  // Service time of all that was accepted and is not complete; only with a latency budget.
-  alignas(kFalseSharingRange) std::atomic<uint64_t> backlog_ns_{0};
 };
 
 }  // namespace lumen::engine

@@ -171,6 +171,11 @@ void Connection::begin_infer() noexcept {
     respond_error(400, "an infer request needs a body: send Content-Length or chunked coding");
     return;
   }
+  // By what is ahead of it already: a body that would be refused need not come in.
+  if (!io_.fits_budget(*context_)) {
+    respond_over_budget();
+    return;
+  }
   // A client that waits for leave to send gets it once, and only if it has not begun already.
   if (head.expect_continue && context_->unread().empty()) {
     state_ = State::kContinue;
@@ -226,7 +231,7 @@ void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
       context_->body_unread -= bytes;
       continue_discard();
       return;
-    case State::kLinger: receive_into(io_.scratch()); return;
+    case State::kLinger: drop_some(SIZE_MAX); return;
     default:
       close();  // no receive is in flight in any other state
       return;
@@ -265,8 +270,7 @@ void Connection::continue_discard() noexcept {
     next_request();
     return;
   }
-  const std::span<char> scratch = io_.scratch();
-  receive_into(scratch.first(std::min(scratch.size(), context_->body_unread)));
+  drop_some(context_->body_unread);
 }
 
 // Closing at once with bytes unread would reset the connection, and the client might never see the
@@ -280,7 +284,18 @@ void Connection::begin_linger() noexcept {
   }
   state_ = State::kLinger;
   io_.timeouts().linger.start(timeout_, coarse_now_ns());
-  receive_into(io_.scratch());
+  drop_some(SIZE_MAX);
+}
+
+void Connection::drop_some(size_t at_most) noexcept {
+  const std::span<iovec> scratch = io_.scratch();
+  const size_t whole = std::min(scratch.size(), at_most / scratch.front().iov_len);
+  if (whole > 0) {
+    io_.loop().drop(stream_, scratch.first(whole));
+    return;
+  }
+  receive_segment_ = {scratch.front().iov_base, at_most};
+  io_.loop().drop(stream_, std::span(&receive_segment_, 1));
 }
 
 void Connection::next_request() noexcept {

@@ -87,6 +87,7 @@ class Connection final : public net::StreamHandler {
   void advance_pending(size_t bytes) noexcept;
   void on_body_complete() noexcept;
   void continue_discard() noexcept;
+  void drop_some(size_t at_most) noexcept;
   void begin_linger() noexcept;
   void next_request() noexcept;
   void receive_into(std::span<char> space) noexcept;
@@ -96,6 +97,7 @@ class Connection final : public net::StreamHandler {
   void respond(int status, std::string_view content_type, std::string_view body,
                std::string_view extra = {}) noexcept;
   void respond_overload(std::string_view message) noexcept;
+  void respond_over_budget() noexcept;
   void respond_error(const Status& status) noexcept;
   void respond_error(int status, std::string_view message, std::string_view extra = {}) noexcept;
   void refuse(int status, std::string_view message) noexcept;  // answers, then closes

@@ -222,11 +222,7 @@ void Connection::on_body_complete() noexcept {
     case engine::SubmitOutcome::kFull:
       respond_overload("the queue is full; try again, or raise --queue-capacity");
       return;
-    case engine::SubmitOutcome::kOverBudget:
-      respond_overload(
-          "by what requests took lately this one would take longer than the latency "
-          "budget; try again, or raise --latency-budget-us");
-      return;
+    case engine::SubmitOutcome::kOverBudget: respond_over_budget(); return;
     case engine::SubmitOutcome::kClosed:
       close_after_ = true;
       respond_error(503, "the server is shutting down");

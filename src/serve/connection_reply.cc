@@ -150,6 +150,12 @@ void Connection::respond_overload(std::string_view message) noexcept {
                 "Retry-After: 1\r\n");
 }
 
+void Connection::respond_over_budget() noexcept {
+  respond_overload(
+      "by what requests took lately this one would take longer than the latency budget; try again, "
+      "or raise --latency-budget-us");
+}
+
 void Connection::respond(int status, std::string_view content_type, std::string_view body,
                          std::string_view extra) noexcept {
   wire::ResponseHead head;

@@ -29,6 +29,7 @@ IoThread::IoThread(const Services& services, uint32_t index, Doors doors)
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
+  scratch_segments_.fill({scratch_.data(), scratch_.size()});
   tcp_listener_.fd = std::move(doors.tcp);
   tcp_listener_.handler = &tcp_door_;
   unix_listener_.fd = std::move(doors.unix_socket);
@@ -102,6 +103,11 @@ void IoThread::begin_drain() noexcept {
 void IoThread::post(RequestContext& context) noexcept {
   // The ring has a place for every context there is, so it can't be full.
   LUMEN_CHECK(completions_.try_push(&context));
+}
+
+bool IoThread::fits_budget(RequestContext& context) noexcept {
+  context.infer.outside_ns = loop_->last_turn_ns() + reply_time_.high_ns();
+  return submitter_.fits_budget(context.infer);
 }
 
 engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {

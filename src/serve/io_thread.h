@@ -62,6 +62,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // --- for Connection, on the loop's thread -----------------------------------------------------
   [[nodiscard]] RequestContext* acquire_context(Connection& connection) noexcept;
   void release_context(RequestContext& context) noexcept;
+  // Before the body comes: whether the latency budget would let the request in as things are.
+  [[nodiscard]] bool fits_budget(RequestContext& context) noexcept;
   [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
@@ -74,7 +76,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void stop_waiting(Connection& connection) noexcept;
   void connection_closed(Connection& connection) noexcept;
   [[nodiscard]] std::string_view http_date() noexcept;
-  [[nodiscard]] std::span<char> scratch() noexcept { return scratch_; }  // for dropped bytes
+  // For dropped bytes: the same memory many times over, so that one call drops a whole body.
+  [[nodiscard]] std::span<iovec> scratch() noexcept { return scratch_segments_; }
   [[nodiscard]] bool draining() const noexcept { return draining_; }
   [[nodiscard]] net::Loop& loop() noexcept { return *loop_; }
   [[nodiscard]] const Services& services() const noexcept { return services_; }
@@ -123,6 +126,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   Timeouts timeouts_;
   wire::JsonParser json_parser_;
   std::vector<char> scratch_;
+  std::array<iovec, 16> scratch_segments_;
 
   std::deque<Connection> connections_;  // made at create(); a deque, since they must not move
   Connection* free_connections_ = nullptr;
@@ -134,7 +138,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   RequestContext* free_contexts_ = nullptr;
   size_t open_connections_ = 0;
   uint64_t recorded_ = 0;
-  size_t in_engine_ = 0;  // submitted, or with the control thread, and not come back
+  engine::SmoothedTime reply_time_;  // from a model's end to the last byte written
+  size_t in_engine_ = 0;             // submitted, or with the control thread, and not come back
   MpmcQueue<RequestContext*> completions_;
 
   std::array<char, wire::kDateBytes> date_{};

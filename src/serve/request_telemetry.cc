@@ -39,6 +39,7 @@ void IoThread::record(const RequestContext& context) noexcept {
   set(Stage::kInference, between(trace.preprocessed_ns, trace.inferred_ns));
   set(Stage::kPostprocess, between(trace.inferred_ns, trace.postprocessed_ns));
   set(Stage::kWrite, between(trace.postprocessed_ns, now));
+  if (trace.postprocessed_ns != 0) reply_time_.add(now - trace.postprocessed_ns);
   set(Stage::kTotal, now - trace.received_ns);
   record.rows = infer.inputs.empty() ? 0 : engine::rows_of(infer);
   record.model = static_cast<uint16_t>(infer.model->index());

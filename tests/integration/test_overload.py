@@ -164,6 +164,35 @@ def test_who_cannot_meet_the_budget_is_refused_at_the_door(
 
 
 @every_kind
+def test_the_first_burst_of_all_is_held_to_the_budget_too(
+    server: StartServer, slow_repository: Path, queue: str
+) -> None:
+    """Was: nothing was known of a model before its first run, and the whole burst was let in."""
+    arguments = ("--queue-type", queue, "--latency-budget-us", "30000")
+    one = server(*arguments, repository=slow_repository)
+    with opened(one, 8) as connections:
+        statuses = [reply.status for reply in send_at_once(one, connections, SLOW)]
+        assert statuses == [429] * 7 + [200]
+
+
+@every_kind
+def test_who_is_refused_by_the_budget_is_told_before_the_body(
+    server: StartServer, slow_repository: Path, queue: str
+) -> None:
+    one = server("--queue-type", queue, "--latency-budget-us", "30000", repository=slow_repository)
+    head, separator, body = SLOW.partition(b"\r\n\r\n")
+    with opened(one, 2) as (first, second):
+        with stopped(one.pid):  # one turn of the loop brings both, in this order
+            first.send(SLOW)
+            second.send(head + separator)
+        reply = second.reply()
+        assert reply.status == 429 and "budget" in reply.error
+        second.send(body)  # as clients do that look for a reply only when all is sent
+        assert output_bytes(first.reply()) == ONE
+        assert output_bytes(second.exchange(SLOW)) == ONE
+
+
+@every_kind
 def test_within_the_budget_nobody_is_refused(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:

@@ -48,6 +48,9 @@ class Submitter {
   // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
   // it before end_turn(): with many clients that is one wake-up for all that a turn brought.
   [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
+  // Whether the latency budget would let this request in now, by its model, trace.received_ns and
+  // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
+  [[nodiscard]] virtual bool fits_budget(const InferRequest& request) noexcept = 0;
   // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
   // runs it here. Returns how many requests it completed.
   virtual size_t end_turn() noexcept = 0;

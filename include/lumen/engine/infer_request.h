@@ -54,6 +54,8 @@ struct InferRequest {
   AllocatorType allocator_type{};  // of `memory`, for the telemetry
   void* owner = nullptr;           // for complete()
   CompletionSink* sink = nullptr;  // flushed after complete(), if given
+  // For the latency budget: time that it has lain in its socket, and that its way back will take.
+  uint64_t outside_ns = 0;
 
   // --- filled in by the engine -----------------------------------------------------------------
   Status status;

@@ -8,6 +8,7 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/backend.h>
 #include <lumen/engine/metadata.h>
+#include <lumen/engine/smoothed_time.h>
 #include <lumen/telemetry/counters.h>
 
 #include <atomic>
@@ -22,33 +23,6 @@ namespace lumen::engine {
 
 enum class ModelState : uint8_t { kReady, kUnavailable };
 
-// Smoothed mean and deviation as TCP keeps of round trips (RFC 6298): alpha 1/8, beta 1/4. Written by
-// every worker that runs the model without a lock: an update lost to another's is one sample less.
-class ServiceTime {
- public:
-  void add(uint64_t ns) noexcept {
-    const auto mean = static_cast<int64_t>(mean_ns());
-    const auto sample = static_cast<int64_t>(ns);
-    const int64_t error = mean == 0 ? 0 : sample - mean;
-    const auto deviation = static_cast<int64_t>(deviation_ns());
-    const int64_t next = mean == 0 ? sample : mean + error / 8;
-    const int64_t next_deviation = deviation + ((error < 0 ? -error : error) - deviation) / 4;
-    // relaxed: statistics of their own, here and below
-    mean_ns_.store(static_cast<uint64_t>(next), std::memory_order_relaxed);
-    deviation_ns_.store(static_cast<uint64_t>(next_deviation), std::memory_order_relaxed);
-  }
-  [[nodiscard]] uint64_t mean_ns() const noexcept {
-    return mean_ns_.load(std::memory_order_relaxed);  // relaxed: as above
-  }
-  [[nodiscard]] uint64_t deviation_ns() const noexcept {
-    return deviation_ns_.load(std::memory_order_relaxed);  // relaxed: as above
-  }
-
- private:
-  std::atomic<uint64_t> mean_ns_{0};
-  std::atomic<uint64_t> deviation_ns_{0};
-};
-
 // One version of one model.
 class Model {
  public:
@@ -58,9 +32,9 @@ class Model {
   [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
   [[nodiscard]] telemetry::ModelCounters& counters() const noexcept { return *counters_; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
-  // What one request takes a worker, for admission: a running mean and mean deviation over what was
-  // measured lately; 0 before the first.
-  [[nodiscard]] ServiceTime& service_time() noexcept { return service_time_; }
+  // What one request takes a worker, for admission. With a latency budget the warm-up is its first
+  // sample, where rows can be made up; 0 before the first.
+  [[nodiscard]] SmoothedTime& service_time() noexcept { return service_time_; }
   // Control plane only, before the engine's workers run.
   void mark_unavailable(std::string reason) {
     state_ = ModelState::kUnavailable;
@@ -75,7 +49,7 @@ class Model {
   std::unique_ptr<LoadedModel> loaded_;
   telemetry::ModelCounters* counters_ = nullptr;
   uint32_t index_ = 0;
-  ServiceTime service_time_;
+  SmoothedTime service_time_;
 };
 
 class ModelRepository {

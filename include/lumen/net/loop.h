@@ -54,6 +54,7 @@ class Stream {
     int64_t receive_result = 0;
     int64_t send_result = 0;
     Receiving receiving = Receiving::kNo;
+    bool dropping = false;  // the receive is a drop()
     bool sending = false;
     bool send_done = false;
     bool readable = false;  // as far as known: cleared by EAGAIN or a short read
@@ -112,7 +113,10 @@ class Loop {
   // Fills the buffers in order with what is there (at least a byte). The iovecs and their memory
   // stay untouched by the caller until on_received.
   virtual void receive(Stream& stream, std::span<iovec> buffers) noexcept = 0;
-  // Ends a receive or wait_readable in flight: on_received(-ECANCELED) follows, and the buffers are
+  // As receive(), for bytes that nobody wants: what is in the buffers afterwards is not said, since
+  // TCP lets go of them without a copy (tcp(7), MSG_TRUNC). The same memory may be named repeatedly.
+  virtual void drop(Stream& stream, std::span<iovec> buffers) noexcept = 0;
+  // Ends a receive, drop or wait_readable in flight: on_received(-ECANCELED) follows, and the buffers are
   // the caller's again from then on.
   virtual void cancel_receive(Stream& stream) noexcept = 0;
   // Sends everything; the loop advances the iovecs as it goes.
@@ -123,6 +127,9 @@ class Loop {
   virtual size_t run_once(uint64_t deadline_ns) noexcept = 0;
   // Ends the wait of run_once(), now or the next; no system call while the loop is awake.
   virtual void wake() noexcept = 0;
+  // How long the loop has been away from its sockets before it last looked at them: what it found
+  // there may have come that much earlier.
+  [[nodiscard]] virtual uint64_t last_turn_ns() const noexcept = 0;
   // Returns from the kernel's wait so far; for counters and idle tests.
   [[nodiscard]] virtual uint64_t wakeups() const noexcept = 0;
 };

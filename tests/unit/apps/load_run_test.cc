@@ -94,6 +94,40 @@ TEST(LoadRun, CountsOtherStatusesApartAndKeepsTheFirstOfThem) {
   EXPECT_EQ(server.connections(), 1u);
 }
 
+// Where the refusal tells for how long (and the bench was asked to obey), nobody asks meanwhile.
+TEST(LoadRun, AClientThatIsToldToWaitDoesNotAskMeanwhile) {
+  const auto refuse = [](std::string_view, uint64_t) {
+    return Answer{reply_of(429, "later", "Retry-After: 3600\r\n")};
+  };
+  for (const bool obeys : {false, true}) {
+    ScriptedServer server(refuse);
+    LoadPlan plan = plan_for(server.url());
+    plan.requests = 0;
+    plan.clients = 3;
+    plan.warm_up_ns = 0;
+    plan.duration_ns = 200'000'000;
+    plan.obey_retry_after = obeys;
+    const auto tally = run(plan);
+    EXPECT_EQ(tally->failed_count() == 3u, obeys) << tally->failed_count();
+    EXPECT_GE(tally->failed_count(), 3u);
+  }
+}
+
+TEST(LoadRun, AClientThatWasToldToWaitAsksAgainAfterwards) {
+  ScriptedServer server([](std::string_view, uint64_t number) {
+    if (number == 1) return Answer{reply_of(429, "later", "Retry-After: 1\r\n")};
+    return Answer{reply_of(200, "ok")};
+  });
+  LoadPlan plan = plan_for(server.url());
+  plan.clients = 1;
+  plan.requests = 4;
+  plan.obey_retry_after = true;
+  const auto tally = run(plan);
+  EXPECT_EQ(tally->ok_count(), 3u);
+  EXPECT_EQ(tally->by_status[429], 1u);
+  EXPECT_GE(tally->seconds, 1.0);
+}
+
 TEST(LoadRun, MakesAConnectionARequestWhereThatIsAsked) {
   ScriptedServer server(good);
   LoadPlan plan = plan_for(server.url());

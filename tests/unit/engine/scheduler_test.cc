@@ -70,7 +70,7 @@ class SchedulerTest : public testing::Test {
 
 TEST_F(SchedulerTest, RefusesAtTheDoorWhatCannotMeetTheBudget) {
   start({.latency_budget_us = 2500});
-  model->service_time().add(1 * kMs);
+  model->service_time().restart(1 * kMs);
   control->hold();
   EXPECT_EQ(submit(), SubmitOutcome::kAccepted);
   EXPECT_EQ(submit(), SubmitOutcome::kAccepted) << "one before it, 2 ms in all";
@@ -85,7 +85,7 @@ TEST_F(SchedulerTest, RefusesAtTheDoorWhatCannotMeetTheBudget) {
 TEST_F(SchedulerTest, AdmitsAgainOnceWhatWasAheadIsDone) {
   start({.latency_budget_us = 1500});
   for (int round = 0; round < 3; ++round) {
-    model->service_time().add(1 * kMs);
+    model->service_time().restart(1 * kMs);
     control->hold();
     ASSERT_EQ(submit(), SubmitOutcome::kAccepted) << round;
     ASSERT_EQ(submit(), SubmitOutcome::kOverBudget) << round;
@@ -96,7 +96,7 @@ TEST_F(SchedulerTest, AdmitsAgainOnceWhatWasAheadIsDone) {
 
 TEST_F(SchedulerTest, SharesTheBudgetAmongWorkers) {
   start({.thread_count = 2, .latency_budget_us = 2500});
-  model->service_time().add(1 * kMs);
+  model->service_time().restart(1 * kMs);
   control->hold();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(submit(), SubmitOutcome::kAccepted) << i;
   EXPECT_EQ(submit(), SubmitOutcome::kOverBudget);
@@ -107,7 +107,7 @@ TEST_F(SchedulerTest, SharesTheBudgetAmongWorkers) {
 // Otherwise a model that was slow once would be refused for ever.
 TEST_F(SchedulerTest, AdmitsOneRequestThatIsOverBudgetByItselfWhenNothingIsAhead) {
   start({.latency_budget_us = 100});
-  model->service_time().add(1 * kMs);
+  model->service_time().restart(1 * kMs);
   control->hold();
   EXPECT_EQ(submit(), SubmitOutcome::kAccepted);
   EXPECT_EQ(submit(), SubmitOutcome::kOverBudget);
@@ -115,9 +115,58 @@ TEST_F(SchedulerTest, AdmitsOneRequestThatIsOverBudgetByItselfWhenNothingIsAhead
   all[0]->wait();
 }
 
+// Was: the model's time was 0 until its first run, and all of the first burst were let in.
+TEST_F(SchedulerTest, KnowsWhatAModelTakesBeforeItsFirstRequest) {
+  control->cost_ns = &slowly_rising;  // 230 us for one row
+  start({.latency_budget_us = 600});
+  EXPECT_GE(model->service_time().mean_ns(), 230'000u);
+  control->hold();
+  EXPECT_EQ(submit(), SubmitOutcome::kAccepted);
+  int accepted = 1;
+  for (int i = 0; i < 10; ++i) accepted += submit() == SubmitOutcome::kAccepted ? 1 : 0;
+  EXPECT_LE(accepted, 2);
+  control->release();
+  all[0]->wait();
+}
+
+TEST_F(SchedulerTest, WithoutABudgetNoModelIsRunBeforeItsFirstRequest) {
+  start({});
+  EXPECT_EQ(model->service_time().mean_ns(), 0u);
+  EXPECT_EQ(control->starts.load(), 0u);
+}
+
+// Was: only what ended on the worker's own thread was measured.
+TEST_F(SchedulerTest, LearnsFromCallsThatABackendsThreadCompletes) {
+  control->asynchronous = true;
+  control->cost_ns = &slowly_rising;
+  start({.latency_budget_us = 1'000'000});
+  model->service_time().restart(1);
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  all[0]->wait();
+  EXPECT_GE(model->service_time().mean_ns(), 230'000u / 8);
+}
+
+TEST_F(SchedulerTest, SaysBeforeTheBodyWhetherARequestWouldFit) {
+  start({.latency_budget_us = 2500});
+  model->service_time().restart(1 * kMs);
+  Submitter& io = engine->submitter(0);
+  control->hold();
+  PendingRequest& next = make();
+  EXPECT_TRUE(io.fits_budget(next.request)) << "nothing is ahead";
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  EXPECT_TRUE(io.fits_budget(next.request)) << "2 ms";
+  next.request.outside_ns = 1 * kMs;
+  EXPECT_FALSE(io.fits_budget(next.request)) << "3 ms with its way in and back";
+  next.request.outside_ns = 0;
+  next.request.trace.received_ns = now_ns() - 1 * kMs;
+  EXPECT_FALSE(io.fits_budget(next.request)) << "1 ms of it is over";
+  control->release();
+  all[1]->wait();
+}
+
 TEST_F(SchedulerTest, ARequestThatFindsTheQueueFullIsNotReckonedWith) {
   start({.queue_capacity = 2, .latency_budget_us = 5500});
-  model->service_time().add(1 * kMs);
+  model->service_time().restart(1 * kMs);
   control->hold();
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
@@ -130,7 +179,7 @@ TEST_F(SchedulerTest, ARequestThatFindsTheQueueFullIsNotReckonedWith) {
 
 TEST_F(SchedulerTest, InlineKeepsTheBudgetToo) {
   start({.queue_type = QueueType::kInline, .latency_budget_us = 2500});
-  model->service_time().add(1 * kMs);
+  model->service_time().restart(1 * kMs);
   Submitter& io = engine->submitter(0);
   EXPECT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
   EXPECT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
