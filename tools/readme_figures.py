@@ -249,13 +249,20 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
+def measured_on(machine: dict[str, Any]) -> str:
+    """What tools/keep_baseline.py has written of it."""
+    where = f"{machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}"
+    return f"\nMeasured on: {where}, {machine['day']}.\n"
+
+
 def draw(name: str, baselines: Path) -> str:
     if name not in TABLES:
         raise SystemExit(f"README.md has a table '{name}'; wanted one of: {', '.join(TABLES)}")
     file = baselines / f"{name}.json"
     if not file.exists():
         return f"(No figures are kept yet in `bench/baselines/{name}.json`.)\n"
-    return TABLES[name](json.loads(file.read_text()))
+    document = json.loads(file.read_text())
+    return TABLES[name](document) + measured_on(document["machine"])
 
 
 def render(text: str, baselines: Path = BASELINES) -> str:

@@ -42,9 +42,12 @@ def test_every_table_that_can_be_drawn_is_in_the_readme(readme: str) -> None:
 
 def test_a_changed_baseline_changes_the_table(tmp_path: Path) -> None:
     text = "before\n<!-- figures: server -->\nold\n<!-- end -->\nafter\n"
-    (tmp_path / "server.json").write_text(json.dumps({"rows": [row(ours=1234.5)]}))
+    machine = {"cpu": "Abacus, wood", "cpus": 2, "kernel": "6.1", "day": "2026-01-02"}
+    document = {"machine": machine, "rows": [row(ours=1234.5)]}
+    (tmp_path / "server.json").write_text(json.dumps(document))
     drawn = readme_figures.render(text, tmp_path)
     assert "| 1,234 |" in drawn and "old" not in drawn
+    assert "Measured on: Abacus, wood, 2 CPUs, Linux 6.1, 2026-01-02." in drawn
     assert drawn.startswith("before\n") and drawn.endswith("<!-- end -->\nafter\n")
     assert readme_figures.render(drawn, tmp_path) == drawn
 
