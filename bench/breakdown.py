@@ -5,7 +5,8 @@
 
 Each sample of the server's core is booked to the part of the system it fell into: the outermost
 kernel entry for kernel samples, the module for Lumen's own code. A part's time a request is its
-share of the samples times the core's time a request. The server is the preset `native`, unchanged.
+share of the samples times the core's time a request. The server is the preset `native`, unchanged,
+once with a worker behind a queue (`mpmc`) and once without (`inline`).
 
   bench/breakdown.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
 """
@@ -27,11 +28,12 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import server as bench
 
 CLIENTS = 16
+QUEUE_TYPES = ("mpmc", "inline")
 SAMPLES_A_SECOND = 4999  # a prime, so that it does not beat with the kernel's ticks
 
 # (part, what a frame of it holds), first match from the outermost frame inwards.
 KERNEL_PARTS = (
-    ("kernel: receive (readv)", ("sys_readv", "do_readv", "sys_read")),
+    ("kernel: receive (recvmsg)", ("sys_recvmsg", "sys_recvfrom", "sys_read")),
     ("kernel: send (sendmsg, loopback TCP with it)", ("sys_sendmsg",)),
     ("kernel: epoll_wait", ("sys_epoll_wait", "sys_epoll_pwait")),
     ("kernel: futex (a worker parks or is woken)", ("sys_futex",)),
@@ -110,12 +112,16 @@ def profile(target: bench.Target, seconds: float, folder: Path) -> tuple[Counter
     return read_samples(data), load["per_second"]
 
 
+def title(target: bench.Target) -> str:
+    return f"{target.workload.model}, {target.name.removeprefix('lumen ')}, {CLIENTS} clients"
+
+
 def make_rows(target: bench.Target, samples: Counter[str], per_second: float) -> list[dict]:
     total = sum(samples.values())
     return [
         {
             "bench": "breakdown",
-            "row": f"{target.workload.model}, {CLIENTS} clients: {part}",
+            "row": f"{title(target)}: {part}",
             "metric": "time a request",
             "unit": "µs",
             "ours": round(count / total * 1e6 / per_second, 3),
@@ -133,7 +139,7 @@ def show(target: bench.Target, samples: Counter[str], per_second: float) -> None
     total = sum(samples.values())
     core_us = 1e6 / per_second
     print(
-        f"\n{target.workload.model}, {CLIENTS} clients: {per_second:,.0f} requests/s, "
+        f"\n{title(target)}: {per_second:,.0f} requests/s, "
         f"{core_us:,.1f} µs of the core a request, {total} samples",
         file=sys.stderr,
     )
@@ -153,7 +159,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        targets = bench.start_lumen(stack, folder)
+        targets = [t for queue in QUEUE_TYPES for t in bench.start_lumen(stack, folder, queue)]
         for target in targets:  # all before the first is measured: then the server is stopped
             bench.wait_for_answer(target)
         for target in targets:

@@ -120,8 +120,8 @@ def pip_install(requirements: Path) -> None:
     if stamp.exists() and stamp.read_text() == key.hexdigest():
         return
     say(f"pip install -r {requirements.relative_to(ROOT)}")
-    command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["-r", requirements, "-c", constraints_file()]
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["-r", str(requirements), "-c", str(constraints_file())]
     if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode != 0:
         raise SystemExit(f"dev: pip could not install {requirements.relative_to(ROOT)} (see above)")
     stamp.write_text(key.hexdigest())

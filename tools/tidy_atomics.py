@@ -68,7 +68,8 @@ def _spelled_out(code: str) -> str:
     aliases = {match.group(1): " ".join(match.group(2).split()) for match in ALIAS.finditer(code)}
     code = ALIAS.sub(lambda match: re.sub(r"\bmemory_order", "order_of", match.group(0)), code)
     for name, meaning in aliases.items():
-        code = re.sub(rf"(?<!auto )(?<!memory_order )\b{name}\b", lambda _, to=meaning: to, code)
+        literal = meaning.replace("\\", r"\\")
+        code = re.sub(rf"(?<!auto )(?<!memory_order )\b{name}\b", literal, code)
     return code
 
 
