@@ -32,7 +32,7 @@ uint32_t rows_of(const InferRequest& request) noexcept {
 }
 
 bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept {
-  if (a.model != b.model || rows_of(b) == 0) return false;
+  if (a.model != b.model || rows_of(b) == 0 || a.runs_alone || b.runs_alone) return false;
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     const auto tail_a = a.inputs[i].shape.dimensions().subspan(1);
     const auto tail_b = b.inputs[i].shape.dimensions().subspan(1);

@@ -21,7 +21,7 @@ namespace lumen::engine {
 // elements of fixed size.
 [[nodiscard]] bool has_batch_axis(const ModelMetadata& metadata) noexcept;
 
-// Same inputs but for the number of rows.
+// Same inputs but for the number of rows, and neither is to run alone.
 [[nodiscard]] bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept;
 
 class Batch {

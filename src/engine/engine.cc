@@ -9,6 +9,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -46,6 +47,16 @@ class GatedSubmitter final : public Submitter {
     }
     leave();
     return done + help_retire();
+  }
+
+  uint64_t next_ns() noexcept override {
+    const Scheduler* scheduler = enter();
+    uint64_t next = scheduler == nullptr ? UINT64_MAX : scheduler->next_ns(index_);
+    leave();
+    // sync[engine.retiring]: acquire; as in help_retire()
+    const Scheduler* before = retiring_.load(std::memory_order_acquire);
+    if (before != nullptr) next = std::min(next, before->next_ns(index_));
+    return next;
   }
 
   Types types() noexcept override {

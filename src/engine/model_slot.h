@@ -29,6 +29,8 @@ struct ModelSlot {
   uint64_t blocked_pass = 0;   // the runner's pass in which it had no room, or waits for more rows
   // Written by the runner (up) and backends' threads (down).
   std::atomic<uint32_t> in_flight{0};
+  // Set by a backend's thread: the batch in flight has failed and still holds its members.
+  std::atomic<bool> batch_failed{false};
 };
 
 // The sizes of the first axis that `config` may run often, beyond 1; empty where it never packs.

@@ -34,8 +34,10 @@ Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
     LUMEN_CHECK(slot.ok() && slots_.size() == model->index());
     slots_.push_back(std::move(*slot));
   }
-  waiting_.reserve(options_.capacity);
   const size_t most = std::max<size_t>(options_.config.batch_size, 1);
+  size_t in_batches = 0;
+  for (const auto& slot : slots_) in_batches += slot->batch ? most : 0;
+  waiting_.reserve(options_.capacity + in_batches);
   candidates_.reserve(most);
   candidate_rows_.reserve(most);
   members_.reserve(most);
@@ -43,21 +45,27 @@ Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
 }
 
 size_t Runner::run() noexcept {
+  // sync[runner.completions]: acquire; the room that a completion made is seen below
+  const uint64_t completions = completions_.load(std::memory_order_acquire);
+  if (std::exchange(completions_seen_, completions) != completions) take_back_failed_batches();
   if (waiting_.empty()) return 0;
   ++pass_;
   hold_until_ns_ = UINT64_MAX;
-  // sync[runner.completions]: acquire; the room that a completion made is seen below
-  completions_seen_ = completions_.load(std::memory_order_acquire);
   const size_t before = waiting_.size();
-  for (size_t i = 0; i < waiting_.size(); ++i) {
+  for (size_t i = 0; i < waiting_.size();) {
     InferRequest* request = waiting_[i];
-    if (request == nullptr) continue;  // went with an older one
+    if (request == nullptr) {  // gone, perhaps with an older one
+      ++i;
+      continue;
+    }
     const uint64_t now = now_ns();
     if (is_late(*request, now)) {
       waiting_[i] = nullptr;
       refuse_late(*request, now);
-    } else if (slots_[request->model->index()]->blocked_pass != pass_) {
-      start_with(i, now);
+    } else if (slots_[request->model->index()]->blocked_pass == pass_) {
+      ++i;
+    } else {
+      start_with(i, now);  // looked at again: it is back if the batch that it was in has failed
     }
   }
   std::erase(waiting_, nullptr);
@@ -162,20 +170,15 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
     member->trace.dequeued_ns = now;
     member->worker = options_.index;
   }
-  const auto one_by_one = [&] {
+  const auto leave_them_alone = [&] {
     (void)slot.batch->reset();
     for (size_t i = 0; i < members.size(); ++i) {
-      // sync[runner.in_flight]: acquire; as in start_with()
-      if (slot.in_flight.load(std::memory_order_acquire) < slot.max_in_flight) {
-        start_one(*members[i], slot, now_ns());
-      } else {
-        waiting_[candidates_[i]] = members[i];
-        slot.blocked_pass = pass_;
-      }
+      members[i]->runs_alone = true;
+      waiting_[candidates_[i]] = members[i];
     }
   };
   if (!slot.batch->pack(members, slot.plan.padded(rows))) {
-    one_by_one();
+    leave_them_alone();
     return;
   }
   InferRequest& packed = slot.batch->request();
@@ -183,8 +186,8 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in start_one()
   if (slot.instance->start(packed, &Runner::on_batch_done) == StartOutcome::kPending) return;
   slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in start_one()
-  if (!packed.status.ok()) {  // one bad request must not fail its neighbours
-    one_by_one();
+  if (!packed.status.ok()) {
+    leave_them_alone();
     return;
   }
   note_service(slot, now_ns() - now, count);
@@ -205,6 +208,26 @@ void Runner::finish_batch(ModelSlot& slot) noexcept {
     options_.server_counters->request_heap_calls.add(usage.heap_calls);
     options_.server_counters->request_arena_bytes.add(usage.arena_bytes);
   }
+}
+
+// A backend's thread can't start the model again, so it leaves them to this one.
+void Runner::take_back_failed_batches() noexcept {
+  for (const auto& slot : slots_) {
+    // sync[runner.batch_failed]: acquire; the batch is this thread's again
+    if (!slot->batch_failed.exchange(false, std::memory_order_acquire)) continue;
+    const auto members = slot->batch->members();
+    for (InferRequest* member : members) member->runs_alone = true;
+    waiting_.insert(waiting_.begin(), members.begin(), members.end());  // reserved in set_up()
+    (void)slot->batch->reset();
+    slot->in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
+  }
+}
+
+bool Runner::has_failed_batch() const noexcept {
+  return std::ranges::any_of(slots_, [](const auto& slot) {
+    // relaxed: only a reason to run(), which looks again
+    return slot->batch_failed.load(std::memory_order_relaxed);
+  });
 }
 
 void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
@@ -269,7 +292,7 @@ void Runner::on_done(InferRequest& request) noexcept {
   runner.note_pending_service(slot, request.trace.dequeued_ns, 1);
   runner.finish(request, 1);
   if (sink != nullptr) sink->flush();
-  runner.leave_callback(slot);
+  runner.leave_callback(&slot);
 }
 
 void Runner::on_batch_done(InferRequest& packed) noexcept {
@@ -277,6 +300,12 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   ModelSlot& slot = *runner.slots_[packed.model->index()];
   // relaxed: as in on_done()
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
+  if (!packed.status.ok()) {
+    // sync[runner.batch_failed]: release; the backend is through with the batch
+    slot.batch_failed.store(true, std::memory_order_release);
+    runner.leave_callback(nullptr);
+    return;
+  }
   slot.batch->split();
   const auto members = slot.batch->members();
   runner.note_pending_service(slot, members.front()->trace.dequeued_ns, members.size());
@@ -287,13 +316,14 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
     if (sink != nullptr) sink->flush();
   }
   (void)slot.batch->reset();
-  runner.leave_callback(slot);
+  runner.leave_callback(&slot);
 }
 
-void Runner::leave_callback(ModelSlot& slot) noexcept {
+// `slot`: that has room again; nullptr: run() is to make it.
+void Runner::leave_callback(ModelSlot* slot) noexcept {
   RoomListener* listener = options_.listener;
   // sync[runner.in_flight]: release; the backend, complete() and the batch are through with it
-  slot.in_flight.fetch_sub(1, std::memory_order_release);
+  if (slot != nullptr) slot->in_flight.fetch_sub(1, std::memory_order_release);
   // sync[runner.completions]: release; the room above is seen by who sees this count
   completions_.fetch_add(1, std::memory_order_release);
   if (listener != nullptr) listener->on_room();
@@ -309,7 +339,8 @@ uint64_t Runner::next_ns() const noexcept {
 
 bool Runner::has_news() const noexcept {
   // sync[runner.completions]: acquire; as in run()
-  return !waiting_.empty() && completions_.load(std::memory_order_acquire) != completions_seen_;
+  return completions_.load(std::memory_order_acquire) != completions_seen_ &&
+         (!waiting_.empty() || has_failed_batch());
 }
 
 bool Runner::is_done() const noexcept {

@@ -5,6 +5,9 @@
 //                          │                                                     │  └ kPending ─► done()
 //                        complete(504)                                        complete()
 //
+// One bad request must not fail its neighbours: who was in a batch that failed waits again, to be run
+// alone.
+//
 // Threads: one owner; on_done() by any thread of a backend. Memory: all of it in set_up(); run()
 // allocates nothing but from the requests' own memory. Says no: a request's failure in its status.
 #pragma once
@@ -82,6 +85,8 @@ class Runner {
   void start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
   void start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept;
   void finish_batch(ModelSlot& slot) noexcept;
+  void take_back_failed_batches() noexcept;
+  [[nodiscard]] bool has_failed_batch() const noexcept;
   void refuse_late(InferRequest& request, uint64_t now) noexcept;
   void finish(InferRequest& request, uint64_t executions) noexcept;
   void note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept;
@@ -89,11 +94,12 @@ class Runner {
   void note_sink(CompletionSink* sink, uint64_t now) noexcept;
   static void on_done(InferRequest& request) noexcept;
   static void on_batch_done(InferRequest& packed) noexcept;
-  void leave_callback(ModelSlot& slot) noexcept;
+  void leave_callback(ModelSlot* slot) noexcept;
 
   const RunnerOptions options_;
   std::vector<std::unique_ptr<ModelSlot>> slots_;  // by Model::index()
-  std::vector<InferRequest*> waiting_;             // oldest first; reserved for `capacity`
+  // Oldest first; reserved for `capacity` and for a failed batch that comes back.
+  std::vector<InferRequest*> waiting_;
   std::vector<size_t> candidates_;                 // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;
   std::vector<InferRequest*> members_;

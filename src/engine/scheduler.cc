@@ -112,6 +112,10 @@ size_t Scheduler::end_turn(uint32_t submitter) noexcept {
   return done;
 }
 
+uint64_t Scheduler::next_ns(uint32_t submitter) const noexcept {
+  return source_ != nullptr ? UINT64_MAX : inline_[submitter]->runner->next_ns();
+}
+
 bool Scheduler::is_done(uint32_t submitter) const noexcept {
   return source_ != nullptr || inline_[submitter]->runner->is_done();
 }

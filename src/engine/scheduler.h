@@ -39,6 +39,8 @@ class Scheduler {
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
   // Returns how many requests it ran here.
   size_t end_turn(uint32_t submitter) noexcept;
+  // By its thread; UINT64_MAX: end_turn() has nothing to do by the clock alone.
+  [[nodiscard]] uint64_t next_ns(uint32_t submitter) const noexcept;
   // `inline`: this submitter's runner has nothing any more. Asked by its thread, or while that is out.
   [[nodiscard]] bool is_done(uint32_t submitter) const noexcept;
   // The CPU that a submitter's thread should run on, where models run on it.

@@ -248,7 +248,8 @@ uint64_t IoThread::next_deadline_ns() noexcept {
        {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
     next = std::min(next, list->next_deadline_ns());
   }
-  return next == UINT64_MAX ? next : next + kCoarseClockStepNs;
+  if (next != UINT64_MAX) next += kCoarseClockStepNs;
+  return std::min(next, submitter_.next_ns());
 }
 
 void IoThread::expire_timeouts() noexcept {

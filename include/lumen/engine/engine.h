@@ -54,6 +54,9 @@ class Submitter {
   // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
   // runs it here. Returns how many requests it completed.
   virtual size_t end_turn() noexcept = 0;
+  // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
+  // waits for room); UINT64_MAX: never.
+  [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
   // What the next request would meet.
   struct Types {
     QueueType queue_type = QueueType::kMpmc;

@@ -64,6 +64,7 @@ struct InferRequest {
   uint32_t worker = kNoWorker;  // who took it; with `inline` the I/O thread's number
   QueueType queue_type{};       // how it went, or would have gone
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
+  bool runs_alone = false;      // the batch that it was in failed
   void* in_engine = nullptr;    // the engine's own, while the request is pending
   Trace trace;
 };

@@ -203,6 +203,30 @@ TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
 
 // --- batches -----------------------------------------------------------------------------------------
 
+// Was: with a backend that completes later, what waits for room expired only when something else
+// happened on the I/O thread.
+TEST_F(SchedulerTest, InlineTellsWhenWhatWaitsForRoomWillExpire) {
+  control->asynchronous = true;
+  start({.queue_type = QueueType::kInline});
+  Submitter& io = engine->submitter(0);
+  EXPECT_EQ(io.next_ns(), UINT64_MAX);
+  control->hold();
+  ASSERT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
+  (void)io.end_turn();
+  EXPECT_EQ(io.next_ns(), UINT64_MAX) << "it is with the device";
+  PendingRequest& late = make();
+  late.request.deadline_ns = now_ns() + 1 * kMs;
+  ASSERT_EQ(io.submit(late.request), SubmitOutcome::kAccepted);
+  (void)io.end_turn();
+  ASSERT_EQ(io.next_ns(), late.request.deadline_ns);
+  while (now_ns() <= late.request.deadline_ns) std::this_thread::yield();
+  EXPECT_EQ(io.end_turn(), 1u);
+  EXPECT_EQ(late.request.status.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(io.next_ns(), UINT64_MAX);
+  control->release();
+  all[0]->wait();
+}
+
 TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItsDelayEnds) {
   control->cost_ns = &slowly_rising;
   start({.queue_type = QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 3000});
