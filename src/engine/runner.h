@@ -100,7 +100,7 @@ class Runner {
   std::vector<std::unique_ptr<ModelSlot>> slots_;  // by Model::index()
   // Oldest first; reserved for `capacity` and for a failed batch that comes back.
   std::vector<InferRequest*> waiting_;
-  std::vector<size_t> candidates_;                 // places in waiting_ that may share a call
+  std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;
   std::vector<InferRequest*> members_;
   uint64_t pass_ = 0;

@@ -95,7 +95,7 @@ TEST_F(SchedulerTest, AdmitsAgainOnceWhatWasAheadIsDone) {
 }
 
 TEST_F(SchedulerTest, SharesTheBudgetAmongWorkers) {
-  start({.thread_count = 2, .latency_budget_us = 2500});
+  start({.thread_count = 2, .latency_budget_us = 2900});
   model->service_time().restart(1 * kMs);
   control->hold();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(submit(), SubmitOutcome::kAccepted) << i;
