@@ -194,13 +194,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="1 round of 1.5 s a measurement")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--queue-type", default="mpmc")
-    parser.add_argument("--rounds", type=int, help="default 3, quick 1")
+    parser.add_argument("--rounds", type=int, help="default 5, quick 1")
     parser.add_argument("--seconds", type=float, help="a measurement; default 6, quick 1.5")
     arguments = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         print("bench: two CPUs are needed, one for the worker, one for the rest", file=sys.stderr)
         return 1
-    rounds = arguments.rounds or (1 if arguments.quick else 3)
+    rounds = arguments.rounds or (1 if arguments.quick else 5)
     seconds = arguments.seconds or (1.5 if arguments.quick else 6.0)
     make = [sys.executable, str(ROOT / "models" / MODEL / "make.py"), "--if-missing"]
     subprocess.run(make, check=True, stdout=sys.stderr)
