@@ -184,7 +184,9 @@ TEST_F(RunnerTest, OneBadRequestDoesNotFailItsNeighboursOnAnAsynchronousDevice) 
   EXPECT_TRUE(all[0]->times_completed() == 0 && bad.times_completed() == 0);
   add(3);
   for (uint32_t completions = 2; completions <= 4; ++completions) {
+    control->hold();
     EXPECT_EQ(runner->run(), 1u) << "each alone, since the device takes one at a time";
+    control->release();
     listener.wait_for(completions);
   }
   EXPECT_TRUE(runner->is_done());
