@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import dev_report
@@ -52,6 +54,31 @@ def test_dev_without_argument_lists_every_command_with_a_line(project_root: Path
 def test_dev_refuses_an_unknown_command(project_root: Path) -> None:
     done = subprocess.run([project_root / "dev", "brew"], capture_output=True, text=True)
     assert done.returncode == 2 and "'brew'" in done.stderr and done.stdout == ""
+
+
+def test_a_soak_gives_its_larger_tests_more_time_than_the_preset_does(
+    project_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Was: stress tests of 20 times their size had the 300 s of the usual ones, so none passed."""
+    loader = SourceFileLoader("dev_script", str(project_root / "dev"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    dev = importlib.util.module_from_spec(spec)
+    loader.exec_module(dev)
+    words: list[str] = []
+
+    def run_ctest(_: str, *arguments: str, **__: object) -> Count:
+        words.extend(arguments)
+        return Count(1, 0)
+
+    monkeypatch.setattr(dev, "setup", lambda *_: None)
+    monkeypatch.setattr(dev, "build_preset", lambda *_: project_root)
+    monkeypatch.setattr(dev, "run_ctest", run_ctest)
+    monkeypatch.setattr(dev, "run_pytest", lambda *_: Count(1, 0))
+    assert dev.cmd_soak(["0"]) == 0
+    presets = json.loads((project_root / "CMakePresets.json").read_text())["testPresets"]
+    usual = max(one.get("execution", {}).get("timeout", 0) for one in presets)
+    assert usual > 0 and int(words[words.index("--timeout") + 1]) >= 10 * usual
 
 
 def test_dev_bench_without_name_lists_the_benches(project_root: Path) -> None:
