@@ -13,6 +13,7 @@
 #pragma once
 
 #include <lumen/base/cache_line.h>
+#include <lumen/base/clock.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
 
@@ -31,12 +32,13 @@ class Admission {
 
   [[nodiscard]] bool has_budget() const noexcept { return budget_ns_ > 0; }
 
-  [[nodiscard]] bool fits(const InferRequest& request, uint64_t now) const noexcept {
+  [[nodiscard]] bool fits(const InferRequest& request) const noexcept {
     if (!has_budget()) return true;
     // relaxed: an estimate
     const uint64_t ahead_ns = backlog_ns_.load(std::memory_order_relaxed) / runners_;
     // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
     if (ahead_ns == 0) return true;
+    const uint64_t now = now_ns();
     const uint64_t begun_ns = request.trace.received_ns;
     const uint64_t used_ns = begun_ns == 0 || begun_ns > now ? 0 : now - begun_ns;
     const uint64_t own_ns = request.model->service_time().high_ns() + request.outside_ns;

@@ -63,7 +63,8 @@ class GatedSubmitter final : public Submitter {
     const Scheduler* scheduler = enter();
     Types types;
     if (scheduler != nullptr) {
-      types = {scheduler->config().queue_type, scheduler->config().allocator_type};
+      const EngineConfig& config = scheduler->config();
+      types = {config.queue_type, config.allocator_type, config.latency_budget_us > 0};
     }
     leave();
     return types;

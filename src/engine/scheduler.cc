@@ -84,7 +84,7 @@ bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
 }
 
 bool Scheduler::fits_budget(const InferRequest& request) const noexcept {
-  return !admission_.has_budget() || admission_.fits(request, now_ns());
+  return admission_.fits(request);
 }
 
 SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {

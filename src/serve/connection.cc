@@ -172,7 +172,7 @@ void Connection::begin_infer() noexcept {
     return;
   }
   // By what is ahead of it already: a body that would be refused need not come in.
-  if (!io_.fits_budget(*context_)) {
+  if (context_->has_latency_budget && !io_.fits_budget(*context_)) {
     respond_over_budget();
     return;
   }

@@ -53,6 +53,7 @@ RequestMemory::Usage RequestContext::reset() noexcept {
 void RequestContext::use(const engine::Submitter::Types& types) noexcept {
   infer.queue_type = types.queue_type;
   infer.allocator_type = types.allocator_type;
+  has_latency_budget = types.has_latency_budget;
   memory.use(types.allocator_type == engine::AllocatorType::kStandard
                  ? RequestMemory::Kind::kHeap
                  : RequestMemory::Kind::kArena);

@@ -61,6 +61,7 @@ class RequestContext {
   size_t body_unread = 0;  // bytes of the body not yet taken from the socket or the buffer
   std::span<char> body;    // a body that is collected whole (JSON, chunked): filled part
   std::optional<wire::ChunkedDecoder> chunked;
+  bool has_latency_budget = false;   // as the engine was when the request began
   size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
 
   // --- the reply --------------------------------------------------------------------------------

@@ -356,7 +356,6 @@ TEST_P(LoopConformance, TellsHowLongItWasAwayFromItsSockets) {
   }
   loop_->run_once(0);
   EXPECT_GE(loop_->last_turn_ns(), 2'000'000u);
-  EXPECT_LE(loop_->last_turn_ns(), now_ns() - before + 1'000'000'000u);
 }
 
 TEST_P(LoopConformance, AcceptsConnections) {

@@ -145,13 +145,16 @@ def test_refusals_under_load_lose_no_answer(
 # --- the latency budget ---------------------------------------------------------------------------
 
 
+def with_budget(queue: str, budget_us: int) -> tuple[str, ...]:
+    return ("--queue-type", queue, "--latency-budget-us", str(budget_us))
+
+
 @every_kind
 def test_who_cannot_meet_the_budget_is_refused_at_the_door(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     # 30 ms, where the model alone takes a tenth of a second: only who finds nobody ahead gets in.
-    arguments = ("--queue-type", queue, "--latency-budget-us", "30000")
-    one = server(*arguments, repository=slow_repository)
+    one = server(*with_budget(queue, 30_000), repository=slow_repository)
     with opened(one, 8) as connections:
         assert connections[0].exchange(SLOW).status == 200  # from now on its time is known
         replies = send_at_once(one, connections, SLOW)
@@ -168,8 +171,7 @@ def test_the_first_burst_of_all_is_held_to_the_budget_too(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     """Was: nothing was known of a model before its first run, and the whole burst was let in."""
-    arguments = ("--queue-type", queue, "--latency-budget-us", "30000")
-    one = server(*arguments, repository=slow_repository)
+    one = server(*with_budget(queue, 30_000), repository=slow_repository)
     with opened(one, 8) as connections:
         statuses = [reply.status for reply in send_at_once(one, connections, SLOW)]
         assert statuses == [429] * 7 + [200]
@@ -179,7 +181,7 @@ def test_the_first_burst_of_all_is_held_to_the_budget_too(
 def test_who_is_refused_by_the_budget_is_told_before_the_body(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
-    one = server("--queue-type", queue, "--latency-budget-us", "30000", repository=slow_repository)
+    one = server(*with_budget(queue, 30_000), repository=slow_repository)
     head, separator, body = SLOW.partition(b"\r\n\r\n")
     with opened(one, 2) as (first, second):
         with stopped(one.pid):  # one turn of the loop brings both, in this order
@@ -196,8 +198,7 @@ def test_who_is_refused_by_the_budget_is_told_before_the_body(
 def test_within_the_budget_nobody_is_refused(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
-    arguments = ("--queue-type", queue, "--latency-budget-us", "3600000000")
-    one = server(*arguments, repository=slow_repository)
+    one = server(*with_budget(queue, 3_600_000_000), repository=slow_repository)
     with opened(one, 6) as connections:
         assert connections[0].exchange(SLOW).status == 200
         assert {r.status for r in send_at_once(one, connections, SLOW)} == {200}
@@ -208,8 +209,7 @@ def test_what_expired_no_longer_counts_against_the_budget(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     """A backlog that was charged and never taken off again would refuse everybody in the end."""
-    arguments = ("--queue-type", queue, "--latency-budget-us", "60000000")
-    one = server(*arguments, repository=slow_repository)
+    one = server(*with_budget(queue, 60_000_000), repository=slow_repository)
     late = infer_bytes("slow", "input", np.ones((1, 1)), timeout=20_000)
     with opened(one, 12) as connections:
         assert connections[0].exchange(SLOW).status == 200

@@ -61,6 +61,7 @@ class Submitter {
   struct Types {
     QueueType queue_type = QueueType::kMpmc;
     AllocatorType allocator_type = AllocatorType::kLumenArena;
+    bool has_latency_budget = false;  // else fits_budget() is always true
   };
   [[nodiscard]] virtual Types types() noexcept = 0;
   // Whoever must get this thread to call end_turn() soon (a change of configuration) flushes it.
