@@ -91,7 +91,9 @@ SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexc
   request.queue_type = config_.queue_type;
   if (request.trace.parsed_ns == 0) request.trace.parsed_ns = now_ns();
   if (request.deadline_ns == UINT64_MAX && config_.default_timeout_us > 0) {
-    request.deadline_ns = request.trace.parsed_ns + config_.default_timeout_us * 1000;
+    const uint64_t begun_ns = request.trace.received_ns;
+    request.deadline_ns =
+        (begun_ns != 0 ? begun_ns : request.trace.parsed_ns) + config_.default_timeout_us * 1000;
   }
   if (!fits_budget(request)) return SubmitOutcome::kOverBudget;
   admission_.charge(request);

@@ -86,12 +86,14 @@ void bind_common(RequestContext& context, engine::Model& model) noexcept {
   context.infer.memory = &context.memory;
   context.infer.owner = &context;
   const std::optional<uint64_t> timeout_us = context.infer_head.timeout_us;
+  // From the first byte on, as all that the server measures: its sender's patience began no later.
   // 0 means "no timeout" in the protocol; the cap keeps the addition from overflowing.
   if (timeout_us) {
     // Not UINT64_MAX for 0: that would be "says nothing", and the default would count.
     context.infer.deadline_ns =
-        *timeout_us == 0 ? UINT64_MAX - 1
-                         : now_ns() + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
+        *timeout_us == 0
+            ? UINT64_MAX - 1
+            : context.infer.trace.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
   }
 }
 

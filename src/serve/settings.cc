@@ -201,7 +201,7 @@ constexpr Setting kSettings[] = {
         "requests that may wait for a worker, a power of two; more are refused"),
     number<&EngineConfig::default_timeout_us>(
         "engine", "default_timeout_us", kLive,
-        "a request that waited longer is answered 504; its own \"timeout\" wins; 0: none"),
+        "a request not begun by then is answered 504; its own \"timeout\" wins; 0: none"),
     number<&EngineConfig::latency_budget_us>(
         "engine", "latency_budget_us", kLive,
         "a request that would wait longer is refused at once; 0: none"),

@@ -1,5 +1,6 @@
 // The server from socket to model and back, with the fake backend: also what can't be provoked from
 // outside (a full queue, a held model, an expired deadline). Runs under ASan and TSan.
+#include <lumen/base/clock.h>
 #include <lumen/serve/server.h>
 
 #include "support/fake_backend.h"
@@ -155,11 +156,36 @@ TEST_F(ServerTest, AnExpiredRequestIsAnswered504AndTheModelDoesNotRunIt) {
   late.send(post_request("/v2/models/plus_one/infer",
                          R"({"parameters":{"timeout":1},"inputs":[{"name":"x","datatype":"FP32",)"
                          R"("shape":[1,4],"data":[1,2,3,4]}]})"));
+  // Once it is counted its first byte has been read, from which its deadline counts.
   while (server_->counters().server.requests.get() < 2) std::this_thread::yield();
+  const uint64_t counted_ns = now_ns();
+  while (now_ns() <= counted_ns + 1'000) std::this_thread::yield();
   control_->release();
   EXPECT_EQ(200, first.read().status);
   EXPECT_EQ(504, late.read().status);
   EXPECT_EQ(starts, control_->starts.load());
+}
+
+// For the parameter and for the default.
+TEST_F(ServerTest, ADeadlineCountsFromTheFirstByteHoweverSlowlyTheRestComes) {
+  options_.engine.default_timeout_us = 5'000;  // more than the request needs once it is all there
+  start();
+  const std::string tensor =
+      R"("inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4]}])";
+  for (const char* parameters : {R"("parameters":{"timeout":5000},)", ""}) {
+    const std::string request =
+        post_request("/v2/models/plus_one/infer", std::string("{") + parameters + tensor + "}");
+    HttpClient slow = client();
+    slow.send(request.substr(0, 1));
+    // Somebody who came later is answered: the loop has turned since, and has read that byte.
+    HttpClient other = client();
+    EXPECT_EQ(200, other.exchange(get_request("/v2/health/live")).status);
+    const uint64_t read_ns = now_ns();
+    while (now_ns() <= read_ns + 5'000'000) std::this_thread::yield();
+    slow.send(request.substr(1));
+    EXPECT_EQ(504, slow.read().status) << parameters;
+  }
+  EXPECT_EQ(0u, control_->starts.load());
 }
 
 TEST_F(ServerTest, AFailingModelIsA500WithItsReasonAndTheServerLives) {
