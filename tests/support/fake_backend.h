@@ -38,7 +38,8 @@ class FakeControl {
   float value_that_fails = std::numeric_limits<float>::quiet_NaN();
   // Every row of an output becomes the sum over all rows: the first axis is no batch.
   std::set<std::string> models_that_sum_rows;
-  // What a call with so many rows takes at least, polled; nullptr: as long as it takes.
+  // What a call with so many rows takes at least, polled on the thread that starts it, an asynchronous
+  // device's calls too; nullptr: as long as it takes.
   uint64_t (*cost_ns)(uint64_t rows) = nullptr;
 
   // Instances that are made from now on fail once there are so many.

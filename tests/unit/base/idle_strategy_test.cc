@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <ctime>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -87,6 +88,26 @@ TEST(IdleStrategy, DoesNotSpinWhereMoreThreadsAreAwakeThanThereAreCores) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// How often it yields before it parks, after a time in which work came every 100 us or so; nothing where
+// somebody else had this core meanwhile.
+std::optional<int> yields_of_a_spin_alone() {
+  constexpr uint64_t kNobodyRanNs = 1'500;
+  IdleStrategy idle(kMaxNs);
+  for (int i = 0; i < 20; ++i) {
+    static_cast<void>(idle.idle());
+    for (const uint64_t until_ns = now_ns() + 100'000; now_ns() < until_ns;) cpu_pause();
+    idle.found();
+  }
+  if (idle.budget().spin_ns(wake_cost_ns()) < 100'000) return std::nullopt;
+  int yields = 0;
+  bool alone = true;
+  for (uint64_t before = now_ns(); idle.idle() != IdleStrategy::Step::kPark; before = now_ns()) {
+    ++yields;
+    alone = alone && now_ns() - before < kNobodyRanNs;
+  }
+  return alone ? std::optional(yields) : std::nullopt;
+}
+
 // Was: it parked after 16 yields though nobody had wanted its core, and 6 % of a worker's requests waited
 // for a wake-up. Here the threads that count as awake want none.
 TEST(IdleStrategy, SpinsOnWhereAwakeThreadsLeaveItsCoreAlone) {
@@ -103,24 +124,15 @@ TEST(IdleStrategy, SpinsOnWhereAwakeThreadsLeaveItsCoreAlone) {
   }
   while (awake.load() != others) std::this_thread::yield();
   EXPECT_TRUE(machine_is_crowded(now_ns()));
-  IdleStrategy idle(kMaxNs);
-  for (int i = 0; i < 20; ++i) {  // work comes every 100 us or so: worth a spin of twice that
-    static_cast<void>(idle.idle());
-    for (const uint64_t until_ns = now_ns() + 100'000; now_ns() < until_ns;) cpu_pause();
-    idle.found();
-  }
-  int most_yields = 0;
-  // On a machine that others use too, one undisturbed spin is enough to tell.
-  for (int attempt = 0; attempt < 200 && most_yields <= 16; ++attempt) {
-    int yields = 0;
-    while (idle.idle() != IdleStrategy::Step::kPark) ++yields;
-    idle.found();
-    most_yields = std::max(most_yields, yields);
-  }
-  EXPECT_GT(most_yields, 16);
+  // Other programs may want this core often.
+  std::optional<int> yields;
+  const uint64_t give_up_ns = now_ns() + 10'000'000'000;
+  while (!yields && now_ns() < give_up_ns) yields = yields_of_a_spin_alone();
   stop.store(true);
   stop.notify_all();
   for (std::thread& thread : threads) thread.join();
+  if (!yields) GTEST_SKIP() << "for 10 s other programs had this core at every turn";
+  EXPECT_GT(*yields, 16);
 }
 
 TEST(Await, ReturnsTrueAtOnceWhenTheWorkIsThere) {

@@ -69,8 +69,10 @@ TEST(DeadThread, AConsumerOfMpmcBetweenClaimAndPublicationKeepsItsSlot) {
 }
 
 TEST(DeadThread, AProducerOfSpscLeavesOnlyItsOwnItemUnpublished) {
-  // Never destroyed, for the role can't be returned; static, so that it is no leak.
-  static auto* queue = new SpscQueue<int>(4);
+  // Never destroyed, for the role can't be returned; static, so that it is no leak. A new one each
+  // time that the test is repeated.
+  static auto& kept = *new std::vector<SpscQueue<int>*>;
+  SpscQueue<int>* queue = kept.emplace_back(new SpscQueue<int>(4));
   run_in_a_thread_that_dies([&] {
     auto producer = queue->producer();
     ASSERT_TRUE(producer.try_push(1));
