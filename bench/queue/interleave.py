@@ -8,6 +8,7 @@ round, and a figure from far CPUs is used only where no near one was seen, and s
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -68,10 +69,16 @@ def run_json(command: list[str]) -> dict[str, float]:
 
 
 class Prober:
-    """Waits for near CPUs, as long as its patience lasts over the whole run."""
+    """Waits for near CPUs, as long as its patience lasts over the whole run.
+
+    Where a minute of waiting has shown none at all, the machine has none and it waits no more.
+    """
+
+    FIRST_SIGN_S = 60.0
 
     def __init__(self, patience_s: float) -> None:
         self.patience_s = patience_s
+        self.first_sign_s = self.FIRST_SIGN_S
         self.binary = str(program("bench_queue"))
 
     def probe(self, wait: bool) -> float:
@@ -79,7 +86,11 @@ class Prober:
         start = time.monotonic()
         one_way = run_json([self.binary, "--probe", str(wait_ms)])["one_way_ns"]
         if wait_ms:
-            self.patience_s -= max(0.0, time.monotonic() - start - 0.05)
+            waited_s = max(0.0, time.monotonic() - start - 0.05)
+            self.patience_s -= waited_s
+            self.first_sign_s = math.inf if one_way < NEAR_NS else self.first_sign_s - waited_s
+            if self.first_sign_s <= 0:
+                self.patience_s = 0.0
         return one_way
 
 

@@ -326,6 +326,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
     size_t position = 0;
     const size_t count = claim(position);
     if (count == 0) return 0;
+    burst_ += count;
     handle(position, count);
     if constexpr (kStage == kLast) {
       for (size_t i = position; i != position + count; ++i) std::destroy_at(pipeline_->slot(i));
@@ -358,6 +359,12 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   }
 
  private:
+  // 46 ns an item, more than a push takes that is left alone, or the distance would not grow; at most
+  // 1.5 µs, after 32 items. Two stages of nothing on two cores that are 140 ns apart: without 12 to 20
+  // M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to 47, 1.5: 45 to 52.
+  static constexpr size_t kWaitsPerItem = 2;
+  static constexpr size_t kMostWaits = 64;
+
   friend class Pipeline;
   explicit Runner(Pipeline& pipeline) noexcept
       : pipeline_(&pipeline), idle_(pipeline.options_.max_spin_ns) {}
@@ -375,6 +382,10 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   [[nodiscard]] size_t ready_from(size_t position, size_t wanted) noexcept {
     const auto known = static_cast<ptrdiff_t>(ready_until_ - position);
     if (known > 0) return static_cast<size_t>(known);
+    // A stage that is quicker than the one before takes the line that says what is done, and that of
+    // the slots, away from it for every few items; so it lets some more come together first. After a
+    // look that has found nothing it looks at once.
+    wait_shortly(std::min(kWaitsPerItem * std::exchange(burst_, 0), kMostWaits));
     const size_t ready = pipeline_->template gate_before<kStage>().done_from(position, wanted);
     ready_until_ = position + ready;
     return ready;
@@ -454,6 +465,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   Pipeline* pipeline_;
   size_t next_ = 0;
   size_t ready_until_ = 0;
+  size_t burst_ = 0;  // positions taken since the last look at the gate before
   uint32_t spins_ = 0;
   IdleStrategy idle_;
 };
