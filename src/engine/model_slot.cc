@@ -12,10 +12,10 @@
 namespace lumen::engine {
 namespace {
 
-// A size is run for so many turns, or so long, whichever ends first (but for one turn), and its
-// fastest run counts: noise of the machine only ever adds.
-constexpr int kTurns = 5;
-constexpr int kRunsATurn = 3;
+// A size is run this often, or this long, whichever ends first, and its fastest run counts: noise
+// of the machine only ever adds.
+constexpr int kMeasuredRuns = 15;
+constexpr int kLeastRuns = 3;
 constexpr uint64_t kMeasureForNs = 60'000'000;
 // What a call with more rows than one is reckoned dearer than measured: two measurements of the same
 // call differ by some percent, and a batch also costs its packing and splitting.
@@ -121,38 +121,29 @@ bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows)
   return true;
 }
 
-// What one call of each of `sizes` costs: the fastest of some runs. Left out: those that fail. In turn,
-// for what counts is how they compare: a busy moment of the machine must not fall on one of them.
-// Each turn is more than one run, since the first may find the caches full of another size's weights.
-std::vector<SizeCost> measure(ModelSlot& slot, RequestMemory& memory,
-                              std::span<const uint32_t> sizes, int runs_a_turn = kRunsATurn) {
-  std::vector<SizeCost> costs;
-  for (const uint32_t rows : sizes) costs.push_back({rows, UINT64_MAX});
-  const auto measure_one = [&](SizeCost& cost) {
-    for (int run = 0; run < runs_a_turn; ++run) {
-      memory.reset(kBatchBytes);
-      Trial trial(*slot.model, memory);
-      const uint64_t before = now_ns();
-      if (!trial.run(*slot.instance, 0, cost.rows)) return false;
-      cost.ns = std::min(cost.ns, now_ns() - before);
-    }
-    return true;
-  };
-  const uint64_t end = now_ns() + kMeasureForNs * sizes.size();
-  for (int turn = 0; turn < kTurns && (turn == 0 || now_ns() < end); ++turn) {
-    std::erase_if(costs, [&](SizeCost& cost) { return !measure_one(cost); });
+// The fastest of some runs, in ns; 0: it failed.
+uint64_t measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
+                 int least_runs = kLeastRuns) {
+  uint64_t fastest = UINT64_MAX;
+  const uint64_t begin = now_ns();
+  for (int run = 0; run < kMeasuredRuns; ++run) {
+    if (run >= least_runs && now_ns() - begin > kMeasureForNs) break;
+    memory.reset(kBatchBytes);
+    Trial trial(*slot.model, memory);
+    const uint64_t before = now_ns();
+    if (!trial.run(*slot.instance, 0, rows)) return 0;
+    fastest = std::min(fastest, now_ns() - before);
   }
-  return costs;
+  return fastest;
 }
 
 // What admission reckons with until requests have run: otherwise the first burst would all be let in.
 Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
-  const uint32_t one_row[] = {1};
-  const std::vector<SizeCost> costs = measure(slot, *memory, one_row, 1);
-  // None: rows can't be made up for it, and its first request will tell.
-  if (!costs.empty()) slot.model->service_time().restart(costs.front().ns);
+  // 0: rows can't be made up for it, and its first request will tell.
+  const uint64_t ns = measure(slot, *memory, 1, 1);
+  if (ns > 0) slot.model->service_time().restart(ns);
   return {};
 }
 
@@ -162,16 +153,17 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
                                                                       : RequestMemory::Kind::kArena;
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
-  std::vector<uint32_t> safe = {1};
+  std::vector<SizeCost> costs;
+  if (const uint64_t ns = measure(slot, *memory, 1); ns > 0) costs.push_back({1, ns});
   for (const uint32_t rows : sizes) {
     memory->reset(kBatchBytes);
-    if (rows_are_independent(slot, *memory, rows)) safe.push_back(rows);
+    if (costs.empty() || !rows_are_independent(slot, *memory, rows)) continue;
+    if (const uint64_t ns = measure(slot, *memory, rows); ns > 0) {
+      costs.push_back({rows, ns + ns * kMarginPercent / 100});
+    }
   }
-  std::vector<SizeCost> costs = measure(slot, *memory, safe);
-  // A request by itself is what all else is compared with.
-  if (costs.size() < 2 || costs.front().rows != 1) return {};
-  for (SizeCost& cost : std::span(costs).subspan(1)) cost.ns += cost.ns * kMarginPercent / 100;
   const auto largest = std::ranges::max_element(costs, {}, &SizeCost::rows);
+  if (costs.size() < 2) return {};
   slot.plan = BatchPlan(costs, std::min(config.batch_size, largest->rows));
   if (!slot.plan.packs()) return {};
   Result<Batch> batch = Batch::create(config.batch_size, kBatchBytes, kind, regions);
