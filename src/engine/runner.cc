@@ -231,14 +231,17 @@ bool Runner::has_failed_batch() const noexcept {
 }
 
 void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
-  const uint64_t from = request.trace.parsed_ns != 0 ? request.trace.parsed_ns : now;
+  const auto us_since = [now](uint64_t then_ns) {
+    return static_cast<unsigned long long>(then_ns == 0 || then_ns > now ? 0 : now - then_ns) /
+           1000;
+  };
   request.worker = options_.index;
   request.trace.dequeued_ns = now;
   request.status = Status::error(
       Code::kDeadlineExceeded,
-      "request expired after %llu us in the queue, before model '%s' ran; raise its timeout or "
-      "send less at once",
-      static_cast<unsigned long long>((now - std::min(from, now)) / 1000),
+      "request expired: %llu us after its first byte, %llu us of them in the queue, model '%s' had "
+      "not begun with it; raise its timeout or send less at once",
+      us_since(request.trace.received_ns), us_since(request.trace.parsed_ns),
       request.model->metadata().name.c_str());
   CompletionSink* sink = request.sink;
   finish(request, 0);

@@ -183,7 +183,9 @@ TEST_F(ServerTest, ADeadlineCountsFromTheFirstByteHoweverSlowlyTheRestComes) {
     const uint64_t read_ns = now_ns();
     while (now_ns() <= read_ns + 5'000'000) std::this_thread::yield();
     slow.send(request.substr(1));
-    EXPECT_EQ(504, slow.read().status) << parameters;
+    const HttpReply reply = slow.read();
+    EXPECT_EQ(504, reply.status) << parameters;
+    EXPECT_THAT(reply.body, HasSubstr("us after its first byte"));
   }
   EXPECT_EQ(0u, control_->starts.load());
 }

@@ -43,10 +43,9 @@ def identity_request(**parameters: int) -> bytes:
 
 
 def exchange_with_a_pause(one: Server, connection: Connection, request: bytes) -> Reply:
-    """The last byte comes only when the server has read the others, from the first of which the
-    deadline counts.
+    """The last byte comes only when the server has read the others.
 
-    That a connection opened later is answered means that the
+    The deadline counts from the first. That a connection opened later is answered means that the
     loop has turned since, which takes longer than the 1 us of who gives a timeout here.
     """
     connection.send(request[:-1])
