@@ -23,7 +23,7 @@ from integration.load import (
 )
 from integration.raw_http import Reply, get, head, post, post_json
 from integration.reference import Reference
-from integration.serve_process import ServeProcess, UnixConnection
+from integration.serve_process import CHANGE_TIMEOUT_S, ServeProcess, UnixConnection
 
 pytestmark = pytest.mark.heavy
 
@@ -78,6 +78,7 @@ class Swapped:
 
     def post(self, document: Any) -> Reply:
         with self.connect_unix() as connection:
+            connection.socket.settimeout(CHANGE_TIMEOUT_S)
             return connection.exchange(post_json(ENGINE, document))
 
     def change_by_post(self, **engine: Any) -> None:
