@@ -64,9 +64,9 @@ class ServeProcess:
     def reload(self) -> None:
         self.process.send_signal(signal.SIGHUP)
 
-    def wait_for_log(self, *words: str) -> str:
+    def wait_for_log(self, *words: str, timeout_s: float = 30 * PATIENCE) -> str:
         """The next line of the log with all of `words` in it."""
-        end = time.monotonic() + CHANGE_TIMEOUT_S
+        end = time.monotonic() + timeout_s
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, end - time.monotonic()))

@@ -91,7 +91,7 @@ class Swapped:
         self.sections["engine"].update(engine)
         self.file.write_text(json.dumps(self.sections))
         self.serve.reload()
-        self.serve.wait_for_log("SIGHUP: engine.")
+        self.serve.wait_for_log("SIGHUP: engine.", timeout_s=CHANGE_TIMEOUT_S)
 
 
 @pytest.fixture
