@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+SKIPPED = "skipped: "
 
 
 @dataclass
 class Count:
     passed: int = 0
     failed: int = 0
+    # Each with its reason. They count for nothing, and a test that never runs must be seen.
+    skipped: tuple[str, ...] = field(default=(), compare=False)
 
     def __add__(self, other: Count) -> Count:
-        return Count(self.passed + other.passed, self.failed + other.failed)
+        skipped = self.skipped + other.skipped
+        return Count(self.passed + other.passed, self.failed + other.failed, skipped)
+
+    def skipped_lines(self) -> list[str]:
+        return [SKIPPED + " ".join(one.split()) for one in self.skipped]
 
     def line(self) -> str:
         return f"{self.passed} passed, {self.failed} failed"
@@ -26,13 +35,23 @@ class Count:
 
 def count_gtest(report: Path) -> Count:
     data = json.loads(report.read_text())
-    skipped = sum(
-        case.get("result") == "SKIPPED" or case.get("status") == "NOTRUN"
+    skipped = [
+        f"{report.stem}: {suite.get('name')}.{case.get('name')}: {reason_of(case)}"
         for suite in data.get("testsuites", [])
         for case in suite.get("testsuite", [])
-    )
+        if case.get("result") == "SKIPPED" or case.get("status") == "NOTRUN"
+    ]
     failed = data["failures"] + data.get("errors", 0)
-    return Count(data["tests"] - failed - skipped, failed)
+    return Count(data["tests"] - failed - len(skipped), failed, tuple(skipped))
+
+
+def reason_of(case: dict[str, Any]) -> str:
+    """GoogleTest's text begins with a line of file and number."""
+    said = [one.get("message", "") for one in case.get("skipped", [])]
+    if not said:
+        return "disabled" if case.get("status") == "NOTRUN" else "no reason given"
+    lines = said[0].strip().splitlines()
+    return " ".join(lines[1:] or lines)
 
 
 def count_ctest(junit: Path, gtest_folder: Path) -> Count:
@@ -51,6 +70,9 @@ def count_ctest(junit: Path, gtest_folder: Path) -> Count:
             total += Count(0, 1) if died else Count(1, 0)
         elif case.get("status") == "notrun" and not case.findall("skipped"):
             total += Count(0, 1)
+        else:
+            said = next((one.get("message", "") for one in case.findall("skipped")), "")
+            total += Count(0, 0, (f"{case.get('name')}: {said or case.get('status')}",))
     return total
 
 
@@ -63,7 +85,12 @@ def count_pytest(junit: Path) -> Count:
             key: int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")
         }
         failed = number["failures"] + number["errors"]
-        total += Count(number["tests"] - failed - number["skipped"], failed)
+        named = tuple(
+            f"{case.get('classname')}.{case.get('name')}: {one.get('message')}"
+            for case in suite.iter("testcase")
+            for one in case.findall("skipped")
+        )
+        total += Count(number["tests"] - failed - number["skipped"], failed, named)
     return total
 
 
