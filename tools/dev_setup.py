@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 APT_LIST = ROOT / "tools" / "apt-packages.txt"
+APT_FUZZ_LIST = ROOT / "tools" / "apt-packages-fuzz.txt"
 APT_BENCH_LIST = ROOT / "tools" / "apt-packages-bench.txt"
 REQUIREMENTS = ROOT / "requirements.txt"
 
@@ -135,13 +136,15 @@ def constraints_file() -> Path:
     return path
 
 
-def setup(extra: Path | None = None, bench: str = "") -> None:
-    """Everything that a build needs; `extra` is a further requirements file (lint, bench)."""
+def setup(extra: Path | None = None, bench: str = "", apt: Path | None = None) -> None:
+    """Everything that a build needs; `extra` is a further requirements file (lint, bench), `apt` a
+    further list of packages (fuzz)."""
     lock_path = ROOT / ".build" / ".setup.lock"
     lock_path.parent.mkdir(exist_ok=True)
     with lock_path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = missing_packages(names_in(APT_LIST)) if shutil.which("dpkg-query") else []
+        wanted = names_in(APT_LIST) + (names_in(apt) if apt else [])
+        missing = missing_packages(wanted) if shutil.which("dpkg-query") else []
         if missing:
             install_packages(missing)
         if bench and shutil.which("dpkg-query"):

@@ -12,8 +12,11 @@ import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+import ci
+import dev_fuzz
 import dev_report
 import dev_setup
+import dev_tidy
 import pytest
 from dev_report import Count
 
@@ -128,12 +131,14 @@ def test_without_root_setup_prints_the_line_to_type(
 
 
 def write_gtest(path: Path, tests: int, failures: int, skipped: int) -> None:
-    cases = [{"result": "SKIPPED"}] * skipped + [{"result": "COMPLETED"}] * (tests - skipped)
+    reason = [{"message": "a_test.cc:7\nno second CPU\n"}]
+    cases = [{"name": "B", "result": "SKIPPED", "skipped": reason}] * skipped
+    cases += [{"name": "C", "result": "COMPLETED"}] * (tests - skipped)
     report = {
         "tests": tests,
         "failures": failures,
         "errors": 0,
-        "testsuites": [{"testsuite": cases}],
+        "testsuites": [{"name": "A", "testsuite": cases}],
     }
     path.write_text(json.dumps(report))
 
@@ -159,6 +164,172 @@ def test_pytest_cases_are_counted_without_the_skipped(tmp_path: Path) -> None:
         '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>'
     )
     assert dev_report.count_pytest(junit) == Count(5, 2)
+
+
+def test_skipped_tests_are_named_with_their_reason(tmp_path: Path) -> None:
+    """Was: a test that no machine ever ran was counted nowhere and named nowhere."""
+    write_gtest(tmp_path / "unit_x.json", tests=3, failures=0, skipped=1)
+    junit = tmp_path / "ctest.xml"
+    junit.write_text(
+        '<testsuite><testcase name="unit_x" status="run"/><testcase name="spin_y" status="notrun">'
+        '<skipped message="SKIP_RETURN_CODE=77"/></testcase></testsuite>'
+    )
+    counted = dev_report.count_ctest(junit, tmp_path)
+    python = tmp_path / "pytest.xml"
+    python.write_text(
+        '<testsuites><testsuite tests="2" failures="0" errors="0" skipped="1"><testcase '
+        'classname="python.test_z" name="test_q"/><testcase classname="python.test_z" '
+        'name="test_r"><skipped message="needs&#10;a display"/></testcase></testsuite></testsuites>'
+    )
+    counted += dev_report.count_pytest(python)
+    assert counted == Count(3, 0)
+    assert counted.skipped_lines() == [
+        "skipped: unit_x: A.B: no second CPU",
+        "skipped: spin_y: SKIP_RETURN_CODE=77",
+        "skipped: python.test_z.test_r: needs a display",
+    ]
+
+
+def test_ci_ends_with_the_skipped_tests_and_the_time_of_each_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "dev").write_text(
+        "#!/bin/sh\necho 'skipped: spin_y: no spin'\n"
+        'echo "2 passed, $(test $1 = lint; echo $?) failed"\n'
+    )
+    (tmp_path / "dev").chmod(0o755)
+    monkeypatch.setattr(ci, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ci.py", "test", "lint"])
+    assert ci.main() == 1
+    last = capsys.readouterr().out.splitlines()[-6:]
+    assert last[:2] == ["skipped: test: spin_y: no spin", "skipped: lint: spin_y: no spin"]
+    assert re.fullmatch(r"=== \./dev test: 2 passed, 1 failed \(\d+ s\)", last[2])
+    assert re.fullmatch(r"=== \./dev lint: 2 passed, 0 failed \(\d+ s\)", last[3])
+    assert re.fullmatch(r"=== all: \d+\.\d minutes", last[4])
+    assert last[5] == "4 passed, 1 failed"
+
+
+@pytest.fixture
+def small_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository: two sources, a header with a source of its own, and one that both include."""
+    files = {
+        "src/net/a.cc": '#include "net/a.h"\n',
+        "src/net/a.h": "#include <lumen/base/all.h>\n",
+        "src/net/b.cc": '#include "a.h"\n#include <vector>\n',
+        "include/lumen/base/all.h": "\n",
+        "tests/unit/c_test.cc": "#include <lumen/base/all.h>\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for key in ("GIT_DIR", "GIT_INDEX_FILE", "LUMEN_TIDY_BASE"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setattr(dev_tidy, "ROOT", tmp_path)
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path, "2026-01-01T00:00:00Z")
+    return tmp_path
+
+
+def git(tree: Path, *words: str, **env: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    return run(["git", *who, *words], tree, env={**os.environ, **env}).stdout.strip()
+
+
+def commit(tree: Path, when: str) -> None:
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "--allow-empty", "-m", "x", GIT_COMMITTER_DATE=when)
+
+
+def to_tidy(everything: bool = False) -> list[str]:
+    dev_tidy.included.cache_clear()
+    dev_tidy.closure.cache_clear()
+    return dev_tidy.sources_to_check(everything)
+
+
+def test_tidy_sees_all_commits_of_a_push_in_a_fresh_clone_not_only_the_last(
+    small_tree: Path,
+) -> None:
+    """Was: where HEAD is origin/main, only what the last commit changed was checked."""
+    (small_tree / "src/net/b.cc").write_text('#include "a.h"\n\n')
+    commit(small_tree, "2026-01-03T00:00:00Z")
+    (small_tree / "README.md").write_text("new\n")
+    commit(small_tree, "2026-01-03T02:00:00Z")
+    git(small_tree, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert to_tidy() == ["src/net/b.cc"]
+
+
+def test_tidy_reaches_a_changed_header_through_a_source_that_includes_it(small_tree: Path) -> None:
+    """Was: a header that changed alone was checked by nobody."""
+    commit(small_tree, "2026-01-03T00:00:00Z")
+    (small_tree / "src/net/a.h").write_text("#include <lumen/base/all.h>\n\n")
+    assert to_tidy() == ["src/net/a.cc"], "its own source"
+    (small_tree / "include/lumen/base/all.h").write_text("\n\n")
+    assert to_tidy() == ["src/net/a.cc"], "which sees the other header as well"
+    git(small_tree, "checkout", "-q", "src")
+    assert to_tidy() == ["tests/unit/c_test.cc"], "the smallest that sees it"
+
+
+def test_tidy_checks_everything_where_the_base_or_the_settings_say_so(
+    small_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = ["src/net/a.cc", "src/net/b.cc", "tests/unit/c_test.cc"]
+    assert to_tidy() == everything, "there is no commit from before the push"
+    commit(small_tree, "2026-01-03T00:00:00Z")
+    assert to_tidy() == [] and to_tidy(everything=True) == everything
+    (small_tree / ".clang-tidy").write_text("Checks: '*'\n")
+    assert to_tidy() == everything
+    (small_tree / ".clang-tidy").unlink()
+    monkeypatch.setenv("LUMEN_TIDY_BASE", "no-such-commit")
+    assert to_tidy() == everything
+
+
+def test_what_tidy_found_clean_is_not_run_again_until_something_that_it_reads_changes(
+    small_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(small_tree / "cache"))
+    for name in dev_tidy.DECIDING:
+        (small_tree / name).parent.mkdir(exist_ok=True)
+        (small_tree / name).touch()
+    ran = small_tree / "ran"
+    program = small_tree / "clang-tidy"
+    program.write_text(f'#!/bin/sh\necho "$4" >> {ran}\necho finding\ntest $4 != src/net/b.cc\n')
+    program.chmod(0o755)
+    names = ["src/net/a.cc", "src/net/b.cc"]
+    commands = [{"file": str(small_tree / name), "command": "g++"} for name in names]
+    (small_tree / "compile_commands.json").write_text(json.dumps(commands))
+
+    def checked() -> tuple[set[str], int, set[str]]:
+        ran.write_text("")
+        to_tidy()
+        report = dev_tidy.Tidy(program, small_tree, 2).run([*names, "src/net/new.cc"])
+        assert report.not_built == ["src/net/new.cc"]
+        return set(ran.read_text().split()), report.known, set(report.failed)
+
+    assert checked() == (set(names), 0, {"src/net/b.cc"})
+    assert checked() == ({"src/net/b.cc"}, 1, {"src/net/b.cc"}), "what failed is run again"
+    (small_tree / "include/lumen/base/all.h").write_text("// new\n")
+    assert checked() == (set(names), 0, {"src/net/b.cc"})
+
+
+def test_each_fuzz_target_has_a_corpus_and_a_run_of_its_own_seed(
+    project_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in dev_fuzz.targets():
+        assert any((dev_fuzz.CORPUS / name).iterdir()), name
+    seen: list[str] = []
+
+    def fake(words: list[str]) -> subprocess.CompletedProcess[str]:
+        seen.extend(word for word in words if word.startswith("-seed="))
+        return subprocess.CompletedProcess(words, len(seen) - 1, "number_of_executed_units: 1234\n")
+
+    monkeypatch.setattr(dev_fuzz, "finished", fake)
+    monkeypatch.setattr(dev_fuzz.Fuzzer, "scratch", lambda self, name: project_root)
+    fuzzer = dev_fuzz.Fuzzer(project_root, 30, False)
+    assert dev_fuzz.run_all(fuzzer, ["npy", "chunked"], 1) == Count(1, 1)
+    said = capsys.readouterr().err
+    assert len(set(seen)) == 2, "a fixed seed looks for the same inputs each time"
+    for word in seen:
+        assert f"seed {word.removeprefix('-seed=')}, 1,234 inputs" in said
 
 
 def test_the_last_line_gives_the_count() -> None:

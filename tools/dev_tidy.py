@@ -1,0 +1,197 @@
+"""Which sources clang-tidy has to see, and running it on them.
+
+A source is checked where it changed since what last landed, and so is every header that changed,
+through one source that includes it: the source of the same name where there is one. What was found
+clean on this machine, with the same headers, settings and pins, is known by a hash and not run
+again. Of one thread, but for the runs; reads the tree and git, writes empty files in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("src/*.cc", "apps/*.cc", "tests/*.cc", "bench/*.cc", "examples/*.cc")
+HEADERS = ("include/*.h", "src/*.h", "apps/*.h", "tests/*.h", "bench/*.h")
+INCLUDE_ROOTS = ("include", "src", "apps", "tests", "bench")
+# Of what clang-tidy finds these decide beside the sources.
+DECIDING = (
+    ".clang-tidy",
+    "tools/requirements-lint.txt",
+    "requirements.txt",
+    "tools/apt-packages.txt",
+)
+# A fresh clone of what was just pushed has nothing that says where the push began. Work is pushed
+# within hours, so all that was committed in the half day before the last commit holds all of it.
+LANDING_SECONDS = 12 * 3600
+KEEP_KNOWN_SECONDS = 30 * 24 * 3600
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
+
+
+def git(*arguments: str) -> list[str]:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def tracked(patterns: Iterable[str]) -> list[str]:
+    """Files of git's index that still exist, new ones included, ignored ones not."""
+    listed = git("ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns)
+    return sorted({name for name in listed if (ROOT / name).is_file()})
+
+
+def landed() -> str | None:
+    """The commit that last landed, or an earlier one; None: not known, so check everything."""
+    named = os.environ.get("LUMEN_TIDY_BASE", "")
+    if named:
+        return named
+    head = git("rev-parse", "HEAD")
+    merged = git("merge-base", "HEAD", "origin/main")
+    if merged and merged != head:
+        return merged[0]
+    newest = git("log", "-1", "--format=%ct", "HEAD")
+    if not newest:
+        return None
+    before = f"--before={int(newest[0]) - LANDING_SECONDS}"
+    return next(iter(git("rev-list", "-1", before, "HEAD")), None)
+
+
+def changed_files(base: str) -> set[str] | None:
+    """Since `base`, what is not committed included; None: git doesn't know `base`."""
+    if not git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"):
+        return None
+    untracked = git("ls-files", "--others", "--exclude-standard")
+    return {*git("diff", "--name-only", base, "--"), *untracked}
+
+
+@cache
+def included(name: str) -> tuple[str, ...]:
+    """The files of the tree that `name` itself includes."""
+    found = []
+    for word in INCLUDE.findall((ROOT / name).read_text(errors="replace")):
+        places = [Path(name).parent / word, *[Path(root) / word for root in INCLUDE_ROOTS]]
+        found += [str(place) for place in places if (ROOT / place).is_file()][:1]
+    return tuple(os.path.normpath(one) for one in found)
+
+
+@cache
+def closure(name: str) -> frozenset[str]:
+    """`name` and all of the tree that it includes, through others too."""
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        one = todo.pop()
+        if one not in seen:
+            seen.add(one)
+            todo += included(one)
+    return frozenset(seen)
+
+
+def own_source(header: str, sources: Sequence[str]) -> list[str]:
+    """The source of the same name that includes it: none, or one."""
+    same = [name for name in sources if Path(name).stem == Path(header).stem]
+    return [name for name in same if header in closure(name)][:1]
+
+
+def includer(header: str, sources: Sequence[str], chosen: set[str]) -> list[str]:
+    """None where a chosen source sees `header`, else the smallest that does."""
+    seeing = [name for name in sources if header in closure(name)]
+    if chosen.intersection(seeing):
+        return []
+    return sorted(seeing, key=lambda name: (len(closure(name)), name))[:1]
+
+
+def sources_to_check(everything: bool) -> list[str]:
+    sources = tracked(SOURCES)
+    base = None if everything else landed()
+    changed = changed_files(base) if base else None
+    if changed is None or ".clang-tidy" in changed:
+        changed = {*sources, *tracked(HEADERS)}
+    headers = [name for name in tracked(HEADERS) if name in changed]
+    chosen = {name for name in sources if name in changed}
+    for header in headers:
+        chosen.update(own_source(header, sources))
+    for header in headers:
+        chosen.update(includer(header, sources, chosen))
+    return sorted(chosen)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tidy:
+    """clang-tidy over the compile commands of `build`."""
+
+    program: Path
+    build: Path
+    jobs: int
+    commands: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for entry in json.loads((self.build / "compile_commands.json").read_text()):
+            name = os.path.relpath(entry["file"], ROOT)
+            self.commands[name] = entry["command"].replace(str(ROOT), ".")
+
+    def run(self, names: Sequence[str]) -> Report:
+        known = known_folder()
+        report = Report([name for name in names if name not in self.commands])
+        keys = {name: self.key(name) for name in names if name in self.commands}
+        todo = [name for name in keys if not (known / keys[name]).exists()]
+        report.known = len(keys) - len(todo)
+        # The largest first, so that none of them is alone at the end.
+        todo.sort(key=lambda name: len(closure(name)), reverse=True)
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for name, output in zip(todo, pool.map(self.check, todo)):
+                if output is None:
+                    (known / keys[name]).touch()
+                else:
+                    report.failed[name] = output
+        return report
+
+    def key(self, name: str) -> str:
+        told = hashlib.sha256(self.commands[name].encode())
+        for file in (*DECIDING, *sorted(closure(name))):
+            told.update(file.encode() + b"\0" + (ROOT / file).read_bytes() + b"\0")
+        return told.hexdigest()
+
+    def check(self, name: str) -> str | None:
+        """None where it is clean, or what clang-tidy printed."""
+        words = [str(self.program), "--quiet", "-p", str(self.build), name]
+        done = subprocess.run(
+            words,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return None if done.returncode == 0 else done.stdout
+
+
+@dataclass
+class Report:
+    not_built: list[str]  # no preset compiles them here
+    known: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def known_folder() -> Path:
+    """Empty files named by the hash of what was clean; those of long ago are removed."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(home) / "lumen-tidy"
+    folder.mkdir(parents=True, exist_ok=True)
+    end = time.time() - KEEP_KNOWN_SECONDS
+    for file in folder.iterdir():
+        if file.stat().st_mtime < end:
+            file.unlink(missing_ok=True)
+    return folder
