@@ -1,7 +1,7 @@
 // Runs a fuzz target without libFuzzer, for gcc: each file of the folders given, then mutations.
-//   fuzz_x [--mutate N] [--seed S] [--keep] [-max_total_time=SECONDS] DIR...
+//   fuzz_x [--mutate N] [--seed S] [--keep] [-max_total_time=SECONDS] [-seed=S] DIR...
 // --mutate: N mutated inputs for each file; -max_total_time: mutate until then (as ./dev fuzz says it
-// to libFuzzer; its other options are ignored). --keep: writes each input to ./crash-input before it
+// and the seed to libFuzzer; its other options are ignored). --keep: writes each input to ./crash-input before it
 // runs; a failed run repeated with the same seed then leaves the input that fails.
 // Threads: one. Memory: the heap. Says no: exit status 1; the target itself aborts.
 #include <algorithm>
@@ -36,12 +36,15 @@ Options read_options(int count, char** arguments) {
   for (int i = 1; i < count; ++i) {
     const std::string_view argument = arguments[i];
     constexpr std::string_view kTime = "-max_total_time=";
+    constexpr std::string_view kSeed = "-seed=";
     if (argument == "--mutate" && i + 1 < count) {
       options.mutations_per_file = std::strtoull(arguments[++i], nullptr, 10);
     } else if (argument == "--seed" && i + 1 < count) {
       options.seed = std::strtoull(arguments[++i], nullptr, 10);
     } else if (argument == "--keep") {
       options.keep = true;
+    } else if (argument.starts_with(kSeed)) {
+      options.seed = std::strtoull(arguments[i] + kSeed.size(), nullptr, 10);
     } else if (argument.starts_with(kTime)) {
       options.total = std::chrono::seconds(std::strtoll(arguments[i] + kTime.size(), nullptr, 10));
     } else if (!argument.starts_with('-')) {

@@ -78,7 +78,7 @@ class Histogram {
   std::atomic<uint64_t> sum_{0};
   std::atomic<uint64_t> least_complement_{0};  // ~min, so that 0 means "none" and zeroes are valid
   std::atomic<uint64_t> most_{0};
-  uint64_t reserved_[3] = {};
+  [[maybe_unused]] uint64_t reserved_[3] = {};
   std::atomic<uint64_t> buckets_[kBuckets] = {};
 };
 

@@ -1,0 +1,57 @@
+// parse_model_config: what is accepted is JSON with options within their bounds, what is refused says
+// why in one line, and the same text gives the same answer twice.
+#include <lumen/base/limits.h>
+
+#include "engine/model_config.h"
+#include "fuzz/fuzz_support.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <string>
+
+using lumen::Result;
+using lumen::engine::ModelOptions;
+using lumen::engine::Precision;
+using lumen::fuzz::Copy;
+
+namespace {
+
+constexpr uint32_t kMaxBatchSize = 4096;  // of model_config.cc
+
+void check_options(const ModelOptions& options) {
+  LUMEN_CHECK(options.precision == Precision::kF32 || options.precision == Precision::kBf16 ||
+              options.precision == Precision::kAuto);
+  LUMEN_CHECK(options.batch_sizes.size() <= lumen::limits::kMaxStaticBatchSizes);
+  std::vector<uint32_t> sizes = options.batch_sizes;
+  std::ranges::sort(sizes);
+  LUMEN_CHECK(std::ranges::adjacent_find(sizes) == sizes.end());
+  LUMEN_CHECK(sizes.empty() || (sizes.front() >= 1 && sizes.back() <= kMaxBatchSize));
+}
+
+void check_is_json(std::string_view text) {
+  static simdjson::dom::parser judge;
+  // nlohmann-json lets a byte order mark pass.
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const auto verdict = judge.parse(simdjson::padded_string(text)).error();
+  // Numbers may be larger than simdjson keeps, where a key is ignored.
+  LUMEN_CHECK(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const Copy copy({reinterpret_cast<const char*>(data), size});
+  const Result<ModelOptions> read = lumen::engine::parse_model_config(copy.view(), "config.json");
+  const Result<ModelOptions> again = lumen::engine::parse_model_config(copy.view(), "config.json");
+  LUMEN_CHECK(read.ok() == again.ok());
+  if (!read.ok()) {
+    LUMEN_CHECK(read.status().message().starts_with("config.json"));
+    LUMEN_CHECK(read.status().message() == again.status().message());
+    return 0;
+  }
+  check_is_json(copy.view());
+  check_options(*read);
+  LUMEN_CHECK(read->precision == again->precision && read->batch_sizes == again->batch_sizes);
+  return 0;
+}
