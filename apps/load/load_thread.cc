@@ -77,7 +77,9 @@ void LoadThread::run(uint64_t start_ns) {
       const Step step = client.connection.advance();
       if (was_asked && step != Step::kPending) settle(client, step);
     }
+    const uint64_t turn_began = now;
     now = now_ns();
+    if (count > 0) busy_ns_ += now - turn_began;
     if (now >= next_tick_ns_) tick(now);
   }
   close_window(now);
@@ -254,6 +256,7 @@ void LoadThread::open_window() {
   cpu_at_begin_ns_ = thread_cpu_ns();
   polls_ = 0;
   empty_polls_ = 0;
+  busy_ns_ = 0;
 }
 
 void LoadThread::close_window(uint64_t now) {
@@ -262,6 +265,7 @@ void LoadThread::close_window(uint64_t now) {
   const double wall_ns = static_cast<double>(std::max<uint64_t>(now - begin_ns_, 1));
   tally_.cpu_seconds = static_cast<double>(cpu_ns) / 1e9;
   tally_.busiest_cpu = static_cast<double>(cpu_ns) / wall_ns;
+  tally_.busiest_turns = static_cast<double>(busy_ns_) / wall_ns;
   if (polls_ > 0) {
     tally_.fewest_empty_polls = static_cast<double>(empty_polls_) / static_cast<double>(polls_);
   }

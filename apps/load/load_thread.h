@@ -81,6 +81,7 @@ class LoadThread {
   uint64_t cpu_at_begin_ns_ = 0;
   uint64_t polls_ = 0;
   uint64_t empty_polls_ = 0;
+  uint64_t busy_ns_ = 0;
 };
 
 }  // namespace lumen::load

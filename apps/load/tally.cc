@@ -30,6 +30,7 @@ void Tally::merge(const Tally& other) {
   per_second += other.per_second;
   cpu_seconds += other.cpu_seconds;
   busiest_cpu = std::max(busiest_cpu, other.busiest_cpu);
+  busiest_turns = std::max(busiest_turns, other.busiest_turns);
   fewest_empty_polls = std::min(fewest_empty_polls, other.fewest_empty_polls);
 }
 

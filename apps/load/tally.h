@@ -43,6 +43,7 @@ struct Tally {
   double per_second = 0;          // the sum of each thread's rate of 200s
   double busiest_cpu = 0;         // share of its window that the busiest thread spent on a CPU
   double cpu_seconds = 0;         // of all threads
+  double busiest_turns = 0;       // with `poll`: share of its window in turns that found something
   double fewest_empty_polls = 1;  // with `poll`: share of polls that found nothing, of that thread
 
   [[nodiscard]] uint64_t ok_count() const noexcept { return by_status[200]; }

@@ -1,8 +1,9 @@
-"""The model as both rivals run it: ONNX Runtime, f32, one thread, one row of raw bytes a call."""
+"""The model as Python rivals run it: ONNX Runtime, f32, one thread, one row of raw bytes a call."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -28,5 +29,10 @@ class OrtModel:
         return np.frombuffer(body, np.float32).reshape(1, *self.row_shape)
 
 
-def from_environment() -> OrtModel:
+def from_environment() -> Any:
+    """BENCH_RUNTIME=openvino: the same over OpenVINO, so that runtime and server come apart."""
+    if os.environ.get("BENCH_RUNTIME") == "openvino":
+        from openvino_model import OpenVinoModel
+
+        return OpenVinoModel(os.environ["BENCH_MODEL"])
     return OrtModel(os.environ["BENCH_MODEL"])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from integration.harness import ROOT
 
@@ -68,6 +72,87 @@ def test_latency_is_compared_with_the_quickest_rival_and_a_ratio_above_1_is_ahea
 ) -> None:
     got = row(bench, "p50 latency")
     assert (got["ours"], got["rival"], got["rival_name"], got["ratio"]) == (10, 20, "best", 2)
+
+
+def test_who_answers_without_a_model_is_nobodys_rival(bench: ModuleType) -> None:
+    ours = target(bench, "lumen inline", [1000], [10])
+    floor, rival = target(bench, bench.FLOOR, [9000], [1]), target(bench, "best", [500], [20])
+    floor.is_floor = True
+    for one in (ours, floor, rival):
+        one.clients = (1,)
+    rows = bench.make_rows([ours, floor, rival], {"mlp": [{"per_second": 5000.0, "p50_us": 3.0}]})
+    assert {r["rival_name"] for r in rows} == {"best"}
+
+
+def test_a_row_of_two_cores_says_so(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = target(bench, "lumen mpmc", [1000], [10])
+    monkeypatch.setattr(bench, "start_lumen", lambda *_: [one])
+    monkeypatch.setattr(bench, "wait_for_answer", lambda _: None)
+    one.request_file = ROOT / "no such file"
+    monkeypatch.setattr(Path, "rename", lambda self, to: to)
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter(()))
+    one.process = subprocess.CompletedProcess([], 0)
+    one.process.pid = 1
+    split = bench.start_split_lumen(None, ROOT)
+    split.results = {n: [{"per_second": 1.0, "p50_us": 1.0}] for n in (1, 4, 16)}
+    rival = target(bench, "rival", [1], [1])
+    rival.results[16] = rival.results[1]
+    rows = bench.make_rows([split, rival], {"mlp": [{"per_second": 1.0, "p50_us": 1.0}]})
+    assert all(r["row"].endswith("split, 2 cores") for r in rows)
+    assert bench.describe(with_share(split))["cores"] == 2
+
+
+def with_share(one: Any) -> Any:
+    for runs in one.results.values():
+        for run in runs:
+            run["client_share"] = 0.5
+    return one
+
+
+def wrk_body(bench: ModuleType, ours: list[float], floor: list[float]) -> Any:
+    targets = [target(bench, name, [1], [1]) for name in ("lumen inline", bench.FLOOR)]
+    body = bench.WrkBody("binary, 1,167 bytes", ROOT, 143, *targets)
+    for key, rates in (("ours", ours), ("floor", floor)):
+        body.runs[key] = [{"per_second": rate, "p50_us": 9, "client_share": 0.7} for rate in rates]
+    return body
+
+
+def test_a_row_by_wrk_is_the_median_of_each_rounds_ratio_to_the_floor(bench: ModuleType) -> None:
+    """A machine that halves its speed from round to round changes neither ratio nor spread."""
+    got = bench.make_wrk_row(wrk_body(bench, [80, 45, 160], [100, 50, 200]))
+    assert list(got) == KEYS
+    assert got["row"] == "mlp, 16 connections, inline, wrk, binary, 1,167 bytes"
+    assert (got["ours"], got["rival"], got["rival_name"]) == (80, 100, "nginx, empty answer")
+    assert (got["ratio"], got["spread"]) == (0.8, 0.125)
+
+
+def test_what_wrk_counted_as_an_error_ends_the_bench(bench: ModuleType) -> None:
+    def read(errors: int, status: int = 0) -> dict[str, float]:
+        report = {"count": 300, "seconds": 2.0, "errors": errors, "p50_us": 7, "p99_us": 9}
+        text = f"Running 2s test\n{json.dumps(report)}\n"
+        return bench.wrk.read_report(subprocess.CompletedProcess([], status, text, ""), 1.5, 2.0)
+
+    assert (read(0)["per_second"], read(0)["client_share"]) == (150, 0.75)
+    for wrong in ((1,), (0, 1)):
+        with pytest.raises(RuntimeError, match="wrk"):
+            read(*wrong)
+
+
+def test_the_json_body_is_the_same_tensor(bench: ModuleType) -> None:
+    work = bench.WORKLOADS[1]
+    (tensor,) = json.loads(bench.json_body(work))["inputs"]
+    assert (tensor["name"], tensor["shape"], tensor["datatype"]) == ("input", [1, 256], "FP32")
+    assert np.array(tensor["data"], np.float32).tobytes() == work.array().tobytes()
+
+
+def test_the_lock_file_of_hyper_names_the_registry_that_cargo_names(bench: ModuleType) -> None:
+    from build_hyper import PLACE, SOURCE, fill_in_registry
+
+    made = 'name = "x"\nsource = "registry+sparse-one"\n'
+    filled = fill_in_registry((SOURCE / "pinned.lock").read_text(), made)
+    assert PLACE not in filled and filled.count('source = "registry+sparse-one"') > 20
+    with pytest.raises(RuntimeError, match="no registry"):
+        fill_in_registry("", 'name = "x"\n')
 
 
 def test_spread_is_the_wider_of_the_two(bench: ModuleType) -> None:
