@@ -121,6 +121,11 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
   } catch (const Json::parse_error& error) {
     return Status::error(Code::kInvalidArgument, "%s: line %s is not JSON: %s", config.file.c_str(),
                          line_of(text, error.byte == 0 ? 0 : error.byte - 1).c_str(), error.what());
+  } catch (const Json::out_of_range& error) {
+    // A number beyond a double is no parse_error, and has no place.
+    config.fail("got a number that is too large (" + std::string(error.what()) +
+                "), wanted one of at most 1.8e308");
+    return config.status;
   }
   if (keys.too_deep) {
     config.fail("got values nested more than " + std::to_string(TopLevelKeys::kMaxDepth) + " deep");

@@ -55,13 +55,9 @@ class Server(lumen_engine.Server):
         if "--unix" not in arguments:
             # The default is in the user's own runtime folder, where another server may be.
             arguments = (*arguments, "--unix", "off")
-        # LeakSanitizer's tracer dies now and then (about one exit in 60, "Tracer caught signal 11")
-        # beside the threads that OpenVINO's TBB leaves running; leaks are the C++ tests' to find.
-        options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         super().__init__(
             repository,
             arguments,
-            env={"ASAN_OPTIONS": options},
             executable=lumen_binary(),
             http=http,
             start_timeout_s=60.0 * PATIENCE,

@@ -37,7 +37,6 @@ class ServeProcess:
     ) -> None:
         if PATIENCE > 1 and "--max-active-requests" not in arguments:
             arguments = (*arguments, "--max-active-requests", "64")  # as in harness.Server
-        options = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
         without_runtime = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
         self.process = subprocess.Popen(
             [str(lumen_binary()), "serve", *arguments],
@@ -46,7 +45,7 @@ class ServeProcess:
             stderr=subprocess.PIPE,
             text=True,
             cwd=cwd,
-            env={**without_runtime, **options, **(env or {})},
+            env={**without_runtime, **(env or {})},
             umask=umask,
         )
         self.log: list[str] = []

@@ -142,11 +142,13 @@ def test_what_waits_together_runs_together(
 def test_16_clients_of_batched_share_inferences(
     server: StartServer, folder: Path, cases: list[Case]
 ) -> None:
-    arguments = ("--queue-type", "batched", "--batch-size", "8", "--max-queue-delay-us", "2000")
+    """Was: two requests that met by chance once in 1600 were enough. `batched` waits 20 ms for
+    eight rows of which 16 clients always have more on their way: seen are 7.9 in the mean."""
+    arguments = ("--queue-type", "batched", "--batch-size", "8", "--max-queue-delay-us", "20000")
     one = server(*arguments, repository=folder)
     single = [case for case in cases if case.rows == 1 and case.model == "mlp"]
     with load_of(one, single, 16, 1600) as (outcome, connection):
         outcome.check(1600)
         counts = statistics(connection, "mlp")
     assert counts["inference_count"] == 1600
-    assert counts["inference_count"] / counts["execution_count"] > 1
+    assert counts["inference_count"] / counts["execution_count"] >= 6

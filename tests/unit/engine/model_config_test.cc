@@ -62,6 +62,13 @@ TEST(ModelConfig, NamesTheLineOfWhatIsNotJson) {
   EXPECT_THAT(refusal("[1]"), HasSubstr("wanted an object"));
 }
 
+// Was: an exception that nobody caught, so that one model's file ended the server.
+TEST(ModelConfig, RefusesANumberBeyondADoubleWhereverItStands) {
+  for (const char* text : {R"({"batch_sizes": [1e400]})", R"({"x": {"y": -1e999}})", "1e400"}) {
+    EXPECT_THAT(refusal(text), AllOf(StartsWith("m/config.json: "), HasSubstr("too large")));
+  }
+}
+
 TEST(ModelConfig, RefusesAKeyGivenTwice) {
   EXPECT_THAT(refusal(R"({"precision": "f32", "precision": "bf16"})"), HasSubstr("given twice"));
 }
