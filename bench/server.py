@@ -359,7 +359,7 @@ def run_rounds(
     """Every round measures everything once, so that a slow minute of the machine hits all alike."""
     limits: dict[str, list[dict[str, float]]] = {w.model: [] for w in WORKLOADS}
     for number in range(rounds):
-        for work in WORKLOADS:
+        for work in {target.workload: None for target in targets}:
             limits[work.model].append(measure_limit(work, seconds))
             mine = [t for t in targets if t.workload == work]
             # Who comes first changes from round to round.
@@ -512,17 +512,18 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="3 short rounds, under a minute")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--rounds", type=int, help="default 7, quick 3")
-    parser.add_argument("--seconds", type=float, help="a measurement; default 3, quick 0.6")
+    parser.add_argument("--seconds", type=float, help="a measurement; default 3, quick 0.3")
     parser.add_argument("--rivals", default=RIVALS_BY_DEFAULT, help="comma-separated")
+    parser.add_argument("--wrk", action="store_true", help="only the rows by wrk")
     return parser.parse_args()
 
 
-def start_all(stack: ExitStack, folder: Path, rivals: list[str]) -> list[Target]:
+def start_all(stack: ExitStack, folder: Path, arguments: argparse.Namespace) -> list[Target]:
     """Every server, each of which has given the model's answer once."""
-    targets = [start_split_lumen(stack, folder)]
-    for queue_type in QUEUE_TYPES:
+    targets = [] if arguments.wrk else [start_split_lumen(stack, folder)]
+    for queue_type in ("inline",) if arguments.wrk else QUEUE_TYPES:
         targets += start_lumen(stack, folder, queue_type)
-    for rival in rivals:
+    for rival in () if arguments.wrk else arguments.rivals.split(","):
         if rival != "hyper":
             targets += [start_rival(stack, folder, rival, work) for work in WORKLOADS]
         elif program := build_hyper(BUILD.parent):
@@ -551,15 +552,16 @@ def main() -> int:
         print("bench: two cores are needed, one for the server, one for the load", file=sys.stderr)
         return 1
     rounds = arguments.rounds or (3 if arguments.quick else 7)
-    seconds = arguments.seconds or (0.6 if arguments.quick else 3.0)
+    seconds = arguments.seconds or (0.3 if arguments.quick else 3.0)
     make = [sys.executable, str(ROOT / "models" / "squeezenet" / "make.py"), "--if-missing"]
     subprocess.run(make, check=True, stdout=sys.stderr)
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        targets = start_all(stack, folder, arguments.rivals.split(","))
+        targets = start_all(stack, folder, arguments)
         bodies = wrk_bodies_of(folder, targets)
         for target in targets:
             signal_group(target.process, signal.SIGSTOP)
+        targets = [] if arguments.wrk else targets
         limits = run_rounds(targets, bodies, rounds, seconds)
     rows = make_rows(targets, limits) + [make_wrk_row(body) for body in bodies]
     if not arguments.json:
