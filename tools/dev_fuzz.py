@@ -65,7 +65,8 @@ class Fuzzer:
         """libFuzzer's own: what of the second folder adds to the first goes there."""
         folder = CORPUS / name
         before = len(list(folder.iterdir()))
-        words = [str(self.build / f"fuzz_{name}"), "-merge=1", f"-max_len={MAX_INPUT_BYTES}"]
+        words = [str(self.build / f"fuzz_{name}"), "-merge=1", "-use_counters=0"]
+        words.append(f"-max_len={MAX_INPUT_BYTES}")
         done = finished([*words, str(folder), str(self.scratch(name))])
         say(f"corpus {name}: {before} files before, {len(list(folder.iterdir()))} now")
         return done.returncode == 0

@@ -114,6 +114,11 @@ struct TopLevelKeys {
 
 Result<ModelOptions> parse_model_config(std::string_view text, std::string_view file) {
   Config config{.file = std::string(file), .options = {}, .status = {}};
+  // nlohmann-json takes a NUL for the end of the text and reads nothing behind it.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    config.fail("line " + line_of(text, nul) + " is not JSON: it holds a NUL byte");
+    return config.status;
+  }
   TopLevelKeys keys;
   Json document;
   try {

@@ -8,6 +8,10 @@ if(LUMEN_FUZZ AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# Parsers outside of wire.
+set(LUMEN_FUZZED_model_config src/engine/model_config.cc)
+set(LUMEN_FUZZED_npy apps/load/npy_file.cc)
+
 function(lumen_fuzz)
   if(NOT LUMEN_FUZZ AND NOT LUMEN_TESTS)
     return()
@@ -21,15 +25,21 @@ function(lumen_fuzz)
     add_executable(${target} ${source})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
                                                  ${PROJECT_SOURCE_DIR}/src)
-    # Whatever reads bytes that somebody else made: the codecs, a model's config.json, .npy files.
-    target_link_libraries(${target} PRIVATE lumen::wire lumen::engine lumen_client
-                                            simdjson::simdjson)
+    target_link_libraries(${target} PRIVATE lumen::wire simdjson::simdjson)
+    if(LUMEN_FUZZ)
+      # Of these modules the parser alone: clang builds nothing else of them.
+      target_sources(${target} PRIVATE ${LUMEN_FUZZED_${name}})
+      target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/apps)
+      target_link_libraries(${target} PRIVATE nlohmann_json::nlohmann_json)
+    else()
+      target_link_libraries(${target} PRIVATE lumen::engine lumen_client)
+    endif()
     if(LUMEN_LIBFUZZER)
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
       set(arguments -runs=0 ${corpus})
     else()
       target_sources(${target} PRIVATE tests/fuzz/replay_main.cc)
-      set(arguments --mutate 100 --seed 1 ${corpus})
+      set(arguments --mutate 20 --seed 1 ${corpus})
     endif()
     if(LUMEN_TESTS)
       add_test(NAME fuzz_replay_${name} COMMAND ${target} ${arguments})

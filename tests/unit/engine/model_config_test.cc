@@ -69,6 +69,14 @@ TEST(ModelConfig, RefusesANumberBeyondADoubleWhereverItStands) {
   }
 }
 
+// Was: taken for the end, so that what stands behind it was dropped without a word.
+TEST(ModelConfig, RefusesANulByteWhereverItStands) {
+  for (const std::string_view text :
+       {std::string_view("{}\n\0", 4), std::string_view("{}\n\0{\"precision\": \"bf16\"}", 25)}) {
+    EXPECT_THAT(refusal(text), HasSubstr("line 2 is not JSON: it holds a NUL byte"));
+  }
+}
+
 TEST(ModelConfig, RefusesAKeyGivenTwice) {
   EXPECT_THAT(refusal(R"({"precision": "f32", "precision": "bf16"})"), HasSubstr("given twice"));
 }
