@@ -295,8 +295,12 @@ def test_what_tidy_found_clean_is_not_run_again_until_something_that_it_reads_ch
     program.write_text(f'#!/bin/sh\necho "$4" >> {ran}\necho finding\ntest $4 != src/net/b.cc\n')
     program.chmod(0o755)
     names = ["src/net/a.cc", "src/net/b.cc"]
-    commands = [{"file": str(small_tree / name), "command": "g++"} for name in names]
-    (small_tree / "compile_commands.json").write_text(json.dumps(commands))
+
+    def compiled_by(command: str) -> None:
+        commands = [{"file": str(small_tree / name), "command": command} for name in names]
+        (small_tree / "compile_commands.json").write_text(json.dumps(commands))
+
+    compiled_by("g++ -O2 x")
 
     def checked() -> tuple[set[str], int, set[str]]:
         ran.write_text("")
@@ -307,6 +311,10 @@ def test_what_tidy_found_clean_is_not_run_again_until_something_that_it_reads_ch
 
     assert checked() == (set(names), 0, {"src/net/b.cc"})
     assert checked() == ({"src/net/b.cc"}, 1, {"src/net/b.cc"}), "what failed is run again"
+    compiled_by("g++ -O2 -Werror x")
+    assert checked() == ({"src/net/b.cc"}, 1, {"src/net/b.cc"}), "as CI builds"
+    compiled_by("g++ -O3 x")
+    assert checked() == (set(names), 0, {"src/net/b.cc"})
     (small_tree / "include/lumen/base/all.h").write_text("// new\n")
     assert checked() == (set(names), 0, {"src/net/b.cc"})
 
