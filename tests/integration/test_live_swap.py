@@ -114,8 +114,8 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
 # --- under load -----------------------------------------------------------------------------------
 
 
-# Under a sanitizer these three took ten of fourteen minutes of all heavy tests, by what changes cost:
-# there each change of the queue is made once, with allocators in a turn that meets every queue.
+# Under a sanitizer these three took ten of fourteen minutes of all heavy tests, by what changes
+# cost: there each change of the queue is made once, with allocators in a turn that meets every one.
 WAYS_UNDER_LOAD = (
     [("post", 1, 20_000), ("post", 2, 20_000), ("sighup", 2, 8_000)]
     if PATIENCE == 1
