@@ -49,6 +49,7 @@ RIVALS_BY_DEFAULT = "fastapi,fastapi-openvino,mosec,hyper"
 FLOOR = "nginx, empty answer"
 WRK_CONNECTIONS = 16
 START_TIMEOUT_S = 60
+CLIENT_IS_BUSY = 0.9  # of its core: from here on the figure may be the client's
 
 
 @dataclass(frozen=True)
@@ -442,6 +443,7 @@ def describe(target: Target) -> dict[str, Any]:
         "cores": 2 if target.split else 1,
         "clients": {
             clients: {key: round(median([run[key] for run in runs]), 3) for key in keys}
+            | {"rounds_per_second": [round(run["per_second"], 1) for run in runs]}
             for clients, runs in target.results.items()
         },
     }
@@ -454,6 +456,7 @@ def describe_wrk(body: WrkBody) -> dict[str, Any]:
         "connections": WRK_CONNECTIONS,
         **{
             name: {key: round(median([run[key] for run in runs]), 3) for key in keys}
+            | {"rounds_per_second": [round(run["per_second"], 1) for run in runs]}
             for name, runs in body.runs.items()
         },
     }
@@ -496,15 +499,20 @@ def show_servers(targets: list[Target], bodies: list[WrkBody]) -> None:
     for found in map(describe, targets):
         one, many = found["clients"][1], found["clients"][16]
         rates = [f"{run['per_second']:,.0f}" for run in (one, many)]
-        share = f"{many['client_share']:.0%}"
+        share = share_of(many)
         line(
             found["server"], found["model"], found["cores"], *rates, f"{one['p50_us']:,.1f}", share
         )
     for body in bodies:
         for name, run in ((name, describe_wrk(body)[name]) for name in ("ours", "floor")):
             server = body.ours.name if name == "ours" else FLOOR
-            rate, share = f"{run['per_second']:,.0f}", f"{run['client_share']:.0%}"
+            rate, share = f"{run['per_second']:,.0f}", share_of(run)
             line(server, f"wrk {body.name.split(',')[0]}", 1, "", rate, "", share)
+
+
+def share_of(run: dict[str, float]) -> str:
+    busy = " (its limit?)" if run["client_share"] >= CLIENT_IS_BUSY else ""
+    return f"{run['client_share']:.0%}{busy}"
 
 
 def parse_arguments() -> argparse.Namespace:
