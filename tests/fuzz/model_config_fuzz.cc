@@ -41,7 +41,7 @@ void check_is_json(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Copy copy({reinterpret_cast<const char*>(data), size});
+  const Copy copy(std::string_view(reinterpret_cast<const char*>(data), size));
   const Result<ModelOptions> read = lumen::engine::parse_model_config(copy.view(), "config.json");
   const Result<ModelOptions> again = lumen::engine::parse_model_config(copy.view(), "config.json");
   LUMEN_CHECK(read.ok() == again.ok());

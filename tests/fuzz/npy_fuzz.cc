@@ -43,7 +43,7 @@ std::string_view descriptor_of(std::string_view numpy_name) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Copy copy({reinterpret_cast<const char*>(data), size});
+  const Copy copy(std::string_view(reinterpret_cast<const char*>(data), size));
   const Result<NpyFile> read = lumen::load::parse_npy(copy.view(), "x.npy");
   if (!read.ok()) {
     LUMEN_CHECK(read.status().message().find("x.npy") != std::string_view::npos);
