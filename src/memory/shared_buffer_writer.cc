@@ -2,6 +2,8 @@
 // Threads: a Writer belongs to one. Memory: none. Says no: nullptr and refusal().
 #include <lumen/memory/shared_buffer.h>
 
+#include <lumen/base/clock.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,7 +34,8 @@ Result<SharedBuffer::Writer> SharedBuffer::writer() {
                        options_.max_writers);
 }
 
-SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept : owner_(&owner) {
+SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
+    : owner_(&owner), turns_(static_cast<uint32_t>(&state - owner.writers_.get())) {
   place_.cell = owner.options_.mode == Mode::kLane ? &state.lane_committed : &state.committed[0];
   place_.state = &state;
   place_.capacity = owner.options_.buffer_bytes;
@@ -79,11 +82,15 @@ void SharedBuffer::Writer::swap(Writer& other) noexcept {
   std::swap(owner_, other.owner_);
   std::swap(fenced_lane_end_, other.fenced_lane_end_);
   std::swap(blocked_at_, other.blocked_at_);
+  std::swap(turn_begin_, other.turn_begin_);
+  std::swap(away_until_ns_, other.away_until_ns_);
+  std::swap(turns_, other.turns_);
   std::swap(refusal_, other.refusal_);
 }
 
 // The way of a first record, a lane that is used up or revoked, a size out of bounds, a writer that
-// was refused before, and of every lane record where there is no membarrier.
+// was refused before or leaves its turn to others, and of every lane record where there is no
+// membarrier.
 std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexcept {
   LUMEN_CHECK(!is_open());
   refusal_ = Refusal::kNone;
@@ -95,8 +102,34 @@ std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexc
     if (std::byte* record = take_fenced(bytes); record != nullptr) return record;
     return carve(bytes, may_wait);
   }
-  const uint64_t old = claim(bytes, may_wait);
+  const bool is_timed = away_until_ns_ != 0 && stayed_away(may_wait);
+  const uint64_t old = claim(bytes, may_wait, is_timed);
   return old == kNoWord ? nullptr : enter(old, bytes);
+}
+
+// Dense: others have reserved since our last record, which had left the word at `expected`.
+void SharedBuffer::Writer::share_line(uint64_t expected, uint64_t old, size_t bytes) noexcept {
+  const uint64_t now = now_ns();
+  const uint64_t away_ns = turns_.lost(expected - turn_begin_, old - expected, bytes, now);
+  place_.skew += old - expected;
+  turn_begin_ = old;
+  if (away_ns == 0) return;
+  // Before the next record, not with this one open: the flusher would wait for it.
+  away_until_ns_ = now + away_ns;
+  place_.dense_limit = 0;
+}
+
+// Leaves others their turn. True: it has waited, so that the next fetch_add fetches the line.
+bool SharedBuffer::Writer::stayed_away(bool may_wait) noexcept {
+  const uint64_t until = std::exchange(away_until_ns_, 0);
+  uint64_t now = now_ns();
+  const bool early = may_wait && now < until;
+  if (early) {
+    wait_for(until - now);
+    now = until;
+  }
+  turns_.begin(now);
+  return early && turns_.is_sampled();
 }
 
 std::byte* SharedBuffer::Writer::crossed(uint64_t old, size_t bytes, bool may_wait) noexcept {
@@ -107,10 +140,17 @@ std::byte* SharedBuffer::Writer::crossed(uint64_t old, size_t bytes, bool may_wa
 }
 
 // `bytes` of the shared word: what it was before, or kNoWord.
-uint64_t SharedBuffer::Writer::claim(size_t bytes, bool may_wait) noexcept {
+uint64_t SharedBuffer::Writer::claim(size_t bytes, bool may_wait, bool is_timed) noexcept {
   if (blocked_at_ != kNoWord && !room_after(blocked_at_, bytes, may_wait)) return kNoWord;
+  uint64_t old = 0;
   // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
-  return settle(place_.word->fetch_add(bytes, std::memory_order_acquire), bytes, may_wait);
+  const auto add = [&] { old = place_.word->fetch_add(bytes, std::memory_order_acquire); };
+  if (is_timed) {
+    turns_.took(time_of(add));
+  } else {
+    add();
+  }
+  return settle(old, bytes, may_wait);
 }
 
 // Goes on from a fetch_add that may have found the buffer full.
@@ -158,6 +198,8 @@ std::byte* SharedBuffer::Writer::enter(uint64_t old, size_t bytes) noexcept {
   place_.cell = &place_.state->committed[slot];
   place_.value = place_.cell->load(std::memory_order_relaxed) + bytes;  // relaxed: our own store
   place_.dense_limit = place_.capacity;
+  place_.skew = old - (place_.value - bytes);
+  turn_begin_ = old;
   // relaxed: see reserve_as()
   place_.state->note.store(note_of(old, place_.value), std::memory_order_relaxed);
   place_.state->sequence.store(sequence, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// Backoff: what a thread does after it lost a compare-and-swap: pause, longer each time; and
-// keep_distance(): what it does when it has caught up with the other side of a ring.
+// Backoff: how long a thread waits after it lost a compare-and-swap; and keep_distance(): how long
+// when it has caught up with the other side of a ring. Both in transfers of a cache line.
 // Threads: one Backoff a call, on the stack. Memory: none. Says no: never.
 //
 // A lost compare-and-swap means that another thread owns the line right now; trying again at once
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <lumen/base/clock.h>
+#include <lumen/base/core_distance.h>
 #include <lumen/base/idle_strategy.h>
 
 #include <algorithm>
@@ -17,53 +18,94 @@
 
 namespace lumen {
 
-class Backoff {
- public:
-  // 64 pauses of 23 ns are 1.5 µs: about fifteen transfers of a cache line between cores.
-  static constexpr uint32_t kMostPauses = 64;
+// No wait near another core is longer, however far it is: from there on latency counts for more.
+inline constexpr uint64_t kMostWaitNs = 4'000;
 
-  void lost() noexcept {
-    for (uint32_t i = 0; i < pauses_; ++i) cpu_pause();
-    if (pauses_ < kMostPauses) pauses_ *= 2;
-  }
-
- private:
-  uint32_t pauses_ = 1;
+// What a pause and a clock read take here, measured once, before main (10 to 30 µs): a pause takes 11 ns
+// on one machine, 23 on Zen 5 and 40 on Skylake. Picoseconds and nanoseconds.
+struct ShortTimes {
+  uint64_t pause_ps = 1'000;
+  uint64_t clock_ns = 0;
 };
-
-// What waiting near another core is counted in. A pause takes 11 ns on one machine, 23 on Zen 5 and 40 on
-// Skylake, so the machine's own is measured once, before main (10 to 30 µs).
-inline constexpr uint64_t kShortWaitNs = 23;
-[[nodiscard]] inline uint32_t measure_pauses_per_short_wait() noexcept {
-  constexpr uint32_t kPauses = 64;
-  uint64_t fastest_ns = UINT64_MAX;  // noise of the machine only ever adds
+[[nodiscard]] inline ShortTimes measure_short_times() noexcept {
+  constexpr uint32_t kCalls = 64;
+  uint64_t pauses_ns = UINT64_MAX;  // noise of the machine only ever adds
+  uint64_t clock_ns = UINT64_MAX;
   for (int run = 0; run < 8; ++run) {
     const uint64_t before = now_ns();
-    for (uint32_t i = 0; i < kPauses; ++i) cpu_pause();
-    fastest_ns = std::min(fastest_ns, now_ns() - before);
+    for (uint32_t i = 0; i < kCalls; ++i) cpu_pause();
+    const uint64_t between = now_ns();
+    for (uint32_t i = 1; i < kCalls; ++i) static_cast<void>(now_ns());
+    const uint64_t after = now_ns();
+    pauses_ns = std::min(pauses_ns, between - before);
+    clock_ns = std::min(clock_ns, (after - between) / kCalls);
   }
-  const uint64_t pauses =
-      (kPauses * kShortWaitNs + fastest_ns / 2) / std::max<uint64_t>(fastest_ns, 1);
-  return static_cast<uint32_t>(std::clamp<uint64_t>(pauses, 1, kPauses));
+  return {std::max<uint64_t>(1'000 * pauses_ns / kCalls, 1'000), clock_ns};
 }
-inline const uint32_t pauses_per_short_wait = measure_pauses_per_short_wait();
+inline const ShortTimes short_times = measure_short_times();
 
-inline void wait_shortly(size_t times) noexcept {
-  for (size_t i = times * pauses_per_short_wait; i != 0; --i) cpu_pause();
+// Pauses for about `ns`; reads no clock, which would take as long as the shortest of these waits.
+inline void wait_for(uint64_t ns) noexcept {
+  for (uint64_t i = ns * 1'000 / short_times.pause_ps; i != 0; --i) cpu_pause();
 }
+
+// How long look() took, less the clock's own time.
+template <typename Look>
+[[nodiscard]] uint64_t time_of(Look&& look) noexcept {
+  const uint64_t before = now_ns();
+  look();
+  const uint64_t took = now_ns() - before;
+  return took - std::min(took, short_times.clock_ns);
+}
+
+// What waits are made of: a little less than a transfer (23 ns where one takes 31).
+[[nodiscard]] constexpr uint64_t wait_unit_ns(const CoreDistance& distance) noexcept {
+  return distance.transfer_ns() * 3 / 4;
+}
+
+class Backoff {
+ public:
+  // 64 units are 1.5 µs where cores are near: about fifty transfers, of which the winner needs two or
+  // three to get the lines and has the rest to itself.
+  static constexpr uint64_t kMostUnits = 64;
+
+  // How long to wait now, longer each time.
+  [[nodiscard]] constexpr uint64_t next_wait_ns(const CoreDistance& distance) noexcept {
+    const uint64_t ns = std::min(units_ * wait_unit_ns(distance), kMostWaitNs);
+    if (units_ < kMostUnits) units_ *= 2;
+    return ns;
+  }
+  void lost(const CoreDistance& distance) noexcept { wait_for(next_wait_ns(distance)); }
+  // The waits have become so long that timing the next look, 40 ns, is nothing beside them.
+  [[nodiscard]] constexpr bool is_long() const noexcept { return units_ >= 16; }
+
+ private:
+  uint64_t units_ = 1;
+};
 
 // Distance between the two sides of a ring. A side that has caught up with the other polls the very
 // line that the other is working on, and each takes it from the other (100 ns) for every few items.
-// So the first look that finds nothing after a burst of n items waits n / 2 times 23 ns, at most 16
-// (370 ns, less than the burst itself took), and the other side gets some lines ahead. Looks after
-// that one don't wait: who polls for a single item sees it at once.
-// One producer and one consumer, 8 bytes, 1,024 slots: MpmcQueue 77 -> 175 M/s.
-inline constexpr size_t kMostDistanceWaits = 16;
+// So the first look that finds nothing after a burst of n items waits n / 2 units, at most 16 (12
+// transfers, less than the burst itself took), and the other side gets some lines ahead. Looks after
+// that one don't wait: who polls for a single item sees it at once. 12 transfers are what was
+// found on both kinds: 370 ns where one takes 31 (MpmcQueue, one producer and one consumer, 8 bytes,
+// 1,024 slots: 77 -> 175 M/s), and 1.5 µs where one takes 140 (ThreadPipeline, two stages: 0.4 µs 24
+// to 34 M/s, 0.7: 35 to 47, 1.5: 45 to 52).
+inline constexpr size_t kMostDistanceUnits = 16;
 inline constexpr size_t kLongestBurst = 4096;  // above it the last failure says nothing
 
-inline void keep_distance(size_t burst) noexcept {
-  if (burst > kLongestBurst) return;
-  wait_shortly(std::min(burst / 2, kMostDistanceWaits));
+// How long that is; 0: no wait.
+[[nodiscard]] constexpr uint64_t distance_wait_ns(const CoreDistance& distance,
+                                                  size_t burst) noexcept {
+  if (burst > kLongestBurst) return 0;
+  return std::min(std::min(burst / 2, kMostDistanceUnits) * wait_unit_ns(distance), kMostWaitNs);
+}
+// True: it has waited, so that another look is due and will cost a transfer.
+inline bool keep_distance(const CoreDistance& distance, size_t burst) noexcept {
+  const uint64_t ns = distance_wait_ns(distance, burst);
+  if (ns == 0) return false;
+  wait_for(ns);
+  return true;
 }
 
 }  // namespace lumen

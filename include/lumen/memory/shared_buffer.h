@@ -9,6 +9,9 @@
 //            whose old.offset is still <= capacity is the closer: it publishes used = old.offset in
 //            the slot (sealed); anyone may then move `word` to the next free slot by CAS. A writer
 //            adds at most once to a full word, so offset cannot run into the sequence.
+//            A writer whose fetch_add finds that others have added since its last record goes on if they
+//            had more than it before, else it stays away for a while (line_turns.h): the line moves
+//            once for many records, not for each.
 //   commit   one release store into a counter of this writer and this slot: no second atomic
 //            increment. A buffer is complete when the writers' counters sum to what was reserved
 //            (`used`): each only grows and never passes its own reservations, so the sum of loads
@@ -39,6 +42,7 @@
 #include <lumen/base/doorbell.h>
 #include <lumen/base/result.h>
 #include <lumen/memory/asymmetric_fence.h>
+#include <lumen/memory/line_turns.h>
 #include <lumen/memory/mapping.h>
 
 #include <atomic>
@@ -314,11 +318,16 @@ class alignas(kCacheLine) SharedBuffer::Writer {
     uint64_t bias = 0;        // dense: address of that buffer less base: one add off fetch_add
     uint64_t capacity = 0;
     std::atomic<uint64_t>* word = nullptr;
+    // dense: `word` less `value` before a record, as long as nobody else reserves: that the two move
+    // together saves a store a record
+    uint64_t skew = 0;
 
     // `slow` and `crossed` go on where this ends: without a place, or from a fetch_add that found
-    // another buffer than ours, or a full one.
-    template <typename Slow, typename Crossed>
-    [[nodiscard]] std::byte* reserve(size_t bytes, Slow slow, Crossed crossed) noexcept {
+    // another buffer than ours, or a full one. `others` is told that others have reserved
+    // since our last record.
+    template <typename Slow, typename Crossed, typename Others>
+    [[nodiscard]] std::byte* reserve(size_t bytes, Slow slow, Crossed crossed,
+                                     Others others) noexcept {
       const uint64_t begin = value;
       const uint64_t end = begin + bytes;
       // Without a chunk, or in dense mode, lane_end is 0. end > begin: neither 0 nor wrapped around.
@@ -337,12 +346,14 @@ class alignas(kCacheLine) SharedBuffer::Writer {
         // done, and the stores before the next one are what a record costs more than a bare
         // fetch_add.
         const uint64_t here = base, shift = bias, last = capacity - bytes;
+        const uint64_t expected = begin + skew;
         // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
         const uint64_t old = word->fetch_add(bytes, std::memory_order_acquire);
         if (old - here <= last) [[likely]] {  // of another buffer: larger than any offset
           value = end;
           // relaxed: for reports about a thread that died; nothing is read on the strength of it
           state->note.store(note_of(old, end), std::memory_order_relaxed);
+          if (old != expected) [[unlikely]] others(expected, old);
           return reinterpret_cast<std::byte*>(shift + old);
         }
         return crossed(old);
@@ -360,12 +371,15 @@ class alignas(kCacheLine) SharedBuffer::Writer {
     LUMEN_DCHECK(!is_open());
     return place_.reserve(
         bytes, [&]() noexcept { return reserve_slow(bytes, kMayWait); },
-        [&](uint64_t old) noexcept { return crossed(old, bytes, kMayWait); });
+        [&](uint64_t old) noexcept { return crossed(old, bytes, kMayWait); },
+        [&](uint64_t expected, uint64_t old) noexcept { share_line(expected, old, bytes); });
   }
   [[nodiscard]] std::byte* reserve_slow(size_t bytes, bool may_wait) noexcept;
   [[nodiscard]] std::byte* crossed(uint64_t old, size_t bytes, bool may_wait) noexcept;
   [[nodiscard]] std::byte* carve(size_t bytes, bool may_wait) noexcept;
-  [[nodiscard]] uint64_t claim(size_t bytes, bool may_wait) noexcept;
+  void share_line(uint64_t expected, uint64_t old, size_t bytes) noexcept;
+  bool stayed_away(bool may_wait) noexcept;
+  [[nodiscard]] uint64_t claim(size_t bytes, bool may_wait, bool is_timed = false) noexcept;
   [[nodiscard]] uint64_t settle(uint64_t old, size_t bytes, bool may_wait) noexcept;
   [[nodiscard]] bool room_after(uint64_t sequence, size_t bytes, bool may_wait) noexcept;
   [[nodiscard]] std::byte* take_fenced(size_t bytes) noexcept;
@@ -382,6 +396,9 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   uint64_t chunk_ = 0;             // what we stored into WriterState::chunk
   uint64_t fenced_lane_end_ = 0;   // lane_end_ where light_fence() is not enough; else 0
   uint64_t blocked_at_ = kNoWord;  // sequence whose full word we have added to already
+  uint64_t turn_begin_ = 0;        // dense: `word` before our first record that nobody came between
+  uint64_t away_until_ns_ = 0;     // dense: another's turn until then; 0: no
+  LineTurns turns_;
   Refusal refusal_ = Refusal::kNone;
 };
 

@@ -15,8 +15,9 @@
 // Cost: a compare-and-swap (5 ns) and the slot's line from the other core (25 to 45 ns for 4 slots
 // of 8 bytes). After a lost compare-and-swap the thread backs off (base/backoff.h: 17 -> 55 M/s at
 // 2 and 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch.
-// Whoever finds nothing after a burst pauses once, at most 370 ns, to keep its distance
-// (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes).
+// Whoever finds nothing after a burst pauses once, at most twelve transfers of a line, to keep its
+// distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes). What a transfer takes
+// each side learns from its own looks (base/core_distance.h).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
 // same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots).
 // The top bit of tail is `closed`: a push has claimed its position before it, or fails.
@@ -216,6 +217,7 @@ class MpmcQueue {
   struct alignas(kFalseSharingRange) Side {
     std::atomic<size_t> index{0};
     std::atomic<size_t> stuck_at{0};  // where a thread of this side last found nothing to claim
+    std::atomic<CoreDistance> distance{start_core_distance()};
   };
 
   struct Claim {
@@ -241,6 +243,7 @@ class MpmcQueue {
     if (most == 0) return {0, 0};
     most = std::min(most, capacity());
     Backoff backoff;
+    bool waited = false;
     size_t position = side.index.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
     for (;;) {
       // sync[mpmc.slot]: acquire, the last user of the slot has left it
@@ -254,10 +257,11 @@ class MpmcQueue {
                                              std::memory_order_relaxed)) {
           return {position, count};
         }
-        backoff.lost();
+        lost(side, backoff);
       } else if (ahead < 0) {
-        stuck(side, position);
-        return {0, 0};  // full (the item of one lap ago is still there), empty, or closed
+        // full (the item of one lap ago is still there), empty, or closed
+        if (waited || !kept_distance(side, position, turn)) return {0, 0};
+        waited = true;
       }
       position = side.index.load(std::memory_order_relaxed);  // relaxed: as above
       if ((position & kClosedBit) != 0) return {0, 0};
@@ -266,12 +270,33 @@ class MpmcQueue {
   Claim claim_free(size_t most) noexcept { return claim(tail_side_, 0, most); }
   Claim claim_filled(size_t most) noexcept { return claim(head_side_, 1, most); }
 
-  static void stuck(Side& side, size_t position) noexcept {
-    // relaxed: a hint among the threads of one side
+  // relaxed below: a hint among the threads of one side, and an estimate that may lose a sample; what
+  // is timed is read again by the caller.
+  static void lost(Side& side, Backoff& backoff) noexcept {
+    CoreDistance distance = side.distance.load(std::memory_order_relaxed);
+    backoff.lost(distance);
+    if (!backoff.is_long()) return;
+    // relaxed: as above. Others have claimed meanwhile, so this look fetches the line.
+    distance.took(time_of([&] { (void)side.index.load(std::memory_order_relaxed); }));
+    side.distance.store(distance, std::memory_order_relaxed);  // relaxed: as above
+  }
+  // Nothing to claim. True: a burst has ended here, it has waited, and another look is due.
+  bool kept_distance(Side& side, size_t position, size_t turn) noexcept {
+    // relaxed, all of them: as above
     const size_t burst = position - side.stuck_at.load(std::memory_order_relaxed);
-    if (burst == 0) return;
+    if (burst == 0) return false;
     side.stuck_at.store(position, std::memory_order_relaxed);  // relaxed: as above
-    keep_distance(burst);
+    CoreDistance distance = side.distance.load(std::memory_order_relaxed);  // relaxed: as above
+    if (!keep_distance(distance, burst)) return false;
+    if (distance.is_sampled()) {
+      size_t seen = turn;
+      const uint64_t ns = time_of([&] {
+        seen = slot(position).turn.load(std::memory_order_relaxed);  // relaxed: as above
+      });
+      if (seen != turn) distance.took(ns);
+    }
+    side.distance.store(distance, std::memory_order_relaxed);  // relaxed: as above
+    return true;
   }
 
   void set_turn(size_t position, size_t turn) noexcept {

@@ -22,6 +22,7 @@ namespace lumen {
 
 class CursorGate {
  public:
+  static constexpr bool kOneLine = true;  // a look fetches one line, so that it tells the distance
   explicit CursorGate(size_t /*capacity*/) noexcept {}
 
   // How many positions from `position` on are done, in one run; `most` is only a hint.
@@ -46,6 +47,7 @@ class CursorGate {
 // The gate of a single producer: the pipeline's tail itself, whose top bit is `closed`.
 class TailGate {
  public:
+  static constexpr bool kOneLine = true;
   static constexpr size_t kClosedBit = ~(~size_t{0} >> 1);
   explicit TailGate(const std::atomic<size_t>& tail) noexcept : tail_(tail) {}
   [[nodiscard]] size_t done_from(size_t position, size_t /*most*/) const noexcept {
@@ -60,6 +62,7 @@ class TailGate {
 
 class MarkGate {
  public:
+  static constexpr bool kOneLine = false;
   explicit MarkGate(size_t capacity)
       : mask_(capacity - 1),
         shift_(static_cast<uint32_t>(std::countr_zero(capacity))),

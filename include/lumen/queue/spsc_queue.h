@@ -10,7 +10,8 @@
 // in steady state an operation touches the slot and its own index only: 1 to 3 ns. The copy is
 // renewed when it says full or empty; that is the one load of the other side's line, up to 100 ns,
 // shared by all items that came meanwhile. Whoever finds nothing after a burst keeps its distance
-// (base/backoff.h), so that both sides work on lines of their own.
+// (base/backoff.h), so that both sides work on lines of their own: twelve transfers of a line, whose
+// time each handle learns from its own looks (base/core_distance.h).
 // Order: the producer's store to tail releases the item, the consumer's load acquires it; head in
 // the other direction releases the empty slot. With Waiting::kDoorbell both publications are
 // seq_cst read-modify-writes, because a sleeper announces itself and then looks once more: of the
@@ -105,6 +106,7 @@ class SpscQueue<T, kWaiting>::Producer {
         tail_(other.tail_),
         head_seen_(other.head_seen_),
         stuck_at_(other.stuck_at_),
+        distance_(other.distance_),
         closed_(other.closed_),
         idle_(other.idle_) {}
   Producer& operator=(Producer&&) = delete;
@@ -116,7 +118,7 @@ class SpscQueue<T, kWaiting>::Producer {
 
   // On false `value` is untouched.
   [[nodiscard]] bool try_push(T&& value) noexcept {
-    if (room_for(1) == 0) return stuck();
+    if (room_for(1) == 0 && !room_after_a_wait()) return false;
     T* slot = std::construct_at(slots_ + (tail_ & mask_), std::move(value));
     if (publish(1)) return true;
     value = std::move(*slot);  // closed meanwhile
@@ -199,15 +201,26 @@ class SpscQueue<T, kWaiting>::Producer {
   [[nodiscard]] size_t room_for(size_t wanted) noexcept {
     size_t free = mask_ + 1 - (tail_ - head_seen_);
     if (free >= wanted || closed_) return free;
+    look();
+    return mask_ + 1 - (tail_ - head_seen_);
+  }
+  void look() noexcept {
     // sync[spsc.head]: acquire, the consumer has left those slots; seq_cst where it may be the look
     // of a thread that is about to sleep
     head_seen_ =
         queue_->head_.load(kBlocking ? std::memory_order_seq_cst : std::memory_order_acquire);
-    return mask_ + 1 - (tail_ - head_seen_);
   }
-  bool stuck() noexcept {
-    keep_distance(tail_ - std::exchange(stuck_at_, tail_));
-    return false;
+  // Full: keeps its distance after a burst, and looks once more.
+  bool room_after_a_wait() noexcept {
+    if (!keep_distance(distance_, tail_ - std::exchange(stuck_at_, tail_)) || closed_) return false;
+    const size_t before = head_seen_;
+    if (distance_.is_sampled()) {
+      const uint64_t ns = time_of([&] { look(); });
+      if (head_seen_ != before) distance_.took(ns);
+    } else {
+      look();
+    }
+    return head_seen_ != before;
   }
   // False: closed.
   bool publish(size_t count) noexcept {
@@ -234,6 +247,7 @@ class SpscQueue<T, kWaiting>::Producer {
   size_t tail_ = 0;
   size_t head_seen_ = 0;
   size_t stuck_at_ = 0;  // where try_push last found no room
+  CoreDistance distance_ = start_core_distance();
   bool closed_ = false;  // without doorbells: by this role
   IdleStrategy idle_;
 };
@@ -248,6 +262,7 @@ class SpscQueue<T, kWaiting>::Consumer {
         head_(other.head_),
         tail_seen_(other.tail_seen_),
         stuck_at_(other.stuck_at_),
+        distance_(other.distance_),
         idle_(other.idle_) {}
   Consumer& operator=(Consumer&&) = delete;
   ~Consumer() {
@@ -258,7 +273,7 @@ class SpscQueue<T, kWaiting>::Consumer {
 
   // On false `value` is untouched.
   [[nodiscard]] bool try_pop(T& value) noexcept {
-    if (ready_for(1) == 0) return stuck();
+    if (ready_for(1) == 0 && !ready_after_a_wait()) return false;
     T* slot = slots_ + (head_ & mask_);
     value = std::move(*slot);
     std::destroy_at(slot);
@@ -326,16 +341,26 @@ class SpscQueue<T, kWaiting>::Consumer {
   [[nodiscard]] size_t ready_for(size_t wanted) noexcept {
     const size_t ready = tail_seen_ - head_;
     if (ready >= wanted) return ready;
+    look();
+    return tail_seen_ - head_;
+  }
+  void look() noexcept {
     // sync[spsc.tail]: acquire of the items; seq_cst where it may be the look of a thread that is
     // about to sleep
     tail_seen_ =
         queue_->tail_.load(kBlocking ? std::memory_order_seq_cst : std::memory_order_acquire) &
         ~kClosedBit;
-    return tail_seen_ - head_;
   }
-  bool stuck() noexcept {
-    keep_distance(head_ - std::exchange(stuck_at_, head_));
-    return false;
+  // Empty: keeps its distance after a burst, and looks once more.
+  bool ready_after_a_wait() noexcept {
+    if (!keep_distance(distance_, head_ - std::exchange(stuck_at_, head_))) return false;
+    if (distance_.is_sampled()) {
+      const uint64_t ns = time_of([&] { look(); });
+      if (tail_seen_ != head_) distance_.took(ns);
+    } else {
+      look();
+    }
+    return tail_seen_ != head_;
   }
   void leave(size_t count) noexcept {
     head_ += count;
@@ -355,6 +380,7 @@ class SpscQueue<T, kWaiting>::Consumer {
   size_t head_ = 0;
   size_t tail_seen_ = 0;
   size_t stuck_at_ = 0;  // where try_pop last found nothing
+  CoreDistance distance_ = start_core_distance();
   IdleStrategy idle_;
 };
 

@@ -300,13 +300,14 @@ class Pipeline<T, kProducers, Stages...>::Producer {
                                                  std::memory_order_relaxed)) {  // relaxed: as above
         return count;
       }
-      backoff.lost();
+      backoff.lost(distance_);
     }
   }
 
   Pipeline* pipeline_;
   size_t free_until_;
   IdleStrategy idle_;
+  CoreDistance distance_ = start_core_distance();
 };
 
 template <QueueItem T, Producers kProducers, typename... Stages>
@@ -359,11 +360,12 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   }
 
  private:
-  // 46 ns an item, more than a push takes that is left alone, or the distance would not grow; at most
-  // 1.5 µs, after 32 items. Two stages of nothing on two cores that are 140 ns apart: without 12 to 20
-  // M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to 47, 1.5: 45 to 52.
-  static constexpr size_t kWaitsPerItem = 2;
-  static constexpr size_t kMostWaits = 64;
+  // One and a half transfers an item (46 ns where one takes 31), more than a push takes that is left
+  // alone, or the distance would not grow; at most 48 transfers, after 32 items. Two stages of nothing on
+  // two cores that are 140 ns apart: without 12 to 20 M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to
+  // 47, 1.5: 45 to 52.
+  static constexpr size_t kUnitsPerItem = 2;
+  static constexpr size_t kMostUnits = 64;
 
   friend class Pipeline;
   explicit Runner(Pipeline& pipeline) noexcept
@@ -385,8 +387,17 @@ class Pipeline<T, kProducers, Stages...>::Runner {
     // A stage that is quicker than the one before takes the line that says what is done, and that of
     // the slots, away from it for every few items; so it lets some more come together first. After a
     // look that has found nothing it looks at once.
-    wait_shortly(std::min(kWaitsPerItem * std::exchange(burst_, 0), kMostWaits));
-    const size_t ready = pipeline_->template gate_before<kStage>().done_from(position, wanted);
+    const size_t units = std::min(kUnitsPerItem * std::exchange(burst_, 0), kMostUnits);
+    wait_for(std::min(units * wait_unit_ns(distance_), kMostWaitNs));
+    const auto& gate = pipeline_->template gate_before<kStage>();
+    size_t ready = 0;
+    const auto look = [&] { ready = gate.done_from(position, wanted); };
+    if (gate.kOneLine && units != 0 && distance_.is_sampled()) {
+      const uint64_t ns = time_of(look);
+      if (ready != 0) distance_.took(ns);
+    } else {
+      look();
+    }
     ready_until_ = position + ready;
     return ready;
   }
@@ -410,7 +421,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
                                          std::memory_order_relaxed)) {
           return count;
         }
-        backoff.lost();
+        backoff.lost(distance_);
       }
     }
   }
@@ -466,6 +477,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   size_t next_ = 0;
   size_t ready_until_ = 0;
   size_t burst_ = 0;  // positions taken since the last look at the gate before
+  CoreDistance distance_ = start_core_distance();
   uint32_t spins_ = 0;
   IdleStrategy idle_;
 };
