@@ -11,6 +11,7 @@
 #include <lumen/queue/spsc_queue.h>
 
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -85,9 +86,25 @@ using LumenMpmcPadded = LumenShared<T, MpmcQueue<T, Padding::kSlot>>;
 template <typename T>
 using LumenMutex = LumenShared<T, MutexQueue<T>>;
 
+// std::mutex never spins; ours do, so one rival may: as long as a short wait of ours takes, then it sleeps.
+class SpinningMutex {
+ public:
+  void lock() {
+    for (int i = 0; i < 100; ++i) {
+      if (mutex_.try_lock()) return;
+      cpu_pause();
+    }
+    mutex_.lock();
+  }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
 // The naive version: what one writes first.
-template <typename T>
-struct MutexDeque : SelfHandled<MutexDeque<T>, T> {
+template <typename T, typename Mutex = std::mutex>
+struct MutexDeque : SelfHandled<MutexDeque<T, Mutex>, T> {
   explicit MutexDeque(size_t most) : capacity(most) {}
   bool push_one(const T& item) {
     const std::lock_guard lock(mutex);
@@ -103,9 +120,13 @@ struct MutexDeque : SelfHandled<MutexDeque<T>, T> {
     return true;
   }
   size_t capacity;
-  std::mutex mutex;
+  Mutex mutex;
   std::deque<T> items;
 };
+template <typename T>
+using SpinningMutexDeque = MutexDeque<T, SpinningMutex>;
+template <typename T>
+using PlainMutexDeque = MutexDeque<T>;
 
 // Vyukov's bounded MPMC ring as the textbook has it: no back-off, no padding of slots.
 template <typename T>

@@ -47,8 +47,8 @@ class Retry {
   uint32_t tries_ = 0;
 };
 
-// One way from core to core in ns, over two lines, both sides spinning: 25 to 45 "near", 97 to 133
-// "far" on the reference machine, whose virtual CPUs move.
+// One way from core to core in ns, over two lines, both sides spinning: 25 to 65 "near", 75 to 300
+// "far" (bench/queue/interleave.py draws the line); virtual CPUs move.
 inline double probe_one_way_ns(int cpu_a = 0, int cpu_b = 1) {
   struct alignas(kFalseSharingRange) Line {
     std::atomic<uint32_t> value{0};
@@ -79,16 +79,6 @@ inline double probe_one_way_ns(int cpu_a = 0, int cpu_b = 1) {
   other.join();
   std::nth_element(samples.begin(), samples.begin() + 4, samples.end());
   return samples[4];
-}
-
-inline constexpr double kNearNs = 75;
-
-// Waits up to `patience_ns` for the two CPUs to be near. What it measured last.
-inline double wait_for_near(uint64_t patience_ns) {
-  const uint64_t deadline_ns = now_ns() + patience_ns;
-  double one_way_ns = probe_one_way_ns();
-  while (one_way_ns > kNearNs && now_ns() < deadline_ns) one_way_ns = probe_one_way_ns();
-  return one_way_ns;
 }
 
 // --name value pairs; exits on anything else.

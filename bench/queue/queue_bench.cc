@@ -1,18 +1,21 @@
 // The question: how many messages a second, and how long for a round trip, through one queue?
 //
 //   throughput   p producers (CPU 0, 1, ...) --queue--> c consumers (CPU 1, 0, ...), all spinning
-//   batch        the same at 1 and 1, 256 items published at once
+//   copies       the same at 1 and 1, 256 items a call, through an array
+//   spans        the same, written and read in the queue's memory
 //   round trip   CPU 0 --queue a--> CPU 1 --queue b--> CPU 0
 //
 // One measurement a call, so that bench/queue.py interleaves contenders, those of other languages
 // too:
-//   bench_queue --row spsc|mpmc|batch|trip --queue NAME --bytes 8|64 --capacity N --threads 1|2
+//   bench_queue --row ROW --queue NAME --bytes 8|64 --capacity N --threads 1|2
 //               --pinned 0|1 --ms M        prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}
 //   bench_queue --list                     the contenders that were built, a line each: ROW NAME
-//   bench_queue --probe MS                 waits up to MS for near CPUs: {"one_way_ns": ..}
+//   bench_queue --probe                    how far CPU 0 and 1 are apart now: {"one_way_ns": ..}
+#include "batches.h"
 #include "contenders.h"
 
-#include <cstring>
+#include <lumen/base/core_distance.h>
+
 #include <functional>
 #include <map>
 
@@ -212,32 +215,31 @@ double batch_mops(const Setup& setup, Fill&& fill, Empty&& empty) {
   return static_cast<double>(count) * 1e3 / static_cast<double>(setup.duration_ns);
 }
 
-template <typename T>
-double lumen_spans_mops(const Setup& setup) {
-  SpscQueue<T> queue(setup.capacity);
-  auto producer = queue.producer();
-  auto consumer = queue.consumer();
+template <typename T, typename Queue>
+double spans_mops(const Setup& setup) {
+  Queue queue(setup.capacity);
   return batch_mops(
       setup,
       [&](uint64_t& count, uint64_t& sum) {
-        const std::span<T> room = producer.reserve(kBatch);
-        if (room.empty()) return cpu_pause();
-        for (size_t i = 0; i < room.size(); ++i) room[i].value = count + i;
-        sum += room.size() * count + room.size() * (room.size() - 1) / 2;
-        count += room.size();
-        static_cast<void>(producer.commit(room.size()));
+        const size_t n = queue.fill(kBatch, [&](std::span<T> room) {
+          for (size_t i = 0; i < room.size(); ++i) room[i].value = count + i;
+        });
+        if (n == 0) return cpu_pause();
+        sum += n * count + n * (n - 1) / 2;
+        count += n;
       },
       [&](uint64_t& sum) {
-        const std::span<T> items = consumer.peek(kBatch);
-        if (items.empty()) return cpu_pause(), false;
-        for (const T& item : items) sum += item.value;
-        consumer.release(items.size());
-        return true;
+        const size_t n = queue.drain(kBatch, [&](std::span<T> items) {
+          for (const T& item : items) sum += item.value;
+        });
+        if (n == 0) cpu_pause();
+        return n != 0;
       });
 }
 
-template <typename T, typename PushN, typename PopN>
-double copies_mops(const Setup& setup, PushN&& push_n, PopN&& pop_n) {
+template <typename T, typename Queue>
+double copies_mops(const Setup& setup) {
+  Queue queue(setup.capacity);
   std::vector<T> in(kBatch);
   std::vector<T> out(kBatch);
   return batch_mops(
@@ -245,7 +247,7 @@ double copies_mops(const Setup& setup, PushN&& push_n, PopN&& pop_n) {
       [&](uint64_t& count, uint64_t& sum) {
         for (size_t i = 0; i < kBatch; ++i) in[i].value = count + i;
         for (size_t pushed = 0; pushed < kBatch;) {
-          const size_t n = push_n(std::span<T>(in).subspan(pushed));
+          const size_t n = queue.push_n(std::span<T>(in).subspan(pushed));
           if (n == 0) cpu_pause();
           pushed += n;
         }
@@ -253,7 +255,7 @@ double copies_mops(const Setup& setup, PushN&& push_n, PopN&& pop_n) {
         count += kBatch;
       },
       [&](uint64_t& sum) {
-        const size_t n = pop_n(std::span<T>(out));
+        const size_t n = queue.pop_n(std::span<T>(out));
         if (n == 0) return cpu_pause(), false;
         for (size_t i = 0; i < n; ++i) sum += out[i].value;
         return true;
@@ -273,15 +275,52 @@ void add_queue(std::map<Key, Measure>& all, const char* row, const char* name) {
   };
 }
 
+template <typename T, typename Queue>
+void add_copies(std::map<Key, Measure>& all, const char* row, const char* name) {
+  all[{row, name}] = [](const Setup& setup) {
+    std::printf("{\"mops\": %.2f}\n", copies_mops<T, Queue>(setup));
+  };
+}
+template <typename T, typename Queue>
+void add_spans(std::map<Key, Measure>& all, const char* name) {
+  all[{"spsc_spans", name}] = [](const Setup& setup) {
+    std::printf("{\"mops\": %.2f}\n", spans_mops<T, Queue>(setup));
+  };
+}
+
+// Copies against copies, spans against spans.
+template <typename T>
+void add_batches(std::map<Key, Measure>& all) {
+  add_copies<T, LumenSpscCopies<T>>(all, "spsc_copies", "lumen");
+  add_copies<T, LumenCopies<T, MpmcQueue<T>>>(all, "mpmc_copies", "lumen");
+  add_spans<T, LumenSpscSpans<T>>(all, "lumen");
+  add_spans<T, PlainRingSpans<T>>(all, "plain ring");
+  add_spans<T, MutexRingSpans<T, std::mutex>>(all, "mutex ring");
+  add_spans<T, MutexRingSpans<T, SpinningMutex>>(all, "mutex ring, spinning");
+  for (const char* row : {"spsc_copies", "mpmc_copies"}) {
+    add_copies<T, MutexDequeCopies<T, std::mutex>>(all, row, "mutex+deque");
+    add_copies<T, MutexDequeCopies<T, SpinningMutex>>(all, row, "mutex+deque, spinning");
+    add_copies<T, LumenCopies<T, MutexQueue<T>>>(all, row, "lumen-mutex");
+#if defined(LUMEN_BENCH_CONCURRENT)
+    add_copies<T, MoodycamelBulk<T>>(all, row, "moodycamel-bulk");
+#endif
+  }
+#if defined(LUMEN_BENCH_BOOST)
+  add_copies<T, BoostSpscCopies<T>>(all, "spsc_copies", "boost");
+#endif
+}
+
 template <typename T>
 std::map<Key, Measure> contenders() {
   std::map<Key, Measure> all;
   add_queue<T, LumenSpsc>(all, "spsc", "lumen");
-  add_queue<T, MutexDeque>(all, "spsc", "mutex+deque");
+  add_queue<T, PlainMutexDeque>(all, "spsc", "mutex+deque");
+  add_queue<T, SpinningMutexDeque>(all, "spsc", "mutex+deque, spinning");
   add_queue<T, LumenMpmc>(all, "mpmc", "lumen");
   add_queue<T, LumenMpmcPadded>(all, "mpmc", "lumen-padded");
   add_queue<T, LumenMutex>(all, "mpmc", "lumen-mutex");
-  add_queue<T, MutexDeque>(all, "mpmc", "mutex+deque");
+  add_queue<T, PlainMutexDeque>(all, "mpmc", "mutex+deque");
+  add_queue<T, SpinningMutexDeque>(all, "mpmc", "mutex+deque, spinning");
   add_queue<T, PlainVyukov>(all, "mpmc", "vyukov");
 #if defined(LUMEN_BENCH_READERWRITER)
   add_queue<T, MoodycamelSpsc>(all, "spsc", "moodycamel");
@@ -292,30 +331,11 @@ std::map<Key, Measure> contenders() {
 #if defined(LUMEN_BENCH_BOOST)
   add_queue<T, BoostSpsc>(all, "spsc", "boost");
   add_queue<T, BoostMpmc>(all, "mpmc", "boost");
-  all[{"batch", "boost"}] = [](const Setup& setup) {
-    boost::lockfree::spsc_queue<T> queue(setup.capacity);
-    std::printf(
-        "{\"mops\": %.2f}\n",
-        copies_mops<T>(
-            setup, [&](std::span<T> items) { return queue.push(items.data(), items.size()); },
-            [&](std::span<T> items) { return queue.pop(items.data(), items.size()); }));
-  };
 #endif
 #if defined(LUMEN_BENCH_TBB)
   add_queue<T, TbbBounded>(all, "mpmc", "tbb");
 #endif
-  all[{"batch", "lumen"}] = [](const Setup& setup) {
-    std::printf("{\"mops\": %.2f}\n", lumen_spans_mops<T>(setup));
-  };
-  all[{"batch", "lumen-copies"}] = [](const Setup& setup) {
-    SpscQueue<T> queue(setup.capacity);
-    auto producer = queue.producer();
-    auto consumer = queue.consumer();
-    std::printf("{\"mops\": %.2f}\n",
-                copies_mops<T>(
-                    setup, [&](std::span<T> items) { return producer.try_push_n(items); },
-                    [&](std::span<T> items) { return consumer.try_pop_n(items); }));
-  };
+  add_batches<T>(all);
   return all;
 }
 
@@ -327,10 +347,10 @@ int run(const Arguments& arguments) {
     return 0;
   }
   if (arguments.flag("--probe")) {
-    std::printf("{\"one_way_ns\": %.1f}\n",
-                wait_for_near(arguments.number("--probe", 0) * 1'000'000));
+    std::printf("{\"one_way_ns\": %.1f}\n", probe_one_way_ns());
     return 0;
   }
+  measure_core_distance();  // as the server does at its start
   const Setup setup{arguments.number("--capacity", 1024), arguments.number("--threads", 1),
                     arguments.number("--pinned", 1) != 0,
                     arguments.number("--ms", 100) * 1'000'000};

@@ -107,7 +107,7 @@ std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexc
   return old == kNoWord ? nullptr : enter(old, bytes);
 }
 
-// Dense: others have reserved since our last record, which had left the word at `expected`.
+// Dense: others have reserved since our last record, which had left the shared word at `expected`.
 void SharedBuffer::Writer::share_line(uint64_t expected, uint64_t old, size_t bytes) noexcept {
   const uint64_t now = now_ns();
   const uint64_t away_ns = turns_.lost(expected - turn_begin_, old - expected, bytes, now);
@@ -143,12 +143,14 @@ std::byte* SharedBuffer::Writer::crossed(uint64_t old, size_t bytes, bool may_wa
 uint64_t SharedBuffer::Writer::claim(size_t bytes, bool may_wait, bool is_timed) noexcept {
   if (blocked_at_ != kNoWord && !room_after(blocked_at_, bytes, may_wait)) return kNoWord;
   uint64_t old = 0;
-  // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
-  const auto add = [&] { old = place_.word->fetch_add(bytes, std::memory_order_acquire); };
-  if (is_timed) {
-    turns_.took(time_of(add));
+  if (!is_timed) {
+    // sync[shared_buffer.open]: acquire, the slot that this word opens has been freed
+    old = place_.word->fetch_add(bytes, std::memory_order_acquire);
   } else {
-    add();
+    turns_.took(time_of([&]() noexcept {
+      // sync[shared_buffer.open]: acquire, as above
+      old = place_.word->fetch_add(bytes, std::memory_order_acquire);
+    }));
   }
   return settle(old, bytes, may_wait);
 }
