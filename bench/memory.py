@@ -8,6 +8,9 @@ Rivals: std::pmr::monotonic_buffer_resource over a given buffer; malloc of glibc
 (by LD_PRELOAD); a mutex. Limits: a checked bump pointer, a bare fetch_add, bare chunks of 4 KiB.
 Every round runs every contender once, in an order that rotates.
 
+The rival of a lane is the mutex a record too, and the mutex once for 4 KiB, which keeps a writer's last
+records to itself until its chunk is full. Near or far cores: as bench/queue/interleave.py says.
+
   bench/memory.py [--quick] [--json]     stdout is one JSON object, the table is on stderr
 """
 
@@ -24,8 +27,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "queue"))
+from interleave import KINDS, LEAST_ROUNDS, kind_of, probe_ns  # noqa: E402
+
 ROOT = Path(__file__).resolve().parent.parent
 ARENA_RIVALS = ["std::pmr::monotonic_buffer_resource", "malloc", "mimalloc", "jemalloc"]
+# Dense mode gives every record its place in one order, which a lock for 4 KiB does not.
+SHARED_RIVALS = {"dense": ["mutex"], "lane": ["mutex", "mutex a 4 KiB"]}
 Samples = dict[tuple[str, str], list[float]]
 
 
@@ -49,11 +57,12 @@ def preloads() -> dict[str, str]:
     return found
 
 
-def run_round(number: int, quick: bool, allocators: dict[str, str], samples: Samples) -> None:
+def run_round(number: int, quick: bool, allocators: dict[str, str]) -> Samples:
     command = [str(program()), "--rotate", str(7 * number), *(["--quick"] if quick else [])]
     runs: list[tuple[str, list[str], dict[str, str]]] = [("", command, {})]
     for name, library in allocators.items():
         runs.append((name, [*command, "--only", "malloc"], {"LD_PRELOAD": library}))
+    samples: Samples = defaultdict(list)
     for name, arguments, extra in runs:
         done = subprocess.run(
             arguments, env={**os.environ, **extra}, capture_output=True, text=True, check=True
@@ -61,6 +70,7 @@ def run_round(number: int, quick: bool, allocators: dict[str, str], samples: Sam
         for line in done.stdout.splitlines():
             sample = json.loads(line)
             samples[sample["row"], name or sample["contender"]].append(sample["value"])
+    return samples
 
 
 def spread_of(values: list[float]) -> float:
@@ -72,7 +82,8 @@ def make_row(
 ) -> dict[str, Any]:
     """All metrics here are ns: less is better, so the ratio is rival / ours."""
     mine = samples[row, ours]
-    rival = min((r for r in rivals if (row, r) in samples), key=lambda r: median(samples[row, r]))
+    present = [rival for rival in rivals if (row, rival) in samples]
+    rival = min(present, key=lambda r: median(samples[row, r]))
     theirs = samples[row, rival]
     return {
         "bench": "memory",
@@ -85,6 +96,7 @@ def make_row(
         "ratio": round(median(theirs) / median(mine), 3),
         "spread": round(max(spread_of(mine), spread_of(theirs)), 3),
         "limit": round(median(samples[row, limit]), 3),
+        "rounds": {contender: samples[row, contender] for contender in (ours, *present, limit)},
     }
 
 
@@ -98,13 +110,18 @@ def make_rows(samples: Samples) -> list[dict[str, Any]]:
     for threads in (1, 2, 8):
         row = f"shared buffer {threads} threads"
         for mode, limit in (("dense", "fetch_add"), ("lane", "chunks")):
-            rows.append(make_row(samples, row, f"{row} {mode}", mode, ["mutex"], limit))
+            rivals = SHARED_RIVALS[mode]
+            rows.append(make_row(samples, row, f"{row} {mode}", mode, rivals, limit))
     return rows
 
 
-def show(samples: Samples) -> None:
+def show(samples: Samples, kind: str, rounds: int, dropped: int) -> None:
     """Every contender, not only the best rival."""
-    print(f"{'row':28} {'contender':36} {'median ns':>10} {'spread':>7}", file=sys.stderr)
+    print(
+        f"\n{kind} cores, {rounds} rounds used, {dropped} dropped because the CPUs moved\n"
+        f"{'row':28} {'contender':36} {'median ns':>10} {'spread':>7}",
+        file=sys.stderr,
+    )
     for (row, contender), values in sorted(samples.items(), key=lambda s: (s[0][0], median(s[1]))):
         print(
             f"{row:28} {contender:36} {median(values):10.3f} {spread_of(values):7.2f}",
@@ -118,13 +135,31 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--rounds", type=int, default=0)
     options = parser.parse_args()
-    samples: Samples = defaultdict(list)
+    found: dict[str, list[Samples]] = {kind: [] for kind in KINDS}
+    dropped = 0
     allocators = preloads()
+    before_ns = probe_ns()
     for number in range(options.rounds or (5 if options.quick else 21)):
-        run_round(number, options.quick, allocators, samples)
-    if not options.json:
-        show(samples)
-    print(json.dumps({"rows": make_rows(samples)}, indent=1))
+        samples = run_round(number, options.quick, allocators)
+        after_ns = probe_ns()
+        kind = kind_of(before_ns, after_ns)
+        if kind is None:
+            dropped += 1
+        else:
+            found[kind].append(samples)
+        before_ns = after_ns
+    report: list[dict[str, Any]] = []
+    for kind, rounds in found.items():
+        if len(rounds) < LEAST_ROUNDS:
+            continue
+        merged: Samples = defaultdict(list)
+        for samples in rounds:
+            for key, values in samples.items():
+                merged[key] += values
+        if not options.json:
+            show(merged, kind, len(rounds), dropped)
+        report += [{**row, "cpus": kind, "dropped": dropped} for row in make_rows(merged)]
+    print(json.dumps({"rows": report}, indent=1))
     return 0
 
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Keeps what a bench printed as bench/baselines/NAME.json, with the machine and the day in it, and
-draws the README's tables anew.
+"""Keeps what a bench printed in bench/baselines/NAME.json, with its raw rounds, the machine, the day, the
+commit and a hash of the files that it measures, and draws the README's tables anew.
 
   ./dev bench queue | tools/keep_baseline.py queue
   .venv/bin/lumen matrix --model mlp --rounds 5 --json | tools/keep_baseline.py matrix_mlp
 
-Says no by its exit status: what comes in is not a bench's JSON object, and nothing is written then.
+Rows of near and of far cores become two measurements. One of the other kind that is there already stays
+if it was made with the same code; an older one is dropped.
+Says no by its exit status: what comes in is not a bench's JSON object, or has no raw rounds; nothing
+is written then.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import baselines
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
@@ -52,21 +57,63 @@ def draw_readme() -> int:
     return subprocess.run([sys.executable, ROOT / "tools" / "readme_figures.py"]).returncode
 
 
+def measured(name: str, document: dict[str, Any]) -> list[baselines.Measurement]:
+    """One for each kind of machine that the rows name. ValueError: not fit to be kept."""
+    rows = document["rows"]
+    if not rows:
+        raise ValueError("it has no rows")
+    bare = [row for row in rows if not row.get("rounds")]
+    if bare:
+        raise ValueError(f"{len(bare)} rows have no raw rounds, the first is {bare[0].get('row')}")
+    common = {
+        "machine": describe_machine(),
+        "commit": baselines.commit(name),
+        "sources": baselines.content_hash(name),
+        **{key: value for key, value in document.items() if key != "rows"},
+    }
+    kinds = dict.fromkeys(row.get("cpus") for row in rows)
+    return [
+        {"kind": kind, **common, "rows": [row for row in rows if row.get("cpus") == kind]}
+        for kind in kinds
+    ]
+
+
+def kept_from(file: Path, fresh: list[baselines.Measurement]) -> list[baselines.Measurement]:
+    """What is there of other kinds, made with the same code."""
+    if not file.exists():
+        return []
+    kinds = {measurement["kind"] for measurement in fresh}
+    return [
+        measurement
+        for measurement in baselines.measurements(file)
+        if measurement["kind"] not in kinds and measurement["sources"] == fresh[0]["sources"]
+    ]
+
+
 def main() -> int:
-    if len(sys.argv) != 2 or not re.fullmatch(r"\w+", sys.argv[1]):
-        print(f"usage: ./dev bench NAME | {sys.argv[0]} NAME", file=sys.stderr)
+    names = baselines.benches()
+    if len(sys.argv) != 2 or sys.argv[1] not in names:
+        print(f"usage: ./dev bench NAME | {sys.argv[0]} {'|'.join(names)}", file=sys.stderr)
         return 2
+    name = sys.argv[1]
     try:
-        document = json.load(sys.stdin)
-        if not document["rows"]:
-            raise ValueError("it has no rows")
-    except (ValueError, KeyError, TypeError) as error:
+        fresh = measured(name, json.load(sys.stdin))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"keep_baseline: not what a bench prints, nothing kept: {error}", file=sys.stderr)
         return 1
-    document = {"machine": describe_machine(), **document}
-    file = BASELINES / f"{sys.argv[1]}.json"
-    file.write_text(json.dumps(document, indent=1) + "\n")
+    file = BASELINES / f"{name}.json"
+    together = sorted(
+        [*fresh, *kept_from(file, fresh)], key=lambda measurement: str(measurement["kind"])
+    )
+    text = json.dumps({"measurements": together}, indent=1, ensure_ascii=False)
+    # One line for the samples of a contender: they are most of the file.
+    text = re.sub(r"\[\s+(-?[\d.e+-]+(?:,\s+-?[\d.e+-]+)*)\s+\]", one_line, text)
+    file.write_text(text + "\n")
     return draw_readme()
+
+
+def one_line(match: re.Match[str]) -> str:
+    return "[" + re.sub(r"\s+", " ", match[1]) + "]"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 // Threads: as said. Memory: before measuring, but for what malloc does. Says no: exit 2.
 #include <lumen/base/cache_line.h>
 #include <lumen/base/clock.h>
+#include <lumen/base/core_distance.h>
 #include <lumen/memory/arena.h>
 #include <lumen/memory/shared_buffer.h>
 
@@ -24,6 +25,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace lumen::bench {
@@ -222,6 +224,33 @@ double run_mutex(const Settings& s, size_t threads) {
   });
 }
 
+// The lock once for 4 KiB: a chunk is filled without it and given back, full, when the next one is taken.
+// Who stops in the middle of a chunk keeps its records to itself, which lane mode does not.
+double run_mutex_chunks(const Settings& s, size_t threads) {
+  std::mutex mutex;
+  uint64_t position = 0, handed_over = 0;
+  std::vector<std::byte> memory(kBuffer * kBuffers);
+  return ns_per_record(s, threads, [&](uint64_t records) {
+    uint64_t at = 0, end = 0, filled = 0;
+    const auto next_chunk = [&] {
+      const std::lock_guard lock(mutex);
+      handed_over += std::exchange(filled, 0);
+      at = position;
+      position += 4096;
+      end = position;
+    };
+    for (uint64_t i = 0; i < records; ++i) {
+      if (kRecord > end - at) next_chunk();
+      std::byte* memory_at = &memory[at % (kBuffer * kBuffers)];
+      use(memory_at);
+      write_record(memory_at, i);
+      at += kRecord;
+      filled += kRecord;
+    }
+    next_chunk();
+  });
+}
+
 double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode) {
   SharedBuffer::Options o;
   o.mode = mode;
@@ -273,6 +302,7 @@ std::vector<Contender> contenders(const Settings& s) {
     all.push_back({row, "fetch_add", [=] { return run_fetch_add(s, threads); }});
     all.push_back({row, "chunks", [=] { return run_chunks(s, threads); }});
     all.push_back({row, "mutex", [=] { return run_mutex(s, threads); }});
+    all.push_back({row, "mutex a 4 KiB", [=] { return run_mutex_chunks(s, threads); }});
   }
   return all;
 }
@@ -299,6 +329,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
+  lumen::measure_core_distance();  // as the server does at its start
   lumen::bench::pin_to(0);
   std::vector<lumen::bench::Contender> all = lumen::bench::contenders(settings);
   std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rotate % all.size()),

@@ -1,18 +1,17 @@
 """What bench/queue.py and bench/pipeline.py share: interleaved measurements, near or far, rows.
 
-The two virtual CPUs move: a hand-off takes 25 to 45 ns ("near") or 100 and more ("far") and flips
-within seconds. So each measurement is probed before and after, contenders take turns round by
-round, and a figure from far CPUs is used only where no near one was seen, and says so.
+The two virtual CPUs move: a hand-off takes 25 to 65 ns ("near") or 100 to 300 ("far"), and it flips
+within seconds. So each measurement is probed before and after. What was near at both ends belongs to the
+near table, what was far to the far one; what was in between is dropped and counted. Contenders take
+turns round by round. Every sample stays in the row, so that a baseline keeps its raw rounds.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = Path(os.environ.get("LUMEN_BUILD", ROOT / ".build" / "native"))
-NEAR_NS = 75.0
+NEAR_NS = 75.0  # between what the two kinds of machine have shown
+KINDS = ("near", "far")
+LEAST_ROUNDS = 2  # fewer of a kind are no table
 MEASUREMENT_TIMEOUT_S = 60
 
 
@@ -38,16 +39,17 @@ class Row:
 class Contender:
     name: str
     command: list[str]  # prints one line of JSON
-    near: list[dict[str, float]] = field(default_factory=list)
-    far: list[dict[str, float]] = field(default_factory=list)
+    samples: dict[str, list[dict[str, float]]] = field(
+        default_factory=lambda: {kind: [] for kind in KINDS}
+    )
+    dropped: int = 0  # the CPUs moved meanwhile
     failed: str = ""
 
-    def values(self, metric: str) -> list[float]:
-        samples = self.near if len(self.near) >= 2 or not self.far else self.near + self.far
-        return [sample[metric] for sample in samples]
+    def values(self, metric: str, kind: str) -> list[float]:
+        return [sample[metric] for sample in self.samples[kind]]
 
-    def is_near(self) -> bool:
-        return len(self.near) >= 2 or not self.far
+    def counts(self, kind: str) -> bool:
+        return len(self.samples[kind]) >= LEAST_ROUNDS
 
 
 def program(name: str) -> Path:
@@ -68,48 +70,38 @@ def run_json(command: list[str]) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-class Prober:
-    """Waits for near CPUs, as long as its patience lasts over the whole run.
-
-    Where a minute of waiting has shown none at all, the machine has none and it waits no more.
-    """
-
-    FIRST_SIGN_S = 60.0
-
-    def __init__(self, patience_s: float) -> None:
-        self.patience_s = patience_s
-        self.first_sign_s = self.FIRST_SIGN_S
-        self.binary = str(program("bench_queue"))
-
-    def probe(self, wait: bool) -> float:
-        wait_ms = int(min(2.0, self.patience_s) * 1000) if wait and self.patience_s > 0 else 0
-        start = time.monotonic()
-        one_way = run_json([self.binary, "--probe", str(wait_ms)])["one_way_ns"]
-        if wait_ms:
-            waited_s = max(0.0, time.monotonic() - start - 0.05)
-            self.patience_s -= waited_s
-            self.first_sign_s = math.inf if one_way < NEAR_NS else self.first_sign_s - waited_s
-            if self.first_sign_s <= 0:
-                self.patience_s = 0.0
-        return one_way
+def probe_ns() -> float:
+    """One way between CPU 0 and 1, now."""
+    return run_json([str(program("bench_queue")), "--probe"])["one_way_ns"]
 
 
-def measure(contenders: list[Contender], rounds: int, prober: Prober) -> None:
+def kind_of(before_ns: float, after_ns: float) -> str | None:
+    """None: the CPUs moved in between."""
+    before, after = ("near" if ns < NEAR_NS else "far" for ns in (before_ns, after_ns))
+    return before if before == after else None
+
+
+def measure(contenders: list[Contender], rounds: int) -> None:
     for turn in range(rounds):
         # Another order each round, so that nobody always follows the same neighbour.
         order = contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]
+        before_ns = probe_ns()
         for contender in order:
             if contender.failed:
                 continue
-            before = prober.probe(wait=True)
             try:
                 sample = run_json(contender.command)
             except (subprocess.SubprocessError, json.JSONDecodeError) as error:
                 contender.failed = str(error)
                 print(f"bench: {contender.name} left out: {error}", file=sys.stderr)
                 continue
-            near = max(before, prober.probe(wait=False)) < NEAR_NS
-            (contender.near if near else contender.far).append(sample)
+            after_ns = probe_ns()
+            kind = kind_of(before_ns, after_ns)
+            if kind is None:
+                contender.dropped += 1
+            else:
+                contender.samples[kind].append(sample)
+            before_ns = after_ns
 
 
 def spread_of(values: list[float]) -> float:
@@ -117,19 +109,22 @@ def spread_of(values: list[float]) -> float:
     return (max(values) - min(values)) / middle if middle else 0.0
 
 
-def result(bench: str, row: Row, ours: Contender, rivals: list[Contender]) -> dict[str, Any] | None:
-    """One row of the report; the best rival by median is the one that counts."""
-    rivals = [rival for rival in rivals if rival.values(row.metric)]
-    if not ours.values(row.metric):
+def result(
+    bench: str, row: Row, kind: str, ours: Contender, rivals: list[Contender]
+) -> dict[str, Any] | None:
+    """One row of one kind's table; the best rival by median is the one that counts."""
+    if not ours.counts(kind):
         return None
-    our_value = median(ours.values(row.metric))
+    present = [contender for contender in (ours, *rivals) if contender.counts(kind)]
+    rounds = {contender.name: contender.values(row.metric, kind) for contender in present}
+    middle = {name: median(values) for name, values in rounds.items()}
     best: Callable[..., Contender] = max if row.more_is_better else min
-    rival = best(rivals, key=lambda r: median(r.values(row.metric))) if rivals else None
-    rival_value = median(rival.values(row.metric)) if rival else None
+    rival = best(present[1:], key=lambda r: middle[r.name]) if len(present) > 1 else None
+    our_value = middle[ours.name]
+    rival_value = middle[rival.name] if rival else None
     ratio = None
     if rival_value and our_value:
         ratio = our_value / rival_value if row.more_is_better else rival_value / our_value
-    near = ours.is_near() and (rival is None or rival.is_near())
     return {
         "bench": bench,
         "row": row.name,
@@ -139,23 +134,42 @@ def result(bench: str, row: Row, ours: Contender, rivals: list[Contender]) -> di
         "rival": None if rival_value is None else round(rival_value, 3),
         "rival_name": rival.name if rival else None,
         "ratio": None if ratio is None else round(ratio, 3),
-        "spread": round(max(spread_of(c.values(row.metric)) for c in (ours, rival or ours)), 3),
+        "spread": round(max(spread_of(rounds[c.name]) for c in (ours, rival or ours)), 3),
         "limit": row.limit,
-        "cpus": "near" if near else "far",
+        "cpus": kind,
+        "rounds": rounds,
+        "dropped": sum(contender.dropped for contender in (ours, *rivals)),
     }
 
 
+def results(
+    bench: str, row: Row, ours: Contender, rivals: list[Contender]
+) -> list[dict[str, Any]]:
+    """The row in the table of each kind that was met."""
+    found = [result(bench, row, kind, ours, rivals) for kind in KINDS]
+    return [line for line in found if line is not None]
+
+
 def show(row: Row, contenders: list[Contender], ours: str) -> None:
-    better = [c for c in contenders if c.values(row.metric)]
-    better.sort(key=lambda c: median(c.values(row.metric)), reverse=row.more_is_better)
+    """One table for each kind."""
     limit = f"   (limit {row.limit:g})" if row.limit else ""
-    print(f"\n{row.name}, {row.unit}{limit}", file=sys.stderr)
-    for contender in better:
-        values = contender.values(row.metric)
-        mark = "*" if contender.name == ours else " "
-        cpus = "" if contender.is_near() else "   far"
+    dropped = sum(contender.dropped for contender in contenders)
+    for kind in KINDS:
+        present = [c for c in contenders if c.counts(kind)]
+        if not present:
+            continue
+        present.sort(key=lambda c: median(c.values(row.metric, kind)), reverse=row.more_is_better)
+        used = sum(len(c.samples[kind]) for c in contenders)
         print(
-            f"  {mark} {contender.name:24} {median(values):12.4g}   "
-            f"spread {100 * spread_of(values):4.0f} %{cpus}",
+            f"\n{row.name}, {row.unit}{limit}: {kind} cores, {used} measurements used, "
+            f"{dropped} dropped because the CPUs moved",
             file=sys.stderr,
         )
+        for contender in present:
+            values = contender.values(row.metric, kind)
+            mark = "*" if contender.name == ours else " "
+            print(
+                f"  {mark} {contender.name:24} {median(values):12.4g}   "
+                f"spread {100 * spread_of(values):4.0f} %   {len(values)} rounds",
+                file=sys.stderr,
+            )

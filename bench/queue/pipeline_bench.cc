@@ -12,24 +12,33 @@
 #include "harness.h"
 #include "pipeline_ablation.h"
 
+#include <lumen/base/core_distance.h>
 #include <lumen/queue/mpmc_queue.h>
+#include <lumen/queue/mutex_queue.h>
 #include <lumen/queue/spsc_queue.h>
 #include <lumen/queue/thread_pipeline.h>
 
+#include <array>
 #include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 
 #if __has_include(<readerwriterqueue/readerwriterqueue.h>)
 #include <readerwriterqueue/readerwriterqueue.h>
 #define LUMEN_BENCH_READERWRITER 1
+#endif
+#if __has_include(<concurrentqueue/blockingconcurrentqueue.h>)
+#include <concurrentqueue/blockingconcurrentqueue.h>
+#define LUMEN_BENCH_CONCURRENT 1
 #endif
 
 namespace lumen::bench {
 namespace {
 
 constexpr size_t kCapacity = 1024;
+constexpr size_t kStageBatch = 256;
 constexpr uint64_t kLast = UINT64_MAX;  // travels through to end the threads of a chain
 
 // What the stages share: how much came out, and when the item that is timed did.
@@ -80,7 +89,7 @@ class OursWith {
   typename ThreadPipeline<uint64_t, Producers::kOne, Stages...>::Producer producer_;
 };
 
-// A chain: a queue before each stage, a thread for each stage. Link: push, pop (both wait).
+// A chain: a queue before each stage, a thread for each stage. Link: push, push_n, pop_n (all wait).
 template <typename Link>
 class Chain {
  public:
@@ -101,33 +110,54 @@ class Chain {
   void await_idle() {}
 
  private:
+  // As many as there are, 256 at most, as the stages of ours take.
   void run(size_t i, bool is_last, const Collect& collect) {
+    std::array<uint64_t, kStageBatch> items;
     for (;;) {
-      uint64_t item = links_[i]->pop();
-      if (item == kLast) {
-        if (!is_last) links_[i + 1]->push(kLast);
-        return;
+      size_t count = links_[i]->pop_n(items);
+      const bool ended = items[count - 1] == kLast;
+      count -= ended ? 1 : 0;
+      for (size_t k = 0; k < count; ++k) {
+        if (is_last) {
+          collect(items[k]);
+        } else {
+          ++items[k];
+        }
       }
-      if (is_last) {
-        collect(item);
-      } else {
-        links_[i + 1]->push(item + 1);
-      }
+      if (!is_last) links_[i + 1]->push_n(std::span(items).first(count));
+      if (!ended) continue;
+      if (!is_last) links_[i + 1]->push(kLast);
+      return;
     }
   }
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::thread> threads_;
 };
 
+// push_n() of a link whose queue takes part of a batch: the rest goes item by item, which waits.
+template <typename TryPushN, typename Push>
+void push_all(std::span<uint64_t> items, TryPushN&& try_push_n, Push&& push) {
+  while (!items.empty()) {
+    items = items.subspan(try_push_n(items));
+    if (items.empty()) return;
+    push(items.front());
+    items = items.subspan(1);
+  }
+}
+
 class SpscLink {
  public:
   explicit SpscLink(size_t capacity)
       : queue_(capacity), producer_(queue_.producer()), consumer_(queue_.consumer()) {}
   void push(uint64_t item) { static_cast<void>(producer_.push(std::move(item))); }
-  uint64_t pop() {
-    uint64_t item = 0;
-    static_cast<void>(consumer_.pop(item));
-    return item;
+  void push_n(std::span<uint64_t> items) {
+    push_all(
+        items, [&](std::span<uint64_t> some) { return producer_.try_push_n(some); },
+        [&](uint64_t item) { push(item); });
+  }
+  size_t pop_n(std::span<uint64_t> items) {
+    static_cast<void>(consumer_.pop(items[0]));
+    return 1 + consumer_.try_pop_n(items.subspan(1));
   }
 
  private:
@@ -137,23 +167,69 @@ class SpscLink {
   alignas(kFalseSharingRange) Queue::Consumer consumer_;
 };
 
-class MpmcLink {
+template <typename Queue>
+class SharedLink {
  public:
-  explicit MpmcLink(size_t capacity) : queue_(capacity) {}
+  explicit SharedLink(size_t capacity) : queue_(capacity) {}
   void push(uint64_t item) { static_cast<void>(queue_.push(std::move(item), pusher_)); }
-  uint64_t pop() {
-    uint64_t item = 0;
-    static_cast<void>(queue_.pop(item, popper_));
-    return item;
+  void push_n(std::span<uint64_t> items) {
+    push_all(
+        items, [&](std::span<uint64_t> some) { return queue_.try_push_n(some); },
+        [&](uint64_t item) { push(item); });
+  }
+  size_t pop_n(std::span<uint64_t> items) {
+    static_cast<void>(queue_.pop(items[0], popper_));
+    return 1 + queue_.try_pop_n(items.subspan(1));
   }
 
  private:
-  MpmcQueue<uint64_t, Padding::kNone, Waiting::kDoorbell> queue_;
+  Queue queue_;
+  alignas(kFalseSharingRange) IdleStrategy pusher_;
+  alignas(kFalseSharingRange) IdleStrategy popper_;
+};
+
+using MpmcLink = SharedLink<MpmcQueue<uint64_t, Padding::kNone, Waiting::kDoorbell>>;
+using MutexLink = SharedLink<MutexQueue<uint64_t>>;
+
+// The mutex and its condition variables, which may spin where ours spin: with the same idle strategy.
+class SpinningMutexLink {
+ public:
+  explicit SpinningMutexLink(size_t capacity) : queue_(capacity) {}
+  void push(uint64_t item) {
+    while (!queue_.try_push(std::move(item))) {
+      if (pusher_.idle() != IdleStrategy::Step::kPark) continue;
+      static_cast<void>(queue_.push(std::move(item)));
+      break;
+    }
+    pusher_.found();
+  }
+  void push_n(std::span<uint64_t> items) {
+    push_all(
+        items, [&](std::span<uint64_t> some) { return queue_.try_push_n(some); },
+        [&](uint64_t item) { push(item); });
+  }
+  size_t pop_n(std::span<uint64_t> items) {
+    size_t count = 0;
+    while ((count = queue_.try_pop_n(items)) == 0) {
+      if (popper_.idle() != IdleStrategy::Step::kPark) continue;
+      popper_.parking();
+      static_cast<void>(queue_.pop(items[0]));
+      popper_.unparked();
+      count = 1 + queue_.try_pop_n(items.subspan(1));
+      break;
+    }
+    popper_.found();
+    return count;
+  }
+
+ private:
+  MutexQueue<uint64_t> queue_;
   alignas(kFalseSharingRange) IdleStrategy pusher_;
   alignas(kFalseSharingRange) IdleStrategy popper_;
 };
 
 #if defined(LUMEN_BENCH_READERWRITER)
+// It has no bulk calls: the first item waits, the others are taken one by one.
 class MoodycamelLink {
  public:
   explicit MoodycamelLink(size_t capacity) : queue_(capacity) {}
@@ -161,14 +237,40 @@ class MoodycamelLink {
     Retry retry;
     while (!queue_.try_enqueue(item)) retry.failed();
   }
-  uint64_t pop() {
-    uint64_t item = 0;
-    queue_.wait_dequeue(item);
-    return item;
+  void push_n(std::span<uint64_t> items) {
+    for (const uint64_t item : items) push(item);
+  }
+  size_t pop_n(std::span<uint64_t> items) {
+    queue_.wait_dequeue(items[0]);
+    size_t count = 1;
+    while (count < items.size() && queue_.try_dequeue(items[count])) ++count;
+    return count;
   }
 
  private:
   moodycamel::BlockingReaderWriterQueue<uint64_t> queue_;
+};
+#endif
+#if defined(LUMEN_BENCH_CONCURRENT)
+// Its bulk calls with tokens. Bounded by its preallocated blocks: try_enqueue takes no others.
+class MoodycamelBulkLink {
+ public:
+  explicit MoodycamelBulkLink(size_t capacity) : queue_(capacity, 1, 0) {}
+  void push(uint64_t item) { push_n({&item, 1}); }
+  void push_n(std::span<uint64_t> items) {
+    Retry retry;
+    while (!items.empty() && !queue_.try_enqueue_bulk(in_, items.data(), items.size())) {
+      retry.failed();
+    }
+  }
+  size_t pop_n(std::span<uint64_t> items) {
+    return queue_.wait_dequeue_bulk(out_, items.data(), items.size());
+  }
+
+ private:
+  moodycamel::BlockingConcurrentQueue<uint64_t> queue_;
+  moodycamel::ProducerToken in_{queue_};
+  moodycamel::ConsumerToken out_{queue_};
 };
 #endif
 
@@ -258,8 +360,8 @@ void measure_chain(const Task& task) {
 void measure_ours(const Task& task) {
   Sink sink;
   const Collect collect{&sink, task.row == "wake"};
-  using Middle = Stage<AddOne, 1, 256>;
-  using End = Stage<Collect, 1, 256>;
+  using Middle = Stage<AddOne, 1, kStageBatch>;
+  using End = Stage<Collect, 1, kStageBatch>;
   if (task.stages == 2) {
     OursWith<Middle, End> pipe({}, {collect});
     measure(task, pipe, sink);
@@ -277,6 +379,11 @@ std::map<std::string, std::function<void(const Task&)>> contenders() {
 #if defined(LUMEN_BENCH_READERWRITER)
   all["moodycamel-chain"] = measure_chain<MoodycamelLink>;
 #endif
+#if defined(LUMEN_BENCH_CONCURRENT)
+  all["moodycamel-bulk-chain"] = measure_chain<MoodycamelBulkLink>;
+#endif
+  all["mutex-chain"] = measure_chain<MutexLink>;
+  all["mutex-chain, spinning"] = measure_chain<SpinningMutexLink>;
   return all;
 }
 
@@ -289,6 +396,7 @@ int run(const Arguments& arguments) {
     for (const char* name : kAblationVariants) std::printf("ablation %s\n", name);
     return 0;
   }
+  measure_core_distance();  // as the server does at its start
   const Task task{arguments.text("--row", ""), arguments.number("--stages", 2),
                   arguments.number("--ms", 100) * 1'000'000};
   const std::string name = arguments.text("--queue", "lumen");

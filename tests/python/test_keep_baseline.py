@@ -6,7 +6,9 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import baselines
 import keep_baseline
 import pytest
 
@@ -28,14 +30,46 @@ def keep(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> int:
     return keep_baseline.main()
 
 
-def test_the_machine_and_the_day_stand_beside_the_rows(
+ROW = {"row": "a", "ours": 1, "rounds": {"lumen": [1, 2, 1]}}
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "queue.json").read_text())["measurements"]
+    return found
+
+
+def test_machine_day_commit_code_and_raw_rounds_stand_beside_the_rows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert keep(monkeypatch, tmp_path, json.dumps({"rows": [{"ours": 1}]})) == 0
-    document = json.loads((tmp_path / "queue.json").read_text())
-    assert document["rows"] == [{"ours": 1}]
-    assert set(document["machine"]) == {"cpu", "cpus", "kernel", "day"}
-    assert document["machine"]["cpus"] >= 1
+    assert keep(monkeypatch, tmp_path, json.dumps({"rows": [ROW], "model": "mlp"})) == 0
+    (measurement,) = kept(tmp_path)
+    assert measurement["rows"] == [ROW] and measurement["model"] == "mlp"
+    assert set(measurement["machine"]) == {"cpu", "cpus", "kernel", "day"}
+    assert measurement["machine"]["cpus"] >= 1
+    assert measurement["commit"]
+    assert measurement["sources"] == baselines.content_hash("queue")
+    assert "[1, 2, 1]" in (tmp_path / "queue.json").read_text()
+
+
+def test_each_kind_of_machine_is_kept_apart_and_the_other_stays_only_with_the_same_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    near, far = ({**ROW, "cpus": kind} for kind in ("near", "far"))
+    assert keep(monkeypatch, tmp_path, json.dumps({"rows": [near, far]})) == 0
+    assert [m["kind"] for m in kept(tmp_path)] == ["far", "near"]
+    newer = {**near, "ours": 2}
+    assert keep(monkeypatch, tmp_path, json.dumps({"rows": [newer]})) == 0
+    assert [m["rows"][0]["ours"] for m in kept(tmp_path)] == [1, 2]
+    monkeypatch.setattr(baselines, "content_hash", lambda name: "other code")
+    assert keep(monkeypatch, tmp_path, json.dumps({"rows": [near]})) == 0
+    assert [m["kind"] for m in kept(tmp_path)] == ["near"]
+
+
+def test_figures_without_their_raw_rounds_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert keep(monkeypatch, tmp_path, json.dumps({"rows": [{"row": "a", "ours": 1}]})) == 1
+    assert "1 rows have no raw rounds, the first is a" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "usage: bench", "[]", '{"rows": []}', '{"row": 1}'])

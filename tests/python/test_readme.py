@@ -43,11 +43,12 @@ def test_every_table_that_can_be_drawn_is_in_the_readme(readme: str) -> None:
 def test_a_changed_baseline_changes_the_table(tmp_path: Path) -> None:
     text = "before\n<!-- figures: server -->\nold\n<!-- end -->\nafter\n"
     machine = {"cpu": "Abacus, wood", "cpus": 2, "kernel": "6.1", "day": "2026-01-02"}
-    document = {"machine": machine, "rows": [row(ours=1234.5)]}
+    measurement = {"kind": None, "machine": machine, "commit": "abc", "sources": None}
+    document = {"measurements": [{**measurement, "rows": [row(ours=1234.5)]}]}
     (tmp_path / "server.json").write_text(json.dumps(document))
     drawn = readme_figures.render(text, tmp_path)
     assert "| 1,234 |" in drawn and "old" not in drawn
-    assert "Measured on: Abacus, wood, 2 CPUs, Linux 6.1, 2026-01-02." in drawn
+    assert "Measured on: Abacus, wood, 2 CPUs, Linux 6.1, 2026-01-02, commit abc." in drawn
     assert drawn.startswith("before\n") and drawn.endswith("<!-- end -->\nafter\n")
     assert readme_figures.render(drawn, tmp_path) == drawn
 
@@ -76,7 +77,7 @@ def test_a_goal_that_is_missed_is_named_and_one_without_a_row_is_an_error() -> N
     rows = [
         row(row="arena 16 B", ours=0.5),
         row(row="dense", metric="record", ours=5.0, limit=4.0),
-        row(row="lane", ours=0.6),
+        row(row="lane", ours=0.6, ratio=0.95),
     ]
     said = readme_figures.unreached("memory", rows)
     assert "* dense: 5.00 ns; wanted: within 10 %" in said
