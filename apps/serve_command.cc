@@ -5,6 +5,7 @@
 #include "serve_banner.h"
 #include "serve_log.h"
 
+#include <lumen/base/core_distance.h>
 #include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>
 #include <lumen/serve/server.h>
@@ -168,6 +169,9 @@ int run_serve(const ServeArguments& arguments) {
   ServerOptions& options = *gathered;
   configure_log(options.log_level, options.log_format);
   sigset_t signals = block_signals();
+  // Before there are queues: they begin with it.
+  const uint64_t transfer_ns = lumen::measure_core_distance();
+  spdlog::debug("a cache line takes about {} ns from core to core", transfer_ns);
 
   auto started = Server::start(options, lumen::engine::make_openvino_backend(), report);
   if (!started.ok()) return fail(started.status());

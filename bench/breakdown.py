@@ -130,6 +130,7 @@ def make_rows(target: bench.Target, samples: Counter[str], per_second: float) ->
             "ratio": None,
             "spread": None,
             "limit": None,
+            "rounds": {"samples": [count], "samples in all": [total], "requests/s": [per_second]},
         }
         for part, count in samples.most_common()
     ]

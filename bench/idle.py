@@ -113,7 +113,8 @@ def main() -> int:
                     "rival_name": None,
                     "ratio": None,
                     "spread": None,
-                    "limit": 0,
+                    "limit": None,
+                    "rounds": {"lumen": [used]},
                 }
             )
     print(json.dumps({"rows": rows}, indent=1))

@@ -8,8 +8,9 @@ Rivals: std::pmr::monotonic_buffer_resource over a given buffer; malloc of glibc
 (by LD_PRELOAD); a mutex. Limits: a checked bump pointer, a bare fetch_add, bare chunks of 4 KiB.
 Every round runs every contender once, in an order that rotates.
 
-The rival of a lane is the mutex a record too, and the mutex once for 4 KiB, which keeps a writer's last
-records to itself until its chunk is full. Near or far cores: as bench/queue/interleave.py says.
+The rival of a lane is the mutex a record too, and the mutex once for 4 KiB, which keeps a
+writer's last records to itself until its chunk is full. Near or far cores: as
+bench/queue/interleave.py says.
 
   bench/memory.py [--quick] [--json]     stdout is one JSON object, the table is on stderr
 """

@@ -148,6 +148,7 @@ def make_rows(results: dict[Phase, Results], queue_type: str) -> list[dict]:
             "ratio": None,
             "spread": round((max(values) - min(values)) / ours, 3) if ours else None,
             "limit": None if limit is None else round(limit, 1),
+            "rounds": {"lumen": values},
         }
 
     rows = []

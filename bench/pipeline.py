@@ -3,10 +3,11 @@
 
   producer --> stage 0 --> stage 1 [--> stage 2]     one thread each, pinned in turn to CPU 0 and 1
 
-Ours is one ring with one waiting place; the rivals chain a queue before each stage, whose threads take
-batches as ours do: our own blocking spsc and mpmc queues, moodycamel's BlockingReaderWriterQueue and
-BlockingConcurrentQueue (bulk), a mutex with condition variables, with and without spinning. Then the ablation: the
-server's no-op path over 16 socket pairs, with one decision of the pipeline changed at a time.
+Ours is one ring with one waiting place; the rivals chain a queue before each stage, whose threads
+take batches as ours do: our own blocking spsc and mpmc queues, moodycamel's
+BlockingReaderWriterQueue and BlockingConcurrentQueue (bulk), a mutex with condition variables,
+with and without spinning. Then the ablation: the server's no-op path over 16 socket pairs, with
+one decision of the pipeline changed at a time.
 
   bench/pipeline.py [--quick] [--json] [--rows REGEX]     stdout is one JSON object, the table is
                                                           on stderr

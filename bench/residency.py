@@ -145,6 +145,7 @@ def make_row(
         "ratio": round(rival / ours, 3) if has_rival else None,
         "spread": round(max(spreads), 3),
         "limit": None,
+        "rounds": {queue_type: values, RIVAL: others},
     }
 
 

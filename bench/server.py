@@ -410,6 +410,7 @@ def make_row(
         "ratio": round(median(mine) / rival if bigger else rival / median(mine), 3),
         "spread": round(max(spread(mine), spread(values[best])), 3),
         "limit": round(limit, 2),
+        "rounds": {ours.name: mine, **values, "limit": [r[key] for r in limits]},
     }
 
 

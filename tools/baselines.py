@@ -1,9 +1,9 @@
 """What the kept figures stand on: the files that a bench measures, and whether they changed since.
 
-bench/baselines/NAME.json holds {"measurements": [...]}, one for each kind of machine ("near", "far", or
-null where the bench does not tell them apart), each with `machine`, `commit`, `sources` (a hash of the
-content of the files that bench/sources.toml lists) and `rows`, whose `rounds` are the raw samples.
-"""
+bench/baselines/NAME.json holds {"measurements": [...]}, one for each kind of machine ("near",
+"far", or null where the bench does not tell them apart), each with `machine`, `commit`, `sources`
+(a hash of the content of the files that bench/sources.toml lists) and `rows`, whose `rounds` are
+the raw samples."""
 
 from __future__ import annotations
 

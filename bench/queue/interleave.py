@@ -1,10 +1,10 @@
 """What bench/queue.py and bench/pipeline.py share: interleaved measurements, near or far, rows.
 
-The two virtual CPUs move: a hand-off takes 25 to 65 ns ("near") or 100 to 300 ("far"), and it flips
-within seconds. So each measurement is probed before and after. What was near at both ends belongs to the
-near table, what was far to the far one; what was in between is dropped and counted. Contenders take
-turns round by round. Every sample stays in the row, so that a baseline keeps its raw rounds.
-"""
+The two virtual CPUs move: a hand-off takes 25 to 65 ns ("near") or 100 to 300 ("far"), and it
+flips within seconds. So each measurement is probed before and after. What was near at both ends
+belongs to the near table, what was far to the far one; what was in between is dropped and
+counted. Contenders take turns round by round. Every sample stays in the row, so that a baseline
+keeps its raw rounds."""
 
 from __future__ import annotations
 
@@ -142,9 +142,7 @@ def result(
     }
 
 
-def results(
-    bench: str, row: Row, ours: Contender, rivals: list[Contender]
-) -> list[dict[str, Any]]:
+def results(bench: str, row: Row, ours: Contender, rivals: list[Contender]) -> list[dict[str, Any]]:
     """The row in the table of each kind that was met."""
     found = [result(bench, row, kind, ours, rivals) for kind in KINDS]
     return [line for line in found if line is not None]

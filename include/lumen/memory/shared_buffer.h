@@ -353,7 +353,8 @@ class alignas(kCacheLine) SharedBuffer::Writer {
           value = end;
           // relaxed: for reports about a thread that died; nothing is read on the strength of it
           state->note.store(note_of(old, end), std::memory_order_relaxed);
-          if (old != expected) [[unlikely]] others(expected, old);
+          if (old != expected) [[unlikely]]
+            others(expected, old);
           return reinterpret_cast<std::byte*>(shift + old);
         }
         return crossed(old);

@@ -285,7 +285,7 @@ class MpmcQueue {
     // relaxed, all of them: as above
     const size_t burst = position - side.stuck_at.load(std::memory_order_relaxed);
     if (burst == 0) return false;
-    side.stuck_at.store(position, std::memory_order_relaxed);  // relaxed: as above
+    side.stuck_at.store(position, std::memory_order_relaxed);               // relaxed: as above
     CoreDistance distance = side.distance.load(std::memory_order_relaxed);  // relaxed: as above
     if (!keep_distance(distance, burst)) return false;
     if (distance.is_sampled()) {

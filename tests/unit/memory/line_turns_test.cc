@@ -88,7 +88,7 @@ TEST_P(Distances, WhoHasTheLineKeepsItSoThatARecordCostsATransferNoMore) {
   for (const size_t threads : {2, 4, 8}) {
     const Outcome without = simulate({GetParam(), threads, 0, false});
     const Outcome with = simulate({GetParam(), threads});
-  EXPECT_GE(without.ns_per_record, static_cast<double>(GetParam())) << threads << " threads";
+    EXPECT_GE(without.ns_per_record, static_cast<double>(GetParam())) << threads << " threads";
     EXPECT_LE(with.ns_per_record, std::max(2.5 * kOwnAddNs, 0.1 * static_cast<double>(GetParam())))
         << threads << " threads";
   }
