@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Keeps what a bench printed in bench/baselines/NAME.json, with its raw rounds, the machine, the day, the
-commit and a hash of the files that it measures, and draws the README's tables anew.
+"""Keeps what a bench printed in bench/baselines/NAME.json, with its raw rounds, the machine, the
+day, the commit and a hash of the files that it measures, and draws the README's tables anew.
 
   ./dev bench queue | tools/keep_baseline.py queue
   .venv/bin/lumen matrix --model mlp --rounds 5 --json | tools/keep_baseline.py matrix_mlp
 
-Rows of near and of far cores become two measurements. One of the other kind that is there already stays
-if it was made with the same code; an older one is dropped.
-Says no by its exit status: what comes in is not a bench's JSON object, or has no raw rounds; nothing
-is written then.
+Rows of near and of far cores become two measurements. One of the other kind that is there already
+stays if it was made with the same code; an older one is dropped. Says no by its exit status: what
+comes in is not a bench's JSON object, or has no raw rounds; nothing is written then.
 """
 
 from __future__ import annotations

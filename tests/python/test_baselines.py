@@ -1,4 +1,4 @@
-"""bench/baselines: every figure that is kept stands on the code as it is, or says that it doesn't."""
+"""bench/baselines: kept figures stand on the code as it is, or say that they don't."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_every_baseline_says_which_files_it_measures(project_root: Path) -> None
     assert kept == NAMES
 
 
-# Was: the tables of queue, memory and pipeline showed figures of code that had changed since, of another
-# machine, without a word.
+# Was: the tables of queue, memory and pipeline showed figures of code that had changed since, of
+# another machine, without a word.
 @pytest.mark.parametrize("name", [name for name in NAMES if not baselines.due(name)])
 def test_no_figure_is_older_than_the_code_that_it_measures(name: str) -> None:
     for measurement in baselines.measurements(baselines.BASELINES / f"{name}.json"):

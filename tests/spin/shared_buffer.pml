@@ -5,6 +5,9 @@
  * buffers of 2 units, so that both buffers live twice at least; each writer seals and flushes at its
  * end. Every shared operation of the code is seq_cst, or its order follows from the release and
  * acquire that the header argues, so each is one step here.
+ * Not in it: the turns that writers take (line_turns.h). They only say when a writer makes its next
+ * fetch_add, between two records and with none open, so they add no step; the model lets every writer
+ * wait anywhere for any time.
  * Shown: what is handed over is what was committed, every record once, in order per writer, whole; no
  * buffer is reused while it is being handed over; both writers come to their end, and nothing is left.
  * BROKEN        handed over when sealed, without the writers' counts

@@ -349,6 +349,7 @@ class MpmcQueue {
   alignas(kFalseSharingRange) Bell not_full_;
 };
 
+static_assert(std::atomic<CoreDistance>::is_always_lock_free);
 // What nobody writes, the producers' side, the consumers' side and the bells are 128 bytes apart.
 static_assert(alignof(MpmcQueue<int>) == kFalseSharingRange);
 static_assert(sizeof(MpmcQueue<int>) == 5 * kFalseSharingRange);
