@@ -58,14 +58,18 @@ template <typename Look>
   return took - std::min(took, short_times.clock_ns);
 }
 
-// What waits are made of: a little less than a transfer (23 ns where one takes 31).
+// What waits are made of: 23 ns, found where a transfer takes 30 to 65, and as much more as it takes
+// longer than on any near machine. In proportion below that too (48 ns at 64) the mpmc ring lost half of
+// its throughput.
+inline constexpr uint64_t kNearUnitNs = 23;
+inline constexpr uint64_t kMostNearNs = 75;
 [[nodiscard]] constexpr uint64_t wait_unit_ns(const CoreDistance& distance) noexcept {
-  return distance.transfer_ns() * 3 / 4;
+  return kNearUnitNs * std::max(distance.transfer_ns(), kMostNearNs) / kMostNearNs;
 }
 
 class Backoff {
  public:
-  // 64 units are 1.5 µs where cores are near: about fifty transfers, of which the winner needs two or
+  // 64 units are 1.5 µs where cores are near: 20 to 50 transfers, of which the winner needs two or
   // three to get the lines and has the rest to itself.
   static constexpr uint64_t kMostUnits = 64;
 
@@ -85,12 +89,11 @@ class Backoff {
 
 // Distance between the two sides of a ring. A side that has caught up with the other polls the very
 // line that the other is working on, and each takes it from the other (100 ns) for every few items.
-// So the first look that finds nothing after a burst of n items waits n / 2 units, at most 16 (12
-// transfers, less than the burst itself took), and the other side gets some lines ahead. Looks after
-// that one don't wait: who polls for a single item sees it at once. 12 transfers are what was
-// found on both kinds: 370 ns where one takes 31 (MpmcQueue, one producer and one consumer, 8 bytes,
-// 1,024 slots: 77 -> 175 M/s), and 1.5 µs where one takes 140 (ThreadPipeline, two stages: 0.4 µs 24
-// to 34 M/s, 0.7: 35 to 47, 1.5: 45 to 52).
+// So the first look that finds nothing after a burst of n items waits n / 2 units, at most 16 (370 ns
+// where cores are near, less than the burst itself took), and the other side gets some lines ahead.
+// Looks after that one don't wait: who polls for a single item sees it at once. One producer and one
+// consumer, 8 bytes, 1,024 slots, near: MpmcQueue 77 -> 175 M/s. Where a transfer takes 140 ns,
+// ThreadPipeline needed more (two stages: 0.4 µs 24 to 34 M/s, 0.7: 35 to 47, 1.5: 45 to 52).
 inline constexpr size_t kMostDistanceUnits = 16;
 inline constexpr size_t kLongestBurst = 4096;  // above it the last failure says nothing
 

@@ -29,10 +29,12 @@ class CoreDistance {
       : sixteenths_(16 * static_cast<uint32_t>(std::clamp(transfer_ns, kLeastNs, kMostNs))) {}
 
   [[nodiscard]] constexpr uint64_t transfer_ns() const noexcept { return sixteenths_ / 16; }
-  // A transfer took `ns`. One look in which the thread was preempted says nothing of the distance: cut.
+  // A transfer took `ns`. Down fast and up slowly, because all else only adds: who has just been
+  // preempted, or fetches a line that others fight for, says nothing of the distance.
   constexpr void took(uint64_t ns) noexcept {
     const uint64_t sample = std::clamp(ns, kLeastNs, std::min(4 * transfer_ns(), kMostNs));
-    sixteenths_ = sixteenths_ - sixteenths_ / 8 + static_cast<uint32_t>(2 * sample);
+    const auto more = static_cast<int32_t>(16 * sample) - static_cast<int32_t>(sixteenths_);
+    sixteenths_ += static_cast<uint32_t>(more < 0 ? more / 4 : more / 32);
   }
   // Whether this look is to be timed.
   [[nodiscard]] constexpr bool is_sampled() noexcept { return ++looks_ % kLooksASample == 0; }

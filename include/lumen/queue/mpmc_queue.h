@@ -15,9 +15,9 @@
 // Cost: a compare-and-swap (5 ns) and the slot's line from the other core (25 to 45 ns for 4 slots
 // of 8 bytes). After a lost compare-and-swap the thread backs off (base/backoff.h: 17 -> 55 M/s at
 // 2 and 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch.
-// Whoever finds nothing after a burst pauses once, at most twelve transfers of a line, to keep its
-// distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes). What a transfer takes
-// each side learns from its own looks (base/core_distance.h).
+// Whoever finds nothing after a burst pauses once, at most 370 ns where cores are near, to keep its
+// distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes). How far the cores are
+// from each other each side learns from its own looks (base/core_distance.h).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
 // same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots).
 // The top bit of tail is `closed`: a push has claimed its position before it, or fails.

@@ -10,8 +10,8 @@
 // in steady state an operation touches the slot and its own index only: 1 to 3 ns. The copy is
 // renewed when it says full or empty; that is the one load of the other side's line, up to 100 ns,
 // shared by all items that came meanwhile. Whoever finds nothing after a burst keeps its distance
-// (base/backoff.h), so that both sides work on lines of their own: twelve transfers of a line, whose
-// time each handle learns from its own looks (base/core_distance.h).
+// (base/backoff.h), so that both sides work on lines of their own; how far the cores are from each
+// other each handle learns from its own looks (base/core_distance.h).
 // Order: the producer's store to tail releases the item, the consumer's load acquires it; head in
 // the other direction releases the empty slot. With Waiting::kDoorbell both publications are
 // seq_cst read-modify-writes, because a sleeper announces itself and then looks once more: of the

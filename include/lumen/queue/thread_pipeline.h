@@ -360,10 +360,9 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   }
 
  private:
-  // One and a half transfers an item (46 ns where one takes 31), more than a push takes that is left
-  // alone, or the distance would not grow; at most 48 transfers, after 32 items. Two stages of nothing on
-  // two cores that are 140 ns apart: without 12 to 20 M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to
-  // 47, 1.5: 45 to 52.
+  // 46 ns an item where cores are near, more than a push takes that is left alone, or the distance would
+  // not grow; at most 1.5 µs there, after 32 items. Two stages of nothing on two cores that are 140 ns
+  // apart: without 12 to 20 M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to 47, 1.5: 45 to 52.
   static constexpr size_t kUnitsPerItem = 2;
   static constexpr size_t kMostUnits = 64;
 
