@@ -2,6 +2,7 @@
 // pinning and naming. What the kernel won't tell is left out, only a refused pin is an error.
 #include <lumen/base/cpu.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ namespace {
 // Kernels are built for up to 8192 CPUs; the fixed cpu_set_t holds 1024 and sched_getaffinity
 // fails with EINVAL where the kernel's mask is wider.
 constexpr int kMaxCpus = 8192;
+constexpr const char* kCgroupMount = "/sys/fs/cgroup";
 
 struct CpuSetFree {
   void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
@@ -44,9 +46,11 @@ std::optional<int64_t> parse_integer(std::string_view text) noexcept {
   return value;
 }
 
-std::optional<uint32_t> whole_cpus(std::optional<int64_t> quota, std::optional<int64_t> period) {
+std::optional<uint32_t> thousandths(std::optional<int64_t> quota, std::optional<int64_t> period) {
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;  // v1 says -1: none
-  return static_cast<uint32_t>(std::clamp<int64_t>(*quota / *period, 1, kMaxCpus));
+  // Cut first: a quota beyond all CPUs must not overflow.
+  const int64_t cut = std::min(*quota, kMaxCpus * std::min<int64_t>(*period, 1'000'000));
+  return static_cast<uint32_t>(cut * 1000 / *period);
 }
 
 // "max 100000" or "150000 100000"
@@ -54,36 +58,13 @@ std::optional<uint32_t> quota_v2(const std::filesystem::path& group) {
   const std::string text = read_file(group / "cpu.max");
   const size_t space = text.find(' ');
   if (space == std::string::npos) return std::nullopt;
-  return whole_cpus(parse_integer(std::string_view(text).substr(0, space)),
-                    parse_integer(std::string_view(text).substr(space + 1)));
+  return thousandths(parse_integer(std::string_view(text).substr(0, space)),
+                     parse_integer(std::string_view(text).substr(space + 1)));
 }
 
 std::optional<uint32_t> quota_v1(const std::filesystem::path& group) {
-  return whole_cpus(parse_integer(read_file(group / "cpu.cfs_quota_us")),
-                    parse_integer(read_file(group / "cpu.cfs_period_us")));
-}
-
-// The number behind `key` in lines of "key number".
-std::optional<uint64_t> stat_value(const std::filesystem::path& file, std::string_view key) {
-  const std::string text = read_file(file);
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (!line.starts_with(key) || line.size() <= key.size() || line[key.size()] != ' ') continue;
-    const auto value = parse_integer(line.substr(key.size() + 1));
-    if (value && *value >= 0) return static_cast<uint64_t>(*value);
-  }
-  return std::nullopt;
-}
-
-std::optional<uint64_t> throttled_v2(const std::filesystem::path& group) {
-  return stat_value(group / "cpu.stat", "throttled_usec");
-}
-
-std::optional<uint64_t> throttled_v1(const std::filesystem::path& group) {
-  const auto ns = stat_value(group / "cpu.stat", "throttled_time");
-  return ns ? std::optional(*ns / 1000) : std::nullopt;
+  return thousandths(parse_integer(read_file(group / "cpu.cfs_quota_us")),
+                     parse_integer(read_file(group / "cpu.cfs_period_us")));
 }
 
 // A quota binds all below it, so the answers of a group and of its ancestors are taken together.
@@ -173,25 +154,74 @@ std::vector<uint32_t> usable_cpus() {
   return cpus;
 }
 
-std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
-                                         std::string_view self) {
+std::optional<uint32_t> cgroup_cpu_thousandths(const std::filesystem::path& mount,
+                                               std::string_view self) {
   return join_cgroups<uint32_t>(mount, self, quota_v2, quota_v1,
                                 [](uint32_t a, uint32_t b) { return std::min(a, b); });
 }
 
-std::optional<uint32_t> cgroup_cpu_quota() {
-  return cgroup_cpu_quota("/sys/fs/cgroup", read_file("/proc/self/cgroup"));
+std::optional<uint32_t> cgroup_cpu_thousandths() {
+  return cgroup_cpu_thousandths(kCgroupMount, read_file("/proc/self/cgroup"));
 }
+
+std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
+                                         std::string_view self) {
+  const auto quota = cgroup_cpu_thousandths(mount, self);
+  return quota ? std::optional(std::max(*quota / 1000, 1u)) : std::nullopt;
+}
+
+std::optional<uint32_t> cgroup_cpu_quota() {
+  return cgroup_cpu_quota(kCgroupMount, read_file("/proc/self/cgroup"));
+}
+
+ThrottlingMeter::ThrottlingMeter(const std::filesystem::path& mount, std::string_view self) {
+  const auto open_one = [this](const std::filesystem::path& group, std::string_view key,
+                               uint64_t divisor) -> std::optional<int> {
+    File one{UniqueFd(::open((group / "cpu.stat").c_str(), O_RDONLY | O_CLOEXEC)), key, divisor};
+    if (!one.fd.valid() || !value_of(one)) return std::nullopt;
+    files_.push_back(std::move(one));
+    return 0;
+  };
+  (void)join_cgroups<int>(
+      mount, self, [&](const auto& group) { return open_one(group, "throttled_usec", 1); },
+      [&](const auto& group) { return open_one(group, "throttled_time", 1000); }, std::plus<>());
+}
+
+ThrottlingMeter::ThrottlingMeter()
+    : ThrottlingMeter(kCgroupMount, read_file("/proc/self/cgroup")) {}
 
 // The sum, not the largest: it grows whichever of the quotas bites.
-std::optional<uint64_t> cgroup_throttled_us(const std::filesystem::path& mount,
-                                            std::string_view self) {
-  return join_cgroups<uint64_t>(mount, self, throttled_v2, throttled_v1, std::plus<>());
+std::optional<uint64_t> ThrottlingMeter::read_us() const noexcept {
+  std::optional<uint64_t> sum;
+  for (const File& file : files_) {
+    if (const auto value = value_of(file)) sum = sum.value_or(0) + *value;
+  }
+  return sum;
 }
 
-std::optional<uint64_t> cgroup_throttled_us() {
-  return cgroup_throttled_us("/sys/fs/cgroup", read_file("/proc/self/cgroup"));
+// The number behind the key in lines of "key number".
+std::optional<uint64_t> ThrottlingMeter::value_of(const File& file) noexcept {
+  std::array<char, 1024> text;  // the kernel's has at most 12 lines of 40 bytes
+  const ssize_t size = ::pread(file.fd.get(), text.data(), text.size(), 0);
+  for (std::string_view rest(text.data(), size < 0 ? 0 : static_cast<size_t>(size));
+       !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const size_t key = file.key.size();
+    if (!line.starts_with(file.key) || line.size() <= key || line[key] != ' ') continue;
+    const auto value = parse_integer(line.substr(key + 1));
+    if (value && *value >= 0) return static_cast<uint64_t>(*value) / file.divisor;
+  }
+  return std::nullopt;
 }
+
+std::optional<uint64_t> cgroup_throttled_us(const std::filesystem::path& mount,
+                                            std::string_view self) {
+  return ThrottlingMeter(mount, self).read_us();
+}
+
+std::optional<uint64_t> cgroup_throttled_us() { return ThrottlingMeter().read_us(); }
 
 std::vector<CpuPlace> cpu_places(const std::vector<uint32_t>& cpus) {
   std::vector<CpuPlace> places;

@@ -1,14 +1,18 @@
 // The clock and the machine behind IdleStrategy. Threads: as in the header. Memory: none.
 // Says no: where /proc/loadavg can't be read, only this process's own threads are counted.
+#include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
 
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 namespace lumen {
 namespace {
@@ -27,6 +31,7 @@ constexpr uint64_t kCrowdedPeriodNs = 2'000'000;  // a kernel thread's blink mus
 std::atomic<int32_t> awake_threads{0};
 std::atomic<uint64_t> next_look_ns{0};
 std::atomic<bool> crowded{false};
+std::atomic<bool> spinning_is_allowed{true};
 
 // Counts its thread as awake from its first idle() until the thread ends.
 struct AwakeThread {
@@ -34,6 +39,18 @@ struct AwakeThread {
   AwakeThread() noexcept { awake_threads.fetch_add(1, std::memory_order_relaxed); }
   ~AwakeThread() { awake_threads.fetch_sub(1, std::memory_order_relaxed); }  // relaxed: as above
 };
+
+struct Quota {
+  SpinQuota spin{cgroup_cpu_thousandths().value_or(UINT32_MAX)};
+  std::optional<ThrottlingMeter> throttling =
+      spin.has_quota() ? std::optional<ThrottlingMeter>(std::in_place) : std::nullopt;
+};
+
+// Made by the first thread that is enrolled, since it opens files and allocates.
+Quota& quota() noexcept {
+  static Quota the_quota;
+  return the_quota;
+}
 
 void count_this_thread() noexcept {
   thread_local AwakeThread awake;
@@ -89,19 +106,90 @@ bool machine_is_crowded(uint64_t now) noexcept {
   return crowded.load(std::memory_order_relaxed);  // relaxed: a hint
 }
 
-void IdleStrategy::enrol_this_thread() noexcept { count_this_thread(); }
+void allow_spinning(bool allowed) noexcept {
+  spinning_is_allowed.store(allowed, std::memory_order_relaxed);  // relaxed: a number to decide by
+}
+
+bool SpinQuota::is_due(uint64_t now) noexcept {
+  uint64_t due = next_look_ns_.load(std::memory_order_relaxed);  // relaxed: a hint
+  // relaxed: whoever wins the exchange looks, the others use the last answer
+  return has_quota_ && now >= due &&
+         next_look_ns_.compare_exchange_strong(due, now + kLookPeriodNs, std::memory_order_relaxed);
+}
+
+void SpinQuota::looked(uint64_t now, uint64_t throttled_us) noexcept {
+  // relaxed: only the thread that is_due() chose is here
+  const uint64_t before = throttled_us_.exchange(throttled_us, std::memory_order_relaxed);
+  if (throttled_us > before) {
+    rests_until_ns_.store(now + kRestNs, std::memory_order_relaxed);  // relaxed: a hint
+  }
+}
+
+bool SpinQuota::forbids(uint64_t now, int32_t awake_threads) const noexcept {
+  if (!has_quota_) return false;
+  // relaxed: a hint
+  return awake_threads >= whole_cpus_ || now < rests_until_ns_.load(std::memory_order_relaxed);
+}
+
+bool quota_forbids_spinning(uint64_t now) noexcept {
+  Quota& of_group = quota();
+  if (!of_group.spin.has_quota()) return false;
+  if (of_group.spin.is_due(now)) {
+    if (const auto us = of_group.throttling->read_us()) of_group.spin.looked(now, *us);
+  }
+  // relaxed: a number to decide by
+  return of_group.spin.forbids(now, awake_threads.load(std::memory_order_relaxed));
+}
+
+// The gain of a length: each gap that it covers has a wake-up less and costs itself (half of its
+// bucket); each longer one costs the whole length.
+uint64_t SpinBudget::spin_ns(uint64_t wake_cost) const noexcept {
+  if (max_spin_ns_ == 0) return 0;
+  if (arrivals_ == 0) return std::min(max_spin_ns_, wake_cost);
+  const auto worth = static_cast<int64_t>(std::min(kWorthOfWaiting * wake_cost, kMaxWorthNs));
+  int64_t missed = 0;
+  for (const uint32_t weight : weights_) missed += weight;
+  int64_t gained = 0, best_gain = 0, below = 0;
+  uint64_t best = 0;
+  for (size_t i = 0; i < kBuckets; ++i) {
+    const int64_t bound = kBoundsNs[i];
+    gained += weights_[i] * (worth - (below + bound) / 2);
+    missed -= weights_[i];
+    if (gained - missed * bound > best_gain) {
+      best_gain = gained - missed * bound;
+      best = kBoundsNs[i];
+    }
+    below = bound;
+  }
+  // Where it pays, as long as a wake-up costs: now and then a gap is a little longer.
+  if (best > 0) return std::min(max_spin_ns_, std::max(best, wake_cost));
+  return std::min({max_spin_ns_, wake_cost, kShortSpinNs});
+}
+
+void IdleStrategy::enrol_this_thread() noexcept {
+  count_this_thread();
+  static_cast<void>(quota());
+}
 
 void IdleStrategy::begin_idling() noexcept {
   count_this_thread();
   idle_since_ns_ = now_ns();
   parked_since_work_ = false;
-  spin_until_ns_ = idle_since_ns_ + budget_.spin_ns(wake_cost_ns());
+  spin_until_ns_ = idle_since_ns_;
+  // relaxed: a number to decide by
+  if (spinning_is_allowed.load(std::memory_order_relaxed) &&
+      !quota_forbids_spinning(idle_since_ns_)) {
+    spin_until_ns_ += budget_.spin_ns(wake_cost_ns());
+  }
   crowded_ = machine_is_crowded(idle_since_ns_);
   yields_ = 0;
 }
 
 void IdleStrategy::end_of_idling() noexcept {
-  budget_.arrived_after(now_ns() - idle_since_ns_);
+  const uint64_t gap_ns = now_ns() - idle_since_ns_;
+  // Who slept has seen the work a wake-up after it came; a spin would have ended before.
+  const uint64_t woken_ns = parked_since_work_ ? std::min(gap_ns, wake_cost_ns()) : 0;
+  budget_.arrived_after(gap_ns - woken_ns);
   looks_ = 0;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <lumen/base/result.h>
+#include <lumen/base/unique_fd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -23,16 +24,39 @@ namespace lumen {
 // The CPU quota of the process's cgroup, v2 (cpu.max) or v1 (cpu.cfs_quota_us), the smallest of it
 // and its ancestors, in whole CPUs rounded down, at least 1. nullopt: no quota.
 [[nodiscard]] std::optional<uint32_t> cgroup_cpu_quota();
+// The same in thousandths of a CPU, not rounded: 500 is half a CPU.
+[[nodiscard]] std::optional<uint32_t> cgroup_cpu_thousandths();
 // The same over given files, for tests: `mount` stands for /sys/fs/cgroup, `self` is the text of
 // /proc/self/cgroup.
 [[nodiscard]] std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
                                                        std::string_view self);
+[[nodiscard]] std::optional<uint32_t> cgroup_cpu_thousandths(const std::filesystem::path& mount,
+                                                             std::string_view self);
 
 // For how long, in sum, the cgroup or one of its ancestors has held its threads back since it was
 // made (cpu.stat: throttled_usec of v2, throttled_time of v1). nullopt: no such file, no quota.
 [[nodiscard]] std::optional<uint64_t> cgroup_throttled_us();
 [[nodiscard]] std::optional<uint64_t> cgroup_throttled_us(const std::filesystem::path& mount,
                                                           std::string_view self);
+
+// The same for a thread that must not allocate: it opens the files once (a descriptor for each group
+// that has one), and reads without a heap call (2 us a file).
+class ThrottlingMeter {
+ public:
+  ThrottlingMeter();
+  ThrottlingMeter(const std::filesystem::path& mount, std::string_view self);
+  [[nodiscard]] std::optional<uint64_t> read_us() const noexcept;
+
+ private:
+  struct File {
+    UniqueFd fd;
+    std::string_view key;
+    uint64_t divisor;
+  };
+  [[nodiscard]] static std::optional<uint64_t> value_of(const File& file) noexcept;
+
+  std::vector<File> files_;
+};
 
 struct CpuPlace {
   uint32_t cpu = 0;

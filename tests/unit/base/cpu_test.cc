@@ -82,6 +82,13 @@ TEST_F(CgroupQuota, IsNoneForTextThatIsNoNumberOrNoLine) {
   EXPECT_EQ(cgroup_cpu_quota(mount, "nonsense\n\n:\n"), std::nullopt);
 }
 
+TEST_F(CgroupQuota, InThousandthsIsNotRounded) {
+  write("app/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cgroup_cpu_thousandths(mount, "0::/app\n"), 500u);
+  write("app/cpu.max", "9223372036854775807 100000\n");
+  EXPECT_EQ(cgroup_cpu_thousandths(mount, "0::/app\n"), 8'192'000u) << "cut, not overflown";
+}
+
 class CgroupThrottling : public CgroupQuota {};
 
 TEST_F(CgroupThrottling, IsReadInMicrosecondsFromBothVersions) {
