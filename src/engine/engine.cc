@@ -170,6 +170,11 @@ class SwappingEngine final : public Engine {
     return scheduler_ == nullptr ? options_.config : scheduler_->config();
   }
 
+  std::string pinning() const override {
+    const std::lock_guard lock(mutex_);
+    return scheduler_ == nullptr ? std::string() : scheduler_->pinned().text();
+  }
+
   void drain() noexcept override {
     const std::lock_guard lock(mutex_);
     replace(nullptr);

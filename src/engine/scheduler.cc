@@ -22,7 +22,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& option
 
 Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure on_failure) {
   source_ = make_work_source(config_, options_.submitter_count);
-  const std::vector<uint32_t> cpus = worker_cpus(config_.thread_count);
+  pinned_ = pin_cpus(options_.pin_threads, config_.thread_count, options_.cpu_claims);
   // A worker that polls on a CPU that others need takes from them what it hopes to save.
   // Nor is a mutex polled: the naive type waits as naive servers do.
   const bool may_spin =
@@ -32,7 +32,7 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
     const RunnerLoad load{.outstanding = source_->outstanding(i), .admission = &admission_};
     const WorkerOptions worker{.index = i,
                                .config = config_,
-                               .cpu = options_.pin_threads ? std::optional(cpus[i]) : std::nullopt,
+                               .cpu = pinned_.of(i),
                                .may_spin = may_spin,
                                .load = load,
                                .regions = options_.regions,
@@ -40,6 +40,7 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
     workers_.push_back(std::make_unique<Worker>(worker, *source_, closed_));
     // One after the other: backends load and compile on one thread at a time.
     status = workers_.back()->prepare(repository, on_failure);
+    if (status.ok()) warn_of_pin(workers_.back()->pin_status());
   }
   if (!status.ok()) {
     close();
@@ -49,8 +50,12 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
   return {};
 }
 
+void Scheduler::warn_of_pin(const Status& status) const {
+  if (!status.ok()) options_.warn(status.message());
+}
+
 Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFailure on_failure) {
-  cpus_ = worker_cpus(options_.submitter_count);
+  pinned_ = pin_cpus(options_.pin_threads, options_.submitter_count, options_.cpu_claims);
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
     const RunnerLoad load{.outstanding = nullptr, .admission = &admission_};
@@ -63,13 +68,14 @@ Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFai
                                                .listener = entry.get(),
                                                .server_counters = options_.server_counters});
     // On a thread that sits where the I/O thread will, so that memory is first touched there.
-    Status status;
+    Status status, pin_status;
     std::thread maker([&] {
-      if (options_.pin_threads) (void)pin_this_thread(cpus_[i]);
+      if (const auto cpu = pinned_.of(i)) pin_status = pin_this_thread(*cpu);
       status = entry->runner->set_up(repository, on_failure);
     });
     maker.join();
     LUMEN_RETURN_IF_ERROR(status);
+    warn_of_pin(pin_status);
     inline_.push_back(std::move(entry));
   }
   return {};
@@ -123,8 +129,7 @@ bool Scheduler::is_done(uint32_t submitter) const noexcept {
 }
 
 std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
-  if (source_ != nullptr || !options_.pin_threads) return std::nullopt;
-  return cpus_[submitter];
+  return source_ != nullptr ? std::nullopt : pinned_.of(submitter);
 }
 
 void Scheduler::set_nudge(uint32_t submitter, CompletionSink* sink) noexcept {

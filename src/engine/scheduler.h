@@ -31,6 +31,7 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   [[nodiscard]] const EngineConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const PinnedCpus& pinned() const noexcept { return pinned_; }
   // Counts the changes of an engine: unlike an address it does not come back.
   void set_generation(uint64_t number) noexcept { generation_ = number; }
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
@@ -72,6 +73,7 @@ class Scheduler {
   [[nodiscard]] Status start_workers(ModelRepository& repository, Runner::OnFailure on_failure);
   [[nodiscard]] Status make_inline_runners(ModelRepository& repository,
                                            Runner::OnFailure on_failure);
+  void warn_of_pin(const Status& status) const;
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept;
 
   const EngineConfig config_;
@@ -80,7 +82,7 @@ class Scheduler {
   std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<InlineRunner>> inline_;
-  std::vector<uint32_t> cpus_;  // of the inline runners
+  PinnedCpus pinned_;  // the workers, or the inline runners
   uint64_t generation_ = 0;
   bool is_closed_ = false;  // the control plane's
   std::atomic<bool> closed_{false};

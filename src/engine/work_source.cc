@@ -267,7 +267,8 @@ std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_
     case QueueType::kBatched:
       return std::make_unique<MpmcSource>(config.queue_capacity, submitters, config.thread_count);
     case QueueType::kSpsc:
-      return std::make_unique<SpscSource>(config.queue_capacity, submitters, config.thread_count);
+      return std::make_unique<SpscSource>(spsc_ring_capacity(config), submitters,
+                                          config.thread_count);
     case QueueType::kNaive: return std::make_unique<NaiveSource>(config.queue_capacity);
     case QueueType::kInline: break;
   }

@@ -60,10 +60,12 @@ void Worker::main(ModelRepository& repository, Runner::OnFailure on_failure) noe
 
 Status Worker::set_up(ModelRepository& repository, Runner::OnFailure on_failure) {
   IdleStrategy::enrol_this_thread();
-  if (options_.cpu) LUMEN_RETURN_IF_ERROR(pin_this_thread(*options_.cpu));
+  // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to stop.
+  if (options_.cpu) pin_status_ = pin_this_thread(*options_.cpu);
   LUMEN_RETURN_IF_ERROR(runner_.set_up(repository, on_failure));
   // Once more: a backend's library may have moved the thread while it compiled.
-  return options_.cpu ? pin_this_thread(*options_.cpu) : Status();
+  if (options_.cpu && pin_status_.ok()) pin_status_ = pin_this_thread(*options_.cpu);
+  return {};
 }
 
 void Worker::run() noexcept {

@@ -41,13 +41,15 @@ class Worker final : private WakeReason, private RoomListener {
   // Starts the thread, which pins itself, makes its instances (so that their memory is first touched
   // where it is used) and then waits for go(). Returns when they are made.
   [[nodiscard]] Status prepare(ModelRepository& repository, Runner::OnFailure on_failure);
+  // After prepare(): whether it sits on the CPU that it was given.
+  [[nodiscard]] const Status& pin_status() const noexcept { return pin_status_; }
   void go() noexcept;
   // Needs `closed` and a wake(). Runs what is still in the source. Idempotent.
   void join() noexcept;
 
  private:
-  // How long a worker polls before it parks, at most: 500 us, and only while requests come at such
-  // gaps and a CPU is to spare. A parked thread takes about 20 us to run after its wake-up on a virtual
+  // How long a worker polls before it parks, at most, and only while that gains more than it costs
+  // (SpinBudget) and a CPU is to spare. A parked thread takes about 20 us to run after its wake-up on a virtual
   // machine, often more, and the wake costs the ringer 6. At 50 us a worker parked after every request
   // of one client over TCP, whose requests come 60 to 100 us apart: each then waited 29 us for it.
   static constexpr uint64_t kMaxSpinNs = IdleStrategy::kMaxSpinNs;
@@ -76,6 +78,7 @@ class Worker final : private WakeReason, private RoomListener {
   Runner runner_;
   IdleStrategy idle_;
   Status set_up_status_;
+  Status pin_status_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> phase_{kPreparing};
   std::thread thread_;
 };

@@ -46,7 +46,7 @@ class EngineStress : public testing::TestWithParam<StressCase> {
                                                   .batch_size = 8,
                                                   .queue_capacity = param.queue_capacity},
                                        .submitter_count = kClients,
-                                       .pin_threads = false},
+                                       .pin_threads = {.mode = PinThreads::Mode::kOff}},
                                       *repository)
                            .value());
   }

@@ -11,6 +11,7 @@
 // the change, at the price of both sets of instances in memory while it lasts.
 #pragma once
 
+#include <lumen/base/cpu_pinning.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
 #include <lumen/engine/backend.h>
@@ -21,16 +22,22 @@
 #include <lumen/telemetry/counters.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 
 namespace lumen::engine {
 
 struct EngineOptions {
   EngineConfig config{};
   uint32_t submitter_count = 1;  // I/O threads
-  // Workers go to the CPUs that the process may use, from the last one down; with `inline` the I/O
-  // threads do.
-  bool pin_threads = true;
+  // The threads that run models: workers, or with `inline` the I/O threads.
+  PinThreads pin_threads{};
+  // Shared by the schedulers of this engine, so that a change keeps its CPUs.
+  std::shared_ptr<CpuClaims> cpu_claims = std::make_shared<CpuClaims>();
+  // Told, on the control plane, what does not stop the engine: a thread that could not be pinned.
+  std::function<void(std::string_view)> warn = [](std::string_view) {};
   RegionOptions regions{};                               // of what batches are packed in
   telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };
@@ -85,6 +92,8 @@ class Engine {
   [[nodiscard]] virtual Status reconfigure(const EngineConfig& config) = 0;
   // As it is now; thread_count is what 0 stood for.
   [[nodiscard]] virtual EngineConfig config() const = 0;
+  // Where its threads are pinned, in words: "pinned to CPU 1".
+  [[nodiscard]] virtual std::string pinning() const = 0;
   // Refuses what comes, completes all that was accepted, joins the workers. Idempotent.
   virtual void drain() noexcept = 0;
 };

@@ -57,4 +57,11 @@ struct EngineConfig {
   [[nodiscard]] Status check() const noexcept;
 };
 
+// The places of each ring of `spsc`: a power of two, so many that the rings of all workers together have
+// queue_capacity at least, and less than twice that.
+[[nodiscard]] size_t spsc_ring_capacity(const EngineConfig& config) noexcept;
+// Requests of one I/O thread that may be between submit() and their completion, whichever queue type.
+// thread_count: 0 stands for as many as may be used.
+[[nodiscard]] size_t most_requests_held(const EngineConfig& config) noexcept;
+
 }  // namespace lumen::engine

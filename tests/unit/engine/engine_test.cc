@@ -29,7 +29,7 @@ EngineOptions with(const EngineConfig& config) {
 class EngineTest : public testing::Test {
  protected:
   void start(EngineOptions options, const std::vector<std::string>& models = {"m"}) {
-    options.pin_threads = false;  // tests share the machine with others
+    options.pin_threads.mode = PinThreads::Mode::kOff;  // tests share the machine with others
     options.server_counters = &counters->server;
     for (const std::string& model : models) files.add_model(model);
     auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);

@@ -37,7 +37,7 @@ class SchedulerTest : public testing::Test {
         ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
     engine = std::move(Engine::create({.config = config,
                                        .submitter_count = submitters,
-                                       .pin_threads = false,
+                                       .pin_threads = {.mode = PinThreads::Mode::kOff},
                                        .server_counters = &counters->server},
                                       *repository)
                            .value());
