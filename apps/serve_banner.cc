@@ -1,6 +1,8 @@
 // Writes the banner. Main thread; the heap.
 #include "serve_banner.h"
 
+#include <lumen/net/socket.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -95,15 +97,25 @@ std::string overcommit_warning(const lumen::serve::ServerOptions& options,
          std::to_string(budget.count) + " at most";
 }
 
+std::string exposure_warning(std::string_view http_address) {
+  const auto address = lumen::net::parse_tcp_address(http_address);
+  if (!address.ok() || lumen::net::is_loopback(*address)) return {};
+  return "listening on " + std::string(http_address) +
+         ", beyond this machine, and there is no authentication: who reaches the port may use every"
+         " model (wanted: --http 127.0.0.1:PORT, or a firewall or a proxy that asks who it is)";
+}
+
 void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget,
-                  const lumen::engine::ModelRepository& repository, std::string_view http_address,
-                  std::string_view unix_path) {
+                  std::string_view pinning, const lumen::engine::ModelRepository& repository,
+                  std::string_view http_address, std::string_view unix_path) {
   const auto& models = repository.models();
   const auto ready = static_cast<size_t>(std::ranges::count_if(
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
   std::printf("lumen %s, %s\n", LUMEN_VERSION, repository.backend().description().c_str());
   std::printf("engine %s\n", engine_text(options).c_str());
-  std::printf("cpus %s: %s\n", budget.text().c_str(), runners_of(options, budget).text.c_str());
+  std::printf("cpus %s: %s, %.*s\n", budget.text().c_str(),
+              runners_of(options, budget).text.c_str(), static_cast<int>(pinning.size()),
+              pinning.data());
   std::printf("csv %s\n", options.telemetry_csv_path.empty()
                               ? "off"
                               : absolute_text(options.telemetry_csv_path).c_str());

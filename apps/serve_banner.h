@@ -1,5 +1,5 @@
 // What `lumen serve` says about itself at start: a banner of at most 12 lines on stdout, and the
-// words for how many workers run on how many CPUs.
+// warnings: more workers than CPUs, and an address that others can reach.
 // Threads: main. Memory: control plane. Says no: never.
 #pragma once
 
@@ -14,8 +14,12 @@
 [[nodiscard]] std::string overcommit_warning(const lumen::serve::ServerOptions& options,
                                              const lumen::CpuBudget& budget);
 
-// The addresses as the server bound them; "" for a listener that there is not. The last line begins
-// with "lumen: ready", and is what a caller of the process waits for.
+// Empty where `http_address` is reached from this machine alone, or is off.
+[[nodiscard]] std::string exposure_warning(std::string_view http_address);
+
+// `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a listener
+// that there is not. The last line begins with "lumen: ready", and is what a caller of the process
+// waits for.
 void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget,
-                  const lumen::engine::ModelRepository& repository, std::string_view http_address,
-                  std::string_view unix_path);
+                  std::string_view pinning, const lumen::engine::ModelRepository& repository,
+                  std::string_view http_address, std::string_view unix_path);

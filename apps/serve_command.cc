@@ -101,13 +101,20 @@ std::string change_text(const Setting& setting, const ServerOptions& before,
                      setting.get(after));
 }
 
+// " (by pid 71, uid 1000)"; empty where the kernel sent it (the terminal is gone).
+std::string who_sent(const siginfo_t& signal) {
+  if (signal.si_code != SI_USER && signal.si_code != SI_QUEUE) return {};
+  return fmt::format(" (by pid {}, uid {})", signal.si_pid, signal.si_uid);
+}
+
 // SIGHUP: what can change while serving does, all or nothing; the rest is named and left.
-void reload(const ServeArguments& arguments, Server& server, ServerOptions& current) {
+void reload(const ServeArguments& arguments, Server& server, ServerOptions& current,
+            const std::string& by) {
   // POST /v2/lumen/engine may have changed it since.
   current.engine = server.engine_config();
   auto wanted = gather_options(arguments);
   if (!wanted.ok()) {
-    spdlog::error("SIGHUP: {}; the configuration stays as it was", wanted.status().message());
+    spdlog::error("SIGHUP: {}; the configuration stays as it was{}", wanted.status().message(), by);
     return;
   }
   // The server says how many 0 stands for; so must this, or each reload would name a change.
@@ -118,7 +125,7 @@ void reload(const ServeArguments& arguments, Server& server, ServerOptions& curr
   for (const Setting* setting : lumen::serve::changed_settings(current, *wanted)) {
     const std::string change = change_text(*setting, current, *wanted);
     if (setting->change == SettingChange::kRestart) {
-      spdlog::warn("SIGHUP: {} needs a restart and is left", change);
+      spdlog::warn("SIGHUP: {} needs a restart and is left{}", change, by);
     } else {
       (void)setting->set(next, setting->get(*wanted));  // it came out of set() already
       changes += (changes.empty() ? "" : ", ") + change;
@@ -126,12 +133,12 @@ void reload(const ServeArguments& arguments, Server& server, ServerOptions& curr
   }
   const Status status = server.reconfigure(next.engine);
   if (!status.ok()) {
-    spdlog::error("SIGHUP: {}; the configuration stays as it was", status.message());
+    spdlog::error("SIGHUP: {}; the configuration stays as it was{}", status.message(), by);
     return;
   }
   current = next;
   configure_log(current.log_level, current.log_format);
-  spdlog::info("SIGHUP: {}", changes.empty() ? "nothing changed" : changes);
+  spdlog::info("SIGHUP: {}{}", changes.empty() ? "nothing changed" : changes, by);
   if (!changes.empty()) warn_of_overcommit(current);
 }
 
@@ -150,10 +157,11 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
   ThrottleWatch throttling;
   for (;;) {
     // Without a quota there is nothing to look at and no reason to wake.
-    const int number = throttling.is_possible() ? sigtimedwait(&signals, nullptr, &kThrottlePeriod)
-                                                : sigwaitinfo(&signals, nullptr);
+    siginfo_t signal{};
+    const int number = throttling.is_possible() ? sigtimedwait(&signals, &signal, &kThrottlePeriod)
+                                                : sigwaitinfo(&signals, &signal);
     throttling.look();
-    if (number == SIGHUP) reload(arguments, server, options);
+    if (number == SIGHUP) reload(arguments, server, options, who_sent(signal));
     if (number == SIGTERM || number == SIGINT) return number;
   }
 }
@@ -168,6 +176,9 @@ int run_serve(const ServeArguments& arguments) {
   if (!gathered.ok()) return fail(gathered.status());
   ServerOptions& options = *gathered;
   configure_log(options.log_level, options.log_format);
+  // Before the port is open.
+  const std::string exposed = exposure_warning(options.http_address);
+  if (!exposed.empty()) spdlog::warn("{}", exposed);
   sigset_t signals = block_signals();
   // Before there are queues: they begin with it.
   const uint64_t transfer_ns = lumen::measure_core_distance();
@@ -184,8 +195,10 @@ int run_serve(const ServeArguments& arguments) {
   }
   if (!server.unix_note().empty()) spdlog::warn("{}", server.unix_note());
   warn_of_overcommit(options);
-  print_banner(options, lumen::cpu_budget(), server.models(), server.http_address(),
-               server.unix_path());
+  const std::string note = lumen::serve::overload_note(options, options.engine);
+  if (!note.empty()) spdlog::warn("{}", note);
+  print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(),
+               server.http_address(), server.unix_path());
   const int number = wait_for_the_end(signals, arguments, server, options);
   spdlog::info("{}: draining; a second signal ends at once", strsignal(number));
   sigdelset(&signals, SIGHUP);                      // too late for a reload, and no reason to end

@@ -86,6 +86,15 @@ Result<TcpAddress> parse_tcp_address(std::string_view text) {
   return address;
 }
 
+bool is_loopback(const TcpAddress& address) noexcept {
+  if (address.host == "localhost") return true;
+  in_addr v4{};
+  if (::inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, address.host.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
 Result<TcpListener> listen_tcp(const TcpAddress& address, bool shared_port) {
   Result<SocketAddress> where = to_socket_address(address);
   if (!where.ok()) return where.status();

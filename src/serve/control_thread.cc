@@ -35,8 +35,8 @@ std::string_view write_engine(const engine::EngineConfig& config, std::span<char
 
 }  // namespace
 
-ControlThread::ControlThread(engine::Engine& engine, Report report)
-    : engine_(engine), report_(std::move(report)), thread_([this] { run(); }) {}
+ControlThread::ControlThread(engine::Engine& engine, Report report, const ServerOptions& options)
+    : engine_(engine), report_(std::move(report)), options_(options), thread_([this] { run(); }) {}
 
 void ControlThread::submit(RequestContext& context, std::string_view body,
                            std::optional<net::PeerCredentials> peer) {
@@ -82,6 +82,8 @@ Status ControlThread::change(const Job& job) {
   std::array<char, kDocumentBytes> room;
   if (status.ok()) {
     report_(LogLevel::kInfo, by.append(": ").append(write_engine(engine_.config(), room)));
+    const std::string note = overload_note(options_, engine_.config());
+    if (!note.empty()) report_(LogLevel::kWarn, note);
   } else {
     report_(LogLevel::kError, by.append(": ").append(status.message()));
   }

@@ -21,7 +21,8 @@ namespace lumen::serve {
 
 class ControlThread {
  public:
-  ControlThread(engine::Engine& engine, Report report);
+  // `options`: as the server was started with them.
+  ControlThread(engine::Engine& engine, Report report, const ServerOptions& options);
   ~ControlThread() { join(); }
   ControlThread(const ControlThread&) = delete;
   ControlThread& operator=(const ControlThread&) = delete;
@@ -45,6 +46,7 @@ class ControlThread {
 
   engine::Engine& engine_;
   const Report report_;
+  const ServerOptions& options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -6,6 +6,7 @@
 #include "serve/io_thread.h"
 
 #include <lumen/base/cpu.h>
+#include <lumen/base/idle_strategy.h>
 #include <lumen/net/socket.h>
 
 #include <fcntl.h>
@@ -23,7 +24,11 @@ namespace {
 class RunningServer final : public Server {
  public:
   RunningServer(const ServerOptions& options, Report report)
-      : options_(options), report_(std::move(report)) {}
+      : options_(options), report_(std::move(report)) {
+    if (options_.max_active_requests == 0) {
+      options_.max_active_requests = enough_active_requests(options_.engine);
+    }
+  }
   ~RunningServer() override { drain(); }
 
   Status start(std::unique_ptr<engine::Backend> backend);
@@ -33,9 +38,13 @@ class RunningServer final : public Server {
   const std::string& unix_note() const noexcept override { return unix_note_; }
   const engine::ModelRepository& models() const noexcept override { return *repository_; }
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
+  std::string pinning() const override { return engine_->pinning(); }
   engine::EngineConfig engine_config() const override { return engine_->config(); }
   Status reconfigure(const engine::EngineConfig& config) override {
-    return engine_->reconfigure(config);
+    LUMEN_RETURN_IF_ERROR(engine_->reconfigure(config));
+    const std::string note = overload_note(options_, engine_->config());
+    if (!note.empty()) report_(LogLevel::kWarn, note);
+    return {};
   }
   std::optional<telemetry::TraceLogCounters> trace_counters() const override {
     if (trace_log_ == nullptr) return std::nullopt;
@@ -77,15 +86,19 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());
-  const engine::EngineOptions engine_options{.config = options_.engine,
-                                             .submitter_count = options_.io_thread_count,
-                                             .regions = options_.regions,
-                                             .server_counters = &counters_->server};
+  allow_spinning(options_.spin == SpinMode::kAuto);
+  const engine::EngineOptions engine_options{
+      .config = options_.engine,
+      .submitter_count = options_.io_thread_count,
+      .pin_threads = options_.pin_threads,
+      .warn = [this](std::string_view text) { report_(LogLevel::kWarn, text); },
+      .regions = options_.regions,
+      .server_counters = &counters_->server};
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   documents_ = std::make_unique<Documents>(*repository_);
-  control_ = std::make_unique<ControlThread>(*engine_, report_);
+  control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
   return start_io_threads();
 }
 

@@ -107,11 +107,12 @@ Status no_such_value(std::string_view value, std::span<const std::string_view> n
 
 // An enum whose values are the places of their names in `Names`.
 template <auto Member, const auto& Names>
-constexpr Setting choice(std::string_view section, std::string_view key, std::string_view help) {
+constexpr Setting choice(std::string_view section, std::string_view key, std::string_view help,
+                         SettingChange change = SettingChange::kLive) {
   return {section,
           key,
           SettingKind::kText,
-          SettingChange::kLive,
+          change,
           help,
           [](ServerOptions& options, std::string_view value) {
             auto& target = field(options, Member);
@@ -162,6 +163,12 @@ Status set_huge_pages(ServerOptions& options, std::string_view value) {
   return {};
 }
 
+Status set_pin_threads(ServerOptions& options, std::string_view value) {
+  const Result<PinThreads> parsed = parse_pin_threads(value);
+  if (parsed.ok()) options.pin_threads = *parsed;
+  return parsed.status();
+}
+
 constexpr std::string_view kAnyNode = "any";
 
 Status set_numa_node(ServerOptions& options, std::string_view value) {
@@ -205,6 +212,11 @@ constexpr Setting kSettings[] = {
     number<&EngineConfig::latency_budget_us>(
         "engine", "latency_budget_us", kLive,
         "a request that would wait longer is refused at once; 0: none"),
+    {"engine", "pin_threads", kText, kRestart,
+     "threads that run models, each on a CPU of its own: auto, on, off, or CPUs as 0,2-3",
+     set_pin_threads, [](const ServerOptions& options) { return options.pin_threads.text(); }},
+    choice<&ServerOptions::spin, kSpinModeNames>(
+        "engine", "spin", "poll for work before sleeping: auto (while it pays), or off", kRestart),
     {"engine", "telemetry_csv_path", kText, kRestart,
      "a line a request is appended to this file; off: none", set_csv_path,
      [](const ServerOptions& options) {
@@ -233,8 +245,9 @@ constexpr Setting kSettings[] = {
                                            "largest request body"),
     number<&ServerOptions::max_connections>("server", "max_connections", kRestart,
                                             "open connections an I/O thread"),
-    number<&ServerOptions::max_active_requests>("server", "max_active_requests", kRestart,
-                                                "requests in memory an I/O thread"),
+    number<&ServerOptions::max_active_requests>(
+        "server", "max_active_requests", kRestart,
+        "requests in memory an I/O thread; 0: more than the queue and the workers hold"),
     {"server", "region_huge_pages", kText, kRestart,
      "2 MiB pages for the regions that requests live in: off or on", set_huge_pages,
      [](const ServerOptions& options) {

@@ -4,6 +4,9 @@
 
 #include <lumen/net/socket.h>
 
+#include <algorithm>
+#include <string>
+
 namespace lumen::serve {
 namespace {
 
@@ -43,10 +46,29 @@ Status check_bounds(const ServerOptions& options) noexcept {
   }
   LUMEN_RETURN_IF_ERROR(within("max_body_bytes", options.max_body_bytes, 1024, uint64_t{16} << 30));
   LUMEN_RETURN_IF_ERROR(within("max_connections", options.max_connections, 1, 1u << 20));
-  LUMEN_RETURN_IF_ERROR(within("max_active_requests", options.max_active_requests, 1, 1u << 16));
+  LUMEN_RETURN_IF_ERROR(
+      within("max_active_requests", options.max_active_requests, 0, kMaxActiveRequests));
   LUMEN_RETURN_IF_ERROR(
       within("region_prefault_bytes", options.regions.prefault_bytes, 0, size_t{16} << 30));
   return check_timeouts(options);
+}
+
+size_t enough_active_requests(const engine::EngineConfig& config) noexcept {
+  const size_t held = engine::most_requests_held(config);
+  return std::min(held + held / 4, kMaxActiveRequests);
+}
+
+std::string overload_note(const ServerOptions& options, const engine::EngineConfig& config) {
+  const size_t active = options.max_active_requests != 0 ? options.max_active_requests
+                                                         : enough_active_requests(options.engine);
+  const size_t held = engine::most_requests_held(config);
+  if (active > held) return {};
+  return "max_active_requests " + std::to_string(active) +
+         ": the queue and the workers hold up to " + std::to_string(held) +
+         ", so the queue can't fill; clients that are too many wait unread and are not answered " +
+         std::to_string(options.overload_status) +
+         " (wanted: more than that, or a smaller "
+         "queue_capacity)";
 }
 
 Status validate_options(const ServerOptions& options) {

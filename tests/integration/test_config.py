@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.raw_http import Connection, post_json
-from integration.serve_process import ServeProcess, run_serve
+from integration.harness import PATIENCE
+from integration.raw_http import Connection, get, post_json
+from integration.serve_process import ServeProcess, UnixConnection, run_serve
 
 # As users have it; it must load as it is.
 VERBATIM = """{
@@ -129,6 +131,46 @@ def test_help_lists_the_settings_with_their_defaults() -> None:
     assert "[127.0.0.1:8000]" in text
 
 
+@pytest.mark.parametrize("address", ["192.0.2.1:0", "[2001:db8::1]:0"])
+def test_an_address_beyond_loopback_warns_that_there_is_no_authentication(
+    small_repository: Path, address: str
+) -> None:
+    # Addresses for documents (RFC 5737, 3849), which this machine doesn't have: nothing listens.
+    done = run_serve(
+        "--http", address, "--unix", "off", "--model-repository", str(small_repository)
+    )
+    assert done.returncode == 1
+    warning = next(line for line in done.stderr.splitlines() if "warning" in line)
+    assert address in warning and "no authentication" in warning and "wanted" in warning
+
+
+def test_loopback_and_the_unix_socket_bring_no_such_warning(
+    base: list[str], small_repository: Path, tmp_path: Path
+) -> None:
+    unix = ["--http", "off", "--unix", str(tmp_path / "s.sock")]
+    for arguments in (base, [*unix, "--model-repository", str(small_repository)]):
+        with ServeProcess(*arguments) as serve:
+            pass
+        assert not any("authentication" in line for line in serve.log)
+
+
+def test_a_queue_that_cannot_fill_is_told_at_start(base: list[str]) -> None:
+    with ServeProcess(*base, "--max-active-requests", "1024") as serve:
+        serve.wait_for_log("warning", "max_active_requests 1024", "not answered 429")
+    if PATIENCE == 1:  # the sanitizers' runs have fewer, see ServeProcess
+        with ServeProcess(*base) as serve:
+            pass
+        assert not any("max_active_requests" in line for line in serve.log)
+
+
+def test_a_live_change_to_a_queue_that_cannot_fill_is_told(base: list[str], tmp_path: Path) -> None:
+    file = write_config(tmp_path, engine={})
+    with ServeProcess("--config", str(file), *base) as serve:
+        write_config(tmp_path, engine={"queue_capacity": 4096})
+        serve.reload()
+        serve.wait_for_log("warning", "max_active_requests", "not answered 429")
+
+
 # --- log ------------------------------------------------------------------------------------------
 
 
@@ -170,6 +212,36 @@ def test_sighup_takes_what_can_change_and_names_what_needs_a_restart(
         line = serve.wait_for_log("SIGHUP", "engine.queue_type naive -> batched")
         assert "engine.batch_size 16 -> 4" in line and "server.log_level warn -> info" in line
         assert answers(connection)
+
+
+def test_the_log_says_who_sent_the_sighup(base: list[str], tmp_path: Path) -> None:
+    file = write_config(tmp_path, engine={})
+    who = f"(by pid {os.getpid()}, uid {os.getuid()})"
+    with ServeProcess("--config", str(file), *base) as serve:
+        write_config(tmp_path, engine={"batch_size": 2}, server={"io_threads": 2})
+        serve.reload()
+        assert serve.wait_for_log("needs a restart").endswith(who)
+        assert serve.wait_for_log("SIGHUP: engine.batch_size 16 -> 2").endswith(who)
+        file.write_text("{")
+        serve.reload()
+        assert serve.wait_for_log("error", "SIGHUP").endswith(who)
+
+
+def test_the_log_says_who_asked_for_a_change_over_the_unix_socket(
+    small_repository: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.sock"
+    arguments = ["--http", "off", "--unix", str(path), "--model-repository", str(small_repository)]
+    who = f"POST /v2/lumen/engine by pid {os.getpid()}, uid {os.getuid()}: "
+    with ServeProcess(*arguments) as serve:
+        connection = UnixConnection(path)
+        assert connection.exchange(post_json("/v2/lumen/engine", {"batch_size": 3})).status == 200
+        assert '"batch_size":3' in serve.wait_for_log("info", who)
+        # Who only asks has changed nothing, and who is refused neither.
+        assert connection.exchange(get("/v2/lumen/engine")).status == 200
+        assert connection.exchange(post_json("/v2/lumen/engine", {"batch_size": 0})).status == 400
+        connection.socket.close()
+    assert sum(who in line for line in serve.log) == 1
 
 
 def test_sighup_leaves_the_flags_above_the_file(base: list[str], tmp_path: Path) -> None:

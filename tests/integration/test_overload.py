@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import selectors
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from integration.harness import Server
+from integration.harness import PATIENCE, Server
 from integration.load import (
     QUEUE_TYPES,
     Load,
@@ -115,6 +116,33 @@ def test_a_full_queue_refuses_at_once_and_answers_who_is_in_it(
         # Who was refused has not been in the queue, and no worker has seen it.
         assert line["queue_type"] == queue
         assert (line["status"] == "200") == (line["queue_us"] != "") == (line["worker"] != "")
+
+
+def raise_descriptor_limit() -> None:
+    """For servers that are started from here on, too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@pytest.mark.skipif(PATIENCE > 1, reason="sanitizers: memory for 64 requests only, see harness")
+@pytest.mark.parametrize("queue", [kind for kind in QUEUE_TYPES if kind != "inline"])
+def test_with_the_defaults_too_many_at_once_are_answered_429(
+    server: StartServer, slow_repository: Path, queue: str
+) -> None:
+    """Was: as many requests in memory as places in the queue, so that the rest waited unread.
+
+    Not `inline`: it runs what a turn brought, 256 at most, before it reads more.
+    """
+    raise_descriptor_limit()
+    one = server("--queue-type", queue, repository=slow_repository)
+    # Who waits expires, so that a thousand of them take no time: one runs, the others are answered 504.
+    late = infer_bytes("slow", "input", np.ones((1, 1)), timeout=50_000)
+    with opened(one, 1024 + 16 + 1 + 200) as connections:
+        statuses = [reply.status for reply in send_at_once(one, connections, late)]
+        assert set(statuses) <= {200, 429, 504}
+        # 1,024 in the queue, and what the worker takes out of it.
+        assert 0 < statuses.count(429) <= len(statuses) - 1024
+        assert connections[0].exchange(LIVE).status == 200
 
 
 @every_kind

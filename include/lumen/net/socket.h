@@ -25,6 +25,9 @@ struct TcpAddress {
 // "HOST:PORT", "[V6]:PORT" or ":PORT" (127.0.0.1). Port 0 lets the kernel choose.
 [[nodiscard]] Result<TcpAddress> parse_tcp_address(std::string_view text);
 
+// Reached from this machine alone: 127.0.0.0/8, ::1, or the former written as IPv6.
+[[nodiscard]] bool is_loopback(const TcpAddress& address) noexcept;
+
 struct TcpListener {
   UniqueFd fd;         // non-blocking, listening
   TcpAddress address;  // with the port that the kernel chose

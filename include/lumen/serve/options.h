@@ -3,6 +3,7 @@
 // Says no: validate_options() names the option, what it got and what it wanted.
 #pragma once
 
+#include <lumen/base/cpu_pinning.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
 #include <lumen/engine/engine_config.h>
@@ -25,6 +26,12 @@ enum class LogFormat : uint8_t {
   kJson,  // one object a line
 };
 inline constexpr std::array<std::string_view, 2> kLogFormatNames = {"text", "json"};
+
+enum class SpinMode : uint8_t {
+  kAuto,  // while it gains more than it costs
+  kOff,
+};
+inline constexpr std::array<std::string_view, 2> kSpinModeNames = {"auto", "off"};
 
 [[nodiscard]] constexpr std::string_view name_of(LogLevel level) noexcept {
   return kLogLevelNames[static_cast<size_t>(level)];
@@ -55,6 +62,9 @@ struct ServerOptions {
   std::string unix_path;
   std::filesystem::path model_repository = "models";
   engine::EngineConfig engine;
+  // The threads that run models.
+  PinThreads pin_threads;
+  SpinMode spin = SpinMode::kAuto;
   uint32_t io_thread_count = 1;
   // One line a request is appended here; empty: none.
   std::filesystem::path telemetry_csv_path;
@@ -66,9 +76,10 @@ struct ServerOptions {
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;
   // Connections an I/O thread: each costs about 0.5 KiB until it has a request.
   size_t max_connections = 4096;
-  // Requests that an I/O thread has open at once, each with a region of virtual memory; a
-  // connection beyond that waits until one is free.
-  size_t max_active_requests = 1024;
+  // Requests that an I/O thread has open at once, each with a region of virtual memory (144 MiB with
+  // the default body limit; 7 KiB of it touched until a request comes); a connection beyond that waits
+  // until one is free. 0: enough_active_requests().
+  size_t max_active_requests = 0;
   // Of the regions that requests (and the workers' batches) live in.
   RegionOptions regions;
   // How long drain() waits for requests in flight before it closes their connections.
@@ -80,6 +91,16 @@ struct ServerOptions {
 
 // The value that switches a listener (or the CSV) off.
 inline constexpr std::string_view kOff = "off";
+
+// Enough for the queue to fill, so that one request too many is refused and not left unread: what it
+// and the workers hold, and a quarter of that for bodies that arrive and replies that leave. At most
+// kMaxActiveRequests.
+inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
+[[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
+// Why the queue of `config` can't fill in a server that was started with `options`, so that nobody is
+// refused with overload_status; empty: it can.
+[[nodiscard]] std::string overload_note(const ServerOptions& options,
+                                        const engine::EngineConfig& config);
 
 [[nodiscard]] Status validate_options(const ServerOptions& options);
 

@@ -52,5 +52,16 @@ TEST(ListenTcp, SaysWhoseAddressIsTaken) {
   EXPECT_NE(std::string_view::npos, second.status().message().find(first->address.text()));
 }
 
+TEST(IsLoopback, IsTrueForWhatOnlyThisMachineReaches) {
+  for (const char* text :
+       {"127.0.0.1:1", "127.255.0.9:1", ":1", "localhost:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
+    EXPECT_TRUE(is_loopback(*parse_tcp_address(text))) << text;
+  }
+  for (const char* text : {"0.0.0.0:1", "192.0.2.1:1", "128.0.0.1:1", "[::]:1", "[2001:db8::1]:1",
+                           "[::ffff:10.0.0.1]:1"}) {
+    EXPECT_FALSE(is_loopback(*parse_tcp_address(text))) << text;
+  }
+}
+
 }  // namespace
 }  // namespace lumen::net

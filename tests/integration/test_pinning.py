@@ -1,0 +1,144 @@
+"""Which CPUs the threads that run models may use, read from the kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from integration.raw_http import post_json
+from integration.serve_process import ServeProcess, UnixConnection
+
+USABLE = sorted(os.sched_getaffinity(0))
+ALL = ("--http", "127.0.0.1:0", "--unix", "off")
+
+
+@pytest.fixture
+def base(small_repository: Path) -> list[str]:
+    return [*ALL, "--model-repository", str(small_repository)]
+
+
+def parse_list(text: str) -> list[int]:
+    """ "0-1,3" as the kernel writes it."""
+    cpus: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def cpus_of(pid: int, thread: str) -> list[int]:
+    """Of the oldest thread with that name: OpenVINO's own bear the name of who made them."""
+    oldest: tuple[int, Path] | None = None
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() != thread:
+            continue
+        started = int((task / "stat").read_text().rpartition(")")[2].split()[19])
+        if oldest is None or (started, int(task.name)) < (oldest[0], int(oldest[1].name)):
+            oldest = (started, task)
+    assert oldest is not None, f"no thread {thread}"
+    status = (oldest[1] / "status").read_text()
+    allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
+    assert allowed
+    return parse_list(allowed[1])
+
+
+def taken_by_lumen() -> set[int]:
+    names = re.findall(r" @lumen-cpu-(\d+)$", Path("/proc/net/unix").read_text(), re.MULTILINE)
+    return {int(cpu) for cpu in names}
+
+
+def pinning(serve: ServeProcess) -> str:
+    """ "pinned to CPU 1", as the banner has it."""
+    line = next(line for line in serve.banner if line.startswith("cpus "))
+    return line.partition(": ")[2].partition(", ")[2]
+
+
+def infer(serve: ServeProcess) -> int:
+    given = {"name": "input", "datatype": "FP32", "shape": [1, 1], "data": [1]}
+    with serve.connect() as connection:
+        request = post_json("/v2/models/identity/infer", {"inputs": [given]})
+        return connection.exchange(request).status
+
+
+@contextmanager
+def servers(base: list[str], count: int, *arguments: str) -> Iterator[list[ServeProcess]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(ServeProcess(*base, *arguments)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("queue", ["mpmc", "spsc", "naive", "batched"])
+def test_a_worker_sits_on_the_cpu_that_it_was_given(base: list[str], queue: str) -> None:
+    for cpu in (USABLE[0], USABLE[-1]):
+        arguments = ("--queue-type", queue, "--pin-threads", str(cpu))
+        with ServeProcess(*base, *arguments) as serve:
+            assert cpus_of(serve.process.pid, "lumen-w0") == [cpu]
+            assert pinning(serve).startswith(f"pinned to CPU {cpu}")
+            assert cpus_of(serve.process.pid, "lumen-io0") == USABLE
+
+
+def test_with_inline_the_io_thread_sits_there(base: list[str]) -> None:
+    arguments = ("--queue-type", "inline", "--pin-threads", str(USABLE[-1]))
+    with ServeProcess(*base, *arguments) as serve:
+        assert infer(serve) == 200
+        assert cpus_of(serve.process.pid, "lumen-io0") == [USABLE[-1]]
+
+
+@pytest.mark.parametrize("queue", ["mpmc", "inline"])
+def test_off_leaves_every_thread_all_cpus(base: list[str], queue: str) -> None:
+    with ServeProcess(*base, "--queue-type", queue, "--pin-threads", "off") as serve:
+        assert infer(serve) == 200
+        thread = "lumen-io0" if queue == "inline" else "lumen-w0"
+        assert cpus_of(serve.process.pid, thread) == USABLE
+        assert pinning(serve) == "not pinned"
+
+
+def test_two_servers_pin_no_two_threads_to_one_cpu_while_others_are_free(base: list[str]) -> None:
+    """Was: each pinned its workers from the last CPU down, so that all sat on the same."""
+    with ServeProcess(*base, "--pin-threads", "on") as first:
+        [cpu] = cpus_of(first.process.pid, "lumen-w0")
+        free = set(USABLE) - taken_by_lumen()
+        with ServeProcess(*base, "--pin-threads", "on") as second:
+            [other] = cpus_of(second.process.pid, "lumen-w0")
+            # Servers that are none of this test's may have taken the rest.
+            assert other != cpu if free else "another Lumen server" in pinning(second)
+
+
+def test_by_themselves_servers_share_no_cpu_and_say_where_they_are(base: list[str]) -> None:
+    with servers(base, len(USABLE) + 1) as all_of_them:
+        places = [cpus_of(serve.process.pid, "lumen-w0") for serve in all_of_them]
+        pinned = [cpus[0] for cpus in places if cpus != USABLE or len(USABLE) == 1]
+        if len(USABLE) > 1:
+            assert len(set(pinned)) == len(pinned)
+            assert places[-1] == USABLE, "one more than there are CPUs goes unpinned"
+        assert pinning(all_of_them[-1]).startswith("not pinned: ")
+        for serve, cpus in zip(all_of_them, places):
+            if pinning(serve).startswith("pinned"):
+                assert pinning(serve) == f"pinned to CPU {cpus[0]}"
+
+
+def test_a_live_change_keeps_the_cpu_and_gives_it_back_at_the_end(
+    small_repository: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.sock"
+    arguments = ("--http", "off", "--unix", str(path), "--pin-threads", "on")
+    with ServeProcess(*arguments, "--model-repository", str(small_repository)) as serve:
+        before = cpus_of(serve.process.pid, "lumen-w0")
+        connection = UnixConnection(path)
+        reply = connection.exchange(post_json("/v2/lumen/engine", {"allocator_type": "standard"}))
+        assert reply.status == 200
+        connection.socket.close()
+        assert cpus_of(serve.process.pid, "lumen-w0") == before
+        named = taken_by_lumen()
+        assert set(before) <= named
+
+
+def test_a_pin_that_the_kernel_refuses_is_a_warning(base: list[str]) -> None:
+    absent = 8191
+    with ServeProcess(*base, "--pin-threads", str(absent)) as serve:
+        serve.wait_for_log("warning", "pinning thread", str(absent))
+        assert infer(serve) == 200
+        assert cpus_of(serve.process.pid, "lumen-w0") == USABLE
