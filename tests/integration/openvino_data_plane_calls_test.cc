@@ -85,13 +85,14 @@ class DataPlaneServer {
   }
   // Sends `request` so often over each of so many connections at once, after a few to warm up, and
   // counts.
-  WindowCounts count(const std::string& request, bool over_unix = false, size_t connections = 1) {
+  WindowCounts count(const std::string& request, bool over_unix = false, size_t connections = 1,
+                     int status = 200) {
     std::vector<HttpClient> clients;
     clients.reserve(connections);
     for (size_t i = 0; i < connections; ++i) clients.push_back(client(over_unix));
     const auto round = [&] {
       for (HttpClient& one : clients) EXPECT_TRUE(one.send(request));
-      for (HttpClient& one : clients) EXPECT_EQ(200, one.read().status);
+      for (HttpClient& one : clients) EXPECT_EQ(status, one.read().status);
     };
     for (int i = 0; i < 5; ++i) round();
     const telemetry::ServerCounters& counters = server->counters().server;
@@ -280,6 +281,126 @@ TEST(DataPlaneCalls, ARequestAfterALiveSwapMakesNone) {
     expect_none(std::string(engine::name_of(type)), served.count(kMlpRequest).data_plane);
   }
 }
+
+// --- refusals, limits and new connections, on every queue type ---------------------------------------
+
+class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
+ protected:
+  DataPlaneCallsRefused() {
+    models.add_model("m");
+    served.options.model_repository = models.path();
+    served.options.engine.queue_type = GetParam();
+    served.options.engine.batch_size = 1;
+    control->cost_ns = [](uint64_t) { return uint64_t{20'000}; };
+  }
+  ~DataPlaneCallsRefused() override { control->release(); }
+  void start() { served.start(engine::make_fake_backend(control)); }
+  static std::string infer(int bytes = 16) {
+    return binary_infer("m", "x", std::string(static_cast<size_t>(bytes), '\0'));
+  }
+  void expect_calls(const std::string& what, const CallCounts& counts) const {
+    EXPECT_EQ(0u, counts.allocations) << what;
+    EXPECT_EQ(0u, counts.frees) << what;
+    if (GetParam() != QueueType::kNaive) {
+      EXPECT_EQ(0u, counts.locks) << what;
+    }
+  }
+
+  const std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  engine::TempRepository models;
+  DataPlaneServer served;
+};
+
+TEST_P(DataPlaneCallsRefused, WhatTheClientGotWrongMakesNone) {
+  start();
+  const std::string not_the_models = post_request(
+      "/v2/models/m/infer",
+      R"({"inputs":[{"name":"other","datatype":"FP32","shape":[1,4],"data":[1,2,3,4]}]})");
+  const std::string no_json = post_request("/v2/models/m/infer", R"({"inputs":[)");
+  for (const auto& [request, status] :
+       {std::pair(get_request("/no/such/path"), 404),
+        std::pair(get_request("/v2/models/none"), 404),
+        std::pair(get_request("/v2/models/m/infer"), 405), std::pair(not_the_models, 400),
+        std::pair(no_json, 400), std::pair(infer(12), 400)}) {
+    const std::string what = request.substr(0, request.find("\r\n")) + std::to_string(status);
+    expect_calls(what, served.count(request, false, 1, status).data_plane);
+  }
+}
+
+// Not `inline`: its thread can't be held and answer.
+class DataPlaneCallsFull : public DataPlaneCallsRefused {};
+
+TEST_P(DataPlaneCallsFull, AFullQueueMakesNone) {
+  served.options.engine.queue_capacity = 2;
+  served.options.max_active_requests = 64;
+  start();
+  control->hold();
+  std::vector<HttpClient> held;
+  for (int i = 0; i < 20; ++i) {
+    held.push_back(served.client(false));
+    ASSERT_TRUE(held.back().send(infer()));
+    if (i == 0) control->wait_until_held(1);
+  }
+  ASSERT_EQ(429, [&] {
+    HttpClient last = served.client(false);
+    return last.send(infer()) ? last.read().status : 0;
+  }());
+  expect_calls("429", served.count(infer(), false, 1, 429).data_plane);
+}
+
+TEST_P(DataPlaneCallsRefused, AnExpiredRequestMakesNone) {
+  served.options.engine.default_timeout_us = 1;
+  start();
+  expect_calls("504", served.count(infer(), false, 1, 504).data_plane);
+}
+
+TEST_P(DataPlaneCallsRefused, ARequestWithADeadlineThatIsKeptMakesNone) {
+  served.options.engine.default_timeout_us = 3'600'000'000;
+  start();
+  expect_calls("deadline", served.count(infer()).data_plane);
+}
+
+TEST_P(DataPlaneCallsRefused, ABudgetMakesNoneWhetherItIsKeptOrNot) {
+  for (const auto& [budget_us, status] :
+       {std::pair(uint64_t{1}, 429), std::pair(uint64_t{3'600'000'000}, 200)}) {
+    DataPlaneServer one;
+    one.options.model_repository = models.path();
+    one.options.engine.queue_type = GetParam();
+    one.options.engine.latency_budget_us = budget_us;
+    one.start(engine::make_fake_backend(control));
+    expect_calls("budget " + std::to_string(budget_us),
+                 one.count(infer(), false, 1, status).data_plane);
+  }
+}
+
+TEST_P(DataPlaneCallsRefused, AConnectionsFirstRequestMakesNone) {
+  start();
+  for (const bool over_unix : {false, true}) {
+    const auto visit = [&] {
+      HttpClient client = served.client(over_unix);
+      EXPECT_TRUE(client.send(infer()));
+      EXPECT_EQ(200, client.read().status);
+    };
+    for (int i = 0; i < 40; ++i) visit();  // each place for a connection has been used once
+    testing_support::open_call_window();
+    for (int i = 0; i < kRequests; ++i) visit();
+    expect_calls(over_unix ? "unix" : "tcp", testing_support::close_call_window().data_plane);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsFull,
+                         testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
+                                         QueueType::kBatched),
+                         [](const testing::TestParamInfo<QueueType>& one) {
+                           return std::string(engine::name_of(one.param));
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsRefused,
+                         testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
+                                         QueueType::kBatched, QueueType::kInline),
+                         [](const testing::TestParamInfo<QueueType>& one) {
+                           return std::string(engine::name_of(one.param));
+                         });
 
 // --- what the counter is worth -----------------------------------------------------------------------
 
