@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""The question: what does the server cost while nobody asks?
+"""The question: what does the server cost while nobody asks, or few do?
 
-For each queue kind, with telemetry CSV and metrics on: 100 connections, a burst of load over each,
-then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit 0.
-bench/idle.py [--quick] [--json]: stdout is one JSON object.
+Idle: for each queue kind, with telemetry CSV and metrics on: 100 connections, a burst of load over
+each, then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit 0.
+Spinning: an open loop of 1,000 and of 2,100 requests a second, and one client in a closed loop, each
+against a server that polls before it sleeps and one that does not (`--spin off`), in turn: what
+polling costs, in cores, and what it saves of the median. The goal is a tenth of a core at both rates.
+bench/idle.py [--quick] [--json] [--only idle|spin]: stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import argparse
 import json
 import os
 import socket
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +36,8 @@ ROUNDS = 20  # of the burst: 2,000 requests, as fast as one thread can
 GOAL_MS_A_SECOND = 1.0
 REST_S = 0.3
 REST_TIMEOUT_S = 10.0
+RATES = (1000, 2100)
+GOAL_SPIN_CORES = 0.1
 
 
 def cpu_ms(pid: int) -> float:
@@ -86,13 +93,82 @@ def measure(queue_type: str, seconds: float, folder: Path) -> tuple[float, float
         return cpu_ms(server.pid) - before, before - begin
 
 
+def lumen_bench(server: Server, *arguments: str) -> tuple[float, float]:
+    """CPU of all threads of the server in cores, and the median in us."""
+    binary = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
+    url = f"http://127.0.0.1:{server.port}"
+    command = [binary, "bench", url, "--model", "mlp", "--json", "--warm-up", "0.3", *arguments]
+    before, begin = cpu_ms(server.pid), time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    cores = (cpu_ms(server.pid) - before) / 1e3 / (time.monotonic() - begin)
+    return cores, json.loads(done.stdout)["rows"][0]["latency_us"]["p50"]
+
+
+def measure_spin(seconds: float, rounds: int) -> list[dict[str, object]]:
+    """Rounds of on and off in turn, so that what the machine does meanwhile meets both."""
+    binary = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
+    time_of = ("--duration", str(seconds))
+    loads = {
+        f"{rate} requests/s": ("--clients", "4", "--rate", str(rate), *time_of) for rate in RATES
+    }
+    loads["1 client, closed loop"] = ("--clients", "1", *time_of)
+    rows: list[dict[str, object]] = []
+    with ExitStack() as stack:
+        servers = {
+            spin: stack.enter_context(
+                Server(ROOT / "models", ["--unix", "off", "--spin", spin], executable=binary)
+            )
+            for spin in ("auto", "off")
+        }
+        for name, load in loads.items():
+            runs: dict[str, list[tuple[float, float]]] = {spin: [] for spin in servers}
+            for _ in range(rounds):
+                for spin, server in servers.items():
+                    runs[spin].append(lumen_bench(server, *load))
+            cores = {spin: statistics.median(run[0] for run in of) for spin, of in runs.items()}
+            p50 = {spin: statistics.median(run[1] for run in of) for spin, of in runs.items()}
+            spread = [max(run[1] for run in of) - min(run[1] for run in of) for of in runs.values()]
+            is_open = "requests" in name
+            cost = cores["auto"] - cores["off"]
+            text = f"spin, {name:<22} cores {cores['auto']:.3f} with, {cores['off']:.3f} without; "
+            text += f"p50 {p50['auto']:.1f} with, {p50['off']:.1f} us without (spread "
+            text += f"{spread[0]:.1f} and {spread[1]:.1f})"
+            if is_open:
+                text += f"; cost {cost:.3f}, goal <= {GOAL_SPIN_CORES}: "
+                text += "met" if cost <= GOAL_SPIN_CORES else "MISSED"
+            print(text, file=sys.stderr)
+            metric, unit = ("CPU", "cores") if is_open else ("p50", "us")
+            ours, rival = (cores if is_open else p50)["auto"], (cores if is_open else p50)["off"]
+            rows.append(
+                {
+                    "bench": "idle",
+                    "row": f"spin, {name}",
+                    "metric": metric,
+                    "unit": unit,
+                    "ours": round(ours, 4),
+                    "rival": round(rival, 4),
+                    "rival_name": "--spin off",
+                    "ratio": round(ours / rival, 3) if rival else None,
+                    "spread": None if is_open else round(spread[0], 2),
+                    "limit": round(rival + GOAL_SPIN_CORES, 4) if is_open else None,
+                }
+            )
+    return rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="CPU time of an idle server.")
     parser.add_argument("--quick", action="store_true", help="2 s a kind instead of 10")
     parser.add_argument("--json", action="store_true", help="nothing on stderr")
+    parser.add_argument("--only", choices=("idle", "spin"), help="one of the two questions")
     arguments = parser.parse_args()
     seconds = 2 if arguments.quick else 10
     rows = []
+    if arguments.only != "idle":
+        rows += measure_spin(1 if arguments.quick else 5, 3 if arguments.quick else 5)
+    if arguments.only == "spin":
+        print(json.dumps({"rows": rows}, indent=1))
+        return 0
     with tempfile.TemporaryDirectory() as name:
         for queue_type in QUEUE_TYPES:
             used, burst_ms = measure(queue_type, seconds, Path(name))

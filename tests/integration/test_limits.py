@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from integration.harness import MODELS, Server, copy_models, make_squeezenet
 from integration.raw_http import Connection, Reply, get, post, post_json
 from integration.reference import OPTIONS
+from integration.slow_model import make_slow_model
 
 StartServer = Callable[..., Server]
 LIVE = get("/v2/health/live")
@@ -147,6 +149,60 @@ def test_two_versions_of_a_model_are_served_side_by_side(
         for path, answered in (("", "10"), ("/versions/1", "1"), ("/versions/2", "2")):
             reply = connection.exchange(post_json(f"/v2/models/identity{path}/infer", body))
             assert reply.json()["model_version"] == answered
+
+
+# --- time at rest ---------------------------------------------------------------------------------
+
+
+def test_a_connection_at_rest_is_closed_after_its_time(server: StartServer) -> None:
+    one = server("--idle-timeout-ms", "200")
+    for first in (None, LIVE, IDENTITY):  # one that never asked, and two that did
+        with Connection(one.address) as connection:
+            if first is not None:
+                assert connection.exchange(first).status == 200
+            begin = time.monotonic()
+            assert connection.is_closed()
+            # The server looks at a clock of 4 ms steps, and began to count before `begin`.
+            assert time.monotonic() - begin > 0.15
+
+
+def test_a_connection_that_is_not_at_rest_outlives_that_time(server: StartServer) -> None:
+    """Others that come to rest at the same moment, and are closed, show that the time has passed."""
+    one = server("--idle-timeout-ms", "200")
+    head, separator, body = IDENTITY.partition(b"\r\n\r\n")
+
+    def time_passes() -> None:
+        with Connection(one.address) as at_rest:
+            assert at_rest.is_closed()
+
+    with (
+        Connection(one.address) as in_head,
+        Connection(one.address) as in_body,
+        Connection(one.address) as pipelines,
+    ):
+        in_head.send(head[:20])
+        in_body.send(head + separator + body[:3])
+        for _ in range(2):
+            pipelines.send(IDENTITY[:-1])
+            time_passes()
+            pipelines.send(IDENTITY[-1:])
+            assert floats(pipelines.reply()).tolist() == [0, 1, 2, 3]
+        in_head.send(head[20:] + separator + body)
+        in_body.send(body[3:])
+        for connection in (in_head, in_body):
+            assert floats(connection.reply()).tolist() == [0, 1, 2, 3]
+            assert connection.is_closed(), "at rest now"
+
+
+def test_a_request_that_runs_longer_than_that_time_is_answered(
+    server: StartServer, small_repository: Path
+) -> None:
+    make_slow_model(small_repository)
+    one = server("--idle-timeout-ms", "20", "--queue-type", "mpmc")
+    with Connection(one.address) as connection:
+        for _ in range(2):
+            reply = connection.exchange(infer_request("slow", "input", np.ones((1, 1))))
+            assert floats(reply).tolist() == [1]
 
 
 # --- connections ----------------------------------------------------------------------------------
