@@ -148,8 +148,8 @@ def measure_spin(seconds: float, rounds: int) -> list[dict[str, object]]:
                     "ours": round(ours, 4),
                     "rival": round(rival, 4),
                     "rival_name": "--spin off",
-                    "ratio": round(ours / rival, 3) if rival else None,
-                    "spread": None if is_open else round(spread[0], 2),
+                    "ratio": round(rival / ours, 3) if ours else None,
+                    "spread": None if is_open else round(spread[0] / ours, 3),
                     "limit": round(rival + GOAL_SPIN_CORES, 4) if is_open else None,
                 }
             )
