@@ -104,7 +104,7 @@ def lumen_bench(server: Server, *arguments: str) -> tuple[float, float]:
     return cores, json.loads(done.stdout)["rows"][0]["latency_us"]["p50"]
 
 
-def measure_spin(seconds: float, rounds: int) -> list[dict[str, object]]:
+def measure_spin(seconds: float, rounds: int, quiet: bool) -> list[dict[str, object]]:
     """Rounds of on and off in turn, so that what the machine does meanwhile meets both."""
     binary = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
     time_of = ("--duration", str(seconds))
@@ -112,11 +112,13 @@ def measure_spin(seconds: float, rounds: int) -> list[dict[str, object]]:
         f"{rate} requests/s": ("--clients", "4", "--rate", str(rate), *time_of) for rate in RATES
     }
     loads["1 client, closed loop"] = ("--clients", "1", *time_of)
+    # Both workers on one CPU: by themselves the two servers would take different ones.
+    common = ["--unix", "off", "--pin-threads", str(max(os.sched_getaffinity(0)))]
     rows: list[dict[str, object]] = []
     with ExitStack() as stack:
         servers = {
             spin: stack.enter_context(
-                Server(ROOT / "models", ["--unix", "off", "--spin", spin], executable=binary)
+                Server(ROOT / "models", [*common, "--spin", spin], executable=binary)
             )
             for spin in ("auto", "off")
         }
@@ -136,7 +138,8 @@ def measure_spin(seconds: float, rounds: int) -> list[dict[str, object]]:
             if is_open:
                 text += f"; cost {cost:.3f}, goal <= {GOAL_SPIN_CORES}: "
                 text += "met" if cost <= GOAL_SPIN_CORES else "MISSED"
-            print(text, file=sys.stderr)
+            if not quiet:
+                print(text, file=sys.stderr)
             metric, unit = ("CPU", "cores") if is_open else ("p50", "us")
             ours, rival = (cores if is_open else p50)["auto"], (cores if is_open else p50)["off"]
             rows.append(
@@ -165,7 +168,9 @@ def main() -> int:
     seconds = 2 if arguments.quick else 10
     rows = []
     if arguments.only != "idle":
-        rows += measure_spin(1 if arguments.quick else 5, 3 if arguments.quick else 5)
+        rows += measure_spin(
+            1 if arguments.quick else 5, 3 if arguments.quick else 5, arguments.json
+        )
     if arguments.only == "spin":
         print(json.dumps({"rows": rows}, indent=1))
         return 0
