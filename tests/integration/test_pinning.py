@@ -108,16 +108,21 @@ def test_two_servers_pin_no_two_threads_to_one_cpu_while_others_are_free(base: l
 
 
 def test_by_themselves_servers_share_no_cpu_and_say_where_they_are(base: list[str]) -> None:
-    with servers(base, len(USABLE) + 1) as all_of_them:
-        places = [cpus_of(serve.process.pid, "lumen-w0") for serve in all_of_them]
-        pinned = [cpus[0] for cpus in places if cpus != USABLE or len(USABLE) == 1]
-        if len(USABLE) > 1:
-            assert len(set(pinned)) == len(pinned)
-            assert places[-1] == USABLE, "one more than there are CPUs goes unpinned"
-        assert pinning(all_of_them[-1]).startswith("not pinned: ")
-        for serve, cpus in zip(all_of_them, places):
-            if pinning(serve).startswith("pinned"):
-                assert pinning(serve) == f"pinned to CPU {cpus[0]}"
+    two = USABLE[-2:]
+    os.sched_setaffinity(0, two)  # for the servers, which inherit it
+    try:
+        with servers(base, len(two) + 1) as all_of_them:
+            places = [cpus_of(serve.process.pid, "lumen-w0") for serve in all_of_them]
+            texts = [pinning(serve) for serve in all_of_them]
+    finally:
+        os.sched_setaffinity(0, USABLE)
+    pinned = [cpus for cpus, text in zip(places, texts) if text.startswith("pinned")]
+    assert len({tuple(cpus) for cpus in pinned}) == len(pinned)
+    assert all(len(cpus) == 1 for cpus in pinned)
+    for cpus, text in zip(places, texts):
+        assert text == f"pinned to CPU {cpus[0]}" or text.startswith("not pinned: ")
+    # One more than there are CPUs goes unpinned, and says why.
+    assert texts[-1].startswith("not pinned: ") and places[-1] == two
 
 
 def test_a_live_change_keeps_the_cpu_and_gives_it_back_at_the_end(
