@@ -2,10 +2,10 @@
 """The question: what does the server cost while nobody asks, or few do?
 
 Idle: for each queue kind, with telemetry CSV and metrics on: 100 connections, a burst of load over
-each, then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit 0.
-Spinning: an open loop of 1,000 and of 2,100 requests a second, and one client in a closed loop, each
-against a server that polls before it sleeps and one that does not (`--spin off`), in turn: what
-polling costs, in cores, and what it saves of the median. The goal is a tenth of a core at both rates.
+each, then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit
+0. Spinning: an open loop of 1,000 and of 2,100 requests a second, and one client in a closed loop,
+each against a server that polls before it sleeps and one that does not (`--spin off`), in turn: what
+polling costs, in cores, and what it saves of the median. The goal is a tenth of a core at both.
 bench/idle.py [--quick] [--json] [--only idle|spin]: stdout is one JSON object.
 """
 
@@ -108,7 +108,7 @@ def measure_spin(seconds: float, rounds: int, quiet: bool) -> list[dict[str, obj
     """Rounds of on and off in turn, so that what the machine does meanwhile meets both."""
     binary = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
     time_of = ("--duration", str(seconds))
-    loads = {
+    loads: dict[str, tuple[str, ...]] = {
         f"{rate} requests/s": ("--clients", "4", "--rate", str(rate), *time_of) for rate in RATES
     }
     loads["1 client, closed loop"] = ("--clients", "1", *time_of)

@@ -167,7 +167,7 @@ def test_a_connection_at_rest_is_closed_after_its_time(server: StartServer) -> N
 
 
 def test_a_connection_that_is_not_at_rest_outlives_that_time(server: StartServer) -> None:
-    """Others that come to rest at the same moment, and are closed, show that the time has passed."""
+    """Others that come to rest at the same moment and are closed show that the time has passed."""
     one = server("--idle-timeout-ms", "200")
     head, separator, body = IDENTITY.partition(b"\r\n\r\n")
 

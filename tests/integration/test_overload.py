@@ -135,7 +135,7 @@ def test_with_the_defaults_too_many_at_once_are_answered_429(
     """
     raise_descriptor_limit()
     one = server("--queue-type", queue, repository=slow_repository)
-    # Who waits expires, so that a thousand of them take no time: one runs, the others are answered 504.
+    # Who waits expires, so that a thousand take no time: one runs, the others are answered 504.
     late = infer_bytes("slow", "input", np.ones((1, 1)), timeout=50_000)
     with opened(one, 1024 + 16 + 1 + 200) as connections:
         statuses = [reply.status for reply in send_at_once(one, connections, late)]
