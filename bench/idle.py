@@ -4,8 +4,8 @@
 Idle: for each queue kind, with telemetry CSV and metrics on: 100 connections, a burst of load over
 each, then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit
 0. Spinning: an open loop of 1,000 and of 2,100 requests a second, and one client in a closed loop,
-each against a server that polls before it sleeps and one that does not (`--spin off`), in turn: what
-polling costs, in cores, and what it saves of the median. The goal is a tenth of a core at both.
+each against a server that polls before it sleeps and one that does not (`--spin off`), in turn: the
+cost of polling, in cores, and what it saves of the median. The goal is a tenth of a core at both.
 bench/idle.py [--quick] [--json] [--only idle|spin]: stdout is one JSON object.
 """
 
