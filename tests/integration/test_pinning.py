@@ -75,6 +75,7 @@ def test_a_worker_sits_on_the_cpu_that_it_was_given(base: list[str], queue: str)
     for cpu in (USABLE[0], USABLE[-1]):
         arguments = ("--queue-type", queue, "--pin-threads", str(cpu))
         with ServeProcess(*base, *arguments) as serve:
+            assert infer(serve) == 200  # so the I/O thread runs and has its name
             assert cpus_of(serve.process.pid, "lumen-w0") == [cpu]
             assert pinning(serve).startswith(f"pinned to CPU {cpu}")
             assert cpus_of(serve.process.pid, "lumen-io0") == USABLE
