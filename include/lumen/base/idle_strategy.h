@@ -9,7 +9,9 @@
 // spinning takes at most a tenth of a core at 1,000 wake-ups a second, whatever their pattern. The
 // thread spins as long as would have gained most over the last gaps, and not at all (2 µs) where no length
 // gains: for gaps of 60 µs, as a fast client leaves, it spins; at 2,100 requests a second, whose gaps
-// are 400 µs, it sleeps. Before, it spun through any gap of less than 500 µs, a whole core at that rate.
+// are 400 µs, it sleeps. Before, it spun through any gap of less than 500 µs. A server with one worker and a
+// small MLP, 2 cores: at 2,100 requests a second 1.00 core then, 0.15 now, 0.15 without spinning; one client
+// in a closed loop has a median of 37 µs then and now, 96 without.
 // It never spins when there are more runnable threads than cores: neither when the awake Lumen
 // threads of this process alone are more (exact, checked at each look at the clock), nor when
 // /proc/loadavg says so of the machine (looked at every 10 ms by one thread, 3 µs a look). Then
