@@ -9,17 +9,13 @@
 #pragma once
 
 #include <lumen/base/limits.h>
+#include <lumen/engine/size_cost.h>
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace lumen::engine {
-
-struct SizeCost {
-  uint32_t rows = 1;
-  uint64_t ns = 0;  // of one call
-};
 
 class BatchPlan {
  public:

@@ -146,7 +146,11 @@ class GatedSubmitter final : public Submitter {
 class SwappingEngine final : public Engine {
  public:
   SwappingEngine(const EngineOptions& options, ModelRepository& repository)
-      : options_(options), repository_(repository) {
+      : options_(options),
+        repository_(repository),
+        builders_(repository.backend().compiles_in_parallel()
+                      ? std::min(usable_cpu_count(), kMostBuilders)
+                      : 1) {
     for (uint32_t i = 0; i < options.submitter_count; ++i) {
       submitters_.push_back(std::make_unique<GatedSubmitter>(i, current_));
     }
@@ -181,11 +185,14 @@ class SwappingEngine final : public Engine {
   }
 
  private:
+  // Each keeps a heap of its own (malloc's), and compiling gains little beyond.
+  static constexpr uint32_t kMostBuilders = 8;
+
   Status change(EngineConfig config, Runner::OnFailure on_failure) {
     LUMEN_RETURN_IF_ERROR(config.check());
     if (config.thread_count == 0) config.thread_count = usable_cpu_count();
     if (scheduler_ != nullptr && scheduler_->config() == config) return {};
-    auto next = Scheduler::create(options_, config, repository_, on_failure);
+    auto next = Scheduler::create(options_, config, repository_, builders_, on_failure);
     if (!next.ok()) return next.status();
     (*next)->set_generation(++generations_);
     for (uint32_t i = 0; i < submitters_.size(); ++i) {
@@ -211,6 +218,7 @@ class SwappingEngine final : public Engine {
 
   const EngineOptions options_;
   ModelRepository& repository_;
+  Builders builders_;
   std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
   // Control plane.

@@ -147,10 +147,8 @@ Status learn_service_time(ModelSlot& slot) {
   return {};
 }
 
-Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions,
-                    const std::vector<uint32_t>& sizes) {
-  const auto kind = config.allocator_type == AllocatorType::kStandard ? RequestMemory::Kind::kHeap
-                                                                      : RequestMemory::Kind::kArena;
+// Of one row and of each of `sizes` that gives the same rows.
+Result<std::vector<SizeCost>> measure_sizes(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
   std::vector<SizeCost> costs;
@@ -162,14 +160,32 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
       costs.push_back({rows, ns + ns * kMarginPercent / 100});
     }
   }
+  return costs;
+}
+
+Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions,
+                    const std::vector<uint32_t>& sizes) {
+  auto known = slot.model->size_costs().find(sizes);
+  if (known == slot.model->size_costs().end()) {
+    Result<std::vector<SizeCost>> measured = measure_sizes(slot, sizes);
+    if (!measured.ok()) return measured.status();
+    known = slot.model->size_costs().emplace(sizes, std::move(*measured)).first;
+  }
+  const std::vector<SizeCost>& costs = known->second;
   const auto largest = std::ranges::max_element(costs, {}, &SizeCost::rows);
   if (costs.size() < 2) return {};
   slot.plan = BatchPlan(costs, std::min(config.batch_size, largest->rows));
   if (!slot.plan.packs()) return {};
+  const auto kind = config.allocator_type == AllocatorType::kStandard ? RequestMemory::Kind::kHeap
+                                                                      : RequestMemory::Kind::kArena;
   Result<Batch> batch = Batch::create(config.batch_size, kBatchBytes, kind, regions);
   if (!batch.ok()) return batch.status();
   slot.batch.emplace(std::move(*batch));
   return {};
+}
+
+std::vector<uint32_t> sizes_for(const Model& model, const EngineConfig& config) {
+  return has_batch_axis(model.metadata()) ? batch_sizes_of(config) : std::vector<uint32_t>();
 }
 
 }  // namespace
@@ -184,24 +200,27 @@ std::vector<uint32_t> batch_sizes_of(const EngineConfig& config) {
   return sizes;
 }
 
-Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
-                                             const RegionOptions& regions) {
+Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config) {
   auto slot = std::make_unique<ModelSlot>();
   slot->model = &model;
   if (model.state() != ModelState::kReady) return slot;
-  std::vector<uint32_t> sizes = batch_sizes_of(config);
-  if (!has_batch_axis(model.metadata())) sizes.clear();
-  Result<std::unique_ptr<Instance>> instance = model.loaded()->create_instance(sizes);
+  Result<std::unique_ptr<Instance>> instance =
+      model.loaded()->create_instance(sizes_for(model, config));
   if (!instance.ok()) return instance.status();
   slot->instance = std::move(*instance);
   slot->max_in_flight = std::max<uint32_t>(1, slot->instance->max_in_flight());
-  if (config.latency_budget_us > 0 && model.service_time().mean_ns() == 0) {
-    LUMEN_RETURN_IF_ERROR(learn_service_time(*slot));
+  return slot;
+}
+
+Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
+  if (slot.instance == nullptr) return {};
+  if (config.latency_budget_us > 0 && slot.model->service_time().mean_ns() == 0) {
+    LUMEN_RETURN_IF_ERROR(learn_service_time(slot));
   }
   // A device that takes several requests at once overlaps them itself.
-  if (slot->max_in_flight > 1) sizes.clear();
-  if (!sizes.empty()) LUMEN_RETURN_IF_ERROR(plan_batches(*slot, config, regions, sizes));
-  return slot;
+  if (slot.max_in_flight > 1) return {};
+  const std::vector<uint32_t> sizes = sizes_for(*slot.model, config);
+  return sizes.empty() ? Status() : plan_batches(slot, config, regions, sizes);
 }
 
 }  // namespace lumen::engine

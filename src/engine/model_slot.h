@@ -1,8 +1,8 @@
 // ModelSlot: one model in the hands of one runner: its instance, its batch plan and what is in
-// flight. make_slot() makes and warms it up: checks that packed rows come out as single ones do and
-// measures what each size costs.
+// flight. make_slot() makes the instance; plan_slot() checks that packed rows come out as single ones
+// do and measures what each size costs.
 // Threads: the runner's; in_flight is counted down by a backend's threads.
-// Memory: the heap, at make_slot(). Says no: Status when the instance can't be made.
+// Memory: the heap, at make_slot() and plan_slot(). Says no: Status when the instance can't be made.
 #pragma once
 
 #include "engine/batch.h"
@@ -36,8 +36,13 @@ struct ModelSlot {
 // The sizes of the first axis that `config` may run often, beyond 1; empty where it never packs.
 [[nodiscard]] std::vector<uint32_t> batch_sizes_of(const EngineConfig& config);
 
-// An unavailable model gives a slot without instance. Control plane, on the thread that will run it.
-[[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
-                                                           const RegionOptions& regions);
+// An unavailable model gives a slot without instance. Control plane; several at once where the
+// backend compiles in parallel.
+[[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model,
+                                                           const EngineConfig& config);
+// Control plane, one at a time and with nothing else compiling, for it measures. Only the first slot
+// of a model is measured; what it took is kept with the model.
+[[nodiscard]] Status plan_slot(ModelSlot& slot, const EngineConfig& config,
+                               const RegionOptions& regions);
 
 }  // namespace lumen::engine

@@ -23,17 +23,28 @@ bool is_late(const InferRequest& request, uint64_t now) noexcept {
 
 }  // namespace
 
-Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
+void Runner::make_instances(ModelRepository& repository) {
   for (const auto& model : repository.models()) {
-    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config, options_.regions);
-    if (!slot.ok() && on_failure == OnFailure::kFail) return slot.status();
-    if (!slot.ok()) {
-      model->mark_unavailable(std::string(slot.status().message()));
-      slot = make_slot(*model, options_.config, options_.regions);  // an empty one
-    }
-    LUMEN_CHECK(slot.ok() && slots_.size() == model->index());
-    slots_.push_back(std::move(*slot));
+    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config);
+    made_.push_back(slot.ok() ? Status() : slot.status());
+    slots_.push_back(slot.ok() ? std::move(*slot) : std::make_unique<ModelSlot>());
+    slots_.back()->model = model.get();
   }
+}
+
+Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
+  LUMEN_CHECK(slots_.size() == repository.models().size());
+  for (const auto& model : repository.models()) {
+    std::unique_ptr<ModelSlot>& slot = slots_[model->index()];
+    Status status = std::move(made_[model->index()]);
+    if (status.ok()) status = plan_slot(*slot, options_.config, options_.regions);
+    if (status.ok()) continue;
+    if (on_failure == OnFailure::kFail) return status;
+    model->mark_unavailable(std::string(status.message()));
+    slot = std::make_unique<ModelSlot>();  // without an instance
+    slot->model = model.get();
+  }
+  made_.clear();
   const size_t most = std::max<size_t>(options_.config.batch_size, 1);
   size_t in_batches = 0;
   for (const auto& slot : slots_) in_batches += slot->batch ? most : 0;

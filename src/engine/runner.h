@@ -62,6 +62,9 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
+  // Makes the instances; several runners at once where the backend compiles in parallel.
+  void make_instances(ModelRepository& repository);
+  // Then, one runner at a time with nothing compiling: measures, and settles what failed.
   [[nodiscard]] Status set_up(ModelRepository& repository, OnFailure on_failure);
 
   [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
@@ -98,6 +101,7 @@ class Runner {
 
   const RunnerOptions options_;
   std::vector<std::unique_ptr<ModelSlot>> slots_;  // by Model::index()
+  std::vector<Status> made_;  // of each slot, between make_instances and set_up
   // Oldest first; reserved for `capacity` and for a failed batch that comes back.
   std::vector<InferRequest*> waiting_;
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call

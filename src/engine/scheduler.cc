@@ -5,30 +5,34 @@
 #include <lumen/base/cpu.h>
 
 #include <thread>
+#include <vector>
 
 namespace lumen::engine {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& options,
                                                      const EngineConfig& config,
                                                      ModelRepository& repository,
+                                                     Builders& builders,
                                                      Runner::OnFailure on_failure) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(config, options));
-  const Status status = config.queue_type == QueueType::kInline
-                            ? scheduler->make_inline_runners(repository, on_failure)
-                            : scheduler->start_workers(repository, on_failure);
-  if (!status.ok()) return status;
+  if (config.queue_type == QueueType::kInline) {
+    scheduler->make_inline_runners();
+  } else {
+    scheduler->make_workers();
+  }
+  LUMEN_RETURN_IF_ERROR(scheduler->set_up(repository, builders, on_failure));
+  scheduler->start_workers();
   return scheduler;
 }
 
-Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure on_failure) {
+void Scheduler::make_workers() {
   source_ = make_work_source(config_, options_.submitter_count);
   pinned_ = pin_cpus(options_.pin_threads, config_.thread_count, options_.cpu_claims);
   // A worker that polls on a CPU that others need takes from them what it hopes to save.
   // Nor is a mutex polled: the naive type waits as naive servers do.
   const bool may_spin =
       usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
-  Status status;
-  for (uint32_t i = 0; i < config_.thread_count && status.ok(); ++i) {
+  for (uint32_t i = 0; i < config_.thread_count; ++i) {
     const RunnerLoad load{.outstanding = source_->outstanding(i), .admission = &admission_};
     const WorkerOptions worker{.index = i,
                                .config = config_,
@@ -38,23 +42,14 @@ Status Scheduler::start_workers(ModelRepository& repository, Runner::OnFailure o
                                .regions = options_.regions,
                                .server_counters = options_.server_counters};
     workers_.push_back(std::make_unique<Worker>(worker, *source_, closed_));
-    // One after the other: backends load and compile on one thread at a time.
-    status = workers_.back()->prepare(repository, on_failure);
-    if (status.ok()) warn_of_pin(workers_.back()->pin_status());
   }
-  if (!status.ok()) {
-    close();
-    return status;
-  }
-  for (const auto& worker : workers_) worker->go();
-  return {};
 }
 
 void Scheduler::warn_of_pin(const Status& status) const {
   if (!status.ok()) options_.warn(status.message());
 }
 
-Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFailure on_failure) {
+void Scheduler::make_inline_runners() {
   pinned_ = pin_cpus(options_.pin_threads, options_.submitter_count, options_.cpu_claims);
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
@@ -67,18 +62,45 @@ Status Scheduler::make_inline_runners(ModelRepository& repository, Runner::OnFai
                                                .regions = options_.regions,
                                                .listener = entry.get(),
                                                .server_counters = options_.server_counters});
-    // On a thread that sits where the I/O thread will, so that memory is first touched there.
-    Status status, pin_status;
-    std::thread maker([&] {
-      if (const auto cpu = pinned_.of(i)) pin_status = pin_this_thread(*cpu);
-      status = entry->runner->set_up(repository, on_failure);
-    });
-    maker.join();
-    LUMEN_RETURN_IF_ERROR(status);
-    warn_of_pin(pin_status);
+    // The I/O thread pins itself when it first runs a model; whether it may is known, and told, now.
+    if (const auto cpu = pinned_.of(i)) {
+      Status pin_status;
+      std::thread([&] { pin_status = pin_this_thread(*cpu); }).join();
+      warn_of_pin(pin_status);
+    }
     inline_.push_back(std::move(entry));
   }
-  return {};
+}
+
+Status Scheduler::set_up(ModelRepository& repository, Builders& builders,
+                         Runner::OnFailure on_failure) {
+  std::vector<Runner*> runners;
+  for (const auto& worker : workers_) runners.push_back(&worker->runner());
+  for (const auto& entry : inline_) runners.push_back(entry->runner.get());
+  std::vector<Builders::Job> jobs;
+  for (size_t i = 0; i < runners.size(); ++i) {
+    jobs.push_back(
+        {.body = [&repository, runner = runners[i]] { runner->make_instances(repository); },
+         .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
+  }
+  builders.run(jobs);
+  Status status;
+  const auto measure = [&] {
+    for (size_t i = 0; i < runners.size() && status.ok(); ++i) {
+      status = runners[i]->set_up(repository, on_failure);
+    }
+  };
+  const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
+  builders.run({&measuring, 1});
+  return status;
+}
+
+void Scheduler::start_workers() {
+  for (const auto& worker : workers_) {
+    worker->prepare();
+    warn_of_pin(worker->pin_status());
+  }
+  for (const auto& worker : workers_) worker->go();
 }
 
 bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "engine/admission.h"
+#include "engine/builders.h"
 #include "engine/runner.h"
 #include "engine/work_source.h"
 #include "engine/worker.h"
@@ -25,6 +26,7 @@ class Scheduler {
   [[nodiscard]] static Result<std::unique_ptr<Scheduler>> create(const EngineOptions& options,
                                                                  const EngineConfig& config,
                                                                  ModelRepository& repository,
+                                                                 Builders& builders,
                                                                  Runner::OnFailure on_failure);
   ~Scheduler() { close(); }
   Scheduler(const Scheduler&) = delete;
@@ -70,9 +72,12 @@ class Scheduler {
         admission_(config.latency_budget_us, config.queue_type == QueueType::kInline
                                                  ? options.submitter_count
                                                  : config.thread_count) {}
-  [[nodiscard]] Status start_workers(ModelRepository& repository, Runner::OnFailure on_failure);
-  [[nodiscard]] Status make_inline_runners(ModelRepository& repository,
-                                           Runner::OnFailure on_failure);
+  void make_workers();
+  void make_inline_runners();
+  // Instances of all runners, at once as far as the backend allows, then what is measured.
+  [[nodiscard]] Status set_up(ModelRepository& repository, Builders& builders,
+                              Runner::OnFailure on_failure);
+  void start_workers();
   void warn_of_pin(const Status& status) const;
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept;
 

@@ -28,11 +28,10 @@ Worker::Worker(const WorkerOptions& options, WorkSource& source, const std::atom
       runner_(runner_options(options, *this)),
       idle_(options.may_spin ? kMaxSpinNs : 0) {}
 
-Status Worker::prepare(ModelRepository& repository, Runner::OnFailure on_failure) {
-  thread_ = std::thread([this, &repository, on_failure] { main(repository, on_failure); });
-  // sync[worker.phase]: acquire; the instances and set_up_status_ are there
+void Worker::prepare() {
+  thread_ = std::thread([this] { main(); });
+  // sync[worker.phase]: acquire; pin_status_ is there
   phase_.wait(kPreparing, std::memory_order_acquire);
-  return set_up_status_;
 }
 
 void Worker::go() noexcept {
@@ -47,25 +46,17 @@ void Worker::join() noexcept {
   thread_.join();
 }
 
-void Worker::main(ModelRepository& repository, Runner::OnFailure on_failure) noexcept {
+void Worker::main() noexcept {
   name_this_thread("lumen-w" + std::to_string(options_.index));
-  set_up_status_ = set_up(repository, on_failure);
+  IdleStrategy::enrol_this_thread();
+  // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to stop.
+  if (options_.cpu) pin_status_ = pin_this_thread(*options_.cpu);
   // sync[worker.phase]: release; pairs with prepare()
   phase_.store(kPrepared, std::memory_order_release);
   phase_.notify_all();
   // sync[worker.phase]: acquire; pairs with go()
   phase_.wait(kPrepared, std::memory_order_acquire);
   run();
-}
-
-Status Worker::set_up(ModelRepository& repository, Runner::OnFailure on_failure) {
-  IdleStrategy::enrol_this_thread();
-  // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to stop.
-  if (options_.cpu) pin_status_ = pin_this_thread(*options_.cpu);
-  LUMEN_RETURN_IF_ERROR(runner_.set_up(repository, on_failure));
-  // Once more: a backend's library may have moved the thread while it compiled.
-  if (options_.cpu && pin_status_.ok()) pin_status_ = pin_this_thread(*options_.cpu);
-  return {};
 }
 
 void Worker::run() noexcept {

@@ -2,7 +2,7 @@
 // nothing to do.
 // Threads: prepare/go/join by the control plane; run() is the worker's own; on_room() by any thread
 // of a backend. Memory: all of it before prepare() returns; run() allocates nothing.
-// Says no: prepare() by Status; afterwards only through the status of each request.
+// Says no: pin_status(), which the worker can do without; else only through the status of each request.
 #pragma once
 
 #include "engine/runner.h"
@@ -38,9 +38,10 @@ class Worker final : private WakeReason, private RoomListener {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Starts the thread, which pins itself, makes its instances (so that their memory is first touched
-  // where it is used) and then waits for go(). Returns when they are made.
-  [[nodiscard]] Status prepare(ModelRepository& repository, Runner::OnFailure on_failure);
+  // Of the models that it will run, for prepare().
+  [[nodiscard]] Runner& runner() noexcept { return runner_; }
+  // Starts the thread, which pins itself and then waits for go(). After the runner's set_up().
+  void prepare();
   // After prepare(): whether it sits on the CPU that it was given.
   [[nodiscard]] const Status& pin_status() const noexcept { return pin_status_; }
   void go() noexcept;
@@ -61,8 +62,7 @@ class Worker final : private WakeReason, private RoomListener {
 
   [[nodiscard]] static RunnerOptions runner_options(const WorkerOptions& options,
                                                     RoomListener& listener);
-  void main(ModelRepository& repository, Runner::OnFailure on_failure) noexcept;
-  [[nodiscard]] Status set_up(ModelRepository& repository, Runner::OnFailure on_failure);
+  void main() noexcept;
   void run() noexcept;
   // True if something was done: the shape of all loops here.
   [[nodiscard]] bool do_work() noexcept;
@@ -77,7 +77,6 @@ class Worker final : private WakeReason, private RoomListener {
   const std::atomic<bool>& closed_;
   Runner runner_;
   IdleStrategy idle_;
-  Status set_up_status_;
   Status pin_status_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> phase_{kPreparing};
   std::thread thread_;

@@ -1,6 +1,6 @@
 // Backend: what can run a model. The narrow face between Lumen and OpenVINO (or whatever follows).
-// Threads: load() and create_instance() on the control plane, one at a time; an Instance belongs to
-// one worker. Memory: backends allocate as they like in load/create_instance/start; Lumen's own
+// Threads: load() and create_instance() on the control plane, one at a time unless
+// compiles_in_parallel(); an Instance is made on one thread, runs on another, one at a time. Memory: backends allocate as they like in load/create_instance/start; Lumen's own
 // zero-allocation rule ends at start(). Says no: Result; a failed inference goes into
 // InferRequest::status. No exception crosses this face.
 #pragma once
@@ -83,6 +83,8 @@ class Backend {
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string description() const = 0;  // for the banner: name, version
   [[nodiscard]] virtual Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) = 0;
+  // Whether create_instance() may be called by several threads at once, for one model too.
+  [[nodiscard]] virtual bool compiles_in_parallel() const noexcept { return false; }
   // Alignment that start() needs of input data, in bytes. 64 is what the arenas give anyway.
   [[nodiscard]] virtual size_t input_alignment() const noexcept { return 64; }
   // Offers a region in which request data will lie, once at start: a device backend pins it.

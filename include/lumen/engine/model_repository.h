@@ -8,12 +8,14 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/backend.h>
 #include <lumen/engine/metadata.h>
+#include <lumen/engine/size_cost.h>
 #include <lumen/engine/smoothed_time.h>
 #include <lumen/telemetry/counters.h>
 
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +37,12 @@ class Model {
   // What one request takes a worker, for admission. With a latency budget the warm-up is its first
   // sample, where rows can be made up; 0 before the first.
   [[nodiscard]] SmoothedTime& service_time() noexcept { return service_time_; }
+  // What calls of the sizes that the key names take, where that was measured: once for the model, not
+  // for each instance and change. A few entries at most: the key follows from batch_size. Control
+  // plane only.
+  [[nodiscard]] std::map<std::vector<uint32_t>, std::vector<SizeCost>>& size_costs() noexcept {
+    return size_costs_;
+  }
   // Control plane only, before the engine's workers run.
   void mark_unavailable(std::string reason) {
     state_ = ModelState::kUnavailable;
@@ -50,6 +58,7 @@ class Model {
   telemetry::ModelCounters* counters_ = nullptr;
   uint32_t index_ = 0;
   SmoothedTime service_time_;
+  std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
 };
 
 class ModelRepository {

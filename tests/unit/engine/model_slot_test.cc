@@ -30,7 +30,10 @@ class ModelSlotTest : public testing::Test {
       repository = std::move(
           ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
     }
-    return std::move(make_slot(*repository->find(model, ""), config, {}).value());
+    auto slot = std::move(make_slot(*repository->find(model, ""), config).value());
+    const Status planned = plan_slot(*slot, config, {});
+    EXPECT_TRUE(planned.ok()) << planned.message();
+    return slot;
   }
 
   TempRepository files;
@@ -59,6 +62,18 @@ TEST_F(ModelSlotTest, DoesNotPackWhereRowsGetDearerTogether) {
   EXPECT_FALSE(slot->batch.has_value());
   EXPECT_FALSE(slot->plan.packs());
   EXPECT_THAT(control->take_rows_run(), Contains(4)) << "it was measured, not assumed";
+}
+
+TEST_F(ModelSlotTest, MeasuresAModelOnceAndNotForEachInstance) {
+  control->cost_ns = &flat;
+  const auto first = slot_of(batched(8));
+  EXPECT_FALSE(control->take_rows_run().empty());
+  const auto second = slot_of(batched(8));
+  EXPECT_THAT(control->take_rows_run(), IsEmpty());
+  ASSERT_TRUE(second->batch.has_value());
+  EXPECT_EQ(second->plan.step(8), first->plan.step(8));
+  (void)slot_of(batched(4));
+  EXPECT_THAT(control->take_rows_run(), Contains(4)) << "other sizes were compiled";
 }
 
 TEST_F(ModelSlotTest, NeverPacksAModelWhoseRowsDependOnEachOther) {
@@ -123,7 +138,7 @@ TEST_F(ModelSlotTest, AnUnavailableModelHasNoInstanceAndOneThatCannotBeMadeSaysW
   repository =
       std::move(ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
   Model& model = *repository->find("m", "");
-  EXPECT_THAT(std::string(make_slot(model, batched(8), {}).status().message()),
+  EXPECT_THAT(std::string(make_slot(model, batched(8)).status().message()),
               testing::HasSubstr("no instance of 'm'"));
   model.mark_unavailable("broken");
   EXPECT_EQ(slot_of(batched(8))->instance, nullptr);

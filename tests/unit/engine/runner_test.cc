@@ -64,6 +64,7 @@ class RunnerTest : public testing::Test {
                                                     .load = {},
                                                     .listener = &listener,
                                                     .server_counters = &counters->server});
+    runner->make_instances(*repository);
     const Status status = runner->set_up(*repository, Runner::OnFailure::kFail);
     ASSERT_TRUE(status.ok()) << status.message();
     control->cost_ns = nullptr;  // the plan is made
