@@ -1,6 +1,6 @@
 // The OpenVINO backend, and the only translation unit that includes OpenVINO (its headers are slow
-// to compile). Threads: load and create_instance one at a time; an Instance belongs to one worker,
-// and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
+// to compile). Threads: load() one at a time, create_instance() by several; an Instance belongs to
+// one worker, and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
 // model, more when tensors are bound anew. Says no: every exception ends here and becomes a Status.
 #include <lumen/engine/backend.h>
 
@@ -8,6 +8,7 @@
 #include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
 
+#include "engine/memory_policy.h"
 #include "engine/openvino_plan.h"
 
 #include <openvino/frontend/manager.hpp>
@@ -20,6 +21,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -157,8 +159,9 @@ class OpenVinoModel final : public LoadedModel {
       std::span<const uint32_t> batch_sizes) override {
     try {
       auto instance = std::make_unique<OpenVinoInstance>(metadata_.name, inputs_, outputs_);
-      compile_into(*instance, batch_sizes);
+      compile_into(*instance, clone(), batch_sizes);
       instance->warm_up();
+      release_bound_mappings();
       return std::unique_ptr<Instance>(std::move(instance));
     } catch (const std::exception& error) {
       return openvino::failed(Code::kInternal, "compiling", metadata_.name, error.what());
@@ -169,22 +172,31 @@ class OpenVinoModel final : public LoadedModel {
   }
 
  private:
-  void compile_into(OpenVinoInstance& instance, std::span<const uint32_t> batch_sizes) {
+  // Cloning may fill in what the original computes late (names), so it is done one at a time; the
+  // weights are shared.
+  std::shared_ptr<ov::Model> clone() {
+    const std::lock_guard lock(cloning_);
+    return model_->clone();
+  }
+
+  void compile_into(OpenVinoInstance& instance, const std::shared_ptr<ov::Model>& model,
+                    std::span<const uint32_t> batch_sizes) {
     const auto is_string = [](const Port& port) { return port.spec.type == ElementType::kBytes; };
     const bool strings =
         std::ranges::any_of(inputs_, is_string) || std::ranges::any_of(outputs_, is_string);
-    if (!strings && !model_->is_dynamic()) {
-      instance.add_static(0, compile(model_));
+    if (!strings && !model->is_dynamic()) {
+      instance.add_static(0, compile(model));
       return;
     }
     if (!strings && only_rows_are_free()) {
       std::set<uint32_t> sizes(options_.batch_sizes.begin(), options_.batch_sizes.end());
       sizes.insert(batch_sizes.begin(), batch_sizes.end());
       for (const uint32_t rows : sizes) {
-        if (auto compiled = compile_rows(rows)) instance.add_static(rows, std::move(*compiled));
+        if (auto compiled = compile_rows(*model, rows))
+          instance.add_static(rows, std::move(*compiled));
       }
     }
-    instance.add_dynamic(compile(model_));
+    instance.add_dynamic(compile(model));
   }
 
   bool only_rows_are_free() const noexcept {
@@ -198,12 +210,12 @@ class OpenVinoModel final : public LoadedModel {
 
   // nullopt: the model can't have that many rows (its first axis is no batch after all, or the
   // outputs stay dynamic); the dynamic compile then runs them.
-  std::optional<ov::CompiledModel> compile_rows(uint32_t rows) {
+  std::optional<ov::CompiledModel> compile_rows(const ov::Model& model, uint32_t rows) {
     try {
-      const std::shared_ptr<ov::Model> fixed = model_->clone();
+      const std::shared_ptr<ov::Model> fixed = model.clone();
       std::map<size_t, ov::PartialShape> shapes;
       for (size_t i = 0; i < inputs_.size(); ++i) {
-        ov::PartialShape shape = model_->input(i).get_partial_shape();
+        ov::PartialShape shape = model.input(i).get_partial_shape();
         shape[0] = rows;
         shapes[i] = shape;
       }
@@ -219,7 +231,9 @@ class OpenVinoModel final : public LoadedModel {
     ov::AnyMap properties = {
         ov::inference_num_threads(1),
         ov::num_streams(1),
-        ov::hint::performance_mode(ov::hint::PerformanceMode::LATENCY),
+        // Not LATENCY: with it OpenVINO binds the weights' pages to node 0 (mbind), wherever the
+        // instance's worker sits, and leaves those pages as mappings of their own.
+        ov::hint::performance_mode(ov::hint::PerformanceMode::THROUGHPUT),
         // Without its own stream executor OpenVINO runs the model on the calling thread as it is.
         // With it each infer() enters a TBB arena that moves the thread to another CPU and back by
         // two sched_setaffinity calls (2026.4, whatever enable_cpu_pinning says): 5.2 us a call of
@@ -236,6 +250,7 @@ class OpenVinoModel final : public LoadedModel {
 
   ov::Core& core_;
   std::shared_ptr<ov::Model> model_;
+  std::mutex cloning_;
   ModelOptions options_;
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
@@ -248,6 +263,9 @@ class OpenVinoBackend final : public Backend {
     const std::string_view build = ov::get_openvino_version().buildNumber;
     return "OpenVINO " + std::string(build.substr(0, build.find('-')));
   }
+
+  // Each instance compiles a clone of its own; OpenVINO's AUTO device does the same.
+  bool compiles_in_parallel() const noexcept override { return true; }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     try {

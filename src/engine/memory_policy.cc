@@ -1,0 +1,67 @@
+// See the header for threads, memory and refusals.
+#include "engine/memory_policy.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace lumen::engine {
+namespace {
+
+// From linux/mempolicy.h; through syscall(), as in memory/mapping.cc: libnuma would be a dependency
+// for two calls.
+constexpr int kMpolDefault = 0;
+constexpr int kMpolBind = 2;
+constexpr unsigned kMpolFAddr = 2;
+constexpr unsigned long kMostNodes = 1024;
+
+struct Range {
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+// Asked of each mapping, about 0.3 us. /proc/self/numa_maps would tell, but walks all pages for it.
+bool is_bound(const Range& range) noexcept {
+  int mode = kMpolDefault;
+  std::array<unsigned long, kMostNodes / (8 * sizeof(unsigned long))> nodes{};
+  return ::syscall(SYS_get_mempolicy, &mode, nodes.data(), kMostNodes, range.begin, kMpolFAddr) ==
+             0 &&
+         mode == kMpolBind;
+}
+
+std::vector<Range> private_memory() {
+  std::vector<Range> ranges;
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    Range range{};
+    std::array<char, 5> rights{};
+    unsigned long inode = 1;
+    const int found = std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %*x %*s %lu",
+                                  &range.begin, &range.end, rights.data(), &inode);
+    if (found == 4 && rights[1] == 'w' && rights[3] == 'p' && inode == 0) ranges.push_back(range);
+  }
+  return ranges;
+}
+
+}  // namespace
+
+size_t release_bound_mappings() {
+  size_t released = 0;
+  for (const Range& range : private_memory()) {
+    if (!is_bound(range)) continue;
+    const size_t bytes = range.end - range.begin;
+    released +=
+        ::syscall(SYS_mbind, range.begin, bytes, kMpolDefault, nullptr, 0ul, 0u) == 0 ? 1 : 0;
+  }
+  return released;
+}
+
+}  // namespace lumen::engine
