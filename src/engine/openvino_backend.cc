@@ -7,9 +7,11 @@
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
+#include <lumen/engine/validate.h>
 
 #include "engine/memory_policy.h"
 #include "engine/openvino_plan.h"
+#include "engine/openvino_shapes.h"
 
 #include <openvino/frontend/manager.hpp>
 #include <openvino/op/result.hpp>
@@ -19,6 +21,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +39,7 @@ namespace {
 using openvino::DynamicPlan;
 using openvino::Plan;
 using openvino::Port;
+using openvino::ShapeCheck;
 using openvino::StaticPlan;
 
 constexpr int kWarmupRuns = 3;
@@ -55,51 +59,71 @@ void give_strings_their_own_memory(const ov::Model& model) {
 
 class OpenVinoInstance final : public Instance {
  public:
-  OpenVinoInstance(const std::string& model, const std::vector<Port>& inputs,
-                   const std::vector<Port>& outputs)
-      : model_(model), inputs_(inputs), outputs_(outputs) {}
+  // Compiles the model for so many rows once more (0: as it is); may throw.
+  using CompileAgain = std::function<ov::CompiledModel(uint32_t rows)>;
+
+  OpenVinoInstance(const ModelMetadata& metadata, const std::vector<Port>& inputs,
+                   const std::vector<Port>& outputs, CompileAgain compile_again)
+      : metadata_(metadata),
+        inputs_(inputs),
+        outputs_(outputs),
+        compile_again_(std::move(compile_again)) {}
 
   // `rows` 0: the model's only shape.
   void add_static(uint32_t rows, ov::CompiledModel compiled) {
-    fixed_.push_back({rows, std::make_unique<StaticPlan>(std::move(compiled), inputs_, outputs_)});
+    variants_.push_back({.rows = rows, .is_dynamic = false, .plan = nullptr});
+    make_plan(variants_.back(), std::move(compiled));
   }
-  void add_dynamic(ov::CompiledModel compiled) {
-    dynamic_.emplace(std::move(compiled), inputs_, outputs_);
+  // Last: it takes what no other does. `model` is what was compiled.
+  void add_dynamic(ov::CompiledModel compiled, const ov::Model& model) {
+    shapes_.emplace(model);
+    variants_.push_back({.rows = 0, .is_dynamic = true, .plan = nullptr});
+    make_plan(variants_.back(), std::move(compiled));
   }
 
-  // First calls allocate what later ones use again. Throws what the model throws: one that fails
-  // on zeros of its own shape is broken. Free shapes are not guessed.
+  // Throws what the model throws: one that fails on zeros of its own shape is broken. Free shapes
+  // are not guessed.
   void warm_up() {
-    for (Fixed& fixed : fixed_) {
-      for (int i = 0; i < kWarmupRuns; ++i) fixed.plan->infer();
-    }
+    for (Variant& variant : variants_) warm_up(variant);
   }
 
   StartOutcome start(InferRequest& request, void (*)(InferRequest&) noexcept) noexcept override {
-    request.status = guarded([&] { return run(request); });
+    running_ = nullptr;
+    try {
+      request.status = run(request);
+    } catch (const std::exception& error) {
+      request.status = after_failure(request, error.what());
+    } catch (...) {
+      request.status = after_failure(request, "unknown exception");
+    }
     return StartOutcome::kDone;
   }
 
   const void* last_bound_input(size_t index) const noexcept override {
     return last_ == nullptr ? nullptr : last_->bound_input(index);
   }
+  uint64_t times_rebuilt() const noexcept override { return times_rebuilt_; }
 
  private:
-  struct Fixed {
-    uint32_t rows;
-    std::unique_ptr<StaticPlan> plan;
+  // The model as compiled for some shapes.
+  struct Variant {
+    uint32_t rows;  // 0: any, or the model's only shape
+    bool is_dynamic;
+    std::unique_ptr<Plan> plan;
+    bool has_failed = false;  // a run of it threw: it is made anew before the next
   };
 
-  template <typename Body>
-  Status guarded(Body body) noexcept {
-    try {
-      return body();
-    } catch (const std::exception& error) {
-      return openvino::failed(Code::kInternal, "running", model_, error.what());
-    } catch (...) {
-      return Status::error(Code::kInternal, "running model '%s': unknown exception",
-                           model_.c_str());
+  void make_plan(Variant& variant, ov::CompiledModel compiled) {
+    if (variant.is_dynamic) {
+      variant.plan = std::make_unique<DynamicPlan>(std::move(compiled), inputs_, outputs_);
+    } else {
+      variant.plan = std::make_unique<StaticPlan>(std::move(compiled), inputs_, outputs_);
     }
+  }
+
+  // First calls allocate what later ones use again.
+  static void warm_up(Variant& variant) {
+    for (int i = 0; !variant.is_dynamic && i < kWarmupRuns; ++i) variant.plan->infer();
   }
 
   Status run(InferRequest& request) {
@@ -107,8 +131,15 @@ class OpenVinoInstance final : public Instance {
         request.outputs_wanted.empty() ? outputs_.size() : request.outputs_wanted.size();
     const std::span<TensorView> outputs = request.memory->allocate_array<TensorView>(wanted);
     if (outputs.size() != wanted) return openvino::no_room("(list)", wanted * sizeof(TensorView));
-    Plan& plan = choose(request);
-    last_ = &plan;
+    LUMEN_RETURN_IF_ERROR(openvino::check_bounds(inputs_, request.inputs));
+    Variant& variant = choose(request);
+    if (variant.is_dynamic && !shapes_->accepts(request.inputs)) {
+      return shapes_refused(metadata_, request.inputs, false);
+    }
+    if (variant.has_failed) rebuild(variant);
+    running_ = &variant;
+    last_ = variant.plan.get();
+    Plan& plan = *variant.plan;
     LUMEN_RETURN_IF_ERROR(plan.bind(request, outputs));
     request.trace.preprocessed_ns = now_ns();
     plan.infer();
@@ -119,22 +150,55 @@ class OpenVinoInstance final : public Instance {
     return {};
   }
 
-  Plan& choose(const InferRequest& request) noexcept {
-    for (const auto& [rows, plan] : fixed_) {
-      const auto has_rows = [rows = int64_t{rows}](const TensorView& input) {
-        return input.shape[0] == rows;
-      };
-      if (rows == 0 || std::ranges::all_of(request.inputs, has_rows)) return *plan;
-    }
-    return *dynamic_;
+  // See ShapeCheck for what a failed run leaves behind. A new infer request would not help: it is in
+  // the compiled model. The old one goes first, so that no two are in memory at once.
+  void rebuild(Variant& variant) {
+    last_ = nullptr;
+    variant.plan.reset();
+    make_plan(variant, compile_again_(variant.rows));
+    warm_up(variant);
+    release_bound_mappings();  // as after each compile: failures must not add up to mappings
+    variant.has_failed = false;
+    ++times_rebuilt_;
   }
 
-  const std::string& model_;
+  // Marks what ran, to be made anew by the next request that needs it: so the sender of this one is
+  // answered first, and other models' requests go before. Tells a refusal that hangs on the numbers
+  // in an input (a shape to reshape to), which is the client's, from a fault of the run.
+  Status after_failure(const InferRequest& request, const char* what) noexcept {
+    if (running_ == nullptr) {
+      return openvino::failed(Code::kInternal, "compiling", metadata_.name, what);
+    }
+    running_->has_failed = true;
+    last_ = nullptr;
+    try {
+      if (running_->is_dynamic && !shapes_->accepts_values(request.inputs)) {
+        return shapes_refused(metadata_, request.inputs, true);
+      }
+    } catch (const std::exception&) {  // no memory for the question: it stays a fault
+    }
+    return openvino::failed(Code::kInternal, "running", metadata_.name, what);
+  }
+
+  Variant& choose(const InferRequest& request) noexcept {
+    for (Variant& variant : variants_) {
+      const auto has_rows = [rows = int64_t{variant.rows}](const TensorView& input) {
+        return input.shape[0] == rows;
+      };
+      if (variant.rows == 0 || std::ranges::all_of(request.inputs, has_rows)) return variant;
+    }
+    return variants_.back();
+  }
+
+  const ModelMetadata& metadata_;
   const std::vector<Port>& inputs_;
   const std::vector<Port>& outputs_;
-  std::vector<Fixed> fixed_;
-  std::optional<DynamicPlan> dynamic_;
+  const CompileAgain compile_again_;
+  std::vector<Variant> variants_;
+  std::optional<ShapeCheck> shapes_;  // with a dynamic variant
+  Variant* running_ = nullptr;        // by the last start()
   const Plan* last_ = nullptr;
+  uint64_t times_rebuilt_ = 0;
 };
 
 class OpenVinoModel final : public LoadedModel {
@@ -151,6 +215,7 @@ class OpenVinoModel final : public LoadedModel {
     metadata_.platform = "openvino";
     for (const Port& port : inputs_) metadata_.inputs.push_back(port.spec);
     for (const Port& port : outputs_) metadata_.outputs.push_back(port.spec);
+    metadata_.ties = openvino::find_ties(*model_);
   }
 
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
@@ -158,7 +223,8 @@ class OpenVinoModel final : public LoadedModel {
   Result<std::unique_ptr<Instance>> create_instance(
       std::span<const uint32_t> batch_sizes) override {
     try {
-      auto instance = std::make_unique<OpenVinoInstance>(metadata_.name, inputs_, outputs_);
+      auto instance = std::make_unique<OpenVinoInstance>(
+          metadata_, inputs_, outputs_, [this](uint32_t rows) { return compile_again(rows); });
       compile_into(*instance, clone(), batch_sizes);
       instance->warm_up();
       release_bound_mappings();
@@ -196,7 +262,16 @@ class OpenVinoModel final : public LoadedModel {
           instance.add_static(rows, std::move(*compiled));
       }
     }
-    instance.add_dynamic(compile(model));
+    instance.add_dynamic(compile(model), *model);
+  }
+
+  // For an instance whose run failed, on its worker's thread, perhaps on several at once.
+  ov::CompiledModel compile_again(uint32_t rows) {
+    const std::shared_ptr<ov::Model> model = clone();
+    if (rows == 0) return compile(model);
+    std::optional<ov::CompiledModel> compiled = compile_rows(*model, rows);
+    if (!compiled) throw std::runtime_error("it was compiled for these rows before");
+    return std::move(*compiled);
   }
 
   bool only_rows_are_free() const noexcept {

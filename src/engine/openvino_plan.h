@@ -183,12 +183,7 @@ class DynamicPlan final : public Plan {
   Status bind(InferRequest& request, std::span<TensorView>) override {
     for (size_t i = 0; i < slots_.size(); ++i) {
       const TensorView& input = request.inputs[i];
-      const Port& port = inputs_[i];
-      if (port.bounds && !port.bounds->compatible(their_shape(input.shape))) {
-        return Status::error(Code::kInvalidArgument, "input '%s': the model takes shapes %s only",
-                             port.spec.name.c_str(), port.bounds->to_string().c_str());
-      }
-      LUMEN_RETURN_IF_ERROR(check_wide_integers(port.spec.name, input));
+      LUMEN_RETURN_IF_ERROR(check_wide_integers(inputs_[i].spec.name, input));
       if (input.type == ElementType::kBytes) {
         LUMEN_RETURN_IF_ERROR(bind_strings(i, input));
       } else {

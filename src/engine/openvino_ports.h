@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -154,6 +155,19 @@ inline Status check_wide_integers(const std::string& input, const TensorView& te
                          input.c_str(), offset / sizeof(uint64_t),
                          element_type_name(tensor.type).data(),
                          is_signed ? "from -2147483648 to" : "up to");
+  }
+  return {};
+}
+
+// Sizes within the limits that the model gives for its free axes.
+inline Status check_bounds(const std::vector<Port>& inputs, std::span<const TensorView> tensors) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Port& port = inputs[i];
+    if (!port.bounds || port.bounds->compatible(their_shape(tensors[i].shape))) continue;
+    return Status::error(Code::kInvalidArgument, "input '%s': got shape %s, wanted %s",
+                         port.spec.name.c_str(),
+                         ov::PartialShape(their_shape(tensors[i].shape)).to_string().c_str(),
+                         port.bounds->to_string().c_str());
   }
   return {};
 }

@@ -24,11 +24,13 @@ class Text {
     add(std::string_view(digits, static_cast<size_t>(size)));
   }
   [[nodiscard]] size_t room() const noexcept { return bytes_.size() - 1 - size_; }
+  [[nodiscard]] size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::string_view view() const noexcept { return {bytes_.data(), size_}; }
   [[nodiscard]] const char* c_str() const noexcept { return bytes_.data(); }
 
  private:
   // Eight dimensions of 20 digits fit; with two of these and two names a Status is full.
-  std::array<char, 192> bytes_{};
+  std::array<char, 256> bytes_{};
   size_t size_ = 0;
 };
 
@@ -119,6 +121,59 @@ Status check_input(const ModelMetadata& model, const TensorSpec& spec,
   return {};
 }
 
+Status check_ties(const ModelMetadata& model, std::span<const TensorView> inputs) noexcept {
+  for (const TiedAxes& tie : model.ties) {
+    const Shape& shape = inputs[tie.input].shape;
+    const Shape& other = inputs[tie.other_input].shape;
+    if (shape[tie.axis] == other[tie.other_axis]) continue;
+    const std::string& name = model.inputs[tie.input].name;
+    const std::string& other_name = model.inputs[tie.other_input].name;
+    const unsigned axis = tie.axis;
+    const unsigned other_axis = tie.other_axis;
+    if (tie.input == tie.other_input) {
+      return Status::error(Code::kInvalidArgument,
+                           "input '%.*s' of model '%.*s': got shape %s, wanted the same size on "
+                           "axis %u and axis %u",
+                           width(name), name.data(), width(model.name), model.name.data(),
+                           shape_text(shape).c_str(), axis, other_axis);
+    }
+    return Status::error(Code::kInvalidArgument,
+                         "inputs '%.*s' and '%.*s' of model '%.*s': got shapes %s and %s, wanted "
+                         "the same size on axis %u of the first and axis %u of the second",
+                         width(name), name.data(), width(other_name), other_name.data(),
+                         width(model.name), model.name.data(), shape_text(shape).c_str(),
+                         shape_text(other).c_str(), axis, other_axis);
+  }
+  return {};
+}
+
+Status shapes_refused(const ModelMetadata& model, std::span<const TensorView> inputs,
+                      bool with_values) noexcept {
+  constexpr std::string_view kMore = ", ...";
+  Text text;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorSpec& spec = model.inputs[i];
+    if (spec.shape.is_static() && !with_values) continue;
+    const Text shape = shape_text(inputs[i].shape);
+    const std::string_view name = std::string_view(spec.name).substr(0, kShownName);
+    if (text.room() < name.size() + shape.size() + 2 * kMore.size()) {
+      text.add(kMore);
+      break;
+    }
+    if (text.size() > 0) text.add(", ");
+    text.add("'");
+    text.add(name);
+    text.add("' ");
+    text.add(shape.view());
+  }
+  return Status::error(Code::kInvalidArgument,
+                       "model '%.*s': its operations refuse inputs of the shapes %s%s; send "
+                       "%s that fit together",
+                       width(model.name), model.name.data(), text.c_str(),
+                       with_values ? " with the numbers they hold" : "",
+                       with_values ? "shapes and numbers" : "shapes");
+}
+
 Status check_request(const ModelMetadata& model, const InferRequest& request) noexcept {
   if (request.inputs.size() != model.inputs.size()) {
     return Status::error(Code::kInvalidArgument, "model '%.*s': got %zu inputs, wanted %zu",
@@ -133,6 +188,7 @@ Status check_request(const ModelMetadata& model, const InferRequest& request) no
                            width(model.name), model.name.data());
     }
   }
+  LUMEN_RETURN_IF_ERROR(check_ties(model, request.inputs));
   for (const uint16_t index : request.outputs_wanted) {
     if (index >= model.outputs.size()) {
       return Status::error(Code::kInvalidArgument,

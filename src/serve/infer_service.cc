@@ -58,6 +58,7 @@ Status bind_inputs(RequestContext& context, const engine::ModelMetadata& metadat
                          metadata.inputs[i].name.c_str(), metadata.name.c_str(),
                          context.infer_head.inputs.size(), metadata.inputs.size());
   }
+  LUMEN_RETURN_IF_ERROR(engine::check_ties(metadata, bound));
   context.infer.inputs = bound;
   context.body_pending = std::span(context.body_segments).first(segments);
   return {};

@@ -65,6 +65,9 @@ class Instance {
     (void)index;
     return nullptr;
   }
+
+  // How often a part of it was made anew because a run of it had failed. For tests and statistics.
+  [[nodiscard]] virtual uint64_t times_rebuilt() const noexcept { return 0; }
 };
 
 // A model as loaded once; instances of it are made for each worker.

@@ -17,12 +17,21 @@ struct TensorSpec {
   Shape shape;  // -1: any size on that axis
 };
 
+// Two free axes that the model's operations take only with equal sizes; of one input or of two.
+struct TiedAxes {
+  uint16_t input = 0;
+  uint16_t axis = 0;
+  uint16_t other_input = 0;
+  uint16_t other_axis = 0;
+};
+
 struct ModelMetadata {
   std::string name;
   std::string version;   // digits
   std::string platform;  // "openvino", for the protocol's "platform"
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
+  std::vector<TiedAxes> ties{};  // those that the backend knows of; no pair stands there twice
 };
 
 }  // namespace lumen::engine

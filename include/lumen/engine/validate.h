@@ -31,6 +31,15 @@ namespace lumen::engine {
 [[nodiscard]] Status check_input(const ModelMetadata& model, const TensorSpec& spec,
                                  const TensorView& input) noexcept;
 
+// Sizes that the model ties together are equal. `inputs`: one for each input of the model, checked.
+[[nodiscard]] Status check_ties(const ModelMetadata& model,
+                                std::span<const TensorView> inputs) noexcept;
+
+// What a backend answers when the model's operations refuse inputs whose types and ranks are right:
+// names the inputs with free axes, and their shapes. `with_values`: their numbers had a part in it.
+[[nodiscard]] Status shapes_refused(const ModelMetadata& model, std::span<const TensorView> inputs,
+                                    bool with_values) noexcept;
+
 // All inputs of a bound request at once, with their data: what a backend's start() takes for
 // granted. For callers without a codec in front of them (bus, tests).
 [[nodiscard]] Status check_request(const ModelMetadata& model,

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+#include <vector>
+
 namespace lumen::engine {
 namespace {
 
@@ -97,6 +101,50 @@ TEST(CheckRequest, WantsEveryInputWithDataAndOutputsThatExist) {
   request.inputs = request.inputs.first(1);
   EXPECT_THAT(std::string(check_request(kModel, request).message()),
               HasSubstr("got 1 inputs, wanted 2"));
+}
+
+TEST(CheckTies, NamesBothInputsAndTheirShapes) {
+  const ModelMetadata model = {
+      "m",
+      "1",
+      "fake",
+      {{"a", ElementType::kFp32, shape({-1, -1})}, {"b", ElementType::kFp32, shape({4, -1})}},
+      {{"y", ElementType::kFp32, shape({-1})}},
+      {{0, 0, 0, 1}, {0, 1, 1, 1}}};
+  const auto refusal_of = [&model](Shape a, Shape b) {
+    const std::array<TensorView, 2> inputs = {TensorView{.type = ElementType::kFp32, .shape = a},
+                                              TensorView{.type = ElementType::kFp32, .shape = b}};
+    const Status status = check_ties(model, inputs);
+    EXPECT_EQ(status.code(), status.ok() ? Code::kOk : Code::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal_of(shape({2, 2}), shape({4, 2})), "");
+  EXPECT_THAT(refusal_of(shape({2, 2}), shape({4, 3})),
+              AllOf(HasSubstr("'a' and 'b'"), HasSubstr("[2,2] and [4,3]"), HasSubstr("axis 1")));
+  EXPECT_THAT(refusal_of(shape({2, 3}), shape({4, 3})),
+              AllOf(HasSubstr("input 'a'"), HasSubstr("[2,3]"), HasSubstr("axis 0 and axis 1")));
+}
+
+TEST(ShapesRefused, NamesInputsWithFreeAxesUntilTheTextIsFull) {
+  ModelMetadata model = {"m", "1", "fake", {}, {}};
+  std::vector<TensorView> inputs;
+  for (int i = 0; i < 64; ++i) {
+    const bool fixed = i == 1;
+    model.inputs.push_back({std::string(100, static_cast<char>('a' + i % 26)) + std::to_string(i),
+                            ElementType::kFp32, fixed ? shape({2}) : shape({-1})});
+    inputs.push_back({.type = ElementType::kFp32, .shape = shape({2})});
+  }
+  const std::string all(shapes_refused(model, inputs, false).message());
+  EXPECT_THAT(all, AllOf(HasSubstr("...; send shapes that fit together"), HasSubstr("' [2]")));
+  model.inputs.resize(3);
+  model.inputs[0].name = "x";
+  model.inputs[1].name = "fixed";
+  model.inputs[2].name = "z";
+  inputs.resize(3);
+  EXPECT_THAT(std::string(shapes_refused(model, inputs, false).message()),
+              HasSubstr("'x' [2], 'z' [2];"));
+  EXPECT_THAT(std::string(shapes_refused(model, inputs, true).message()),
+              AllOf(HasSubstr("'fixed' [2]"), HasSubstr("with the numbers they hold")));
 }
 
 }  // namespace
