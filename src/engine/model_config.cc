@@ -21,7 +21,10 @@ using Json = nlohmann::json;
 // (a row's cost is flat from 64 rows on), so more than this is a typing mistake.
 constexpr uint64_t kMaxBatchSize = 4096;
 
-constexpr std::array<std::string_view, 2> kKeys = {"precision", "batch_sizes"};
+// What OpenVINO itself takes where it is told nothing; nobody asks for more.
+constexpr uint64_t kMaxShapeCache = 5000;
+
+constexpr std::array<std::string_view, 3> kKeys = {"precision", "batch_sizes", "shape_cache"};
 // In the order of enum Precision.
 constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
 
@@ -83,6 +86,15 @@ void read_batch_sizes(Config& config, const Json& value) {
   }
   std::ranges::sort(sizes);
   config.options.batch_sizes = std::move(sizes);
+}
+
+void read_shape_cache(Config& config, const Json& value) {
+  const uint64_t entries = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
+  if (entries > kMaxShapeCache) {
+    return config.fail("key \"shape_cache\": got " + shown(value) +
+                       ", wanted a whole number from 0 to " + std::to_string(kMaxShapeCache));
+  }
+  config.options.shape_cache = static_cast<uint32_t>(entries);
 }
 
 std::string line_of(std::string_view text, size_t byte) {
@@ -149,6 +161,8 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
       read_precision(config, value);
     } else if (key == kKeys[1]) {
       read_batch_sizes(config, value);
+    } else if (key == kKeys[2]) {
+      read_shape_cache(config, value);
     } else {
       config.fail("unknown key " + shown(Json(key)) + hint(key, kKeys));
     }

@@ -315,6 +315,11 @@ class OpenVinoModel final : public LoadedModel {
         // a small MLP instead of 1.6, and the worker's pinning is gone.
         {"EXCLUSIVE_ASYNC_REQUESTS", true},
     };
+    // Of each kind of operation, the kernels that OpenVINO keeps for shapes seen before; without a
+    // word 5,000. Where no shape is free it keeps only what the model needs.
+    if (model->is_dynamic()) {
+      properties.emplace("CPU_RUNTIME_CACHE_CAPACITY", std::to_string(options_.shape_cache));
+    }
     if (options_.precision == Precision::kF32) {
       properties.insert(ov::hint::inference_precision(ov::element::f32));
     } else if (options_.precision == Precision::kBf16) {

@@ -30,6 +30,10 @@ struct ModelOptions {
   Precision precision = Precision::kF32;
   // Sizes of the first axis that get a static-shape compile; others run on the dynamic one.
   std::vector<uint32_t> batch_sizes = {1};
+  // Kernels prepared for shapes seen before that an instance keeps, of each kind of operation, where
+  // the model has free axes. Measured in docs/configuration.md.
+  uint32_t shape_cache = kDefaultShapeCache;
+  static constexpr uint32_t kDefaultShapeCache = 64;
 };
 
 struct ModelSource {

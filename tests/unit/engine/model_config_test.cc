@@ -35,6 +35,16 @@ TEST(ModelConfig, TakesPrecisionAndBatchSizesInAscendingOrder) {
   EXPECT_THAT(parse_model_config(R"({"batch_sizes": []})", "f")->batch_sizes, IsEmpty());
 }
 
+TEST(ModelConfig, BoundsWhatIsKeptForShapesUnlessItIsToldOtherwise) {
+  EXPECT_EQ(parse_model_config("{}", "f")->shape_cache, ModelOptions::kDefaultShapeCache);
+  EXPECT_EQ(parse_model_config(R"({"shape_cache": 0})", "f")->shape_cache, 0u);
+  EXPECT_EQ(parse_model_config(R"({"shape_cache": 5000})", "f")->shape_cache, 5000u);
+  for (const char* entries : {"5001", "-1", "1.5", "\"64\"", "[64]", "null"}) {
+    EXPECT_THAT(refusal("{\"shape_cache\": " + std::string(entries) + "}"),
+                AllOf(HasSubstr("\"shape_cache\": got"), HasSubstr("from 0 to 5000")));
+  }
+}
+
 TEST(ModelConfig, NamesFileKeyGotWantedAndTheNearestName) {
   EXPECT_THAT(refusal(R"({"batchsizes": [1]})"),
               AllOf(StartsWith("m/config.json: "), HasSubstr("\"batchsizes\""),
