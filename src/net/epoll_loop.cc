@@ -1,5 +1,10 @@
 // Loop over epoll, edge-triggered: a socket is registered once and costs no epoll_ctl afterwards.
 // Owner thread only, but for wake(). Allocates at creation. Errors reach the handlers as -errno.
+//
+// wake() and the loop share a word of three states. wake() makes it kWoken, and rings the eventfd only
+// if it was kAsleep. kWoken stays until the loop is where on_wake() and on_turn_end() both follow in
+// the same turn: a wake() that comes behind them keeps the next wait from sleeping. With two states,
+// awake and asleep, such a wake() was lost: a change of the engine's configuration then hung.
 #include <lumen/net/loop.h>
 
 #include <lumen/base/cache_line.h>
@@ -36,6 +41,10 @@ constexpr int kTurnEnds = 2;
 // How long the loop polls before it sleeps, at most and only while events come that close: a sleeper
 // takes about 20 us to run after its wake-up on a virtual machine, and the wake costs its sender 6.
 constexpr uint64_t kMaxSpinNs = 50'000;
+// How long no connection is accepted once no descriptor is left, not even the reserve: other threads
+// close connections too, and tell nobody. Long beside an empty turn (20 us), short beside a client's
+// patience.
+constexpr uint64_t kAcceptPauseNs = 20'000'000;
 
 // epoll_event.data: a pointer whose low bits say what it points to.
 constexpr uint64_t kStreamTag = 0;
@@ -63,6 +72,7 @@ class EpollLoop final : public Loop {
   void drop(Stream& stream, std::span<iovec> buffers) noexcept override;
   void cancel_receive(Stream& stream) noexcept override;
   void send(Stream& stream, std::span<iovec> buffers) noexcept override;
+  bool look_now(Stream& stream) noexcept override;
   size_t run_once(uint64_t deadline_ns) noexcept override;
   void wake() noexcept override;
   uint64_t last_turn_ns() const noexcept override { return last_turn_ns_; }
@@ -77,22 +87,37 @@ class EpollLoop final : public Loop {
   size_t deliver(Stream& stream) noexcept;
   size_t on_event(const epoll_event& event) noexcept;
   size_t accept_some(Listener& listener) noexcept;
+  size_t accept_without_descriptor(Listener& listener, int error) noexcept;
+  void pause(Listener& listener) noexcept;
+  void resume_listeners() noexcept;
+  [[nodiscard]] bool peek(Stream& stream) noexcept;
   int poll_before_sleep() noexcept;
   int sleep(uint64_t deadline_ns, size_t& ran) noexcept;
   int wait_ms(uint64_t deadline_ns) noexcept;
+  [[nodiscard]] bool was_woken() const noexcept;
+  void served() noexcept;
+
+  enum WakeState : uint32_t {
+    kAwake,
+    kAsleep,  // the owner is in, or about to enter, the kernel's wait
+    kWoken,   // wake() was called, and what it was called for may not be served yet
+  };
 
   WakeHandler& wake_handler_;
   UniqueFd epoll_;
   UniqueFd event_;
-  UniqueFd reserve_;  // given up for a moment when no descriptor is left, to refuse politely
+  // Given up for a moment when no descriptor is left, to refuse politely. Another thread may take the
+  // number meanwhile; then it is invalid until one is free again, and nothing is accepted.
+  UniqueFd reserve_;
+  Listener* paused_ = nullptr;  // listeners that wait for a descriptor
+  uint64_t resume_ns_ = UINT64_MAX;
   Stream completions_{nullptr};  // sentinel of the list of streams with results to deliver
   std::array<epoll_event, kEventsPerTurn> events_{};
   uint64_t wakeups_ = 0;
   uint64_t turn_began_ns_ = 0;
   uint64_t last_turn_ns_ = 0;
   IdleStrategy idle_{kMaxSpinNs};
-  // 1: the owner is in, or about to enter, the kernel's wait.
-  alignas(kFalseSharingRange) std::atomic<uint32_t> sleeping_{0};
+  alignas(kFalseSharingRange) std::atomic<uint32_t> wake_state_{kAwake};
 };
 
 Status EpollLoop::add(Stream& stream) noexcept {
@@ -113,7 +138,8 @@ void EpollLoop::remove(Stream& stream) noexcept {
 
 Status EpollLoop::add(Listener& listener) noexcept {
   epoll_event event{};
-  event.events = EPOLLIN;
+  // Of the loops that share a listener a connection wakes one. The others find it too if they look.
+  event.events = EPOLLIN | (listener.is_shared ? EPOLLEXCLUSIVE : 0u);
   event.data.u64 = reinterpret_cast<uint64_t>(&listener) | kListenerTag;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener.fd.get(), &event) != 0) {
     return Status::from_errno(errno, "adding a listener to epoll");
@@ -124,6 +150,11 @@ Status EpollLoop::add(Listener& listener) noexcept {
 void EpollLoop::remove(Listener& listener) noexcept {
   // Closing is not enough: other loops may hold duplicates of a shared listener.
   (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd.get(), nullptr);
+  for (Listener** next = &paused_; *next != nullptr; next = &(*next)->next_paused) {
+    if (*next != &listener) continue;
+    *next = listener.next_paused;
+    break;
+  }
   listener.fd.reset();
 }
 
@@ -133,13 +164,25 @@ void EpollLoop::wait_readable(Stream& stream) noexcept {
   // A receive that filled its buffers exactly (a body, as a rule) leaves it open whether more is
   // there. Taken for readable, an idle connection would be given a request's memory and the timeout
   // of a head of which no byte has come; one look costs 0.2 us and only after such a receive.
+  if (peek(stream)) queue_completion(stream);
+}
+
+// Whether there is something to receive, be it the end or an error.
+bool EpollLoop::peek(Stream& stream) noexcept {
   char byte = 0;
-  if (::recv(stream.fd.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-      (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    stream.loop.readable = false;
-    return;
-  }
-  queue_completion(stream);
+  const ssize_t got = ::recv(stream.fd.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  stream.loop.readable = got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+  return stream.loop.readable;
+}
+
+bool EpollLoop::look_now(Stream& stream) noexcept {
+  auto& state = stream.loop;
+  if (state.queued) return true;  // its handler runs in the next turn
+  const int64_t sent_before = state.send_result;
+  if (state.sending) try_send(stream);
+  if (state.receiving == Stream::Receiving::kData) try_receive(stream);
+  if (state.receiving == Stream::Receiving::kReadiness && peek(stream)) queue_completion(stream);
+  return state.queued || state.send_result != sent_before;
 }
 
 void EpollLoop::receive(Stream& stream, std::span<iovec> buffers) noexcept {
@@ -305,7 +348,9 @@ size_t EpollLoop::on_event(const epoll_event& event) noexcept {
   }
   if (event.events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
     state.writable = true;
+    const int64_t sent_before = state.send_result;
     if (state.sending) try_send(stream);
+    if (state.sending && state.send_result != sent_before) stream.handler->on_send_progress(stream);
   }
   return 0;
 }
@@ -322,18 +367,53 @@ size_t EpollLoop::accept_some(Listener& listener) noexcept {
     const int error = errno;
     if (error == EAGAIN || error == EWOULDBLOCK) break;
     if (error == EINTR || error == ECONNABORTED) continue;
-    if (error == EMFILE || error == ENFILE) {
-      // Without a free descriptor the pending connection would keep the listener readable and the
-      // loop spinning: the reserve takes it, and it is closed.
-      reserve_.reset();
-      UniqueFd(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
-      reserve_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    }
+    if (error == EMFILE || error == ENFILE) return ran + accept_without_descriptor(listener, error);
     listener.handler->on_accept_failed(error);
     ++ran;
     break;
   }
   return ran;
+}
+
+// The pending connection would keep the listener readable and the loop spinning: the reserve takes
+// it, and it is closed. Where the reserve is gone too (another thread was quicker), it waits in the
+// kernel's backlog until a descriptor is free.
+size_t EpollLoop::accept_without_descriptor(Listener& listener, int error) noexcept {
+  reserve_.reset();
+  UniqueFd refused(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const bool has_refused = refused.valid();
+  refused.reset();
+  reserve_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!reserve_.valid()) pause(listener);
+  if (!has_refused) return 0;
+  listener.handler->on_accept_failed(error);
+  return 1;
+}
+
+void EpollLoop::pause(Listener& listener) noexcept {
+  // Out of epoll, not merely without events: a shared listener's entry can't be modified (epoll_ctl(2)).
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd.get(), nullptr);
+  listener.next_paused = std::exchange(paused_, &listener);
+  resume_ns_ = now_ns() + kAcceptPauseNs;
+}
+
+// Only with the reserve in hand: without it the next accept() would end here again.
+void EpollLoop::resume_listeners() noexcept {
+  if (!reserve_.valid()) reserve_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!reserve_.valid()) {
+    resume_ns_ = now_ns() + kAcceptPauseNs;
+    return;
+  }
+  resume_ns_ = UINT64_MAX;
+  while (paused_ != nullptr) {
+    Listener& listener = *std::exchange(paused_, paused_->next_paused);
+    listener.next_paused = nullptr;
+    // It was in this epoll instance before; only a kernel without memory refuses it now.
+    if (!add(listener).ok()) {
+      pause(listener);
+      return;
+    }
+  }
 }
 
 int EpollLoop::wait_ms(uint64_t deadline_ns) noexcept {
@@ -345,38 +425,57 @@ int EpollLoop::wait_ms(uint64_t deadline_ns) noexcept {
   return static_cast<int>(std::min<uint64_t>(ms, INT_MAX));
 }
 
-// Events that came while the loop polled; 0: it is time to sleep.
+// A wake() came that may not be served yet.
+bool EpollLoop::was_woken() const noexcept {
+  // sync[loop.wake_state]: acquire; pairs with wake()
+  return wake_state_.load(std::memory_order_acquire) == kWoken;
+}
+
+// on_wake() and on_turn_end() both follow in this turn and see what the wake() so far was for.
+void EpollLoop::served() noexcept {
+  // The load spares the exchange, 20 cycles, in most turns.
+  // sync[loop.wake_state]: acquire; an exchange, not a store, so that a wake() just before it is acquired
+  if (was_woken()) wake_state_.exchange(kAwake, std::memory_order_acq_rel);
+}
+
+// Events that came while the loop polled; 0: it is time to sleep, or to look what a wake() was for.
 int EpollLoop::poll_before_sleep() noexcept {
   if (!wake_handler_.may_spin()) return 0;
-  while (idle_.idle() != IdleStrategy::Step::kPark) {
+  while (!was_woken() && idle_.idle() != IdleStrategy::Step::kPark) {
     const int count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
     if (count > 0) return count;
   }
   return 0;
 }
 
-// Events after a wait in the kernel, which the wake handler's work makes a mere look.
+// Events after a wait in the kernel, which work that is there already makes a mere look.
 int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
-  // sync[loop.sleeping]: both sides are read-modify-writes of one word, so one comes first: if
-  // wake() does, its release is acquired here and on_wake() below sees the work; if this does,
-  // wake() reads 1 and rings.
-  sleeping_.exchange(1, std::memory_order_acq_rel);
+  ++wakeups_;
+  // What was left without a wake() so far (a worker lets completions gather) saves that wake().
   const size_t found = wake_handler_.on_wake();
   ran += found;
-  const bool busy = found > 0 || completions_.loop.next != &completions_;
-  if (!busy) idle_.parking();
+  uint32_t awake = kAwake;
+  // sync[loop.wake_state]: both sides are read-modify-writes of one word, so one comes first: if
+  // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and rings
+  if (found > 0 || completions_.loop.next != &completions_ ||
+      !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
+                                           std::memory_order_acquire)) {
+    return ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
+  }
+  idle_.parking();
   const int count =
-      ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, busy ? 0 : wait_ms(deadline_ns));
-  if (!busy) idle_.unparked();
-  // sync[loop.sleeping]: an exchange, not a store, so that a wake() which found 0 is acquired too
-  sleeping_.exchange(0, std::memory_order_acq_rel);
-  ++wakeups_;
+      ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, wait_ms(deadline_ns));
+  idle_.unparked();
+  // sync[loop.wake_state]: an exchange, not a store, so that a wake() is acquired. It may be
+  // forgotten here, since on_wake() and on_turn_end() follow in this turn.
+  wake_state_.exchange(kAwake, std::memory_order_acq_rel);
   return count;
 }
 
 size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
   size_t ran = 0;
   last_turn_ns_ = turn_began_ns_ == 0 ? 0 : now_ns() - turn_began_ns_;
+  deadline_ns = std::min(deadline_ns, resume_ns_);
   const bool may_sleep = completions_.loop.next == &completions_ &&
                          (deadline_ns == UINT64_MAX || wait_ms(deadline_ns) != 0);
   int count = 0;
@@ -387,12 +486,14 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
     count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
   }
   turn_began_ns_ = now_ns();
+  if (turn_began_ns_ >= resume_ns_) resume_listeners();
   if (count > 0) idle_.found();
   for (int i = 0; i < count; ++i) ran += on_event(events_[static_cast<size_t>(i)]);
-  ran += wake_handler_.on_wake();
   // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
   // without another system call between them.
   for (int round = 0; round < kTurnEnds; ++round) {
+    served();
+    ran += wake_handler_.on_wake();
     for (int pass = 0; pass < kCompletionPasses && completions_.loop.next != &completions_;
          ++pass) {
       ran += run_completions();
@@ -405,8 +506,8 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
 }
 
 void EpollLoop::wake() noexcept {
-  // sync[loop.sleeping]: see run_once()
-  if (sleeping_.exchange(0, std::memory_order_acq_rel) == 1) {
+  // sync[loop.wake_state]: see sleep() and served()
+  if (wake_state_.exchange(kWoken, std::memory_order_acq_rel) == kAsleep) {
     const uint64_t one = 1;
     (void)!::write(event_.get(), &one, sizeof(one));  // can only fail when it is rung already
   }

@@ -32,6 +32,8 @@ class StreamHandler {
   virtual void on_received(Stream& stream, int64_t result) noexcept = 0;
   // All bytes handed to send() are with the kernel (their number), or -errno.
   virtual void on_sent(Stream& stream, int64_t result) noexcept = 0;
+  // A send that had to wait has gone on, and waits again.
+  virtual void on_send_progress(Stream& stream) noexcept { (void)stream; }
 
  protected:
   ~StreamHandler() = default;
@@ -70,7 +72,7 @@ class ListenerHandler {
  public:
   // A connected, non-blocking, close-on-exec socket.
   virtual void on_accepted(UniqueFd fd) noexcept = 0;
-  // accept() failed (EMFILE: the loop has taken and closed the connection with its reserve fd).
+  // accept() failed (EMFILE: the loop has taken and closed the connection with its reserve descriptor).
   virtual void on_accept_failed(int error_number) noexcept = 0;
 
  protected:
@@ -80,12 +82,15 @@ class ListenerHandler {
 struct Listener {
   UniqueFd fd;
   ListenerHandler* handler = nullptr;
+  // Other loops accept from duplicates of it: a connection wakes one of them, not all.
+  bool is_shared = false;
+  Listener* next_paused = nullptr;  // the loop's
 };
 
-// Called on the loop's thread once a turn, and once more before it sleeps.
 class WakeHandler {
  public:
-  // Takes what other threads have left before wake(); returns how much it did.
+  // Takes what other threads have left; returns how much it did. Several times a turn, and once more
+  // before the loop sleeps.
   virtual size_t on_wake() noexcept = 0;
   // Called once all that a turn brought has been handled; returns how much it did. If that was
   // something, what came of it (replies that are out, say) is handled before the turn ends.
@@ -121,11 +126,16 @@ class Loop {
   virtual void cancel_receive(Stream& stream) noexcept = 0;
   // Sends everything; the loop advances the iovecs as it goes.
   virtual void send(Stream& stream, std::span<iovec> buffers) noexcept = 0;
+  // Looks at the stream's socket now instead of at the next event: what waits there may have come while
+  // the loop was away. True: an operation in flight has moved, and its handler runs in the next turn
+  // if it is complete.
+  [[nodiscard]] virtual bool look_now(Stream& stream) noexcept = 0;
 
   // One turn: completions, at most one wait in the kernel (until `deadline_ns` of CLOCK_MONOTONIC,
   // UINT64_MAX for ever), events. Returns how many handlers ran.
   virtual size_t run_once(uint64_t deadline_ns) noexcept = 0;
-  // Ends the wait of run_once(), now or the next; no system call while the loop is awake.
+  // After it on_wake() and on_turn_end() are called once more: it ends the wait of run_once(), or keeps
+  // the next one from sleeping. No system call while the loop is awake.
   virtual void wake() noexcept = 0;
   // How long the loop has been away from its sockets before it last looked at them: what it found
   // there may have come that much earlier.
