@@ -70,6 +70,13 @@ class GatedSubmitter final : public Submitter {
     return types;
   }
 
+  void close() noexcept override {
+    // sync[engine.retiring]: an exchange, so that it comes before or after retire()'s: that one either
+    // finds the thread gone, or is told here, and takes over the role of who runs what is left
+    retiring_.exchange(gone(), std::memory_order_acq_rel);
+    retiring_.notify_all();
+  }
+
   void set_nudge(CompletionSink& sink) noexcept override {
     // sync[engine.nudge]: release; the sink is whole
     nudge_.store(&sink, std::memory_order_release);
@@ -88,17 +95,25 @@ class GatedSubmitter final : public Submitter {
     // the new pointer; a submitter leaves within a call, unless preempted
     while (inside_.load(std::memory_order_seq_cst) != 0) ::sched_yield();
   }
-  // `inline` alone: what it accepted can only be run by this submitter's own thread.
+  // `inline` alone: what it accepted is run by this submitter's own thread, or here once that has left.
   void retire(Scheduler& scheduler) noexcept {
     if (scheduler.is_done(index_)) return;
-    // sync[engine.retiring]: release; pairs with help_retire()
-    retiring_.store(&scheduler, std::memory_order_release);
-    if (CompletionSink* sink = nudge(); sink != nullptr) sink->flush();
-    // sync[engine.retiring]: acquire; the thread does not touch it any more
-    retiring_.wait(&scheduler, std::memory_order_acquire);
+    Scheduler* nobody = nullptr;
+    // sync[engine.retiring]: release; pairs with help_retire(). Acquire, if the thread has left.
+    if (retiring_.compare_exchange_strong(nobody, &scheduler, std::memory_order_acq_rel,
+                                          std::memory_order_acquire)) {
+      if (CompletionSink* sink = nudge(); sink != nullptr) sink->flush();
+      // sync[engine.retiring]: acquire; the thread does not touch it any more
+      retiring_.wait(&scheduler, std::memory_order_acquire);
+      // sync[engine.retiring]: acquire; as above
+      if (retiring_.load(std::memory_order_acquire) != gone()) return;
+    }
+    scheduler.finish(index_);
   }
 
  private:
+  // Stands in retiring_ once the thread has left: no scheduler has this address.
+  [[nodiscard]] Scheduler* gone() noexcept { return reinterpret_cast<Scheduler*>(this); }
   [[nodiscard]] Scheduler* enter() noexcept {
     // sync[engine.inside]: seq_cst; see wait_until_outside(). 5 ns on a line that nobody else writes,
     // where a shared count would be contended by all I/O threads.
@@ -155,7 +170,10 @@ class SwappingEngine final : public Engine {
       submitters_.push_back(std::make_unique<GatedSubmitter>(i, current_));
     }
   }
-  ~SwappingEngine() override { drain(); }
+  ~SwappingEngine() override {
+    for (const auto& submitter : submitters_) submitter->close();  // nobody uses them any more
+    drain();
+  }
 
   Status start() { return change(options_.config, Runner::OnFailure::kMarkUnavailable); }
 

@@ -55,7 +55,7 @@ Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
   return {};
 }
 
-size_t Runner::run() noexcept {
+size_t Runner::run(Pass pass) noexcept {
   // sync[runner.completions]: acquire; the room that a completion made is seen below
   const uint64_t completions = completions_.load(std::memory_order_acquire);
   if (std::exchange(completions_seen_, completions) != completions) take_back_failed_batches();
@@ -77,6 +77,7 @@ size_t Runner::run() noexcept {
       ++i;
     } else {
       start_with(i, now);  // looked at again: it is back if the batch that it was in has failed
+      if (pass == Pass::kOneCall && waiting_[i] == nullptr) break;
     }
   }
   std::erase(waiting_, nullptr);
@@ -340,6 +341,7 @@ void Runner::leave_callback(ModelSlot* slot) noexcept {
   if (slot != nullptr) slot->in_flight.fetch_sub(1, std::memory_order_release);
   // sync[runner.completions]: release; the room above is seen by who sees this count
   completions_.fetch_add(1, std::memory_order_release);
+  completions_.notify_all();  // wait_for_completion(); without a waiter a load
   if (listener != nullptr) listener->on_room();
   // sync[runner.callbacks]: release; the last touch, the runner may go once this is seen
   callbacks_inside_.fetch_sub(1, std::memory_order_release);
@@ -355,6 +357,14 @@ bool Runner::has_news() const noexcept {
   // sync[runner.completions]: acquire; as in run()
   return completions_.load(std::memory_order_acquire) != completions_seen_ &&
          (!waiting_.empty() || has_failed_batch());
+}
+
+uint64_t Runner::completions() const noexcept {
+  return completions_.load(std::memory_order_acquire);  // sync[runner.completions]: as in run()
+}
+
+void Runner::wait_for_completion(uint64_t seen) const noexcept {
+  completions_.wait(seen, std::memory_order_acquire);  // sync[runner.completions]: as in run()
 }
 
 bool Runner::is_done() const noexcept {

@@ -69,8 +69,10 @@ class Runner {
 
   [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
   void add(InferRequest& request) noexcept { waiting_.push_back(&request); }
-  // One pass over what waits: answers what is late, starts what can start. Returns for how many.
-  size_t run() noexcept;
+  // Over what waits, the oldest first: answers what is late, starts what can start. Returns for how
+  // many requests. kOneCall ends after the first call of a model.
+  enum class Pass : uint8_t { kAll, kOneCall };
+  size_t run(Pass pass = Pass::kAll) noexcept;
   // Tells the sinks of completed requests; before the owner waits for anything, or turns to other work.
   void flush_completions() noexcept;
 
@@ -79,6 +81,9 @@ class Runner {
   [[nodiscard]] uint64_t next_ns() const noexcept;
   // Requests that came back from backends' threads since run() last looked.
   [[nodiscard]] bool has_news() const noexcept;
+  // Calls that backends' threads have brought back so far; waits until there are more than `seen`.
+  [[nodiscard]] uint64_t completions() const noexcept;
+  void wait_for_completion(uint64_t seen) const noexcept;
   // Nothing waits, nothing is in flight, and no backend's thread is inside on_done().
   [[nodiscard]] bool is_done() const noexcept;
 

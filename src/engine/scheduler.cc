@@ -136,10 +136,25 @@ size_t Scheduler::end_turn(uint32_t submitter) noexcept {
     return 0;
   }
   Runner& runner = *inline_[submitter]->runner;
-  size_t done = 0;
-  while (const size_t now_done = runner.run()) done += now_done;
+  const size_t done = runner.run(Runner::Pass::kOneCall);
+  // The caller looks at completions itself after each call; who else has some is told.
   runner.flush_completions();
   return done;
+}
+
+void Scheduler::finish(uint32_t submitter) noexcept {
+  if (source_ != nullptr) return;
+  Runner& runner = *inline_[submitter]->runner;
+  while (true) {
+    const uint64_t completions = runner.completions();
+    while (runner.run(Runner::Pass::kAll) > 0) {
+    }
+    runner.flush_completions();
+    if (runner.is_done()) return;
+    // What waits has no room before a call comes back. A deadline may pass meanwhile: it is then
+    // answered that much later.
+    runner.wait_for_completion(completions);
+  }
 }
 
 uint64_t Scheduler::next_ns(uint32_t submitter) const noexcept {

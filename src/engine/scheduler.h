@@ -40,8 +40,11 @@ class Scheduler {
   // Any thread.
   [[nodiscard]] bool fits_budget(const InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
-  // Returns how many requests it ran here.
+  // One call of a model with `inline`. Returns how many requests it ran or refused here.
   size_t end_turn(uint32_t submitter) noexcept;
+  // `inline`: runs all that this submitter's runner still has. By the control plane, once the thread
+  // is gone; waits for the backend's callbacks.
+  void finish(uint32_t submitter) noexcept;
   // By its thread; UINT64_MAX: end_turn() has nothing to do by the clock alone.
   [[nodiscard]] uint64_t next_ns(uint32_t submitter) const noexcept;
   // `inline`: this submitter's runner has nothing any more. Asked by its thread, or while that is out.

@@ -59,8 +59,11 @@ class Submitter {
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
   [[nodiscard]] virtual bool fits_budget(const InferRequest& request) noexcept = 0;
   // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
-  // runs it here. Returns how many requests it completed.
+  // runs one call of a model here, of one request or of several packed. Returns how many requests it
+  // completed or started; called again until that is 0, so that replies can leave in between.
   virtual size_t end_turn() noexcept = 0;
+  // This thread makes no other call any more. What it has submitted is completed without it.
+  virtual void close() noexcept = 0;
   // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
   // waits for room); UINT64_MAX: never.
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
@@ -84,7 +87,7 @@ class Engine {
   // A model whose instance can't be made becomes UNAVAILABLE with the reason; the rest serve.
   [[nodiscard]] static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
                                                               ModelRepository& repository);
-  virtual ~Engine() = default;  // drains
+  virtual ~Engine() = default;  // closes the submitters and drains
 
   [[nodiscard]] virtual Submitter& submitter(uint32_t index) noexcept = 0;
   // Changes everything that `config` says while requests go on being served. Returns when all that
@@ -94,7 +97,8 @@ class Engine {
   [[nodiscard]] virtual EngineConfig config() const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".
   [[nodiscard]] virtual std::string pinning() const = 0;
-  // Refuses what comes, completes all that was accepted, joins the workers. Idempotent.
+  // Refuses what comes, completes all that was accepted, joins the workers. With `inline` a submitter's
+  // thread completes what it has, so it goes on with its turns until then, or has closed it. Idempotent.
   virtual void drain() noexcept = 0;
 };
 
