@@ -7,6 +7,7 @@
 #include "serve/io_thread.h"
 
 #include <lumen/base/clock.h>
+#include <lumen/net/socket.h>
 
 #include <sys/socket.h>
 
@@ -78,6 +79,7 @@ void Connection::receive_into(std::span<char> space) noexcept {
 
 void Connection::begin_head() noexcept {
   state_ = State::kHead;
+  is_overdue_ = false;
   context_->use(io_.submitter().types());
   io_.timeouts().head.start(timeout_, coarse_now_ns());
   if (context_->unread().empty()) {
@@ -101,6 +103,7 @@ void Connection::parse_head() noexcept {
     case wire::HeadProgress::kRefused: refuse(result.refusal.status, result.refusal.reason); return;
     case wire::HeadProgress::kComplete:
       timeout_.unlink();
+      is_overdue_ = false;
       context_->head = result.head;
       context_->begin += result.head.head_bytes;
       on_head();
@@ -181,7 +184,7 @@ void Connection::begin_infer() noexcept {
     state_ = State::kContinue;
     const std::string_view text = wire::continue_response();
     context_->send_segments[0] = {const_cast<char*>(text.data()), text.size()};
-    io_.timeouts().write.start(timeout_, coarse_now_ns());
+    watch_send();
     io_.loop().send(stream_, std::span(context_->send_segments).first(1));
     return;
   }
@@ -201,6 +204,11 @@ void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
   const auto bytes = static_cast<size_t>(result);
   io_.services().counters.bytes_received.add(bytes);
   progress_bytes_ += bytes;
+  handle_received(bytes);
+  if (is_overdue_) end_late_receive();
+}
+
+void Connection::handle_received(size_t bytes) noexcept {
   switch (state_) {
     case State::kHead:
       context_->end += bytes;
@@ -264,6 +272,16 @@ void Connection::on_sent(net::Stream& stream, int64_t result) noexcept {
   }
 }
 
+void Connection::watch_send() noexcept {
+  sent_ns_ = coarse_now_ns();
+  io_.timeouts().write.start(timeout_, sent_ns_);
+}
+
+void Connection::on_send_progress(net::Stream& stream) noexcept {
+  (void)stream;
+  watch_send();  // slow, but moving
+}
+
 void Connection::continue_discard() noexcept {
   if (context_->body_unread == 0) {
     timeout_.unlink();
@@ -282,6 +300,9 @@ void Connection::begin_linger() noexcept {
     close();
     return;
   }
+  // What the kernel still has to send is its own from the close on: a client that takes nothing must not
+  // keep it there for good.
+  net::limit_unsent_time(stream_.fd.get(), io_.services().options.timeouts.write_stall_ns);
   state_ = State::kLinger;
   io_.timeouts().linger.start(timeout_, coarse_now_ns());
   drop_some(SIZE_MAX);
@@ -314,13 +335,16 @@ void Connection::next_request() noexcept {
 bool Connection::body_is_late() noexcept {
   if (progress_bytes_ >= io_.services().options.timeouts.body_min_bytes) {
     progress_bytes_ = 0;
+    is_overdue_ = false;
     io_.timeouts().body.start(timeout_, coarse_now_ns());
     return false;
   }
   return true;
 }
 
-void Connection::on_timeout() noexcept {
+// The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and what
+// was in the socket by then has been taken: is it still late?
+void Connection::end_late_receive() noexcept {
   switch (state_) {
     case State::kJson:
     case State::kJsonDirect:
@@ -332,24 +356,45 @@ void Connection::on_timeout() noexcept {
       io_.services().counters.timeouts.add();
       state_ = State::kTimedOut;
       io_.loop().cancel_receive(stream_);  // on_received answers 408
-      return;
+      break;
     case State::kDiscard:
       if (!body_is_late()) return;
-      break;
-    case State::kWriting:
-    case State::kContinue: {
-      const auto sent = static_cast<uint64_t>(std::max<int64_t>(stream_.loop.send_result, 0));
-      if (sent > progress_bytes_) {  // slow, but moving
-        progress_bytes_ = sent;
-        io_.timeouts().write.start(timeout_, coarse_now_ns());
-        return;
-      }
-      io_.services().counters.timeouts.add();
-      break;
-    }
-    default: break;
+      [[fallthrough]];
+    case State::kLinger: close(); break;
+    default: break;  // the request is complete
   }
+  is_overdue_ = false;
+}
+
+void Connection::end_stalled_send() noexcept {
+  const uint64_t now = coarse_now_ns();
+  if (now - sent_ns_ < io_.services().options.timeouts.write_stall_ns) {
+    io_.timeouts().write.start(timeout_, now);
+    return;
+  }
+  io_.services().counters.timeouts.add();
+  // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
+  net::reset_on_close(stream_.fd.get());
   close();
+}
+
+// What the socket holds counts, even if the loop has not come to it since the deadline.
+void Connection::on_timeout() noexcept {
+  const bool has_moved = io_.loop().look_now(stream_);
+  if (state_ == State::kWriting || state_ == State::kContinue) {
+    if (has_moved) {
+      watch_send();
+    } else {
+      end_stalled_send();
+    }
+  } else if (has_moved) {
+    is_overdue_ = true;  // until its bytes are delivered, in the next turn
+  } else if (state_ == State::kIdle) {
+    if (net::has_unsent(stream_.fd.get())) net::reset_on_close(stream_.fd.get());
+    close();
+  } else {
+    end_late_receive();
+  }
 }
 
 }  // namespace lumen::serve

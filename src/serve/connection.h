@@ -26,6 +26,10 @@ class IoThread;
 
 class Connection final : public net::StreamHandler {
  public:
+  // How often a send that waits is looked at within its timeout: when the reader stopped taking bytes
+  // is known that well. Readiness alone says too little, TCP tells it of a third of the buffer at once.
+  static constexpr uint64_t kWriteLooks = 8;
+
   explicit Connection(IoThread& io_thread) noexcept : io_(io_thread) { timeout_.owner = this; }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -62,6 +66,7 @@ class Connection final : public net::StreamHandler {
   void on_readable(net::Stream& stream) noexcept override;
   void on_received(net::Stream& stream, int64_t result) noexcept override;
   void on_sent(net::Stream& stream, int64_t result) noexcept override;
+  void on_send_progress(net::Stream& stream) noexcept override;
 
   [[nodiscard]] State state() const noexcept { return state_; }
   Connection* next_free = nullptr;  // in the I/O thread's pool, waiting list or graveyard
@@ -103,18 +108,24 @@ class Connection final : public net::StreamHandler {
   void refuse(int status, std::string_view message) noexcept;  // answers, then closes
   void respond_infer() noexcept;
   void send(size_t segments, int status) noexcept;
+  void handle_received(size_t bytes) noexcept;
   [[nodiscard]] bool body_is_late() noexcept;
+  void end_late_receive() noexcept;
+  void watch_send() noexcept;
+  void end_stalled_send() noexcept;
 
   IoThread& io_;
   net::Stream stream_{this};
   net::TimeoutEntry timeout_;
   RequestContext* context_ = nullptr;
   iovec receive_segment_{};
-  uint64_t progress_bytes_ = 0;  // moved since the current timeout began
+  uint64_t progress_bytes_ = 0;  // received since the current timeout began
+  uint64_t sent_ns_ = 0;         // when the reply that is being sent last moved
   uint64_t accepted_ns_ = 0;     // until the first request has taken it
   State state_ = State::kFree;
   bool close_after_ = false;
   bool is_local_ = false;
+  bool is_overdue_ = false;  // its time was up when what is being delivered was still in the socket
 };
 
 }  // namespace lumen::serve

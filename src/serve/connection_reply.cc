@@ -182,8 +182,7 @@ void Connection::send(size_t segments, int status) noexcept {
       .add();
   state_ = State::kWriting;
   context_->reply_code = status;
-  progress_bytes_ = 0;
-  io_.timeouts().write.start(timeout_, coarse_now_ns());
+  watch_send();
   io_.loop().send(stream_, std::span(context_->send_segments).first(segments));
 }
 

@@ -34,6 +34,7 @@ IoThread::IoThread(const Services& services, uint32_t index, Doors doors)
   tcp_listener_.handler = &tcp_door_;
   unix_listener_.fd = std::move(doors.unix_socket);
   unix_listener_.handler = &unix_door_;
+  unix_listener_.is_shared = services.options.io_thread_count > 1;
 }
 
 Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uint32_t index,
@@ -83,10 +84,11 @@ void IoThread::run() noexcept {
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
+  submitter_.close();
 }
 
 void IoThread::request_drain() noexcept {
-  // sync[io.drain]: release; wake() makes the loop look
+  // sync[io.drain]: release; wake() makes run_once() return
   drain_requested_.store(true, std::memory_order_release);
   loop_->wake();
 }
@@ -118,10 +120,14 @@ engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
 }
 
 // Workers are woken here: with many clients that is one wake-up for all the requests that a turn
-// brought. With `inline` the models run here, and their replies leave in the same turn.
+// brought. With `inline` the models run here; what one call brought is answered before the next, so that
+// the reply of a fast model does not wait for a slow one.
 size_t IoThread::on_turn_end() noexcept {
-  const size_t done = submitter_.end_turn();
-  if (done > 0) (void)on_wake();
+  size_t done = 0;
+  while (const size_t now_done = submitter_.end_turn()) {
+    done += now_done;
+    (void)on_wake();
+  }
   return done;
 }
 
@@ -138,10 +144,6 @@ size_t IoThread::on_wake() noexcept {
     context->connection->on_infer_done();
     ++done;
   }
-  // A drain that was asked for after run() looked, and before the loop announced its sleep, is work
-  // too: its wake() found nobody asleep, so without this the loop would sleep on it.
-  // sync[io.drain]: acquire; as in run()
-  if (!draining_ && drain_requested_.load(std::memory_order_acquire)) ++done;
   return done;
 }
 
@@ -228,7 +230,7 @@ void IoThread::accept(UniqueFd fd, bool is_local) noexcept {
 }
 
 void IoThread::Door::on_accept_failed(int error_number) noexcept {
-  (void)error_number;  // EMFILE and its like: counted, the loop has refused the connection
+  (void)error_number;  // EMFILE and its like: the loop has refused the connection
   io.services_.counters.connections_refused.add();
 }
 

@@ -18,6 +18,7 @@
 #include <lumen/telemetry/stage_histograms.h>
 #include <lumen/telemetry/trace_log.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
@@ -88,7 +89,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
         : idle(options.idle_ns),
           head(options.head_ns),
           body(options.body_period_ns),
-          write(options.write_stall_ns),
+          write(std::max<uint64_t>(options.write_stall_ns / Connection::kWriteLooks, 1)),
           linger(options.linger_ns) {}
     net::TimeoutList idle, head, body, write, linger;
   };

@@ -81,4 +81,12 @@ struct PeerCredentials {
 // For an accepted connection, TCP or unix: no Nagle delay, replies leave in one write.
 void configure_stream(int fd) noexcept;
 
+// Closing it drops what is unsent and resets the connection, instead of leaving the bytes to the kernel.
+void reset_on_close(int fd) noexcept;
+// Whether the peer has not acknowledged all that was sent. False for what is no TCP socket.
+[[nodiscard]] bool has_unsent(int fd) noexcept;
+// The kernel gives the connection up once nothing of what is unsent was taken for so long, after the
+// close too. Rounded up to milliseconds.
+void limit_unsent_time(int fd, uint64_t ns) noexcept;
+
 }  // namespace lumen::net
