@@ -7,10 +7,12 @@
 
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
+#include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <optional>
@@ -20,6 +22,12 @@
 
 namespace lumen::serve {
 namespace {
+
+// What an I/O thread has open beside its connections: epoll, eventfd, the loop's reserve, two listeners,
+// and the connection that is accepted while the oldest is closed for it.
+constexpr uint64_t kDescriptorsOfAnIoThread = 6;
+// What is opened now and then: the CSV's next file, a model's files, /proc.
+constexpr uint64_t kSpareDescriptors = 16;
 
 class RunningServer final : public Server {
  public:
@@ -56,6 +64,7 @@ class RunningServer final : public Server {
   Status listen();
   Status listen_on_unix();
   Status open_telemetry();
+  void fit_descriptors();
   Status start_io_threads();
 
   // In order of construction: each may point to those above it.
@@ -155,7 +164,29 @@ Status RunningServer::open_telemetry() {
   return {};
 }
 
+// A limit that is met is a connection refused; better the one that closes the oldest idle connection.
+void RunningServer::fit_descriptors() {
+  const uint64_t threads = options_.io_thread_count;
+  const uint64_t own =
+      net::open_descriptors() + kSpareDescriptors + threads * kDescriptorsOfAnIoThread;
+  const uint64_t wanted = own + threads * options_.max_connections;
+  const uint64_t got = net::raise_descriptor_limit(wanted);
+  if (got >= wanted) return;
+  const size_t asked_for = options_.max_connections;
+  options_.max_connections = std::max<uint64_t>(got > own ? (got - own) / threads : 0, 1);
+  const Status what = Status::error(
+      Code::kResourceExhausted,
+      "descriptor limit: got %llu, wanted %llu for max_connections %zu on %llu I/O threads; each "
+      "serves at most %zu connections. Raise the hard limit (ulimit -Hn, LimitNOFILE of systemd), "
+      "or "
+      "lower --max-connections",
+      static_cast<unsigned long long>(got), static_cast<unsigned long long>(wanted), asked_for,
+      static_cast<unsigned long long>(threads), options_.max_connections);
+  report_(LogLevel::kWarn, what.message());
+}
+
 Status RunningServer::start_io_threads() {
+  fit_descriptors();
   const Services services{.options = options_,
                           .repository = *repository_,
                           .documents = *documents_,

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import queue
+import resource
 import signal
 import socket
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -34,10 +36,15 @@ class ServeProcess:
         cwd: Path | None = None,
         env: dict[str, str] | None = None,
         umask: int = -1,
+        descriptors: tuple[int, int] | None = None,
     ) -> None:
         if PATIENCE > 1 and "--max-active-requests" not in arguments:
             arguments = (*arguments, "--max-active-requests", "64")  # as in harness.Server
         without_runtime = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+        # In the child, so that the hard limit of whoever runs the tests stays.
+        limit = None
+        if descriptors is not None:
+            limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, descriptors)
         self.process = subprocess.Popen(
             [str(lumen_binary()), "serve", *arguments],
             stdin=subprocess.DEVNULL,
@@ -47,6 +54,7 @@ class ServeProcess:
             cwd=cwd,
             env={**without_runtime, **(env or {})},
             umask=umask,
+            preexec_fn=limit,
         )
         self.log: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
