@@ -23,7 +23,7 @@ namespace lumen {
 struct PinThreads {
   enum class Mode : uint8_t { kAuto, kOn, kOff, kList };
   Mode mode = Mode::kAuto;
-  std::vector<uint32_t> cpus;  // of a list, in the order in which threads get them
+  std::vector<uint32_t> cpus{};  // of a list, in the order in which threads get them
 
   [[nodiscard]] bool operator==(const PinThreads&) const = default;
   // As parse_pin_threads() takes it.
