@@ -4,6 +4,8 @@
 
 #include "wire/ascii.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace lumen::wire {
@@ -68,22 +70,46 @@ Escape read_escape(const char* at) noexcept {
 
 }  // namespace
 
+void JsonCursor::refuse_with(Code code, const char* format, va_list args) noexcept {
+  if (!status_.ok()) return;
+  char text[Status::kMaxMessage];
+  int used = 0;
+  if (subject_.kind != nullptr && subject_.name.empty()) {
+    used = std::snprintf(text, sizeof(text), "%s %zu: ", subject_.kind, subject_.index);
+  } else if (subject_.kind != nullptr) {
+    used = std::snprintf(text, sizeof(text), "%s '%.*s': ", subject_.kind,
+                         static_cast<int>(subject_.name.size()), subject_.name.data());
+  }
+  const auto begin = static_cast<size_t>(used);
+  std::vsnprintf(text + begin, sizeof(text) - begin, format, args);
+  status_ = Status::error(code, "%s", text);
+}
+
 bool JsonCursor::refuse(const char* format, ...) noexcept {
-  if (!status_.ok()) return false;
   va_list args;
   va_start(args, format);
-  status_ = Status::verror(Code::kInvalidArgument, format, args);
+  refuse_with(Code::kInvalidArgument, format, args);
   va_end(args);
   return false;
 }
 
 bool JsonCursor::refuse_as(Code code, const char* format, ...) noexcept {
-  if (!status_.ok()) return false;
   va_list args;
   va_start(args, format);
-  status_ = Status::verror(code, format, args);
+  refuse_with(code, format, args);
   va_end(args);
   return false;
+}
+
+bool JsonCursor::refuse_value(const char* what, const char* wanted) noexcept {
+  // Of a long value its beginning is enough to find it.
+  constexpr size_t kMaxShown = 40;
+  skip_blanks();
+  const char* const value = at_;
+  if (!skip_value()) return false;
+  const size_t size = static_cast<size_t>(at_ - value);
+  return refuse("%s is %.*s%s; wanted %s", what, static_cast<int>(std::min(size, kMaxShown)), value,
+                size > kMaxShown ? "..." : "", wanted);
 }
 
 bool JsonCursor::refuse_here(const char* expected) noexcept {
@@ -218,8 +244,8 @@ std::optional<bool> JsonCursor::read_bool(const char* what) noexcept {
   return std::nullopt;
 }
 
-std::optional<uint64_t> JsonCursor::read_unsigned(const char* what) noexcept {
-  skip_blanks();
+// nullopt, with the cursor where it was: the caller says what it wanted.
+std::optional<uint64_t> JsonCursor::try_unsigned() noexcept {
   const char* const first = at_;
   uint64_t value = 0;
   bool fits = true;
@@ -228,25 +254,29 @@ std::optional<uint64_t> JsonCursor::read_unsigned(const char* what) noexcept {
             !__builtin_add_overflow(value, static_cast<uint64_t>(*at_ - '0'), &value);
   }
   const bool ends = at_ == end_ || (*at_ != '.' && *at_ != 'e' && *at_ != 'E');
-  const bool leading_zero = *first == '0' && at_ - first > 1;
+  const bool leading_zero = at_ - first > 1 && *first == '0';
   if (at_ > first && fits && ends && !leading_zero) return value;
   at_ = first;
-  refuse_here(what);
   return std::nullopt;
 }
 
-std::optional<int64_t> JsonCursor::read_integer(const char* what) noexcept {
+std::optional<uint64_t> JsonCursor::read_unsigned(const char* what) noexcept {
+  skip_blanks();
+  const std::optional<uint64_t> value = try_unsigned();
+  if (!value) refuse_here(what);
+  return value;
+}
+
+std::optional<int64_t> JsonCursor::try_integer() noexcept {
   const bool negative = peek() == '-';
   const char* const first = at_;
   if (negative) ++at_;
-  const std::optional<uint64_t> magnitude =
-      at_ < end_ && is_digit(*at_) ? read_unsigned(what) : std::nullopt;
+  const std::optional<uint64_t> magnitude = try_unsigned();
   constexpr uint64_t kMax = INT64_MAX;
   if (magnitude && *magnitude <= kMax + (negative ? 1 : 0)) {
     return static_cast<int64_t>(negative ? 0 - *magnitude : *magnitude);
   }
   at_ = first;
-  refuse_here(what);
   return std::nullopt;
 }
 

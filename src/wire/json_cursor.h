@@ -77,19 +77,35 @@ class JsonCursor {
   [[nodiscard]] std::optional<bool> read_bool(const char* what) noexcept;
   // An integer as JSON writes it, without point or exponent.
   [[nodiscard]] std::optional<uint64_t> read_unsigned(const char* what) noexcept;
-  [[nodiscard]] std::optional<int64_t> read_integer(const char* what) noexcept;
+  // nullopt, with the cursor where it was: another value, or an integer that does not fit.
+  [[nodiscard]] std::optional<int64_t> try_integer() noexcept;
 
   // Reads over a value whose content does not matter; its grammar does.
   [[nodiscard]] bool skip_value() noexcept;
+
+  // What is being read: every reason begins with "input 0: ", or "input 'x': " once it has a name.
+  void begin_subject(const char* kind, size_t index) noexcept { subject_ = {kind, index, {}}; }
+  void name_subject(std::string_view name) noexcept { subject_.name = name; }
+  void end_subject() noexcept { subject_ = {}; }
 
   // Fails with `format`; the reason of an earlier failure stays.
   [[gnu::format(printf, 2, 3)]] bool refuse(const char* format, ...) noexcept;
   [[gnu::format(printf, 3, 4)]] bool refuse_as(Code code, const char* format, ...) noexcept;
   // Fails with "byte N: expected <what>, got <c>".
   bool refuse_here(const char* expected) noexcept;
+  // Fails with "<what> is <the value here>; wanted <wanted>"; if it is no JSON, with that.
+  bool refuse_value(const char* what, const char* wanted) noexcept;
 
  private:
+  struct Subject {
+    const char* kind = nullptr;  // nullptr: none
+    size_t index = 0;
+    std::string_view name;
+  };
+
   bool enter(const char* what) noexcept;
+  [[nodiscard]] std::optional<uint64_t> try_unsigned() noexcept;
+  void refuse_with(Code code, const char* format, va_list args) noexcept;
   std::optional<std::string_view> read_key(size_t first_key) noexcept;
   bool skip_number() noexcept;
   bool take_word(std::string_view word) noexcept;
@@ -100,6 +116,7 @@ class JsonCursor {
   JsonKeys* keys_;
   Allocator* memory_;
   size_t depth_ = 0;
+  Subject subject_;
   Status status_;
 };
 

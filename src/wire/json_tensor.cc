@@ -55,8 +55,7 @@ namespace {
 
 class DataReader {
  public:
-  DataReader(JsonCursor& cursor, std::string_view name, TensorView& tensor) noexcept
-      : cursor_(cursor), name_(name), tensor_(tensor) {}
+  DataReader(JsonCursor& cursor, TensorView& tensor) noexcept : cursor_(cursor), tensor_(tensor) {}
 
   [[nodiscard]] bool read() noexcept;
 
@@ -76,7 +75,6 @@ class DataReader {
   bool refuse_element(NumberError error) noexcept;
 
   JsonCursor& cursor_;
-  std::string_view name_;
   TensorView& tensor_;
   size_t count_ = 0;
   size_t next_ = 0;  // index of the next element
@@ -84,10 +82,9 @@ class DataReader {
 
 bool DataReader::refuse_count(size_t got, bool more) noexcept {
   return cursor_.refuse(
-      "input '%.*s': 'data' has %s%zu elements, but %s needs %zu; send as many as "
-      "the shape says, flat or nested like it",
-      static_cast<int>(name_.size()), name_.data(), more ? "more than " : "", got,
-      describe(tensor_).text, count_);
+      "'data' has %s%zu elements, but %s needs %zu; send as many as the shape says, flat or nested "
+      "like it",
+      more ? "more than " : "", got, describe(tensor_).text, count_);
 }
 
 bool DataReader::refuse_element(NumberError error) noexcept {
@@ -95,8 +92,7 @@ bool DataReader::refuse_element(NumberError error) noexcept {
   const char* what = "is not a number as JSON writes it";
   if (error == NumberError::kNotAnInteger) what = "is not an integer (no point, no exponent)";
   if (error == NumberError::kOutOfRange) what = "is out of the range of the datatype";
-  return cursor_.refuse("input '%.*s': element %zu of 'data' %s; wanted %.*s",
-                        static_cast<int>(name_.size()), name_.data(), next_, what,
+  return cursor_.refuse("element %zu of 'data' %s; wanted %.*s", next_, what,
                         static_cast<int>(type.size()), type.data());
 }
 
@@ -105,8 +101,7 @@ bool DataReader::reserve(size_t bytes) noexcept {
   tensor_.byte_size = bytes;
   if (tensor_.data != nullptr) return true;
   return cursor_.refuse_as(Code::kTooLarge,
-                           "input '%.*s': its %zu bytes do not fit into the request's memory",
-                           static_cast<int>(name_.size()), name_.data(), bytes);
+                           "its %zu bytes do not fit into the request's memory", bytes);
 }
 
 // `count` elements and the closing bracket; the opening one is read already.
@@ -145,11 +140,15 @@ bool DataReader::read_levels(size_t axis, Element element) noexcept {
   return cursor_.refuse_here("',' or ']'");
 }
 
-// Flat unless its first element is an array and the shape has an axis for that.
+// Flat unless its first element is an array and the shape has an axis for that. A scalar, which has
+// no axis at all, may also come without brackets, as numpy's tolist() writes it.
 template <typename Element>
 bool DataReader::read_all(Element element) noexcept {
   const char* const start = cursor_.at();
-  if (!cursor_.take('[')) return cursor_.refuse_here("'[' of 'data'");
+  if (!cursor_.take('[')) {
+    if (tensor_.shape.rank() == 0) return element();
+    return cursor_.refuse_value("'data'", "an array, flat or nested as the shape says");
+  }
   if (cursor_.peek() != '[' || tensor_.shape.rank() < 2) return read_row(count_, element);
   cursor_.jump_to(start);
   return read_levels(0, element);
@@ -207,9 +206,8 @@ bool DataReader::read() noexcept {
   // or bracket and a digit: a huge shape is refused before any memory is taken for it.
   count_ = tensor_.shape.element_count().value_or(SIZE_MAX);
   if (count_ > cursor_.bytes_left() / 2) {
-    return cursor_.refuse("input '%.*s': 'data' is too short for %s, which needs %zu elements",
-                          static_cast<int>(name_.size()), name_.data(), describe(tensor_).text,
-                          count_);
+    return cursor_.refuse("'data' is too short for %s, which needs %zu elements",
+                          describe(tensor_).text, count_);
   }
   switch (tensor_.type) {
     case ElementType::kBool: return read_bools();
@@ -229,15 +227,14 @@ bool DataReader::read() noexcept {
   }
   const std::string_view type = element_type_name(tensor_.type);
   return cursor_.refuse(
-      "input '%.*s': %.*s has no form in JSON; send it as binary, with "
-      "'parameters': {'binary_data_size': N}",
-      static_cast<int>(name_.size()), name_.data(), static_cast<int>(type.size()), type.data());
+      "%.*s has no form in JSON; send it as binary, with 'parameters': {'binary_data_size': N}",
+      static_cast<int>(type.size()), type.data());
 }
 
 }  // namespace
 
-bool read_json_tensor(JsonCursor& cursor, std::string_view name, TensorView& tensor) noexcept {
-  return DataReader(cursor, name, tensor).read();
+bool read_json_tensor(JsonCursor& cursor, TensorView& tensor) noexcept {
+  return DataReader(cursor, tensor).read();
 }
 
 }  // namespace lumen::wire

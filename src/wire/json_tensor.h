@@ -1,19 +1,16 @@
 // The "data" of a tensor as JSON: flat or nested as its shape, straight into packed little-endian.
 // Threads: one. Memory: one block from the cursor's Allocator, 64-byte aligned.
-// Says no: false, with the reason in the cursor, naming the tensor.
+// Says no: false, with the reason in the cursor, whose subject names the tensor.
 #pragma once
 
 #include <lumen/tensor/tensor_view.h>
 
 #include "wire/json_cursor.h"
 
-#include <string_view>
-
 namespace lumen::wire {
 
 // The cursor is at the value. `tensor` has its type and shape; data and byte_size are filled in.
-[[nodiscard]] bool read_json_tensor(JsonCursor& cursor, std::string_view name,
-                                    TensorView& tensor) noexcept;
+[[nodiscard]] bool read_json_tensor(JsonCursor& cursor, TensorView& tensor) noexcept;
 
 // "FP32 [1,256]", for error messages.
 struct TensorText {

@@ -11,6 +11,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace lumen::wire {
@@ -63,7 +64,6 @@ struct InputText {
   bool data_is_read = false;
   bool in_shared_memory = false;
 
-  [[nodiscard]] int name_size() const noexcept { return static_cast<int>(name.size()); }
   [[nodiscard]] bool is_described() const noexcept { return has_name && has_shape && has_type; }
 };
 
@@ -79,7 +79,7 @@ class RequestReader {
   bool read_id() noexcept;
   bool read_parameter(std::string_view key) noexcept;
   bool read_sequence_id() noexcept;
-  std::optional<std::string_view> read_name(const char* what) noexcept;
+  std::optional<std::string_view> read_name() noexcept;
 
   bool read_input() noexcept;
   bool read_input_member(InputText& input, std::string_view key) noexcept;
@@ -144,46 +144,53 @@ bool RequestReader::read_parameter(std::string_view key) noexcept {
   return cursor_.skip_value();
 }
 
-std::optional<std::string_view> RequestReader::read_name(const char* what) noexcept {
+std::optional<std::string_view> RequestReader::read_name() noexcept {
+  if (cursor_.peek() != '"') {
+    cursor_.refuse_value("'name'", "a string");
+    return std::nullopt;
+  }
   const std::optional<std::string_view> name = cursor_.read_string("a string as 'name'");
   if (!name) return std::nullopt;
   if (name->empty() || name->size() > limits::kMaxNameBytes) {
-    cursor_.refuse("an %s has a 'name' of %zu bytes; wanted 1 to %zu", what, name->size(),
-                   limits::kMaxNameBytes);
+    cursor_.refuse("a 'name' of %zu bytes; wanted 1 to %zu", name->size(), limits::kMaxNameBytes);
     return std::nullopt;
   }
+  cursor_.name_subject(*name);
   return name;
 }
 
 bool RequestReader::read_shape(InputText& input) noexcept {
+  if (cursor_.peek() != '[') {
+    return cursor_.refuse_value("'shape'", "an array of integers, as [1,256]");
+  }
   input.has_shape = true;
   return cursor_.read_array("an array as 'shape'", [this, &input] {
-    const std::optional<int64_t> size = cursor_.read_integer("an integer in 'shape'");
-    if (!size) return false;
     const size_t axis = input.tensor.shape.rank();
-    if (*size < 0) {
-      return cursor_.refuse(
-          "input '%.*s': dimension %zu of 'shape' is %lld; wanted 0 or more, the "
-          "size that is sent",
-          input.name_size(), input.name.data(), axis, static_cast<long long>(*size));
+    const char* const value = cursor_.at();
+    const std::optional<int64_t> size = cursor_.try_integer();
+    if (!size || *size < 0) {
+      cursor_.jump_to(value);
+      char what[40];
+      std::snprintf(what, sizeof(what), "dimension %zu of 'shape'", axis);
+      return cursor_.refuse_value(what, "an integer of 0 or more, the size that is sent");
     }
     if (input.tensor.shape.append(*size)) return true;
-    return cursor_.refuse("input '%.*s': 'shape' has more than %zu dimensions", input.name_size(),
-                          input.name.data(), limits::kMaxRank);
+    return cursor_.refuse("'shape' has more than %zu dimensions", limits::kMaxRank);
   });
 }
 
 bool RequestReader::read_type(InputText& input) noexcept {
+  if (cursor_.peek() != '"') {
+    return cursor_.refuse_value("'datatype'", "a string, as \"FP32\"");
+  }
   const std::optional<std::string_view> name = cursor_.read_string("a string as 'datatype'");
   if (!name) return false;
   const std::optional<ElementType> type = parse_element_type(*name);
   if (!type) {
     return cursor_.refuse(
-        "input '%.*s': datatype '%.*s' is unknown; wanted BOOL, UINT8, UINT16, "
-        "UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, BF16, FP32, FP64 or "
-        "BYTES",
-        input.name_size(), input.name.data(), static_cast<int>(std::min<size_t>(name->size(), 40)),
-        name->data());
+        "datatype '%.*s' is unknown; wanted BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, "
+        "INT32, INT64, FP16, BF16, FP32, FP64 or BYTES",
+        static_cast<int>(std::min<size_t>(name->size(), 40)), name->data());
   }
   input.tensor.type = *type;
   input.has_type = true;
@@ -197,7 +204,7 @@ bool RequestReader::read_data(InputText& input) noexcept {
   input.data_at = cursor_.at();
   if (!input.is_described() || !input.tensor.shape.element_count()) return cursor_.skip_value();
   input.data_is_read = true;
-  return read_json_tensor(cursor_, input.name, input.tensor);
+  return read_json_tensor(cursor_, input.tensor);
 }
 
 bool RequestReader::read_input_parameter(InputText& input, std::string_view key) noexcept {
@@ -211,7 +218,7 @@ bool RequestReader::read_input_parameter(InputText& input, std::string_view key)
 
 bool RequestReader::read_input_member(InputText& input, std::string_view key) noexcept {
   if (key == "name") {
-    const std::optional<std::string_view> name = read_name("input");
+    const std::optional<std::string_view> name = read_name();
     input.name = name.value_or("");
     return input.has_name = name.has_value();
   }
@@ -232,43 +239,37 @@ bool RequestReader::finish_binary(const InputText& input, size_t elements) noexc
   if (input.tensor.type == ElementType::kBytes) {
     if (size / sizeof(uint32_t) >= elements) return true;
     return cursor_.refuse(
-        "input '%.*s': binary_data_size is %zu bytes, but %s needs at least %zu, "
-        "four for the length of each element",
-        input.name_size(), input.name.data(), size, describe(input.tensor).text,
-        elements * sizeof(uint32_t));
+        "binary_data_size is %zu bytes, but %s needs at least %zu, four for the length of each "
+        "element",
+        size, describe(input.tensor).text, elements * sizeof(uint32_t));
   }
   const size_t wanted = elements * element_size(input.tensor.type);
   if (size == wanted) return true;
   return cursor_.refuse(
-      "input '%.*s': binary_data_size is %zu bytes, but %s needs %zu; send exactly "
-      "shape x element size",
-      input.name_size(), input.name.data(), size, describe(input.tensor).text, wanted);
+      "binary_data_size is %zu bytes, but %s needs %zu; send exactly shape x element size", size,
+      describe(input.tensor).text, wanted);
 }
 
 bool RequestReader::finish_input(InputText& input) noexcept {
-  const int size = input.name_size();
-  const char* const name = input.name.data();
-  if (!input.has_name) return cursor_.refuse("input %zu has no 'name'", inputs_.size());
+  if (!input.has_name) return cursor_.refuse("'name' is missing");
   if (input.in_shared_memory) {
-    return cursor_.refuse_as(Code::kUnsupported,
-                             "input '%.*s': shared_memory_region is not supported; send the data "
-                             "in the request",
-                             size, name);
+    return cursor_.refuse_as(
+        Code::kUnsupported,
+        "shared_memory_region is not supported; send the data in the request");
   }
-  if (!input.has_type) return cursor_.refuse("input '%.*s' has no 'datatype'", size, name);
-  if (!input.has_shape) return cursor_.refuse("input '%.*s' has no 'shape'", size, name);
+  if (!input.has_type) return cursor_.refuse("'datatype' is missing");
+  if (!input.has_shape) return cursor_.refuse("'shape' is missing");
   const std::optional<size_t> elements = input.tensor.shape.element_count();
   const size_t unit = std::max(element_size(input.tensor.type), sizeof(uint32_t));
   size_t bytes = 0;
   if (!elements || __builtin_mul_overflow(*elements, unit, &bytes)) {
-    return cursor_.refuse("input '%.*s': %s has more bytes than can be counted", size, name,
-                          describe(input.tensor).text);
+    return cursor_.refuse("%s has more bytes than can be counted", describe(input.tensor).text);
   }
   if (input.has_data == input.binary_data_size.has_value()) {
     return cursor_.refuse(
-        "input '%.*s' has %s; send either 'data' or 'parameters': "
-        "{'binary_data_size': N} with the bytes after the JSON",
-        size, name, input.has_data ? "both 'data' and 'binary_data_size'" : "no data");
+        "%s; send either 'data' or 'parameters': {'binary_data_size': N} with the bytes after the "
+        "JSON",
+        input.has_data ? "has both 'data' and 'binary_data_size'" : "has no data");
   }
   if (input.binary_data_size) {
     if (!finish_binary(input, *elements)) return false;
@@ -276,12 +277,12 @@ bool RequestReader::finish_input(InputText& input) noexcept {
     if (!__builtin_add_overflow(head_.binary_bytes, input.tensor.byte_size, &head_.binary_bytes)) {
       return true;
     }
-    return cursor_.refuse("input '%.*s': the binary_data_size of all inputs overflow", size, name);
+    return cursor_.refuse("the binary_data_size of all inputs overflow");
   }
   if (input.data_is_read) return true;
   const char* const after = cursor_.at();
   cursor_.jump_to(input.data_at);
-  if (!read_json_tensor(cursor_, input.name, input.tensor)) return false;
+  if (!read_json_tensor(cursor_, input.tensor)) return false;
   cursor_.jump_to(after);
   return true;
 }
@@ -290,6 +291,7 @@ bool RequestReader::read_input() noexcept {
   if (inputs_.size() == limits::kMaxTensors) {
     return cursor_.refuse("the request has more than %zu inputs", limits::kMaxTensors);
   }
+  cursor_.begin_subject("input", inputs_.size());
   InputText input;
   if (!cursor_.read_object("an object in 'inputs'", [this, &input](std::string_view key) {
         return read_input_member(input, key);
@@ -298,9 +300,9 @@ bool RequestReader::read_input() noexcept {
   }
   if (!finish_input(input)) return false;
   for (const InferInput& other : inputs_.items()) {
-    if (other.name != input.name) continue;
-    return cursor_.refuse("input '%.*s' is sent twice", input.name_size(), input.name.data());
+    if (other.name == input.name) return cursor_.refuse("this name is sent twice");
   }
+  cursor_.end_subject();
   InferInput* const added = inputs_.add(cursor_.memory());
   if (added == nullptr) return refuse_memory();
   *added = {input.name, input.tensor, input.binary_data_size.has_value()};
@@ -328,6 +330,7 @@ bool RequestReader::read_output() noexcept {
   if (outputs_.size() == limits::kMaxTensors) {
     return cursor_.refuse("the request has more than %zu outputs", limits::kMaxTensors);
   }
+  cursor_.begin_subject("output", outputs_.size());
   InferOutput output;
   const auto parameter = [this, &output](std::string_view key) {
     return read_output_parameter(output, key);
@@ -335,25 +338,21 @@ bool RequestReader::read_output() noexcept {
   if (!cursor_.read_object("an object in 'outputs'", [&](std::string_view key) {
         if (key == "parameters") return cursor_.read_object("an object as 'parameters'", parameter);
         if (key != "name") return cursor_.skip_value();
-        const std::optional<std::string_view> name = read_name("output");
+        const std::optional<std::string_view> name = read_name();
         output.name = name.value_or("");
         return name.has_value();
       })) {
     return false;
   }
-  const int size = static_cast<int>(output.name.size());
-  if (size == 0) return cursor_.refuse("output %zu has no 'name'", outputs_.size());
+  if (output.name.empty()) return cursor_.refuse("'name' is missing");
   if (output_in_shared_memory_ || classification_ > 0) {
-    return cursor_.refuse_as(Code::kUnsupported,
-                             "output '%.*s': %s is not supported; ask for the "
-                             "tensor itself",
-                             size, output.name.data(),
+    return cursor_.refuse_as(Code::kUnsupported, "%s is not supported; ask for the tensor itself",
                              output_in_shared_memory_ ? "shared_memory_region" : "classification");
   }
   for (const InferOutput& other : outputs_.items()) {
-    if (other.name != output.name) continue;
-    return cursor_.refuse("output '%.*s' is asked for twice", size, output.name.data());
+    if (other.name == output.name) return cursor_.refuse("this name is asked for twice");
   }
+  cursor_.end_subject();
   InferOutput* const added = outputs_.add(cursor_.memory());
   if (added == nullptr) return refuse_memory();
   *added = output;

@@ -173,6 +173,21 @@ TEST(InferHead, TakesDataFlatOrNestedAsTheShape) {
   EXPECT_EQ(read_values<int32_t>("INT32", "[]", "[5]"), (std::vector<int32_t>{5}));
 }
 
+TEST(InferHead, TakesABareValueAsTheDataOfAScalar) {
+  EXPECT_EQ(read_values<float>("FP32", "[]", "5.5"), (std::vector<float>{5.5F}));
+  EXPECT_EQ(read_values<double>("FP64", "[]", " -1e-3 "), (std::vector<double>{-1e-3}));
+  EXPECT_EQ(read_values<int64_t>("INT64", "[]", "-7"), (std::vector<int64_t>{-7}));
+  EXPECT_EQ(read_values<uint8_t>("BOOL", "[]", "true"), (std::vector<uint8_t>{1}));
+  EXPECT_EQ(read_values<int32_t>("INT32", "[]", "[5]"), (std::vector<int32_t>{5}));
+  const ParsedRequest text(with_data("BYTES", "[]", "\"a\\n\""));
+  ASSERT_TRUE(text.result.ok()) << text.result.status().message();
+  EXPECT_EQ(strings(text.result->inputs[0].tensor), (std::vector<std::string>{"a\n"}));
+  const ParsedRequest data_first(
+      R"({"inputs":[{"data":3,"datatype":"UINT8","shape":[],"name":"x"}],"id":"i"})");
+  ASSERT_TRUE(data_first.result.ok()) << data_first.result.status().message();
+  EXPECT_EQ(values<uint8_t>(data_first.result->inputs[0].tensor), (std::vector<uint8_t>{3}));
+}
+
 TEST(InferHead, TakesTensorsWithoutElements) {
   EXPECT_TRUE(read_values<float>("FP32", "[0]", "[]").empty());
   EXPECT_TRUE(read_values<float>("FP32", "[0,4]", "[]").empty());

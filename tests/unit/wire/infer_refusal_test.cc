@@ -175,33 +175,100 @@ TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
            {R"({"inputs":[],"parameters":{"sequence_start":1}})", "true or false"},
            {R"({"inputs":[],"parameters":{"binary_data_output":"yes"}})", "'binary_data_output'"},
            {R"({"inputs":[],"outputs":{}})", "wanted an array as 'outputs'"},
-           {R"({"inputs":[],"outputs":[{}]})", "output 0 has no 'name'"},
+           {R"({"inputs":[],"outputs":[{}]})", "output 0: 'name' is missing"},
            {R"({"inputs":[],"outputs":[{"name":"y"},{"name":"y"}]})",
-            "output 'y' is asked for twice"},
+            "output 'y': this name is asked for twice"},
            {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})",
-            "'binary_data'"},
-           {input(""), "input 0 has no 'name'"},
-           {input(R"("name":"")"), "a 'name' of 0 bytes"},
-           {input(R"("name":")" + std::string(129, 'n') + "\""), "a 'name' of 129 bytes"},
-           {input(R"("name":7)"), "a string as 'name'"},
-           {input(R"("name":"x","shape":[1])"), "input 'x' has no 'datatype'"},
-           {input(R"("name":"x","datatype":"FP32")"), "input 'x' has no 'shape'"},
+            "output 'y': "},
+           {input(""), "input 0: 'name' is missing"},
+           {input(R"("name":"")"), "input 0: a 'name' of 0 bytes"},
+           {input(R"("name":")" + std::string(129, 'n') + "\""), "input 0: a 'name' of 129 bytes"},
+           {input(R"("name":7)"), "input 0: 'name' is 7; wanted a string"},
+           {input(R"("name":"x","shape":[1])"), "input 'x': 'datatype' is missing"},
+           {input(R"("name":"x","datatype":"FP32")"), "input 'x': 'shape' is missing"},
            {input(R"("name":"x","datatype":"float32")"),
-            "datatype 'float32' is unknown; wanted BOOL"},
+            "input 'x': datatype 'float32' is unknown; wanted BOOL"},
            {input(R"("name":"x","datatype":"fp32")"), "datatype 'fp32' is unknown"},
-           {input(R"("name":"x","shape":[1],"datatype":"FP32")"), "input 'x' has no data"},
-           {input(R"("name":"x","shape":5)"), "an array as 'shape'"},
-           {input(R"("name":"x","shape":[1.0])"), "an integer in 'shape'"},
-           {input(R"("name":"x","shape":["1"])"), "an integer in 'shape'"},
-           {input(R"("name":"x","shape":[9223372036854775808])"), "an integer in 'shape'"},
+           {input(R"("name":"x","shape":[1],"datatype":"FP32")"), "input 'x': has no data"},
+           {input(R"("name":"x","datatype":5)"), "input 'x': 'datatype' is 5; wanted a string"},
            {input(R"("name":"x","shape":[2,-1])"), "input 'x': dimension 1 of 'shape' is -1"},
-           {input(R"("name":"x","shape":[1,1,1,1,1,1,1,1,1])"), "more than 8 dimensions"},
+           {input(R"("name":"x","shape":[1,1,1,1,1,1,1,1,1])"), "input 'x': 'shape' has more than 8 dimensions"},
            {R"({"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1]},)"
             R"({"name":"x","shape":[1],"datatype":"INT8","data":[1]}]})",
-            "input 'x' is sent twice"},
+            "input 'x': this name is sent twice"},
        }) {
     expect_refused(row);
   }
+}
+
+// "wanted an integer in 'shape'" alone left a client with many inputs to guess which one it was.
+TEST(InferRefusal, AShapeThatIsNoListOfSizesNamesItsInput) {
+  for (const Refused& row : {
+           Refused{input(R"("name":"x","shape":5)"),
+                   "input 'x': 'shape' is 5; wanted an array of integers, as [1,256]"},
+           {input(R"("name":"x","shape":"[2,4]")"), R"(input 'x': 'shape' is "[2,4]"; wanted an)"},
+           {input(R"("name":"x","shape":null)"), "input 'x': 'shape' is null; wanted an array"},
+           {input(R"("name":"x","shape":{"rows":2})"), R"(input 'x': 'shape' is {"rows":2}; wan)"},
+           {input(R"("name":"x","shape":[1.0])"),
+            "input 'x': dimension 0 of 'shape' is 1.0; wanted an integer of 0 or more"},
+           {input(R"("name":"x","shape":[2,"1"])"), R"('x': dimension 1 of 'shape' is "1"; wanted)"},
+           {input(R"("name":"x","shape":[1e9])"), "'x': dimension 0 of 'shape' is 1e9; wanted"},
+           {input(R"("name":"x","shape":[01])"), "input 'x': the JSON is malformed at byte"},
+           {input(R"("name":"x","shape":[[2]])"), "'x': dimension 0 of 'shape' is [2]; wanted"},
+           {input(R"("name":"x","shape":[true])"), "'x': dimension 0 of 'shape' is true; wanted"},
+           {input(R"("name":"x","shape":[9223372036854775808])"),
+            "input 'x': dimension 0 of 'shape' is 9223372036854775808; wanted"},
+           {input(R"("name":"x","shape":)" + concat({"\"", std::string(900, 'a'), "\""})),
+            "aaa...; wanted an array"},
+           {input(R"("name":"x","shape":[)"), "input 'x': "},
+           {input(R"("shape":"2","name":"x")"), R"(input 0: 'shape' is "2"; wanted an array)"},
+           {input(R"("shape":[2.5],"name":"x")"), "input 0: dimension 0 of 'shape' is 2.5; wanted"},
+           {R"({"inputs":[{"name":"a","shape":[1],"datatype":"INT8","data":[1]},{"shape":""}]})",
+            "input 1: 'shape' is \"\""},
+       }) {
+    expect_refused(row);
+  }
+}
+
+// The same fault elsewhere: whatever is wrong inside of an input or output names it.
+TEST(InferRefusal, EveryFaultInsideATensorNamesIt) {
+  for (const Refused& row : {
+           Refused{input(R"("name":"x","shape":[1],"datatype":"FP32","data":[1}])"), "input 'x': "},
+           {input(R"("name":"x","shape":[1],"datatype":"BOOL","data":[1])"), "input 'x': "},
+           {input(R"("name":"x","shape":[1],"datatype":"BYTES","data":[1])"), "input 'x': "},
+           {input(R"("name":"x","shape":[1],"datatype":"BYTES","data":["\q"])"), "input 'x': "},
+           {input(R"("name":"x","parameters":{"binary_data_size":"4"})"), "input 'x': "},
+           {input(R"("name":"x","parameters":5)"), "input 'x': "},
+           {input(R"("name":"x","name":"y")"), "input 'x': the JSON has the key 'name' twice"},
+           {input(R"("datatype":"F32","name":"x")"), "input 0: datatype 'F32' is unknown"},
+           {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})",
+            "output 'y': "},
+           {R"({"inputs":[],"outputs":[{"name":"y","parameters":[]}]})", "output 'y': "},
+           {R"({"inputs":[],"outputs":[{"name":5}]})", "output 0: 'name' is 5; wanted a string"},
+       }) {
+    expect_refused(row);
+  }
+  const ParsedRequest after(R"({"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1]}],)"
+                            R"("outputs":[{"name":"y"}],"id":5})");
+  EXPECT_EQ(after.result.status().message().find("put 'x'"), std::string_view::npos);
+  EXPECT_EQ(after.result.status().message().find("put 'y'"), std::string_view::npos);
+}
+
+TEST(InferRefusal, ABareValueIsNoDataOfATensorWithAxes) {
+  for (const std::string_view shape : {"[1]", "[1,1]", "[0]"}) {
+    for (const std::string_view bare : {"5", "-1.5", "true", "\"a\"", "null", "{}"}) {
+      expect_refused({with_data("FP32", shape, bare), "wanted an array, flat or nested"});
+    }
+  }
+  expect_refused({with_data("FP32", "[]", "true"), "element 0 of 'data' is not a number"});
+  expect_refused({with_data("FP32", "[]", "null"), "element 0 of 'data' is not a number"});
+  expect_refused({with_data("INT32", "[]", "1.5"), "element 0 of 'data' is not an integer"});
+  expect_refused({with_data("INT8", "[]", "128"), "element 0 of 'data' is out of the range"});
+  expect_refused({with_data("FP32", "[]", "1,2"), "wanted a key in quotes"});
+  expect_refused({with_data("FP32", "[]", "1]"), "wanted ',' or '}'"});
+  expect_refused({with_data("FP32", "[]", "[]"), "has 0 elements, but FP32 [] needs 1"});
+  expect_refused({with_data("FP32", "[]", "[1,2]"), "has more than 1 elements"});
+  expect_refused({with_data("FP32", "[]", "[[1]]"), "element 0 of 'data' is not a number"});
 }
 
 TEST(InferRefusal, ChecksBinarySizesAgainstShapes) {
@@ -228,7 +295,7 @@ TEST(InferRefusal, ChecksBinarySizesAgainstShapes) {
            "than can be counted"},
           {input(
                R"("name":"x","shape":[1],"datatype":"INT8","data":[1],"parameters":{"binary_data_size":1})"),
-           "both 'data' and 'binary_data_size'"},
+           "input 'x': has both 'data' and 'binary_data_size'"},
       }) {
     expect_refused(row);
   }
@@ -260,8 +327,8 @@ TEST(InferRefusal, ChecksDataAgainstShapes) {
            {with_data("FP32", "[2]", "[1,2}"), "wanted ',' or ']'"},
            {with_data("FP32", "[2]", "[1,2,]"), "more than 2"},
            {with_data("FP32", "[2]", "[1,]"), "element 1 of 'data' is not a number"},
-           {with_data("FP32", "[1]", "1"), "'[' of 'data'"},
-           {with_data("FP32", "[1]", "null"), "'[' of 'data'"},
+           {with_data("FP32", "[1]", "1"), "input 'x': 'data' is 1; wanted an array"},
+           {with_data("FP32", "[1]", "null"), "input 'x': 'data' is null; wanted an array"},
            {with_data("FP32", "[1000000000]", "[1]"), "too short for FP32 [1000000000]"},
            {with_data("FP32", "[1000000000,1000000000]", "[1]"), "too short for FP32"},
            {with_data("INT8", "[10000000000,10000000000]", "[1]"),
