@@ -46,21 +46,6 @@ Refusal ChunkedDecoder::in_size(char c) noexcept {
   return end_of_size();
 }
 
-// Trailers are checked like headers, as far as bytes go, and dropped: nothing in Lumen reads one,
-// and merging them into the head is how smuggled fields get in (RFC 9110 6.5.1).
-Refusal ChunkedDecoder::in_trailer(char c) noexcept {
-  if (++trailer_bytes_ > limits::kMaxHeadBytes) return {431, "the trailers are too large"};
-  if (c == '\r') {
-    position_ = Position::kTrailerLf;
-  } else if (is_control(c) && c != '\t') {
-    return {400, "a trailer has a control character"};
-  } else {
-    if (line_bytes_ == 0 && !is(c, kTchar)) return {400, "a trailer does not begin with a name"};
-    ++line_bytes_;
-  }
-  return {};
-}
-
 Refusal ChunkedDecoder::in_framing(char c) noexcept {
   ++overhead_bytes_;
   switch (position_) {
@@ -77,7 +62,7 @@ Refusal ChunkedDecoder::in_framing(char c) noexcept {
     case Position::kSizeLf:
       if (c != '\n') return {400, "a chunk size line ends in a bare CR"};
       line_bytes_ = 0;
-      position_ = chunk_left_ > 0 ? Position::kData : Position::kTrailer;
+      position_ = chunk_left_ > 0 ? Position::kData : Position::kEndCr;
       return {};
     case Position::kDataCr:
       if (c != '\r') return {400, "a chunk is longer than its size"};
@@ -87,11 +72,15 @@ Refusal ChunkedDecoder::in_framing(char c) noexcept {
       if (c != '\n') return {400, "a chunk does not end in CR LF"};
       position_ = Position::kSize;
       return {};
-    case Position::kTrailer: return in_trailer(c);
-    case Position::kTrailerLf:
-      if (c != '\n') return {400, "a trailer line ends in a bare CR"};
-      position_ = line_bytes_ == 0 ? Position::kDone : Position::kTrailer;
-      line_bytes_ = 0;
+    case Position::kEndCr:
+      // Nothing here reads a trailer, and fields behind the body are how those get in that the head's
+      // checks have not seen (RFC 9110 6.5.1): refused, not dropped.
+      if (c != '\r') return {400, "trailers are not taken: the last chunk ends the body"};
+      position_ = Position::kEndLf;
+      return {};
+    case Position::kEndLf:
+      if (c != '\n') return {400, "a chunked body ends in a bare CR"};
+      position_ = Position::kDone;
       return {};
     case Position::kData:
     case Position::kDone: break;

@@ -164,12 +164,22 @@ def test_a_chunked_body_may_carry_binary_tensors(connection: Connection) -> None
     assert binary_answer(connection.exchange(chunked(INFER, chunks, announced))) == payload
 
 
-def test_chunk_extensions_and_trailers_are_dropped(connection: Connection) -> None:
+def test_chunk_extensions_are_dropped(connection: Connection) -> None:
     body = json.dumps(document(5)).encode()
-    framed = b"%x;name=value\r\n%s\r\n0\r\nTrailer: x\r\n\r\n" % (len(body), body)
+    framed = b"%x;name=value\r\n%s\r\n0;last\r\n\r\n" % (len(body), body)
     reply = connection.exchange(head("POST", INFER, "Transfer-Encoding: chunked") + framed)
     assert answer(reply) == [5]
     assert connection.exchange(get(LIVE)).status == 200
+
+
+def test_trailers_are_refused_and_what_follows_is_no_request(connection: Connection) -> None:
+    body = json.dumps(document(5)).encode()
+    framed = b"%x\r\n%s\r\n0\r\nTrailer: x\r\n\r\n" % (len(body), body)
+    request = head("POST", INFER, "Transfer-Encoding: chunked") + framed
+    reply = connection.exchange(request + get(LIVE))
+    assert reply.status == 400 and "trailers" in reply.error
+    assert reply.headers["connection"].lower() == "close"
+    assert connection.is_closed()
 
 
 @pytest.mark.parametrize(

@@ -86,22 +86,20 @@ class ChunkedDecoder {
     kData,
     kDataCr,
     kDataLf,
-    kTrailer,
-    kTrailerLf,
+    kEndCr,
+    kEndLf,
     kDone
   };
   Refusal in_framing(char c) noexcept;
   Refusal in_size(char c) noexcept;
   Refusal end_of_size() noexcept;
-  Refusal in_trailer(char c) noexcept;
 
   uint64_t max_body_bytes_;
   uint64_t body_bytes_ = 0;
   uint64_t overhead_bytes_ = 0;  // framing bytes seen: <= body / 4 + kChunkOverheadSlackBytes
   uint64_t chunk_left_ = 0;
-  uint64_t trailer_bytes_ = 0;
   uint32_t size_digits_ = 0;
-  uint32_t line_bytes_ = 0;  // of the extension or trailer line that is being read
+  uint32_t line_bytes_ = 0;  // of the extension that is being read
   Position position_ = Position::kSize;
 };
 
