@@ -117,6 +117,7 @@ void Connection::on_head() noexcept {
   close_after_ = !head.keep_alive || io_.draining();
   context_->body_unread = head.framing == BodyFraming::kLength ? head.content_length : 0;
   context_->route = route_path(head.path);
+  decode_names(context_->route, context_->memory);
   const size_t limit = io_.services().options.max_body_bytes;
   if (context_->body_unread > limit) {
     char text[160];

@@ -1,6 +1,8 @@
-// Path matching by segments. Pure; no percent-decoding: every name Lumen serves is made of
-// characters that need none, so an encoded path can only be an unknown one.
+// Path matching by segments, as they are sent; names are decoded afterwards, so that %2F ends no
+// segment and %69nfer is no endpoint. One thread; memory from the caller.
 #include "serve/route.h"
+
+#include <lumen/base/limits.h>
 
 #include <optional>
 
@@ -43,7 +45,40 @@ Route model_route(std::string_view rest) noexcept {
   return route;
 }
 
+int hex_value(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// Returns `name` as it is where it has no escapes, or is too long to be a model's even decoded.
+std::string_view decode(std::string_view name, Allocator& memory) noexcept {
+  constexpr size_t kEscapeBytes = 3;
+  if (name.find('%') == std::string_view::npos) return name;
+  if (name.size() > limits::kMaxNameBytes * kEscapeBytes) return name;
+  char* const out = static_cast<char*>(memory.allocate(name.size(), 1));
+  if (out == nullptr) return name;
+  size_t size = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    char c = name[i];
+    if (c == '%' && i + 2 < name.size()) {
+      const int high = hex_value(name[i + 1]);
+      const int low = hex_value(name[i + 2]);
+      if (high < 0 || low < 0) return name;  // the head's parser has refused these
+      c = static_cast<char>(high * 16 + low);
+      i += 2;
+    }
+    out[size++] = c;
+  }
+  return {out, size};
+}
+
 }  // namespace
+
+void decode_names(Route& route, Allocator& memory) noexcept {
+  route.model = decode(route.model, memory);
+  route.version = decode(route.version, memory);
+}
 
 Route route_path(std::string_view path) noexcept {
   if (path.size() > 1 && path.back() == '/') path.remove_suffix(1);

@@ -1,6 +1,9 @@
 // Route: what a request's path asks for. Pure.
-// Threads: any. Memory: none, names are views into the path. Says no: Endpoint::kUnknown.
+// Threads: any. Memory: names are views into the path, decoded ones in the caller's memory.
+// Says no: Endpoint::kUnknown.
 #pragma once
+
+#include <lumen/base/allocator.h>
 
 #include <cstdint>
 #include <string_view>
@@ -29,6 +32,10 @@ struct Route {
 
 // `path` without the query. A single trailing slash is tolerated.
 [[nodiscard]] Route route_path(std::string_view path) noexcept;
+
+// Percent escapes in the names (RFC 3986 6.2.2.2: %6Dlp is mlp), once: what is still an escape after
+// that, a slash or dots, is part of a name that no model has.
+void decode_names(Route& route, Allocator& memory) noexcept;
 
 // POST for what runs a model, GET (and HEAD) for what tells.
 [[nodiscard]] constexpr bool wants_post(Endpoint endpoint) noexcept {

@@ -95,6 +95,17 @@ def test_a_query_is_ignored(connection: Connection) -> None:
     assert connection.exchange(get(LIVE + "?x=1&y=2")).status == 200
 
 
+def test_a_name_in_the_path_may_have_percent_escapes(connection: Connection) -> None:
+    path = "/v2/models/%69dent%69ty/versions/%31/infer"
+    assert answer(connection.exchange(post_json(path, document(6)))) == [6]
+    metadata = connection.exchange(get("/v2/models/identit%79")).json()
+    assert metadata["name"] == "identity"
+    # Decoded once, and only after the path was cut into its segments.
+    for wrong in ("%2569dentity", "%2e%2e", "%2E", "%2e%2e%2fidentity", "identity%2finfer"):
+        assert connection.exchange(get(f"/v2/models/{wrong}")).status == 404
+    assert connection.exchange(get("/v2/models/%00")).status == 400
+
+
 def test_header_names_are_case_insensitive_and_values_may_have_spaces_around(
     connection: Connection,
 ) -> None:

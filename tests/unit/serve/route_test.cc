@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 namespace lumen::serve {
 namespace {
 
@@ -29,6 +33,70 @@ TEST(Route, TakesModelAndVersionFromThePath) {
 TEST(Route, AModelMayBeNamedLikeAnEndpoint) {
   const Route route = route_path("/v2/models/stats/infer");
   EXPECT_EQ(Endpoint::kInfer, route.endpoint);
+  EXPECT_EQ("stats", route.model);
+}
+
+class TextMemory final : public Allocator {
+ public:
+  explicit TextMemory(size_t bytes = 4096) : left_(bytes) {}
+  void* allocate(size_t bytes, size_t) noexcept override {
+    if (bytes > left_) return nullptr;
+    left_ -= bytes;
+    return blocks_.emplace_back(std::make_unique<char[]>(bytes)).get();
+  }
+  [[nodiscard]] size_t blocks() const { return blocks_.size(); }
+
+ private:
+  size_t left_;
+  std::vector<std::unique_ptr<char[]>> blocks_;
+};
+
+TEST(Route, DecodesTheNamesOnce) {
+  struct Row {
+    std::string_view path;
+    std::string_view model;
+    std::string_view version;
+  };
+  for (const Row& row : {
+           Row{"/v2/models/%6Dlp/infer", "mlp", ""},
+           {"/v2/models/%6d%6C%70/versions/%31%32/infer", "mlp", "12"},
+           {"/v2/models/a%2Eb%5f%2d/infer", "a.b_-", ""},
+           {"/v2/models/%256Dlp/infer", "%6Dlp", ""},
+           {"/v2/models/%2e%2e/infer", "..", ""},
+           {"/v2/models/a%2Fb/infer", "a/b", ""},
+           {"/v2/models/m%c3%a4/infer", "m\xc3\xa4", ""},
+           {"/v2/models/plain/infer", "plain", ""},
+       }) {
+    TextMemory memory;
+    Route route = route_path(row.path);
+    decode_names(route, memory);
+    EXPECT_EQ(Endpoint::kInfer, route.endpoint) << row.path;
+    EXPECT_EQ(row.model, route.model) << row.path;
+    EXPECT_EQ(row.version, route.version) << row.path;
+    EXPECT_EQ(memory.blocks(), row.model == "plain" ? 0U : row.version.empty() ? 1U : 2U);
+  }
+}
+
+TEST(Route, DecodesNoMoreThanAModelsNameCanHave) {
+  TextMemory memory;
+  const std::string escapes = "/v2/models/" + std::string(2000, 'a') + "%6D/infer";
+  Route route = route_path(escapes);
+  decode_names(route, memory);
+  EXPECT_EQ(0U, memory.blocks());
+  EXPECT_EQ(2003U, route.model.size());
+  TextMemory none(0);
+  route = route_path("/v2/models/%6Dlp/infer");
+  decode_names(route, none);
+  EXPECT_EQ("%6Dlp", route.model);
+}
+
+TEST(Route, WordsOfThePathAreTakenAsTheyAreSent) {
+  EXPECT_EQ(Endpoint::kUnknown, route_path("/v2/models/m/%69nfer").endpoint);
+  EXPECT_EQ(Endpoint::kUnknown, route_path("/v2/%6Dodels/m/infer").endpoint);
+  TextMemory memory;
+  Route route = route_path("/v2/models/%73tats");
+  decode_names(route, memory);
+  EXPECT_EQ(Endpoint::kModelMetadata, route.endpoint) << "of a model called stats";
   EXPECT_EQ("stats", route.model);
 }
 
