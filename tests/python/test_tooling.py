@@ -348,8 +348,9 @@ def test_the_last_line_gives_the_count() -> None:
 
 def start_and_stop(
     executable: Path, arguments: list[str], env: dict[str, str] | None = None
-) -> None:
-    """The executable itself, by what it finds by itself: no harness, no environment of ours."""
+) -> str:
+    """The executable itself, by what it finds by itself: no harness, no environment of ours.
+    Returns what it printed until it was ready."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("LUMEN_")}
     process = subprocess.Popen(
         [str(executable), *arguments],
@@ -368,16 +369,46 @@ def start_and_stop(
     process.terminate()
     process.stdout.read()
     assert process.wait(30) == 0 and "lumen: ready http=" in printed[-1], "".join(printed)
+    return "".join(printed)
 
 
 @pytest.mark.slow
-def test_the_classic_build_ends_in_a_server_that_runs(project_root: Path, tmp_path: Path) -> None:
+def test_the_classic_build_ends_in_a_server_of_the_model_that_its_configuration_names(
+    project_root: Path, tmp_path: Path
+) -> None:
     """The lines of the README, in a copy of the tree. It lends its .venv, as a second run would."""
     tree = copy_of_tree(project_root, tmp_path / "lumen")
     (tree / ".venv").symlink_to(project_root / ".venv")
     line = "mkdir build && cd build && cmake -DCMAKE_BUILD_TYPE=Release .. && make -j$(nproc)"
     run(["bash", "-c", line], tree)
-    start_and_stop(tree / "build" / "lumen_engine", ["--http", "127.0.0.1:0"])
+    model = tree / "models" / "squeezenet" / "1" / "model.onnx"
+    assert model.is_file()
+    csv = json.loads((tree / "config.json").read_text())["engine"]["telemetry_csv_path"]
+    assert Path(csv).name.startswith("squeezenet_")
+    banner = start_and_stop(tree / "build" / "lumen_engine", ["--http", "127.0.0.1:0"])
+    assert "squeezenet/1" in banner
+
+
+def test_the_build_makes_a_missing_model_and_leaves_one_that_is_there(
+    project_root: Path, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    (models / "squeezenet").mkdir(parents=True)
+    for name in ("onnx_tools.py", "squeezenet/make.py"):
+        shutil.copy(project_root / "models" / name, models / name)
+    look = ["cmake", f"-DMODELS={models}", f"-DPYTHON={sys.executable}"]
+    look += ["-P", str(project_root / "tools" / "cmake" / "models.cmake")]
+    run(look, tmp_path)
+    model = models / "squeezenet" / "1" / "model.onnx"
+    assert model.stat().st_size > 4_900_000
+    assert [file.name for file in model.parent.iterdir()] == ["model.onnx"]
+    model.write_bytes(b"trained by somebody")
+    run(look, tmp_path)
+    assert model.read_bytes() == b"trained by somebody"
+    model.unlink()
+    look[2] = "-DPYTHON=/nowhere/python"
+    assert "Run ./dev setup" in run(look, tmp_path).stdout
+    assert not model.exists()
 
 
 def test_cmake_says_to_run_setup_where_the_wheel_is_missing(
