@@ -128,6 +128,17 @@ void Connection::on_head() noexcept {
     refuse(413, {text, static_cast<size_t>(size)});
     return;
   }
+  if (is_page_elsewhere()) {
+    char text[512];
+    const int width = static_cast<int>(std::min<size_t>(head.host.size(), 255));
+    const int size = std::snprintf(text, sizeof(text),
+                                   "Host '%.*s' is no address or name of this machine, and the "
+                                   "request is a browser's; if that name is yours, start the server "
+                                   "with it in --allowed-hosts",
+                                   width, head.host.data());
+    respond_error(403, {text, static_cast<size_t>(size)});
+    return;
+  }
   // Until something wants it, a body that is still to come is dropped after the reply.
   if (context_->route.endpoint == Endpoint::kUnknown) {
     respond_error(Status::error(Code::kNotFound, "path '%.*s' is not known; GET /v2 tells what is",
@@ -151,6 +162,18 @@ void Connection::on_head() noexcept {
   } else {
     answer_document();
   }
+}
+
+// A browser's, asking for a name that is not this machine's: that name may be the page's own, pointed
+// here to get at what only this machine may reach. No browser opens a unix socket.
+bool Connection::is_page_elsewhere() const noexcept {
+  const wire::HttpHead& head = context_->head;
+  if (!head.from_browser || is_local_) return false;
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  const bool known = ::getsockname(stream_.fd.get(), address, &size) == 0;
+  return !io_.services().hosts.allows(head.host, known ? address : nullptr);
 }
 
 void Connection::begin_infer() noexcept {

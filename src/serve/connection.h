@@ -75,6 +75,7 @@ class Connection final : public net::StreamHandler {
   void begin_head() noexcept;
   void parse_head() noexcept;
   void on_head() noexcept;
+  [[nodiscard]] bool is_page_elsewhere() const noexcept;
   void answer_document() noexcept;
   void begin_infer() noexcept;
   void begin_engine() noexcept;

@@ -6,6 +6,7 @@
 #include "serve/connection.h"
 #include "serve/control_thread.h"
 #include "serve/documents.h"
+#include "serve/host_check.h"
 #include "serve/request_context.h"
 
 #include <lumen/engine/engine.h>
@@ -33,6 +34,7 @@ struct Services {
   const ServerOptions& options;
   const engine::ModelRepository& repository;
   const Documents& documents;
+  const HostCheck& hosts;
   engine::Engine& engine;
   telemetry::Counters& all_counters;
   telemetry::StageHistograms& stages;  // a shard an I/O thread

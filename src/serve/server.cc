@@ -3,6 +3,7 @@
 
 #include "serve/control_thread.h"
 #include "serve/documents.h"
+#include "serve/host_check.h"
 #include "serve/io_thread.h"
 
 #include <lumen/base/cpu.h>
@@ -78,6 +79,7 @@ class RunningServer final : public Server {
   std::unique_ptr<telemetry::Counters> counters_ = std::make_unique<telemetry::Counters>();
   std::unique_ptr<engine::ModelRepository> repository_;
   std::unique_ptr<Documents> documents_;
+  HostCheck hosts_;
   std::unique_ptr<telemetry::StageHistograms> stages_;
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
@@ -107,6 +109,7 @@ Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   documents_ = std::make_unique<Documents>(*repository_);
+  hosts_ = HostCheck::create(options_.allowed_hosts);
   control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
   return start_io_threads();
 }
@@ -190,6 +193,7 @@ Status RunningServer::start_io_threads() {
   const Services services{.options = options_,
                           .repository = *repository_,
                           .documents = *documents_,
+                          .hosts = hosts_,
                           .engine = *engine_,
                           .all_counters = *counters_,
                           .stages = *stages_,

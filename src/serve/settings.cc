@@ -2,6 +2,7 @@
 // heap. Says no by a Status that begins with the key or goes behind it ("got ..., wanted ...").
 #include <lumen/serve/settings.h>
 
+#include "serve/host_check.h"
 #include "serve/settings_check.h"
 
 #include <lumen/base/nearest_name.h>
@@ -141,6 +142,17 @@ Status set_unix(ServerOptions& options, std::string_view value) {
   return {};
 }
 
+Status set_allowed_hosts(ServerOptions& options, std::string_view value) {
+  if (!is_host_list(value)) {
+    return Status::error(Code::kInvalidArgument,
+                         "got '%.*s', wanted host names or addresses without ports, separated by "
+                         "commas, or *",
+                         width(value), value.data());
+  }
+  options.allowed_hosts = value;
+  return {};
+}
+
 Status set_repository(ServerOptions& options, std::string_view value) {
   if (value.empty()) {
     return Status::error(Code::kInvalidArgument, "got '', wanted a directory");
@@ -234,6 +246,9 @@ constexpr Setting kSettings[] = {
     {"server", "unix", kText, kRestart,
      "path of the unix socket; off: none; unset: $XDG_RUNTIME_DIR/lumen.sock", set_unix,
      [](const ServerOptions& options) { return options.unix_path; }},
+    {"server", "allowed_hosts", kText, kRestart,
+     "hosts beside this machine's own that a browser may ask for, by commas; *: all",
+     set_allowed_hosts, [](const ServerOptions& options) { return options.allowed_hosts; }},
     {"server", "model_repository", kText, kRestart, "directory of <name>/<version>/model.onnx",
      set_repository,
      [](const ServerOptions& options) { return options.model_repository.string(); }},

@@ -131,6 +131,7 @@ Refusal FieldReader::read_origin(std::string_view value) noexcept {
   if (has_origin_) return {400, "Origin is sent twice"};
   has_origin_ = true;
   head_.origin = value;
+  head_.from_browser = true;
   return {};
 }
 
@@ -165,6 +166,7 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
       break;
     case 14:
       if (named("content-length")) return read_length(value);
+      if (named("sec-fetch-site")) head_.from_browser = true;
       break;
     case 15:
       // A preference only: of several lines the first is enough.

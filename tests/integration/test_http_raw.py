@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from integration.harness import Server
@@ -325,6 +325,57 @@ def test_a_client_that_resets_hurts_nobody(shared_server: Server) -> None:
             leaving.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     with Connection(address) as fresh:
         assert answer(fresh.exchange(infer(4))) == [4]
+
+
+# --- browsers -------------------------------------------------------------------------------------
+
+BROWSER = ["Origin: http://attacker.example:8000", "Sec-Fetch-Site: same-origin", "Origin: null"]
+
+
+def asking(host: str, *lines: str) -> bytes:
+    return get(LIVE, *lines).replace(b"Host: localhost", f"Host: {host}".encode())
+
+
+@pytest.mark.parametrize("line", BROWSER)
+def test_a_page_does_not_reach_the_server_by_a_name_that_it_controls(
+    connection: Connection, line: str
+) -> None:
+    port = connection.address[1]
+    for host in (f"attacker.example:{port}", "attacker.example", "localhost.attacker.example"):
+        reply = connection.exchange(asking(host, line))
+        assert reply.status == 403
+        assert host in reply.error and "--allowed-hosts" in reply.error
+    request = post_json(INFER, document(1), line).replace(b"Host: localhost", b"Host: a.example")
+    assert connection.exchange(request).status == 403
+    assert answer(connection.exchange(infer(2))) == [2]  # its body was not taken for a request
+
+
+@pytest.mark.parametrize("line", BROWSER)
+def test_a_page_reaches_the_server_by_the_names_of_this_machine(
+    connection: Connection, line: str
+) -> None:
+    port = connection.address[1]
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", "[::1]", socket.gethostname()):
+        assert connection.exchange(asking(host, line)).status == 200
+
+
+def test_proxies_and_other_clients_may_name_any_host(connection: Connection) -> None:
+    proxy = ["Via: 1.1 proxy", "X-Forwarded-Host: models.example", "Forwarded: host=models.example"]
+    for lines in ([], proxy, ["Referer: http://a.example/", "User-Agent: Mozilla/5.0"]):
+        assert connection.exchange(asking("models.example", *lines)).status == 200
+
+
+def test_an_allowed_host_is_a_name_for_pages_too(server: Callable[..., Server]) -> None:
+    one = server("--allowed-hosts", "models.example,Other.Example")
+    with Connection(one.address) as connection:
+        for host, status in {
+            "models.example": 200,
+            "MODELS.example:8000": 200,
+            "other.example": 200,
+            "a.models.example": 403,
+            "localhost": 200,
+        }.items():
+            assert connection.exchange(asking(host, BROWSER[0])).status == status
 
 
 # --- smuggling and malformed heads ----------------------------------------------------------------

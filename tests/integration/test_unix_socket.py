@@ -35,6 +35,15 @@ def test_both_listeners_answer_alike(base: list[str], tmp_path: Path) -> None:
                 assert one.body == other.body
 
 
+def test_whoever_may_open_the_socket_may_name_any_host(base: list[str], tmp_path: Path) -> None:
+    """No browser opens one; a proxy before it passes on what a browser asked it for."""
+    path = tmp_path / "lumen.sock"
+    with ServeProcess(*base, "--unix", str(path)), UnixConnection(path) as connection:
+        request = get("/v2/health/live", "Origin: http://models.example")
+        request = request.replace(b"Host: localhost", b"Host: models.example")
+        assert connection.exchange(request).status == 200
+
+
 def test_many_connections_on_several_io_threads_are_answered(
     base: list[str], tmp_path: Path
 ) -> None:

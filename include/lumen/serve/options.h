@@ -60,6 +60,9 @@ struct ServerOptions {
   std::string http_address = "127.0.0.1:8000";
   // A path, or "off". Empty: $XDG_RUNTIME_DIR/lumen.sock, or none where that is not set or taken.
   std::string unix_path;
+  // Names and addresses beside this machine's own that a browser's request may have in its Host,
+  // separated by commas; "*": all.
+  std::string allowed_hosts;
   std::filesystem::path model_repository = "models";
   engine::EngineConfig engine;
   // The threads that run models.

@@ -37,6 +37,7 @@ struct HttpHead {
   std::string_view query;  // after '?', may be empty
   std::string_view host;
   std::string_view origin;
+  bool from_browser = false;  // Origin or Sec-Fetch-Site was sent: a page can leave out neither
   std::string_view content_encoding;  // empty: identity
   std::string_view accept_encoding;
   std::optional<uint64_t> inference_header_length;  // Inference-Header-Content-Length

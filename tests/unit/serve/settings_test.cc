@@ -102,6 +102,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"telemetry_csv_keep", "19"},
       {"http", "[::1]:80"},
       {"unix", "a.sock"},
+      {"allowed_hosts", "a.example,10.0.0.1"},
       {"model_repository", "elsewhere"},
       {"io_threads", "3"},
       {"overload_status", "503"},
