@@ -3,11 +3,15 @@
 // Threads: one. Memory: the cursor's Allocator. Says no: false, the reason in the cursor.
 #include "wire/json_tensor.h"
 
+#include <lumen/wire/oip.h>
+
+#include "wire/json_float.h"
 #include "wire/json_number.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <type_traits>
 
 namespace lumen::wire {
 
@@ -53,6 +57,39 @@ TensorText describe(const TensorView& tensor) noexcept {
 
 namespace {
 
+// The usual number, read quickly; nullptr: another value, or one for read_number().
+template <typename T>
+const char* read_fast(const char* at, const char* end, T& out) noexcept {
+  if constexpr (std::is_floating_point_v<T>) {
+    return read_float_fast(at, end, out);
+  } else {
+    const Number<T> number = read_number<T>(at, end);
+    out = number.value;
+    return number.error == NumberError::kNone && number.end < end ? number.end : nullptr;
+  }
+}
+
+// Reads ",1,2.5, 3" as far as it is that: up to `count` numbers, with single blanks behind commas, as
+// Python writes them. Returns how many; the cursor is behind the last.
+template <typename T>
+size_t read_run(JsonCursor& cursor, T* out, size_t count) noexcept {
+  const char* at = cursor.at();
+  const char* const end = cursor.end();
+  size_t read = 0;
+  while (read < count && at < end && *at == ',') {
+    const char* number = at + 1;
+    if (number < end && *number == ' ') ++number;
+    if (number >= end) break;
+    const char* const behind = read_fast(number, end, out[read]);
+    if (behind == nullptr) break;
+    at = behind;
+    ++read;
+  }
+  cursor.jump_to(at);
+  return read;
+}
+static_assert(kFloatReadAhead <= JsonParser::kPadding);
+
 class DataReader {
  public:
   DataReader(JsonCursor& cursor, TensorView& tensor) noexcept : cursor_(cursor), tensor_(tensor) {}
@@ -63,14 +100,14 @@ class DataReader {
   bool reserve(size_t bytes) noexcept;
   bool read_strings() noexcept;
   bool read_bools() noexcept;
-  template <typename Element>
-  bool read_all(Element element) noexcept;
+  template <typename Element, typename Run>
+  bool read_all(Element element, Run run) noexcept;
   template <typename T>
   bool read_numbers() noexcept;
-  template <typename Element>
-  bool read_levels(size_t axis, Element element) noexcept;
-  template <typename Element>
-  bool read_row(size_t count, Element element) noexcept;
+  template <typename Element, typename Run>
+  bool read_levels(size_t axis, Element element, Run run) noexcept;
+  template <typename Element, typename Run>
+  bool read_row(size_t count, Element element, Run run) noexcept;
   bool refuse_count(size_t got, bool more) noexcept;
   bool refuse_element(NumberError error) noexcept;
 
@@ -104,10 +141,11 @@ bool DataReader::reserve(size_t bytes) noexcept {
                            "its %zu bytes do not fit into the request's memory", bytes);
 }
 
-// `count` elements and the closing bracket; the opening one is read already.
-template <typename Element>
-bool DataReader::read_row(size_t count, Element element) noexcept {
-  for (size_t i = 0; i < count; ++i) {
+// `count` elements and the closing bracket; the opening one is read already. `element()` reads one,
+// `run(n)` up to n more with their commas, as many as are easy.
+template <typename Element, typename Run>
+bool DataReader::read_row(size_t count, Element element, Run run) noexcept {
+  for (size_t i = 0; i < count;) {
     if (i > 0 && !cursor_.take(',')) {
       if (cursor_.peek() == ']') return refuse_count(next_, false);
       return cursor_.refuse_here("',' or ']'");
@@ -115,6 +153,9 @@ bool DataReader::read_row(size_t count, Element element) noexcept {
     if (cursor_.peek() == ']' && i == 0) return refuse_count(next_, false);
     if (!element()) return false;
     ++next_;
+    const size_t more = run(count - i - 1);
+    next_ += more;
+    i += 1 + more;
   }
   if (cursor_.take(']')) return true;
   if (count == 0 || cursor_.peek() == ',') return refuse_count(next_, true);
@@ -122,18 +163,18 @@ bool DataReader::read_row(size_t count, Element element) noexcept {
 }
 
 // Nested: each axis is an array of exactly as many as its dimension says. Depth: kMaxRank at most.
-template <typename Element>
-bool DataReader::read_levels(size_t axis, Element element) noexcept {
+template <typename Element, typename Run>
+bool DataReader::read_levels(size_t axis, Element element, Run run) noexcept {
   if (!cursor_.take('[')) return cursor_.refuse_here("'[', nested as the shape says");
   const size_t count = static_cast<size_t>(tensor_.shape[axis]);
-  if (axis + 1 == tensor_.shape.rank()) return read_row(count, element);
+  if (axis + 1 == tensor_.shape.rank()) return read_row(count, element, run);
   for (size_t i = 0; i < count; ++i) {
     if (i > 0 && !cursor_.take(',')) {
       if (cursor_.peek() == ']') return refuse_count(next_, false);
       return cursor_.refuse_here("',' or ']'");
     }
     if (cursor_.peek() == ']') return refuse_count(next_, false);
-    if (!read_levels(axis + 1, element)) return false;
+    if (!read_levels(axis + 1, element, run)) return false;
   }
   if (cursor_.take(']')) return true;
   if (count == 0 || cursor_.peek() == ',') return refuse_count(next_, true);
@@ -142,39 +183,43 @@ bool DataReader::read_levels(size_t axis, Element element) noexcept {
 
 // Flat unless its first element is an array and the shape has an axis for that. A scalar, which has
 // no axis at all, may also come without brackets, as numpy's tolist() writes it.
-template <typename Element>
-bool DataReader::read_all(Element element) noexcept {
+template <typename Element, typename Run>
+bool DataReader::read_all(Element element, Run run) noexcept {
   const char* const start = cursor_.at();
   if (!cursor_.take('[')) {
     if (tensor_.shape.rank() == 0) return element();
     return cursor_.refuse_value("'data'", "an array, flat or nested as the shape says");
   }
-  if (cursor_.peek() != '[' || tensor_.shape.rank() < 2) return read_row(count_, element);
+  if (cursor_.peek() != '[' || tensor_.shape.rank() < 2) return read_row(count_, element, run);
   cursor_.jump_to(start);
-  return read_levels(0, element);
+  return read_levels(0, element, run);
 }
 
 template <typename T>
 bool DataReader::read_numbers() noexcept {
   if (!reserve(count_ * sizeof(T))) return false;
   T* const out = reinterpret_cast<T*>(tensor_.data);
-  return read_all([this, out] {
+  const auto element = [this, out] {
     const Number<T> number = read_number<T>(cursor_.at(), cursor_.end());
     if (number.error != NumberError::kNone) return refuse_element(number.error);
     out[next_] = number.value;
     cursor_.jump_to(number.end);
     return true;
+  };
+  return read_all(element, [this, out](size_t count) {
+    return read_run(cursor_, out + next_, count);
   });
 }
 
 bool DataReader::read_bools() noexcept {
   if (!reserve(count_)) return false;
-  return read_all([this] {
+  const auto element = [this] {
     const std::optional<bool> value = cursor_.read_bool("true or false, as a BOOL is written");
     if (!value) return false;
     tensor_.data[next_] = std::byte{*value};
     return true;
-  });
+  };
+  return read_all(element, [](size_t) { return size_t{0}; });
 }
 
 // Each element is a u32 length and its bytes. Unescaping never makes a string longer, so the text
@@ -186,7 +231,7 @@ bool DataReader::read_strings() noexcept {
   cursor_.jump_to(start);
   if (!reserve(count_ * sizeof(uint32_t) + text_bytes)) return false;
   size_t used = 0;
-  const bool read = read_all([this, &used] {
+  const auto element = [this, &used] {
     const std::optional<JsonCursor::RawString> raw = cursor_.scan_string("a string in 'data'");
     if (!raw) return false;
     char* const out = reinterpret_cast<char*>(tensor_.data + used);
@@ -196,7 +241,8 @@ bool DataReader::read_strings() noexcept {
     std::memcpy(out, &length, sizeof(length));
     used += sizeof(length) + *size;
     return true;
-  });
+  };
+  const bool read = read_all(element, [](size_t) { return size_t{0}; });
   tensor_.byte_size = used;
   return read;
 }

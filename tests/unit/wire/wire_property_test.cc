@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <random>
+#include <type_traits>
 
 namespace lumen::wire {
 namespace {
@@ -229,6 +230,108 @@ TEST(WireProperty, AFloatIsTheOneNearestToItsText) {
     const float got = test::values<float>(parsed.result->inputs[0].tensor)[0];
     EXPECT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(std::strtof(text, nullptr)))
         << text << " seed " << kSeed;
+  }
+}
+
+// Texts of numbers as programs write them, and as they make trouble.
+std::string float_text(Random& random) {
+  char text[400];
+  const auto bits32 = static_cast<uint32_t>(random.bits());
+  const float any = std::bit_cast<float>(bits32 % 0x7f800000 | (bits32 & 0x80000000));
+  const double unit = static_cast<double>(random.bits() >> 11) * 0x1p-53;
+  const double normal = (unit - 0.5) * std::pow(10, static_cast<double>(random.below(12)) - 6);
+  const auto printed = [&text](const char* format, int precision, double value) {
+    return std::string(text, static_cast<size_t>(
+                                 std::snprintf(text, sizeof(text), format, precision, value)));
+  };
+  const auto shortest = [&text](auto value) {
+    return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
+  };
+  switch (random.below(10)) {
+    case 0: return shortest(any);
+    case 1: return shortest(static_cast<float>(normal));
+    case 2: return shortest(normal);
+    case 3: return shortest(unit);
+    case 4: return printed("%.*f", static_cast<int>(random.below(30)), normal);
+    case 5: return printed("%.*e", static_cast<int>(random.below(30)), any);
+    case 6: return printed("%.*E", static_cast<int>(random.below(30)), normal);
+    case 7: return std::to_string(static_cast<int64_t>(random.bits() >> random.below(64)));
+    case 8: {  // beside the middle of two floats, below, on and above it
+      const float low = std::bit_cast<float>(bits32 % 0x7f000000);
+      const double middle = (static_cast<double>(low) + std::nextafter(low, INFINITY)) / 2;
+      const double beside = std::nextafter(middle, random.one_in(2) ? 0 : INFINITY);
+      return printed("%.*e", static_cast<int>(14 + random.below(50)),
+                     random.one_in(2) ? middle : beside);
+    }
+    default: {  // digits at random, with a point and an exponent at random
+      std::string digits = random.one_in(2) ? "0." : std::to_string(random.below(100000)) + ".";
+      digits += std::string(random.below(4), '0');
+      for (size_t n = 1 + random.below(40); n > 0; --n) {
+        digits += static_cast<char>('0' + random.below(10));
+      }
+      if (random.one_in(3)) digits += concat({"e", std::to_string(static_cast<int>(random.below(100)) - 50)});
+      return digits;
+    }
+  }
+}
+
+template <typename T>
+T nearest(const char* text) {
+  if constexpr (std::is_same_v<T, float>) {
+    return std::strtof(text, nullptr);
+  } else {
+    return std::strtod(text, nullptr);
+  }
+}
+
+template <typename T>
+void expect_nearest(std::string_view type, int rounds) {
+  using Bits = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
+  constexpr size_t kNumbers = 500;
+  Random random(kSeed);
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::string> texts;
+    std::string data;
+    while (texts.size() < kNumbers) {
+      std::string text = float_text(random);
+      if (!std::isfinite(nearest<T>(text.c_str()))) continue;
+      data += concat({data.empty() ? "" : random.one_in(2) ? "," : ", ", text});
+      texts.push_back(std::move(text));
+    }
+    const ParsedRequest parsed(concat({R"({"inputs":[{"name":"x","shape":[500],"datatype":")", type,
+                                       R"(","data":[)", data, "]}]}"}));
+    ASSERT_TRUE(parsed.result.ok()) << parsed.result.status().message() << "\n" << data;
+    const std::vector<T> got = test::values<T>(parsed.result->inputs[0].tensor);
+    for (size_t i = 0; i < kNumbers; ++i) {
+      ASSERT_EQ(std::bit_cast<Bits>(got[i]), std::bit_cast<Bits>(nearest<T>(texts[i].c_str())))
+          << texts[i] << " seed " << kSeed << " round " << round;
+    }
+  }
+}
+
+TEST(WireProperty, EveryFloatOfALongTensorIsTheNearestToItsText) {
+  expect_nearest<float>("FP32", 1000);
+}
+
+TEST(WireProperty, EveryDoubleOfALongTensorIsTheNearestToItsText) {
+  expect_nearest<double>("FP64", 400);
+}
+
+// The reader looks ahead of the text: what lies there must change nothing, whatever it is.
+TEST(WireProperty, WhatLiesBehindTheTextIsNoPartOfItsLastNumber) {
+  const std::string whole = R"({"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2,3)";
+  for (const std::string_view tail : {"", ".5", ".12345678", ".1234567890123456789", "e1"}) {
+    const std::string text = concat({whole, tail});
+    for (const char behind : {'0', '9', '.', 'e', ',', ']', ' ', '"'}) {
+      std::string padded = text + std::string(JsonParser::kPadding, behind);
+      JsonParser parser;
+      test::HeapMemory memory;
+      const auto result =
+          parse_infer_head(parser, std::string_view(padded).substr(0, text.size()), memory);
+      ASSERT_FALSE(result.ok()) << tail << " behind " << behind;
+      EXPECT_NE(result.status().message().find("ends at byte"), std::string_view::npos)
+          << result.status().message();
+    }
   }
 }
 
