@@ -1,0 +1,195 @@
+// The question: what does an infer request of 256 numbers as JSON cost, text to floats in place?
+//
+//   BM_Request    the whole body to an InferHead: lumen, and simdjson's on-demand parser, which has no
+//                 float and so rounds twice
+//   BM_Numbers    only the numbers and the commas between them: lumen's way into a float, std::from_chars
+//                 (fast_float inside, since GCC 12), strtof
+//   BM_Reply      a reply of 10 and of 256 floats to text
+//
+// Bodies: 0: three decimals, 1: the shortest text of a float, 2: the shortest text of a double, all as
+// Python's json.dumps() writes them. One thread, no input or output. A row's "per_number" is in ns.
+// Run: taskset -c 0 .build/native/bench_json_tensor --benchmark_repetitions=5
+#include <lumen/wire/oip.h>
+
+#include "wire/json_float.h"
+#include "wire/json_number.h"
+
+#include <benchmark/benchmark.h>
+#include <simdjson.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+namespace {
+
+using lumen::wire::JsonParser;
+
+constexpr size_t kNumbers = 256;
+
+class BlockMemory final : public lumen::Allocator {
+ public:
+  void* allocate(size_t bytes, size_t alignment) noexcept override {
+    const size_t begin = (used_ + alignment - 1) & ~(alignment - 1);
+    if (begin + bytes > sizeof(bytes_)) return nullptr;
+    used_ = begin + bytes;
+    return bytes_ + begin;
+  }
+  void reset() noexcept { used_ = 0; }
+
+ private:
+  alignas(64) std::byte bytes_[1 << 18];
+  size_t used_ = 0;
+};
+
+std::string numbers_text(int64_t kind) {
+  std::mt19937_64 random(1);
+  std::string text;
+  for (size_t i = 0; i < kNumbers; ++i) {
+    const double value = static_cast<double>(random() >> 11) * 0x1p-53;
+    char number[64];
+    const char* end = number;
+    if (kind == 0) end = number + std::snprintf(number, sizeof(number), "%.3f", value);
+    if (kind == 1) end = std::to_chars(number, number + 64, static_cast<float>(value)).ptr;
+    if (kind == 2) end = std::to_chars(number, number + 64, value).ptr;
+    if (i > 0) text += ", ";
+    text.append(number, end);
+  }
+  return text;
+}
+
+struct Body {
+  explicit Body(int64_t kind)
+      : text(R"({"inputs": [{"name": "input", "shape": [1, 256], "datatype": "FP32", "data": [)" +
+             numbers_text(kind) + "]}]}"),
+        size(text.size()) {
+    text.append(JsonParser::kPadding, '\0');
+  }
+  std::string text;
+  size_t size;
+};
+
+void report(benchmark::State& state, size_t bytes) {
+  state.SetBytesProcessed(static_cast<int64_t>(bytes) * state.iterations());
+  state.counters["per_number"] = benchmark::Counter(
+      1e-9 * kNumbers, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void BM_Request_lumen(benchmark::State& state) {
+  const Body body(state.range(0));
+  JsonParser parser;
+  BlockMemory memory;
+  for (auto _ : state) {
+    memory.reset();
+    const auto head =
+        parse_infer_head(parser, std::string_view(body.text).substr(0, body.size), memory);
+    if (!head.ok()) state.SkipWithError("refused");
+    benchmark::DoNotOptimize(head->inputs[0].tensor.data);
+  }
+  report(state, body.size);
+}
+
+void BM_Request_simdjson(benchmark::State& state) {
+  const Body body(state.range(0));
+  simdjson::ondemand::parser parser;
+  std::array<float, kNumbers> out;
+  for (auto _ : state) {
+    auto document = parser.iterate(body.text.data(), body.size, body.text.size());
+    size_t i = 0;
+    for (auto input : document["inputs"].get_array()) {
+      for (auto number : input["data"].get_array()) {
+        out[i++] = static_cast<float>(number.get_double().value());
+      }
+    }
+    if (i != kNumbers) state.SkipWithError("refused");
+    benchmark::DoNotOptimize(out);
+  }
+  report(state, body.size);
+}
+
+template <typename Read>
+void read_numbers(benchmark::State& state, Read read) {
+  std::string text = numbers_text(state.range(0)) + "]";
+  const size_t size = text.size();
+  text.append(JsonParser::kPadding, '\0');
+  std::array<float, kNumbers> out;
+  for (auto _ : state) {
+    const char* at = text.data();
+    const char* const end = at + size;
+    for (float& value : out) {
+      at = read(at, end, value);
+      at += *at == ',' ? 2 : 0;
+    }
+    benchmark::DoNotOptimize(out);
+  }
+  report(state, size);
+}
+
+void BM_Numbers_lumen(benchmark::State& state) {
+  read_numbers(state, [](const char* at, const char* end, float& out) {
+    const char* const fast = lumen::wire::read_float_fast(at, end, out);
+    if (fast != nullptr) return fast;
+    const auto slow = lumen::wire::read_number<float>(at, end);
+    out = slow.value;
+    return slow.end;
+  });
+}
+
+void BM_Numbers_lumen_slow_way(benchmark::State& state) {
+  read_numbers(state, [](const char* at, const char* end, float& out) {
+    const auto slow = lumen::wire::read_number<float>(at, end);
+    out = slow.value;
+    return slow.end;
+  });
+}
+
+void BM_Numbers_from_chars(benchmark::State& state) {
+  read_numbers(state, [](const char* at, const char* end, float& out) {
+    return std::from_chars(at, end, out).ptr;
+  });
+}
+
+void BM_Numbers_strtof(benchmark::State& state) {
+  read_numbers(state, [](const char* at, const char*, float& out) -> const char* {
+    char* end = nullptr;
+    out = std::strtof(at, &end);
+    return end;
+  });
+}
+
+void BM_Reply_lumen(benchmark::State& state) {
+  std::mt19937_64 random(1);
+  std::vector<float> values(static_cast<size_t>(state.range(0)));
+  for (float& value : values) value = static_cast<float>(random() >> 11) * 0x1p-53F;
+  lumen::wire::ReplyOutput output;
+  output.name = "output";
+  output.tensor.type = lumen::ElementType::kFp32;
+  if (!output.tensor.shape.append(1) || !output.tensor.shape.append(state.range(0))) return;
+  output.tensor.data = reinterpret_cast<std::byte*>(values.data());
+  output.tensor.byte_size = values.size() * sizeof(float);
+  lumen::wire::InferReply reply;
+  reply.model_name = "mlp";
+  reply.model_version = "1";
+  reply.outputs = {&output, 1};
+  BlockMemory memory;
+  for (auto _ : state) {
+    memory.reset();
+    const auto encoded = encode_infer_reply(reply, memory);
+    if (!encoded.ok()) state.SkipWithError("refused");
+    benchmark::DoNotOptimize(encoded->json.data());
+  }
+}
+
+BENCHMARK(BM_Request_lumen)->DenseRange(0, 2);
+BENCHMARK(BM_Request_simdjson)->DenseRange(0, 2);
+BENCHMARK(BM_Numbers_lumen)->DenseRange(0, 2);
+BENCHMARK(BM_Numbers_lumen_slow_way)->DenseRange(0, 2);
+BENCHMARK(BM_Numbers_from_chars)->DenseRange(0, 2);
+BENCHMARK(BM_Numbers_strtof)->DenseRange(0, 2);
+BENCHMARK(BM_Reply_lumen)->Arg(10)->Arg(256);
+
+}  // namespace
+
+BENCHMARK_MAIN();
