@@ -131,11 +131,12 @@ void Connection::on_head() noexcept {
   if (is_page_elsewhere()) {
     char text[512];
     const int width = static_cast<int>(std::min<size_t>(head.host.size(), 255));
-    const int size = std::snprintf(text, sizeof(text),
-                                   "Host '%.*s' is no address or name of this machine, and the "
-                                   "request is a browser's; if that name is yours, start the server "
-                                   "with it in --allowed-hosts",
-                                   width, head.host.data());
+    const int size =
+        std::snprintf(text, sizeof(text),
+                      "Host '%.*s' is no address or name of this machine, and the "
+                      "request is a browser's; if that name is yours, start the server "
+                      "with it in --allowed-hosts",
+                      width, head.host.data());
     respond_error(403, {text, static_cast<size_t>(size)});
     return;
   }

@@ -92,11 +92,11 @@ bool is_host_list(std::string_view text) noexcept {
   bool good = !text.ends_with(',');
   for_each_host(text, [&good](std::string_view host) {
     if (host == "*") return;
-    const bool is_name = !host.empty() && host.size() <= kMaxHostBytes &&
-                         std::ranges::all_of(host, [](char c) {
-                           return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') ||
-                                  c == '-' || c == '.' || c == '_';
-                         });
+    const bool is_name =
+        !host.empty() && host.size() <= kMaxHostBytes && std::ranges::all_of(host, [](char c) {
+          return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                 c == '.' || c == '_';
+        });
     good &= is_name || parse_address(host).has_value();
   });
   return good;
@@ -169,8 +169,8 @@ bool HostCheck::allows(std::string_view host, const sockaddr* own) const noexcep
       equals_lower(name.substr(name.size() - kBelowLocalhost.size()), kBelowLocalhost)) {
     return true;
   }
-  return std::ranges::any_of(names_,
-                             [name](const std::string& known) { return equals_lower(name, known); });
+  return std::ranges::any_of(
+      names_, [name](const std::string& known) { return equals_lower(name, known); });
 }
 
 }  // namespace lumen::serve

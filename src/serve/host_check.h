@@ -30,7 +30,7 @@ class HostCheck {
   void add_names_of_machine();
 
   bool allows_all_ = false;
-  std::vector<std::string> names_;  // in lower case
+  std::vector<std::string> names_;   // in lower case
   std::vector<in6_addr> addresses_;  // IPv4 as ::ffff:a.b.c.d
 };
 

@@ -137,8 +137,8 @@ bool DataReader::reserve(size_t bytes) noexcept {
   tensor_.data = static_cast<std::byte*>(cursor_.memory().allocate(bytes, 64));
   tensor_.byte_size = bytes;
   if (tensor_.data != nullptr) return true;
-  return cursor_.refuse_as(Code::kTooLarge,
-                           "its %zu bytes do not fit into the request's memory", bytes);
+  return cursor_.refuse_as(Code::kTooLarge, "its %zu bytes do not fit into the request's memory",
+                           bytes);
 }
 
 // `count` elements and the closing bracket; the opening one is read already. `element()` reads one,
@@ -206,9 +206,8 @@ bool DataReader::read_numbers() noexcept {
     cursor_.jump_to(number.end);
     return true;
   };
-  return read_all(element, [this, out](size_t count) {
-    return read_run(cursor_, out + next_, count);
-  });
+  return read_all(element,
+                  [this, out](size_t count) { return read_run(cursor_, out + next_, count); });
 }
 
 bool DataReader::read_bools() noexcept {

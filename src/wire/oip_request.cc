@@ -253,9 +253,8 @@ bool RequestReader::finish_binary(const InputText& input, size_t elements) noexc
 bool RequestReader::finish_input(InputText& input) noexcept {
   if (!input.has_name) return cursor_.refuse("'name' is missing");
   if (input.in_shared_memory) {
-    return cursor_.refuse_as(
-        Code::kUnsupported,
-        "shared_memory_region is not supported; send the data in the request");
+    return cursor_.refuse_as(Code::kUnsupported,
+                             "shared_memory_region is not supported; send the data in the request");
   }
   if (!input.has_type) return cursor_.refuse("'datatype' is missing");
   if (!input.has_shape) return cursor_.refuse("'shape' is missing");

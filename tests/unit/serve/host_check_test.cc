@@ -33,11 +33,28 @@ TEST(HostCheck, KnowsTheNamesOfThisMachine) {
 
 TEST(HostCheck, RefusesEveryOtherNameAndAddress) {
   const HostCheck machine = HostCheck::create("");
-  for (const std::string_view host :
-       {"attacker.example", "attacker.example:8000", "localhost.attacker.example",
-        "127.0.0.1.attacker.example", "notlocalhost", "localhost-", ".localhost", "", ".", ":8000",
-        "[", "[]", "[::1", "[attacker.example]", "198.51.100.7", "198.51.100.7:8000",
-        "[2001:db8::7]:8000", "127.0.0.1:1:2", "*", "2130706433", "0x7f.1", "127.1"}) {
+  for (const std::string_view host : {"attacker.example",
+                                      "attacker.example:8000",
+                                      "localhost.attacker.example",
+                                      "127.0.0.1.attacker.example",
+                                      "notlocalhost",
+                                      "localhost-",
+                                      ".localhost",
+                                      "",
+                                      ".",
+                                      ":8000",
+                                      "[",
+                                      "[]",
+                                      "[::1",
+                                      "[attacker.example]",
+                                      "198.51.100.7",
+                                      "198.51.100.7:8000",
+                                      "[2001:db8::7]:8000",
+                                      "127.0.0.1:1:2",
+                                      "*",
+                                      "2130706433",
+                                      "0x7f.1",
+                                      "127.1"}) {
     EXPECT_FALSE(machine.allows(host, nullptr)) << host;
   }
   EXPECT_FALSE(machine.allows(std::string(5000, 'a'), nullptr));
@@ -45,9 +62,8 @@ TEST(HostCheck, RefusesEveryOtherNameAndAddress) {
 
 TEST(HostCheck, AllowsWhatItsUserAllows) {
   const HostCheck machine = HostCheck::create("Models.Example,198.51.100.7,2001:db8::7");
-  for (const std::string_view host :
-       {"models.example", "MODELS.example:8000", "models.example.", "198.51.100.7:80",
-        "[2001:DB8::7]:8000", "localhost"}) {
+  for (const std::string_view host : {"models.example", "MODELS.example:8000", "models.example.",
+                                      "198.51.100.7:80", "[2001:DB8::7]:8000", "localhost"}) {
     EXPECT_TRUE(machine.allows(host, nullptr)) << host;
   }
   for (const std::string_view host : {"a.models.example", "example", "198.51.100.8"}) {

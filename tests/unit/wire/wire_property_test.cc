@@ -241,8 +241,8 @@ std::string float_text(Random& random) {
   const double unit = static_cast<double>(random.bits() >> 11) * 0x1p-53;
   const double normal = (unit - 0.5) * std::pow(10, static_cast<double>(random.below(12)) - 6);
   const auto printed = [&text](const char* format, int precision, double value) {
-    return std::string(text, static_cast<size_t>(
-                                 std::snprintf(text, sizeof(text), format, precision, value)));
+    return std::string(
+        text, static_cast<size_t>(std::snprintf(text, sizeof(text), format, precision, value)));
   };
   const auto shortest = [&text](auto value) {
     return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
@@ -269,7 +269,8 @@ std::string float_text(Random& random) {
       for (size_t n = 1 + random.below(40); n > 0; --n) {
         digits += static_cast<char>('0' + random.below(10));
       }
-      if (random.one_in(3)) digits += concat({"e", std::to_string(static_cast<int>(random.below(100)) - 50)});
+      if (random.one_in(3))
+        digits += concat({"e", std::to_string(static_cast<int>(random.below(100)) - 50)});
       return digits;
     }
   }
