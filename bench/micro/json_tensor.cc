@@ -55,7 +55,7 @@ std::string numbers_text(int64_t kind) {
     if (kind == 1) end = std::to_chars(number, number + 64, static_cast<float>(value)).ptr;
     if (kind == 2) end = std::to_chars(number, number + 64, value).ptr;
     if (i > 0) text += ", ";
-    text.append(number, end);
+    text.append(number, static_cast<size_t>(end - number));
   }
   return text;
 }
