@@ -1,13 +1,13 @@
-// The queue types: mpmc (and batched), spsc, naive. See the header.
+// The queue types spsc and naive, and which class serves which type. See the header.
 #include "engine/work_source.h"
+
+#include "engine/mpmc_source.h"
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/check.h>
 #include <lumen/base/doorbell.h>
-#include <lumen/queue/mpmc_queue.h>
 #include <lumen/queue/spsc_queue.h>
 
-#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -15,11 +15,6 @@
 
 namespace lumen::engine {
 namespace {
-
-// A submitter's own count, on a line of its own.
-struct alignas(kFalseSharingRange) Pushed {
-  uint32_t since_ring = 0;
-};
 
 // park() of a worker with a doorbell of its own.
 InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t worker, bool may_take,
@@ -33,70 +28,6 @@ InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t worker, 
   }
   return request;
 }
-
-// One ring for all. Each worker sleeps on a doorbell of its own, and a word of bits says who sleeps: a
-// doorbell shared by all would let one worker take the wake-up that was meant for another, which is
-// no matter for a request (either may run it) but is for a worker's own news (room in its instance).
-class MpmcSource final : public WorkSource {
- public:
-  MpmcSource(size_t capacity, uint32_t submitters, uint32_t workers)
-      : queue_(capacity), pushed_(submitters), beds_(workers), sleepers_((workers + 63) / 64) {}
-
-  bool push(uint32_t submitter, InferRequest& request) noexcept override {
-    if (!queue_.try_push(&request)) return false;
-    ++pushed_[submitter].since_ring;
-    return true;
-  }
-  void ring(uint32_t submitter) noexcept override {
-    uint32_t count = std::exchange(pushed_[submitter].since_ring, 0);
-    for (size_t i = 0; count > 0 && i < sleepers_.size(); ++i) {
-      std::atomic<uint64_t>& word = sleepers_[i].bits;
-      // sync[work_source.sleepers]: a read-modify-write, as in park(): one of the two comes first, so
-      // either the bit is seen here or the push is seen there
-      uint64_t bits = word.fetch_or(0, std::memory_order_acq_rel);
-      while (bits != 0 && count > 0) {
-        const auto bit = static_cast<uint32_t>(std::countr_zero(bits));
-        const uint64_t mask = uint64_t{1} << bit;
-        bits &= ~mask;
-        // sync[work_source.sleepers]: as above; who clears the bit does the ringing
-        if ((word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0) continue;
-        beds_[i * 64 + bit].doorbell.ring();
-        --count;
-      }
-    }
-  }
-  InferRequest* try_take(uint32_t) noexcept override {
-    InferRequest* request = nullptr;
-    return queue_.try_pop(request) ? request : nullptr;
-  }
-  bool was_empty(uint32_t) const noexcept override { return queue_.was_empty(); }
-  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
-                     WakeReason& reason) noexcept override {
-    std::atomic<uint64_t>& word = sleepers_[worker / 64].bits;
-    const uint64_t mask = uint64_t{1} << (worker % 64);
-    // sync[work_source.sleepers]: pairs with ring(). Only who can take a request is rung for one.
-    if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
-    InferRequest* request =
-        sleep_on(beds_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
-    // sync[work_source.sleepers]: awake; a ringer that cleared it before has only woken us in vain
-    if (may_take) word.fetch_and(~mask, std::memory_order_acq_rel);
-    return request;
-  }
-  void wake(uint32_t worker) noexcept override { beds_[worker].doorbell.ring(); }
-
- private:
-  struct alignas(kFalseSharingRange) Bed {
-    Doorbell doorbell;
-  };
-  struct alignas(kFalseSharingRange) Sleepers {
-    std::atomic<uint64_t> bits{0};
-  };
-
-  MpmcQueue<InferRequest*> queue_;
-  std::vector<Pushed> pushed_;
-  std::vector<Bed> beds_;
-  std::vector<Sleepers> sleepers_;
-};
 
 // A ring for each pair of I/O thread and worker, a doorbell for each worker. No line is written by
 // two submitters but the count of what a worker has.
@@ -224,7 +155,7 @@ class NaiveSource final : public WorkSource {
     std::unique_lock lock(mutex_);
     const auto awake = [&] { return rings_ != rings || (may_take && head_ != tail_); };
     if (!may_take) ++barred_;
-    if (deadline_ns == UINT64_MAX) {
+    if (deadline_ns > kLatestNs) {
       changed_.wait(lock, awake);
     } else {
       const std::chrono::nanoseconds since_boot(static_cast<int64_t>(deadline_ns));
@@ -242,6 +173,9 @@ class NaiveSource final : public WorkSource {
   }
 
  private:
+  // What steady_clock can say: its count of nanoseconds is signed, and a larger one would lie in the past.
+  static constexpr uint64_t kLatestNs = INT64_MAX;
+
   InferRequest* take() noexcept {
     return head_ == tail_ ? nullptr : requests_[head_++ & (requests_.size() - 1)];
   }
@@ -265,7 +199,7 @@ std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_
   switch (config.queue_type) {
     case QueueType::kMpmc:
     case QueueType::kBatched:
-      return std::make_unique<MpmcSource>(config.queue_capacity, submitters, config.thread_count);
+      return std::make_unique<MpmcSource<>>(config.queue_capacity, submitters, config.thread_count);
     case QueueType::kSpsc:
       return std::make_unique<SpscSource>(spsc_ring_capacity(config), submitters,
                                           config.thread_count);

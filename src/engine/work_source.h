@@ -35,12 +35,24 @@ class WorkSource {
   virtual ~WorkSource() = default;
 
   [[nodiscard]] virtual bool push(uint32_t submitter, InferRequest& request) noexcept = 0;
-  // Wakes as many parked workers as this submitter has pushed requests since it last rang.
+  // Wakes parked workers for what this submitter has pushed since it last rang: one for each request
+  // at most, and none where others are on the way already.
   virtual void ring(uint32_t submitter) noexcept = 0;
 
   // nullptr: nothing there.
   [[nodiscard]] virtual InferRequest* try_take(uint32_t worker) noexcept = 0;
   [[nodiscard]] virtual bool was_empty(uint32_t worker) const noexcept = 0;
+  // Around a worker's polling of was_empty() before it parks. begin_search() is false where enough
+  // others poll. Where a ring counts on who polls, end_search() looks once more and returns what it
+  // takes; elsewhere it is nullptr.
+  [[nodiscard]] virtual bool begin_search(uint32_t worker) noexcept {
+    (void)worker;
+    return true;
+  }
+  [[nodiscard]] virtual InferRequest* end_search(uint32_t worker) noexcept {
+    (void)worker;
+    return nullptr;
+  }
   // Sleeps until there is a request (which it returns, if it may take one), wake(), a reason or the
   // deadline.
   virtual InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,

@@ -3,6 +3,8 @@
 // Threads: as WorkSource says. Memory: the heap. Says no: by gtest; a lost wake-up is a time limit.
 #include "engine/work_source.h"
 
+#include "engine/mpmc_source.h"
+
 #include <lumen/base/clock.h>
 
 #include "support/stress.h"
@@ -89,6 +91,25 @@ TEST_P(WorkSourceTest, ParkEndsAtItsDeadline) {
   const uint64_t until = now_ns() + 2'000'000;
   EXPECT_EQ(source->park(0, true, until, reason), nullptr);
   EXPECT_GE(now_ns(), until);
+}
+
+// Was, of `naive`: such a deadline became a negative time, so in the past, and park() returned at once.
+TEST_P(WorkSourceTest, ParkSleepsThoughItsDeadlineIsFurtherAwayThanAClockCanSay) {
+  make(1, 1, 4);
+  Asked sleeps;
+  InferRequest* got = nullptr;
+  std::thread sleeper([&] {
+    got = source->park(0, true, UINT64_MAX - 1, sleeps);
+    if (got == nullptr && source->was_empty(0)) return;  // woken by nothing
+    if (got == nullptr) got = source->try_take(0);       // some types only wake
+  });
+  sleeps.wait();
+  for (const uint64_t until = now_ns() + 2'000'000; now_ns() < until;) std::this_thread::yield();
+  InferRequest request;
+  ASSERT_TRUE(source->push(0, request));
+  source->ring(0);
+  sleeper.join();
+  EXPECT_EQ(got, &request);
 }
 
 TEST_P(WorkSourceTest, ParkEndsForAReasonThatIsThere) {

@@ -1,0 +1,180 @@
+// MpmcSource: the queue type mpmc (and batched): one ring for all, and a word of bits that says which
+// workers sleep. Each worker sleeps on a doorbell of its own: a doorbell shared by all would let one
+// worker take the wake-up that was meant for another, which is no matter for a request (either may run
+// it) but is for a worker's own news (room in its instance).
+//
+//   park                                        ring, or whoever has taken a request
+//     prepare the doorbell                        (the request is published)
+//     set the bit                                 any bit?
+//     look once more                              more requests than workers on the way?
+//     sleep                                       clear a bit: a worker is on the way, ring it
+//     clear the bit; was it cleared already:
+//       no longer on the way, look once more
+//
+// Invariant: a request that can be taken never lies beside a sleeping worker that may take it while
+// nobody is on the way to it: a worker that polls or was rung, or a submitter before its ring().
+//   The doorbell before the bit: who finds a bit finds a doorbell that it can ring. The other way round
+//   a worker once slept for ever, its bit cleared by a ring that came between the two.
+//   Whoever takes a request and sees another wakes one more sleeper: the ring for that other may have
+//   been spent on a worker that had found a request by itself, or that could take none yet because the
+//   one before it was claimed and not published.
+// tests/spin/sleepers.pml proves it, statement by statement.
+//
+// Threads: as in WorkSource. Memory: all at construction. Errors: push() is false when it is full.
+// A submitter that dies between claim and publication blocks the queue (see MpmcQueue).
+#pragma once
+
+#include "engine/work_source.h"
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/doorbell.h>
+#include <lumen/queue/mpmc_queue.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace lumen::engine {
+
+// Where a test holds a thread; nothing in the product.
+enum class ParkSpot : uint8_t { kPrepared, kAnnounced, kLooked };
+struct NoHooks {
+  static void at(ParkSpot, uint32_t) noexcept {}
+};
+
+template <typename Hooks = NoHooks>
+class MpmcSource : public WorkSource {
+ public:
+  MpmcSource(size_t capacity, uint32_t submitters, uint32_t workers)
+      : queue_(capacity),
+        pushed_(submitters),
+        sleepers_((workers + 63) / 64),
+        places_(workers),
+        most_searchers_(std::max(1u, workers / 2)) {}
+
+  bool push(uint32_t submitter, InferRequest& request) noexcept override {
+    if (!queue_.try_push(&request)) return false;
+    ++pushed_[submitter].since_ring;
+    return true;
+  }
+  void ring(uint32_t submitter) noexcept override {
+    const uint32_t count = std::exchange(pushed_[submitter].since_ring, 0);
+    if (count > 0) wake_sleepers(count);
+  }
+  InferRequest* try_take(uint32_t) noexcept override {
+    InferRequest* request = nullptr;
+    if (!queue_.try_pop(request)) return nullptr;
+    pass_on();
+    return request;
+  }
+  bool was_empty(uint32_t) const noexcept override { return queue_.was_empty(); }
+
+  bool begin_search(uint32_t) noexcept override {
+    if (places_.size() == 1) return true;  // nobody else could sleep meanwhile
+    // sync[work_source.searching]: see end_search()
+    if (searching_.fetch_add(1, std::memory_order_acq_rel) < most_searchers_) return true;
+    // A ring that counted on this worker is seen by the look of park(), which follows.
+    // sync[work_source.searching]: as above
+    searching_.fetch_sub(1, std::memory_order_acq_rel);
+    return false;
+  }
+  InferRequest* end_search(uint32_t worker) noexcept override {
+    // sync[work_source.searching]: a read-modify-write, as in is_short_of_workers(): one of the two
+    // comes first, so either the ringer does not count on this worker or its push is seen below
+    if (places_.size() > 1) searching_.fetch_sub(1, std::memory_order_acq_rel);
+    return try_take(worker);
+  }
+
+  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                     WakeReason& reason) noexcept override {
+    Doorbell& doorbell = places_[worker].doorbell;
+    std::atomic<uint64_t>& word = sleepers_[worker / 64].bits;
+    const uint64_t mask = uint64_t{1} << (worker % 64);
+    const Doorbell::Ticket ticket = doorbell.prepare();
+    Hooks::at(ParkSpot::kPrepared, worker);
+    // sync[work_source.sleepers]: pairs with ring(). Only who can take a request is rung for one.
+    if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
+    Hooks::at(ParkSpot::kAnnounced, worker);
+    InferRequest* request = nullptr;
+    const bool found = may_take && queue_.try_pop(request);
+    Hooks::at(ParkSpot::kLooked, worker);
+    if (found || reason.has_reason()) {
+      doorbell.cancel();
+    } else {
+      (void)doorbell.wait(ticket, deadline_ns);
+    }
+    if (!may_take) return nullptr;
+    // sync[work_source.sleepers]: awake; who cleared the bit counts on this worker
+    const bool rung = (word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0;
+    // sync[work_source.searching]: as in end_search()
+    if (rung) searching_.fetch_sub(1, std::memory_order_acq_rel);
+    if (rung && !found) return try_take(worker);
+    if (found) pass_on();
+    return request;
+  }
+  void wake(uint32_t worker) noexcept override { places_[worker].doorbell.ring(); }
+
+ protected:  // for the test that claims a slot and publishes it later
+  struct alignas(kFalseSharingRange) Pushed {
+    uint32_t since_ring = 0;  // the submitter's own count
+  };
+  struct alignas(kFalseSharingRange) Sleepers {
+    std::atomic<uint64_t> bits{0};
+  };
+  MpmcQueue<InferRequest*> queue_;
+  std::vector<Pushed> pushed_;
+  std::vector<Sleepers> sleepers_;
+
+ private:
+  struct alignas(kFalseSharingRange) Place {
+    Doorbell doorbell;
+  };
+
+  // After a request was taken. Nobody asleep, as under load: a load of a line that nobody writes.
+  void pass_on() noexcept {
+    for (const Sleepers& group : sleepers_) {
+      // relaxed: who must see a bit was itself rung after it was set; for others it is a hint
+      if (group.bits.load(std::memory_order_relaxed) != 0) return wake_sleepers(1);
+    }
+  }
+  void wake_sleepers(uint32_t most) noexcept {
+    for (size_t i = 0; i < sleepers_.size(); ++i) {
+      std::atomic<uint64_t>& word = sleepers_[i].bits;
+      // sync[work_source.sleepers]: a read-modify-write, as in park(): one of the two comes first, so
+      // either the bit is seen here or the push is seen there
+      uint64_t bits = word.fetch_or(0, std::memory_order_acq_rel);
+      while (bits != 0) {
+        if (most == 0 || !is_short_of_workers()) return;
+        const auto bit = static_cast<uint32_t>(std::countr_zero(bits));
+        const uint64_t mask = uint64_t{1} << bit;
+        bits &= ~mask;
+        // sync[work_source.sleepers]: as above; who clears the bit does the ringing
+        if ((word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0) continue;
+        // The worker may have taken one off before this adds it: then the count is too low for a
+        // moment and a sleeper too many is woken; too high it never is.
+        // sync[work_source.searching]: as in end_search()
+        searching_.fetch_add(1, std::memory_order_acq_rel);
+        places_[i * 64 + bit].doorbell.ring();
+        --most;
+      }
+    }
+  }
+  // More requests in the queue than workers on the way to it. The requests are counted first: one that
+  // is taken in between only wakes a sleeper too many.
+  bool is_short_of_workers() noexcept {
+    const auto requests = static_cast<int64_t>(queue_.size_was());
+    // sync[work_source.searching]: see end_search()
+    return requests > searching_.fetch_add(0, std::memory_order_acq_rel);
+  }
+
+  std::vector<Place> places_;
+  // Each poller takes a CPU, and a second one only helps against a burst.
+  const int64_t most_searchers_;
+  // Workers on the way to the queue, which will look before they sleep: that poll it or were rung.
+  alignas(kFalseSharingRange) std::atomic<int64_t> searching_{0};
+};
+
+}  // namespace lumen::engine

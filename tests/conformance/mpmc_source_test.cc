@@ -1,0 +1,219 @@
+// MpmcSource where threads are held at the spots between two steps: no wake-up is lost, and none ends
+// with a worker that has no use for it while another sleeps beside a request.
+// Threads: the test's. Memory: the heap. Errors: by gtest; a lost wake-up is a deadline that passes.
+#include "engine/mpmc_source.h"
+
+#include <lumen/base/clock.h>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <string>
+#include <thread>
+
+namespace lumen::engine {
+namespace {
+
+// Long enough for a busy machine, and only waited for by code that is wrong.
+constexpr uint64_t kLostNs = 3'000'000'000;
+
+// Holds the worker's thread the first time that it comes by the spot.
+class Gate {
+ public:
+  void hold(ParkSpot spot, uint32_t worker) {
+    spot_ = spot;
+    worker_ = worker;
+    state_.store(kSet);
+  }
+  void wait_until_held() const {
+    while (state_.load() != kHeld) std::this_thread::yield();
+  }
+  void release() { state_.store(kOff); }
+  void pass(ParkSpot spot, uint32_t worker) noexcept {
+    int expected = kSet;
+    if (state_.load() != kSet || spot != spot_ || worker != worker_) return;
+    if (!state_.compare_exchange_strong(expected, kHeld)) return;
+    while (state_.load() == kHeld) std::this_thread::yield();
+  }
+
+ private:
+  enum : int { kOff, kSet, kHeld };
+  ParkSpot spot_{};
+  uint32_t worker_ = 0;
+  std::atomic<int> state_{kOff};
+};
+Gate gate;
+struct GateHooks {
+  static void at(ParkSpot spot, uint32_t worker) noexcept { gate.pass(spot, worker); }
+};
+
+// A submitter can be held between its claim and its publication.
+class Source final : public MpmcSource<GateHooks> {
+ public:
+  using MpmcSource::MpmcSource;
+  auto claim(uint32_t submitter) {
+    ++pushed_[submitter].since_ring;
+    return queue_.reserve(1);
+  }
+  [[nodiscard]] bool is_asleep(uint32_t worker) const {
+    return (sleepers_[0].bits.load() >> worker & 1) != 0;
+  }
+};
+
+// A worker that only parks, until it has a request or nobody has woken it for too long.
+class Parker {
+ public:
+  Parker(Source& source, uint32_t worker)
+      : deadline_ns_(now_ns() + kLostNs), thread_([this, &source, worker] {
+          Reason reason(looks_);
+          while (request_ == nullptr && now_ns() < deadline_ns_) {
+            request_ = source.park(worker, true, deadline_ns_, reason);
+          }
+        }) {}
+  ~Parker() {
+    if (thread_.joinable()) thread_.join();
+  }
+  // Until it has announced its sleep for the `times`-th time and found nothing.
+  void wait_for_sleep(uint32_t times = 1) const {
+    while (looks_.load() < times && now_ns() < deadline_ns_) std::this_thread::yield();
+  }
+  InferRequest* result() {
+    thread_.join();
+    return request_;
+  }
+
+ private:
+  struct Reason final : WakeReason {
+    explicit Reason(std::atomic<uint32_t>& count) : looks(count) {}
+    bool has_reason() noexcept override {
+      looks.fetch_add(1);
+      return false;
+    }
+    std::atomic<uint32_t>& looks;
+  };
+  std::atomic<uint32_t> looks_{0};
+  InferRequest* request_ = nullptr;
+  const uint64_t deadline_ns_;
+  std::thread thread_;
+};
+
+std::string name_of(ParkSpot spot) {
+  const std::array names = {"Prepared", "Announced", "Looked"};
+  return names[static_cast<size_t>(spot)];
+}
+
+class HeldWorker : public testing::TestWithParam<ParkSpot> {};
+
+// Was: the bit before prepare(). A worker that had taken R1 set its bit; the ring for R1 cleared it and
+// rang a doorbell on which nobody waited; the worker prepared, found nothing and slept without a bit.
+TEST_P(HeldWorker, IsWokenForTheNextRequestThoughTheRingForItsLastOneCameThen) {
+  Source source(4, 1, 1);
+  std::array<InferRequest, 2> requests;
+  ASSERT_TRUE(source.push(0, requests[0]));
+  ASSERT_EQ(source.try_take(0), &requests[0]);
+  gate.hold(GetParam(), 0);
+  Parker worker(source, 0);
+  gate.wait_until_held();
+  source.ring(0);  // for the first
+  gate.release();
+  worker.wait_for_sleep();
+  ASSERT_TRUE(source.push(0, requests[1]));
+  source.ring(0);
+  EXPECT_EQ(worker.result(), &requests[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Spots, HeldWorker,
+                         testing::Values(ParkSpot::kPrepared, ParkSpot::kAnnounced,
+                                         ParkSpot::kLooked),
+                         [](const auto& one) { return name_of(one.param); });
+
+// Was: the ring for R2 went to a worker that had just found R1 by itself, and R2 lay beside a sleeping
+// worker for as long as R1 took.
+TEST(MpmcSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
+  Source source(4, 1, 2);
+  std::array<InferRequest, 2> requests;
+  Parker sleeper(source, 1);
+  sleeper.wait_for_sleep();
+  ASSERT_TRUE(source.push(0, requests[0]));  // not rung for yet
+  gate.hold(ParkSpot::kLooked, 0);
+  Parker finder(source, 0);
+  gate.wait_until_held();
+  ASSERT_TRUE(source.push(0, requests[1]));
+  source.ring(0);
+  gate.release();
+  EXPECT_EQ(finder.result(), &requests[0]) << "and does not come back for the other";
+  EXPECT_EQ(sleeper.result(), &requests[1]);
+}
+
+// Was: the ring for R2 went to a worker that could not take it, since the one before was claimed and
+// not published. Then R1 was published, its ring woke one worker, and R2 lay beside the other.
+TEST(MpmcSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
+  Source source(4, 2, 2);
+  std::array<InferRequest, 2> requests;
+  Parker one(source, 0);
+  Parker other(source, 1);
+  one.wait_for_sleep();
+  other.wait_for_sleep();
+  auto claimed = source.claim(0);
+  ASSERT_TRUE(source.push(1, requests[1]));
+  source.ring(1);
+  // Whoever was rung has found nothing and sleeps again.
+  one.wait_for_sleep(2);
+  claimed[0] = &requests[0];
+  claimed.done();
+  source.ring(0);
+  InferRequest* const first = one.result();
+  InferRequest* const second = other.result();
+  EXPECT_NE(first, nullptr);
+  EXPECT_NE(second, nullptr);
+  EXPECT_NE(first, second);
+}
+
+TEST(MpmcSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
+  Source source(4, 1, 4);
+  InferRequest request;
+  InferRequest sentinel;
+  Parker sleeper(source, 1);
+  sleeper.wait_for_sleep();
+  ASSERT_TRUE(source.begin_search(0));
+  ASSERT_TRUE(source.push(0, request));
+  source.ring(0);
+  EXPECT_TRUE(source.is_asleep(1));
+  EXPECT_EQ(source.end_search(0), &request);
+  ASSERT_TRUE(source.push(0, sentinel));
+  source.ring(0);
+  EXPECT_EQ(sleeper.result(), &sentinel);
+}
+
+TEST(MpmcSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
+  Source source(4, 2, 4);
+  std::array<InferRequest, 2> requests;
+  Parker sleeper(source, 1);
+  sleeper.wait_for_sleep();
+  ASSERT_TRUE(source.begin_search(0));
+  ASSERT_TRUE(source.push(0, requests[0]));
+  source.ring(0);
+  ASSERT_TRUE(source.push(1, requests[1]));  // its submitter is still in its turn
+  EXPECT_EQ(source.end_search(0), &requests[0]);
+  EXPECT_EQ(sleeper.result(), &requests[1]);
+}
+
+TEST(MpmcSource, LetsHalfOfTheWorkersPollAtOnce) {
+  Source source(4, 1, 4);
+  EXPECT_TRUE(source.begin_search(0));
+  EXPECT_TRUE(source.begin_search(1));
+  EXPECT_FALSE(source.begin_search(2));
+  EXPECT_EQ(source.end_search(1), nullptr);
+  EXPECT_TRUE(source.begin_search(3));
+}
+
+TEST(MpmcSource, LetsASingleWorkerPoll) {
+  Source source(4, 1, 1);
+  EXPECT_TRUE(source.begin_search(0));
+  EXPECT_EQ(source.end_search(0), nullptr);
+  EXPECT_TRUE(source.begin_search(0));
+}
+
+}  // namespace
+}  // namespace lumen::engine
