@@ -74,7 +74,7 @@ class MpmcQueue {
     if (claim.count == 0) return false;
     std::construct_at(slot(claim.position).value(), std::move(value));
     publish_filled(claim.position);
-    if constexpr (kBlocking) not_empty_.ring_published();
+    after_push(claim.position + 1, 1);
     return true;
   }
   // On false `value` is untouched.
@@ -82,7 +82,7 @@ class MpmcQueue {
     const Claim claim = claim_filled(1);
     if (claim.count == 0) return false;
     take(claim.position, value);
-    after_pop(1);
+    after_pop(claim.position + 1, 1);
     return true;
   }
 
@@ -94,16 +94,14 @@ class MpmcQueue {
       std::construct_at(slot(claim.position + i).value(), std::move(items[i]));
       publish_filled(claim.position + i);
     }
-    if constexpr (kBlocking) {
-      if (claim.count != 0) not_empty_.ring_published(static_cast<uint32_t>(claim.count));
-    }
+    if (claim.count != 0) after_push(claim.position + claim.count, claim.count);
     return claim.count;
   }
   // Moves as many as there are, from consecutive positions, into `items` from its first on.
   [[nodiscard]] size_t try_pop_n(std::span<T> items) noexcept {
     const Claim claim = claim_filled(items.size());
     for (size_t i = 0; i < claim.count; ++i) take(claim.position + i, items[i]);
-    if (claim.count != 0) after_pop(claim.count);
+    if (claim.count != 0) after_pop(claim.position + claim.count, claim.count);
     return claim.count;
   }
 
@@ -203,6 +201,17 @@ class MpmcQueue {
     return tail > head ? std::min(tail - head, capacity()) : 0;
   }
   [[nodiscard]] bool was_empty() const noexcept { return size_was() == 0; }
+  // Racy: how many slept on an empty (full) queue and were not rung for, a moment ago.
+  [[nodiscard]] uint32_t consumers_slept() const noexcept
+    requires kBlocking
+  {
+    return not_empty_.waiters_were();
+  }
+  [[nodiscard]] uint32_t producers_slept() const noexcept
+    requires kBlocking
+  {
+    return not_full_.waiters_were();
+  }
 
  private:
   struct alignas(kPadding == Padding::kSlot ? kCacheLine : alignof(size_t)) Slot {
@@ -316,9 +325,27 @@ class MpmcQueue {
     std::destroy_at(value);
     publish_free(position);
   }
-  void after_pop(size_t count) noexcept {
+  // A ring may have gone to a sleeper that could do nothing yet, since the position before was claimed
+  // and not published. So whoever takes or fills a position, and sees that the next is ready too, wakes
+  // one more sleeper of its own side. Nobody asleep: a load of a line that nobody writes.
+  template <typename Sleepers>
+  void pass_on(Sleepers& own_side, size_t next, size_t offset) noexcept {
+    // sync[mpmc.slot]: as in claim()
+    if (own_side.waiters_were() != 0 && slot(next).turn.load(kLook) == next + offset) {
+      own_side.ring_published();
+    }
+  }
+  // `next`: the position after the `count` that were filled (emptied).
+  void after_push(size_t next, size_t count) noexcept {
+    if constexpr (kBlocking) {
+      not_empty_.ring_published(static_cast<uint32_t>(count));
+      pass_on(not_full_, next, 0);
+    }
+  }
+  void after_pop(size_t next, size_t count) noexcept {
     if constexpr (kBlocking) {
       not_full_.ring_published(static_cast<uint32_t>(count));
+      pass_on(not_empty_, next, 1);
       // The sleepers of a closed queue that has just become empty have nobody else to wake them.
       // sync[mpmc.closing]: seq_cst after the claim; who reads false here leaves it to close()'s
       // ring
@@ -330,8 +357,7 @@ class MpmcQueue {
       filling ? publish_filled(i) : publish_free(i);
     }
     if (count == 0) return;
-    if (!filling) return after_pop(count);
-    if constexpr (kBlocking) not_empty_.ring_published(static_cast<uint32_t>(count));
+    filling ? after_push(position + count, count) : after_pop(position + count, count);
   }
   bool closed_look() const noexcept {
     // sync[mpmc.tail]: seq_cst, the look of a thread that is about to sleep

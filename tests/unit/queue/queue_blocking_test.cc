@@ -164,5 +164,59 @@ TEST(SpscQueue, CloseFromAThirdThreadUnderLoadLosesNothing) {
   }
 }
 
+using Bells = MpmcQueue<int, Padding::kNone, Waiting::kDoorbell>;
+// Only waited for by code that is wrong.
+constexpr uint64_t kLostNs = 3'000'000'000;
+
+// Was: the ring for the second item went to a consumer that could not take it, since the first was
+// claimed and not published. Then that one's ring woke one consumer, and the second item lay beside the
+// other.
+TEST(MpmcQueueWithDoorbells, AnItemBehindAHeldProducerIsTakenByASleeperOnceThatGoesOn) {
+  Bells queue(4);
+  const uint64_t deadline_ns = now_ns() + kLostNs;
+  std::vector<std::thread> consumers;
+  std::atomic<int> sum{0};
+  for (int i = 0; i < 2; ++i) {
+    consumers.emplace_back([&] {
+      IdleStrategy idle(0);
+      int value = 0;
+      EXPECT_EQ(queue.pop(value, idle, deadline_ns), QueueOutcome::kOk);
+      sum.fetch_add(value);
+    });
+  }
+  while (queue.consumers_slept() != 2) std::this_thread::yield();
+  auto held = queue.reserve(1);
+  ASSERT_TRUE(queue.try_push(2));  // rings one, which finds nothing and sleeps again
+  while (queue.consumers_slept() != 2) std::this_thread::yield();
+  held[0] = 1;
+  held.done();
+  for (std::thread& consumer : consumers) consumer.join();
+  EXPECT_EQ(sum.load(), 3);
+  EXPECT_LT(now_ns(), deadline_ns) << "taken by the last look of a wait that timed out";
+}
+
+TEST(MpmcQueueWithDoorbells, APlaceBehindAHeldConsumerIsFilledByASleeperOnceThatGoesOn) {
+  Bells queue(2);
+  const uint64_t deadline_ns = now_ns() + kLostNs;
+  ASSERT_TRUE(queue.try_push(1));
+  ASSERT_TRUE(queue.try_push(2));
+  std::vector<std::thread> producers;
+  for (int i = 0; i < 2; ++i) {
+    producers.emplace_back([&] {
+      IdleStrategy idle(0);
+      EXPECT_EQ(queue.push(3, idle, deadline_ns), QueueOutcome::kOk);
+    });
+  }
+  while (queue.producers_slept() != 2) std::this_thread::yield();
+  auto held = queue.peek(1);
+  int value = 0;
+  ASSERT_TRUE(queue.try_pop(value));  // rings one, which finds no place and sleeps again
+  while (queue.producers_slept() != 2) std::this_thread::yield();
+  held.done();
+  for (std::thread& producer : producers) producer.join();
+  EXPECT_EQ(queue.size_was(), 2u);
+  EXPECT_LT(now_ns(), deadline_ns) << "filled by the last look of a wait that timed out";
+}
+
 }  // namespace
 }  // namespace lumen::testing
