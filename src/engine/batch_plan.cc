@@ -30,6 +30,8 @@ BatchPlan::BatchPlan(std::span<const SizeCost> costs, uint32_t max_rows)
     padded_[rows] = cheapest == nullptr ? rows : cheapest->rows;
     packs_ = packs_ || (rows > 1 && steps_[rows] > 1);
   }
+  // More rows than the largest call that pays would only be kept from other workers.
+  max_rows_ = *std::ranges::max_element(steps_);
 }
 
 uint32_t BatchPlan::step(uint32_t waiting) const noexcept {

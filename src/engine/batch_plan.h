@@ -25,6 +25,7 @@ class BatchPlan {
   // give the same rows. `max_rows`: the most rows that a batch may have.
   BatchPlan(std::span<const SizeCost> costs, uint32_t max_rows);
 
+  // The most that one call ever has.
   [[nodiscard]] uint32_t max_rows() const noexcept { return max_rows_; }
   // Of `waiting` rows (1 on), how many to run in the next call; 1: a request by itself.
   [[nodiscard]] uint32_t step(uint32_t waiting) const noexcept;

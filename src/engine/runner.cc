@@ -55,7 +55,27 @@ Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
   return {};
 }
 
+bool Runner::add(InferRequest& request) noexcept {
+  waiting_.push_back(&request);
+  const ModelSlot& slot = *slots_[request.model->index()];
+  // What one worker has taken, no other can: only what the plan packs is worth it.
+  if (options_.config.queue_type != QueueType::kBatched || !slot.batch) return false;
+  if (gather_first_ == nullptr) {
+    const auto oldest = std::ranges::find(waiting_, request.model, &InferRequest::model);
+    gather_first_ = *oldest;
+    for (const InferRequest* other : std::span(oldest, waiting_.end())) {
+      if (can_share_call(*gather_first_, *other)) gather_rows_ += rows_of(*other);
+    }
+    return gather_rows_ < slot.plan.max_rows() && can_share_call(*gather_first_, request);
+  }
+  if (!can_share_call(*gather_first_, request)) return false;
+  gather_rows_ += rows_of(request);
+  return gather_rows_ < slot.plan.max_rows();
+}
+
 size_t Runner::run(Pass pass) noexcept {
+  gather_first_ = nullptr;
+  gather_rows_ = 0;
   // sync[runner.completions]: acquire; the room that a completion made is seen below
   const uint64_t completions = completions_.load(std::memory_order_acquire);
   if (std::exchange(completions_seen_, completions) != completions) take_back_failed_batches();

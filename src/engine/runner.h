@@ -68,7 +68,8 @@ class Runner {
   [[nodiscard]] Status set_up(ModelRepository& repository, OnFailure on_failure);
 
   [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
-  void add(InferRequest& request) noexcept { waiting_.push_back(&request); }
+  // True: others may still join it in one call, so it is worth taking another before run().
+  bool add(InferRequest& request) noexcept;
   // Over what waits, the oldest first: answers what is late, starts what can start. Returns for how
   // many requests. kOneCall ends after the first call of a model.
   enum class Pass : uint8_t { kAll, kOneCall };
@@ -112,6 +113,8 @@ class Runner {
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;
   std::vector<InferRequest*> members_;
+  const InferRequest* gather_first_ = nullptr;  // since run(): whom those that come may join
+  uint64_t gather_rows_ = 0;                    // of it and of those that have joined
   uint64_t pass_ = 0;
   uint64_t hold_until_ns_ = UINT64_MAX;  // a batch that waits for more rows
 

@@ -4,12 +4,12 @@
 #include <lumen/base/cpu.h>
 
 #include <string>
+#include <utility>
 
 namespace lumen::engine {
 
 RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener& listener) {
-  // Only `batched` looks at more than one request before it runs one: what one worker has taken, no
-  // other can.
+  // Only `batched` takes more than one request before it runs one, and only what it runs together.
   const bool gathers = options.config.queue_type == QueueType::kBatched;
   return {.index = options.index,
           .config = options.config,
@@ -69,15 +69,17 @@ void Worker::run() noexcept {
 }
 
 bool Worker::do_work() noexcept {
-  bool progressed = false;
-  const bool gathers = options_.config.queue_type == QueueType::kBatched;
-  while (runner_.has_space()) {
+  // What a worker has taken no other can take: one request, and more only to run them in one call.
+  bool progressed = std::exchange(has_taken_, false);
+  bool takes_more = !progressed || others_may_join_;
+  while (takes_more && runner_.has_space()) {
     InferRequest* request = source_.try_take(options_.index);
     if (request == nullptr) break;
     take(*request);
+    takes_more = others_may_join_;
     progressed = true;
-    if (!gathers) break;
   }
+  has_taken_ = false;
   if (runner_.run() > 0) {
     progressed = true;
     if (source_.was_empty(options_.index)) runner_.flush_completions();
@@ -87,14 +89,25 @@ bool Worker::do_work() noexcept {
 
 void Worker::take(InferRequest& request) noexcept {
   idle_.found();
-  runner_.add(request);
+  has_taken_ = true;
+  others_may_join_ = runner_.add(request);
+}
+
+// Polls for a moment, where that is worth it. True: something has come.
+bool Worker::poll() noexcept {
+  // Requests kept back wait for a completion or a time, which come by the doorbell alone.
+  if (runner_.has_waiting() || !source_.begin_search(options_.index)) return false;
+  bool has_seen_some = false;
+  while (!has_seen_some && idle_.idle() != IdleStrategy::Step::kPark) {
+    has_seen_some = !source_.was_empty(options_.index);
+  }
+  InferRequest* request = source_.end_search(options_.index);
+  if (request != nullptr) take(*request);
+  return has_seen_some || request != nullptr;
 }
 
 void Worker::wait_for_work() noexcept {
-  // Requests kept back wait for a completion or a time, which come by the doorbell alone.
-  while (!runner_.has_waiting() && idle_.idle() != IdleStrategy::Step::kPark) {
-    if (!source_.was_empty(options_.index)) return;
-  }
+  if (poll()) return;
   if (options_.server_counters != nullptr) options_.server_counters->worker_parks.add();
   idle_.parking();
   InferRequest* request =

@@ -67,6 +67,7 @@ class Worker final : private WakeReason, private RoomListener {
   // True if something was done: the shape of all loops here.
   [[nodiscard]] bool do_work() noexcept;
   void take(InferRequest& request) noexcept;
+  [[nodiscard]] bool poll() noexcept;
   void wait_for_work() noexcept;
   [[nodiscard]] bool may_leave() noexcept;
   [[nodiscard]] bool has_reason() noexcept override { return runner_.has_news() || may_leave(); }
@@ -77,6 +78,8 @@ class Worker final : private WakeReason, private RoomListener {
   const std::atomic<bool>& closed_;
   Runner runner_;
   IdleStrategy idle_;
+  bool has_taken_ = false;        // a request that run() has not seen yet
+  bool others_may_join_ = false;  // the one taken last, in one call
   Status pin_status_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> phase_{kPreparing};
   std::thread thread_;

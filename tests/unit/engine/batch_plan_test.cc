@@ -49,6 +49,12 @@ TEST(BatchPlanTest, CutsUpWhatWouldBePaddedTooFar) {
   EXPECT_EQ(plan.step(4), 4u);
 }
 
+TEST(BatchPlanTest, HasNoMoreRowsThanTheLargestCallThatPays) {
+  const std::vector<SizeCost> costs = {{1, 3}, {4, 5}, {8, 12}, {16, 30}};
+  EXPECT_EQ(BatchPlan(costs, 16).max_rows(), 4u);
+  EXPECT_EQ(BatchPlan(kConvolution, 8).max_rows(), 1u);
+}
+
 TEST(BatchPlanTest, IsNeverDearerThanOneByOneNorThanAnySingleSizeForRandomCosts) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 2000; ++round) {

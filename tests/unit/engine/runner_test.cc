@@ -77,12 +77,16 @@ class RunnerTest : public testing::Test {
            .batch_size = 8,
            .max_queue_delay_us = max_queue_delay_us});
   }
-  PendingRequest& add(float value, const char* model = "m", int64_t rows = 1) {
+  PendingRequest& make(float value, const char* model = "m", int64_t rows = 1) {
     all.push_back(std::make_unique<PendingRequest>(repository->find(model, ""), 4096));
     all.back()->add_input(ElementType::kFp32, {rows, 4},
                           std::vector<float>(static_cast<size_t>(rows) * 4, value));
-    runner->add(all.back()->request);
     return *all.back();
+  }
+  PendingRequest& add(float value, const char* model = "m", int64_t rows = 1) {
+    PendingRequest& one = make(value, model, rows);
+    runner->add(one.request);
+    return one;
   }
   void expect_all_answered() const {
     for (const auto& one : all) {
@@ -328,6 +332,31 @@ TEST_F(RunnerTest, WhoLooksWhileACompletionIsInsideWaitsForItToLeave) {
     ASSERT_TRUE(has_left) << "round " << round;
   }
   expect_all_answered();
+}
+
+TEST_F(RunnerTest, WantsOthersOnlyUntilTheLargestCallThatItsPlanPacksIsFull) {
+  start_batched();
+  for (int i = 0; i < 7; ++i) {
+    PendingRequest& one = make(static_cast<float>(i));
+    EXPECT_TRUE(runner->add(one.request)) << i;
+  }
+  EXPECT_FALSE(runner->add(make(7).request));
+  EXPECT_EQ(runner->run(), 8u);
+  EXPECT_THAT(control->take_rows_run(), ElementsAre(8));
+  EXPECT_FALSE(runner->add(make(8, "m", 8).request)) << "as many rows as a call has";
+  EXPECT_EQ(runner->run(), 1u);
+  expect_all_answered();
+}
+
+TEST_F(RunnerTest, WantsNoOthersAfterTheFirstThatCanNotJoin) {
+  control->cost_ns = &slowly_rising;
+  control->models_that_sum_rows = {"alone"};
+  start({.queue_type = QueueType::kBatched, .batch_size = 8}, {"alone", "m", "n"});
+  EXPECT_FALSE(runner->add(make(1, "alone").request)) << "its plan never packs";
+  EXPECT_TRUE(runner->add(make(2, "m").request));
+  EXPECT_FALSE(runner->add(make(3, "n").request)) << "another model";
+  EXPECT_EQ(runner->run(), 3u);
+  for (const auto& one : all) EXPECT_EQ(one->times_completed(), 1u);
 }
 
 TEST_F(RunnerTest, HasSpaceForAsManyAsItWasMadeFor) {
