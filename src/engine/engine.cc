@@ -3,7 +3,9 @@
 #include <lumen/engine/engine.h>
 
 #include <lumen/base/cache_line.h>
+#include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
+#include <lumen/base/doorbell.h>
 
 #include "engine/scheduler.h"
 
@@ -24,10 +26,14 @@ class GatedSubmitter final : public Submitter {
       : index_(index), current_(current) {}
 
   SubmitOutcome submit(InferRequest& request) noexcept override {
+    const uint64_t parsed_ns = request.trace.parsed_ns;  // it may be gone once it is accepted
     Scheduler* scheduler = enter();
     const SubmitOutcome outcome =
         scheduler == nullptr ? SubmitOutcome::kClosed : scheduler->submit(index_, request);
     leave();
+    if (outcome == SubmitOutcome::kAccepted && unrung_since_ns_ == 0) {
+      unrung_since_ns_ = parsed_ns != 0 ? parsed_ns : now_ns();
+    }
     return outcome;
   }
 
@@ -39,6 +45,7 @@ class GatedSubmitter final : public Submitter {
   }
 
   size_t end_turn() noexcept override {
+    unrung_since_ns_ = 0;
     Scheduler* scheduler = enter();
     size_t done = 0;
     if (scheduler != nullptr) {
@@ -47,6 +54,14 @@ class GatedSubmitter final : public Submitter {
     }
     leave();
     return done + help_retire();
+  }
+
+  void wake_if_late() noexcept override {
+    if (unrung_since_ns_ == 0 || now_ns() < unrung_since_ns_ + wake_cost_ns()) return;
+    unrung_since_ns_ = 0;
+    Scheduler* scheduler = enter();
+    if (scheduler != nullptr) scheduler->wake_workers(index_);
+    leave();
   }
 
   uint64_t next_ns() noexcept override {
@@ -150,7 +165,8 @@ class GatedSubmitter final : public Submitter {
 
   const uint32_t index_;
   const std::atomic<Scheduler*>& current_;
-  uint64_t sits_for_ = 0;  // generation of the scheduler
+  uint64_t unrung_since_ns_ = 0;  // the first request for which nobody was woken yet; 0: none
+  uint64_t sits_for_ = 0;         // generation of the scheduler
   bool is_pinned_ = false;
   std::vector<uint32_t> home_;  // CPUs that the thread had before it was pinned
   alignas(kFalseSharingRange) std::atomic<uint32_t> inside_{0};

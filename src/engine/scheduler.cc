@@ -118,7 +118,8 @@ bool Scheduler::fits_budget(const InferRequest& request) const noexcept {
 SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
   request.queue_type = config_.queue_type;
   if (request.trace.parsed_ns == 0) request.trace.parsed_ns = now_ns();
-  if (request.deadline_ns == UINT64_MAX && config_.default_timeout_us > 0) {
+  const bool has_none = request.deadline_ns == UINT64_MAX && !request.waits_for_ever;
+  if (has_none && config_.default_timeout_us > 0) {
     const uint64_t begun_ns = request.trace.received_ns;
     request.deadline_ns =
         (begun_ns != 0 ? begun_ns : request.trace.parsed_ns) + config_.default_timeout_us * 1000;
@@ -155,6 +156,10 @@ void Scheduler::finish(uint32_t submitter) noexcept {
     // answered that much later.
     runner.wait_for_completion(completions);
   }
+}
+
+void Scheduler::wake_workers(uint32_t submitter) noexcept {
+  if (source_ != nullptr) source_->ring(submitter);
 }
 
 uint64_t Scheduler::next_ns(uint32_t submitter) const noexcept {

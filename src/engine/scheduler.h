@@ -40,6 +40,8 @@ class Scheduler {
   // Any thread.
   [[nodiscard]] bool fits_budget(const InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
+  // For what was submitted so far; runs nothing.
+  void wake_workers(uint32_t submitter) noexcept;
   // One call of a model with `inline`. Returns how many requests it ran or refused here.
   size_t end_turn(uint32_t submitter) noexcept;
   // `inline`: runs all that this submitter's runner still has. By the control plane, once the thread

@@ -218,6 +218,7 @@ void Connection::begin_infer() noexcept {
 
 void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
   (void)stream;
+  io_.submitter().wake_if_late();
   if (state_ == State::kTimedOut) {
     refuse(408, "the request did not arrive in time");
     return;

@@ -90,11 +90,11 @@ void bind_common(RequestContext& context, engine::Model& model) noexcept {
   // From the first byte on, as all that the server measures: its sender's patience began no later.
   // 0 means "no timeout" in the protocol; the cap keeps the addition from overflowing.
   if (timeout_us) {
-    // Not UINT64_MAX for 0: that would be "says nothing", and the default would count.
-    context.infer.deadline_ns =
-        *timeout_us == 0
-            ? UINT64_MAX - 1
-            : context.infer.trace.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
+    context.infer.waits_for_ever = *timeout_us == 0;
+    if (*timeout_us > 0) {
+      context.infer.deadline_ns =
+          context.infer.trace.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
+    }
   }
 }
 

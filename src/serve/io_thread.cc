@@ -137,6 +137,7 @@ void IoThread::note_usage(const RequestMemory::Usage& usage) noexcept {
 }
 
 size_t IoThread::on_wake() noexcept {
+  submitter_.wake_if_late();
   size_t done = 0;
   RequestContext* context = nullptr;
   while (completions_.try_pop(context)) {

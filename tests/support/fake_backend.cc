@@ -4,6 +4,7 @@
 #include <lumen/base/clock.h>
 #include <lumen/engine/model_repository.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -252,6 +253,12 @@ void FakeControl::release() {
 void FakeControl::wait_until_held(uint32_t count) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this, count] { return waiting_ >= count; });
+}
+
+bool FakeControl::wait_until_held(uint32_t count, uint64_t at_most_ns) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::nanoseconds(at_most_ns),
+                           [this, count] { return waiting_ >= count; });
 }
 
 void FakeControl::pass_gate() {

@@ -53,6 +53,8 @@ class FakeControl {
   void release();
   // Waits until `count` requests wait at the gate at once.
   void wait_until_held(uint32_t count);
+  // The same for so long at most; false: they did not come.
+  bool wait_until_held(uint32_t count, uint64_t at_most_ns);
   void pass_gate();  // called by the fake
   // Rows of each call so far, in the order of the calls; forgets them.
   [[nodiscard]] std::vector<uint64_t> take_rows_run();

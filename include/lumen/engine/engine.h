@@ -53,7 +53,7 @@ enum class SubmitOutcome : uint8_t {
 class Submitter {
  public:
   // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
-  // it before end_turn(): with many clients that is one wake-up for all that a turn brought.
+  // it before end_turn() or wake_if_late(): with many clients that is one wake-up for all that a turn brought.
   [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
   // Whether the latency budget would let this request in now, by its model, trace.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
@@ -64,6 +64,9 @@ class Submitter {
   virtual size_t end_turn() noexcept = 0;
   // This thread makes no other call any more. What it has submitted is completed without it.
   virtual void close() noexcept = 0;
+  // Within a turn that handles many events, between two of them: wakes workers once the first request
+  // of the turn has waited for longer than a wake-up costs. Runs nothing, with `inline` either.
+  virtual void wake_if_late() noexcept = 0;
   // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
   // waits for room); UINT64_MAX: never.
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;

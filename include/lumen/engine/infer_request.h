@@ -45,7 +45,8 @@ struct InferRequest {
   std::span<TensorView> inputs;              // one for each model input, in the model's order
   std::span<const uint16_t> outputs_wanted;  // indices into the model's outputs; empty: all
   Allocator* memory = nullptr;               // outputs are placed here
-  uint64_t deadline_ns = UINT64_MAX;         // not run after this
+  uint64_t deadline_ns = UINT64_MAX;         // not run after this; UINT64_MAX: none
+  bool waits_for_ever = false;               // asked for: it gets no default deadline either
   // Called at most once, before complete(), when the outputs are there: the reply is encoded in it, by
   // whoever ran the model, as part of the stage "postprocess". May be nullptr.
   void (*encode)(InferRequest&) noexcept = nullptr;

@@ -205,6 +205,76 @@ TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
 
 // Was: with a backend that completes later, what waits for room expired only when something else
 // happened on the I/O thread.
+// Was: "no timeout" was UINT64_MAX - 1, so that the default would not count. Whatever reckoned with it
+// overflowed: with `naive` it lay in the past, and a worker that kept the request back span.
+TEST_F(SchedulerTest, ARequestThatMayWaitForEverGetsNoDefaultTimeoutAndNoDeadline) {
+  control->hold();
+  start({.queue_type = QueueType::kMpmc, .default_timeout_us = 1});
+  PendingRequest& pending = make();
+  pending.request.waits_for_ever = true;
+  pending.request.trace.received_ns = 1;  // its default deadline would have passed long ago
+  ASSERT_EQ(submit_now(*engine, pending.request), SubmitOutcome::kAccepted);
+  EXPECT_EQ(pending.request.deadline_ns, UINT64_MAX);
+  control->release();
+  pending.wait();
+  EXPECT_TRUE(pending.request.status.ok());
+}
+
+TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
+  start({.thread_count = 1});
+  while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
+  PendingRequest& pending = make();
+  ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
+  while (pending.times_completed() == 0) {  // no end_turn()
+    engine->submitter(0).wake_if_late();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(pending.request.status.ok());
+}
+
+TEST_F(SchedulerTest, WithinATurnInlineRunsNothing) {
+  start({.queue_type = QueueType::kInline});
+  PendingRequest& pending = make();
+  pending.request.trace.parsed_ns = 1;  // late
+  ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
+  engine->submitter(0).wake_if_late();
+  EXPECT_EQ(pending.times_completed(), 0u);
+  turn_until_complete();
+}
+
+// Was: a worker of `batched` took all that was there, up to 16, even of a model that never packs: 16
+// requests of 20 ms took 8 workers 321 ms.
+TEST_F(SchedulerTest, BatchedTakesOneRequestAWorkerOfAModelThatNeverPacks) {
+  control->models_that_sum_rows = {"m"};
+  start({.queue_type = QueueType::kBatched, .thread_count = 8, .batch_size = 16});
+  control->hold();
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
+  }
+  engine->submitter(0).end_turn();
+  EXPECT_TRUE(control->wait_until_held(8, 10'000 * kMs)) << "each of the eight has one";
+  control->release();
+  for (const auto& one : all) one->wait();
+}
+
+// Was, of all types: a worker that was woken with a request took a second one before it ran the first.
+TEST_F(SchedulerTest, AWokenWorkerTakesNoMoreThanItRuns) {
+  start({.thread_count = 2, .queue_capacity = 2});
+  control->hold();
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  while (counters->server.worker_parks.get() < 2) std::this_thread::yield();
+  ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
+  engine->submitter(0).end_turn();
+  control->wait_until_held(2);
+  EXPECT_EQ(submit(), SubmitOutcome::kAccepted) << "one place is free";
+  EXPECT_EQ(submit(), SubmitOutcome::kFull) << "the other request is still in the queue";
+  control->release();
+  engine->drain();
+  for (size_t i = 0; i + 1 < all.size(); ++i) EXPECT_EQ(all[i]->times_completed(), 1u);
+}
+
 TEST_F(SchedulerTest, InlineTellsWhenWhatWaitsForRoomWillExpire) {
   control->asynchronous = true;
   start({.queue_type = QueueType::kInline});
