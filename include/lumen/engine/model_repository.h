@@ -5,6 +5,7 @@
 // never stops the others; only an unreadable repository directory is an error.
 #pragma once
 
+#include <lumen/base/cache_line.h>
 #include <lumen/base/result.h>
 #include <lumen/engine/backend.h>
 #include <lumen/engine/metadata.h>
@@ -57,8 +58,9 @@ class Model {
   std::unique_ptr<LoadedModel> loaded_;
   telemetry::ModelCounters* counters_ = nullptr;
   uint32_t index_ = 0;
-  SmoothedTime service_time_;
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
+  // Written by every worker after each call; what is above is read by all for each request.
+  alignas(kFalseSharingRange) SmoothedTime service_time_;
 };
 
 class ModelRepository {
