@@ -11,13 +11,13 @@
  * sleeps; so also that none is left there once all workers sleep.
  * Spin's memory is sequentially consistent. In the code it is release and acquire: that the
  * read-modify-writes of `bits` and of `searching` carry the requests along is reasoned there.
- * BROKEN_BIT_FIRST    the code as it was: the bit before prepare(), nobody passes a wake on (and no
- *                     worker runs for ever: a request is lost even so)
+ * BROKEN_BIT_FIRST    the code as it was: the bit before prepare(), nobody passes a wake on; one worker,
+ *                     which never runs for ever: a request is lost even so
  * ORDER_ALONE         only the order mended, no worker runs for ever: nothing is lost
  * BROKEN_ORDER_ALONE  the same where workers may: a request lies beside a sleeping worker
  * BROKEN_RUNG         who was rung while it found a request does not pass the wake on
  * BROKEN_TAKER        only who was rung passes on, not everyone who takes a request
- * BROKEN_SEARCH       who ends its polling does not look again
+ * BROKEN_SEARCH       who ends its polling takes a request first and leaves the count of searchers after
  */
 #define WORKERS 2
 #define ITEMS 2
@@ -26,6 +26,7 @@
 #ifdef BROKEN_BIT_FIRST
 #define OLD_RING
 #define ALWAYS_ENDS
+#define ONE_WORKER
 #endif
 #ifdef ORDER_ALONE
 #define OLD_RING
@@ -157,8 +158,11 @@ proctype worker(byte me) {
         :: me == 0 && polls ->              /* begin_search() */
            if
            :: atomic { searching < MOST_SEARCHERS -> searching++ };
+#ifdef BROKEN_SEARCH
+              try_take(got);
+              searching--
+#else
               searching--;                  /* whenever: it polls for as long as it likes */
-#ifndef BROKEN_SEARCH
               try_take(got)
 #endif
            :: atomic { searching >= MOST_SEARCHERS -> searching++ };
@@ -211,7 +215,10 @@ proctype monitor() {
 
 init {
   atomic {
-    run worker(0); run worker(1);
+    run worker(0);
+#ifndef ONE_WORKER
+    run worker(1);
+#endif
     if
     :: run submitter(1, 1); run submitter(1, 1)
     :: run submitter(1, 1); run submitter(1, 1); polls = true
