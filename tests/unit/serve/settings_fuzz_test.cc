@@ -78,6 +78,8 @@ const std::map<std::string, Rule>& rules() {
                     {"", "x", "127.0.0.1", "127.0.0.1:65536", "1.2.3:80", "::1:80"})},
       {"unix",
        text("server", {"off", "", "a.sock", std::string(107, 'x')}, {std::string(108, 'x')})},
+      {"allowed_hosts", text("server", {"", "a.example", "a,10.0.0.1,::1", "*"},
+                             {",", "a,", "a b", "a:80", "http://a", "[::1]"})},
       {"model_repository", text("server", {"models", "/a/b"}, {""})},
       {"io_threads", number("server", false, 1, 64)},
       {"max_body_bytes", number("server", false, 1024, uint64_t{1} << 34)},
