@@ -260,10 +260,10 @@ TEST_F(SchedulerTest, BatchedTakesOneRequestAWorkerOfAModelThatNeverPacks) {
 // Was, of all types: a worker that was woken with a request took a second one before it ran the first.
 TEST_F(SchedulerTest, AWokenWorkerTakesNoMoreThanItRuns) {
   start({.thread_count = 2, .queue_capacity = 2});
+  while (counters->server.worker_parks.get() < 2) std::this_thread::yield();
   control->hold();
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
-  while (counters->server.worker_parks.get() < 2) std::this_thread::yield();
   ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
   ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
   engine->submitter(0).end_turn();
