@@ -73,13 +73,26 @@ class TimeoutTest : public testing::Test {
     slow_.wait_until_held();
     return http;
   }
+  // `late` sends `first`, which one turn of the I/O thread takes in together with a request that holds it
+  // again: so its time begins, and the thread is away before any of it has passed. Then it sends `rest`,
+  // and the time runs out.
+  void send_around_a_hold(HttpClient& late, const std::string& first, const std::string& rest,
+                          uint64_t time_ns) {
+    const HttpClient before = hold_io_thread();
+    late = HttpClient(server_->http_address());
+    const HttpClient again(server_->http_address());
+    late.send(first);
+    again.send(request("slow"));
+    slow_.let_one_pass();
+    slow_.wait_until_held();
+    late.send(rest);
+    wait_until_over(time_ns);
+    slow_.open();
+  }
   static std::string request(const std::string& model) {
     return binary_infer(model, "x", std::string(16, '\0'));
   }
   const telemetry::ServerCounters& counters() const { return server_->counters().server; }
-  void wait_for_received(uint64_t bytes) const {
-    while (counters().bytes_received.get() < bytes) std::this_thread::yield();
-  }
   // Until a time that begins now and lasts so long is over by the server's clock too.
   static void wait_until_over(uint64_t ns) {
     const uint64_t end_ns = coarse_now_ns() + ns + 10 * kMs;
@@ -117,12 +130,7 @@ TEST_F(TimeoutTest, ARequestThatIsWholeInItsSocketIsAnsweredThoughItsHeadsTimeIs
   start();
   const std::string whole = request("fast");
   HttpClient late(server_->http_address());
-  late.send(whole.substr(0, 20));
-  wait_for_received(20);
-  HttpClient holder = hold_io_thread();
-  late.send(whole.substr(20));
-  wait_until_over(options_.timeouts.head_ns);
-  slow_.open();
+  send_around_a_hold(late, whole.substr(0, 20), whole.substr(20), options_.timeouts.head_ns);
   EXPECT_EQ(200, late.read().status);
   EXPECT_EQ(0u, counters().timeouts.get());
 }
@@ -132,12 +140,7 @@ TEST_F(TimeoutTest, AHeadThatIsNotWholeThenEndsWith408) {
   start();
   const std::string whole = request("fast");
   HttpClient late(server_->http_address());
-  late.send(whole.substr(0, 20));
-  wait_for_received(20);
-  HttpClient holder = hold_io_thread();
-  late.send(whole.substr(20, 10));
-  wait_until_over(options_.timeouts.head_ns);
-  slow_.open();
+  send_around_a_hold(late, whole.substr(0, 20), whole.substr(20, 10), options_.timeouts.head_ns);
   EXPECT_EQ(408, late.read().status);
   EXPECT_EQ(1u, counters().timeouts.get());
 }
@@ -148,12 +151,8 @@ TEST_F(TimeoutTest, ABodyThatIsInItsSocketCountsThoughItsPeriodIsOver) {
   const std::string whole = request("fast");
   const size_t part = whole.size() - 8;
   HttpClient late(server_->http_address());
-  late.send(whole.substr(0, part));
-  wait_for_received(part);
-  HttpClient holder = hold_io_thread();
-  late.send(whole.substr(part));
-  wait_until_over(options_.timeouts.body_period_ns);
-  slow_.open();
+  send_around_a_hold(late, whole.substr(0, part), whole.substr(part),
+                     options_.timeouts.body_period_ns);
   EXPECT_EQ(200, late.read().status);
   EXPECT_EQ(0u, counters().timeouts.get());
 }
@@ -162,11 +161,9 @@ TEST_F(TimeoutTest, AnIdleConnectionWhoseNextRequestIsInItsSocketIsServed) {
   options_.timeouts.idle_ns = 100 * kMs;
   start();
   HttpClient idle(server_->http_address());
-  EXPECT_EQ(200, idle.exchange(get_request("/v2/health/live")).status);
-  HttpClient holder = hold_io_thread();
-  idle.send(request("fast"));
-  wait_until_over(options_.timeouts.idle_ns);
-  slow_.open();
+  send_around_a_hold(idle, get_request("/v2/health/live"), request("fast"),
+                     options_.timeouts.idle_ns);
+  EXPECT_EQ(200, idle.read().status);
   EXPECT_EQ(200, idle.read().status);
 }
 
