@@ -41,14 +41,14 @@ class EngineStress : public testing::TestWithParam<StressCase> {
     for (const char* name : {"a", "b", "c"}) files.add_model(name);
     repository = std::move(
         ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
-    engine = std::move(Engine::create({.config = {.queue_type = param.queue_type,
-                                                  .thread_count = param.workers,
-                                                  .batch_size = 8,
-                                                  .queue_capacity = param.queue_capacity},
-                                       .submitter_count = kClients,
-                                       .pin_threads = {.mode = PinThreads::Mode::kOff}},
-                                      *repository)
-                           .value());
+    EngineOptions options;
+    options.config = {.queue_type = param.queue_type,
+                      .thread_count = param.workers,
+                      .batch_size = 8,
+                      .queue_capacity = param.queue_capacity};
+    options.submitter_count = kClients;
+    options.pin_threads.mode = PinThreads::Mode::kOff;
+    engine = std::move(Engine::create(options, *repository).value());
   }
 
   // Submits `count` requests, kWindow at a time, waits for and checks each that was accepted.

@@ -54,7 +54,7 @@ class EngineTest : public testing::Test {
 };
 
 TEST_F(EngineTest, RunsARequestAndCompletesIt) {
-  start({});
+  start(EngineOptions());
   auto pending = make_request();
   ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
@@ -64,7 +64,7 @@ TEST_F(EngineTest, RunsARequestAndCompletesIt) {
 }
 
 TEST_F(EngineTest, StampsTheStagesInOrder) {
-  start({});
+  start(EngineOptions());
   auto pending = make_request();
   ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
@@ -76,7 +76,7 @@ TEST_F(EngineTest, StampsTheStagesInOrder) {
 }
 
 TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {
-  start({}, {"m", "n"});
+  start(EngineOptions(), {"m", "n"});
   for (int i = 0; i < 3; ++i) {
     auto pending = make_request({1, 2, 3, 4, 5, 6, 7, 8});
     ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
@@ -130,7 +130,7 @@ TEST_F(EngineTest, DrainCompletesAllThatWasAccepted) {
 }
 
 TEST_F(EngineTest, RefusesAfterDrainAndDrainsTwice) {
-  start({});
+  start(EngineOptions());
   engine->drain();
   engine->drain();
   auto pending = make_request();
@@ -140,7 +140,7 @@ TEST_F(EngineTest, RefusesAfterDrainAndDrainsTwice) {
 
 TEST_F(EngineTest, AnswersAnExpiredRequestWithoutRunningTheModel) {
   control->hold();
-  start({});
+  start(EngineOptions());
   auto first = make_request();
   ASSERT_EQ(submit_now(*engine, first->request), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
@@ -156,7 +156,7 @@ TEST_F(EngineTest, AnswersAnExpiredRequestWithoutRunningTheModel) {
 
 TEST_F(EngineTest, PassesOnWhatTheBackendSaysWentWrong) {
   control->model_that_fails = "bad";
-  start({}, {"bad", "good"});
+  start(EngineOptions(), {"bad", "good"});
   auto failing = make_request({1, 2, 3, 4}, "bad");
   auto working = make_request({1, 2, 3, 4}, "good");
   ASSERT_EQ(submit_now(*engine, failing->request), SubmitOutcome::kAccepted);
@@ -170,7 +170,7 @@ TEST_F(EngineTest, PassesOnWhatTheBackendSaysWentWrong) {
 
 TEST_F(EngineTest, MarksAModelWithoutInstanceUnavailableAndServesTheRest) {
   control->models_without_instance = {"bad"};
-  start({}, {"bad", "good"});
+  start(EngineOptions(), {"bad", "good"});
   EXPECT_EQ(repository->find("bad", "")->state(), ModelState::kUnavailable);
   EXPECT_THAT(repository->find("bad", "")->reason(), HasSubstr("no instance of 'bad'"));
   auto refused = make_request({1, 2, 3, 4}, "bad");
@@ -192,7 +192,7 @@ TEST_F(EngineTest, ReturnsOnlyTheOutputsThatAreWanted) {
   control->inputs = {{"a", ElementType::kFp32, FakeControl::row_of_four()},
                      {"b", ElementType::kFp32, FakeControl::row_of_four()}};
   control->outputs = control->inputs;
-  start({});
+  start(EngineOptions());
   auto pending = make_request({1, 1, 1, 1});
   pending->add_input<float>(ElementType::kFp32, {1, 4}, {5, 5, 5, 5});
   pending->want_outputs({1});
@@ -206,7 +206,7 @@ TEST_F(EngineTest, KeepsSeveralPendingAtAnAsynchronousBackend) {
   control->asynchronous = true;
   control->max_in_flight = 4;
   control->hold();
-  start({});
+  start(EngineOptions());
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 20; ++i) {
     all.push_back(make_request({static_cast<float>(i), 0, 0, 0}));
@@ -224,7 +224,7 @@ TEST_F(EngineTest, KeepsSeveralPendingAtAnAsynchronousBackend) {
 
 TEST_F(EngineTest, LetsOtherModelsPassARequestThatMustWaitForRoom) {
   control->asynchronous = true;
-  start({}, {"m", "n"});
+  start(EngineOptions(), {"m", "n"});
   control->hold();
   auto first = make_request();
   auto second = make_request();
@@ -243,7 +243,7 @@ TEST_F(EngineTest, LetsOtherModelsPassARequestThatMustWaitForRoom) {
 TEST_F(EngineTest, ExpiresARequestThatWaitsForRoomWhileNothingElseHappens) {
   control->asynchronous = true;
   control->hold();
-  start({});
+  start(EngineOptions());
   auto first = make_request();
   auto late = make_request();
   late->request.deadline_ns = now_ns() + 2'000'000;
@@ -261,7 +261,7 @@ TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
   control->asynchronous = true;
   control->max_in_flight = 8;
   control->hold();
-  start({});
+  start(EngineOptions());
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 30; ++i) {
     all.push_back(make_request());
@@ -290,7 +290,7 @@ class CountingSink final : public CompletionSink {
 
 TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
   control->hold();
-  start({});
+  start(EngineOptions());
   CountingSink sink;
   std::deque<std::unique_ptr<PendingRequest>> all;
   for (int i = 0; i < 100; ++i) {
@@ -307,7 +307,7 @@ TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
 
 TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
   control->model_that_fails = "bad";
-  start({}, {"bad", "good"});
+  start(EngineOptions(), {"bad", "good"});
   for (const char* model : {"bad", "good"}) {
     CountingSink sink;
     auto pending = make_request({1, 2, 3, 4}, model);
@@ -337,7 +337,7 @@ TEST_F(EngineTest, WakesWorkersForRequestsSubmittedWithoutAWakeUp) {
 }
 
 TEST_F(EngineTest, ParksWhenThereIsNothingToDo) {
-  start({});
+  start(EngineOptions());
   auto pending = make_request();
   ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();

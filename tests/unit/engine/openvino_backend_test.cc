@@ -273,7 +273,9 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
   files.copy_model(kFixtures / "add_one/1", "bad_config");
   files.write("bad_config/config.json", R"({"precision": "fp8"})");
   open(files.path());
-  auto engine = Engine::create({.pin_threads = {.mode = PinThreads::Mode::kOff}}, *repository);
+  EngineOptions options;
+  options.pin_threads.mode = PinThreads::Mode::kOff;
+  auto engine = Engine::create(options, *repository);
   ASSERT_TRUE(engine.ok());
   for (const char* name : {"truncated", "garbage", "bad_ir", "bad_config"}) {
     const Model* model = repository->find(name, "");

@@ -35,12 +35,12 @@ class SchedulerTest : public testing::Test {
     files.add_model("m");
     repository = std::move(
         ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
-    engine = std::move(Engine::create({.config = config,
-                                       .submitter_count = submitters,
-                                       .pin_threads = {.mode = PinThreads::Mode::kOff},
-                                       .server_counters = &counters->server},
-                                      *repository)
-                           .value());
+    EngineOptions options;
+    options.config = config;
+    options.submitter_count = submitters;
+    options.pin_threads.mode = PinThreads::Mode::kOff;
+    options.server_counters = &counters->server;
+    engine = std::move(Engine::create(options, *repository).value());
     model = repository->find("m", "");
     (void)control->take_rows_run();
   }
