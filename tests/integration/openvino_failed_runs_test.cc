@@ -190,13 +190,11 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
 
 TEST_P(FailedRuns, NeighboursGetTheirOwnAnswersBitForBit) {
   learn_answers();
-  auto engine = Engine::create({.config = {.queue_type = GetParam(),
-                                           .thread_count = 2,
-                                           .batch_size = 8,
-                                           .queue_capacity = 64},
-                                .pin_threads = false},
-                               *repository)
-                    .value();
+  EngineOptions options;
+  options.config = {
+      .queue_type = GetParam(), .thread_count = 2, .batch_size = 8, .queue_capacity = 64};
+  options.pin_threads.mode = PinThreads::Mode::kOff;
+  auto engine = Engine::create(options, *repository).value();
   std::mt19937_64 random(seed);
   constexpr size_t kWindow = 32;
   std::vector<uint64_t> failed(bad.size());
