@@ -295,8 +295,8 @@ class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
   }
   ~DataPlaneCallsRefused() override { control->release(); }
   void start() { served.start(engine::make_fake_backend(control)); }
-  static std::string infer(int bytes = 16) {
-    return binary_infer("m", "x", std::string(static_cast<size_t>(bytes), '\0'));
+  static std::string infer(size_t bytes = 16) {
+    return binary_infer("m", "x", std::string(bytes, '\0'));
   }
   void expect_calls(const std::string& what, const CallCounts& counts) const {
     EXPECT_EQ(0u, counts.allocations) << what;
@@ -352,7 +352,8 @@ TEST_P(DataPlaneCallsFull, AnExpiredRequestMakesNone) {
   served.options.engine.default_timeout_us = 1;
   start();
   // 64 KiB: taking them in alone takes longer than that.
-  expect_calls("504", served.count(infer(65'536), false, 1, 504).data_plane);
+  const std::string request = binary_infer("m", "x", std::string(65'536, '\0'), 4096);
+  expect_calls("504", served.count(request, false, 1, 504).data_plane);
 }
 
 TEST_P(DataPlaneCallsFull, ABudgetThatCanNotBeKeptMakesNone) {

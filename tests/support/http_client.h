@@ -115,10 +115,10 @@ inline std::string post_request(const std::string& path, const std::string& body
 
 // An infer request whose one input `name` is FP32 [1, values / 4 bytes] sent as binary.
 inline std::string binary_infer(const std::string& model, const std::string& name,
-                                const std::string& values) {
+                                const std::string& values, size_t rows = 1) {
   const std::string json =
-      R"({"inputs":[{"name":")" + name + R"(","datatype":"FP32","shape":[1,)" +
-      std::to_string(values.size() / 4) + R"(],"parameters":{"binary_data_size":)" +
+      R"({"inputs":[{"name":")" + name + R"(","datatype":"FP32","shape":[)" + std::to_string(rows) +
+      "," + std::to_string(values.size() / rows / 4) + R"(],"parameters":{"binary_data_size":)" +
       std::to_string(values.size()) + R"(}}],"parameters":{"binary_data_output":true}})";
   return post_request("/v2/models/" + model + "/infer", json + values,
                       "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
