@@ -42,8 +42,9 @@ class InlineTest : public testing::Test {
   }
   void TearDown() override {
     control_->release();
-    turns_.clear();
+    for (const auto& one : turns_) one->leave();
     engine_.reset();
+    turns_.clear();
   }
   PendingRequest& make() {
     all_.push_back(std::make_unique<PendingRequest>(repository_->find("m", ""), 4096));

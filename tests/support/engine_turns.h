@@ -83,9 +83,7 @@ class EngineTurns final : public net::WakeHandler {
     nudge.after = [this] { loop_->wake(); };
     submitter_.set_nudge(nudge);
   }
-  ~EngineTurns() {
-    if (thread_.joinable()) leave();
-  }
+  ~EngineTurns() { leave(); }
   void start() {
     thread_ = std::thread([this] { run(); });
   }
@@ -97,8 +95,9 @@ class EngineTurns final : public net::WakeHandler {
     }
     loop_->wake();
   }
-  // Returns when the thread is gone.
+  // Returns when the thread is gone. The sinks go after the engine, whose callbacks may still flush them.
   void leave() {
+    if (!thread_.joinable()) return;
     post([this] { leaves_ = true; });
     thread_.join();
   }
