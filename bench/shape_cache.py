@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The question: what do a model's `shape_cache` entries cost in memory and save in time, and what do
-requests that fail cost those that come after them?
+"""The question: what do a model's `shape_cache` entries cost in memory and save in time, and what
+do requests that fail cost those that come after them?
 
 A server with `inline` and one model of three convolutions over pictures of any width. First widths
 that never return, then 100 that return at random. Memory: resident, after the load less before. CPU
-time of the server's threads (schedstat) by the request. Then the time of a good request after a good
-one, after one whose shapes are refused, and after one whose run throws.
+time of the server's threads (schedstat) by the request. Then the time of a good request after a
+good one, after one whose shapes are refused, and after one whose run throws.
 bench/shape_cache.py [--quick] [--json]: stdout is one JSON object.
 """
 

@@ -1,5 +1,6 @@
 # What the model scripts share: graphs by onnx.helper, written so that two runs give equal bytes.
-# Control plane only; run by hand, by the build or by ./dev demo. Says no by exception (a script's traceback).
+# Control plane only; run by hand, by the build or by ./dev demo. Says no by exception (a script's
+# traceback).
 from __future__ import annotations
 
 import os
@@ -38,8 +39,8 @@ def save(
     model.ir_version = IR_VERSION
     onnx.checker.check_model(model, full_check=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Rename, so that a server that scans the repository never sees half a file; a name of our own, as
-    # two builds may be making it at once.
+    # Rename, so that a server that scans the repository never sees half a file; a name of our own,
+    # as two builds may be making it at once.
     partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_bytes(model.SerializeToString(deterministic=True))
     partial.rename(path)

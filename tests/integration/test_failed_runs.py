@@ -1,4 +1,4 @@
-"""One bad request does not spoil a model for others: over HTTP, in each stage, for each queue type."""
+"""One bad request spoils no model for others: over HTTP, in each stage, for each queue type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of the engine, one after the other, leave nothing behind: memory, mappings, threads, files.
+"""Changes of the engine leave nothing behind: no memory, mappings, threads or files.
 
 Sixty changes, or five hundred where LUMEN_STRESS_SCALE says so (./dev soak), idle and under load.
 """
