@@ -69,6 +69,11 @@ def test_a_soak_gives_its_larger_tests_more_time_than_the_preset_does(
     dev = importlib.util.module_from_spec(spec)
     loader.exec_module(dev)
     words: list[str] = []
+    environments: list[dict[str, str]] = []
+
+    def call(_: object, env: dict[str, str], **__: object) -> int:
+        environments.append(env)
+        return 0
 
     def run_ctest(_: str, *arguments: str, **__: object) -> Count:
         words.extend(arguments)
@@ -76,9 +81,12 @@ def test_a_soak_gives_its_larger_tests_more_time_than_the_preset_does(
 
     monkeypatch.setattr(dev, "setup", lambda *_: None)
     monkeypatch.setattr(dev, "build_preset", lambda *_: project_root)
+    monkeypatch.setattr(dev, "call", call)
     monkeypatch.setattr(dev, "run_ctest", run_ctest)
     monkeypatch.setattr(dev, "run_pytest", lambda *_: Count(1, 0))
+    monkeypatch.delenv("LUMEN_SOAK_REQUESTS", raising=False)
     assert dev.cmd_soak(["0"]) == 0
+    assert [env["LUMEN_SOAK_REQUESTS"] for env in environments] == ["2000000"]
     presets = json.loads((project_root / "CMakePresets.json").read_text())["testPresets"]
     usual = max(one.get("execution", {}).get("timeout", 0) for one in presets)
     assert usual > 0 and int(words[words.index("--timeout") + 1]) >= 10 * usual
