@@ -432,6 +432,7 @@ def make_wrk_row(body: WrkBody) -> dict[str, Any]:
         "ratio": round(median(ratios), 3),
         "spread": round(spread(ratios), 3),
         "limit": round(median(floor), 2),
+        "rounds": {body.ours.name: ours, FLOOR: floor},
     }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from integration.harness import ROOT
 
-KEYS = "bench row metric unit ours rival rival_name ratio spread limit".split()
+KEYS = "bench row metric unit ours rival rival_name ratio spread limit rounds".split()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,16 +108,19 @@ def test_a_body_that_comes_in_parts_is_in_parse(server: StartServer, file: Path)
     with Connection(one.address) as connection, Connection(one.address) as other:
         assert connection.exchange(request).status == 200
         connection.send(request[:-1])
+        # The one I/O thread has seen the first part once it has answered the other connection.
+        assert other.exchange(get("/v2/health/live")).status == 200
+        begin = time.monotonic_ns()
         for _ in range(50):
             assert other.exchange(get("/v2/health/live")).status == 200
+        between = time.monotonic_ns() - begin
         assert connection.exchange(request[-1:]).status == 200
     one.stop()
     whole, parts = read_csv(file)
     for line in (whole, parts):
         assert sum(nanoseconds(line, stage) for stage in STAGES) <= nanoseconds(line, "total")
     # 50 round trips lie between its first byte and its last.
-    assert nanoseconds(parts, "parse") > 50 * 10_000
-    assert nanoseconds(parts, "parse") > nanoseconds(parts, "total") / 2
+    assert nanoseconds(parts, "parse") >= between
 
 
 @every_kind
