@@ -209,9 +209,8 @@ class SleepSoak : public testing::TestWithParam<Shape> {
     std::deque<Client> clients;
     for (uint32_t i = 0; i <= GetParam().io_threads; ++i) {
       Client& client = clients.emplace_back();
-      client.thread = std::thread([this, &client, i, until_done] {
-        run_client(client, seed + 97 * rounds + i, until_done);
-      });
+      client.thread = std::thread([this, &client, client_seed = seed + 97 * rounds + i,
+                                   until_done] { run_client(client, client_seed, until_done); });
     }
     ++rounds;
     while (requests_done.load() < until_done && !failed.load()) {
