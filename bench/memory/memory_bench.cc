@@ -160,6 +160,7 @@ double ns_per_record(const Settings& s, size_t threads, const std::function<void
   std::atomic<size_t> ready{0}, done{0};
   std::atomic<bool> go{false};
   std::vector<std::thread> running;
+  running.reserve(threads);
   const uint64_t each = s.records / threads;
   for (size_t t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {

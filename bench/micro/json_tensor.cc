@@ -81,7 +81,7 @@ void BM_Request_lumen(benchmark::State& state) {
   const Body body(state.range(0));
   JsonParser parser;
   BlockMemory memory;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     memory.reset();
     const auto head =
         parse_infer_head(parser, std::string_view(body.text).substr(0, body.size), memory);
@@ -95,7 +95,7 @@ void BM_Request_simdjson(benchmark::State& state) {
   const Body body(state.range(0));
   simdjson::ondemand::parser parser;
   std::array<float, kNumbers> out;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     auto document = parser.iterate(body.text.data(), body.size, body.text.size());
     size_t i = 0;
     for (auto input : document["inputs"].get_array()) {
@@ -115,7 +115,7 @@ void read_numbers(benchmark::State& state, Read read) {
   const size_t size = text.size();
   text.append(JsonParser::kPadding, '\0');
   std::array<float, kNumbers> out;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const char* at = text.data();
     const char* const end = at + size;
     for (float& value : out) {
@@ -174,7 +174,7 @@ void BM_Reply_lumen(benchmark::State& state) {
   reply.model_version = "1";
   reply.outputs = {&output, 1};
   BlockMemory memory;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     memory.reset();
     const auto encoded = encode_infer_reply(reply, memory);
     if (!encoded.ok()) state.SkipWithError("refused");

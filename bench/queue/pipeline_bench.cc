@@ -76,7 +76,7 @@ class OursWith {
     size_t place = 1;  // the producer is on CPU 0
     for (std::thread& thread : pipeline_.threads()) pin_thread(thread, place++);
   }
-  void push(uint64_t item) { static_cast<void>(producer_.push(std::move(item))); }
+  void push(uint64_t item) { static_cast<void>(producer_.push(uint64_t{item})); }
   void finish() { pipeline_.drain(); }
   uint64_t futex_calls() { return pipeline_.core().wakes_were(); }
   // All stages sleep, or are about to.
@@ -149,7 +149,7 @@ class SpscLink {
  public:
   explicit SpscLink(size_t capacity)
       : queue_(capacity), producer_(queue_.producer()), consumer_(queue_.consumer()) {}
-  void push(uint64_t item) { static_cast<void>(producer_.push(std::move(item))); }
+  void push(uint64_t item) { static_cast<void>(producer_.push(uint64_t{item})); }
   void push_n(std::span<uint64_t> items) {
     push_all(
         items, [&](std::span<uint64_t> some) { return producer_.try_push_n(some); },
@@ -196,9 +196,9 @@ class SpinningMutexLink {
  public:
   explicit SpinningMutexLink(size_t capacity) : queue_(capacity) {}
   void push(uint64_t item) {
-    while (!queue_.try_push(std::move(item))) {
+    while (!queue_.try_push(uint64_t{item})) {
       if (pusher_.idle() != IdleStrategy::Step::kPark) continue;
-      static_cast<void>(queue_.push(std::move(item)));
+      static_cast<void>(queue_.push(uint64_t{item}));
       break;
     }
     pusher_.found();

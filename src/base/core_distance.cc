@@ -74,16 +74,19 @@ uint64_t measure_core_distance() {
   const std::vector<uint32_t> cpus = usable_cpus();
   if (cpus.size() >= 2) {
     PingPong game;
+    std::thread other, self;
+    bool has_both = true;
     try {
       // The first and the last: neighbours may be two threads of one core.
-      std::thread other([&] { game.answer(cpus.back()); });
-      std::thread self([&] { game.ask(cpus.front()); });
-      self.join();
-      other.join();
+      other = std::thread([&] { game.answer(cpus.back()); });
+      self = std::thread([&] { game.ask(cpus.front()); });
     } catch (const std::system_error&) {
-      // No thread to be had: the guess stays, and queues learn from their own attempts.
+      has_both = false;  // no thread to be had: the guess stays, and queues learn by themselves
     }
-    if (game.fastest_ns != UINT64_MAX) {
+    for (std::thread* thread : {&self, &other}) {
+      if (thread->joinable()) thread->join();  // who plays alone stops at the deadline
+    }
+    if (has_both && game.fastest_ns != UINT64_MAX) {
       // relaxed: a first guess
       core_distance_at_start_ns.store(CoreDistance(game.fastest_ns).transfer_ns(),
                                       std::memory_order_relaxed);

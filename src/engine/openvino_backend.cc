@@ -171,13 +171,17 @@ class OpenVinoInstance final : public Instance {
     }
     running_->has_failed = true;
     last_ = nullptr;
-    try {
-      if (running_->is_dynamic && !shapes_->accepts_values(request.inputs)) {
-        return shapes_refused(metadata_, request.inputs, true);
-      }
-    } catch (const std::exception&) {  // no memory for the question: it stays a fault
+    if (running_->is_dynamic && refuses_values(request)) {
+      return shapes_refused(metadata_, request.inputs, true);
     }
     return openvino::failed(Code::kInternal, "running", metadata_.name, what);
+  }
+  bool refuses_values(const InferRequest& request) noexcept {
+    try {
+      return !shapes_->accepts_values(request.inputs);
+    } catch (const std::exception&) {
+      return false;  // no memory for the question: it stays a fault
+    }
   }
 
   Variant& choose(const InferRequest& request) noexcept {

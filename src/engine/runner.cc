@@ -36,7 +36,7 @@ Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
   LUMEN_CHECK(slots_.size() == repository.models().size());
   for (const auto& model : repository.models()) {
     std::unique_ptr<ModelSlot>& slot = slots_[model->index()];
-    Status status = std::move(made_[model->index()]);
+    Status status = made_[model->index()];
     if (status.ok()) status = plan_slot(*slot, options_.config, options_.regions);
     if (status.ok()) continue;
     if (on_failure == OnFailure::kFail) return status;

@@ -75,9 +75,11 @@ void Scheduler::make_inline_runners() {
 Status Scheduler::set_up(ModelRepository& repository, Builders& builders,
                          Runner::OnFailure on_failure) {
   std::vector<Runner*> runners;
+  runners.reserve(workers_.size() + inline_.size());
   for (const auto& worker : workers_) runners.push_back(&worker->runner());
   for (const auto& entry : inline_) runners.push_back(entry->runner.get());
   std::vector<Builders::Job> jobs;
+  jobs.reserve(runners.size());
   for (size_t i = 0; i < runners.size(); ++i) {
     jobs.push_back(
         {.body = [&repository, runner = runners[i]] { runner->make_instances(repository); },

@@ -112,7 +112,10 @@ struct Decimal {
     whole_digits += more;
     at += more;
   }
-  if (*at == '.' && !read_fraction(++at, end, whole_digits, number)) return {};
+  if (*at == '.') {
+    ++at;
+    if (!read_fraction(at, end, whole_digits, number)) return {};
+  }
   if ((*at | 0x20) == 'e') {
     ++at;
     const bool negative = *at == '-';

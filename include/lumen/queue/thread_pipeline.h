@@ -212,6 +212,7 @@ class Pipeline<T, kProducers, Stages...>::Producer {
   // Waits for room. `value` is untouched unless kOk.
   QueueOutcome push(T&& value, uint64_t deadline_ns = UINT64_MAX) noexcept {
     for (;;) {
+      // NOLINTNEXTLINE(bugprone-use-after-move): a push that fails leaves it untouched
       if (try_push(std::move(value))) break;
       if ((pipeline_->tail_look() & kClosedBit) != 0) return QueueOutcome::kClosed;
       if (idle_.idle() != IdleStrategy::Step::kPark) continue;
