@@ -118,8 +118,9 @@ LARGEST_TIE = 0.25
 
 
 def level(row: Row, _: Sequence[Row]) -> bool:
-    """Ahead of the best rival, or closer to it than the spread."""
-    return row["ratio"] >= 1 - min(row["spread"], LARGEST_TIE)
+    """Ahead of the best rival, or closer to it than the spread; nothing to hold it against where no
+    rival was measured, which the table shows."""
+    return row["ratio"] is None or row["ratio"] >= 1 - min(row["spread"], LARGEST_TIE)
 
 
 GOALS = {
