@@ -30,8 +30,11 @@ class GatedSubmitter final : public Submitter {
     Scheduler* scheduler = enter();
     const SubmitOutcome outcome =
         scheduler == nullptr ? SubmitOutcome::kClosed : scheduler->submit(index_, request);
+    // With `inline` nobody is to be woken, so that wake_if_late() need not read the clock.
+    const bool has_workers =
+        scheduler != nullptr && scheduler->config().queue_type != QueueType::kInline;
     leave();
-    if (outcome == SubmitOutcome::kAccepted && unrung_since_ns_ == 0) {
+    if (outcome == SubmitOutcome::kAccepted && has_workers && unrung_since_ns_ == 0) {
       unrung_since_ns_ = parsed_ns != 0 ? parsed_ns : now_ns();
     }
     return outcome;
