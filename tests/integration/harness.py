@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "models"
 FIXTURES = ROOT / "tests" / "fixtures" / "models"
 # A sanitizer build needs minutes where a release build needs seconds.
-PATIENCE = 6 if os.environ.get("LUMEN_PRESET", "release") in ("asan", "tsan") else 1
+SANITIZED = os.environ.get("LUMEN_PRESET", "release") in ("asan", "tsan")
+PATIENCE = 6 if SANITIZED else 1
 
 
 def lumen_binary() -> Path:
