@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dev_report import Count
-from dev_setup import ROOT, say
+from dev_setup import ROOT, run_quietly, say
 
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 # Longer inputs repeat what shorter ones reach, and make a run slower.
@@ -49,7 +48,7 @@ class Fuzzer:
         words += [f"-seed={seed}", f"-max_len={MAX_INPUT_BYTES}", f"-timeout={INPUT_TIMEOUT_S}"]
         words += [f"-artifact_prefix={scratch}-", "-print_final_stats=1", str(scratch)]
         start = time.monotonic()
-        done = finished([*words, str(CORPUS / name)])
+        done = run_quietly([*words, str(CORPUS / name)])
         good = done.returncode == 0
         took = time.monotonic() - start
         runs = re.findall(
@@ -67,21 +66,9 @@ class Fuzzer:
         before = len(list(folder.iterdir()))
         words = [str(self.build / f"fuzz_{name}"), "-merge=1", "-use_counters=0"]
         words.append(f"-max_len={MAX_INPUT_BYTES}")
-        done = finished([*words, str(folder), str(self.scratch(name))])
+        done = run_quietly([*words, str(folder), str(self.scratch(name))])
         say(f"corpus {name}: {before} files before, {len(list(folder.iterdir()))} now")
         return done.returncode == 0
-
-
-def finished(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
 
 
 def run_all(fuzzer: Fuzzer, names: Sequence[str], jobs: int) -> Count:

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,12 +60,27 @@ def install_packages(missing: list[str]) -> None:
         print(f"sudo apt-get install {' '.join(missing)}", flush=True)
         raise SystemExit(1)
     say(f"apt-get install {' '.join(missing)}")
-    apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+    # invoke-rc.d starts no service in runlevel 1: nginx is a rival here, nobody's web server.
+    environment = ("DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+    apt = [*prefix, "env", *environment, "apt-get", "-qq"]
     # A failed update may still leave lists that are good enough; the installation says.
     subprocess.run([*apt, "update"], stdin=subprocess.DEVNULL, stdout=sys.stderr)
     install = [*apt, "install", "-y", "--no-install-recommends", *missing]
     if subprocess.run(install, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode != 0:
         raise SystemExit(f"dev: apt-get failed. Try: sudo apt-get install {' '.join(missing)}")
+
+
+def run_quietly(words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+    """Its two outputs together, as text; it can't ask anything."""
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
 
 
 def bench_packages(bench: str) -> list[list[str]]:

@@ -20,13 +20,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from dev_setup import ROOT, run_quietly
+
 SOURCES = ("src/*.cc", "apps/*.cc", "tests/*.cc", "bench/*.cc", "examples/*.cc")
 HEADERS = ("include/*.h", "src/*.h", "apps/*.h", "tests/*.h", "bench/*.h")
 INCLUDE_ROOTS = ("include", "src", "apps", "tests", "bench")
 # Of what clang-tidy finds these decide beside the sources.
 DECIDING = (
     ".clang-tidy",
+    "tests/.clang-tidy",
     "tools/requirements-lint.txt",
     "requirements.txt",
     "tools/apt-packages.txt",
@@ -168,15 +170,7 @@ class Tidy:
 
     def check(self, name: str) -> str | None:
         """None where it is clean, or what clang-tidy printed."""
-        words = [str(self.program), "--quiet", "-p", str(self.build), name]
-        done = subprocess.run(
-            words,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        done = run_quietly([self.program, "--quiet", "-p", self.build, name])
         return None if done.returncode == 0 else done.stdout
 
 
