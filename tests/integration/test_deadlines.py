@@ -20,8 +20,6 @@ from integration.raw_http import Connection, Reply, get, post_json
 from integration.serve_process import UnixConnection
 from integration.slow_model import make_slow_model
 
-pytestmark = pytest.mark.heavy
-
 StartServer = Callable[..., Server]
 ARRAY = np.arange(4, dtype=np.float32).reshape(1, 4)
 LIVE = get("/v2/health/live")

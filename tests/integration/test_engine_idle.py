@@ -15,8 +15,6 @@ from integration.load import ALLOCATORS, QUEUE_TYPES, Load, make_cases
 from integration.raw_http import Connection, get
 from integration.reference import Reference
 
-pytestmark = pytest.mark.heavy
-
 StartServer = Callable[..., Server]
 CONNECTIONS = 100
 SILENCE_S = 3.0

@@ -23,8 +23,6 @@ from integration.load import (
 from integration.raw_http import Connection, get
 from integration.reference import Reference
 
-pytestmark = pytest.mark.heavy
-
 StartServer = Callable[..., Server]
 CLIENTS = 4
 REQUESTS = 800

@@ -19,10 +19,7 @@ from integration.serve_process import CHANGE_TIMEOUT_S, ServeProcess, UnixConnec
 
 # Under ASan freed memory waits in a quarantine, so that the kernel's figures say nothing of Lumen;
 # LeakSanitizer looks at the end of each server's life, and the other tests change engines there.
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(SANITIZED, reason="RSS under a sanitizer is the sanitizer's"),
-]
+pytestmark = pytest.mark.skipif(SANITIZED, reason="RSS under a sanitizer is the sanitizer's")
 
 CHANGES = 500 if int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1 else 60
 # By then each kind has run with each number of workers that it gets here, twice.

@@ -25,8 +25,6 @@ from integration.raw_http import Reply, get, head, post, post_json
 from integration.reference import Reference
 from integration.serve_process import CHANGE_TIMEOUT_S, ServeProcess, UnixConnection
 
-pytestmark = pytest.mark.heavy
-
 ENGINE = "/v2/lumen/engine"
 KEYS = [
     "queue_type",
@@ -114,7 +112,7 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
 # --- under load -----------------------------------------------------------------------------------
 
 
-# Under a sanitizer these three took ten of fourteen minutes of all heavy tests, by what changes
+# Under a sanitizer these three took ten of fourteen minutes of these tests, by what changes
 # cost: there each change of the queue is made once, with allocators in a turn that meets every one.
 WAYS_UNDER_LOAD = (
     [("post", 1, 20_000), ("post", 2, 20_000), ("sighup", 2, 8_000)]

@@ -25,8 +25,6 @@ from integration.raw_http import Connection, Reply, get
 from integration.reference import Reference
 from integration.slow_model import make_slow_model
 
-pytestmark = pytest.mark.heavy
-
 StartServer = Callable[..., Server]
 LIVE = get("/v2/health/live")
 SLOW = infer_bytes("slow", "input", np.ones((1, 1)))
