@@ -41,6 +41,9 @@ constexpr uint64_t kRollCallEvery = 500;
 // One park for every ten requests is wanted; the gaps grow until there are two.
 constexpr uint64_t kRequestsAPark = 10;
 constexpr uint64_t kLongestGapUs = 4'000;
+// Of a client, one a connection: a push meets a worker that another push has just woken, or that is
+// about to sleep.
+constexpr uint64_t kMostAtOnce = 4;
 
 struct Shape {
   QueueType type;
@@ -136,8 +139,8 @@ class SleepSoak : public testing::TestWithParam<Shape> {
     options.unix_path = (files.path() / "soak.sock").string();
     options.model_repository = files.path();
     options.io_thread_count = GetParam().io_threads;
-    options.max_connections = 16;
-    options.max_active_requests = 16;
+    options.max_connections = 64;
+    options.max_active_requests = 32;
     options.max_body_bytes = 64 * 1024;
     options.engine.queue_type = GetParam().type;
     options.engine.thread_count = GetParam().workers;
@@ -173,13 +176,21 @@ class SleepSoak : public testing::TestWithParam<Shape> {
   }
   void run_client(Client& client, uint64_t client_seed, uint64_t until_done) {
     std::mt19937_64 random(client_seed);
-    HttpClient http = HttpClient::over_unix(server->unix_path());
+    std::vector<HttpClient> connections;
+    for (uint64_t i = 0; i < kMostAtOnce; ++i) {
+      connections.push_back(HttpClient::over_unix(server->unix_path()));
+    }
     while (requests_done.load() < until_done && !failed.load()) {
+      const uint64_t count = 1 + random() % kMostAtOnce;
       client.waits_since_ns.store(now_ns());
-      const HttpReply reply = http.exchange(infer_bytes);
+      for (uint64_t i = 0; i < count; ++i) {
+        if (!connections[i].send(infer_bytes)) failed.store(true);
+      }
+      for (uint64_t i = 0; i < count && !failed.load(); ++i) {
+        if (connections[i].read().status != 200) failed.store(true);
+      }
       longest_ns = std::max(longest_ns.load(), now_ns() - client.waits_since_ns.exchange(0));
-      if (reply.status != 200) failed.store(true);
-      requests_done.fetch_add(1);
+      requests_done.fetch_add(count);
       pause(random, gap_us.load());
     }
   }

@@ -88,7 +88,11 @@ function(lumen_test_program NAME)
     if(NAME MATCHES "^unit_")
       # Half of what a build costs was optimising unit tests. The programs that look for races by
       # running long (stress, conformance, integration) are compiled as the server is.
-      target_compile_options(${NAME} PRIVATE $<IF:$<BOOL:${LUMEN_SANITIZE}>,-O0,-O1>)
+      if(LUMEN_SANITIZE)
+        target_compile_options(${NAME} PRIVATE -O0)
+      else()
+        target_compile_options(${NAME} PRIVATE -O1)
+      endif()
     endif()
     add_test(NAME ${NAME} COMMAND ${NAME})
     set_tests_properties(${NAME} PROPERTIES LABELS cpp)
