@@ -90,7 +90,7 @@ function(lumen_test_program NAME)
       # running long (stress, conformance, integration) are compiled as the server is.
       if(LUMEN_SANITIZE)
         target_compile_options(${NAME} PRIVATE -O0)
-      else()
+      elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
         target_compile_options(${NAME} PRIVATE -O1)
       endif()
     endif()
