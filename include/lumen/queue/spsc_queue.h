@@ -163,12 +163,13 @@ class SpscQueue<T, kWaiting>::Producer {
   {
     if (try_push(std::move(value))) return QueueOutcome::kOk;
     bool pushed = false;
+    // NOLINTBEGIN(bugprone-use-after-move): a push that fails leaves it untouched
     const bool settled = await(queue_->not_full_, idle_, deadline_ns, [&] {
       // sync[spsc.tail]: seq_cst, the look of a thread that is about to sleep
-      // NOLINTNEXTLINE(bugprone-use-after-move): a push that fails leaves it untouched
       return (pushed = try_push(std::move(value))) ||
              (queue_->tail_.load(std::memory_order_seq_cst) & kClosedBit) != 0;
     });
+    // NOLINTEND(bugprone-use-after-move)
     if (!settled) return QueueOutcome::kTimedOut;
     return pushed ? QueueOutcome::kOk : QueueOutcome::kClosed;
   }

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(NearAndFar, Distances, testing::Values(31, 75, 150, 300
 // Was: each fetch_add moved the line, 88 and 113 ns a record with 2 and 8 threads on far cores, where a
 // mutex took 24 to 27 because its holder kept the line.
 TEST_P(Distances, WhoHasTheLineKeepsItSoThatARecordCostsATransferNoMore) {
-  for (const size_t threads : {2, 4, 8}) {
+  for (const size_t threads : {2u, 4u, 8u}) {
     const Outcome without = simulate({GetParam(), threads, 0, false});
     const Outcome with = simulate({GetParam(), threads});
     EXPECT_GE(without.ns_per_record, static_cast<double>(GetParam())) << threads << " threads";
@@ -95,13 +95,13 @@ TEST_P(Distances, WhoHasTheLineKeepsItSoThatARecordCostsATransferNoMore) {
 }
 
 TEST_P(Distances, EveryThreadGetsItsTurn) {
-  for (const size_t threads : {2, 4, 8}) {
+  for (const size_t threads : {2u, 4u, 8u}) {
     EXPECT_GE(simulate({GetParam(), threads}).least_share, 0.3) << threads << " threads";
   }
 }
 
 TEST_P(Distances, NobodyStaysAwayWhereTheWorkBetweenRecordsTakesLongerThanTheLine) {
-  for (const size_t threads : {2, 4, 8}) {
+  for (const size_t threads : {2u, 4u, 8u}) {
     const uint64_t work_ns = 2 * threads * GetParam();
     const Outcome without = simulate({GetParam(), threads, work_ns, false});
     const Outcome with = simulate({GetParam(), threads, work_ns});
