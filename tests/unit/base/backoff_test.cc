@@ -17,6 +17,14 @@ TEST(ShortWait, LastsAsLongAsItSaysWhateverAPauseTakes) {
   EXPECT_GE(now_ns() - before, kNs / 4);
 }
 
+// Was: rounded down, so that where a pause takes longer than a unit the shortest wait was none.
+TEST(ShortWait, IsNeverNone) {
+  for (const uint64_t pause_ps : {1'000u, 11'000u, 23'000u, 25'600u, 40'000u, 140'000u}) {
+    EXPECT_GE(pauses_for(kNearUnitNs, pause_ps), 1u);
+    EXPECT_LE(pauses_for(kNearUnitNs, pause_ps) * pause_ps, kNearUnitNs * 1'000 + pause_ps);
+  }
+}
+
 TEST(CoreDistance, ComesNearWhatTransfersTakeWhereverItStarted) {
   for (const uint64_t start_ns : {CoreDistance::kLeastNs, CoreDistance::kNearNs, uint64_t{900}}) {
     for (const uint64_t transfer_ns : {20u, 45u, 150u, 300u, 600u}) {
