@@ -179,7 +179,7 @@ void IdleStrategy::begin_idling() noexcept {
   // relaxed: a number to decide by
   if (spinning_is_allowed.load(std::memory_order_relaxed) &&
       !quota_forbids_spinning(idle_since_ns_)) {
-    spin_until_ns_ += budget_.spin_ns(wake_cost_ns());
+    spin_until_ns_ += spin_ns();
   }
   crowded_ = machine_is_crowded(idle_since_ns_);
   yields_ = 0;
@@ -188,7 +188,7 @@ void IdleStrategy::begin_idling() noexcept {
 void IdleStrategy::end_of_idling() noexcept {
   const uint64_t gap_ns = now_ns() - idle_since_ns_;
   // Who slept has seen the work a wake-up after it came; a spin would have ended before.
-  const uint64_t woken_ns = parked_since_work_ ? std::min(gap_ns, wake_cost_ns()) : 0;
+  const uint64_t woken_ns = parked_since_work_ ? std::min(gap_ns, wake_cost()) : 0;
   budget_.arrived_after(gap_ns - woken_ns);
   looks_ = 0;
 }

@@ -136,7 +136,7 @@ class EpollLoop final : public Loop {
   uint64_t wakeups_ = 0;
   uint64_t turn_began_ns_ = 0;
   uint64_t last_turn_ns_ = 0;
-  IdleStrategy idle_{kMaxSpinNs};
+  IdleStrategy idle_{kMaxSpinNs, IdleStrategy::kKernelWakeCostNs};
   alignas(kFalseSharingRange) std::atomic<uint32_t> wake_state_{kAwake};
 };
 
