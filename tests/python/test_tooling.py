@@ -338,7 +338,7 @@ def test_each_fuzz_target_has_a_corpus_and_a_run_of_its_own_seed(
         seen.extend(word for word in words if word.startswith("-seed="))
         return subprocess.CompletedProcess(words, len(seen) - 1, "number_of_executed_units: 1234\n")
 
-    monkeypatch.setattr(dev_fuzz, "finished", fake)
+    monkeypatch.setattr(dev_fuzz, "run_quietly", fake)
     monkeypatch.setattr(dev_fuzz.Fuzzer, "scratch", lambda self, name: project_root)
     fuzzer = dev_fuzz.Fuzzer(project_root, 30, False)
     assert dev_fuzz.run_all(fuzzer, ["npy", "chunked"], 1) == Count(1, 1)
@@ -448,7 +448,9 @@ def test_pip_install_gives_the_executable_and_the_package(
             (site / package).symlink_to(ours / package)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     offline = ["--quiet", "--no-deps", "--no-index"]
-    run([*pip, "wheel", *offline, "--no-build-isolation", "-w", tmp_path, tree], tmp_path)
+    # scikit-build would take g++, of which ccache has nothing though it is the same compiler.
+    wheel_of_tree = [*pip, "wheel", *offline, "--no-build-isolation", "-w", tmp_path, tree]
+    run(wheel_of_tree, tmp_path, env={**os.environ, "CXX": "c++"})
     wheel = next(tmp_path.glob("lumen_engine-*.whl"))
     run([*pip, "--python", python, "install", *offline, wheel], tmp_path)
     shown = run(
