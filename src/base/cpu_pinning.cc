@@ -129,6 +129,10 @@ bool CpuClaims::take(uint32_t cpu) {
   return true;
 }
 
+bool CpuClaims::has(uint32_t cpu) const {
+  return std::ranges::find(claims_, cpu, &Claim::cpu) != claims_.end();
+}
+
 void CpuClaims::give_back(uint32_t cpu) {
   const auto held = std::ranges::find(claims_, cpu, &Claim::cpu);
   if (held != claims_.end() && --held->holders == 0) claims_.erase(held);
@@ -139,8 +143,8 @@ PinnedCpus::PinnedCpus(const PinThreads& wanted, const PinFacts& facts,
                        std::shared_ptr<CpuClaims> claims)
     : claims_(std::move(claims)) {
   using Mode = PinThreads::Mode;
-  const std::vector<uint32_t> best_first =
-      worker_cpus(static_cast<uint32_t>(places.size()), places);
+  std::vector<uint32_t> best_first = worker_cpus(static_cast<uint32_t>(places.size()), places);
+  std::ranges::stable_partition(best_first, [this](uint32_t cpu) { return claims_->has(cpu); });
   switch (wanted.mode) {
     case Mode::kAuto: {
       const std::string reason = reason_not_to_pin(facts);

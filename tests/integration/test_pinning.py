@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from integration.raw_http import post_json
 from integration.serve_process import ServeProcess, UnixConnection
+
+# Another test's server takes CPUs, and gives them back in the middle of one of these.
+pytestmark = pytest.mark.alone
 
 USABLE = sorted(os.sched_getaffinity(0))
 ALL = ("--http", "127.0.0.1:0", "--unix", "off")
@@ -126,20 +130,25 @@ def test_by_themselves_servers_share_no_cpu_and_say_where_they_are(base: list[st
     assert texts[-1].startswith("not pinned: ") and places[-1] == two
 
 
-def test_a_live_change_keeps_the_cpu_and_gives_it_back_at_the_end(
-    small_repository: Path, tmp_path: Path
-) -> None:
+def test_a_live_change_keeps_the_cpu(small_repository: Path, tmp_path: Path) -> None:
+    """Was: the worker moved where a better CPU had become free."""
     path = tmp_path / "s.sock"
-    arguments = ("--http", "off", "--unix", str(path), "--pin-threads", "on")
-    with ServeProcess(*arguments, "--model-repository", str(small_repository)) as serve:
-        before = cpus_of(serve.process.pid, "lumen-w0")
-        connection = UnixConnection(path)
-        reply = connection.exchange(post_json("/v2/lumen/engine", {"allocator_type": "standard"}))
-        assert reply.status == 200
-        connection.socket.close()
-        assert cpus_of(serve.process.pid, "lumen-w0") == before
-        named = taken_by_lumen()
-        assert set(before) <= named
+    arguments = ("--http", "off", "--unix", str(path), "--model-repository", str(small_repository))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as name:
+        with suppress(OSError):  # a server that is none of this test's has it
+            if len(USABLE) > 1:
+                name.bind(f"\0lumen-cpu-{USABLE[-1]}")
+        with ServeProcess(*arguments, "--pin-threads", "on") as serve:
+            name.close()
+            before = cpus_of(serve.process.pid, "lumen-w0")
+            connection = UnixConnection(path)
+            reply = connection.exchange(
+                post_json("/v2/lumen/engine", {"allocator_type": "standard"})
+            )
+            assert reply.status == 200
+            connection.socket.close()
+            assert cpus_of(serve.process.pid, "lumen-w0") == before
+            assert set(before) <= taken_by_lumen()
 
 
 def test_a_pin_that_the_kernel_refuses_is_a_warning(base: list[str]) -> None:

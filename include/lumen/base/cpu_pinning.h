@@ -57,6 +57,7 @@ class CpuClaims {
   // configuration changes, the old workers and the new.
   [[nodiscard]] bool take(uint32_t cpu);
   void give_back(uint32_t cpu);
+  [[nodiscard]] bool has(uint32_t cpu) const;
 
  private:
   struct Claim {
@@ -68,7 +69,8 @@ class CpuClaims {
   std::vector<Claim> claims_;
 };
 
-// The CPUs of a group of threads. Gives its claims back when it ends.
+// The CPUs of a group of threads. Those that the server has already come first, so that a change of
+// configuration moves no thread whose caches are warm. Gives its claims back when it ends.
 class PinnedCpus {
  public:
   PinnedCpus() = default;

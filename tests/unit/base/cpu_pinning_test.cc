@@ -31,6 +31,7 @@ class TwoServers : public testing::Test {
                                uint32_t threads, const PinFacts& facts = kFourCpus,
                                std::vector<uint32_t> cpus = {}) const {
     std::vector<CpuPlace> places;
+    places.reserve(facts.usable);
     for (uint32_t cpu = 0; cpu < facts.usable; ++cpu) places.push_back({.cpu = cpu, .core = cpu});
     return {{.mode = mode, .cpus = std::move(cpus)}, facts, places, threads, server};
   }
@@ -92,6 +93,18 @@ TEST_F(TwoServers, AChangeOfConfigurationKeepsTheServersOwnCpus) {
   before = std::move(after);
   EXPECT_EQ(cpus_of(before, 2), (std::vector<uint32_t>{3, 2}));
   EXPECT_EQ(cpus_of(pin(second, Mode::kAuto, 3), 3), std::vector<uint32_t>{});
+}
+
+// Was: the best CPU of all was taken again, so that a worker moved when another server had ended.
+TEST_F(TwoServers, AChangeOfConfigurationMovesNoThreadToABetterCpuThatBecameFree) {
+  for (const Mode mode : {Mode::kAuto, Mode::kOn}) {
+    PinnedCpus other = pin(second, mode, 2);
+    const PinnedCpus before = pin(first, mode, 1);
+    EXPECT_EQ(cpus_of(before, 1), std::vector<uint32_t>{1});
+    other = PinnedCpus();
+    EXPECT_EQ(cpus_of(pin(first, mode, 1), 1), std::vector<uint32_t>{1});
+    EXPECT_EQ(cpus_of(pin(first, mode, 3), 3), (std::vector<uint32_t>{1, 3, 2}));
+  }
 }
 
 TEST_F(TwoServers, AProcessThatIsKilledLosesItsCpus) {
