@@ -70,11 +70,14 @@ def install_packages(missing: list[str]) -> None:
         raise SystemExit(f"dev: apt-get failed. Try: sudo apt-get install {' '.join(missing)}")
 
 
-def run_quietly(words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+def run_quietly(
+    words: Sequence[object], cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Its two outputs together, as text; it can't ask anything."""
     return subprocess.run(
         [str(word) for word in words],
-        cwd=ROOT,
+        cwd=cwd,
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

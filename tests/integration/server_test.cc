@@ -125,6 +125,7 @@ TEST_F(ServerTest, AFullQueueIsAnswered429WithRetryAfterAndNothingIsLost) {
   }
   // Of those five two fit into the queue; which ones is up to the order of arrival.
   std::vector<std::future<HttpReply>> replies;
+  replies.reserve(clients.size());
   for (HttpClient& one : clients) {
     replies.push_back(std::async(std::launch::async, [&one] { return one.read(); }));
   }

@@ -112,7 +112,7 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
 # --- under load -----------------------------------------------------------------------------------
 
 
-# Under a sanitizer these three took ten of fourteen minutes of these tests, by what changes
+# Under a sanitizer these three took ten of fourteen minutes of all here, by what changes
 # cost: there each change of the queue is made once, with allocators in a turn that meets every one.
 WAYS_UNDER_LOAD = (
     [("post", 1, 20_000), ("post", 2, 20_000), ("sighup", 2, 8_000)]

@@ -23,17 +23,11 @@ from dev_report import Count
 COMMANDS = "setup build demo test bench lint fmt asan tsan fuzz soak ci".split()
 
 
-def run(words: list[object], cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+def run(
+    words: list[object], cwd: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs a step; its output shows where it fails."""
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,  # type: ignore[call-overload]
-    )
+    done = dev_setup.run_quietly(words, cwd, env)
     assert done.returncode == 0, f"{words} exited with {done.returncode}:\n{done.stdout[-4000:]}"
     return done
 

@@ -177,6 +177,7 @@ class SleepSoak : public testing::TestWithParam<Shape> {
   void run_client(Client& client, uint64_t client_seed, uint64_t until_done) {
     std::mt19937_64 random(client_seed);
     std::vector<HttpClient> connections;
+    connections.reserve(kMostAtOnce);
     for (uint64_t i = 0; i < kMostAtOnce; ++i) {
       connections.push_back(HttpClient::over_unix(server->unix_path()));
     }

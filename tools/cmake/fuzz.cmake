@@ -13,7 +13,7 @@ set(LUMEN_FUZZED_model_config src/engine/model_config.cc)
 set(LUMEN_FUZZED_npy apps/load/npy_file.cc)
 
 function(lumen_fuzz)
-  if((NOT LUMEN_FUZZ AND NOT LUMEN_TESTS) OR LUMEN_SANITIZE STREQUAL "thread")
+  if((NOT LUMEN_FUZZ AND NOT LUMEN_TESTS) OR "fuzz" IN_LIST LUMEN_TESTS_LEFT_OUT)
     return()
   endif()
   if(NOT LUMEN_LIBFUZZER)

@@ -177,6 +177,7 @@ TEST(IdleStrategy, DoesNotSpinWhereMoreThreadsAreAwakeThanThereAreCores) {
   std::atomic<uint32_t> awake{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
+  threads.reserve(others);
   for (uint32_t i = 0; i < others; ++i) {
     threads.emplace_back([&] {
       IdleStrategy idle;
@@ -218,6 +219,7 @@ TEST(IdleStrategy, SpinsOnWhereAwakeThreadsLeaveItsCoreAlone) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   const uint32_t others = spinning_cpus();
+  threads.reserve(others);
   for (uint32_t i = 0; i < others; ++i) {
     threads.emplace_back([&] {
       IdleStrategy::enrol_this_thread();
@@ -233,7 +235,7 @@ TEST(IdleStrategy, SpinsOnWhereAwakeThreadsLeaveItsCoreAlone) {
     for (const uint64_t until_ns = now_ns() + 40'000; now_ns() < until_ns;) cpu_pause();
     idle.found();
     // Holds whatever other programs do; where one leaves the core alone, only the time can end it.
-    const uint64_t bound_ns = idle.budget().spin_ns(wake_cost_ns());
+    const uint64_t bound_ns = idle.spin_ns();
     const Spin spin = spin_until_parked(idle);
     idle.found();
     EXPECT_TRUE(spin.took_ns >= bound_ns || spin.let_somebody_run >= 16 ||

@@ -35,6 +35,7 @@ Outcome simulate(const Scene& scene) {
     LineTurns turns;
   };
   std::vector<Thread> threads;
+  threads.reserve(scene.threads);
   for (uint32_t i = 0; i < scene.threads; ++i) {
     threads.push_back({.turns = LineTurns(i, CoreDistance(scene.transfer_ns))});
   }

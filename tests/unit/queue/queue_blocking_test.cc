@@ -175,6 +175,7 @@ TEST(MpmcQueueWithDoorbells, AnItemBehindAHeldProducerIsTakenByASleeperOnceThatG
   Bells queue(4);
   const uint64_t deadline_ns = now_ns() + kLostNs;
   std::vector<std::thread> consumers;
+  consumers.reserve(2);
   std::atomic<int> sum{0};
   for (int i = 0; i < 2; ++i) {
     consumers.emplace_back([&] {
@@ -201,6 +202,7 @@ TEST(MpmcQueueWithDoorbells, APlaceBehindAHeldConsumerIsFilledByASleeperOnceThat
   ASSERT_TRUE(queue.try_push(1));
   ASSERT_TRUE(queue.try_push(2));
   std::vector<std::thread> producers;
+  producers.reserve(2);
   for (int i = 0; i < 2; ++i) {
     producers.emplace_back([&] {
       IdleStrategy idle(0);

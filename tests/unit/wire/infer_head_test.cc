@@ -241,7 +241,7 @@ TEST(InferHead, ForgetsTheKeysOfARefusedRequest) {
 }
 
 TEST(BytesTensor, ChecksLengthsAgainstBytesAndShape) {
-  const auto check = [](std::string bytes, std::vector<int64_t> shape) {
+  const auto check = [](std::string bytes, const std::vector<int64_t>& shape) {
     TensorView tensor;
     tensor.type = ElementType::kBytes;
     for (const int64_t d : shape) EXPECT_TRUE(tensor.shape.append(d));
