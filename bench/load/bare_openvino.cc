@@ -33,6 +33,7 @@ ov_infer_request_t* make_request(const char* file, const std::vector<int64_t>& d
   check(ov_core_read_model(core, file, nullptr, &model), file);
   ov_partial_shape_t shape{};
   std::vector<ov_dimension_t> axes;
+  axes.reserve(dimensions.size());
   for (int64_t size : dimensions) axes.push_back({size, size});
   check(ov_partial_shape_create(static_cast<int64_t>(axes.size()), axes.data(), &shape), "shape");
   check(ov_model_reshape_single_input(model, shape), "reshape");

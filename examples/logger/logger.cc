@@ -60,6 +60,7 @@ int main() {
 
   std::thread flusher([&] { (*buffer)->run_flusher(); });
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       auto writer = (*buffer)->writer();

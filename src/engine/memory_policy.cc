@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <cinttypes>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,17 +36,28 @@ bool is_bound(const Range& range) noexcept {
          mode == kMpolBind;
 }
 
+// Of a line as "7f2a4c000000-7f2a4c021000 rw-p 00000000 00:00 0"; nullopt: no private memory that is
+// written and belongs to no file.
+std::optional<Range> private_range(const std::string& line) {
+  std::istringstream words(line);
+  Range range{};
+  char dash = 0;
+  std::string rights;
+  std::string offset;
+  std::string device;
+  uint64_t inode = 1;
+  words >> std::hex >> range.begin >> dash >> range.end >> rights >> offset >> device >> std::dec >>
+      inode;
+  const bool is_private = rights.size() == 4 && rights[1] == 'w' && rights[3] == 'p' && inode == 0;
+  return words && is_private ? std::optional(range) : std::nullopt;
+}
+
 std::vector<Range> private_memory() {
   std::vector<Range> ranges;
   std::ifstream maps("/proc/self/maps");
   std::string line;
   while (std::getline(maps, line)) {
-    Range range{};
-    std::array<char, 5> rights{};
-    unsigned long inode = 1;
-    const int found = std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %*x %*s %lu",
-                                  &range.begin, &range.end, rights.data(), &inode);
-    if (found == 4 && rights[1] == 'w' && rights[3] == 'p' && inode == 0) ranges.push_back(range);
+    if (const std::optional<Range> range = private_range(line)) ranges.push_back(*range);
   }
   return ranges;
 }

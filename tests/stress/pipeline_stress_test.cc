@@ -72,6 +72,7 @@ struct InOrder {
 template <typename Pipe>
 void push_all(Pipe& pipeline, size_t producers, uint64_t each) {
   std::vector<std::thread> threads;
+  threads.reserve(producers);
   for (size_t p = 0; p < producers; ++p) {
     threads.emplace_back([&, p] {
       auto producer = pipeline.producer();
@@ -131,6 +132,7 @@ TEST(PipelineStress, CloseUnderLoadLosesNothing) {
     ThreadPipeline<ItemPtr, Producers::kMany, Stage<Pass<0>, 2, 2>, Stage<Pass<1>, 2, 2>> pipeline(
         {.capacity = 8, .max_spin_ns = 1'000}, {{&counts[0], &errors}}, {{&counts[1], &errors}});
     std::vector<std::thread> threads;
+    threads.reserve(3);
     for (int p = 0; p < 3; ++p) {
       threads.emplace_back([&] {
         auto producer = pipeline.producer();

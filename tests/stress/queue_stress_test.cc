@@ -125,6 +125,7 @@ void stress_shared(size_t capacity, size_t producers, size_t consumers, bool bat
   std::vector<Seen> seen(consumers);
   std::vector<std::thread> pushing;
   std::vector<std::thread> popping;
+  pushing.reserve(producers);
   for (size_t p = 0; p < producers; ++p) {
     pushing.emplace_back([&, p] {
       produce(
@@ -132,6 +133,7 @@ void stress_shared(size_t capacity, size_t producers, size_t consumers, bool bat
           [&](std::span<Item> items) { return queue.try_push_n(items); });
     });
   }
+  popping.reserve(consumers);
   for (size_t c = 0; c < consumers; ++c) {
     popping.emplace_back([&, c] {
       consume(

@@ -130,6 +130,7 @@ TEST_P(SharedBufferStress, HandsOverEachRecordOnceAndInOrderPerWriter) {
   std::thread flusher;
   if (!GetParam().flush_by_writers) flusher = std::thread([&] { buffer->run_flusher(); });
   std::vector<std::thread> threads;
+  threads.reserve(kWriters);
   for (uint16_t t = 0; t < kWriters; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(static_cast<uint32_t>(seed + t));
@@ -182,6 +183,7 @@ TEST_P(SharedBufferStress, LosesOnlyWhatThreadsThatVanishHadOpen) {
   std::thread flusher;
   if (!GetParam().flush_by_writers) flusher = std::thread([&] { buffer->run_flusher(); });
   std::vector<std::thread> threads;
+  threads.reserve(kWriters);
   for (uint16_t t = 0; t < kWriters; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(static_cast<uint32_t>(seed + t));

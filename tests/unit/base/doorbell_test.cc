@@ -86,6 +86,7 @@ TEST(Doorbell, RingWakesAsManyAsAsked) {
   Doorbell bell;
   std::atomic<int> awake{0};
   std::vector<std::thread> sleepers;
+  sleepers.reserve(3);
   for (int i = 0; i < 3; ++i) {
     sleepers.emplace_back([&] {
       bell.wait(bell.prepare());
@@ -105,6 +106,7 @@ TEST(Doorbell, RingWakesAsManyAsAsked) {
 TEST(Doorbell, RingAllWakesEveryone) {
   Doorbell bell;
   std::vector<std::thread> sleepers;
+  sleepers.reserve(8);
   for (int i = 0; i < 8; ++i) sleepers.emplace_back([&] { bell.wait(bell.prepare()); });
   await_waiters(bell, 8);
   bell.ring_all();

@@ -222,8 +222,7 @@ TEST_F(OpenVinoTest, RunsTheModelOnTheCallingThreadAlone) {
   void* symbol =
       ::dlsym(RTLD_DEFAULT, "_ZN3tbb6detail2r115max_concurrencyEPKNS0_2d115task_arena_baseE");
   ASSERT_NE(symbol, nullptr) << ::dlerror();
-  int (*max_concurrency)(const void*) = nullptr;
-  std::memcpy(&max_concurrency, &symbol, sizeof(symbol));
+  const auto max_concurrency = reinterpret_cast<int (*)(const void*)>(symbol);
   EXPECT_EQ(max_concurrency(nullptr), 1);
 }
 

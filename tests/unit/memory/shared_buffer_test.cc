@@ -206,6 +206,7 @@ TEST(SharedBuffer, WritersRunOutAndComeBack) {
   Collector c;
   auto buffer = SharedBuffer::create(small(c)).value();
   std::vector<SharedBuffer::Writer> writers;
+  writers.reserve(4);
   for (int i = 0; i < 4; ++i) writers.push_back(buffer->writer().value());
   EXPECT_EQ(buffer->stats().writers, 4u);
   EXPECT_EQ(buffer->writer().status().code(), Code::kResourceExhausted);

@@ -214,6 +214,7 @@ TEST_F(UnixSocket, IsGivenToOneOfManyThatStartAtOnce) {
     std::vector<std::optional<UnixListener>> listeners(8);
     std::atomic<bool> go{false};
     std::vector<std::thread> threads;
+    threads.reserve(listeners.size());
     for (auto& mine : listeners) {
       threads.emplace_back([&] {
         go.wait(false, std::memory_order_acquire);  // sync[test.start]: the release below

@@ -160,6 +160,7 @@ TYPED_TEST(QueueLifetime, BatchesMoveAcrossTheRingsEnd) {
   std::shared_ptr<int> popped;
   for (int shift = 0; shift < 4; ++shift) {
     std::vector<std::shared_ptr<int>> items;
+    items.reserve(4);
     for (int i = 0; i < 4; ++i) items.push_back(std::make_shared<int>(i));
     ASSERT_EQ(queue.try_push_n(items), 4u);
     for (const auto& item : items) EXPECT_EQ(item, nullptr) << "moved, not copied";

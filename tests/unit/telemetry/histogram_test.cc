@@ -123,6 +123,7 @@ TEST(Histogram, MergingIsAsIfAllHadBeenRecordedInOne) {
 TEST(Histogram, ThreadsLoseNoCount) {
   const auto h = std::make_unique<Histogram>();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < 50'000; ++i) h->record(t * 50'000 + i + 1);

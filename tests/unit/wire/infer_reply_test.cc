@@ -11,8 +11,8 @@ using test::HeapMemory;
 // An output that owns its bytes.
 class Output {
  public:
-  Output(std::string_view name, ElementType type, std::vector<int64_t> shape, std::string bytes,
-         bool binary = false)
+  Output(std::string_view name, ElementType type, const std::vector<int64_t>& shape,
+         std::string bytes, bool binary = false)
       : bytes_(std::move(bytes)) {
     reply_.name = name;
     reply_.binary = binary;
@@ -45,9 +45,9 @@ Result<EncodedReply> encode(HeapMemory& memory, std::vector<ReplyOutput> outputs
   return encode_infer_reply(reply, memory);
 }
 
-std::string data_text(ElementType type, std::vector<int64_t> shape, std::string bytes) {
+std::string data_text(ElementType type, const std::vector<int64_t>& shape, std::string bytes) {
   HeapMemory memory;
-  const Output output("y", type, std::move(shape), std::move(bytes));
+  const Output output("y", type, shape, std::move(bytes));
   const Result<EncodedReply> encoded = encode(memory, {output.reply()});
   EXPECT_TRUE(encoded.ok()) << encoded.status().message();
   if (!encoded.ok()) return "";
