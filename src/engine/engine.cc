@@ -31,10 +31,10 @@ class GatedSubmitter final : public Submitter {
     const SubmitOutcome outcome =
         scheduler == nullptr ? SubmitOutcome::kClosed : scheduler->submit(index_, request);
     // With `inline` nobody is to be woken, so that wake_if_late() need not read the clock.
-    const bool has_workers =
-        scheduler != nullptr && scheduler->config().queue_type != QueueType::kInline;
+    const bool may_wake = workers_have_a_cpu_ && scheduler != nullptr &&
+                          scheduler->config().queue_type != QueueType::kInline;
     leave();
-    if (outcome == SubmitOutcome::kAccepted && has_workers && unrung_since_ns_ == 0) {
+    if (outcome == SubmitOutcome::kAccepted && may_wake && unrung_since_ns_ == 0) {
       unrung_since_ns_ = parsed_ns != 0 ? parsed_ns : now_ns();
     }
     return outcome;
@@ -168,6 +168,9 @@ class GatedSubmitter final : public Submitter {
 
   const uint32_t index_;
   const std::atomic<Scheduler*>& current_;
+  // With one CPU for all, a worker woken within the turn takes it from the turn, which would have
+  // brought more: `batched` with 16 clients ran 4 requests a call instead of 6, 7 % fewer a second.
+  const bool workers_have_a_cpu_ = usable_cpus().size() > 1;
   uint64_t unrung_since_ns_ = 0;  // the first request for which nobody was woken yet; 0: none
   uint64_t sits_for_ = 0;         // generation of the scheduler
   bool is_pinned_ = false;

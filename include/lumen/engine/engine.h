@@ -65,7 +65,8 @@ class Submitter {
   // This thread makes no other call any more. What it has submitted is completed without it.
   virtual void close() noexcept = 0;
   // Within a turn that handles many events, between two of them: wakes workers once the first request
-  // of the turn has waited for longer than a wake-up costs. Runs nothing, with `inline` either.
+  // of the turn has waited for longer than a wake-up costs; not where all threads share one CPU. Runs
+  // nothing, with `inline` either.
   virtual void wake_if_late() noexcept = 0;
   // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
   // waits for room); UINT64_MAX: never.

@@ -1,5 +1,6 @@
 // A configuration at work, seen through the engine: admission by a budget, batches that wait for
 // more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Says no: by gtest.
+#include <lumen/base/cpu.h>
 #include <lumen/engine/engine.h>
 
 #include "support/fake_backend.h"
@@ -221,6 +222,7 @@ TEST_F(SchedulerTest, ARequestThatMayWaitForEverGetsNoDefaultTimeoutAndNoDeadlin
 }
 
 TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
+  if (usable_cpus().size() < 2) GTEST_SKIP() << "wants two CPUs";
   start({.thread_count = 1});
   while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
   PendingRequest& pending = make();
@@ -230,6 +232,23 @@ TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
     std::this_thread::yield();
   }
   EXPECT_TRUE(pending.request.status.ok());
+}
+
+// Was: with one CPU for the I/O thread and the worker each early wake took it from the turn, so that a
+// worker packed what half a turn had brought.
+TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
+  const std::vector<uint32_t> all_cpus = usable_cpus();
+  ASSERT_TRUE(restrict_this_thread(std::span(all_cpus).first(1)).ok());
+  start({.thread_count = 1});
+  while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
+  PendingRequest& pending = make();
+  pending.request.trace.parsed_ns = 1;  // late
+  ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
+  engine->submitter(0).wake_if_late();
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  EXPECT_EQ(pending.times_completed(), 0u);
+  turn_until_complete();
+  EXPECT_TRUE(restrict_this_thread(all_cpus).ok());
 }
 
 TEST_F(SchedulerTest, WithinATurnInlineRunsNothing) {
