@@ -109,13 +109,13 @@ TEST(SpinBudget, SparesTheWakeUpsWithinBurstsAndSleepsBetweenThem) {
 // Was: reckoned with what doorbells cost, which is 3 µs where all threads share a CPU. One client of
 // a server on one CPU, 40 µs between its requests, was woken for each time: 23,200 -> 13,100/s.
 TEST(IdleStrategy, AWaitInTheKernelIsNotReckonedAtWhatADoorbellCosts) {
-  IdleStrategy loop(IdleStrategy::kMaxSpinNs, IdleStrategy::kKernelWakeCostNs);
-  for (int i = 0; i < 200; ++i) {
-    static_cast<void>(loop.idle());
-    for (const uint64_t until = now_ns() + 40'000; now_ns() < until;) cpu_pause();
-    loop.found();
-  }
-  EXPECT_GE(loop.spin_ns(), 40'000u);
+  constexpr uint64_t kCost = IdleStrategy::kKernelWakeCostNs;
+  // Before anything has come it spins for as long as a wake-up costs.
+  EXPECT_GE(IdleStrategy(IdleStrategy::kMaxSpinNs, kCost).spin_ns(), kCost);
+  SpinBudget budget(IdleStrategy::kMaxSpinNs);
+  for (int i = 0; i < 200; ++i) budget.arrived_after(40'000);
+  EXPECT_GE(budget.spin_ns(kCost), 40'000u);
+  EXPECT_LT(budget.spin_ns(3'000), 40'000u) << "what a doorbell costs there";
 }
 
 TEST(SpinBudget, ZeroMeansNeverSpin) { EXPECT_EQ(SpinBudget(0).spin_ns(20'000), 0u); }
