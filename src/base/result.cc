@@ -20,6 +20,7 @@ std::string_view code_name(Code code) noexcept {
     case Code::kResourceExhausted: return "resource exhausted";
     case Code::kAlreadyExists: return "already exists";
     case Code::kMethodNotAllowed: return "method not allowed";
+    case Code::kCancelled: return "cancelled";
   }
   return "unknown";
 }

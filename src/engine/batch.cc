@@ -100,7 +100,7 @@ Status Batch::split_into(InferRequest& member, uint64_t first_row) noexcept {
   const uint64_t rows = rows_of(member);
   const size_t wanted =
       member.outputs_wanted.empty() ? request_.outputs.size() : member.outputs_wanted.size();
-  const std::span<TensorView> outputs = member.memory->allocate_array<TensorView>(wanted);
+  const std::span<TensorView> outputs = member.list_memory().allocate_array<TensorView>(wanted);
   const auto no_room = [&](size_t bytes) {
     return Status::error(Code::kTooLarge,
                          "outputs of model '%s' need %zu bytes more than the request's memory has",

@@ -129,7 +129,7 @@ class OpenVinoInstance final : public Instance {
   Status run(InferRequest& request) {
     const size_t wanted =
         request.outputs_wanted.empty() ? outputs_.size() : request.outputs_wanted.size();
-    const std::span<TensorView> outputs = request.memory->allocate_array<TensorView>(wanted);
+    const std::span<TensorView> outputs = request.list_memory().allocate_array<TensorView>(wanted);
     if (outputs.size() != wanted) return openvino::no_room("(list)", wanted * sizeof(TensorView));
     LUMEN_RETURN_IF_ERROR(openvino::check_bounds(inputs_, request.inputs));
     Variant& variant = choose(request);

@@ -90,7 +90,10 @@ size_t Runner::run(Pass pass) noexcept {
       continue;
     }
     const uint64_t now = now_ns();
-    if (is_late(*request, now)) {
+    if (request->cancelled.was_set()) {
+      waiting_[i] = nullptr;
+      refuse_cancelled(*request, now);
+    } else if (is_late(*request, now)) {
       waiting_[i] = nullptr;
       refuse_late(*request, now);
     } else if (slots_[request->model->index()]->blocked_pass == pass_) {
@@ -154,7 +157,7 @@ BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) 
       }
       continue;
     }
-    if (i != first && is_late(*other, now)) continue;  // has its own turn
+    if (i != first && (is_late(*other, now) || other->cancelled.was_set())) continue;  // own turn
     candidates_.push_back(i);
     candidate_rows_.push_back(rows_of(*other));
     rows += candidate_rows_.back();
@@ -267,14 +270,29 @@ void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
     return static_cast<unsigned long long>(then_ns == 0 || then_ns > now ? 0 : now - then_ns) /
            1000;
   };
+  refuse(request,
+         Status::error(Code::kDeadlineExceeded,
+                       "request expired: %llu us after its first byte, %llu us of them in the "
+                       "queue, model '%s' had not begun with it; raise its timeout or send less at "
+                       "once",
+                       us_since(request.trace.received_ns), us_since(request.trace.parsed_ns),
+                       request.model->metadata().name.c_str()),
+         now);
+}
+
+void Runner::refuse_cancelled(InferRequest& request, uint64_t now) noexcept {
+  if (options_.server_counters != nullptr) options_.server_counters->cancelled.add();
+  refuse(request,
+         Status::error(Code::kCancelled,
+                       "request cancelled: its client was gone before model '%s' began with it",
+                       request.model->metadata().name.c_str()),
+         now);
+}
+
+void Runner::refuse(InferRequest& request, const Status& status, uint64_t now) noexcept {
   request.worker = options_.index;
   request.trace.dequeued_ns = now;
-  request.status = Status::error(
-      Code::kDeadlineExceeded,
-      "request expired: %llu us after its first byte, %llu us of them in the queue, model '%s' had "
-      "not begun with it; raise its timeout or send less at once",
-      us_since(request.trace.received_ns), us_since(request.trace.parsed_ns),
-      request.model->metadata().name.c_str());
+  request.status = status;
   CompletionSink* sink = request.sink;
   finish(request, 0);
   note_sink(sink, now);

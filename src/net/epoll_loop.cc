@@ -338,6 +338,11 @@ size_t EpollLoop::deliver(Stream& stream) noexcept {
     stream.handler->on_readable(stream);
     ++ran;
   }
+  if (state.gone && state.receiving == Stream::Receiving::kNo && !state.sending) {
+    state.gone = false;  // remove() has cleared it too
+    stream.handler->on_gone(stream);
+    ++ran;
+  }
   return ran;
 }
 
@@ -365,6 +370,10 @@ size_t EpollLoop::on_event(const epoll_event& event) noexcept {
     const int64_t sent_before = state.send_result;
     if (state.sending) try_send(stream);
     if (state.sending && state.send_result != sent_before) stream.handler->on_send_progress(stream);
+  }
+  if (event.events & (EPOLLHUP | EPOLLERR)) {
+    state.gone = true;
+    queue_completion(stream);
   }
   return 0;
 }

@@ -38,6 +38,7 @@ void Connection::close() noexcept {
   if (state_ == State::kWaitingContext) io_.stop_waiting(*this);
   io_.loop().remove(stream_);
   if (state_ == State::kRunning) {
+    context_->call.cancel();
     state_ = State::kAbandoned;  // the engine still writes into the context
     return;
   }
@@ -90,7 +91,7 @@ void Connection::begin_head() noexcept {
 }
 
 void Connection::parse_head() noexcept {
-  if (engine::Trace& trace = context_->infer.trace; trace.received_ns == 0) {
+  if (engine::Trace& trace = context_->call.infer.trace; trace.received_ns == 0) {
     trace.received_ns = now_ns();
     trace.accepted_ns = std::exchange(accepted_ns_, 0);
   }
@@ -185,7 +186,7 @@ void Connection::begin_infer() noexcept {
     respond_error(model_not_found(route));
     return;
   }
-  context_->infer.model = model;
+  context_->call.infer.model = model;
   if (model->state() != engine::ModelState::kReady) {
     respond_error(model_unavailable(*model));
     return;
@@ -251,9 +252,9 @@ void Connection::handle_received(size_t bytes) noexcept {
     case State::kJsonDirect:
     case State::kTensors:
       context_->body_unread -= bytes;
-      advance_pending(bytes);
+      places().advance(bytes);
       if (state_ == State::kTensors) context_->received_direct_bytes += bytes;
-      if (!context_->body_pending.empty()) {
+      if (!places().empty()) {
         receive_pending();
       } else if (state_ == State::kTensors) {
         on_body_complete();
@@ -270,6 +271,11 @@ void Connection::handle_received(size_t bytes) noexcept {
       close();  // no receive is in flight in any other state
       return;
   }
+}
+
+void Connection::on_gone(net::Stream& stream) noexcept {
+  (void)stream;
+  if (state_ == State::kRunning) close();
 }
 
 // --- after the reply ------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ class Connection final : public net::StreamHandler {
   void on_received(net::Stream& stream, int64_t result) noexcept override;
   void on_sent(net::Stream& stream, int64_t result) noexcept override;
   void on_send_progress(net::Stream& stream) noexcept override;
+  void on_gone(net::Stream& stream) noexcept override;
 
   [[nodiscard]] State state() const noexcept { return state_; }
   Connection* next_free = nullptr;  // in the I/O thread's pool, waiting list or graveyard
@@ -90,7 +91,7 @@ class Connection final : public net::StreamHandler {
   void on_json(std::string_view json, std::string_view rest, size_t binary_bytes) noexcept;
   void place_tensors(std::string_view rest) noexcept;
   void receive_pending() noexcept;
-  void advance_pending(size_t bytes) noexcept;
+  [[nodiscard]] service::Places& places() noexcept;  // of the receive that is in flight
   void on_body_complete() noexcept;
   void continue_discard() noexcept;
   void drop_some(size_t at_most) noexcept;

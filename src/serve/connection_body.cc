@@ -46,7 +46,7 @@ void Connection::begin_length_body() noexcept {
     return;
   }
   if (is_infer && context_->head.inference_header_length == 0u) {
-    const Status status = prepare_raw_infer(*context_, *context_->infer.model, total);
+    const Status status = prepare_raw_infer(*context_, *context_->call.infer.model, total);
     if (!status.ok()) {
       respond_error(status);
       return;
@@ -70,8 +70,8 @@ void Connection::begin_length_body() noexcept {
   std::memcpy(memory, have.data(), have.size());
   take_body_bytes(have.size());
   context_->body = {memory, json_bytes};
-  context_->body_segments[0] = {memory + have.size(), json_bytes - have.size()};
-  context_->body_pending = std::span(context_->body_segments).first(1);
+  context_->body_segment = {memory + have.size(), json_bytes - have.size()};
+  context_->body_places = service::Places(std::span(&context_->body_segment, 1));
   state_ = State::kJsonDirect;
   receive_pending();
 }
@@ -134,7 +134,7 @@ void Connection::continue_chunked() noexcept {
     return;
   }
   if (context_->head.inference_header_length == 0u) {
-    const Status status = prepare_raw_infer(*context_, *context_->infer.model, body.size());
+    const Status status = prepare_raw_infer(*context_, *context_->call.infer.model, body.size());
     if (status.ok()) {
       place_tensors(body);
     } else {
@@ -157,7 +157,7 @@ void Connection::on_json(std::string_view json, std::string_view rest,
     return;
   }
   context_->infer_head = *head;
-  const Status status = prepare_infer(*context_, *context_->infer.model, binary_bytes);
+  const Status status = prepare_infer(*context_, *context_->call.infer.model, binary_bytes);
   if (!status.ok()) {
     respond_error(status);
     return;
@@ -167,17 +167,9 @@ void Connection::on_json(std::string_view json, std::string_view rest,
 
 // `rest` is copied to where the tensors lie; what has not arrived yet is received there directly.
 void Connection::place_tensors(std::string_view rest) noexcept {
-  const bool from_receive_buffer = context_->head.framing == BodyFraming::kLength;
-  size_t copied = 0;
-  while (copied < rest.size() && !context_->body_pending.empty()) {
-    iovec& segment = context_->body_pending.front();
-    const size_t bytes = std::min(segment.iov_len, rest.size() - copied);
-    std::memcpy(segment.iov_base, rest.data() + copied, bytes);
-    copied += bytes;
-    advance_pending(bytes);
-  }
-  if (from_receive_buffer) take_body_bytes(copied);
-  if (context_->body_pending.empty()) {
+  const size_t copied = context_->call.to_receive.fill(rest);
+  if (context_->head.framing == BodyFraming::kLength) take_body_bytes(copied);
+  if (context_->call.to_receive.empty()) {
     on_body_complete();
     return;
   }
@@ -185,37 +177,20 @@ void Connection::place_tensors(std::string_view rest) noexcept {
   receive_pending();
 }
 
-void Connection::receive_pending() noexcept { io_.loop().receive(stream_, context_->body_pending); }
-
-void Connection::advance_pending(size_t bytes) noexcept {
-  std::span<iovec>& pending = context_->body_pending;
-  while (!pending.empty() && bytes >= pending.front().iov_len) {
-    bytes -= pending.front().iov_len;
-    pending = pending.subspan(1);
-  }
-  if (bytes > 0) {
-    pending.front().iov_base = static_cast<char*>(pending.front().iov_base) + bytes;
-    pending.front().iov_len -= bytes;
-  }
+service::Places& Connection::places() noexcept {
+  return state_ == State::kTensors ? context_->call.to_receive : context_->body_places;
 }
+
+void Connection::receive_pending() noexcept { io_.loop().receive(stream_, places().segments()); }
 
 void Connection::on_body_complete() noexcept {
   timeout_.unlink();
-  const Status status = finish_body(*context_);
+  const Status status = service::inputs_arrived(context_->call);
   if (!status.ok()) {
     respond_error(status);
     return;
   }
   io_.services().counters.bytes_received_direct.add(context_->received_direct_bytes);
-  context_->infer.encode = [](engine::InferRequest& infer) noexcept {
-    encode_reply(*static_cast<RequestContext*>(infer.owner));
-    infer.trace.postprocessed_ns = now_ns();
-  };
-  context_->infer.complete = [](engine::InferRequest& infer) noexcept {
-    auto& context = *static_cast<RequestContext*>(infer.owner);
-    context.io_thread->post(context);
-  };
-  context_->infer.trace.parsed_ns = now_ns();
   state_ = State::kRunning;
   switch (io_.submit(*context_)) {
     case engine::SubmitOutcome::kAccepted: return;

@@ -106,8 +106,8 @@ void Connection::on_infer_done() noexcept {
     io_.connection_closed(*this);
     return;
   }
-  if (!context_->infer.status.ok()) {
-    respond_error(context_->infer.status);
+  if (!context_->call.infer.status.ok()) {
+    respond_error(context_->call.infer.status);
   } else if (context_->route.endpoint == Endpoint::kEngine) {
     respond_json(200, context_->document);
   } else if (!context_->reply_status.ok()) {
@@ -137,8 +137,8 @@ void Connection::respond_infer() noexcept {
       context.send_segments[segments++] = {output.tensor.data, output.tensor.byte_size};
     }
   }
-  const engine::Trace& trace = context.infer.trace;
-  context.infer.model->counters().success.add(now_ns() - trace.received_ns);
+  const engine::Trace& trace = context.call.infer.trace;
+  context.call.infer.model->counters().success.add(now_ns() - trace.received_ns);
   send(segments, 200);
 }
 
@@ -210,8 +210,9 @@ void Connection::respond_error(const Status& status) noexcept {
 
 void Connection::respond_error(int status, std::string_view message,
                                std::string_view extra) noexcept {
-  if (context_->infer.model != nullptr) {
-    context_->infer.model->counters().fail.add(now_ns() - context_->infer.trace.received_ns);
+  if (context_->call.infer.model != nullptr) {
+    context_->call.infer.model->counters().fail.add(now_ns() -
+                                                    context_->call.infer.trace.received_ns);
   }
   // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
   // chunked body is not known: neither can be skipped, so the connection ends with this reply.

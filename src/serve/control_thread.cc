@@ -92,8 +92,8 @@ Status ControlThread::change(const Job& job) {
 
 void ControlThread::handle(const Job& job) {
   RequestContext& context = *job.context;
-  if (!job.body.empty()) context.infer.status = change(job);
-  if (context.infer.status.ok()) {
+  if (!job.body.empty()) context.call.infer.status = change(job);
+  if (context.call.infer.status.ok()) {
     const std::span<char> room = context.memory.allocate_array<char>(kDocumentBytes);
     context.document = write_engine(engine_.config(), room);
   }

@@ -23,9 +23,6 @@ namespace lumen::serve {
 [[nodiscard]] Status prepare_raw_infer(RequestContext& context, engine::Model& model,
                                        size_t body_bytes) noexcept;
 
-// Once all bytes are in their places: checks that need the bytes (lengths inside BYTES tensors).
-[[nodiscard]] Status finish_body(RequestContext& context) noexcept;
-
 // After the model: context.reply, or context.reply_status when it cannot be said.
 void encode_reply(RequestContext& context) noexcept;
 

@@ -108,13 +108,12 @@ void IoThread::post(RequestContext& context) noexcept {
 }
 
 bool IoThread::fits_budget(RequestContext& context) noexcept {
-  context.infer.outside_ns = loop_->last_turn_ns() + reply_time_.high_ns();
-  return submitter_.fits_budget(context.infer);
+  context.call.infer.outside_ns = loop_->last_turn_ns() + reply_time_.high_ns();
+  return submitter_.fits_budget(context.call.infer);
 }
 
 engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
-  context.infer.sink = this;
-  const engine::SubmitOutcome outcome = submitter_.submit(context.infer);
+  const engine::SubmitOutcome outcome = service::submit(context.call, submitter_, *this);
   if (outcome == engine::SubmitOutcome::kAccepted) ++in_engine_;
   return outcome;
 }

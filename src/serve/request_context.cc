@@ -1,6 +1,9 @@
 // Creation and reuse of RequestContext. I/O thread only; one mmap at creation.
 #include "serve/request_context.h"
 
+#include "serve/infer_service.h"
+#include "serve/io_thread.h"
+
 #include <cstring>
 
 namespace lumen::serve {
@@ -27,6 +30,7 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_b
   auto* buffer = static_cast<char*>(context->memory.allocate(kBytes, kCacheLine));
   context->receive_buffer_ = {buffer, limits::kReceiveBufferBytes};
   context->memory.keep_what_is_there();
+  (void)context->reset();
   return context;
 }
 
@@ -36,8 +40,8 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   head = {};
   route = {};
   infer_head = {};
-  infer = {};
-  body_pending = {};
+  call = {.owner = this, .scratch = &memory, .reply_memory = &memory};
+  body_places = {};
   body_unread = 0;
   body = {};
   chunked.reset();
@@ -51,12 +55,22 @@ RequestMemory::Usage RequestContext::reset() noexcept {
 }
 
 void RequestContext::use(const engine::Submitter::Types& types) noexcept {
-  infer.queue_type = types.queue_type;
-  infer.allocator_type = types.allocator_type;
+  call.infer.queue_type = types.queue_type;
+  call.infer.allocator_type = types.allocator_type;
   has_latency_budget = types.has_latency_budget;
   memory.use(types.allocator_type == engine::AllocatorType::kStandard
                  ? RequestMemory::Kind::kHeap
                  : RequestMemory::Kind::kArena);
+}
+
+void RequestContext::encode(service::Call& of_mine) noexcept {
+  (void)of_mine;
+  encode_reply(*this);
+}
+
+void RequestContext::on_done(service::Call& of_mine) noexcept {
+  (void)of_mine;
+  io_thread->post(*this);
 }
 
 void RequestContext::move_unread_to_front() noexcept {

@@ -7,9 +7,9 @@
 #include "serve/route.h"
 
 #include <lumen/engine/engine.h>
-#include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/service/call.h>
 #include <lumen/wire/http.h>
 #include <lumen/wire/oip.h>
 
@@ -26,7 +26,7 @@ namespace lumen::serve {
 class IoThread;
 class Connection;
 
-class RequestContext {
+class RequestContext final : public service::CallOwner {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes,
                                                                       const RegionOptions& regions);
@@ -54,12 +54,11 @@ class RequestContext {
   wire::HttpHead head;  // views into the receive buffer
   Route route;
   wire::InferHead infer_head;
-  engine::InferRequest infer;
-  // Where the body's remaining bytes go, in order; advanced as they arrive.
-  std::array<iovec, limits::kMaxTensors + 2> body_segments;
-  std::span<iovec> body_pending;
-  size_t body_unread = 0;  // bytes of the body not yet taken from the socket or the buffer
-  std::span<char> body;    // a body that is collected whole (JSON, chunked): filled part
+  service::Call call;
+  service::Places body_places;  // where the body's remaining bytes go
+  iovec body_segment{};         // of a body that is collected whole
+  size_t body_unread = 0;       // bytes of the body not yet taken from the socket or the buffer
+  std::span<char> body;         // a body that is collected whole (JSON, chunked): filled part
   std::optional<wire::ChunkedDecoder> chunked;
   bool has_latency_budget = false;   // as the engine was when the request began
   size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
@@ -73,6 +72,10 @@ class RequestContext {
   std::array<char, wire::kMaxResponseHeadBytes> response_head;
   std::array<char, wire::kMaxErrorBodyBytes> error_body;
   std::array<iovec, limits::kMaxTensors + 2> send_segments;
+
+  // --- of its call, by whoever has run the model ------------------------------------------------
+  void encode(service::Call& call) noexcept override;
+  void on_done(service::Call& call) noexcept override;
 
   // --- whose it is ------------------------------------------------------------------------------
   IoThread* io_thread = nullptr;

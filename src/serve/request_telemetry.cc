@@ -19,8 +19,8 @@ uint64_t between(uint64_t begin_ns, uint64_t end_ns) noexcept {
 
 void IoThread::record(const RequestContext& context) noexcept {
   using telemetry::Stage;
-  if (context.infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
-  const engine::InferRequest& infer = context.infer;
+  if (context.call.infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
+  const engine::InferRequest& infer = context.call.infer;
   const engine::Trace& trace = infer.trace;
   const uint64_t now = now_ns();
   telemetry::RequestRecord record;

@@ -141,6 +141,9 @@ constexpr std::array kServerFigures = {
     ServerFigure{"lumen_engine_swaps_total",
                  "Changes of the engine's configuration while it served.", kCounter,
                  &ServerCounters::engine_swaps},
+    ServerFigure{"lumen_cancelled_total",
+                 "Requests that were not run, since their client was gone.", kCounter,
+                 &ServerCounters::cancelled},
 };
 
 void server_part(Sink& out, const ServerCounters& counters) {

@@ -9,7 +9,6 @@
 #include "wire/json_number.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <type_traits>
 
@@ -38,21 +37,6 @@ bool is_underflow(const char* at, const char* end) noexcept {
     if (negative) exponent = -exponent;
   }
   return !seen_digit || place + exponent < 0;
-}
-
-TensorText describe(const TensorView& tensor) noexcept {
-  TensorText out;
-  const std::string_view type = element_type_name(tensor.type);
-  int used = std::snprintf(out.text, sizeof(out.text), "%.*s [", static_cast<int>(type.size()),
-                           type.data());
-  for (size_t i = 0; i < tensor.shape.rank(); ++i) {
-    const size_t offset = static_cast<size_t>(used);
-    used += std::snprintf(out.text + offset, sizeof(out.text) - offset, "%s%lld", i == 0 ? "" : ",",
-                          static_cast<long long>(tensor.shape[i]));
-  }
-  // Rank 8 with 20 characters each and the type: 175.
-  std::snprintf(out.text + used, sizeof(out.text) - static_cast<size_t>(used), "]");
-  return out;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // Says no: false, with the reason in the cursor, whose subject names the tensor.
 #pragma once
 
+#include <lumen/tensor/bytes_tensor.h>
 #include <lumen/tensor/tensor_view.h>
 
 #include "wire/json_cursor.h"
@@ -11,11 +12,5 @@ namespace lumen::wire {
 
 // The cursor is at the value. `tensor` has its type and shape; data and byte_size are filled in.
 [[nodiscard]] bool read_json_tensor(JsonCursor& cursor, TensorView& tensor) noexcept;
-
-// "FP32 [1,256]", for error messages.
-struct TensorText {
-  char text[200];
-};
-[[nodiscard]] TensorText describe(const TensorView& tensor) noexcept;
 
 }  // namespace lumen::wire

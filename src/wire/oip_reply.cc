@@ -3,6 +3,7 @@
 // Threads: any. Memory: one block from the Allocator.
 // Says no: Status naming the tensor.
 #include <lumen/base/check.h>
+#include <lumen/tensor/bytes_tensor.h>
 #include <lumen/wire/oip.h>
 
 #include "wire/appender.h"

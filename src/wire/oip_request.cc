@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 namespace lumen::wire {
 
@@ -409,32 +408,6 @@ Result<InferHead> parse_infer_head(JsonParser& parser, std::string_view json,
   RequestReader reader(cursor);
   if (!reader.read()) return cursor.status();
   return reader.head();
-}
-
-Status check_bytes_tensor(std::string_view tensor_name, const TensorView& tensor) noexcept {
-  const size_t elements = tensor.shape.element_count().value_or(SIZE_MAX);
-  size_t used = 0;
-  size_t count = 0;
-  while (used < tensor.byte_size && count < elements) {
-    uint32_t length = 0;
-    const size_t left = tensor.byte_size - used;
-    if (left >= sizeof(length)) std::memcpy(&length, tensor.data + used, sizeof(length));
-    if (left < sizeof(length) || length > left - sizeof(length)) {
-      return Status::error(Code::kInvalidArgument,
-                           "tensor '%.*s': BYTES element %zu at byte %zu passes the end of its %zu "
-                           "bytes; each is a little-endian u32 length and that many bytes",
-                           static_cast<int>(tensor_name.size()), tensor_name.data(), count, used,
-                           tensor.byte_size);
-    }
-    used += sizeof(length) + length;
-    ++count;
-  }
-  if (count == elements && used == tensor.byte_size) return {};
-  return Status::error(Code::kInvalidArgument,
-                       "tensor '%.*s': the first %zu BYTES elements take %zu of its %zu bytes, but "
-                       "%s needs %zu elements and no byte more",
-                       static_cast<int>(tensor_name.size()), tensor_name.data(), count, used,
-                       tensor.byte_size, describe(tensor).text, elements);
 }
 
 }  // namespace lumen::wire

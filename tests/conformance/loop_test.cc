@@ -1,109 +1,19 @@
-// One suite over every Loop. A loop that joins is one more line at INSTANTIATE_TEST_SUITE_P.
+// One suite over every Loop, but for those that are out of descriptors: loop_descriptors_test.cc.
 // One thread but where a test starts another. Fails with the expectation that did not hold.
-#include <lumen/base/clock.h>
-#include <lumen/net/loop.h>
-#include <lumen/net/socket.h>
-
-#include <gtest/gtest.h>
+#include "conformance/loop_suite.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <numeric>
-#include <string>
 #include <thread>
-#include <vector>
 
 namespace lumen::net {
 namespace {
-
-using LoopFactory = Result<std::unique_ptr<Loop>> (*)(WakeHandler&);
-
-struct LoopCase {
-  const char* name;
-  LoopFactory make;
-  bool may_spin;  // before it sleeps
-};
-
-std::ostream& operator<<(std::ostream& out, const LoopCase& one) { return out << one.name; }
-
-struct CountingWakeHandler final : WakeHandler {
-  std::function<size_t()> look = [] { return size_t{0}; };
-  std::function<size_t()> turn_end = [] { return size_t{0}; };
-  bool spins = false;
-  size_t on_wake() noexcept override { return look(); }
-  size_t on_turn_end() noexcept override { return turn_end(); }
-  bool may_spin() noexcept override { return spins; }
-};
-
-// Records what the loop delivers.
-struct RecordingStream final : StreamHandler {
-  Stream stream{this};
-  std::vector<int64_t> received;
-  std::vector<int64_t> sent;
-  int readable = 0;
-  int progress = 0;
-  std::function<void()> on_received_hook = [] {};
-
-  void on_readable(Stream&) noexcept override { ++readable; }
-  void on_received(Stream&, int64_t result) noexcept override {
-    received.push_back(result);
-    on_received_hook();
-  }
-  void on_sent(Stream&, int64_t result) noexcept override { sent.push_back(result); }
-  void on_send_progress(Stream&) noexcept override { ++progress; }
-};
-
-class LoopConformance : public testing::TestWithParam<LoopCase> {
- protected:
-  void SetUp() override {
-    wake_.spins = GetParam().may_spin;
-    auto loop = GetParam().make(wake_);
-    ASSERT_TRUE(loop.ok()) << loop.status().message();
-    loop_ = std::move(*loop);
-    int fds[2];
-    ASSERT_EQ(0, ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds));
-    ours_.stream.fd = UniqueFd(fds[0]);
-    peer_ = UniqueFd(fds[1]);
-    ASSERT_TRUE(loop_->add(ours_.stream).ok());
-  }
-
-  // Turns until `done`; fails instead of hanging.
-  void run_until(const std::function<bool()>& done) {
-    const uint64_t give_up_ns = now_ns() + 10'000'000'000u;
-    while (!done()) {
-      ASSERT_LT(now_ns(), give_up_ns) << "the loop never got there";
-      loop_->run_once(now_ns() + 100'000'000u);
-    }
-  }
-  void write_peer(const std::string& text) {
-    ASSERT_EQ(static_cast<ssize_t>(text.size()), ::write(peer_.get(), text.data(), text.size()));
-  }
-  std::string read_peer(size_t bytes) {
-    std::string text(bytes, '\0');
-    size_t have = 0;
-    while (have < bytes) {
-      const ssize_t got = ::read(peer_.get(), text.data() + have, bytes - have);
-      if (got > 0) have += static_cast<size_t>(got);
-      if (got <= 0) loop_->run_once(0);
-    }
-    return text;
-  }
-
-  CountingWakeHandler wake_;
-  std::unique_ptr<Loop> loop_;
-  RecordingStream ours_;
-  UniqueFd peer_;
-  std::string buffer_ = std::string(64, '\0');
-  iovec segment_{buffer_.data(), buffer_.size()};
-};
 
 TEST_P(LoopConformance, DeliversBytesThatWereThereBeforeTheReceive) {
   write_peer("hello");
@@ -368,23 +278,6 @@ TEST_P(LoopConformance, SleepsUntilTheDeadlineAndNotShorter) {
   EXPECT_GE(now_ns(), deadline);
 }
 
-struct RecordingListener final : ListenerHandler {
-  std::vector<UniqueFd> accepted;
-  std::vector<int> errors;
-  void on_accepted(UniqueFd fd) noexcept override { accepted.push_back(std::move(fd)); }
-  void on_accept_failed(int error_number) noexcept override { errors.push_back(error_number); }
-};
-
-UniqueFd connect_to(const TcpAddress& address) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(address.port);
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)) != 0) fd.reset();
-  return fd;
-}
-
 TEST_P(LoopConformance, WhatTheEndOfATurnBringsAboutIsDeliveredInThatTurn) {
   loop_->receive(ours_.stream, {&segment_, 1});
   std::string reply = "done";
@@ -453,91 +346,42 @@ TEST_P(LoopConformance, AcceptsConnections) {
   loop_->remove(listener);
 }
 
-// The highest number that a new descriptor of this process may have is `last`.
-class DescriptorsUpTo {
- public:
-  explicit DescriptorsUpTo(int last) {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = static_cast<rlim_t>(last) + 1;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  ~DescriptorsUpTo() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+// --- a peer that goes away ------------------------------------------------------------------------
 
- private:
-  rlimit before_{};
-};
-
-// The lowest number that is free, which is what the next descriptor gets.
-int next_descriptor() { return UniqueFd(::open("/dev/null", O_RDONLY)).get(); }
-
-class DescriptorsRunOut : public LoopConformance {
- protected:
-  void SetUp() override {
-    LoopConformance::SetUp();
-    auto tcp = listen_tcp({"127.0.0.1", 0}, false);
-    ASSERT_TRUE(tcp.ok()) << tcp.status().message();
-    address_ = tcp->address;
-    listener_.fd = std::move(tcp->fd);
-    listener_.handler = &handler_;
-    ASSERT_TRUE(loop_->add(listener_).ok());
-    loop_->run_once(0);
-  }
-  // Until the loop sleeps with a connection pending; fails where it never does.
-  void expect_sleep() {
-    const uint64_t turns_before = loop_->wakeups();
-    const uint64_t began_ns = now_ns();
-    while (now_ns() - began_ns < 100'000'000) loop_->run_once(now_ns() + 100'000'000);
-    EXPECT_LE(loop_->wakeups() - turns_before, 12u) << "it spins";
-  }
-
-  TcpAddress address_;
-  RecordingListener handler_;
-  Listener listener_;
-};
-
-TEST_P(DescriptorsRunOut, AConnectionIsRefusedAndTheReserveIsBack) {
-  for (size_t round = 1; round <= 3; ++round) {
-    const UniqueFd client = connect_to(address_);
-    {
-      const DescriptorsUpTo none(next_descriptor() - 1);  // the reserve's number lies below
-      run_until([&] { return handler_.errors.size() == round; });
-    }
-    EXPECT_EQ(EMFILE, handler_.errors.back());
-    char byte = 0;
-    EXPECT_EQ(0, ::recv(client.get(), &byte, 1, 0)) << "it was not closed";
-  }
-  EXPECT_TRUE(handler_.accepted.empty());
-  loop_->remove(listener_);
+TEST_P(LoopConformance, TellsOfAHangUpWhereNothingIsInFlight) {
+  peer_.reset();
+  run_until([&] { return ours_.gone == 1; });
+  EXPECT_TRUE(ours_.received.empty());
+  EXPECT_EQ(ours_.readable, 0);
 }
 
-// Was: where the reserve could not be opened again (another thread was quicker), it was gone for good,
-// and the loop spun on the listener.
-TEST_P(DescriptorsRunOut, WithoutTheReserveTheLoopSleepsAndServesOnceOneIsFree) {
-  const UniqueFd client = connect_to(address_);
-  {
-    const DescriptorsUpTo none(2);  // every number above is taken or forbidden, the reserve's too
-    expect_sleep();
-  }
-  run_until([&] { return handler_.accepted.size() == 1; });
-  const UniqueFd other = connect_to(address_);
-  const DescriptorsUpTo none(next_descriptor() - 1);
-  const size_t errors = handler_.errors.size();
-  run_until([&] { return handler_.errors.size() == errors + 1; });
-  char byte = 0;
-  EXPECT_EQ(0, ::recv(other.get(), &byte, 1, 0)) << "the reserve is not back";
-  loop_->remove(listener_);
+TEST_P(LoopConformance, AHalfCloseIsNoHangUp) {
+  ASSERT_EQ(::shutdown(peer_.get(), SHUT_WR), 0);
+  for (int turn = 0; turn < 3; ++turn) loop_->run_once(now_ns() + 5'000'000);
+  EXPECT_EQ(ours_.gone, 0);
+  std::string text = "a reply that is still owed";
+  iovec reply{text.data(), text.size()};
+  loop_->send(ours_.stream, {&reply, 1});
+  run_until([&] { return ours_.sent.size() == 1; });
+  EXPECT_EQ(read_peer(text.size()), text);
 }
 
-TEST_P(DescriptorsRunOut, AListenerMayGoWhileItWaitsForADescriptor) {
-  const UniqueFd client = connect_to(address_);
-  {
-    const DescriptorsUpTo none(2);
-    loop_->run_once(now_ns() + 1'000'000'000u);
-  }
-  loop_->remove(listener_);
-  expect_sleep();
-  EXPECT_TRUE(handler_.accepted.empty());
+// Its last bytes and its end may come in one event: first what it has sent, then that it is gone.
+TEST_P(LoopConformance, DeliversTheLastBytesOfAPeerThatHasHungUp) {
+  loop_->receive(ours_.stream, {&segment_, 1});
+  write_peer("last");
+  peer_.reset();
+  run_until([&] { return ours_.gone == 1; });
+  EXPECT_EQ(ours_.received, std::vector<int64_t>{4});
+}
+
+// An operation in flight ends instead, and says it as ever.
+TEST_P(LoopConformance, AHangUpEndsAReceiveInFlight) {
+  loop_->receive(ours_.stream, {&segment_, 1});
+  loop_->run_once(now_ns() + 1'000'000);
+  peer_.reset();
+  run_until([&] { return !ours_.received.empty(); });
+  EXPECT_EQ(ours_.received, std::vector<int64_t>{0});
 }
 
 // Of loops that share a listener a connection is to wake one, so epoll is told (EPOLLEXCLUSIVE). Which
@@ -567,12 +411,7 @@ TEST_P(LoopConformance, ASharedListenerIsWaitedForExclusively) {
   loop_->remove(listener);
 }
 
-const LoopCase kLoops[] = {{"epoll", &make_epoll_loop, false},
-                           {"epoll_spinning", &make_epoll_loop, true}};
-std::string name_of_case(const testing::TestParamInfo<LoopCase>& one) { return one.param.name; }
-
 INSTANTIATE_TEST_SUITE_P(Loops, LoopConformance, testing::ValuesIn(kLoops), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Loops, DescriptorsRunOut, testing::ValuesIn(kLoops), name_of_case);
 
 }  // namespace
 }  // namespace lumen::net

@@ -1,5 +1,6 @@
 // parse_infer_head: no overrun, nothing accepted that simdjson does not call JSON, and tensors that
 // survive the way through a reply and back.
+#include <lumen/tensor/bytes_tensor.h>
 #include <lumen/wire/oip.h>
 
 #include "fuzz/fuzz_support.h"
@@ -36,7 +37,7 @@ void check_input(const InferInput& input) {
     LUMEN_CHECK(tensor.byte_size ==
                 *tensor.shape.element_count() * lumen::element_size(tensor.type));
   } else if (!input.is_binary) {
-    LUMEN_CHECK(lumen::wire::check_bytes_tensor(input.name, tensor).ok());
+    LUMEN_CHECK(lumen::check_bytes_tensor(input.name, tensor).ok());
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <future>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -108,6 +109,69 @@ TEST_F(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
     ASSERT_EQ(floats({static_cast<float>(i) + 1, 1, 1, 1}), binary_part(http.read())) << i;
   }
   sender.join();
+}
+
+// --- clients that go away ------------------------------------------------------------------------------
+
+class GoneClients : public ServerTest {
+ protected:
+  // A request at the model, which is held, and another behind it in the queue.
+  void start_with_one_waiting(HttpClient (*connect)(const Server&)) {
+    options_.unix_path = (repository_.path() / "lumen.sock").string();
+    start();
+    control_->hold();
+    first_.emplace(client());
+    ASSERT_TRUE(first_->send(request_));
+    control_->wait_until_held(1);
+    second_.emplace(connect(*server_));
+    ASSERT_TRUE(second_->send(request_));
+    while (server_->counters().server.requests.get() < 2) std::this_thread::yield();
+    starts_ = control_->starts.load();
+  }
+  // What this client is told, the I/O thread read after all that had happened before.
+  void expect_look_around() {
+    HttpClient third = client();
+    EXPECT_EQ(third.exchange(get_request("/v2/health/live")).status, 200);
+  }
+  void expect_cancelled(uint64_t requests) {
+    expect_look_around();
+    control_->release();
+    EXPECT_EQ(first_->read().status, 200);
+    expect_alive();
+    EXPECT_EQ(server_->counters().server.cancelled.get(), requests);
+    EXPECT_EQ(control_->starts.load() - starts_, 2 - requests) << "those that are answered";
+  }
+
+  const std::string request_ = binary_infer("plus_one", "x", floats({1, 2, 3, 4}));
+  std::optional<HttpClient> first_;
+  std::optional<HttpClient> second_;
+  uint64_t starts_ = 0;
+};
+
+HttpClient over_tcp(const Server& server) { return HttpClient(server.http_address()); }
+HttpClient over_unix(const Server& server) { return HttpClient::over_unix(server.unix_path()); }
+
+// Was: the model ran for a client that was gone.
+TEST_F(GoneClients, AResetCancelsARequestThatWaits) {
+  start_with_one_waiting(&over_tcp);
+  second_->reset();
+  expect_cancelled(1);
+}
+
+TEST_F(GoneClients, AHangUpOfTheUnixSocketCancelsARequestThatWaits) {
+  start_with_one_waiting(&over_unix);
+  second_->close();
+  expect_cancelled(1);
+}
+
+TEST_F(GoneClients, AHalfCloseCancelsNothingAndTheReplyIsSent) {
+  start_with_one_waiting(&over_tcp);
+  second_->shut_sending();
+  expect_look_around();
+  control_->release();
+  EXPECT_EQ(second_->read().status, 200);
+  EXPECT_EQ(first_->read().status, 200);
+  EXPECT_EQ(server_->counters().server.cancelled.get(), 0u);
 }
 
 TEST_F(ServerTest, AFullQueueIsAnswered429WithRetryAfterAndNothingIsLost) {

@@ -63,7 +63,7 @@ Status run_model(FakeControl& control, InferRequest& request,
   request.trace.inferred_ns = now_ns();
   const size_t wanted =
       request.outputs_wanted.empty() ? metadata.outputs.size() : request.outputs_wanted.size();
-  const auto outputs = request.memory->allocate_array<TensorView>(wanted);
+  const auto outputs = request.list_memory().allocate_array<TensorView>(wanted);
   if (outputs.size() != wanted) return Status::error(Code::kTooLarge, "no room for outputs");
   for (size_t position = 0; position < wanted; ++position) {
     const size_t index =

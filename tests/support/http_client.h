@@ -84,6 +84,12 @@ class HttpClient {
   // True once the server has closed and nothing is left to read.
   bool at_end() { return buffer_.empty() && !read_more(); }
   void close() { fd_.reset(); }
+  // Without a FIN: the server is told at once that nobody reads any more.
+  void reset() {
+    const linger at_once{1, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    fd_.reset();
+  }
   void shut_sending() const { ::shutdown(fd_.get(), SHUT_WR); }
 
  private:

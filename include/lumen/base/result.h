@@ -26,6 +26,7 @@ enum class Code : uint8_t {
   kResourceExhausted,  // a bounded queue or pool is full (429)
   kAlreadyExists,
   kMethodNotAllowed,
+  kCancelled,  // its client was gone before the model ran
 };
 
 [[nodiscard]] std::string_view code_name(Code code) noexcept;

@@ -9,6 +9,7 @@
 #include <lumen/tensor/tensor_view.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -39,14 +40,34 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
+// Set by one thread while another may look: a hint that orders nothing.
+class CancelFlag {
+ public:
+  CancelFlag() noexcept = default;
+  CancelFlag(const CancelFlag& other) noexcept : is_set_(other.was_set()) {}
+  CancelFlag& operator=(const CancelFlag& other) noexcept {
+    is_set_.store(other.was_set(), std::memory_order_relaxed);  // relaxed: nobody else looks then
+    return *this;
+  }
+  // relaxed, both: who comes too late runs the model for nobody, and that is all
+  void set() noexcept { is_set_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool was_set() const noexcept { return is_set_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> is_set_{false};
+};
+
 struct InferRequest {
   // --- filled in by the I/O thread -------------------------------------------------------------
   Model* model = nullptr;                    // kept alive by the model repository
   std::span<TensorView> inputs;              // one for each model input, in the model's order
   std::span<const uint16_t> outputs_wanted;  // indices into the model's outputs; empty: all
   Allocator* memory = nullptr;               // outputs are placed here
+  Allocator* scratch = nullptr;              // the list of outputs is; nullptr: in `memory` too
   uint64_t deadline_ns = UINT64_MAX;         // not run after this; UINT64_MAX: none
-  bool waits_for_ever = false;               // asked for: it gets no default deadline either
+  // Not run if it is set before the run; then `status` is kCancelled. By the thread that submitted it.
+  CancelFlag cancelled;
+  bool waits_for_ever = false;  // asked for: it gets no default deadline either
   // Called at most once, before complete(), when the outputs are there: the reply is encoded in it, by
   // whoever ran the model, as part of the stage "postprocess". May be nullptr.
   void (*encode)(InferRequest&) noexcept = nullptr;
@@ -57,6 +78,10 @@ struct InferRequest {
   CompletionSink* sink = nullptr;  // flushed after complete(), if given
   // For the latency budget: time that it has lain in its socket, and that its way back will take.
   uint64_t outside_ns = 0;
+
+  [[nodiscard]] Allocator& list_memory() const noexcept {
+    return scratch != nullptr ? *scratch : *memory;
+  }
 
   // --- filled in by the engine -----------------------------------------------------------------
   Status status;

@@ -32,6 +32,10 @@ class StreamHandler {
   virtual void on_received(Stream& stream, int64_t result) noexcept = 0;
   // All bytes handed to send() are with the kernel (their number), or -errno.
   virtual void on_sent(Stream& stream, int64_t result) noexcept = 0;
+  // The peer has reset the connection or hung up both ways, so that nothing can reach it any more. Only
+  // where no operation is in flight: those end with an error. Not for a FIN alone, which may be a
+  // half-close whose sender still waits for its reply.
+  virtual void on_gone(Stream& stream) noexcept { (void)stream; }
   // A send that had to wait has gone on, and waits again.
   virtual void on_send_progress(Stream& stream) noexcept { (void)stream; }
 
@@ -62,6 +66,7 @@ class Stream {
     bool readable = false;  // as far as known: cleared by EAGAIN or a short read
     bool writable = true;
     bool peer_closed = false;  // a short read no longer means "drained"
+    bool gone = false;         // to be told by on_gone()
     bool queued = false;       // in the loop's list of completions
     Stream* previous = nullptr;
     Stream* next = nullptr;

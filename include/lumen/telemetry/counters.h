@@ -65,6 +65,7 @@ struct alignas(kFalseSharingRange) ServerCounters {
   Counter request_heap_calls;   // malloc and free for requests' memory (allocator_type standard)
   Counter request_arena_bytes;  // taken from requests' regions (allocator_type lumen_arena)
   Counter engine_swaps;         // changes of the engine's configuration while serving
+  Counter cancelled;            // requests not run, since their client was gone
 };
 
 struct Counters {
@@ -82,8 +83,8 @@ static_assert(sizeof(Counter) == 8 && std::atomic<uint64_t>::is_always_lock_free
 static_assert(std::is_standard_layout_v<Counters>);
 static_assert(offsetof(Counters, magic) == 0 && offsetof(Counters, version) == 8);
 static_assert(offsetof(Counters, server) == kFalseSharingRange);
-static_assert(sizeof(ServerCounters) == kFalseSharingRange);
+static_assert(sizeof(ServerCounters) == 2 * kFalseSharingRange);
 static_assert(sizeof(ModelCounters) == kFalseSharingRange);
-static_assert(offsetof(Counters, models) == 2 * kFalseSharingRange);
+static_assert(offsetof(Counters, models) == 3 * kFalseSharingRange);
 
 }  // namespace lumen::telemetry

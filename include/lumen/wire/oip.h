@@ -64,10 +64,6 @@ class JsonParser {
 [[nodiscard]] Result<InferHead> parse_infer_head(JsonParser& parser, std::string_view json,
                                                  Allocator& memory) noexcept;
 
-// Checks a BYTES tensor that arrived as binary: the lengths must add up and match the shape.
-[[nodiscard]] Status check_bytes_tensor(std::string_view tensor_name,
-                                        const TensorView& tensor) noexcept;
-
 struct ReplyOutput {
   std::string_view name;
   TensorView tensor;

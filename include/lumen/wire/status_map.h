@@ -15,6 +15,7 @@ namespace lumen::wire {
     case Code::kMethodNotAllowed: return 405;
     case Code::kTooLarge: return 413;
     case Code::kResourceExhausted: return 429;
+    case Code::kCancelled: return 499;  // nginx's word; whom it is for has gone
     case Code::kInternal: return 500;
     case Code::kUnsupported: return 501;
     case Code::kUnavailable: return 503;

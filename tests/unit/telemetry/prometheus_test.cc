@@ -135,7 +135,7 @@ TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
         &server.requests, &server.responses_2xx, &server.responses_4xx, &server.responses_5xx,
         &server.bytes_received, &server.bytes_received_direct, &server.bytes_sent, &server.timeouts,
         &server.loop_wakeups, &server.worker_parks, &server.request_heap_calls,
-        &server.request_arena_bytes, &server.engine_swaps}) {
+        &server.request_arena_bytes, &server.engine_swaps, &server.cancelled}) {
     counter->set(next++);
   }
   const Families families = parse(text_of({.counters = *counters_}));
@@ -155,6 +155,7 @@ TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
   EXPECT_EQ(value_of(families, "lumen_request_heap_calls_total"), 14);
   EXPECT_EQ(value_of(families, "lumen_request_arena_bytes_total"), 15);
   EXPECT_EQ(value_of(families, "lumen_engine_swaps_total"), 16);
+  EXPECT_EQ(value_of(families, "lumen_cancelled_total"), 17);
 }
 
 TEST_F(Prometheus, CountersEndInTotalAndGaugesDoNot) {

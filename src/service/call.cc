@@ -1,0 +1,50 @@
+// See the header. No memory.
+#include <lumen/service/call.h>
+
+#include <lumen/base/clock.h>
+#include <lumen/base/limits.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/tensor/bytes_tensor.h>
+
+#include <algorithm>
+
+namespace lumen::service {
+
+void Call::set_timeout(std::optional<uint64_t> timeout_us) noexcept {
+  if (!timeout_us) return;
+  infer.waits_for_ever = *timeout_us == 0;
+  if (*timeout_us == 0) return;
+  // The cap keeps the addition from overflowing.
+  infer.deadline_ns = infer.trace.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
+}
+
+Status inputs_arrived(const Call& call) noexcept {
+  const auto& specs = call.infer.model->metadata().inputs;
+  for (size_t i = 0; i < call.infer.inputs.size(); ++i) {
+    if (call.infer.inputs[i].type != ElementType::kBytes) continue;
+    LUMEN_RETURN_IF_ERROR(check_bytes_tensor(specs[i].name, call.infer.inputs[i]));
+  }
+  return {};
+}
+
+engine::SubmitOutcome submit(Call& call, engine::Submitter& submitter,
+                             engine::CompletionSink& sink) noexcept {
+  engine::InferRequest& infer = call.infer;
+  infer.owner = &call;
+  infer.memory = call.reply_memory;
+  infer.scratch = call.scratch;
+  infer.sink = &sink;
+  infer.encode = [](engine::InferRequest& request) noexcept {
+    Call& self = *static_cast<Call*>(request.owner);
+    self.owner->encode(self);
+    request.trace.postprocessed_ns = now_ns();
+  };
+  infer.complete = [](engine::InferRequest& request) noexcept {
+    Call& self = *static_cast<Call*>(request.owner);
+    self.owner->on_done(self);
+  };
+  infer.trace.parsed_ns = now_ns();
+  return submitter.submit(infer);
+}
+
+}  // namespace lumen::service
