@@ -38,7 +38,7 @@ void Connection::close() noexcept {
   if (state_ == State::kWaitingContext) io_.stop_waiting(*this);
   io_.loop().remove(stream_);
   if (state_ == State::kRunning) {
-    context_->call.cancel();
+    io_.cancel(*context_);
     state_ = State::kAbandoned;  // the engine still writes into the context
     return;
   }

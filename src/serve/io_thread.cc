@@ -26,6 +26,7 @@ IoThread::IoThread(const Services& services, uint32_t index, Doors doors)
     : services_(services),
       index_(index),
       submitter_(services.engine.submitter(index)),
+      dispatcher_({}, submitter_, *this),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
@@ -113,7 +114,7 @@ bool IoThread::fits_budget(RequestContext& context) noexcept {
 }
 
 engine::SubmitOutcome IoThread::submit(RequestContext& context) noexcept {
-  const engine::SubmitOutcome outcome = service::submit(context.call, submitter_, *this);
+  const engine::SubmitOutcome outcome = dispatcher_.submit(context.call);
   if (outcome == engine::SubmitOutcome::kAccepted) ++in_engine_;
   return outcome;
 }
@@ -140,9 +141,10 @@ size_t IoThread::on_wake() noexcept {
   size_t done = 0;
   RequestContext* context = nullptr;
   while (completions_.try_pop(context)) {
+    ++done;
+    if (!dispatcher_.take_back(context->call)) continue;
     --in_engine_;
     context->connection->on_infer_done();
-    ++done;
   }
   return done;
 }
@@ -245,7 +247,7 @@ std::string_view IoThread::http_date() noexcept {
 }
 
 uint64_t IoThread::next_deadline_ns() noexcept {
-  uint64_t next = draining_ ? drain_deadline_ns_ : UINT64_MAX;
+  uint64_t next = std::min(draining_ ? drain_deadline_ns_ : UINT64_MAX, dispatcher_.next_ns());
   for (net::TimeoutList* list :
        {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
     next = std::min(next, list->next_deadline_ns());
@@ -256,6 +258,7 @@ uint64_t IoThread::next_deadline_ns() noexcept {
 
 void IoThread::expire_timeouts() noexcept {
   const uint64_t now = coarse_now_ns();
+  dispatcher_.expire(now);
   for (net::TimeoutList* list :
        {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
     while (net::TimeoutEntry* entry = list->take_expired(now)) {

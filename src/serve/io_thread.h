@@ -15,6 +15,7 @@
 #include <lumen/net/timeout_list.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/serve/options.h>
+#include <lumen/service/dispatcher.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/stage_histograms.h>
 #include <lumen/telemetry/trace_log.h>
@@ -68,6 +69,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // Before the body comes: whether the latency budget would let the request in as things are.
   [[nodiscard]] bool fits_budget(RequestContext& context) noexcept;
   [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
+  void cancel(RequestContext& context) noexcept { dispatcher_.cancel(context.call); }
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
   [[nodiscard]] engine::Submitter& submitter() noexcept { return submitter_; }
@@ -121,6 +123,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   Services services_;
   const uint32_t index_;
   engine::Submitter& submitter_;
+  service::Dispatcher dispatcher_;
   Door tcp_door_{*this, false};
   Door unix_door_{*this, true};
   net::Listener tcp_listener_;

@@ -68,7 +68,7 @@ void RequestContext::encode(service::Call& of_mine) noexcept {
   encode_reply(*this);
 }
 
-void RequestContext::on_done(service::Call& of_mine) noexcept {
+void RequestContext::on_returned(service::Call& of_mine) noexcept {
   (void)of_mine;
   io_thread->post(*this);
 }

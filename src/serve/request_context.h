@@ -75,7 +75,7 @@ class RequestContext final : public service::CallOwner {
 
   // --- of its call, by whoever has run the model ------------------------------------------------
   void encode(service::Call& call) noexcept override;
-  void on_done(service::Call& call) noexcept override;
+  void on_returned(service::Call& call) noexcept override;
 
   // --- whose it is ------------------------------------------------------------------------------
   IoThread* io_thread = nullptr;

@@ -1,7 +1,6 @@
 // See the header. No memory.
 #include <lumen/service/call.h>
 
-#include <lumen/base/clock.h>
 #include <lumen/base/limits.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/tensor/bytes_tensor.h>
@@ -25,26 +24,6 @@ Status inputs_arrived(const Call& call) noexcept {
     LUMEN_RETURN_IF_ERROR(check_bytes_tensor(specs[i].name, call.infer.inputs[i]));
   }
   return {};
-}
-
-engine::SubmitOutcome submit(Call& call, engine::Submitter& submitter,
-                             engine::CompletionSink& sink) noexcept {
-  engine::InferRequest& infer = call.infer;
-  infer.owner = &call;
-  infer.memory = call.reply_memory;
-  infer.scratch = call.scratch;
-  infer.sink = &sink;
-  infer.encode = [](engine::InferRequest& request) noexcept {
-    Call& self = *static_cast<Call*>(request.owner);
-    self.owner->encode(self);
-    request.trace.postprocessed_ns = now_ns();
-  };
-  infer.complete = [](engine::InferRequest& request) noexcept {
-    Call& self = *static_cast<Call*>(request.owner);
-    self.owner->on_done(self);
-  };
-  infer.trace.parsed_ns = now_ns();
-  return submitter.submit(infer);
 }
 
 }  // namespace lumen::service

@@ -4,19 +4,18 @@
 //   names the inputs ──────────────► Binder: checks, places
 //   delivers their bytes ──────────► to_receive
 //   they are there ────────────────► inputs_arrived()
-//                                    submit() ─────────────────► queue, worker, model
+//                                    Dispatcher: steps ────────► queue, worker, model
 //   CallOwner::encode() ◄──────────────────────────────────────── outputs are there
-//   CallOwner::on_done() ◄─────────────────────────────────────── exactly once
+//   CallOwner::on_returned() ◄─────────────────────────────────── exactly once
 //
 // A transport may have many calls of one client at work; they complete in any order.
-// Threads: its transport's; between submit() and on_done() the engine's, but for cancel().
+// Threads: its I/O thread; while it is away (Dispatcher::submit() to take_back()) another's.
 // Memory: none of its own: lists, copies and places from `scratch`, outputs from `reply_memory`.
-// Errors: a Status from what refuses; after on_done() the call's own is infer.status.
+// Errors: a Status from what refuses; once it is back the call's own is infer.status.
 #pragma once
 
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/engine.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/service/places.h>
 
@@ -26,15 +25,18 @@
 namespace lumen::service {
 
 struct Call;
+class Dispatcher;
+class Step;
 
 // What its transport does with a call.
 class CallOwner {
  public:
-  // The outputs are there, infer.status is ok: makes the reply. At most once, before on_done(); by whoever
-  // has run the model. Must not wait or allocate but from the call's memory.
+  // The outputs are there, infer.status is ok: makes the reply. At most once, before on_returned(); by
+  // whoever has run the model. Must not wait or allocate but from the call's memory.
   virtual void encode(Call& call) noexcept = 0;
-  // The engine is through with the call, whether it ran or not. Any thread; must not wait or allocate.
-  virtual void on_done(Call& call) noexcept = 0;
+  // The call is to be given to Dispatcher::take_back(), on its own thread. Called on any; must not wait or
+  // allocate. Once, and once more for each time that a step lets the call go on.
+  virtual void on_returned(Call& call) noexcept = 0;
 
  protected:
   ~CallOwner() = default;
@@ -47,8 +49,7 @@ struct Call {
   Allocator* reply_memory = nullptr;  // outputs are placed here; may be `scratch`
 
   // --- from the binder --------------------------------------------------------------------------
-  Places
-      to_receive{};  // for the bytes of inputs that are still to come, in the order they were named
+  Places to_receive{};  // of the inputs that are still to come, in the order they were named
   engine::InferRequest infer{};
 
   // What its client asked for, from the request's first byte on, as all that the server measures.
@@ -56,17 +57,18 @@ struct Call {
   // Needs infer.trace.received_ns.
   void set_timeout(std::optional<uint64_t> timeout_us) noexcept;
 
-  // Its client does not want the reply any more: it is not run if it has not begun. on_done() comes all
-  // the same, with Code::kCancelled where it was in time. The thread that has submitted it.
-  void cancel() noexcept { infer.cancelled.set(); }
+  // --- the dispatcher's -------------------------------------------------------------------------
+  struct Way {
+    Dispatcher* dispatcher = nullptr;  // nullptr: it has not been submitted
+    uint8_t passed = 0;                // steps that have let it pass
+    bool goes_on = false;              // it returns to go on
+    Step* parked_at = nullptr;
+    Call* previous = nullptr;  // in the list of those that are parked
+    Call* next = nullptr;
+  } way{};
 };
 
 // Once all bytes are in their places: checks what only they can tell (lengths inside BYTES tensors).
 [[nodiscard]] Status inputs_arrived(const Call& call) noexcept;
-
-// Hands the call to the engine. Accepted: `sink` is told once on_done() was called, and the call is the
-// engine's until then. Else it is the caller's still.
-[[nodiscard]] engine::SubmitOutcome submit(Call& call, engine::Submitter& submitter,
-                                           engine::CompletionSink& sink) noexcept;
 
 }  // namespace lumen::service

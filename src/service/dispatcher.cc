@@ -1,0 +1,161 @@
+// See the header for threads, memory and errors.
+#include <lumen/service/dispatcher.h>
+
+#include <lumen/base/check.h>
+#include <lumen/base/clock.h>
+#include <lumen/engine/model_repository.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lumen::service {
+
+using engine::InferRequest;
+using engine::SubmitOutcome;
+
+namespace {
+
+// Of a call that went on from a step and that the engine would not have then.
+Status refusal(SubmitOutcome outcome) noexcept {
+  switch (outcome) {
+    case SubmitOutcome::kAccepted: break;
+    case SubmitOutcome::kFull:
+      return Status::error(Code::kResourceExhausted,
+                           "the queue is full; try again, or raise --queue-capacity");
+    case SubmitOutcome::kOverBudget:
+      return Status::error(Code::kResourceExhausted,
+                           "the request would take longer than the latency budget; try again, or "
+                           "raise --latency-budget-us");
+    case SubmitOutcome::kClosed:
+      return Status::error(Code::kUnavailable, "the server is shutting down");
+  }
+  return {};
+}
+
+}  // namespace
+
+SubmitOutcome Dispatcher::submit(Call& call) noexcept {
+  call.way = {.dispatcher = this};
+  call.infer.trace.parsed_ns = now_ns();
+  return go_on(call);
+}
+
+SubmitOutcome Dispatcher::go_on(Call& call) noexcept {
+  while (call.way.passed < steps_.size()) {
+    Step& step = *steps_[call.way.passed];
+    switch (step.before(call)) {
+      case StepOutcome::kNext: ++call.way.passed; break;
+      case StepOutcome::kDone: complete(call); return SubmitOutcome::kAccepted;
+      case StepOutcome::kParked: park(call, step); return SubmitOutcome::kAccepted;
+    }
+  }
+  const SubmitOutcome outcome = to_engine(call);
+  if (outcome != SubmitOutcome::kAccepted) {
+    call.infer.status = refusal(outcome);
+    tell_steps(call);
+  }
+  return outcome;
+}
+
+SubmitOutcome Dispatcher::to_engine(Call& call) noexcept {
+  InferRequest& infer = call.infer;
+  infer.owner = &call;
+  infer.memory = call.reply_memory;
+  infer.scratch = call.scratch;
+  infer.sink = &sink_;
+  infer.encode = [](InferRequest& request) noexcept {
+    Call& self = *static_cast<Call*>(request.owner);
+    self.owner->encode(self);
+    request.trace.postprocessed_ns = now_ns();
+  };
+  infer.complete = [](InferRequest& request) noexcept {
+    Call& self = *static_cast<Call*>(request.owner);
+    self.way.dispatcher->finish(self);
+  };
+  return submitter_.submit(infer);
+}
+
+void Dispatcher::tell_steps(Call& call) noexcept {
+  for (; call.way.passed > 0; --call.way.passed) steps_[call.way.passed - 1u]->after(call);
+}
+
+void Dispatcher::finish(Call& call) noexcept {
+  tell_steps(call);
+  call.owner->on_returned(call);
+}
+
+void complete(Call& call) noexcept {
+  Dispatcher& dispatcher = *call.way.dispatcher;
+  if (call.infer.status.ok()) {
+    call.owner->encode(call);
+    call.infer.trace.postprocessed_ns = now_ns();
+  }
+  dispatcher.finish(call);
+  dispatcher.sink_.flush();
+}
+
+void resume(Call& call) noexcept {
+  Dispatcher& dispatcher = *call.way.dispatcher;
+  call.way.goes_on = true;
+  call.owner->on_returned(call);
+  dispatcher.sink_.flush();
+}
+
+bool Dispatcher::take_back(Call& call) noexcept {
+  if (call.way.parked_at != nullptr) unpark(call);
+  if (!std::exchange(call.way.goes_on, false)) return true;
+  ++call.way.passed;
+  return go_on(call) != SubmitOutcome::kAccepted;
+}
+
+void Dispatcher::cancel(Call& call) noexcept {
+  call.infer.cancelled.set();
+  if (call.way.parked_at == nullptr) return;
+  abandon(call, Status::error(Code::kCancelled,
+                              "request cancelled: its client was gone before model '%s' "
+                              "began with it",
+                              call.infer.model->metadata().name.c_str()));
+}
+
+void Dispatcher::expire(uint64_t now) noexcept {
+  if (now < next_ns_) return;
+  next_ns_ = UINT64_MAX;
+  for (Call* call = parked_; call != nullptr;) {
+    Call* const next = call->way.next;
+    const bool is_late = call->infer.deadline_ns < now;
+    if (!is_late) next_ns_ = std::min(next_ns_, call->infer.deadline_ns);
+    if (is_late) {
+      abandon(*call, Status::error(Code::kDeadlineExceeded,
+                                   "request expired before model '%s' began with it; raise "
+                                   "its timeout or send less at once",
+                                   call->infer.model->metadata().name.c_str()));
+    }
+    call = next;
+  }
+}
+
+void Dispatcher::abandon(Call& call, const Status& status) noexcept {
+  if (!call.way.parked_at->abandon(call)) return;  // it is on its way back
+  unpark(call);
+  call.infer.status = status;
+  finish(call);
+  sink_.flush();
+}
+
+void Dispatcher::park(Call& call, Step& step) noexcept {
+  call.way.parked_at = &step;
+  call.way.next = parked_;
+  if (parked_ != nullptr) parked_->way.previous = &call;
+  parked_ = &call;
+  next_ns_ = std::min(next_ns_, call.infer.deadline_ns);
+}
+
+void Dispatcher::unpark(Call& call) noexcept {
+  Call::Way& way = call.way;
+  (way.previous != nullptr ? way.previous->way.next : parked_) = way.next;
+  if (way.next != nullptr) way.next->way.previous = way.previous;
+  way.previous = way.next = nullptr;
+  way.parked_at = nullptr;
+}
+
+}  // namespace lumen::service

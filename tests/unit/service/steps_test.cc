@@ -1,0 +1,366 @@
+// Steps between binding and engine: one that answers itself, and one that shares a run among identical
+// calls of two I/O threads, each with its own deadline and cancel.
+#include "unit/service/slot_transport.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/engine/engine.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lumen::service {
+namespace {
+
+using engine::SubmitOutcome;
+
+std::string key_of(const Call& call) {
+  const TensorView& input = call.infer.inputs[0];
+  return {reinterpret_cast<const char*>(input.data), input.byte_size};
+}
+
+// The outputs of one call as another's, in that one's own memory.
+void copy_outputs(const Call& from, Call& to) {
+  to.infer.status = from.infer.status;
+  if (!to.infer.status.ok()) return;
+  const auto outputs = to.scratch->allocate_array<TensorView>(from.infer.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i] = from.infer.outputs[i];
+    outputs[i].data =
+        static_cast<std::byte*>(to.reply_memory->allocate(outputs[i].byte_size, kCacheLine));
+    std::memcpy(outputs[i].data, from.infer.outputs[i].data, outputs[i].byte_size);
+  }
+  to.infer.outputs = outputs;
+}
+
+// The first of several identical calls runs; those that come meanwhile get what it gets. Where it ends for a
+// reason of its own (late, cancelled, refused), the next takes its place.
+class ShareRuns final : public Step {
+ public:
+  StepOutcome before(Call& call) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto [run, is_first] = runs_.try_emplace(key_of(call));
+    if (is_first) {
+      run->second.leader = &call;
+      return StepOutcome::kNext;
+    }
+    run->second.followers.push_back(&call);
+    return StepOutcome::kParked;
+  }
+
+  void after(Call& leader) noexcept override {
+    std::vector<Call*> followers;
+    Call* heir = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto run = runs_.find(key_of(leader));
+      LUMEN_CHECK(run != runs_.end() && run->second.leader == &leader);
+      followers = std::move(run->second.followers);
+      const Code code = leader.infer.status.code();
+      if (code == Code::kOk || code == Code::kInternal || followers.empty()) {
+        runs_.erase(run);
+      } else {
+        heir = followers.front();
+        followers.erase(followers.begin());
+        run->second = {heir, std::exchange(followers, {})};
+      }
+    }
+    if (heir != nullptr) resume(*heir);
+    for (Call* follower : followers) {
+      copy_outputs(leader, *follower);
+      complete(*follower);
+    }
+  }
+
+  bool abandon(Call& call) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto run = runs_.find(key_of(call));
+    return run != runs_.end() && std::erase(run->second.followers, &call) == 1;
+  }
+
+  bool is_empty() {
+    const std::lock_guard lock(mutex_);
+    return runs_.empty();
+  }
+
+ private:
+  struct Run {
+    Call* leader = nullptr;
+    std::vector<Call*> followers;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Run> runs_;
+};
+
+class StepsTest : public testing::Test {
+ protected:
+  static constexpr float kShared = 10;
+
+  void start(std::span<Step* const> steps, uint32_t queue_capacity = 256) {
+    models.emplace(control);
+    engine::EngineOptions options;
+    options.config = {.thread_count = 1, .queue_capacity = queue_capacity};
+    options.submitter_count = 2;
+    options.pin_threads.mode = PinThreads::Mode::kOff;
+    options.server_counters = &models->counters->server;
+    engine = std::move(engine::Engine::create(options, *models->repository).value());
+    a.emplace(engine->submitter(0), steps);
+    b.emplace(engine->submitter(1), steps);
+    starts_before = control->starts.load();
+  }
+  void start_sharing(uint32_t queue_capacity = 256) { start(share_alone, queue_capacity); }
+  // Nothing runs until release(), and what is submitted waits behind this one, of `a`.
+  void hold_behind_another() {
+    control->hold();
+    ASSERT_EQ(a->send(63, *models->model, -1), SubmitOutcome::kAccepted);
+    a->turn();
+    control->wait_until_held(1);
+  }
+  SubmitOutcome send(SlotTransport& transport, uint32_t slot, float value = kShared,
+                     uint64_t deadline_ns = UINT64_MAX) {
+    const SubmitOutcome outcome = transport.send(slot, *models->model, value, deadline_ns);
+    transport.turn();
+    return outcome;
+  }
+  void run_until(const std::function<bool()>& done) {
+    while (!done()) {
+      a->turn();
+      b->turn();
+      std::this_thread::yield();
+    }
+  }
+  void wait_for(size_t of_a, size_t of_b) {
+    run_until([&] { return a->done.size() >= of_a && b->done.size() >= of_b; });
+    EXPECT_EQ(a->done.size(), of_a);
+    EXPECT_EQ(b->done.size(), of_b);
+    EXPECT_TRUE(share.is_empty()) << "nothing is left at the end";
+  }
+  void expect_reply(SlotTransport& transport, uint32_t slot, float value = kShared) {
+    EXPECT_EQ(transport.code(slot), Code::kOk);
+    EXPECT_THAT(transport.region[slot].reply,
+                testing::ElementsAre(value + 1, value + 2, value + 3, value + 4));
+    EXPECT_EQ(transport.times_encoded(slot), 1u);
+  }
+  uint64_t runs() const { return control->starts.load() - starts_before; }
+
+  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  ShareRuns share;
+  const std::array<Step*, 1> share_alone{&share};
+  uint64_t starts_before = 0;
+  std::optional<OneModel> models;
+  std::optional<SlotTransport> a;
+  std::optional<SlotTransport> b;
+  std::unique_ptr<engine::Engine> engine;  // goes first: it completes what it has
+};
+
+TEST_F(StepsTest, IdenticalCallsOfTwoThreadsAreOneRun) {
+  start_sharing();
+  hold_behind_another();
+  for (uint32_t i = 0; i < 8; ++i) {
+    ASSERT_EQ(send(*a, i), SubmitOutcome::kAccepted);
+    ASSERT_EQ(send(*b, i), SubmitOutcome::kAccepted);
+  }
+  ASSERT_EQ(send(*b, 8, 20), SubmitOutcome::kAccepted);
+  control->release();
+  wait_for(9, 9);
+  EXPECT_EQ(runs(), 3u) << "the held one, the shared one, and one that is like no other";
+  for (uint32_t i = 0; i < 8; ++i) {
+    expect_reply(*a, i);
+    expect_reply(*b, i);
+  }
+  expect_reply(*b, 8, 20);
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted) << "afterwards it runs again";
+  wait_for(10, 9);
+  EXPECT_EQ(runs(), 4u);
+}
+
+TEST_F(StepsTest, WhereTheLeaderFailsAllFail) {
+  control->value_that_fails = kShared;
+  start_sharing();
+  hold_behind_another();
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  control->release();
+  wait_for(2, 1);
+  EXPECT_EQ(a->code(0), Code::kInternal);
+  EXPECT_EQ(b->code(0), Code::kInternal);
+  EXPECT_EQ(runs(), 2u);
+}
+
+TEST_F(StepsTest, WhereTheLeaderIsLateAnotherTakesItsPlace) {
+  start_sharing();
+  hold_behind_another();
+  ASSERT_EQ(send(*a, 0, kShared, 1), SubmitOutcome::kAccepted);  // late from the beginning
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*a, 1), SubmitOutcome::kAccepted);
+  control->release();
+  wait_for(3, 1);
+  EXPECT_EQ(a->code(0), Code::kDeadlineExceeded);
+  expect_reply(*b, 0);
+  expect_reply(*a, 1);
+  EXPECT_EQ(runs(), 2u);
+}
+
+TEST_F(StepsTest, WhereTheLeaderIsCancelledAnotherTakesItsPlace) {
+  start_sharing();
+  hold_behind_another();
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 1), SubmitOutcome::kAccepted);
+  a->cancel(0);
+  control->release();
+  wait_for(2, 2);
+  EXPECT_EQ(a->code(0), Code::kCancelled);
+  expect_reply(*b, 0);
+  expect_reply(*b, 1);
+}
+
+TEST_F(StepsTest, AFollowerThatIsCancelledReturnsAtOnceAndTheOthersAreServed) {
+  start_sharing();
+  hold_behind_another();
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 1), SubmitOutcome::kAccepted);
+  b->cancel(0);
+  run_until([&] { return b->done.size() == 1; });  // while the model is held
+  EXPECT_EQ(b->code(0), Code::kCancelled);
+  EXPECT_EQ(b->times_encoded(0), 0u);
+  control->release();
+  wait_for(2, 2);
+  expect_reply(*a, 0);
+  expect_reply(*b, 1);
+}
+
+TEST_F(StepsTest, AFollowerWhoseTimeIsUpReturnsThen) {
+  start_sharing();
+  hold_behind_another();
+  const uint64_t deadline_ns = now_ns() + 1'000'000'000;
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0, kShared, deadline_ns), SubmitOutcome::kAccepted);
+  EXPECT_EQ(b->dispatcher.next_ns(), deadline_ns);
+  EXPECT_EQ(a->dispatcher.next_ns(), UINT64_MAX) << "what the engine has is the engine's";
+  b->dispatcher.expire(deadline_ns);
+  b->turn();
+  EXPECT_TRUE(b->done.empty()) << "not before";
+  b->dispatcher.expire(deadline_ns + 1);
+  run_until([&] { return b->done.size() == 1; });
+  EXPECT_EQ(b->code(0), Code::kDeadlineExceeded);
+  EXPECT_EQ(b->dispatcher.next_ns(), UINT64_MAX);
+  control->release();
+  wait_for(2, 1);
+  expect_reply(*a, 0);
+}
+
+// It went on from a step, and the queue had no room then.
+TEST_F(StepsTest, ACallThatGoesOnAndIsRefusedReturnsWithTheReason) {
+  start_sharing(2);
+  hold_behind_another();
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  a->cancel(0);
+  control->release();
+  while (a->done.size() < 2) a->turn();  // `b` does not look: its call is to go on
+  control->hold();
+  ASSERT_EQ(send(*a, 62, 30), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  uint32_t more = 1;
+  while (send(*a, more, 30 + static_cast<float>(more)) == SubmitOutcome::kAccepted) ++more;
+  EXPECT_EQ(a->code(more), Code::kResourceExhausted);
+  b->turn();
+  ASSERT_EQ(b->done.size(), 1u);
+  EXPECT_EQ(b->code(0), Code::kResourceExhausted);
+  control->release();
+  wait_for(2 + more, 1);
+}
+
+TEST_F(StepsTest, AnEngineThatRefusesIsToldToTheStepsThatHaveLetTheCallPass) {
+  start_sharing();
+  engine->drain();
+  EXPECT_EQ(send(*a, 0), SubmitOutcome::kClosed);
+  EXPECT_TRUE(share.is_empty()) << "a call like it would wait for ever";
+}
+
+// A cache that has everything: the sum of nothing.
+class Answers final : public Step {
+ public:
+  StepOutcome before(Call& call) noexcept override {
+    const auto outputs = call.scratch->allocate_array<TensorView>(1);
+    outputs[0] = call.infer.inputs[0];
+    outputs[0].data = static_cast<std::byte*>(call.reply_memory->allocate(16, kCacheLine));
+    std::memset(outputs[0].data, 0, 16);
+    call.infer.outputs = outputs;
+    return StepOutcome::kDone;
+  }
+};
+
+TEST_F(StepsTest, AStepMayAnswerWithoutTheEngineAndThoseBeforeItAreTold) {
+  Answers answers;
+  const std::array<Step*, 2> steps{&share, &answers};
+  start(steps);
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  wait_for(1, 0);
+  EXPECT_EQ(a->times_encoded(0), 1u);
+  EXPECT_THAT(a->region[0].reply, testing::Each(0.0f));
+  EXPECT_EQ(runs(), 0u);
+}
+
+// Two threads, few values, deadlines and cancels at any moment: each call returns once, with the reply of its
+// own value or the reason why not.
+TEST_F(StepsTest, UnderLoadEachCallReturnsOnceWithItsOwnReply) {
+  start_sharing();
+  const auto client = [this](SlotTransport& transport, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (int round = 0; round < 200; ++round) {
+      transport.done.clear();
+      std::array<float, 16> values{};
+      size_t sent = 0;
+      for (uint32_t slot = 0; slot < values.size(); ++slot) {
+        values[slot] = static_cast<float>(random() % 3);
+        transport.region[slot].reply.fill(-1);
+        const uint64_t deadline_ns = random() % 4 == 0 ? now_ns() + random() % 200'000 : UINT64_MAX;
+        if (transport.send(slot, *models->model, values[slot], deadline_ns) ==
+            SubmitOutcome::kAccepted) {
+          ++sent;
+        }
+        if (random() % 4 == 0) transport.cancel(static_cast<uint32_t>(random() % (slot + 1)));
+        if (random() % 4 == 0) transport.turn();
+      }
+      while (transport.done.size() < sent) {
+        transport.dispatcher.expire(now_ns());
+        transport.turn();
+        std::this_thread::yield();
+      }
+      EXPECT_EQ(transport.done.size(), sent);
+      for (uint32_t slot = 0; slot < values.size(); ++slot) {
+        const Code code = transport.code(slot);
+        EXPECT_TRUE(code == Code::kOk || code == Code::kCancelled ||
+                    code == Code::kDeadlineExceeded)
+            << code_name(code) << ", seed " << seed;
+        if (code == Code::kOk) {
+          EXPECT_EQ(transport.region[slot].reply[0], values[slot] + 1);
+        }
+      }
+    }
+  };
+  std::thread other([&] { client(*b, 2); });
+  client(*a, 1);
+  other.join();
+  EXPECT_TRUE(share.is_empty());
+}
+
+}  // namespace
+}  // namespace lumen::service
