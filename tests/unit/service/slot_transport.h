@@ -102,11 +102,12 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   void on_returned(Call& call) noexcept override {
     LUMEN_CHECK(returned_.try_push(number_of(call)));
   }
-  void flush() noexcept override {}
+  void flush() noexcept override { flushes.fetch_add(1); }
 
   SharedRegion region;
   Dispatcher dispatcher;
   std::vector<uint32_t> done;
+  std::atomic<uint32_t> flushes{0};
 
  private:
   struct Slot {
