@@ -52,7 +52,7 @@ class GatedSubmitter final : public Submitter {
     Scheduler* scheduler = enter();
     size_t done = 0;
     if (scheduler != nullptr) {
-      if (scheduler->generation() != sits_for_) sit(*scheduler);
+      if (scheduler->generation() != placed_for_) place_thread(*scheduler);
       done = scheduler->end_turn(index_);
     }
     leave();
@@ -95,17 +95,18 @@ class GatedSubmitter final : public Submitter {
     retiring_.notify_all();
   }
 
-  void set_nudge(CompletionSink& sink) noexcept override {
-    // sync[engine.nudge]: release; the sink is whole
-    nudge_.store(&sink, std::memory_order_release);
+  void set_wake_sink(CompletionSink& sink) noexcept override {
+    // sync[engine.wake_sink]: release; the sink is whole
+    wake_sink_.store(&sink, std::memory_order_release);
     Scheduler* scheduler = enter();
-    if (scheduler != nullptr) scheduler->set_nudge(index_, &sink);
+    if (scheduler != nullptr) scheduler->set_wake_sink(index_, &sink);
     leave();
   }
 
   // --- for the control plane ----------------------------------------------------------------------
-  [[nodiscard]] CompletionSink* nudge() const noexcept {
-    return nudge_.load(std::memory_order_acquire);  // sync[engine.nudge]: acquire; see set_nudge()
+  [[nodiscard]] CompletionSink* wake_sink() const noexcept {
+    return wake_sink_.load(
+        std::memory_order_acquire);  // sync[engine.wake_sink]: acquire; see set_wake_sink()
   }
   // After the pointer was changed: until nobody uses the scheduler before.
   void wait_until_outside() const noexcept {
@@ -120,7 +121,7 @@ class GatedSubmitter final : public Submitter {
     // sync[engine.retiring]: release; pairs with help_retire(). Acquire, if the thread has left.
     if (retiring_.compare_exchange_strong(nobody, &scheduler, std::memory_order_acq_rel,
                                           std::memory_order_acquire)) {
-      if (CompletionSink* sink = nudge(); sink != nullptr) sink->flush();
+      if (CompletionSink* sink = wake_sink(); sink != nullptr) sink->flush();
       // sync[engine.retiring]: acquire; the thread does not touch it any more
       retiring_.wait(&scheduler, std::memory_order_acquire);
       // sync[engine.retiring]: acquire; as above
@@ -143,15 +144,15 @@ class GatedSubmitter final : public Submitter {
     inside_.store(0, std::memory_order_release);
   }
   // Once for each change: where models run on this thread, it stays on one CPU.
-  void sit(const Scheduler& scheduler) noexcept {
-    sits_for_ = scheduler.generation();
+  void place_thread(const Scheduler& scheduler) noexcept {
+    placed_for_ = scheduler.generation();
     const std::optional<uint32_t> cpu = scheduler.cpu_of(index_);
     if (!cpu && !is_pinned_) return;
-    if (!is_pinned_) home_ = usable_cpus();
+    if (!is_pinned_) original_cpus_ = usable_cpus();
     is_pinned_ = cpu.has_value();
     // Refused only where the cpuset has shrunk meanwhile; then the thread stays where it may run.
     if (cpu) (void)pin_this_thread(*cpu);
-    if (!cpu) (void)restrict_this_thread(home_);
+    if (!cpu) (void)restrict_this_thread(original_cpus_);
   }
   size_t help_retire() noexcept {
     // sync[engine.retiring]: acquire; pairs with retire()
@@ -172,12 +173,12 @@ class GatedSubmitter final : public Submitter {
   // brought more: `batched` with 16 clients ran 4 requests a call instead of 6, 7 % fewer a second.
   const bool workers_have_a_cpu_ = usable_cpus().size() > 1;
   uint64_t unrung_since_ns_ = 0;  // the first request for which nobody was woken yet; 0: none
-  uint64_t sits_for_ = 0;         // generation of the scheduler
+  uint64_t placed_for_ = 0;       // generation of the scheduler
   bool is_pinned_ = false;
-  std::vector<uint32_t> home_;  // CPUs that the thread had before it was pinned
+  std::vector<uint32_t> original_cpus_;  // CPUs that the thread had before it was pinned
   alignas(kFalseSharingRange) std::atomic<uint32_t> inside_{0};
   alignas(kFalseSharingRange) std::atomic<Scheduler*> retiring_{nullptr};
-  std::atomic<CompletionSink*> nudge_{nullptr};
+  std::atomic<CompletionSink*> wake_sink_{nullptr};
 };
 
 class SwappingEngine final : public Engine {
@@ -236,7 +237,7 @@ class SwappingEngine final : public Engine {
     if (!next.ok()) return next.status();
     (*next)->set_generation(++generations_);
     for (uint32_t i = 0; i < submitters_.size(); ++i) {
-      (*next)->set_nudge(i, submitters_[i]->nudge());
+      (*next)->set_wake_sink(i, submitters_[i]->wake_sink());
     }
     if (scheduler_ != nullptr && options_.server_counters != nullptr) {
       options_.server_counters->engine_swaps.add();

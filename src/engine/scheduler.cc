@@ -176,10 +176,10 @@ std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
   return source_ != nullptr ? std::nullopt : pinned_.of(submitter);
 }
 
-void Scheduler::set_nudge(uint32_t submitter, CompletionSink* sink) noexcept {
+void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept {
   if (source_ != nullptr) return;
-  // sync[scheduler.nudge]: release; pairs with on_room()
-  inline_[submitter]->nudge.store(sink, std::memory_order_release);
+  // sync[scheduler.wake_sink]: release; pairs with on_room()
+  inline_[submitter]->wake_sink.store(sink, std::memory_order_release);
 }
 
 void Scheduler::close() noexcept {

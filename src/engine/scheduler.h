@@ -54,7 +54,7 @@ class Scheduler {
   // The CPU that a submitter's thread should run on, where models run on it.
   [[nodiscard]] std::optional<uint32_t> cpu_of(uint32_t submitter) const noexcept;
   // Completed by a backend's thread after the submitter has gone to sleep: who wakes it.
-  void set_nudge(uint32_t submitter, CompletionSink* sink) noexcept;
+  void set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept;
 
   // No submitter comes any more: completes what was accepted, joins the workers. Idempotent.
   void close() noexcept;
@@ -63,10 +63,10 @@ class Scheduler {
   // An I/O thread that runs models itself.
   struct InlineRunner final : RoomListener {
     std::unique_ptr<Runner> runner;
-    std::atomic<CompletionSink*> nudge{nullptr};
+    std::atomic<CompletionSink*> wake_sink{nullptr};
     void on_room() noexcept override {
-      // sync[scheduler.nudge]: acquire; the sink is whole
-      CompletionSink* sink = nudge.load(std::memory_order_acquire);
+      // sync[scheduler.wake_sink]: acquire; the sink is whole
+      CompletionSink* sink = wake_sink.load(std::memory_order_acquire);
       if (sink != nullptr) sink->flush();
     }
   };

@@ -4,19 +4,6 @@
 #include <lumen/service/binder.h>
 
 namespace lumen::serve {
-namespace {
-
-int width(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
-Status out_of_arena(std::string_view what, size_t bytes) noexcept {
-  return Status::error(Code::kTooLarge,
-                       "%.*s needs %zu bytes, more than a request's memory holds; send fewer rows "
-                       "or raise --max-body-bytes",
-                       width(what), what.data(), bytes);
-}
-
-}  // namespace
-
 Status prepare_infer(RequestContext& context, engine::Model& model, size_t binary_bytes) noexcept {
   const engine::ModelMetadata& metadata = model.metadata();
   if (context.infer_head.binary_bytes != binary_bytes) {
@@ -54,7 +41,10 @@ void encode_reply(RequestContext& context) noexcept {
   const std::span<wire::ReplyOutput> outputs =
       context.memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
   if (outputs.size() != infer.outputs.size()) {
-    context.reply_status = out_of_arena("output list", 0);
+    context.reply_status =
+        Status::error(Code::kTooLarge,
+                      "the list of outputs does not fit a request's memory; raise "
+                      "--max-body-bytes");
     return;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {

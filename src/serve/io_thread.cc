@@ -22,7 +22,7 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 
 }  // namespace
 
-IoThread::IoThread(const Services& services, uint32_t index, Doors doors)
+IoThread::IoThread(const Services& services, uint32_t index, ListenerSockets sockets)
     : services_(services),
       index_(index),
       submitter_(services.engine.submitter(index)),
@@ -31,23 +31,24 @@ IoThread::IoThread(const Services& services, uint32_t index, Doors doors)
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
   scratch_segments_.fill({scratch_.data(), scratch_.size()});
-  tcp_listener_.fd = std::move(doors.tcp);
-  tcp_listener_.handler = &tcp_door_;
-  unix_listener_.fd = std::move(doors.unix_socket);
-  unix_listener_.handler = &unix_door_;
+  tcp_listener_.fd = std::move(sockets.tcp);
+  tcp_listener_.handler = &tcp_acceptor_;
+  unix_listener_.fd = std::move(sockets.unix_socket);
+  unix_listener_.handler = &unix_acceptor_;
   unix_listener_.is_shared = services.options.io_thread_count > 1;
 }
 
 Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uint32_t index,
-                                                   Doors doors) {
-  std::unique_ptr<IoThread> io(new IoThread(services, index, std::move(doors)));  // alloc: at start
+                                                   ListenerSockets sockets) {
+  std::unique_ptr<IoThread> io(
+      new IoThread(services, index, std::move(sockets)));  // alloc: at start
   Result<std::unique_ptr<net::Loop>> loop = net::make_epoll_loop(*io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
   for (net::Listener* listener : {&io->tcp_listener_, &io->unix_listener_}) {
     if (listener->fd.valid()) LUMEN_RETURN_IF_ERROR(io->loop_->add(*listener));
   }
-  io->submitter_.set_nudge(*io);
+  io->submitter_.set_wake_sink(*io);
   for (size_t i = 0; i < services.options.max_connections + kSpareConnections; ++i) {
     Connection& connection = io->connections_.emplace_back(*io);
     connection.next_free = io->free_connections_;
@@ -81,7 +82,7 @@ void IoThread::run() noexcept {
     loop_->run_once(next_deadline_ns());
     counters.loop_wakeups.add(loop_->wakeups() - wakeups_before);
     expire_timeouts();
-    bury();
+    reclaim();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
@@ -202,7 +203,7 @@ void IoThread::connection_closed(Connection& connection) noexcept {
   services_.counters.connections_open.subtract();
 }
 
-void IoThread::bury() noexcept {
+void IoThread::reclaim() noexcept {
   while (closed_connections_ != nullptr) {
     Connection* connection = closed_connections_;
     closed_connections_ = connection->next_free;
@@ -231,7 +232,7 @@ void IoThread::accept(UniqueFd fd, bool is_local) noexcept {
   connection->open(std::move(fd), is_local);
 }
 
-void IoThread::Door::on_accept_failed(int error_number) noexcept {
+void IoThread::Acceptor::on_accept_failed(int error_number) noexcept {
   (void)error_number;  // EMFILE and its like: the loop has refused the connection
   io.services_.counters.connections_refused.add();
 }

@@ -45,7 +45,7 @@ struct Services {
 };
 
 // The sockets that an I/O thread accepts from.
-struct Doors {
+struct ListenerSockets {
   UniqueFd tcp;  // invalid: none
   UniqueFd unix_socket;
 };
@@ -54,7 +54,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
  public:
   // `index`: also of its submitter and its shard of the stage histograms.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
-                                                                uint32_t index, Doors doors);
+                                                                uint32_t index,
+                                                                ListenerSockets sockets);
   // Serves until drained. Blocks.
   void run() noexcept;
   // Any thread: stop accepting, finish what is in flight, return from run().
@@ -105,27 +106,27 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
 
  private:
   // One a listener, so that a connection knows by which it came.
-  struct Door final : public net::ListenerHandler {
-    Door(IoThread& thread, bool local) noexcept : io(thread), is_local(local) {}
+  struct Acceptor final : public net::ListenerHandler {
+    Acceptor(IoThread& thread, bool local) noexcept : io(thread), is_local(local) {}
     void on_accepted(UniqueFd fd) noexcept override { io.accept(std::move(fd), is_local); }
     void on_accept_failed(int error_number) noexcept override;
     IoThread& io;
     bool is_local;
   };
 
-  IoThread(const Services& services, uint32_t index, Doors doors);
+  IoThread(const Services& services, uint32_t index, ListenerSockets sockets);
   void accept(UniqueFd fd, bool is_local) noexcept;
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
-  void bury() noexcept;
+  void reclaim() noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
 
   Services services_;
   const uint32_t index_;
   engine::Submitter& submitter_;
   service::Dispatcher dispatcher_;
-  Door tcp_door_{*this, false};
-  Door unix_door_{*this, true};
+  Acceptor tcp_acceptor_{*this, false};
+  Acceptor unix_acceptor_{*this, true};
   net::Listener tcp_listener_;
   net::Listener unix_listener_;
   std::unique_ptr<net::Loop> loop_;

@@ -201,13 +201,13 @@ Status RunningServer::start_io_threads() {
                           .control = *control_,
                           .counters = counters_->server};
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-    Doors doors;
-    if (!tcp_listeners_.empty()) doors.tcp = std::move(tcp_listeners_[i]);
+    ListenerSockets sockets;
+    if (!tcp_listeners_.empty()) sockets.tcp = std::move(tcp_listeners_[i]);
     if (unix_listener_.fd() >= 0) {
-      doors.unix_socket = UniqueFd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
-      if (!doors.unix_socket.valid()) return Status::from_errno(errno, "sharing the unix socket");
+      sockets.unix_socket = UniqueFd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
+      if (!sockets.unix_socket.valid()) return Status::from_errno(errno, "sharing the unix socket");
     }
-    auto io = IoThread::create(services, i, std::move(doors));
+    auto io = IoThread::create(services, i, std::move(sockets));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }

@@ -93,7 +93,7 @@ class InlineTest : public testing::Test {
 
 // --- wake-ups ---------------------------------------------------------------------------------------
 
-// Was: the nudge found the loop awake and did nothing, and the loop slept on what it was to run. The
+// Was: the wake-up found the loop awake and did nothing, and the loop slept on what it was to run. The
 // change waited for ever; under SIGHUP that was the main thread, which then saw no SIGTERM either.
 TEST_F(InlineTest, AChangeWhoseNudgeComesAfterTheTurnAndBeforeTheSleepEnds) {
   start(2);
@@ -101,14 +101,14 @@ TEST_F(InlineTest, AChangeWhoseNudgeComesAfterTheTurnAndBeforeTheSleepEnds) {
   submit(0, make());
   submit(1, make());
   std::thread change = change_to_mpmc();
-  turns_[0]->nudge.wait_for(1);
+  turns_[0]->wake_sink.wait_for(1);
   turns_[1]->before_sleep.close();
   turns_[1]->start();
   turns_[1]->post([] {});  // a turn that finds nothing to retire yet
   turns_[1]->before_sleep.wait_until_held();
   turns_[0]->start();
   turns_[0]->post([] {});
-  turns_[1]->nudge.wait_for(1);
+  turns_[1]->wake_sink.wait_for(1);
   turns_[1]->before_sleep.open();
   change.join();
   for (const auto& one : all_) EXPECT_THAT(one->output<float>(0), Each(2));
@@ -125,7 +125,7 @@ TEST_F(InlineTest, RoomThatIsMadeAfterTheTurnAndBeforeTheSleepIsUsed) {
   turns_[0]->post([this, &waits] { submit(0, waits); });
   turns_[0]->before_sleep.wait_until_held();
   device_.open();
-  turns_[0]->nudge.wait_for(1);
+  turns_[0]->wake_sink.wait_for(1);
   turns_[0]->before_sleep.open();
   waits.wait();
   EXPECT_TRUE(waits.request.status.ok());
@@ -165,7 +165,7 @@ TEST_F(InlineTest, AChangeTakesOverFromAThreadThatLeavesMeanwhile) {
   });
   control_->wait_until_held(1);
   std::thread change = change_to_mpmc();
-  turns_[0]->nudge.wait_for(1);
+  turns_[0]->wake_sink.wait_for(1);
   turns_[0]->leave();
   EXPECT_EQ(waits.times_completed(), 0u);
   control_->release();

@@ -80,8 +80,8 @@ class EngineTurns final : public net::WakeHandler {
     auto loop = net::make_epoll_loop(*this);
     LUMEN_CHECK(loop.ok());
     loop_ = std::move(*loop);
-    nudge.after = [this] { loop_->wake(); };
-    submitter_.set_nudge(nudge);
+    wake_sink.after = [this] { loop_->wake(); };
+    submitter_.set_wake_sink(wake_sink);
   }
   ~EngineTurns() { leave(); }
   void start() {
@@ -101,7 +101,7 @@ class EngineTurns final : public net::WakeHandler {
     post([this] { leaves_ = true; });
     thread_.join();
   }
-  TestSink nudge;
+  TestSink wake_sink;
   Gate before_sleep;  // passed between the end of a turn and the sleep
 
  private:

@@ -79,7 +79,7 @@ class Submitter {
   };
   [[nodiscard]] virtual Types types() noexcept = 0;
   // Whoever must get this thread to call end_turn() soon (a change of configuration) flushes it.
-  virtual void set_nudge(CompletionSink& sink) noexcept = 0;
+  virtual void set_wake_sink(CompletionSink& sink) noexcept = 0;
 
  protected:
   ~Submitter() = default;
