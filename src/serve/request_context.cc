@@ -5,6 +5,8 @@
 #include "serve/io_thread.h"
 
 #include <cstring>
+#include <new>
+#include <type_traits>
 
 namespace lumen::serve {
 namespace {
@@ -40,7 +42,10 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   head = {};
   route = {};
   infer_head = {};
-  call = {.owner = this, .scratch = &memory, .reply_memory = &memory};
+  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has not.
+  static_assert(std::is_trivially_destructible_v<service::Call>);
+  ::new (static_cast<void*>(&call))
+      service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
   body_places = {};
   body_unread = 0;
   body = {};

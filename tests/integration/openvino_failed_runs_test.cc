@@ -192,11 +192,12 @@ TEST_P(FailedRuns, NeighboursGetTheirOwnAnswersBitForBit) {
   learn_answers();
   EngineOptions options;
   const bool packs = GetParam() == QueueType::kBatched || GetParam() == QueueType::kInline;
-  options.config = {.queue_type = GetParam(),
-                    .thread_count = 2,
-                    .batch_size = 8,
-                    .max_queue_delay_us = packs ? 5'000u : 0u,  // under a sanitizer they come slowly
-                    .queue_capacity = 64};
+  options.config = {
+      .queue_type = GetParam(),
+      .thread_count = 2,
+      .batch_size = 8,
+      .max_queue_delay_us = packs ? 5'000u : 0u,  // under a sanitizer they come slowly
+      .queue_capacity = 64};
   options.pin_threads.mode = PinThreads::Mode::kOff;
   auto engine = Engine::create(options, *repository).value();
   std::mt19937_64 random(seed);
