@@ -2,6 +2,7 @@
 #include "engine/runner.h"
 
 #include <lumen/base/clock.h>
+#include <lumen/engine/validate.h>
 
 #include "engine/record.h"
 
@@ -92,7 +93,7 @@ size_t Runner::run(Pass pass) noexcept {
     const uint64_t now = now_ns();
     if (request->cancelled.was_set()) {
       waiting_[i] = nullptr;
-      refuse_cancelled(*request, now);
+      refuse(*request, cancelled_before_run(request->model->metadata()), now);
     } else if (is_late(*request, now)) {
       waiting_[i] = nullptr;
       refuse_late(*request, now);
@@ -276,15 +277,6 @@ void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
                        "queue, model '%s' had not begun with it; raise its timeout or send less at "
                        "once",
                        us_since(request.trace.received_ns), us_since(request.trace.parsed_ns),
-                       request.model->metadata().name.c_str()),
-         now);
-}
-
-void Runner::refuse_cancelled(InferRequest& request, uint64_t now) noexcept {
-  if (options_.server_counters != nullptr) options_.server_counters->cancelled.add();
-  refuse(request,
-         Status::error(Code::kCancelled,
-                       "request cancelled: its client was gone before model '%s' began with it",
                        request.model->metadata().name.c_str()),
          now);
 }

@@ -97,7 +97,6 @@ class Runner {
   void take_back_failed_batches() noexcept;
   [[nodiscard]] bool has_failed_batch() const noexcept;
   void refuse_late(InferRequest& request, uint64_t now) noexcept;
-  void refuse_cancelled(InferRequest& request, uint64_t now) noexcept;
   void refuse(InferRequest& request, const Status& status, uint64_t now) noexcept;
   void finish(InferRequest& request, uint64_t executions) noexcept;
   void note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept;

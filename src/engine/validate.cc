@@ -174,6 +174,12 @@ Status shapes_refused(const ModelMetadata& model, std::span<const TensorView> in
                        with_values ? "shapes and numbers" : "shapes");
 }
 
+Status cancelled_before_run(const ModelMetadata& model) noexcept {
+  return Status::error(Code::kCancelled,
+                       "request cancelled: its client was gone before model '%s' began with it",
+                       model.name.c_str());
+}
+
 Status check_request(const ModelMetadata& model, const InferRequest& request) noexcept {
   if (request.inputs.size() != model.inputs.size()) {
     return Status::error(Code::kInvalidArgument, "model '%.*s': got %zu inputs, wanted %zu",

@@ -202,7 +202,7 @@ void Connection::begin_infer() noexcept {
   }
   // By what is ahead of it already: a body that would be refused need not come in.
   if (context_->has_latency_budget && !io_.fits_budget(*context_)) {
-    respond_over_budget();
+    respond_error(service::refusal(engine::SubmitOutcome::kOverBudget));
     return;
   }
   // A client that waits for leave to send gets it once, and only if it has not begun already.

@@ -103,8 +103,6 @@ class Connection final : public net::StreamHandler {
   void respond_json(int status, std::string_view body, std::string_view extra = {}) noexcept;
   void respond(int status, std::string_view content_type, std::string_view body,
                std::string_view extra = {}) noexcept;
-  void respond_overload(std::string_view message) noexcept;
-  void respond_over_budget() noexcept;
   void respond_error(const Status& status) noexcept;
   void respond_error(int status, std::string_view message, std::string_view extra = {}) noexcept;
   void refuse(int status, std::string_view message) noexcept;  // answers, then closes

@@ -192,17 +192,10 @@ void Connection::on_body_complete() noexcept {
   }
   io_.services().counters.bytes_received_direct.add(context_->received_direct_bytes);
   state_ = State::kRunning;
-  switch (io_.submit(*context_)) {
-    case engine::SubmitOutcome::kAccepted: return;
-    case engine::SubmitOutcome::kFull:
-      respond_overload("the queue is full; try again, or raise --queue-capacity");
-      return;
-    case engine::SubmitOutcome::kOverBudget: respond_over_budget(); return;
-    case engine::SubmitOutcome::kClosed:
-      close_after_ = true;
-      respond_error(503, "the server is shutting down");
-      return;
-  }
+  const engine::SubmitOutcome outcome = io_.submit(*context_);
+  if (outcome == engine::SubmitOutcome::kAccepted) return;
+  if (outcome == engine::SubmitOutcome::kClosed) close_after_ = true;
+  respond_error(context_->call.infer.status);
 }
 
 }  // namespace lumen::serve

@@ -146,17 +146,6 @@ void Connection::respond_json(int status, std::string_view body, std::string_vie
   respond(status, "application/json", body, extra);
 }
 
-void Connection::respond_overload(std::string_view message) noexcept {
-  respond_error(static_cast<int>(io_.services().options.overload_status), message,
-                "Retry-After: 1\r\n");
-}
-
-void Connection::respond_over_budget() noexcept {
-  respond_overload(
-      "by what requests took lately this one would take longer than the latency budget; try again, "
-      "or raise --latency-budget-us");
-}
-
 void Connection::respond(int status, std::string_view content_type, std::string_view body,
                          std::string_view extra) noexcept {
   wire::ResponseHead head;
@@ -204,8 +193,12 @@ std::span<iovec> Connection::gathered(std::span<iovec> segments) noexcept {
 }
 
 void Connection::respond_error(const Status& status) noexcept {
-  respond_error(wire::http_status(status.code()), status.message(),
-                status.code() == Code::kResourceExhausted ? "Retry-After: 1\r\n" : "");
+  if (status.code() == Code::kResourceExhausted) {
+    respond_error(static_cast<int>(io_.services().options.overload_status), status.message(),
+                  "Retry-After: 1\r\n");
+  } else {
+    respond_error(wire::http_status(status.code()), status.message());
+  }
 }
 
 void Connection::respond_error(int status, std::string_view message,

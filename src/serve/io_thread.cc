@@ -26,7 +26,7 @@ IoThread::IoThread(const Services& services, uint32_t index, ListenerSockets soc
     : services_(services),
       index_(index),
       submitter_(services.engine.submitter(index)),
-      dispatcher_({}, submitter_, *this),
+      dispatcher_({}, submitter_, *this, services.counters.cancelled),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {

@@ -4,6 +4,7 @@
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/engine/model_repository.h>
+#include <lumen/engine/validate.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,9 +14,6 @@ namespace lumen::service {
 using engine::InferRequest;
 using engine::SubmitOutcome;
 
-namespace {
-
-// Of a call that went on from a step and that the engine would not have then.
 Status refusal(SubmitOutcome outcome) noexcept {
   switch (outcome) {
     case SubmitOutcome::kAccepted: break;
@@ -23,16 +21,15 @@ Status refusal(SubmitOutcome outcome) noexcept {
       return Status::error(Code::kResourceExhausted,
                            "the queue is full; try again, or raise --queue-capacity");
     case SubmitOutcome::kOverBudget:
-      return Status::error(Code::kResourceExhausted,
-                           "the request would take longer than the latency budget; try again, or "
-                           "raise --latency-budget-us");
+      return Status::error(
+          Code::kResourceExhausted,
+          "by what requests took lately this one would take longer than the latency "
+          "budget; try again, or raise --latency-budget-us");
     case SubmitOutcome::kClosed:
       return Status::error(Code::kUnavailable, "the server is shutting down");
   }
   return {};
 }
-
-}  // namespace
 
 SubmitOutcome Dispatcher::submit(Call& call) noexcept {
   call.way = {.dispatcher = this};
@@ -103,7 +100,10 @@ void resume(Call& call) noexcept {
 
 bool Dispatcher::take_back(Call& call) noexcept {
   if (call.way.parked_at != nullptr) unpark(call);
-  if (!std::exchange(call.way.goes_on, false)) return true;
+  if (!std::exchange(call.way.goes_on, false)) {
+    if (call.infer.status.code() == Code::kCancelled) cancelled_.add();
+    return true;
+  }
   ++call.way.passed;
   return go_on(call) != SubmitOutcome::kAccepted;
 }
@@ -111,10 +111,7 @@ bool Dispatcher::take_back(Call& call) noexcept {
 void Dispatcher::cancel(Call& call) noexcept {
   call.infer.cancelled.set();
   if (call.way.parked_at == nullptr) return;
-  abandon(call, Status::error(Code::kCancelled,
-                              "request cancelled: its client was gone before model '%s' "
-                              "began with it",
-                              call.infer.model->metadata().name.c_str()));
+  abandon(call, engine::cancelled_before_run(call.infer.model->metadata()));
 }
 
 void Dispatcher::expire(uint64_t now) noexcept {

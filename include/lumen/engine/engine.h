@@ -38,6 +38,7 @@ struct EngineOptions {
   std::shared_ptr<CpuClaims> cpu_claims = std::make_shared<CpuClaims>();
   // Told, on the control plane, what does not stop the engine: a thread that could not be pinned.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
+  uint32_t cpu_count = 0;                                // of the process; 0: those it may use
   RegionOptions regions{};                               // of what batches are packed in
   telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
 };

@@ -40,6 +40,9 @@ namespace lumen::engine {
 [[nodiscard]] Status shapes_refused(const ModelMetadata& model, std::span<const TensorView> inputs,
                                     bool with_values) noexcept;
 
+// The status of a request whose client was gone before the model began with it.
+[[nodiscard]] Status cancelled_before_run(const ModelMetadata& model) noexcept;
+
 // All inputs of a bound request at once, with their data: what a backend's start() takes for
 // granted. For callers without a codec in front of them (bus, tests).
 [[nodiscard]] Status check_request(const ModelMetadata& model,

@@ -11,6 +11,7 @@
 
 #include <lumen/engine/engine.h>
 #include <lumen/service/call.h>
+#include <lumen/telemetry/counters.h>
 
 #include <cstdint>
 #include <span>
@@ -42,20 +43,25 @@ class Step {
   ~Step() = default;
 };
 
+// Why the engine would not have a call.
+[[nodiscard]] Status refusal(engine::SubmitOutcome outcome) noexcept;
+
 // By a step that has parked the call, once. Any thread.
 void complete(Call& call) noexcept;  // infer.status, and infer.outputs if that is ok, are set
 void resume(Call& call) noexcept;    // on with the next step, on the call's own thread
 
 class Dispatcher {
  public:
-  // `steps` outlive all calls. `sink` is told of every call that returns.
+  // `steps` outlive all calls. `sink` is told of every call that returns; in `cancelled` those are counted
+  // that did not run because their client was gone.
   Dispatcher(std::span<Step* const> steps, engine::Submitter& submitter,
-             engine::CompletionSink& sink) noexcept
-      : steps_(steps), submitter_(submitter), sink_(sink) {}
+             engine::CompletionSink& sink, telemetry::Counter& cancelled) noexcept
+      : steps_(steps), submitter_(submitter), sink_(sink), cancelled_(cancelled) {}
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // Accepted: it is away until take_back() says true. Else it is the caller's still.
+  // Accepted: it is away until take_back() says true. Else it is the caller's still, with the refusal as
+  // its status.
   [[nodiscard]] engine::SubmitOutcome submit(Call& call) noexcept;
   // For each on_returned(), on the I/O thread. True: the call is complete. False: a step let it go on, and
   // it is away again.
@@ -81,6 +87,7 @@ class Dispatcher {
   const std::span<Step* const> steps_;
   engine::Submitter& submitter_;
   engine::CompletionSink& sink_;
+  telemetry::Counter& cancelled_;
   Call* parked_ = nullptr;         // newest first
   uint64_t next_ns_ = UINT64_MAX;  // no parked call is late before
 };

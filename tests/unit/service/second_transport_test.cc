@@ -25,7 +25,7 @@ class SecondTransport : public testing::TestWithParam<engine::QueueType> {
     options.pin_threads.mode = PinThreads::Mode::kOff;
     options.server_counters = &models->counters->server;
     engine = std::move(engine::Engine::create(options, *models->repository).value());
-    transport.emplace(engine->submitter(0));
+    transport.emplace(engine->submitter(0), models->counters->server.cancelled);
   }
   void submit_all() {
     for (uint32_t i = 0; i < kSlots; ++i) {

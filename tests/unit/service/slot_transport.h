@@ -60,8 +60,9 @@ class ReplyPlace final : public Allocator {
 
 class SlotTransport final : public CallOwner, public engine::CompletionSink {
  public:
-  SlotTransport(engine::Submitter& submitter, std::span<Step* const> steps = {})
-      : dispatcher(steps, submitter, *this), submitter_(submitter) {
+  SlotTransport(engine::Submitter& submitter, telemetry::Counter& cancelled,
+                std::span<Step* const> steps = {})
+      : dispatcher(steps, submitter, *this, cancelled), submitter_(submitter) {
     for (uint32_t i = 0; i < kSlots; ++i) {
       slots_.emplace_back(region[i]);
       region[i].reply.fill(-1);
