@@ -84,8 +84,14 @@ def matches(path: str, patterns: list[str]) -> bool:
 
 
 def module_of(path: str, modules: dict) -> str | None:
-    match = re.match(r"(?:include/lumen|src)/([^/]+)/", path)
-    return match.group(1) if match and match.group(1) in modules else None
+    """The module whose folder holds it: the deepest, since apps/load is none of apps."""
+    folders = {
+        folder: name
+        for name, module in modules.items()
+        for folder in (f"include/lumen/{name}", *module.get("folders", [f"src/{name}"]))
+    }
+    holding = [folder for folder in folders if path.startswith(f"{folder}/")]
+    return folders[max(holding, key=len)] if holding else None
 
 
 def check_layers(tree: Tree) -> Iterable[Finding]:
@@ -96,11 +102,40 @@ def check_layers(tree: Tree) -> Iterable[Finding]:
             if modules[used]["floor"] > module["floor"]:
                 message = f"{name} (floor {module['floor']}) may not list {used}, which is above it"
                 yield Finding("tools/layers.toml", 1, "layers", message)
+    seen: dict[str, set[str]] = {name: set() for name in modules}
+    shown: dict[str, set[str]] = {name: set() for name in modules}  # by its face
     for path, text in tree.cpp("include", "src", "apps", "examples"):
+        module = module_of(path, modules)
         for line, included in tidy_cpp.includes(text):
             problem = include_problem(tree, path, included)
             if problem:
                 yield Finding(path, line, "layers", problem)
+            target = target_of(tree, included)
+            if module and target:
+                (shown if path.startswith("include/") else seen)[module].add(target)
+    if "tools/layers.toml" in tree.texts:
+        yield from needless_grants(modules, seen, shown)
+
+
+def target_of(tree: Tree, included: str) -> str | None:
+    """The module that an include names; None: the tree has no such header."""
+    places = (f"include/{included}", f"src/{included}", f"apps/{included}")
+    known = next((place for place in places if place in tree.texts), None)
+    return module_of(known, tree.rules["modules"]) if known else None
+
+
+def needless_grants(modules: dict, seen: dict, shown: dict) -> Iterable[Finding]:
+    """A module needs what its files include and what the faces of those show."""
+    for name, module in modules.items():
+        needed: set[str] = set()
+        todo = [*seen[name], *shown[name]]
+        while todo:
+            one = todo.pop()
+            if one not in needed:
+                needed.add(one)
+                todo += shown[one]
+        for used in sorted(set(module["uses"]) - needed):
+            yield Finding("tools/layers.toml", 1, "layers", f"{name} does not need {used}")
 
 
 def include_problem(tree: Tree, path: str, included: str) -> str | None:
@@ -109,27 +144,22 @@ def include_problem(tree: Tree, path: str, included: str) -> str | None:
     for pattern, allowed in tree.rules["outside"].items():
         if fnmatch.fnmatch(included, pattern) and path not in allowed:
             return f"only {', '.join(allowed)} includes {included}"
-    if (
-        module is None
-        and path.startswith(("include/", "src/"))
-        and not path.startswith("include/lumen/c/")
-    ):
+    if ".." in included.split("/"):
+        return f"{included} goes round the roots of the modules"
+    if module is None and path.startswith(("include/", "src/")):
         return "stands in no module that tools/layers.toml names"
+    target = target_of(tree, included)
     if included.startswith("lumen/"):
-        target = included.split("/")[1]
-        if (
-            module
-            and target in modules
-            and target != module
-            and target not in modules[module]["uses"]
-        ):
+        target = target or included.split("/")[1]
+    if target in modules and target != module:
+        private = not included.startswith("lumen/")
+        if private and (module is None or f"src/{included}" in tree.texts):
+            return f"{included} is private to the module {target}"
+        if module and target not in modules[module]["uses"]:
             return f"{module} may not use {target} ({included})"
-    elif f"src/{included}" in tree.texts:
-        if included.split("/")[0] != module:
-            return f"{included} is private to src/{included.split('/')[0]}"
-        if path.startswith("include/"):
-            return f"a face may not include the private {included}"
-    for pattern in modules[module].get("banned_includes", []) if module else []:
+    elif target == module and path.startswith("include/") and not included.startswith("lumen/"):
+        return f"a face may not include the private {included}"
+    for pattern in tree.rules.get("banned_includes", {}).get(module, []):
         if fnmatch.fnmatch(included, pattern):
             return f"{module} may not include {included}"
     return None

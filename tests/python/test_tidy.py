@@ -37,9 +37,12 @@ def test_the_tree_has_no_include_that_points_up_or_sideways(project_root: Path) 
             "#include <openvino/openvino.hpp>",
             "only src/engine/openvino_backend.cc",
         ),
-        ("src/serve/a.cc", '#include "engine/secret.h"', "private to src/engine"),
-        ("apps/a.cc", '#include "engine/secret.h"', "private to src/engine"),
+        ("src/serve/a.cc", '#include "engine/secret.h"', "private to the module engine"),
+        ("apps/a.cc", '#include "engine/secret.h"', "private to the module engine"),
         ("include/lumen/engine/a.h", '#include "engine/secret.h"', "a face may not include"),
+        ("src/serve/a.cc", '#include "../engine/secret.h"', "goes round the roots"),
+        ("apps/load/a.cc", '#include "lumen/serve/server.h"', "client may not use serve"),
+        ("src/memory/a.cc", '#include "lumen/queue/spsc_queue.h"', "memory may not use queue"),
         ("src/attic/a.cc", "#include <vector>", "stands in no module"),
     ],
 )
@@ -61,9 +64,27 @@ def test_an_include_that_points_down_is_fine(tmp_path: Path) -> None:
 
 
 def test_a_module_that_lists_one_above_it_is_found(tmp_path: Path) -> None:
-    layers = '[modules.base]\nfloor = 0\nuses = ["queue"]\n[modules.queue]\nfloor = 1\nuses = []\n'
+    layers = '[modules]\nbase = {floor = 0, uses = ["queue"]}\nqueue = {floor = 1, uses = []}\n'
     found = rules_of(tmp_path, {"tools/layers.toml": layers + "[outside]\n"}, "layers")
     assert "base (floor 0) may not list queue" in found[0]
+
+
+def test_a_grant_that_nobody_needs_is_found(tmp_path: Path) -> None:
+    """A file's include is a need, and so is what the face that it includes shows."""
+    rows = (
+        '[modules]\na = {floor = 0, uses = []}\nb = {floor = 1, uses = ["a"]}\n'
+        'c = {floor = 2, uses = ["a", "b"]}\nd = {floor = 3, uses = ["a", "b", "c"]}\n[outside]\n'
+    )
+    files = {
+        "tools/layers.toml": rows,
+        "include/lumen/a/a.h": HEAD,
+        "include/lumen/b/b.h": HEAD + "#include <lumen/a/a.h>\n",
+        "src/c/c.cc": BODY + "#include <lumen/b/b.h>\n",
+        "include/lumen/c/c.h": HEAD,
+        "src/d/d.cc": BODY + "#include <lumen/c/c.h>\n",
+    }
+    found = rules_of(tmp_path, files, "layers")
+    assert [line.split(": ")[-1] for line in found] == ["d does not need a", "d does not need b"]
 
 
 def body_of(lines: int) -> str:

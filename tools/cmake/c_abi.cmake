@@ -4,8 +4,7 @@ enable_language(C)
 
 function(lumen_c_abi)
   add_library(lumen_c SHARED ${PROJECT_SOURCE_DIR}/src/memory/shared_buffer_c.cc)
-  target_link_libraries(lumen_c PRIVATE lumen::memory)
-  target_include_directories(lumen_c PUBLIC ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(lumen_c PUBLIC lumen::c PRIVATE lumen::memory)
   # Only what the C headers declare: whoever loads it brings a C++ library of its own.
   set_target_properties(lumen_c PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 1)
   target_link_options(lumen_c PRIVATE
