@@ -26,18 +26,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "python"))
 # Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path.append(str(ROOT / "bench"))
+sys.path += [str(ROOT / "bench"), str(ROOT / "tools")]
+import goals
 import server as bench
 from lumen_engine import Server
 
 QUEUE_TYPES = ("mpmc", "spsc", "naive", "batched", "inline")
 CONNECTIONS = 100
 ROUNDS = 20  # of the burst: 2,000 requests, as fast as one thread can
-GOAL_MS_A_SECOND = 1.0
+GOAL_MS_A_SECOND = goals.value("idle", "CPU time", "at_most") / 10  # the goal is of 10 s
 REST_S = 0.3
 REST_TIMEOUT_S = 10.0
 RATES = (1000, 2100)
-GOAL_SPIN_CORES = 0.1
+GOAL_SPIN_CORES = goals.value("idle", "CPU", "over_rival_at_most")
 
 
 def cpu_ms(pid: int) -> float:
@@ -154,6 +155,9 @@ def measure_spin(seconds: float, rounds: int, quiet: bool) -> list[dict[str, obj
                     "ratio": round(rival / ours, 3) if ours else None,
                     "spread": None if is_open else round(spread[0] / ours, 3),
                     "limit": round(rival + GOAL_SPIN_CORES, 4) if is_open else None,
+                    "rounds": {
+                        spin: [run[0 if is_open else 1] for run in of] for spin, of in runs.items()
+                    },
                 }
             )
     return rows

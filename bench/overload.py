@@ -28,15 +28,16 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "python"))
+sys.path += [str(ROOT / "python"), str(ROOT / "tools")]
+import goals
 from lumen_engine import Server
 
 BINARY = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
 MODEL = "squeezenet"
 CLIENTS = (4, 16, 64, 256)
 WORKERS = 1
-GOAL_THROUGHPUT = 0.97
-GOAL_P99 = 1.3
+GOAL_THROUGHPUT = goals.value("overload", "throughput", "of_first_at_least")
+GOAL_P99 = goals.value("overload", "p99 latency", "of_limit_at_most")
 BUDGET_SERVICE_TIMES = 12
 OPEN_LOOP_CLIENTS, OPEN_LOOP_LOAD = 64, 1.5
 OVERLOAD_STATUS = "429"

@@ -29,7 +29,8 @@ from pathlib import Path
 from statistics import mean, median
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "python"))
+sys.path += [str(ROOT / "python"), str(ROOT / "tools")]
+import goals
 from lumen_engine import Server
 
 BINARY = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
@@ -38,7 +39,8 @@ RIVAL = "naive"
 LOAD_CPU = 0
 # Ten milliseconds and more lie between two requests: twenty times the longest spin.
 SELDOM_A_SECOND = 90
-GOAL_MEAN_US, GOAL_P99_US = 10.0, 20.0
+GOAL_MEAN_US = goals.value("residency", "queue residency, mean", "at_most")
+GOAL_P99_US = goals.value("residency", "queue residency, p99", "at_most")
 METRICS = ("mean", "p99")
 
 

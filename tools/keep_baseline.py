@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Keeps what a bench printed in bench/baselines/NAME.json, with its raw rounds, the machine, the
-day, the commit and a hash of the files that it measures, and draws the README's tables anew.
+day, the commit and a hash of the files that it measures, and draws what the documents show of
+them anew.
 
   ./dev bench queue | tools/keep_baseline.py queue
   .venv/bin/lumen matrix --model mlp --rounds 5 --json | tools/keep_baseline.py matrix_mlp
@@ -52,8 +53,8 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def draw_readme() -> int:
-    return subprocess.run([sys.executable, ROOT / "tools" / "readme_figures.py"]).returncode
+def draw_documents() -> int:
+    return subprocess.run([sys.executable, ROOT / "tools" / "figures.py"]).returncode
 
 
 def measured(name: str, document: dict[str, Any]) -> list[baselines.Measurement]:
@@ -108,7 +109,7 @@ def main() -> int:
     # One line for the samples of a contender: they are most of the file.
     text = re.sub(r"\[\s+(-?[\d.e+-]+(?:,\s+-?[\d.e+-]+)*)\s+\]", one_line, text)
     file.write_text(text + "\n")
-    return draw_readme()
+    return draw_documents()
 
 
 def one_line(match: re.Match[str]) -> str:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import baselines
+import figures
 import pytest
-import readme_figures
 
 NAMES = sorted(baselines.benches())
 
@@ -71,7 +71,7 @@ def test_figures_without_a_hash_are_old() -> None:
     assert not baselines.is_fresh("queue", {"sources": None})
 
 
-def test_the_readme_says_that_figures_are_older_than_the_code_and_when_that_ends(
+def test_a_table_says_that_figures_are_older_than_the_code_and_when_that_ends(
     tmp_path: Path,
 ) -> None:
     machine = {"cpu": "Abacus", "cpus": 2, "kernel": "6.1", "day": "2026-01-02"}
@@ -79,12 +79,12 @@ def test_the_readme_says_that_figures_are_older_than_the_code_and_when_that_ends
     row |= {"ratio": 2.0, "spread": 0.1, "limit": None}
     old = {"kind": None, "machine": machine, "commit": "abc", "sources": None, "rows": [row]}
     (tmp_path / "server.json").write_text(json.dumps({"measurements": [old]}))
-    drawn = readme_figures.draw("server", tmp_path)
+    drawn = figures.draw("server", tmp_path)
     assert "commit abc" in drawn
     assert "**Older than the code**" in drawn and baselines.due("server") in drawn
     fresh = {**old, "sources": baselines.content_hash("server")}
     (tmp_path / "server.json").write_text(json.dumps({"measurements": [fresh]}))
-    assert "Older" not in readme_figures.draw("server", tmp_path)
+    assert "Older" not in figures.draw("server", tmp_path)
 
 
 def test_near_and_far_stand_in_tables_of_their_own(tmp_path: Path) -> None:
@@ -96,6 +96,6 @@ def test_near_and_far_stand_in_tables_of_their_own(tmp_path: Path) -> None:
         for kind in ("far", "near")
     ]
     (tmp_path / "queue.json").write_text(json.dumps({"measurements": both}))
-    drawn = readme_figures.draw("queue", tmp_path)
+    drawn = figures.draw("queue", tmp_path)
     assert drawn.count("| best rival |") == 2
     assert drawn.index("far cores") < drawn.index("near cores")

@@ -24,7 +24,7 @@ flags\t\t: fpu
 
 def keep(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> int:
     monkeypatch.setattr(keep_baseline, "BASELINES", folder)
-    monkeypatch.setattr(keep_baseline, "draw_readme", lambda: 0)
+    monkeypatch.setattr(keep_baseline, "draw_documents", lambda: 0)
     monkeypatch.setattr(sys, "argv", ["keep_baseline.py", "queue"])
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     return keep_baseline.main()

@@ -1,4 +1,4 @@
-"""./dev, the presets, the counting, and the ways to build that the README prints."""
+"""./dev, the presets, the counting, and the ways to build that docs/guide.md prints."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ def start_and_stop(
 def test_the_classic_build_ends_in_a_server_of_the_model_that_its_configuration_names(
     project_root: Path, tmp_path: Path
 ) -> None:
-    """The lines of the README, in a copy of the tree. It lends its .venv, as a second run would."""
+    """The line of docs/guide.md, in a copy of the tree, with the .venv of this one."""
     tree = copy_of_tree(project_root, tmp_path / "lumen")
     (tree / ".venv").symlink_to(project_root / ".venv")
     line = "mkdir build && cd build && cmake -DCMAKE_BUILD_TYPE=Release .. && make -j$(nproc)"

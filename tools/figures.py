@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md from bench/baselines/*.json, so that no figure is typed by hand.
+"""Draws what the documents show of bench/baselines/*.json, so that no figure is typed by hand.
 
-  tools/readme_figures.py            rewrites the tables in place
-  tools/readme_figures.py --check    exit status 1 where one differs from its baseline
+  tools/figures.py            the tables of docs/figures.md and README.md, and docs/lumen.svg
+  tools/figures.py --check    exit status 1 where one differs from its baseline
 
-A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. One thread; says no by its exit
-status.
+A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. The picture is what `./dev demo`
+printed (docs/demo.txt) and a chart of the server's baseline. One thread. Errors: the exit status.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import baselines as kept
+import goals
+from picture import Bar, picture
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
+PAGES = (ROOT / "docs" / "figures.md", ROOT / "README.md")
+PICTURE = ROOT / "docs" / "lumen.svg"
+DEMO = ROOT / "docs" / "demo.txt"
 BLOCK = re.compile(r"(<!-- figures: (?P<name>\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Row = dict[str, Any]
@@ -82,98 +86,14 @@ def compared(rows: Sequence[Row], ours: str) -> str:
     return table(heads, lines, 2)
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What the rows that match were to show."""
-
-    rows: str  # a regular expression
-    wanted: str
-    is_reached: Callable[[Row, Sequence[Row]], bool]  # a row, and all rows of its table
-    metric: str = ""  # empty: any
-    is_required: bool = True  # a baseline without such a row is an error
-
-
-def at_most(bound: float) -> Callable[[Row, Sequence[Row]], bool]:
-    return lambda row, _: row["ours"] <= bound
-
-
-def within(factor: float) -> Callable[[Row, Sequence[Row]], bool]:
-    """Of the limit; lower is better."""
-    return lambda row, _: row["ours"] <= factor * row["limit"]
-
-
-def ahead(factor: float) -> Callable[[Row, Sequence[Row]], bool]:
-    """Of the best rival."""
-    return lambda row, _: row["ratio"] >= factor
-
-
-def keeps_its_throughput(row: Row, rows: Sequence[Row]) -> bool:
-    """Of the first row, which has the fewest clients."""
-    first = next(other for other in rows if other["metric"] == row["metric"])
-    return row["ours"] >= 0.97 * first["ours"]
-
-
-# A spread above it says that nothing was measured, not that two are level.
-LARGEST_TIE = 0.25
-
-
-def level(row: Row, _: Sequence[Row]) -> bool:
-    """Ahead of the best rival, or closer to it than the spread; nothing to hold it against where no
-    rival was measured, which the table shows."""
-    return row["ratio"] is None or row["ratio"] >= 1 - min(row["spread"], LARGEST_TIE)
-
-
-GOALS = {
-    # Baselines from before these rows existed have none of them.
-    "server": (
-        Goal(
-            "^squeezenet, (4|16) clients, split",
-            "95 % of the limit",
-            lambda row, _: row["ours"] >= 0.95 * row["limit"],
-            "throughput",
-            is_required=False,
-        ),
-        Goal(
-            "^squeezenet, 1 client, split",
-            "within 250 µs of the limit",
-            lambda row, _: row["ours"] <= row["limit"] + 250,
-            "p50 latency",
-            is_required=False,
-        ),
-    ),
-    "queue": (Goal("", "ahead of the best rival or level with it", level),),
-    "memory": (
-        Goal("arena .* B$", "0.6 ns", at_most(0.6)),
-        Goal("dense", "within 10 % of the bare fetch_add", within(1.1)),
-        Goal("dense", "ahead of the best rival", ahead(1)),
-        Goal("lane", "ahead of the best rival or level with it", level),
-    ),
-    "pipeline": (
-        Goal("", "fewer than 1", at_most(1), "futex_10k"),
-        Goal("", "less than 1 ms", at_most(1), "cpu_ms_10s"),
-    ),
-    # `naive` is the rival here.
-    "residency": (
-        Goal("^(?!naive).*spinning", "10 µs", at_most(10), "queue residency, mean"),
-        Goal("^(?!naive).*spinning", "20 µs", at_most(20), "queue residency, p99"),
-    ),
-    "overload": (
-        Goal("clients$", "none", at_most(0), "refused"),
-        Goal("clients$", "97 % of that with 4 clients", keeps_its_throughput, "throughput"),
-        Goal("clients$", "1.3 times the limit", within(1.3), "p99 latency"),
-        Goal("budget$", "within the budget, the limit", within(1), "p99 latency"),
-    ),
-}
-
-
-def unreached(name: str, rows: Sequence[Row]) -> str:
-    """Where we fall short, said by the same baseline; a goal that no row stands for is a bug."""
+def missed(name: str, rows: Sequence[Row]) -> list[str] | None:
+    """Where we fall short, said by the same baseline; a goal that no row stands for is a bug. None:
+    there was no goal."""
     said, seen = [], 0
-    for goal in GOALS[name]:
-        found = [row for row in rows if re.search(goal.rows, row["row"])]
-        found = [row for row in found if goal.metric in ("", row["metric"])]
+    for goal in goals.goals(name):
+        found = [row for row in rows if goal.fits(row)]
         seen += len(found)
-        if not found and goal.is_required:
+        if not found and goal.required:
             what = f"'{goal.rows}' {goal.metric}".strip()
             raise SystemExit(f"bench/baselines/{name}.json has no row for the goal {what}")
         for row in found:
@@ -184,7 +104,12 @@ def unreached(name: str, rows: Sequence[Row]) -> str:
                 elif not row["metric"].isidentifier():
                     got = f"{row['metric']} {got}"
                 said.append(f"* {row['row']}: {got}; wanted: {goal.wanted}.")
-    if seen == 0:
+    return said if seen else None
+
+
+def unreached(name: str, rows: Sequence[Row]) -> str:
+    said = missed(name, rows)
+    if said is None:
         return ""
     if not said:
         return "\nEvery goal that was set for these rows is reached.\n"
@@ -209,7 +134,7 @@ def bench(name: str) -> Callable[[dict[str, Any]], str]:
     def draw_bench(document: dict[str, Any]) -> str:
         # The ablation has no rival: it stands in ADR 0008.
         rows = [row for row in document["rows"] if not row["row"].startswith("ablation")]
-        return compared(rows, "Lumen") + (unreached(name, rows) if name in GOALS else "")
+        return compared(rows, "Lumen") + unreached(name, rows)
 
     return draw_bench
 
@@ -236,7 +161,7 @@ def matrix(document: dict[str, Any]) -> str:
 
 # Name of a table, which is that of its baseline file, and how it is drawn.
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    **{name: bench(name) for name in ("server", "queue", "memory", "pipeline")},
+    **{name: bench(name) for name in ("server", "queue", "memory", "pipeline", "idle")},
     "matrix_mlp": matrix,
     "residency": pivot(
         "residency",
@@ -264,9 +189,96 @@ def measured_on(name: str, measurement: kept.Measurement) -> str:
     )
 
 
+# The figures of the README: what it is, of which baseline, its row, its metric.
+SIX = (
+    ("requests a second to a small MLP, 16 clients, all on one core", "server",
+     "mlp, 16 clients, inline", "throughput"),
+    ("median of SqueezeNet over HTTP, 1 client, µs; the limit is the bare model", "server",
+     "squeezenet, 1 client, mpmc", "p50 latency"),
+    ("wait between socket and worker, p99, µs", "residency",
+     "mpmc, 1 client, spinning", "queue residency, p99"),
+    ("256 clients at once, with a latency budget: p99, µs", "overload",
+     "mpmc, 256 clients, latency budget", "p99 latency"),
+    ("CPU time in 10 idle seconds with 100 connections, ms", "idle",
+     "mpmc, 100 connections after load, 10 s", "CPU time"),
+    ("millions of messages a second; the row of the queues that loses most", "queue", "", ""),
+)  # fmt: skip
+
+
+def rows_of(name: str, baselines: Path) -> list[Row]:
+    """Of all its measurements; each knows its kind of cores."""
+    return [
+        {**row, "kind": measurement["kind"]}
+        for measurement in kept.measurements(baselines / f"{name}.json")
+        for row in measurement["rows"]
+    ]
+
+
+def one_of_six(name: str, row_name: str, metric: str, baselines: Path) -> Row:
+    rows = rows_of(name, baselines)
+    if not row_name:
+        return min((row for row in rows if row["ratio"] is not None), key=lambda row: row["ratio"])
+    found = [row for row in rows if (row["row"], row["metric"]) == (row_name, metric)]
+    if not found:
+        raise SystemExit(f"bench/baselines/{name}.json has no row '{row_name}', {metric}")
+    return found[0]
+
+
+def six(baselines: Path) -> str:
+    lines: list[list[str]] = []
+    old: list[str] = []
+    misses: list[str] = []
+    aimed = 0
+    for what, name, row_name, metric in SIX:
+        row = one_of_six(name, row_name, metric, baselines)
+        if not row_name:
+            what += f": {row['row']}, {row['kind']} cores"
+        rival = f"{number(row['rival'])} ({row['rival_name']})" if row["rival"] is not None else "–"
+        shown = [number(row["ours"]), rival, verdict(row), number(row["limit"] or None)]
+        lines.append([what, *shown, f"`./dev bench {name}`"])
+    for name in TABLES:
+        file = baselines / f"{name}.json"
+        if not file.exists():
+            continue
+        for measurement in kept.measurements(file):
+            misses += missed(name, measurement["rows"]) or []
+            aimed += goals.count_of_rows(name, measurement["rows"])
+            if not kept.is_fresh(name, measurement) and name not in old:
+                old.append(name)
+    heads = ["", "Lumen", "best rival", "", "limit", "command"]
+    said = table(heads, lines, 1)
+    said += f"\nOf {aimed} rows that have a goal, {len(misses) or 'none'} miss it:\n\n"
+    said += "".join(f"{line}\n" for line in misses) + ("\n" if misses else "")
+    if old:
+        when = next((kept.due(name) for name in old if kept.due(name)), "")
+        said += f"Older than the code{f', and measured anew at {when}' if when else ''}: "
+        said += ", ".join(old) + ".\n"
+    return said
+
+
+def draw_picture(baselines: Path = BASELINES) -> str:
+    """The terminal of the demo, and what the rows of the MLP with 16 clients reach."""
+    (measurement,) = kept.measurements(baselines / "server.json")
+    name = "mlp, 16 clients, "
+    rows = [row for row in measurement["rows"] if row["row"].startswith(name)]
+    rows = sorted(rows, key=lambda row: -row["ours"])
+    bars = [Bar(f"Lumen, {row['row'].removeprefix(name)}", row["ours"], True) for row in rows]
+    bars.append(Bar(rows[0]["rival_name"], rows[0]["rival"], False))
+    machine = measurement["machine"]
+    where = (
+        f"{machine['cpu']}; {machine['day']}, commit {measurement['commit']}, ./dev bench server"
+    )
+    title = (
+        "A small MLP over HTTP, 16 clients, everything of the server on one core: requests a second"
+    )
+    return picture(DEMO.read_text(), title, bars, where)
+
+
 def draw(name: str, baselines: Path) -> str:
+    if name == "six":
+        return six(baselines)
     if name not in TABLES:
-        raise SystemExit(f"README.md has a table '{name}'; wanted one of: {', '.join(TABLES)}")
+        raise SystemExit(f"there is no table '{name}'; wanted one of: {', '.join(TABLES)}")
     file = baselines / f"{name}.json"
     if not file.exists():
         return f"(No figures are kept yet in `bench/baselines/{name}.json`.)\n"
@@ -282,20 +294,24 @@ def render(text: str, baselines: Path = BASELINES) -> str:
     return BLOCK.sub(lambda m: m[1] + draw(m["name"], baselines) + m[3], text)
 
 
+def drawn_files() -> dict[Path, str]:
+    return {**{page: render(page.read_text()) for page in PAGES}, PICTURE: draw_picture()}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="README.md's tables from bench/baselines.")
+    parser = argparse.ArgumentParser(description="The documents' figures from bench/baselines.")
     parser.add_argument("--check", action="store_true", help="change nothing, tell by the status")
-    readme = ROOT / "README.md"
     check_only = parser.parse_args().check
-    before = readme.read_text()
-    after = render(before)
-    if before == after:
-        return 0
-    if check_only:
-        print("README.md differs from bench/baselines: run tools/readme_figures.py")
-        return 1
-    readme.write_text(after)
-    return 0
+    differing = 0
+    for file, text in drawn_files().items():
+        if file.exists() and file.read_text() == text:
+            continue
+        differing += 1
+        if check_only:
+            print(f"{file.relative_to(ROOT)} differs from bench/baselines: run tools/figures.py")
+        else:
+            file.write_text(text)
+    return 1 if check_only and differing else 0
 
 
 if __name__ == "__main__":
