@@ -111,7 +111,7 @@ void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBu
   const auto& models = repository.models();
   const auto ready = static_cast<size_t>(std::ranges::count_if(
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
-  std::printf("lumen %s, %s\n", LUMEN_VERSION, repository.backend().description().c_str());
+  std::printf("lumen %s, %s\n", LUMEN_VERSION, repository.backends().description().c_str());
   std::printf("engine %s\n", engine_text(options).c_str());
   std::printf("cpus %s: %s, %.*s\n", budget.text().c_str(),
               runners_of(options, budget).text.c_str(), static_cast<int>(pinning.size()),

@@ -5,6 +5,7 @@
 #include "serve_banner.h"
 #include "serve_log.h"
 
+#include <lumen/backends/built_in.h>
 #include <lumen/base/core_distance.h>
 #include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>
@@ -184,7 +185,7 @@ int run_serve(const ServeArguments& arguments) {
   const uint64_t transfer_ns = lumen::measure_core_distance();
   spdlog::debug("a cache line takes about {} ns from core to core", transfer_ns);
 
-  auto started = Server::start(options, lumen::engine::make_openvino_backend(), report);
+  auto started = Server::start(options, lumen::backends::built_in(), report);
   if (!started.ok()) return fail(started.status());
   Server& server = **started;
   for (const auto& model : server.models().models()) {

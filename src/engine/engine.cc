@@ -186,7 +186,7 @@ class SwappingEngine final : public Engine {
   SwappingEngine(const EngineOptions& options, ModelRepository& repository)
       : options_(options),
         repository_(repository),
-        builders_(repository.backend().compiles_in_parallel()
+        builders_(repository.backends().makes_instances_in_parallel()
                       ? std::min(usable_cpu_count(), kMostBuilders)
                       : 1) {
     const auto cpus =

@@ -21,10 +21,11 @@ using Json = nlohmann::json;
 // (a row's cost is flat from 64 rows on), so more than this is a typing mistake.
 constexpr uint64_t kMaxBatchSize = 4096;
 
-// What OpenVINO itself takes where it is told nothing; nobody asks for more.
+// What a backend (OpenVINO) takes where it is told nothing; nobody asks for more.
 constexpr uint64_t kMaxShapeCache = 5000;
 
-constexpr std::array<std::string_view, 3> kKeys = {"precision", "batch_sizes", "shape_cache"};
+constexpr std::array<std::string_view, 4> kKeys = {"precision", "batch_sizes", "shape_cache",
+                                                   "backend"};
 // In the order of enum Precision.
 constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
 
@@ -97,6 +98,15 @@ void read_shape_cache(Config& config, const Json& value) {
   config.options.shape_cache = static_cast<uint32_t>(entries);
 }
 
+// Whether a server has it is for those to say who know its backends.
+void read_backend(Config& config, const Json& value) {
+  const std::string name = value.is_string() ? value.get<std::string>() : std::string();
+  if (name.empty() || name.size() > limits::kMaxNameBytes) {
+    return config.fail("key \"backend\": got " + shown(value) + ", wanted the name of a backend");
+  }
+  config.options.backend = name;
+}
+
 std::string line_of(std::string_view text, size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
   return std::to_string(1 + std::count(text.begin(), end, '\n'));
@@ -163,6 +173,8 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
       read_batch_sizes(config, value);
     } else if (key == kKeys[2]) {
       read_shape_cache(config, value);
+    } else if (key == kKeys[3]) {
+      read_backend(config, value);
     } else {
       config.fail("unknown key " + shown(Json(key)) + hint(key, kKeys));
     }

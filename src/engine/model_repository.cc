@@ -1,4 +1,4 @@
-// Opens a repository: scans, loads each version through the backend, keeps what failed with its
+// Opens a repository: scans, loads each version through its backend, keeps what failed with its
 // reason. Control plane, but find(), which any thread calls and which allocates nothing.
 // Says no: only for an unreadable directory or one with more versions than there are counters.
 #include <lumen/engine/model_repository.h>
@@ -42,9 +42,14 @@ std::string reason_text(const Status& status, const std::filesystem::path& direc
 
 }  // namespace
 
+Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t> batch_sizes) {
+  std::unique_lock<std::mutex> alone;
+  if (!traits().makes_instances_in_parallel) alone = std::unique_lock(backend_->making);
+  return loaded_->create_instance(batch_sizes);
+}
+
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
-    const std::filesystem::path& directory, std::unique_ptr<Backend> backend,
-    telemetry::Counters& counters) {
+    const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters) {
   Result<std::vector<FoundModel>> found = scan_repository(directory);
   if (!found.ok()) return found.status();
   if (found->size() > limits::kMaxModels) {
@@ -52,8 +57,8 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
                          "model repository %s holds %zu model versions; at most %zu",
                          directory.c_str(), found->size(), limits::kMaxModels);
   }
-  std::unique_ptr<ModelRepository> repository(new ModelRepository);  // alloc: at start
-  repository->backend_ = std::move(backend);
+  // alloc: at start
+  std::unique_ptr<ModelRepository> repository(new ModelRepository(std::move(backends)));
   for (FoundModel& version : *found) {
     auto model = std::make_unique<Model>();
     model->index_ = static_cast<uint32_t>(repository->models_.size());
@@ -61,22 +66,28 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
     model->metadata_.name = version.source.name;
     model->metadata_.version = version.source.version;
     Status status = version.status;
-    if (status.ok()) {
-      Result<std::unique_ptr<LoadedModel>> loaded = repository->backend_->load(version.source);
-      status = loaded.ok() ? check_metadata((*loaded)->metadata()) : loaded.status();
-      if (status.ok()) {
-        model->metadata_ = (*loaded)->metadata();
-        // find() rests on the order of the scan's names, whatever a backend puts there.
-        model->metadata_.name = version.source.name;
-        model->metadata_.version = version.source.version;
-        model->loaded_ = std::move(*loaded);
-        model->state_ = ModelState::kReady;
-      }
-    }
+    if (status.ok()) status = repository->load(*model, version.source);
     if (!status.ok()) model->mark_unavailable(reason_text(status, directory, version.source));
     repository->models_.push_back(std::move(model));
   }
   return repository;
+}
+
+Status ModelRepository::load(Model& model, const ModelSource& source) {
+  Result<Backends::Entry*> entry = backends_.find(source.options.backend);
+  if (!entry.ok()) return entry.status();
+  LUMEN_RETURN_IF_ERROR(backends_.use(**entry));
+  Result<std::unique_ptr<LoadedModel>> loaded = (*entry)->backend->load(source);
+  if (!loaded.ok()) return loaded.status();
+  LUMEN_RETURN_IF_ERROR(check_metadata((*loaded)->metadata()));
+  model.metadata_ = (*loaded)->metadata();
+  // find() rests on the order of the scan's names, whatever a backend puts there.
+  model.metadata_.name = source.name;
+  model.metadata_.version = source.version;
+  model.backend_ = *entry;
+  model.loaded_ = std::move(*loaded);
+  model.state_ = ModelState::kReady;
+  return {};
 }
 
 Model* ModelRepository::find(std::string_view name, std::string_view version) const noexcept {

@@ -204,8 +204,7 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
   auto slot = std::make_unique<ModelSlot>();
   slot->model = &model;
   if (model.state() != ModelState::kReady) return slot;
-  Result<std::unique_ptr<Instance>> instance =
-      model.loaded()->create_instance(sizes_for(model, config));
+  Result<std::unique_ptr<Instance>> instance = model.make_instance(sizes_for(model, config));
   if (!instance.ok()) return instance.status();
   slot->instance = std::move(*instance);
   slot->max_in_flight = std::max<uint32_t>(1, slot->instance->max_in_flight());

@@ -36,8 +36,7 @@ struct ModelSlot {
 // The sizes of the first axis that `config` may run often, beyond 1; empty where it never packs.
 [[nodiscard]] std::vector<uint32_t> batch_sizes_of(const EngineConfig& config);
 
-// An unavailable model gives a slot without instance. Control plane; several at once where the
-// backend compiles in parallel.
+// An unavailable model gives a slot without instance. Control plane, by several threads at once.
 [[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model,
                                                            const EngineConfig& config);
 // Control plane, one at a time and with nothing else compiling, for it measures. Only the first slot

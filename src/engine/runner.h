@@ -62,7 +62,7 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Makes the instances; several runners at once where the backend compiles in parallel.
+  // Makes the instances; several runners at once.
   void make_instances(ModelRepository& repository);
   // Then, one runner at a time with nothing compiling: measures, and settles what failed.
   [[nodiscard]] Status set_up(ModelRepository& repository, OnFailure on_failure);

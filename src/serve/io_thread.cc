@@ -54,7 +54,6 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
     connection.next_free = io->free_connections_;
     io->free_connections_ = &connection;
   }
-  engine::Backend& backend = services.repository.backend();
   for (size_t i = 0; i < services.options.max_active_requests; ++i) {
     auto context =
         RequestContext::create(services.options.max_body_bytes, services.options.regions);
@@ -62,10 +61,17 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
     (*context)->io_thread = io.get();
     (*context)->next_free = io->free_contexts_;
     io->free_contexts_ = context->get();
-    LUMEN_RETURN_IF_ERROR(backend.register_memory((*context)->memory.region()));
+    LUMEN_RETURN_IF_ERROR(
+        services.repository.backends().register_memory((*context)->memory.region()));
     io->contexts_.push_back(std::move(*context));
   }
   return io;
+}
+
+IoThread::~IoThread() {
+  for (const auto& context : contexts_) {
+    services_.repository.backends().unregister_memory(context->memory.region());
+  }
 }
 
 void IoThread::ask_control(RequestContext& context, std::string_view body,

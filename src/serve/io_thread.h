@@ -33,7 +33,7 @@ namespace lumen::serve {
 // What all I/O threads share, owned by the Server.
 struct Services {
   const ServerOptions& options;
-  const engine::ModelRepository& repository;
+  engine::ModelRepository& repository;
   const Documents& documents;
   const HostCheck& hosts;
   engine::Engine& engine;
@@ -56,6 +56,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
                                                                 uint32_t index,
                                                                 ListenerSockets sockets);
+  ~IoThread();
   // Serves until drained. Blocks.
   void run() noexcept;
   // Any thread: stop accepting, finish what is in flight, return from run().

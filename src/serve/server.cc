@@ -40,7 +40,7 @@ class RunningServer final : public Server {
   }
   ~RunningServer() override { drain(); }
 
-  Status start(std::unique_ptr<engine::Backend> backend);
+  Status start(engine::Backends backends);
 
   const std::string& http_address() const noexcept override { return http_address_; }
   const std::string& unix_path() const noexcept override { return unix_path_; }
@@ -88,12 +88,12 @@ class RunningServer final : public Server {
   std::vector<std::thread> threads_;
 };
 
-Status RunningServer::start(std::unique_ptr<engine::Backend> backend) {
+Status RunningServer::start(engine::Backends backends) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listen());
   auto repository =
-      engine::ModelRepository::open(options_.model_repository, std::move(backend), *counters_);
+      engine::ModelRepository::open(options_.model_repository, std::move(backends), *counters_);
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());
@@ -234,12 +234,11 @@ void RunningServer::drain() noexcept {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,
-                                              std::unique_ptr<engine::Backend> backend,
-                                              Report report) {
+                                              engine::Backends backends, Report report) {
   // A client that closes early must be an error code, not the end of the process.
   (void)std::signal(SIGPIPE, SIG_IGN);
   auto server = std::make_unique<RunningServer>(options, std::move(report));
-  LUMEN_RETURN_IF_ERROR(server->start(std::move(backend)));
+  LUMEN_RETURN_IF_ERROR(server->start(std::move(backends)));
   return std::unique_ptr<Server>(std::move(server));
 }
 

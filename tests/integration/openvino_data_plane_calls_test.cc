@@ -5,6 +5,7 @@
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
+#include <lumen/backends/openvino.h>
 #include <lumen/serve/server.h>
 
 #include "support/fake_backend.h"
@@ -68,7 +69,7 @@ class DataPlaneServer {
     options.max_connections = 32;
     options.telemetry_csv_path = files.path() / "requests.csv";
   }
-  void start(std::unique_ptr<engine::Backend> backend = engine::make_openvino_backend(),
+  void start(std::unique_ptr<engine::Backend> backend = backends::make_openvino(),
              Deliberate deliberate = Deliberate::kNothing) {
     auto wrap = [deliberate](std::unique_ptr<engine::Instance> inner) {
       return std::unique_ptr<engine::Instance>(
@@ -411,7 +412,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsRefused,
 
 TEST(DataPlaneCalls, OneDeliberateAllocationIsSeen) {
   DataPlaneServer served;
-  served.start(engine::make_openvino_backend(), Deliberate::kAllocation);
+  served.start(backends::make_openvino(), Deliberate::kAllocation);
   const CallCounts counts = served.count(kMlpRequest).data_plane;
   EXPECT_EQ(uint64_t{kRequests}, counts.allocations);
   EXPECT_EQ(uint64_t{kRequests}, counts.frees);
@@ -419,7 +420,7 @@ TEST(DataPlaneCalls, OneDeliberateAllocationIsSeen) {
 
 TEST(DataPlaneCalls, OneDeliberateLockIsSeen) {
   DataPlaneServer served;
-  served.start(engine::make_openvino_backend(), Deliberate::kLock);
+  served.start(backends::make_openvino(), Deliberate::kLock);
   EXPECT_EQ(uint64_t{kRequests}, served.count(kMlpRequest).data_plane.locks);
 }
 

@@ -2,6 +2,7 @@
 // over real OpenVINO models. What is answered is compared bit for bit with what an instance answers
 // that never saw a failure.
 // Threads: the test's, which submits as an I/O thread does. Memory: the heap. Says no: by gtest.
+#include <lumen/backends/openvino.h>
 #include <lumen/engine/engine.h>
 
 #include "support/pending_request.h"
@@ -68,8 +69,8 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
       files.copy_model(root / "tests/fixtures/backend" / name / "1", name);
     }
     files.write("bounded/1/model.xml", kBounded);
-    repository =
-        std::move(ModelRepository::open(files.path(), make_openvino_backend(), *counters).value());
+    repository = std::move(
+        ModelRepository::open(files.path(), backends::make_openvino(), *counters).value());
     add_kinds();
   }
 

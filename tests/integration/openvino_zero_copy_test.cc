@@ -1,4 +1,5 @@
 // Where the model reads: a large binary input lies where the socket's bytes were received.
+#include <lumen/backends/openvino.h>
 #include <lumen/serve/server.h>
 
 #include "support/http_client.h"
@@ -18,8 +19,7 @@ class ZeroCopy : public testing::Test {
     options.http_address = "127.0.0.1:0";
     options.model_repository = LUMEN_SOURCE_DIR "/models";
     options.max_active_requests = 4;
-    auto server =
-        Server::start(options, engine::observe(engine::make_openvino_backend(), observations_));
+    auto server = Server::start(options, engine::observe(backends::make_openvino(), observations_));
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
   }

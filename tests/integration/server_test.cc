@@ -77,6 +77,16 @@ TEST_F(ServerTest, AnswersThroughAnAsynchronousBackendThatStagesToADevice) {
   expect_alive();
 }
 
+TEST_F(ServerTest, WithoutABackendItServesAndSaysSoOfEachModel) {
+  auto server = Server::start(options_, engine::Backends());
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  HttpClient http((*server)->http_address());
+  EXPECT_EQ(200, http.exchange("GET /v2/health/ready HTTP/1.1\r\nHost: t\r\n\r\n").status);
+  const HttpReply reply = http.exchange(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
+  EXPECT_EQ(503, reply.status);
+  EXPECT_THAT(reply.body, HasSubstr("has no backend"));
+}
+
 TEST_F(ServerTest, AnswersJsonInAndOut) {
   start();
   HttpClient http = client();

@@ -219,7 +219,9 @@ class FakeModel final : public LoadedModel {
 class FakeBackend final : public Backend {
  public:
   explicit FakeBackend(std::shared_ptr<FakeControl> control) : control_(std::move(control)) {}
-  std::string description() const override { return "fake"; }
+  std::string_view name() const noexcept override { return control_->backend_name; }
+  std::string description() const override { return control_->backend_name; }
+  BackendTraits traits() const noexcept override { return control_->traits; }
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     if (control_->models_that_fail_to_load.contains(source.name)) {
       return Status::error(Code::kUnavailable, "model '%s' fails to load, as the test wants",
@@ -228,9 +230,17 @@ class FakeBackend final : public Backend {
     return std::unique_ptr<LoadedModel>(std::make_unique<FakeModel>(control_, source));
   }
   Status register_memory(std::span<std::byte> region) override {
+    if (region.size() > control_->largest_region) {
+      return Status::error(Code::kTooLarge, "no region of %zu bytes, as the test wants",
+                           region.size());
+    }
     control_->registered_bytes.fetch_add(region.size(),
                                          std::memory_order_relaxed);  // relaxed: a statistic
     return {};
+  }
+  void unregister_memory(std::span<std::byte> region) noexcept override {
+    control_->registered_bytes.fetch_sub(region.size(),
+                                         std::memory_order_relaxed);  // relaxed: a statistic
   }
 
  private:

@@ -25,6 +25,9 @@ namespace lumen::engine {
 // What a test and the fake share. Set the plain members before the backend is used.
 class FakeControl {
  public:
+  std::string backend_name = "fake";
+  BackendTraits traits;
+  size_t largest_region = SIZE_MAX;  // that it lets itself be offered
   bool asynchronous = false;
   uint32_t max_in_flight = 1;
   uint64_t seed = 1;  // of the order in which the asynchronous device completes

@@ -37,7 +37,9 @@ class WrappingBackend final : public Backend {
       std::unique_ptr<Backend> inner, WrapInstance wrap,
       std::function<void(std::span<std::byte>)> on_region = [](std::span<std::byte>) {})
       : inner_(std::move(inner)), wrap_(std::move(wrap)), on_region_(std::move(on_region)) {}
+  std::string_view name() const noexcept override { return inner_->name(); }
   std::string description() const override { return inner_->description(); }
+  BackendTraits traits() const noexcept override { return inner_->traits(); }
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     Result<std::unique_ptr<LoadedModel>> inner = inner_->load(source);
     if (!inner.ok()) return inner;
@@ -46,6 +48,9 @@ class WrappingBackend final : public Backend {
   Status register_memory(std::span<std::byte> region) override {
     on_region_(region);
     return inner_->register_memory(region);
+  }
+  void unregister_memory(std::span<std::byte> region) noexcept override {
+    inner_->unregister_memory(region);
   }
 
  private:

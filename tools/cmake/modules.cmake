@@ -1,11 +1,11 @@
 # How a module, a test folder, a bench and an app become targets. Sources are globbed: a new file in
 # the right folder needs no line here.
 
-# Without OpenVINO (the TSan build), files whose name begins with openvino_ and the executables, which
-# need a backend, are left out; the tests bring a fake one.
+# Without OpenVINO (the TSan build), src/backends/openvino and files whose name begins with openvino_ are
+# left out; the tests bring a fake backend.
 macro(lumen_drop_openvino SOURCES)
   if(NOT LUMEN_WITH_OPENVINO)
-    list(FILTER ${SOURCES} EXCLUDE REGEX "/openvino_[^/]*$")
+    list(FILTER ${SOURCES} EXCLUDE REGEX "/openvino(_[^/]*|/[^/]*)$")
   endif()
 endmacro()
 
@@ -126,13 +126,13 @@ endfunction()
 function(lumen_apps)
   file(GLOB sources CONFIGURE_DEPENDS apps/*.cc)
   list(FILTER sources EXCLUDE REGEX "/apps/lumen(_engine)?\\.cc$")
-  if(NOT sources OR NOT LUMEN_WITH_OPENVINO)
+  if(NOT sources)
     return()
   endif()
   add_library(lumen_app STATIC ${sources})
   lumen_compile_as(lumen_app apps)
   target_link_libraries(lumen_app PRIVATE CLI11::CLI11 spdlog::spdlog nlohmann_json::nlohmann_json
-                        INTERFACE lumen::serve lumen::client)
+                        INTERFACE lumen::serve lumen::backends lumen::client)
   target_compile_definitions(lumen_app PUBLIC LUMEN_VERSION="${PROJECT_VERSION}")
   if(LUMEN_SANITIZE)
     # Reading arguments: the headers for that are a sixth of what ./dev asan compiles.
@@ -204,7 +204,7 @@ function(lumen_tests)
   foreach(kind conformance stress integration regression)
     file(GLOB sources CONFIGURE_DEPENDS tests/${kind}/*.cc)
     lumen_drop_openvino(sources)
-    lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::serve)
+    lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::serve lumen::backends)
   endforeach()
 endfunction()
 

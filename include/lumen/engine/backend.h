@@ -1,8 +1,9 @@
-// Backend: what can run a model. The narrow face between Lumen and OpenVINO (or whatever follows).
-// Threads: load() and create_instance() on the control plane, one at a time unless
-// compiles_in_parallel(); an Instance is made on one thread, runs on another, one at a time. Memory: backends allocate as they like in load/create_instance/start; Lumen's own
-// zero-allocation rule ends at start(). Says no: Result; a failed inference goes into
-// InferRequest::status. No exception crosses this face.
+// Backend: what can run a model. The narrow face between Lumen and a library that computes.
+// Threads: load() and create_instance() on the control plane, one at a time unless the traits say
+// otherwise; an Instance is made on one thread, runs on another, one at a time unless it is shared.
+// Memory: backends allocate as they like in load/create_instance/start; Lumen's own zero-allocation
+// rule ends at start(). Errors: Result; a failed inference goes into InferRequest::status. No
+// exception crosses this face.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lumen::engine {
@@ -27,6 +29,7 @@ enum class Precision : uint8_t {
 
 // From the model's own config.json (all optional).
 struct ModelOptions {
+  std::string backend;  // its name; empty: the server's first
   Precision precision = Precision::kF32;
   // Sizes of the first axis that get a static-shape compile; others run on the dynamic one.
   std::vector<uint32_t> batch_sizes = {1};
@@ -48,7 +51,7 @@ enum class StartOutcome : uint8_t {
   kPending,  // the backend will fill the request and call `done` from a thread of its own
 };
 
-// One compiled model with its memory, owned by one worker.
+// One compiled model with its memory, owned by one worker unless the backend shares instances.
 class Instance {
  public:
   virtual ~Instance() = default;
@@ -85,23 +88,32 @@ class LoadedModel {
       std::span<const uint32_t> batch_sizes) = 0;
 };
 
+// What the engine may do with a backend's instances.
+struct BackendTraits {
+  // One instance of a model serves all who run it: its start() is called by several threads at once,
+  // and max_in_flight() is what each of them may have pending.
+  bool shares_instances = false;
+  // create_instance() may be called by several threads at once, for one model too.
+  bool makes_instances_in_parallel = false;
+  // An instance with several in flight gets packed requests too. Otherwise it is taken to overlap
+  // single ones itself, and nothing is packed for it.
+  bool batches_in_flight = false;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;  // as config.json has it
   [[nodiscard]] virtual std::string description() const = 0;  // for the banner: name, version
+  [[nodiscard]] virtual BackendTraits traits() const noexcept { return {}; }
   [[nodiscard]] virtual Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) = 0;
-  // Whether create_instance() may be called by several threads at once, for one model too.
-  [[nodiscard]] virtual bool compiles_in_parallel() const noexcept { return false; }
-  // Alignment that start() needs of input data, in bytes. 64 is what the arenas give anyway.
-  [[nodiscard]] virtual size_t input_alignment() const noexcept { return 64; }
-  // Offers a region in which request data will lie, once at start: a device backend pins it.
+  // Offers a region in which request data will lie, at any time, requests running or not: a device
+  // backend pins it. Until unregister_memory(), which comes when no request lies there any more.
   [[nodiscard]] virtual Status register_memory(std::span<std::byte> region) {
     (void)region;
     return {};
   }
+  virtual void unregister_memory(std::span<std::byte> region) noexcept { (void)region; }
 };
-
-// Never fails to exist; loading OpenVINO's plugin happens at the first load().
-[[nodiscard]] std::unique_ptr<Backend> make_openvino_backend();
 
 }  // namespace lumen::engine

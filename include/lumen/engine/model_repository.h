@@ -7,7 +7,7 @@
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/backend.h>
+#include <lumen/engine/backends.h>
 #include <lumen/engine/metadata.h>
 #include <lumen/engine/size_cost.h>
 #include <lumen/engine/smoothed_time.h>
@@ -35,6 +35,12 @@ class Model {
   [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
   [[nodiscard]] telemetry::ModelCounters& counters() const noexcept { return *counters_; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
+  // What its backend allows; of a model that is ready.
+  [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
+  // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
+  // backend makes one at a time.
+  [[nodiscard]] Result<std::unique_ptr<Instance>> make_instance(
+      std::span<const uint32_t> batch_sizes);
   // What one request takes a worker, for admission. With a latency budget the warm-up is its first
   // sample, where rows can be made up; 0 before the first.
   [[nodiscard]] SmoothedTime& service_time() noexcept { return service_time_; }
@@ -54,7 +60,8 @@ class Model {
   friend class ModelRepository;
   ModelState state_ = ModelState::kUnavailable;
   std::string reason_;
-  ModelMetadata metadata_;  // name and version are set even when unavailable
+  ModelMetadata metadata_;              // name and version are set even when unavailable
+  Backends::Entry* backend_ = nullptr;  // that loaded it
   std::unique_ptr<LoadedModel> loaded_;
   telemetry::ModelCounters* counters_ = nullptr;
   uint32_t index_ = 0;
@@ -66,8 +73,7 @@ class Model {
 class ModelRepository {
  public:
   [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
-      const std::filesystem::path& directory, std::unique_ptr<Backend> backend,
-      telemetry::Counters& counters);
+      const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters);
 
   // `version` empty: the highest. nullptr: no such model (or version).
   [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
@@ -76,11 +82,14 @@ class ModelRepository {
   }
   // Versions of `name` in ascending order; for the metadata reply (control plane).
   [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
-  [[nodiscard]] Backend& backend() const noexcept { return *backend_; }
+  [[nodiscard]] Backends& backends() noexcept { return backends_; }
+  [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
 
  private:
-  ModelRepository() = default;
-  std::unique_ptr<Backend> backend_;
+  explicit ModelRepository(Backends backends) : backends_(std::move(backends)) {}
+  // Through the backend that its options name; on a failure it stays unavailable.
+  [[nodiscard]] Status load(Model& model, const ModelSource& source);
+  Backends backends_;
   std::vector<std::unique_ptr<Model>> models_;  // sorted by name, then version as a number
 };
 

@@ -25,9 +25,9 @@ using Report = std::function<void(LogLevel, std::string_view)>;
 
 class Server {
  public:
-  // `backend` is normally engine::make_openvino_backend(); tests bring their own.
+  // `backends` is normally backends::built_in(); tests bring their own.
   [[nodiscard]] static Result<std::unique_ptr<Server>> start(
-      const ServerOptions& options, std::unique_ptr<engine::Backend> backend,
+      const ServerOptions& options, engine::Backends backends,
       Report report = [](LogLevel, std::string_view) {});
   virtual ~Server() = default;  // drains
 

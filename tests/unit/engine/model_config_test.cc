@@ -45,6 +45,15 @@ TEST(ModelConfig, BoundsWhatIsKeptForShapesUnlessItIsToldOtherwise) {
   }
 }
 
+TEST(ModelConfig, NamesItsBackend) {
+  EXPECT_EQ(parse_model_config("{}", "f")->backend, "");
+  EXPECT_EQ(parse_model_config(R"({"backend": "openvino"})", "f")->backend, "openvino");
+  for (const char* name : {"7", "\"\"", "null", "[\"openvino\"]"}) {
+    EXPECT_THAT(refusal("{\"backend\": " + std::string(name) + "}"),
+                AllOf(HasSubstr("\"backend\": got"), HasSubstr("the name of a backend")));
+  }
+}
+
 TEST(ModelConfig, NamesFileKeyGotWantedAndTheNearestName) {
   EXPECT_THAT(refusal(R"({"batchsizes": [1]})"),
               AllOf(StartsWith("m/config.json: "), HasSubstr("\"batchsizes\""),

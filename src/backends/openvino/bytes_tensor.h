@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace lumen::engine {
+namespace lumen::backends::openvino {
 
 // Exactly texts.size() elements that fill `bytes`.
 [[nodiscard]] Status read_bytes_tensor(const std::string& tensor_name,
@@ -20,4 +20,4 @@ namespace lumen::engine {
 // `out` has bytes_tensor_size(texts) bytes.
 void write_bytes_tensor(std::span<const std::string> texts, std::byte* out) noexcept;
 
-}  // namespace lumen::engine
+}  // namespace lumen::backends::openvino

@@ -1,10 +1,10 @@
 // Bodies of bytes_tensor.h. Any thread; allocates what std::string allocates.
-#include "engine/bytes_tensor.h"
+#include "backends/openvino/bytes_tensor.h"
 
 #include <cstdint>
 #include <cstring>
 
-namespace lumen::engine {
+namespace lumen::backends::openvino {
 
 Status read_bytes_tensor(const std::string& tensor_name, std::span<const std::byte> bytes,
                          std::span<std::string> texts) {
@@ -42,4 +42,4 @@ void write_bytes_tensor(std::span<const std::string> texts, std::byte* out) noex
   }
 }
 
-}  // namespace lumen::engine
+}  // namespace lumen::backends::openvino

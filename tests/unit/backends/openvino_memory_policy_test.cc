@@ -1,6 +1,6 @@
 // What a library has bound to a node is one mapping with its neighbours again.
 // Threads: the test's. Memory: a mapping of the test. Says no: by gtest.
-#include "engine/memory_policy.h"
+#include "backends/openvino/memory_policy.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace lumen::engine {
+namespace lumen::backends::openvino {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -44,4 +44,4 @@ TEST(MemoryPolicy, PagesThatWereBoundMergeWithTheirNeighboursAgain) {
 }
 
 }  // namespace
-}  // namespace lumen::engine
+}  // namespace lumen::backends::openvino

@@ -1,4 +1,5 @@
 // What is OpenVINO's own: datatypes, names, precision, where tensors lie, the calling thread.
+#include <lumen/backends/openvino.h>
 #include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>
 #include <lumen/engine/engine.h>
@@ -39,7 +40,7 @@ const std::filesystem::path kFailing =
 class OpenVinoTest : public testing::Test {
  protected:
   void open(const std::filesystem::path& directory = kFixtures) {
-    auto opened = ModelRepository::open(directory, make_openvino_backend(), *counters);
+    auto opened = ModelRepository::open(directory, backends::make_openvino(), *counters);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     repository = std::move(*opened);
   }
@@ -437,7 +438,7 @@ TEST_F(FailedRunTest, KnowsWhichAxesTheModelTiesTogether) {
 }
 
 TEST(OpenVinoBackend, NamesItsVersion) {
-  EXPECT_THAT(make_openvino_backend()->description(), HasSubstr("OpenVINO 20"));
+  EXPECT_THAT(backends::make_openvino()->description(), HasSubstr("OpenVINO 20"));
 }
 
 }  // namespace

@@ -2,16 +2,16 @@
 // to compile). Threads: load() one at a time, create_instance() by several; an Instance belongs to
 // one worker, and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
 // model, more when tensors are bound anew. Says no: every exception ends here and becomes a Status.
-#include <lumen/engine/backend.h>
+#include <lumen/backends/openvino.h>
 
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
 #include <lumen/engine/validate.h>
 
-#include "engine/memory_policy.h"
-#include "engine/openvino_plan.h"
-#include "engine/openvino_shapes.h"
+#include "backends/openvino/memory_policy.h"
+#include "backends/openvino/plan.h"
+#include "backends/openvino/shapes.h"
 
 #include <openvino/frontend/manager.hpp>
 #include <openvino/op/result.hpp>
@@ -33,14 +33,8 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::backends::openvino {
 namespace {
-
-using openvino::DynamicPlan;
-using openvino::Plan;
-using openvino::Port;
-using openvino::ShapeCheck;
-using openvino::StaticPlan;
 
 constexpr int kWarmupRuns = 3;
 
@@ -130,8 +124,8 @@ class OpenVinoInstance final : public Instance {
     const size_t wanted =
         request.outputs_wanted.empty() ? outputs_.size() : request.outputs_wanted.size();
     const std::span<TensorView> outputs = request.list_memory().allocate_array<TensorView>(wanted);
-    if (outputs.size() != wanted) return openvino::no_room("(list)", wanted * sizeof(TensorView));
-    LUMEN_RETURN_IF_ERROR(openvino::check_bounds(inputs_, request.inputs));
+    if (outputs.size() != wanted) return no_room("(list)", wanted * sizeof(TensorView));
+    LUMEN_RETURN_IF_ERROR(check_bounds(inputs_, request.inputs));
     Variant& variant = choose(request);
     if (variant.is_dynamic && !shapes_->accepts(request.inputs)) {
       return shapes_refused(metadata_, request.inputs, false);
@@ -167,14 +161,14 @@ class OpenVinoInstance final : public Instance {
   // in an input (a shape to reshape to), which is the client's, from a fault of the run.
   Status after_failure(const InferRequest& request, const char* what) noexcept {
     if (running_ == nullptr) {
-      return openvino::failed(Code::kInternal, "compiling", metadata_.name, what);
+      return failed(Code::kInternal, "compiling", metadata_.name, what);
     }
     running_->has_failed = true;
     last_ = nullptr;
     if (running_->is_dynamic && refuses_values(request)) {
       return shapes_refused(metadata_, request.inputs, true);
     }
-    return openvino::failed(Code::kInternal, "running", metadata_.name, what);
+    return failed(Code::kInternal, "running", metadata_.name, what);
   }
   bool refuses_values(const InferRequest& request) noexcept {
     try {
@@ -219,7 +213,7 @@ class OpenVinoModel final : public LoadedModel {
     metadata_.platform = "openvino";
     for (const Port& port : inputs_) metadata_.inputs.push_back(port.spec);
     for (const Port& port : outputs_) metadata_.outputs.push_back(port.spec);
-    metadata_.ties = openvino::find_ties(*model_);
+    metadata_.ties = find_ties(*model_);
   }
 
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
@@ -234,7 +228,7 @@ class OpenVinoModel final : public LoadedModel {
       release_bound_mappings();
       return std::unique_ptr<Instance>(std::move(instance));
     } catch (const std::exception& error) {
-      return openvino::failed(Code::kInternal, "compiling", metadata_.name, error.what());
+      return failed(Code::kInternal, "compiling", metadata_.name, error.what());
     } catch (...) {
       return Status::error(Code::kInternal, "compiling model '%s': unknown exception",
                            metadata_.name.c_str());
@@ -343,27 +337,28 @@ class OpenVinoModel final : public LoadedModel {
 
 class OpenVinoBackend final : public Backend {
  public:
+  std::string_view name() const noexcept override { return "openvino"; }
   std::string description() const override {
     const std::string_view build = ov::get_openvino_version().buildNumber;
     return "OpenVINO " + std::string(build.substr(0, build.find('-')));
   }
 
   // Each instance compiles a clone of its own; OpenVINO's AUTO device does the same.
-  bool compiles_in_parallel() const noexcept override { return true; }
+  BackendTraits traits() const noexcept override { return {.makes_instances_in_parallel = true}; }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     try {
       open_core();
       std::shared_ptr<ov::Model> model = read_model(source.file);
-      auto inputs = openvino::describe_ports(source.name, model->inputs(), "input");
+      auto inputs = describe_ports(source.name, model->inputs(), "input");
       if (!inputs.ok()) return inputs.status();
-      auto outputs = openvino::describe_ports(source.name, model->outputs(), "output");
+      auto outputs = describe_ports(source.name, model->outputs(), "output");
       if (!outputs.ok()) return outputs.status();
       give_strings_their_own_memory(*model);
       return std::unique_ptr<LoadedModel>(std::make_unique<OpenVinoModel>(
           *core_, std::move(model), source, std::move(*inputs), std::move(*outputs)));
     } catch (const std::exception& error) {
-      return openvino::failed(Code::kUnavailable, "loading", source.name, error.what());
+      return failed(Code::kUnavailable, "loading", source.name, error.what());
     } catch (...) {
       return Status::error(Code::kUnavailable, "loading model '%s': unknown exception",
                            source.name.c_str());
@@ -408,6 +403,12 @@ class OpenVinoBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_openvino_backend() { return std::make_unique<OpenVinoBackend>(); }
+}  // namespace lumen::backends::openvino
 
-}  // namespace lumen::engine
+namespace lumen::backends {
+
+std::unique_ptr<engine::Backend> make_openvino() {
+  return std::make_unique<openvino::OpenVinoBackend>();
+}
+
+}  // namespace lumen::backends

@@ -1,5 +1,5 @@
 // Which shapes a model takes, by OpenVINO's shape inference on a copy of the model. Part of
-// openvino_backend.cc, which alone includes it.
+// backend.cc, which alone includes it.
 // Threads: find_ties() on the control plane; a ShapeCheck belongs to one instance.
 // Memory: the copy at construction (its weights are shared); the heap for shapes not asked for lately.
 // Says no: false, or no tie; what OpenVINO throws beside its own exceptions passes through.
@@ -8,7 +8,7 @@
 #include <lumen/engine/metadata.h>
 #include <lumen/tensor/tensor_view.h>
 
-#include "engine/openvino_ports.h"
+#include "backends/openvino/ports.h"
 
 #include <openvino/op/constant.hpp>
 #include <openvino/op/parameter.hpp>
@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::engine::openvino {
+namespace lumen::backends::openvino {
 
 // OpenVINO's graph (2026.4) is not to be used again once a run of it has thrown: nodes that had
 // their outputs resized but did not run keep the sizes of the failed request, and what follows
@@ -173,4 +173,4 @@ inline std::vector<TiedAxes> find_ties(const ov::Model& model) {
   return ties;
 }
 
-}  // namespace lumen::engine::openvino
+}  // namespace lumen::backends::openvino

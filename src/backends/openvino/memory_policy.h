@@ -9,10 +9,10 @@
 
 #include <cstddef>
 
-namespace lumen::engine {
+namespace lumen::backends::openvino {
 
 // Private mappings without a file that are bound to nodes (MPOL_BIND, which Lumen itself never
 // uses) get the default policy again; their pages stay where they are. Returns how many those were.
 size_t release_bound_mappings();
 
-}  // namespace lumen::engine
+}  // namespace lumen::backends::openvino

@@ -1,5 +1,5 @@
 // See the header for threads, memory and refusals.
-#include "engine/memory_policy.h"
+#include "backends/openvino/memory_policy.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::backends::openvino {
 namespace {
 
 // From linux/mempolicy.h; through syscall(), as in memory/mapping.cc: libnuma would be a dependency
@@ -75,4 +75,4 @@ size_t release_bound_mappings() {
   return released;
 }
 
-}  // namespace lumen::engine
+}  // namespace lumen::backends::openvino

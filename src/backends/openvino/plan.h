@@ -1,13 +1,13 @@
 // Plans: one compiled shape of a model with its infer request, and how a request's tensors get in
-// and out of it. Part of openvino_backend.cc, which alone includes it.
+// and out of it. Part of backend.cc, which alone includes it.
 // Threads: one, the worker's. Memory: buffers of small tensors at construction; OpenVINO allocates
 // when a tensor is bound anew. Says no: Status; what OpenVINO throws passes through.
 #pragma once
 
 #include <lumen/engine/infer_request.h>
 
-#include "engine/bytes_tensor.h"
-#include "engine/openvino_ports.h"
+#include "backends/openvino/bytes_tensor.h"
+#include "backends/openvino/ports.h"
 
 #include <openvino/openvino.hpp>
 
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::engine::openvino {
+namespace lumen::backends::openvino {
 
 // Up to here a tensor is copied into the instance's bound buffer, above it is bound where it lies.
 // Measured on an EPYC (Zen 5): binding anew costs 1.2 us a call; copying 16 KiB 0.1 us from cache
@@ -128,8 +128,8 @@ class StaticPlan final : public Plan {
     std::memset(own.data(), 0, own.get_byte_size());
     return {port.get_element_type(),
             port.get_shape(),
-            *openvino::our_type(port.get_element_type()),
-            *openvino::our_shape(port.get_partial_shape()),
+            *our_type(port.get_element_type()),
+            *our_shape(port.get_partial_shape()),
             own.get_byte_size(),
             own,
             own.data()};
@@ -264,4 +264,4 @@ class DynamicPlan final : public Plan {
   std::vector<Slot> slots_;
 };
 
-}  // namespace lumen::engine::openvino
+}  // namespace lumen::backends::openvino

@@ -1,4 +1,4 @@
-// OpenVINO's words in ours: datatypes, shapes, tensor names, exceptions. Part of openvino_backend.cc,
+// OpenVINO's words in ours: datatypes, shapes, tensor names, exceptions. Part of backend.cc,
 // which alone includes it. Threads: any. Memory: the heap where OpenVINO's types need it.
 // Says no: nullopt or a Status for what the protocol has no word for.
 #pragma once
@@ -19,7 +19,9 @@
 #include <string>
 #include <vector>
 
-namespace lumen::engine::openvino {
+namespace lumen::backends::openvino {
+
+using namespace engine;  // what a backend implements
 
 struct TypePair {
   ElementType ours;
@@ -178,4 +180,4 @@ inline Status no_room(const std::string& output, size_t bytes) noexcept {
                        output.c_str(), bytes);
 }
 
-}  // namespace lumen::engine::openvino
+}  // namespace lumen::backends::openvino
