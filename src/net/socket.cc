@@ -1,17 +1,12 @@
-// Address parsing and listening sockets. Control plane; configure_stream on the I/O thread.
+// Address parsing and listening sockets. Control plane.
 #include <lumen/net/socket.h>
 
 #include <arpa/inet.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <climits>
 #include <cstring>
 
 namespace lumen::net {
@@ -120,30 +115,6 @@ Result<TcpListener> listen_tcp(const TcpAddress& address, bool shared_port) {
   TcpListener listener{std::move(fd), address};
   listener.address.port = bound_port(listener.fd.get());
   return listener;
-}
-
-void configure_stream(int fd) noexcept {
-  const int on = 1;
-  // Fails harmlessly on unix sockets, which have no Nagle to switch off.
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
-
-// On a unix socket these fail harmlessly: what is sent there is in the peer's buffer already, and goes
-// with it.
-void reset_on_close(int fd) noexcept {
-  const linger at_once{.l_onoff = 1, .l_linger = 0};
-  (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-}
-
-bool has_unsent(int fd) noexcept {
-  int bytes = 0;
-  return ::ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
-}
-
-void limit_unsent_time(int fd, uint64_t ns) noexcept {
-  const uint64_t ms = std::min<uint64_t>((ns + 999'999) / 1'000'000, INT_MAX);
-  const auto wanted = static_cast<unsigned int>(ms);
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &wanted, sizeof(wanted));
 }
 
 }  // namespace lumen::net

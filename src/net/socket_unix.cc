@@ -1,5 +1,4 @@
-// Unix sockets: a listener whose file can't be had by two servers or be opened too early, and who is
-// at the other end. Control plane; peer_credentials() anywhere, it allocates nothing.
+// Unix sockets: a listener whose file can't be had by two servers or be opened too early. Control plane.
 #include <lumen/net/socket.h>
 
 #include <fcntl.h>
@@ -165,19 +164,6 @@ Result<UnixListener> listen_unix(const std::string& path) {
     return Status::from_errno(errno, "listening on unix socket %s", path.c_str());
   }
   return listener;
-}
-
-std::optional<PeerCredentials> peer_credentials(int fd) noexcept {
-  // A TCP socket answers SO_PEERCRED too, with nobody's.
-  int domain = 0;
-  socklen_t size = sizeof(domain);
-  if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX) {
-    return std::nullopt;
-  }
-  ucred credentials{};
-  size = sizeof(credentials);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
-  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
 }  // namespace lumen::net

@@ -7,9 +7,6 @@
 #include "serve/io_thread.h"
 
 #include <lumen/base/clock.h>
-#include <lumen/net/socket.h>
-
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,45 +15,62 @@ namespace lumen::serve {
 
 using wire::BodyFraming;
 
-void Connection::open(UniqueFd fd, bool is_local) noexcept {
-  stream_.fd = std::move(fd);
+void Connection::open(net::Socket socket, bool is_local) noexcept {
   is_local_ = is_local;
   accepted_ns_ = now_ns();
   close_after_ = false;
   state_ = State::kIdle;
-  if (!io_.loop().add(stream_).ok()) {
-    close();
+  in_loop_ = io_.loop().add(stream_, socket).ok();
+  if (!in_loop_) {
+    begin_closing();
     return;
   }
   io_.timeouts().idle.start(timeout_, coarse_now_ns());
   io_.loop().wait_readable(stream_);
 }
 
-void Connection::close() noexcept {
-  if (state_ == State::kFree || state_ == State::kAbandoned) return;
+void Connection::close(net::Loop::Closing how) noexcept {
+  if (state_ == State::kFree || state_ == State::kAbandoned || state_ == State::kClosing) return;
   timeout_.unlink();
   if (state_ == State::kWaitingContext) io_.stop_waiting(*this);
-  io_.loop().remove(stream_);
+  if (!lent_.empty()) io_.loop().give_back(std::exchange(lent_, {}));
+  io_.loop().close(stream_, how);
   if (state_ == State::kRunning) {
     io_.cancel(*context_);
     state_ = State::kAbandoned;  // the engine still writes into the context
     return;
   }
+  begin_closing();
+}
+
+void Connection::begin_closing() noexcept {
+  state_ = State::kClosing;
+  io_.connection_closing();
+  if (!in_loop_) finish_closing();
+}
+
+void Connection::finish_closing() noexcept {
   state_ = State::kFree;
   if (context_ != nullptr) io_.release_context(*std::exchange(context_, nullptr));
   io_.connection_closed(*this);
 }
 
+void Connection::on_closed(net::Stream& stream) noexcept {
+  (void)stream;
+  in_loop_ = false;
+  if (state_ == State::kClosing) finish_closing();
+}
+
 void Connection::on_drain() noexcept {
   // An idle connection whose next request has begun to arrive is answered once more.
-  const bool at_rest = state_ == State::kIdle && !stream_.loop.readable;
+  const bool at_rest = state_ == State::kIdle && !io_.loop().had_unread(stream_);
   if (at_rest || state_ == State::kLinger || state_ == State::kDiscard) close();
 }
 
-void Connection::on_readable(net::Stream& stream) noexcept {
+void Connection::on_readable(net::Stream& stream, std::span<char> lent) noexcept {
   (void)stream;
-  if (state_ != State::kIdle) return;
   timeout_.unlink();
+  lent_ = lent;
   RequestContext* context = io_.acquire_context(*this);
   if (context == nullptr) {
     state_ = State::kWaitingContext;
@@ -68,6 +82,12 @@ void Connection::on_readable(net::Stream& stream) noexcept {
 
 void Connection::resume(RequestContext& context) noexcept {
   context_ = &context;
+  if (!lent_.empty()) {
+    std::memcpy(context_->free_space().data(), lent_.data(), lent_.size());
+    context_->end += lent_.size();
+    io_.services().counters.bytes_received.add(lent_.size());
+    io_.loop().give_back(std::exchange(lent_, {}));
+  }
   begin_head();
 }
 
@@ -168,14 +188,12 @@ void Connection::on_head() noexcept {
 
 // A browser's, asking for a name that is not this machine's: that name may be the page's own, pointed
 // here to get at what only this machine may reach. No browser opens a unix socket.
-bool Connection::is_page_elsewhere() const noexcept {
+bool Connection::is_page_elsewhere() noexcept {
   const wire::HttpHead& head = context_->head;
   if (!head.from_browser || is_local_) return false;
-  sockaddr_storage own{};
-  socklen_t size = sizeof(own);
-  auto* const address = reinterpret_cast<sockaddr*>(&own);
-  const bool known = ::getsockname(stream_.fd.get(), address, &size) == 0;
-  return !io_.services().hosts.allows(head.host, known ? address : nullptr);
+  const std::optional<sockaddr_storage> own = io_.loop().own_address(stream_);
+  const auto* address = own ? reinterpret_cast<const sockaddr*>(&*own) : nullptr;
+  return !io_.services().hosts.allows(head.host, address);
 }
 
 void Connection::begin_infer() noexcept {
@@ -210,8 +228,8 @@ void Connection::begin_infer() noexcept {
     state_ = State::kContinue;
     const std::string_view text = wire::continue_response();
     context_->send_segments[0] = {const_cast<char*>(text.data()), text.size()};
-    watch_send();
     io_.loop().send(stream_, std::span(context_->send_segments).first(1));
+    watch_send();
     return;
   }
   begin_body();
@@ -306,12 +324,8 @@ void Connection::on_sent(net::Stream& stream, int64_t result) noexcept {
 
 void Connection::watch_send() noexcept {
   sent_ns_ = coarse_now_ns();
+  sent_bytes_ = io_.loop().sent_so_far(stream_);
   io_.timeouts().write.start(timeout_, sent_ns_);
-}
-
-void Connection::on_send_progress(net::Stream& stream) noexcept {
-  (void)stream;
-  watch_send();  // slow, but moving
 }
 
 void Connection::continue_discard() noexcept {
@@ -327,14 +341,13 @@ void Connection::continue_discard() noexcept {
 // reply; so our side is closed first and the rest is read and dropped for a bounded time.
 void Connection::begin_linger() noexcept {
   io_.release_context(*std::exchange(context_, nullptr));
-  if (::shutdown(stream_.fd.get(), SHUT_WR) != 0) {
-    state_ = State::kIdle;
+  if (!io_.loop().end_sending(stream_)) {
     close();
     return;
   }
   // What the kernel still has to send is its own from the close on: a client that takes nothing must not
   // keep it there for good.
-  net::limit_unsent_time(stream_.fd.get(), io_.services().options.timeouts.write_stall_ns);
+  io_.loop().limit_unsent_time(stream_, io_.services().options.timeouts.write_stall_ns);
   state_ = State::kLinger;
   io_.timeouts().linger.start(timeout_, coarse_now_ns());
   drop_some(SIZE_MAX);
@@ -406,24 +419,23 @@ void Connection::end_stalled_send() noexcept {
   }
   io_.services().counters.timeouts.add();
   // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
-  net::reset_on_close(stream_.fd.get());
-  close();
+  close(net::Loop::Closing::kReset);
 }
 
 // What the socket holds counts, even if the loop has not come to it since the deadline.
 void Connection::on_timeout() noexcept {
   const bool has_moved = io_.loop().look_now(stream_);
   if (state_ == State::kWriting || state_ == State::kContinue) {
-    if (has_moved) {
-      watch_send();
+    if (has_moved || io_.loop().sent_so_far(stream_) != sent_bytes_) {
+      watch_send();  // slow, but moving
     } else {
       end_stalled_send();
     }
   } else if (has_moved) {
     is_overdue_ = true;  // until its bytes are delivered, in the next turn
   } else if (state_ == State::kIdle) {
-    if (net::has_unsent(stream_.fd.get())) net::reset_on_close(stream_.fd.get());
-    close();
+    close(io_.loop().had_unsent(stream_) ? net::Loop::Closing::kReset
+                                         : net::Loop::Closing::kOrderly);
   } else {
     end_late_receive();
   }

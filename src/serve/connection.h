@@ -6,7 +6,7 @@
 // One request at a time: a pipelined one stays in the receive buffer (or the socket) until the
 // reply before it is out, so replies keep their order and a client's memory is bounded.
 // Threads: its I/O thread. Memory: none of its own; a request's bytes live in a RequestContext.
-// Says no: JSON error replies; closes when the stream of requests can't be trusted any more.
+// Errors: JSON error replies; closes when the stream of requests can't be trusted any more.
 #pragma once
 
 #include "serve/request_context.h"
@@ -50,11 +50,12 @@ class Connection final : public net::StreamHandler {
     kLinger,     // our side is closed, dropping what still comes
     kTimedOut,   // waits for the loop to give the buffers back, then answers 408
     kAbandoned,  // closed by force while the engine has its request
+    kClosing,    // until the loop has let go of the stream and of the context's memory
   };
 
   // `is_local`: by the unix socket, whose users may change the engine.
-  void open(UniqueFd fd, bool is_local) noexcept;
-  void close() noexcept;
+  void open(net::Socket socket, bool is_local) noexcept;
+  void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
   // A context became free for a connection in kWaitingContext.
   void resume(RequestContext& context) noexcept;
   // The engine has completed its request.
@@ -63,20 +64,20 @@ class Connection final : public net::StreamHandler {
   // Drain: a connection without a request closes now, another after its reply.
   void on_drain() noexcept;
 
-  void on_readable(net::Stream& stream) noexcept override;
+  void on_readable(net::Stream& stream, std::span<char> lent) noexcept override;
   void on_received(net::Stream& stream, int64_t result) noexcept override;
   void on_sent(net::Stream& stream, int64_t result) noexcept override;
-  void on_send_progress(net::Stream& stream) noexcept override;
   void on_gone(net::Stream& stream) noexcept override;
+  void on_closed(net::Stream& stream) noexcept override;
 
   [[nodiscard]] State state() const noexcept { return state_; }
-  Connection* next_free = nullptr;  // in the I/O thread's pool, waiting list or graveyard
+  Connection* next_free = nullptr;  // in the I/O thread's pool or waiting list
 
  private:
   void begin_head() noexcept;
   void parse_head() noexcept;
   void on_head() noexcept;
-  [[nodiscard]] bool is_page_elsewhere() const noexcept;
+  [[nodiscard]] bool is_page_elsewhere() noexcept;
   void answer_document() noexcept;
   void begin_infer() noexcept;
   void begin_engine() noexcept;
@@ -114,16 +115,21 @@ class Connection final : public net::StreamHandler {
   void end_late_receive() noexcept;
   void watch_send() noexcept;
   void end_stalled_send() noexcept;
+  void begin_closing() noexcept;
+  void finish_closing() noexcept;
 
   IoThread& io_;
   net::Stream stream_{this};
   net::TimeoutEntry timeout_;
   RequestContext* context_ = nullptr;
+  std::span<char> lent_;  // the loop's, with the first bytes of a request that waits for a context
   iovec receive_segment_{};
   uint64_t progress_bytes_ = 0;  // received since the current timeout began
-  uint64_t sent_ns_ = 0;         // when the reply that is being sent last moved
+  uint64_t sent_ns_ = 0;         // when the reply that is being sent was last seen to move
+  uint64_t sent_bytes_ = 0;      // how much of it the kernel had then
   uint64_t accepted_ns_ = 0;     // until the first request has taken it
   State state_ = State::kFree;
+  bool in_loop_ = false;
   bool close_after_ = false;
   bool is_local_ = false;
   bool is_overdue_ = false;  // its time was up when what is being delivered was still in the socket

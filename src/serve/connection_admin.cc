@@ -32,7 +32,7 @@ void Connection::begin_engine() noexcept {
 void Connection::ask_control(std::string_view body) noexcept {
   timeout_.unlink();
   state_ = State::kRunning;
-  io_.ask_control(*context_, body, net::peer_credentials(stream_.fd.get()));
+  io_.ask_control(*context_, body, io_.loop().peer_credentials(stream_));
 }
 
 void Connection::answer_metrics() noexcept {

@@ -101,9 +101,7 @@ void Connection::answer_document() noexcept {
 
 void Connection::on_infer_done() noexcept {
   if (state_ == State::kAbandoned) {
-    state_ = State::kFree;
-    io_.release_context(*std::exchange(context_, nullptr));
-    io_.connection_closed(*this);
+    begin_closing();
     return;
   }
   if (!context_->call.infer.status.ok()) {
@@ -172,8 +170,8 @@ void Connection::send(size_t segments, int status) noexcept {
       .add();
   state_ = State::kWriting;
   context_->reply_code = status;
-  watch_send();
   io_.loop().send(stream_, gathered(std::span(context_->send_segments).first(segments)));
+  watch_send();
 }
 
 // A reply that fits behind its head is copied there: 20 ns, where a list of three segments costs the

@@ -7,7 +7,7 @@
 #include "serve/request_context.h"
 
 #include <lumen/engine/engine.h>
-#include <lumen/net/socket.h>
+#include <lumen/net/loop.h>
 #include <lumen/serve/server.h>
 
 #include <condition_variable>

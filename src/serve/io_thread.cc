@@ -13,7 +13,8 @@
 namespace lumen::serve {
 namespace {
 
-// A closed connection's object is free only after the turn; a turn accepts no more than this many.
+// A closed connection's object is free only once the loop has let go of it, which takes a turn; a turn
+// accepts no more than this many.
 constexpr size_t kSpareConnections = 64;
 constexpr size_t kScratchBytes = 64 * 1024;
 // Timeouts are read from the coarse clock, which may lag by one kernel tick: sleeping that much
@@ -42,7 +43,7 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
                                                    ListenerSockets sockets) {
   std::unique_ptr<IoThread> io(
       new IoThread(services, index, std::move(sockets)));  // alloc: at start
-  Result<std::unique_ptr<net::Loop>> loop = net::make_epoll_loop(*io);
+  Result<std::unique_ptr<net::Loop>> loop = net::make_loop(*io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
   for (net::Listener* listener : {&io->tcp_listener_, &io->unix_listener_}) {
@@ -83,12 +84,11 @@ void IoThread::ask_control(RequestContext& context, std::string_view body,
 void IoThread::run() noexcept {
   IdleStrategy::enrol_this_thread();
   telemetry::ServerCounters& counters = services_.counters;
-  while (!draining_ || open_connections_ > 0) {
+  while (!draining_ || open_connections_ + closing_connections_ > 0) {
     const uint64_t wakeups_before = loop_->wakeups();
     loop_->run_once(next_deadline_ns());
     counters.loop_wakeups.add(loop_->wakeups() - wakeups_before);
     expire_timeouts();
-    reclaim();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
@@ -201,41 +201,37 @@ void IoThread::stop_waiting(Connection& connection) noexcept {
   }
 }
 
-void IoThread::connection_closed(Connection& connection) noexcept {
-  // Events of this turn may still name it, so it is reused only after the turn.
-  connection.next_free = closed_connections_;
-  closed_connections_ = &connection;
+void IoThread::connection_closing() noexcept {
   --open_connections_;
+  ++closing_connections_;
   services_.counters.connections_open.subtract();
 }
 
-void IoThread::reclaim() noexcept {
-  while (closed_connections_ != nullptr) {
-    Connection* connection = closed_connections_;
-    closed_connections_ = connection->next_free;
-    connection->next_free = free_connections_;
-    free_connections_ = connection;
-  }
+void IoThread::connection_closed(Connection& connection) noexcept {
+  --closing_connections_;
+  connection.next_free = free_connections_;
+  free_connections_ = &connection;
 }
 
-void IoThread::accept(UniqueFd fd, bool is_local) noexcept {
+bool IoThread::accept(net::Socket socket, bool is_local) noexcept {
   services_.counters.connections_accepted.add();
-  if (open_connections_ >= services_.options.max_connections) {
-    // The oldest idle connection makes room; where all are busy the new one is refused.
-    net::TimeoutEntry* oldest = timeouts_.idle.oldest();
-    if (oldest != nullptr) static_cast<Connection*>(oldest->owner)->close();
-    if (oldest == nullptr || free_connections_ == nullptr) {
-      services_.counters.connections_refused.add();
-      return;
-    }
+  // The oldest idle connection makes room; where all are busy the new one is refused.
+  const size_t limit = services_.options.max_connections;
+  net::TimeoutEntry* oldest = timeouts_.idle.oldest();
+  if (open_connections_ >= limit && oldest != nullptr) {
+    static_cast<Connection*>(oldest->owner)->close();
+  }
+  if (open_connections_ >= limit || free_connections_ == nullptr) {
+    services_.counters.connections_refused.add();
+    return false;
   }
   Connection* connection = free_connections_;
   free_connections_ = connection->next_free;
   connection->next_free = nullptr;
   ++open_connections_;
   services_.counters.connections_open.add();
-  net::configure_stream(fd.get());
-  connection->open(std::move(fd), is_local);
+  connection->open(socket, is_local);
+  return true;
 }
 
 void IoThread::Acceptor::on_accept_failed(int error_number) noexcept {

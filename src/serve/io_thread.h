@@ -11,7 +11,6 @@
 
 #include <lumen/engine/engine.h>
 #include <lumen/net/loop.h>
-#include <lumen/net/socket.h>
 #include <lumen/net/timeout_list.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/serve/options.h>
@@ -81,6 +80,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
                    std::optional<net::PeerCredentials> peer) noexcept;
   void wait_for_context(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
+  // It no longer counts as open; then, once nothing holds it, it can be another client's.
+  void connection_closing() noexcept;
   void connection_closed(Connection& connection) noexcept;
   [[nodiscard]] std::string_view http_date() noexcept;
   // For dropped bytes: the same memory many times over, so that one call drops a whole body.
@@ -109,17 +110,16 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // One a listener, so that a connection knows by which it came.
   struct Acceptor final : public net::ListenerHandler {
     Acceptor(IoThread& thread, bool local) noexcept : io(thread), is_local(local) {}
-    void on_accepted(UniqueFd fd) noexcept override { io.accept(std::move(fd), is_local); }
+    bool on_accepted(net::Socket socket) noexcept override { return io.accept(socket, is_local); }
     void on_accept_failed(int error_number) noexcept override;
     IoThread& io;
     bool is_local;
   };
 
   IoThread(const Services& services, uint32_t index, ListenerSockets sockets);
-  void accept(UniqueFd fd, bool is_local) noexcept;
+  [[nodiscard]] bool accept(net::Socket socket, bool is_local) noexcept;
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
-  void reclaim() noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
 
   Services services_;
@@ -138,13 +138,13 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
 
   std::deque<Connection> connections_;  // made at create(); a deque, since they must not move
   Connection* free_connections_ = nullptr;
-  Connection* closed_connections_ = nullptr;  // reusable once the turn is over
-  Connection* waiting_first_ = nullptr;       // for a context, in order
+  Connection* waiting_first_ = nullptr;  // for a context, in order
   Connection* waiting_last_ = nullptr;
   std::vector<std::unique_ptr<RequestContext>> contexts_;
   // Last in, first out: with few clients the same few arenas stay hot in the caches.
   RequestContext* free_contexts_ = nullptr;
   size_t open_connections_ = 0;
+  size_t closing_connections_ = 0;
   uint64_t recorded_ = 0;
   engine::SmoothedTime reply_time_;  // from a model's end to the last byte written
   size_t in_engine_ = 0;             // submitted, or with the control thread, and not come back

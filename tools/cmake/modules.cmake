@@ -188,11 +188,11 @@ function(lumen_tests)
     return()
   endif()
   find_package(GTest REQUIRED)
-  # The fake backend: what tests of the engine and of all above it share.
+  # The fake backend and the late loop: what tests of the engine and of all above it share.
   file(GLOB support CONFIGURE_DEPENDS tests/support/*.cc)
   add_library(lumen_test_support STATIC ${support})
   target_include_directories(lumen_test_support PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(lumen_test_support PUBLIC lumen::engine)
+  target_link_libraries(lumen_test_support PUBLIC lumen::engine lumen::net)
   get_property(modules GLOBAL PROPERTY LUMEN_MODULES)
   foreach(module ${modules})
     file(GLOB sources CONFIGURE_DEPENDS tests/unit/${module}/*_test.cc)
@@ -206,6 +206,10 @@ function(lumen_tests)
     lumen_drop_openvino(sources)
     lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::serve lumen::backends)
   endforeach()
+  # The server on a loop whose completions come late, as a kernel ring's do.
+  lumen_test_program(late SOURCES tests/late/make_loop.cc tests/integration/server_test.cc
+                     tests/integration/live_swap_test.cc tests/regression/timeout_test.cc
+                     LIBS lumen::serve)
 endfunction()
 
 # tests/spin/NAME.pml -> the test spin_NAME: the model holds, and each broken variant is found to fail.

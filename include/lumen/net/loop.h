@@ -1,24 +1,29 @@
 // Loop: the event loop's face, shaped by completions so that epoll and io_uring both fit behind it:
 // an operation is handed in with its buffers and its result comes back through the handler.
 // Threads: everything belongs to the thread that calls run_once(), but for wake(): any thread.
-// Memory: at creation only; streams, listeners and buffers belong to the caller.
-// Says no: results < 0 are -errno; add() returns a Status.
+// Memory: at creation only; streams, listeners and buffers belong to the caller, but for lent ones.
+// Errors: results < 0 are -errno; add() returns a Status.
 //
 // A Stream has at most one receive (or wait_readable) and one send in flight. Handlers run from
-// run_once() only, never from inside receive() or send(), so they do not recurse.
-// After remove() a Stream may be destroyed once run_once() has returned: events of the turn may
-// still name it, and are dropped.
+// run_once() only, never from inside an operation, so they do not recurse. A buffer that was handed in
+// is the kernel's until the handler is called for it: written or read at any moment, even after
+// cancel_receive() and close(). A result may come several turns after the kernel had it.
 #pragma once
 
 #include <lumen/base/result.h>
 #include <lumen/base/unique_fd.h>
 
+#include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
+#include <type_traits>
+#include <utility>
 
 namespace lumen::net {
 
@@ -26,24 +31,27 @@ class Stream;
 
 class StreamHandler {
  public:
-  // After wait_readable(): bytes (or the end) are there; an idle connection owns no buffer.
-  virtual void on_readable(Stream& stream) noexcept = 0;
-  // Bytes received; 0: the peer has closed its side; < 0: -errno.
+  // After wait_readable(): bytes (or the end) are there; an idle connection owns no buffer. `lent`: the
+  // loop has received the first bytes into a buffer of its own, the handler's until give_back(). Empty:
+  // receive() gets them.
+  virtual void on_readable(Stream& stream, std::span<char> lent) noexcept = 0;
+  // Bytes received; 0: the peer has closed its side; < 0: -errno. The buffers are free.
   virtual void on_received(Stream& stream, int64_t result) noexcept = 0;
-  // All bytes handed to send() are with the kernel (their number), or -errno.
+  // All bytes handed to send() are with the kernel (their number), or -errno. The buffers are free.
   virtual void on_sent(Stream& stream, int64_t result) noexcept = 0;
   // The peer has reset the connection or hung up both ways, so that nothing can reach it any more. Only
   // where no operation is in flight: those end with an error. Not for a FIN alone, which may be a
   // half-close whose sender still waits for its reply.
   virtual void on_gone(Stream& stream) noexcept { (void)stream; }
-  // A send that had to wait has gone on, and waits again.
-  virtual void on_send_progress(Stream& stream) noexcept { (void)stream; }
+  // After close(), and the last that is heard of the stream: all its buffers are free, and it may be
+  // destroyed or added again.
+  virtual void on_closed(Stream& stream) noexcept = 0;
 
  protected:
   ~StreamHandler() = default;
 };
 
-// A connected, non-blocking stream socket inside a loop. Members below `handler` are the loop's.
+// A connection inside a loop: a socket, or what else the loop moves bytes by.
 class Stream {
  public:
   explicit Stream(StreamHandler* stream_handler) noexcept : handler(stream_handler) {}
@@ -51,32 +59,33 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   StreamHandler* handler;
-  UniqueFd fd;
 
-  enum class Receiving : uint8_t { kNo, kReadiness, kData, kDone };
-  struct LoopState {
-    std::span<iovec> receive_buffers;
-    std::span<iovec> send_buffers;
-    int64_t receive_result = 0;
-    int64_t send_result = 0;
-    Receiving receiving = Receiving::kNo;
-    bool dropping = false;  // the receive is a drop()
-    bool sending = false;
-    bool send_done = false;
-    bool readable = false;  // as far as known: cleared by EAGAIN or a short read
-    bool writable = true;
-    bool peer_closed = false;  // a short read no longer means "drained"
-    bool gone = false;         // to be told by on_gone()
-    bool queued = false;       // in the loop's list of completions
-    Stream* previous = nullptr;
-    Stream* next = nullptr;
-  } loop;
+  // --- for loops ----------------------------------------------------------------------------------
+  // What the loop knows about it: a type of the loop's own, made by begin() when the stream is added.
+  template <typename State>
+  State& begin(State&& state) noexcept {
+    static_assert(sizeof(State) <= sizeof(state_) && alignof(State) <= alignof(std::max_align_t));
+    static_assert(std::is_trivially_destructible_v<State>);
+    return *new (state_) State(std::forward<State>(state));
+  }
+  template <typename State>
+  [[nodiscard]] State& state() noexcept {
+    return *std::launder(reinterpret_cast<State*>(state_));
+  }
+
+ private:
+  alignas(std::max_align_t) std::byte state_[96];
+};
+
+// A connection that no stream has yet: a descriptor, or a number that means one to the loop it is from.
+struct Socket {
+  int number = -1;
 };
 
 class ListenerHandler {
  public:
-  // A connected, non-blocking, close-on-exec socket.
-  virtual void on_accepted(UniqueFd fd) noexcept = 0;
+  // True: it has been handed to add(). False: nobody wants it, and the loop closes it.
+  [[nodiscard]] virtual bool on_accepted(Socket socket) noexcept = 0;
   // accept() failed (EMFILE: the loop has taken and closed the connection with its reserve descriptor).
   virtual void on_accept_failed(int error_number) noexcept = 0;
 
@@ -108,33 +117,67 @@ class WakeHandler {
   ~WakeHandler() = default;
 };
 
+// Who connected to a unix socket.
+struct PeerCredentials {
+  pid_t pid;
+  uid_t uid;
+  gid_t gid;
+};
+
 class Loop {
  public:
+  enum class Closing : uint8_t {
+    kOrderly,  // what is unsent is left to the kernel
+    kReset,    // what is unsent is dropped, and the peer told so
+  };
+
   virtual ~Loop() = default;
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 
-  [[nodiscard]] virtual Status add(Stream& stream) noexcept = 0;
-  // Takes the stream out and closes its socket; operations in flight never complete.
-  virtual void remove(Stream& stream) noexcept = 0;
+  // The socket is the stream's from now on, closed if it can't be added. A reply leaves it in one
+  // write, without Nagle's delay.
+  [[nodiscard]] virtual Status add(Stream& stream, Socket socket) noexcept = 0;
+  // Ends operations in flight untold: only on_closed() follows, once the kernel has let go of their
+  // buffers.
+  virtual void close(Stream& stream, Closing how) noexcept = 0;
   [[nodiscard]] virtual Status add(Listener& listener) noexcept = 0;
   virtual void remove(Listener& listener) noexcept = 0;
 
   virtual void wait_readable(Stream& stream) noexcept = 0;
+  // A buffer that on_readable() has lent; after close() too.
+  virtual void give_back(std::span<char> lent) noexcept = 0;
   // Fills the buffers in order with what is there (at least a byte). The iovecs and their memory
   // stay untouched by the caller until on_received.
   virtual void receive(Stream& stream, std::span<iovec> buffers) noexcept = 0;
   // As receive(), for bytes that nobody wants: what is in the buffers afterwards is not said, since
   // TCP lets go of them without a copy (tcp(7), MSG_TRUNC). The same memory may be named repeatedly.
   virtual void drop(Stream& stream, std::span<iovec> buffers) noexcept = 0;
-  // Ends a receive, drop or wait_readable in flight: on_received(-ECANCELED) follows, and the buffers are
-  // the caller's again from then on.
+  // Ends a receive, drop or wait_readable in flight: on_received(-ECANCELED) follows, or the result that
+  // it had before, and the buffers are the caller's again from then on.
   virtual void cancel_receive(Stream& stream) noexcept = 0;
   // Sends everything; the loop advances the iovecs as it goes.
   virtual void send(Stream& stream, std::span<iovec> buffers) noexcept = 0;
+  // Of the send in flight, how much the kernel has taken.
+  [[nodiscard]] virtual uint64_t sent_so_far(Stream& stream) noexcept = 0;
   // Looks at the stream's socket now instead of at the next event: what waits there may have come while
-  // the loop was away. True: an operation in flight has moved, and its handler runs in the next turn
-  // if it is complete.
+  // the loop was away. True: an operation in flight has moved, and its handler runs in a next turn if it
+  // is complete.
   [[nodiscard]] virtual bool look_now(Stream& stream) noexcept = 0;
+
+  // The peer finds our end behind what was sent. False: it can't be told any more.
+  [[nodiscard]] virtual bool end_sending(Stream& stream) noexcept = 0;
+  // The kernel gives the connection up once nothing of what is unsent was taken for so long, after the
+  // close too. Rounded up to milliseconds.
+  virtual void limit_unsent_time(Stream& stream, uint64_t ns) noexcept = 0;
+  // Whether bytes, or the end, wait to be received.
+  [[nodiscard]] virtual bool had_unread(Stream& stream) noexcept = 0;
+  // Whether the peer has not acknowledged all that was sent. False where the kernel can't tell.
+  [[nodiscard]] virtual bool had_unsent(Stream& stream) noexcept = 0;
+  // As the kernel noted them at connect(). nullopt: not a unix socket.
+  [[nodiscard]] virtual std::optional<PeerCredentials> peer_credentials(
+      Stream& stream) noexcept = 0;
+  // Where the peer reached us. nullopt: there is no knowing.
+  [[nodiscard]] virtual std::optional<sockaddr_storage> own_address(Stream& stream) noexcept = 0;
 
   // One turn: completions, at most one wait in the kernel (until `deadline_ns` of CLOCK_MONOTONIC,
   // UINT64_MAX for ever), events. Returns how many handlers ran.
@@ -150,5 +193,9 @@ class Loop {
 };
 
 [[nodiscard]] Result<std::unique_ptr<Loop>> make_epoll_loop(WakeHandler& wake_handler);
+
+// The loop that a server runs on: epoll's. Tests link another definition, to run the server on a loop of
+// their own.
+[[nodiscard]] Result<std::unique_ptr<Loop>> make_loop(WakeHandler& wake_handler);
 
 }  // namespace lumen::net

@@ -1,6 +1,5 @@
 // Sockets: addresses as users write them, and listeners, TCP and unix.
-// Threads: any. Memory: control plane (std::string); what takes a descriptor alone allocates
-// nothing. Says no: Status with address and reason.
+// Threads: any. Memory: control plane (std::string). Errors: Status with address and reason.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -9,7 +8,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -69,24 +67,5 @@ class UnixListener {
 // Mode 0660 before anyone can connect. A socket that nobody listens on any more is replaced; one
 // that answers (kAlreadyExists), and a file that is no socket, are refused and left as they are.
 [[nodiscard]] Result<UnixListener> listen_unix(const std::string& path);
-
-struct PeerCredentials {
-  pid_t pid;
-  uid_t uid;
-  gid_t gid;
-};
-// Who connected to a unix socket, as the kernel noted at connect(). nullopt: not a unix socket.
-[[nodiscard]] std::optional<PeerCredentials> peer_credentials(int fd) noexcept;
-
-// For an accepted connection, TCP or unix: no Nagle delay, replies leave in one write.
-void configure_stream(int fd) noexcept;
-
-// Closing it drops what is unsent and resets the connection, instead of leaving the bytes to the kernel.
-void reset_on_close(int fd) noexcept;
-// Whether the peer has not acknowledged all that was sent. False for what is no TCP socket.
-[[nodiscard]] bool has_unsent(int fd) noexcept;
-// The kernel gives the connection up once nothing of what is unsent was taken for so long, after the
-// close too. Rounded up to milliseconds.
-void limit_unsent_time(int fd, uint64_t ns) noexcept;
 
 }  // namespace lumen::net

@@ -2,6 +2,8 @@
 // One thread, but for the race; sockets in folders of their own.
 #include <lumen/net/socket.h>
 
+#include "net/connected_socket.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,6 +2,8 @@
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 
+#include "net/connected_socket.h"
+
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -62,11 +64,11 @@ struct Stalled {
 
 TEST(Unsent, IsSeenUntilThePeerHasTakenIt) {
   Stalled stalled;
-  EXPECT_TRUE(has_unsent(stalled.server.get()));
+  EXPECT_TRUE(had_unsent(stalled.server.get()));
   std::vector<char> bytes(kBytes);
   EXPECT_EQ(static_cast<ssize_t>(kBytes),
             ::recv(stalled.client.get(), bytes.data(), kBytes, MSG_WAITALL));
-  while (has_unsent(stalled.server.get())) std::this_thread::yield();
+  while (had_unsent(stalled.server.get())) std::this_thread::yield();
 }
 
 TEST(Unsent, GoesWithAResetAndStaysInTheKernelWithoutOne) {

@@ -1,0 +1,21 @@
+// What a loop over sockets asks of a connection's descriptor beside its bytes.
+// Threads: its loop's. Memory: none. Errors: what the kernel refuses has no effect.
+#pragma once
+
+#include <lumen/net/loop.h>
+
+namespace lumen::net {
+
+// For an accepted connection, TCP or unix: no Nagle delay, replies leave in one write.
+void configure_stream(int fd) noexcept;
+
+// Closing it drops what is unsent and resets the connection, instead of leaving the bytes to the kernel.
+void reset_on_close(int fd) noexcept;
+// Whether the peer has not acknowledged all that was sent. False for what is no TCP socket.
+[[nodiscard]] bool had_unsent(int fd) noexcept;
+// See Loop.
+void limit_unsent_time(int fd, uint64_t ns) noexcept;
+[[nodiscard]] std::optional<PeerCredentials> peer_credentials(int fd) noexcept;
+[[nodiscard]] std::optional<sockaddr_storage> own_address(int fd) noexcept;
+
+}  // namespace lumen::net

@@ -1,0 +1,10 @@
+// In a program that links this, servers run on the late loop. See late_loop.h for threads, memory, errors.
+#include "support/late_loop.h"
+
+namespace lumen::net {
+
+Result<std::unique_ptr<Loop>> make_loop(WakeHandler& wake_handler) {
+  return make_late_loop(wake_handler);
+}
+
+}  // namespace lumen::net
