@@ -217,7 +217,9 @@ int run_serve(const ServeArguments& arguments) {
 
 std::string help_text(const Setting& setting) {
   const std::string value = setting.get(ServerOptions{});
+  const auto [low, high, is_power_of_two, unit] = setting.bounds;
   std::string text(setting.help);
+  if (high > 0) text += fmt::format("; {} to {}", low, high);
   return value.empty() ? text : text + " [" + value + "]";
 }
 

@@ -17,18 +17,18 @@ namespace {
 
 constexpr size_t kDocumentBytes = 1024;
 
-// The engine section as config.json has it.
+// The engine section as config.json has it, of what can change while serving.
 std::string_view write_engine(const engine::EngineConfig& config, std::span<char> out) {
+  ServerOptions options;
+  options.engine = config;
   wire::JsonWriter json(out);
   json.begin_object().key("engine").begin_object();
-  json.key("queue_type").string(engine::name_of(config.queue_type));
-  json.key("allocator_type").string(engine::name_of(config.allocator_type));
-  json.key("thread_count").unsigned_integer(config.thread_count);
-  json.key("batch_size").unsigned_integer(config.batch_size);
-  json.key("max_queue_delay_us").unsigned_integer(config.max_queue_delay_us);
-  json.key("queue_capacity").unsigned_integer(config.queue_capacity);
-  json.key("default_timeout_us").unsigned_integer(config.default_timeout_us);
-  json.key("latency_budget_us").unsigned_integer(config.latency_budget_us);
+  for (const Setting& setting : settings()) {
+    if (setting.section != "engine" || setting.change != SettingChange::kLive) continue;
+    json.key(setting.key);
+    const std::string value = setting.get(options);
+    setting.kind == SettingKind::kNumber ? json.raw(value) : json.string(value);
+  }
   json.end_object().end_object();
   return json.text();
 }

@@ -1,17 +1,17 @@
-// The table of settings: how each value is read from text and written as text. Control plane; the
-// heap. Says no by a Status that begins with the key or goes behind it ("got ..., wanted ...").
+// The table of settings, and what a row does with a value. Control plane; the heap.
+// Errors: a Status that goes behind the name of what was set: "got ..., wanted ...".
 #include <lumen/serve/settings.h>
 
 #include "serve/host_check.h"
-#include "serve/settings_check.h"
 
 #include <lumen/base/nearest_name.h>
 #include <lumen/net/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
-#include <limits>
+#include <optional>
 #include <type_traits>
 
 namespace lumen::serve {
@@ -19,305 +19,277 @@ namespace {
 
 using engine::EngineConfig;
 
-constexpr uint64_t kNsPerMs = 1'000'000;
-
 int width(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
-// A member of the options, in whichever of their parts it lies.
-template <typename Options, typename T>
-auto& field(Options& options, T ServerOptions::* member) {
-  return options.*member;
-}
-template <typename Options, typename T>
-auto& field(Options& options, T EngineConfig::* member) {
-  return options.engine.*member;
-}
-template <typename Options, typename T>
-auto& field(Options& options, T TimeoutOptions::* member) {
-  return options.timeouts.*member;
-}
-
-template <typename Options, typename T>
-auto& field(Options& options, T RegionOptions::* member) {
-  return options.regions.*member;
-}
-
-template <typename T>
-Result<T> read_number(std::string_view value) {
-  T number{};
+std::optional<uint64_t> read_number(std::string_view value) noexcept {
+  uint64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc{} && end == value.data() + value.size()) return number;
-  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted a whole number from 0 to %llu",
-                       width(value), value.data(),
-                       static_cast<unsigned long long>(std::numeric_limits<T>::max()));
+  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
+  return number;
 }
 
-template <auto Member>
-constexpr Setting number(std::string_view section, std::string_view key, SettingChange change,
+Status wanted(std::string_view value, const char* what) {
+  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted %s", width(value), value.data(),
+                       what);
+}
+
+Status check_bounds(const Setting::Bounds& bounds, std::string_view value) {
+  const std::optional<uint64_t> number = read_number(value);
+  const std::string range = std::to_string(bounds.low) + " to " + std::to_string(bounds.high);
+  if (!number) return wanted(value, ("a whole number from " + range).c_str());
+  const bool is_within = *number >= bounds.low && *number <= bounds.high;
+  if (is_within && (!bounds.is_power_of_two || std::has_single_bit(*number))) return {};
+  return Status::error(Code::kInvalidArgument, "got %.*s, wanted %s%s", width(value), value.data(),
+                       bounds.is_power_of_two ? "a power of two from " : "", range.c_str());
+}
+
+Status no_such_word(std::string_view value, std::span<const std::string_view> words) {
+  std::string what = "one of ";
+  for (const std::string_view word : words) {
+    what.append(word == words.front() ? "" : ", ").append(word);
+  }
+  const std::string_view nearest = nearest_name(value, words);
+  if (!nearest.empty()) what.append("; the nearest is '").append(nearest).append("'");
+  return wanted(value, what.c_str());
+}
+
+// A member of the options, in whichever of their parts it lies.
+template <typename T, typename Part>
+constexpr auto& at(auto& options, T Part::* member) noexcept {
+  if constexpr (std::is_same_v<Part, EngineConfig>) {
+    return options.engine.*member;
+  } else if constexpr (std::is_same_v<Part, RegionOptions>) {
+    return options.regions.*member;
+  } else if constexpr (std::is_same_v<Part, TimeoutOptions>) {
+    return options.timeouts.*member;
+  } else {
+    return options.*member;
+  }
+}
+
+template <auto kMember>
+constexpr Setting::Number kNumberAt = {
+    [](const ServerOptions& options) { return static_cast<uint64_t>(at(options, kMember)); },
+    [](ServerOptions& options, uint64_t number) {
+      auto& member = at(options, kMember);
+      member = static_cast<std::remove_reference_t<decltype(member)>>(number);
+    }};
+
+// `name` is "section.key".
+constexpr Setting row(std::string_view name, SettingChange change, std::string_view help,
+                      SettingKind kind) {
+  const size_t point = name.find('.');
+  return {name.substr(0, point), name.substr(point + 1), change, help, kind};
+}
+
+template <auto kMember>
+constexpr Setting number(std::string_view name, SettingChange change, Setting::Bounds bounds,
                          std::string_view help) {
-  return {section,
-          key,
-          SettingKind::kNumber,
-          change,
-          help,
-          [](ServerOptions& options, std::string_view value) {
-            auto& target = field(options, Member);
-            const auto read = read_number<std::remove_reference_t<decltype(target)>>(value);
-            if (read.ok()) target = *read;
-            return read.status();
-          },
-          [](const ServerOptions& options) { return std::to_string(field(options, Member)); }};
+  Setting setting = row(name, change, help, SettingKind::kNumber);
+  setting.number = kNumberAt<kMember>;
+  setting.bounds = bounds;
+  return setting;
 }
 
-template <auto Member>
-constexpr Setting milliseconds(std::string_view key, std::string_view help) {
-  return {"server",
-          key,
-          SettingKind::kNumber,
-          SettingChange::kRestart,
-          help,
-          [](ServerOptions& options, std::string_view value) {
-            const auto ms = read_number<uint64_t>(value);
-            if (!ms.ok()) return ms.status();
-            // Cut where the product would overflow; the bounds refuse that much anyway.
-            field(options, Member) =
-                std::min(*ms, std::numeric_limits<uint64_t>::max() / kNsPerMs) * kNsPerMs;
-            return Status();
-          },
-          [](const ServerOptions& options) {
-            return std::to_string(field(options, Member) / kNsPerMs);
-          }};
+template <auto kMember, const auto& kWords>
+constexpr Setting word(std::string_view name, SettingChange change, std::string_view help) {
+  Setting setting = row(name, change, help, SettingKind::kText);
+  setting.number = kNumberAt<kMember>;
+  setting.words = kWords;
+  return setting;
 }
 
-std::string listed(std::span<const std::string_view> names) {
-  std::string text;
-  for (const std::string_view name : names) {
-    if (!text.empty()) text.append(", ");
-    text.append(name);
-  }
-  return text;
+constexpr Setting text(std::string_view name, Setting::Text value, std::string_view help,
+                       SettingKind kind = SettingKind::kText) {
+  Setting setting = row(name, SettingChange::kRestart, help, kind);
+  setting.text = value;
+  return setting;
 }
 
-Status no_such_value(std::string_view value, std::span<const std::string_view> names) {
-  const std::string_view nearest = nearest_name(value, names);
-  const std::string meant =
-      nearest.empty() ? "" : "; the nearest is '" + std::string(nearest) + "'";
-  return Status::error(Code::kInvalidArgument, "got '%.*s', wanted one of %s%s", width(value),
-                       value.data(), listed(names).c_str(), meant.c_str());
+// A text that is kept as it is once `kCheck` has nothing against it.
+template <auto kMember, Status (*kCheck)(std::string_view)>
+constexpr Setting::Text kTextAt = {
+    [](const ServerOptions& options) -> std::string { return options.*kMember; },
+    [](ServerOptions& options, std::string_view value) {
+      Status status = kCheck(value);
+      if (status.ok()) options.*kMember = value;
+      return status;
+    }};
+
+Status check_http(std::string_view value) {
+  return value == kOff ? Status() : net::parse_tcp_address(value).status();
+}
+Status check_unix(std::string_view value) {
+  return value == kOff || value.empty() ? Status() : net::check_unix_path(value);
+}
+Status check_hosts(std::string_view value) {
+  if (is_host_list(value)) return {};
+  return wanted(value, "host names or addresses without ports, separated by commas, or *");
+}
+Status check_repository(std::string_view value) {
+  return value.empty() ? wanted(value, "a directory") : Status();
 }
 
-// An enum whose values are the places of their names in `Names`.
-template <auto Member, const auto& Names>
-constexpr Setting choice(std::string_view section, std::string_view key, std::string_view help,
-                         SettingChange change = SettingChange::kLive) {
-  return {section,
-          key,
-          SettingKind::kText,
-          change,
-          help,
-          [](ServerOptions& options, std::string_view value) {
-            auto& target = field(options, Member);
-            const auto found = std::ranges::find(Names, value);
-            if (found == Names.end()) return no_such_value(value, Names);
-            target = static_cast<std::remove_reference_t<decltype(target)>>(found - Names.begin());
-            return Status();
-          },
-          [](const ServerOptions& options) {
-            return std::string(Names[static_cast<size_t>(field(options, Member))]);
-          }};
-}
+constexpr Setting::Text kCsvPath = {[](const ServerOptions& options) {
+                                      const std::string path = options.telemetry_csv_path.string();
+                                      return path.empty() ? std::string(kOff) : path;
+                                    },
+                                    [](ServerOptions& options, std::string_view value) {
+                                      options.telemetry_csv_path =
+                                          value == kOff ? std::string_view() : value;
+                                      return Status();
+                                    }};
 
-Status set_http(ServerOptions& options, std::string_view value) {
-  if (value != kOff) {
-    const Result<net::TcpAddress> address = net::parse_tcp_address(value);
-    if (!address.ok()) return address.status();
-  }
-  options.http_address = value;
-  return {};
-}
+constexpr Setting::Text kPinThreads = {
+    [](const ServerOptions& options) { return options.pin_threads.text(); },
+    [](ServerOptions& options, std::string_view value) {
+      const Result<PinThreads> parsed = parse_pin_threads(value);
+      if (parsed.ok()) options.pin_threads = *parsed;
+      return parsed.status();
+    }};
 
-Status set_unix(ServerOptions& options, std::string_view value) {
-  if (value != kOff && !value.empty()) LUMEN_RETURN_IF_ERROR(net::check_unix_path(value));
-  options.unix_path = value;
-  return {};
-}
+constexpr Setting::Text kNumaNode = {
+    [](const ServerOptions& options) {
+      const int node = options.regions.numa_node;
+      return node < 0 ? std::string("any") : std::to_string(node);
+    },
+    [](ServerOptions& options, std::string_view value) {
+      const uint64_t node = read_number(value).value_or(UINT64_MAX);
+      if (node > UINT16_MAX && value != "any") return wanted(value, "the number of a node, or any");
+      options.regions.numa_node = value == "any" ? -1 : static_cast<int>(node);
+      return Status();
+    }};
 
-Status set_allowed_hosts(ServerOptions& options, std::string_view value) {
-  if (!is_host_list(value)) {
-    return Status::error(Code::kInvalidArgument,
-                         "got '%.*s', wanted host names or addresses without ports, separated by "
-                         "commas, or *",
-                         width(value), value.data());
-  }
-  options.allowed_hosts = value;
-  return {};
-}
-
-Status set_repository(ServerOptions& options, std::string_view value) {
-  if (value.empty()) {
-    return Status::error(Code::kInvalidArgument, "got '', wanted a directory");
-  }
-  options.model_repository = value;
-  return {};
-}
-
-Status set_csv_path(ServerOptions& options, std::string_view value) {
-  options.telemetry_csv_path = value == kOff ? std::string_view() : value;
-  return {};
-}
-
-constexpr std::array<std::string_view, 2> kOffOn = {"off", "on"};
-
-Status set_huge_pages(ServerOptions& options, std::string_view value) {
-  const auto found = std::ranges::find(kOffOn, value);
-  if (found == kOffOn.end()) return no_such_value(value, kOffOn);
-  options.regions.huge_pages = found != kOffOn.begin();
-  return {};
-}
-
-Status set_pin_threads(ServerOptions& options, std::string_view value) {
-  const Result<PinThreads> parsed = parse_pin_threads(value);
-  if (parsed.ok()) options.pin_threads = *parsed;
-  return parsed.status();
-}
-
-constexpr std::string_view kAnyNode = "any";
-
-Status set_numa_node(ServerOptions& options, std::string_view value) {
-  if (value == kAnyNode) {
-    options.regions.numa_node = -1;
-    return {};
-  }
-  const Result<uint16_t> node = read_number<uint16_t>(value);
-  if (!node.ok()) {
-    return Status::error(Code::kInvalidArgument, "got '%.*s', wanted the number of a node, or any",
-                         width(value), value.data());
-  }
-  options.regions.numa_node = *node;
-  return {};
-}
+constexpr Setting::Text kOverloadStatus = {
+    [](const ServerOptions& options) { return std::to_string(options.overload_status); },
+    [](ServerOptions& options, std::string_view value) {
+      if (value != "429" && value != "503") {
+        return Status::error(Code::kInvalidArgument, "got %.*s, wanted 429 or 503", width(value),
+                             value.data());
+      }
+      options.overload_status = value == "429" ? 429 : 503;
+      return Status();
+    }};
 
 constexpr auto kLive = SettingChange::kLive;
 constexpr auto kRestart = SettingChange::kRestart;
-constexpr auto kText = SettingKind::kText;
+using E = EngineConfig;
+using S = ServerOptions;
+using T = TimeoutOptions;
+constexpr std::array<std::string_view, 2> kOffOn = {"off", "on"};
+
+constexpr Setting::Bounds milliseconds(uint64_t low) {
+  return {low, limits::kMaxTimeoutUs / 1000, false, 1'000'000};
+}
 
 constexpr Setting kSettings[] = {
-    choice<&EngineConfig::queue_type, engine::kQueueTypeNames>(
-        "engine", "queue_type",
+    word<&E::queue_type, engine::kQueueTypeNames>(
+        "engine.queue_type", kLive,
         "how requests meet workers: mpmc, spsc, naive, batched, or inline (no workers)"),
-    choice<&EngineConfig::allocator_type, engine::kAllocatorTypeNames>(
-        "engine", "allocator_type", "where a request's bytes live: lumen_arena or standard"),
-    number<&EngineConfig::thread_count>(
-        "engine", "thread_count", kLive,
+    word<&E::allocator_type, engine::kAllocatorTypeNames>(
+        "engine.allocator_type", kLive, "where a request's bytes live: lumen_arena or standard"),
+    number<&E::thread_count>(
+        "engine.thread_count", kLive, {0, limits::kMaxWorkers},
         "workers, each with an instance per model; 0: as many as CPUs may be used"),
-    number<&EngineConfig::batch_size>("engine", "batch_size", kLive,
-                                      "rows that batched and inline may pack into one inference"),
-    number<&EngineConfig::max_queue_delay_us>(
-        "engine", "max_queue_delay_us", kLive,
+    number<&E::batch_size>("engine.batch_size", kLive, {1, limits::kMaxBatchSize},
+                           "rows that batched and inline may pack into one inference"),
+    number<&E::max_queue_delay_us>(
+        "engine.max_queue_delay_us", kLive, {0, limits::kMaxQueueDelayUs},
         "how long batched may hold a request back for others to join it"),
-    number<&EngineConfig::queue_capacity>(
-        "engine", "queue_capacity", kLive,
+    number<&E::queue_capacity>(
+        "engine.queue_capacity", kLive, {2, limits::kMaxQueueCapacity, true},
         "requests that may wait for a worker, a power of two; more are refused"),
-    number<&EngineConfig::default_timeout_us>(
-        "engine", "default_timeout_us", kLive,
+    number<&E::default_timeout_us>(
+        "engine.default_timeout_us", kLive, {0, limits::kMaxTimeoutUs},
         "a request not begun by then is answered 504; its own \"timeout\" wins; 0: none"),
-    number<&EngineConfig::latency_budget_us>(
-        "engine", "latency_budget_us", kLive,
-        "a request that would wait longer is refused at once; 0: none"),
-    {"engine", "pin_threads", kText, kRestart,
-     "threads that run models, each on a CPU of its own: auto, on, off, or CPUs as 0,2-3",
-     set_pin_threads, [](const ServerOptions& options) { return options.pin_threads.text(); }},
-    choice<&ServerOptions::spin, kSpinModeNames>(
-        "engine", "spin", "poll for work before sleeping: auto (while it pays), or off", kRestart),
-    {"engine", "telemetry_csv_path", kText, kRestart,
-     "a line a request is appended to this file; off: none", set_csv_path,
-     [](const ServerOptions& options) {
-       return options.telemetry_csv_path.empty() ? std::string(kOff)
-                                                 : options.telemetry_csv_path.string();
-     }},
-    number<&ServerOptions::telemetry_csv_max_bytes>("engine", "telemetry_csv_max_bytes", kRestart,
-                                                    "a longer file is renamed to PATH.1"),
-    number<&ServerOptions::telemetry_csv_keep>("engine", "telemetry_csv_keep", kRestart,
-                                               "renamed files kept, the oldest go first"),
-
-    {"server", "http", kText, kRestart,
-     "HOST:PORT to listen on; port 0 picks a free one; off: no TCP", set_http,
-     [](const ServerOptions& options) { return options.http_address; }},
-    {"server", "unix", kText, kRestart,
-     "path of the unix socket; off: none; unset: $XDG_RUNTIME_DIR/lumen.sock", set_unix,
-     [](const ServerOptions& options) { return options.unix_path; }},
-    {"server", "allowed_hosts", kText, kRestart,
-     "hosts beside this machine's own that a browser may ask for, by commas; *: all",
-     set_allowed_hosts, [](const ServerOptions& options) { return options.allowed_hosts; }},
-    {"server", "model_repository", kText, kRestart, "directory of <name>/<version>/model.onnx",
-     set_repository,
-     [](const ServerOptions& options) { return options.model_repository.string(); }},
-    number<&ServerOptions::io_thread_count>("server", "io_threads", kRestart,
-                                            "event loops, each with its own listener"),
-    number<&ServerOptions::overload_status>("server", "overload_status", kRestart,
-                                            "answer to a request too many: 429 or 503"),
-    number<&ServerOptions::max_body_bytes>("server", "max_body_bytes", kRestart,
-                                           "largest request body"),
-    number<&ServerOptions::max_connections>("server", "max_connections", kRestart,
-                                            "open connections an I/O thread"),
-    number<&ServerOptions::max_active_requests>(
-        "server", "max_active_requests", kRestart,
+    number<&E::latency_budget_us>("engine.latency_budget_us", kLive, {0, limits::kMaxTimeoutUs},
+                                  "a request that would wait longer is refused at once; 0: none"),
+    text("engine.pin_threads", kPinThreads,
+         "threads that run models, each on a CPU of its own: auto, on, off, or CPUs as 0,2-3"),
+    word<&S::spin, kSpinModeNames>("engine.spin", kRestart,
+                                   "poll for work before sleeping: auto (while it pays), or off"),
+    text("engine.telemetry_csv_path", kCsvPath,
+         "a line a request is appended to this file; off: none"),
+    // A rotation a request or two would be renames and nothing else.
+    number<&S::telemetry_csv_max_bytes>("engine.telemetry_csv_max_bytes", kRestart,
+                                        {64 * 1024, uint64_t{1} << 40},
+                                        "a longer file is renamed to PATH.1"),
+    number<&S::telemetry_csv_keep>("engine.telemetry_csv_keep", kRestart, {0, 1000},
+                                   "renamed files kept, the oldest go first"),
+    text("server.http", kTextAt<&S::http_address, check_http>,
+         "HOST:PORT to listen on; port 0 picks a free one; off: no TCP"),
+    text("server.unix", kTextAt<&S::unix_path, check_unix>,
+         "path of the unix socket; off: none; unset: $XDG_RUNTIME_DIR/lumen.sock"),
+    text("server.allowed_hosts", kTextAt<&S::allowed_hosts, check_hosts>,
+         "hosts beside this machine's own that a browser may ask for, by commas; *: all"),
+    text("server.model_repository", kTextAt<&S::model_repository, check_repository>,
+         "directory of <name>/<version>/model.onnx"),
+    number<&S::io_thread_count>("server.io_threads", kRestart, {1, limits::kMaxIoThreads},
+                                "event loops, each with its own listener"),
+    text("server.overload_status", kOverloadStatus, "answer to a request too many: 429 or 503",
+         SettingKind::kNumber),
+    number<&S::max_body_bytes>("server.max_body_bytes", kRestart, {1024, uint64_t{16} << 30},
+                               "largest request body"),
+    number<&S::max_connections>("server.max_connections", kRestart, {1, 1u << 20},
+                                "open connections an I/O thread"),
+    number<&S::max_active_requests>(
+        "server.max_active_requests", kRestart, {0, kMaxActiveRequests},
         "requests in memory an I/O thread; 0: more than the queue and the workers hold"),
-    {"server", "region_huge_pages", kText, kRestart,
-     "2 MiB pages for the regions that requests live in: off or on", set_huge_pages,
-     [](const ServerOptions& options) {
-       return std::string(kOffOn[options.regions.huge_pages ? 1 : 0]);
-     }},
+    word<&RegionOptions::huge_pages, kOffOn>(
+        "server.region_huge_pages", kRestart,
+        "2 MiB pages for the regions that requests live in: off or on"),
     number<&RegionOptions::prefault_bytes>(
-        "server", "region_prefault_bytes", kRestart,
+        "server.region_prefault_bytes", kRestart, {0, uint64_t{16} << 30},
         "of each region, touched at start so that no request pays for the page faults"),
-    {"server", "region_numa_node", kText, kRestart,
-     "NUMA node of the regions; any: where the I/O thread runs", set_numa_node,
-     [](const ServerOptions& options) {
-       const int node = options.regions.numa_node;
-       return node < 0 ? std::string(kAnyNode) : std::to_string(node);
-     }},
-    milliseconds<&TimeoutOptions::head_ns>("head_timeout_ms",
-                                           "a request's head must be here within"),
-    milliseconds<&TimeoutOptions::write_stall_ns>("write_timeout_ms",
-                                                  "a reply must make progress within"),
-    milliseconds<&TimeoutOptions::idle_ns>("idle_timeout_ms",
-                                           "a connection at rest is closed after"),
-    milliseconds<&ServerOptions::drain_timeout_ns>(
-        "drain_timeout_ms", "after SIGTERM, requests in flight have this long"),
-    choice<&ServerOptions::log_level, kLogLevelNames>("server", "log_level",
-                                                      "trace, debug, info, warn, error or off"),
-    choice<&ServerOptions::log_format, kLogFormatNames>("server", "log_format",
-                                                        "text, or json: one object a line"),
+    text("server.region_numa_node", kNumaNode,
+         "NUMA node of the regions; any: where the I/O thread runs"),
+    number<&T::head_ns>("server.head_timeout_ms", kRestart, milliseconds(1),
+                        "a request's head must be here within"),
+    number<&T::write_stall_ns>("server.write_timeout_ms", kRestart, milliseconds(1),
+                               "a reply must make progress within"),
+    number<&T::idle_ns>("server.idle_timeout_ms", kRestart, milliseconds(1),
+                        "a connection at rest is closed after"),
+    number<&S::drain_timeout_ns>("server.drain_timeout_ms", kRestart, milliseconds(0),
+                                 "after SIGTERM, requests in flight have this long"),
+    word<&S::log_level, kLogLevelNames>("server.log_level", kLive,
+                                        "trace, debug, info, warn, error or off"),
+    word<&S::log_format, kLogFormatNames>("server.log_format", kLive,
+                                          "text, or json: one object a line"),
 };
-
 }  // namespace
+
+Status Setting::set(ServerOptions& options, std::string_view value) const {
+  if (text.set != nullptr) return text.set(options, value);
+  if (!words.empty()) {
+    const auto found = std::ranges::find(words, value);
+    if (found == words.end()) return no_such_word(value, words);
+    number.set(options, static_cast<uint64_t>(found - words.begin()));
+    return {};
+  }
+  LUMEN_RETURN_IF_ERROR(check_bounds(bounds, value));
+  number.set(options, *read_number(value) * bounds.unit);
+  return {};
+}
+
+std::string Setting::get(const ServerOptions& options) const {
+  if (text.get != nullptr) return text.get(options);
+  const uint64_t value = number.get(options);
+  return words.empty() ? std::to_string(value / bounds.unit) : std::string(words[value]);
+}
 
 std::span<const Setting> settings() noexcept { return kSettings; }
 
 std::string flag_name(const Setting& setting) {
-  std::string name = "--";
-  name += setting.key;
+  std::string name = "--" + std::string(setting.key);
   std::ranges::replace(name, '_', '-');
   return name;
 }
 
-Status set_and_check(const Setting& setting, ServerOptions& options, std::string_view value,
-                     std::string_view place) {
-  Status status = setting.set(options, value);
-  if (status.ok()) status = check_bounds(options);
-  if (status.ok()) return status;
-  // A bound's message begins with the key, which `place` names as its user wrote it.
-  std::string_view reason = status.message();
-  if (reason.starts_with(setting.key) && reason.substr(setting.key.size()).starts_with(": ")) {
-    reason.remove_prefix(setting.key.size() + 2);
-  }
-  return Status::error(status.code(), "%.*s: %.*s", width(place), place.data(), width(reason),
-                       reason.data());
-}
-
 Status apply_setting(const Setting& setting, ServerOptions& options, std::string_view value) {
-  return set_and_check(setting, options, value, flag_name(setting));
+  const Status status = setting.set(options, value);
+  if (status.ok()) return status;
+  return Status::error(status.code(), "%s: %.*s", flag_name(setting).c_str(),
+                       width(status.message()), status.message().data());
 }
 
 std::vector<const Setting*> changed_settings(const ServerOptions& before,
@@ -327,6 +299,44 @@ std::vector<const Setting*> changed_settings(const ServerOptions& before,
     if (setting.get(before) != setting.get(after)) changed.push_back(&setting);
   }
   return changed;
+}
+
+Status validate_options(const ServerOptions& options) {
+  ServerOptions taken;
+  for (const Setting& setting : kSettings) {
+    const Status status = setting.set(taken, setting.get(options));
+    if (status.ok()) continue;
+    return Status::error(status.code(), "%.*s: %.*s", width(setting.key), setting.key.data(),
+                         width(status.message()), status.message().data());
+  }
+  if (options.http_address != kOff) return {};
+  if (options.unix_path == kOff) {
+    return Status::error(Code::kInvalidArgument,
+                         "http and unix are both off: nothing would listen; wanted one of them");
+  }
+  if (options.unix_path.empty() && net::default_unix_path().empty()) {
+    return Status::error(Code::kInvalidArgument,
+                         "http is off and unix has no path, as $XDG_RUNTIME_DIR is not set: "
+                         "nothing would listen; wanted --unix PATH");
+  }
+  return {};
+}
+
+size_t enough_active_requests(const EngineConfig& config) noexcept {
+  const size_t held = engine::most_requests_held(config);
+  return std::min(held + held / 4, kMaxActiveRequests);
+}
+
+std::string overload_note(const ServerOptions& options, const EngineConfig& config) {
+  const size_t active = options.max_active_requests != 0 ? options.max_active_requests
+                                                         : enough_active_requests(options.engine);
+  const size_t held = engine::most_requests_held(config);
+  if (active > held) return {};
+  return "max_active_requests " + std::to_string(active) +
+         ": the queue and the workers hold up to " + std::to_string(held) +
+         ", so the queue can't fill; clients that are too many wait unread and are not answered " +
+         std::to_string(options.overload_status) +
+         " (wanted: more than that, or a smaller queue_capacity)";
 }
 
 }  // namespace lumen::serve

@@ -1,7 +1,8 @@
 // Settings: the one table of what `lumen serve` can be told. A row is a key of config.json
-// ("server.io_threads") and a flag (--io-threads) at once, so that the two can't drift apart.
+// ("server.io_threads") and a flag (--io-threads) at once; parsing, bounds, help, live changes and the
+// check of docs/configuration.md follow from it.
 // Threads: control plane; parse_engine_section() any. Memory: the heap.
-// Says no: Status with file, line, key, got, wanted and the nearest valid name.
+// Errors: Status with file, line, key, got, wanted and the nearest valid name.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -15,22 +16,43 @@
 
 namespace lumen::serve {
 
-enum class SettingKind : uint8_t { kText, kNumber };
+enum class SettingKind : uint8_t { kText, kNumber };  // in config.json
 enum class SettingChange : uint8_t {
   kLive,     // by SIGHUP, and those of section "engine" by POST /v2/lumen/engine
   kRestart,  // read once, at start
 };
 
 struct Setting {
+  // Where a value lies in the options: a number, of which `bounds` or `words` say what it may be, or
+  // a text, which its own function takes or refuses.
+  struct Number {
+    uint64_t (*get)(const ServerOptions& options);
+    void (*set)(ServerOptions& options, uint64_t number);
+  };
+  struct Text {
+    std::string (*get)(const ServerOptions& options);
+    Status (*set)(ServerOptions& options, std::string_view value);
+  };
+  struct Bounds {
+    uint64_t low, high;
+    bool is_power_of_two = false;
+    uint64_t unit = 1;  // the options have so many times the number
+  };
+
   std::string_view section;  // of config.json: "server" or "engine"
   std::string_view key;      // snake_case; the flag has dashes
-  SettingKind kind;
   SettingChange change;
   std::string_view help;
-  // Takes the value as text (a number as its digits) into the options.
-  Status (*set)(ServerOptions& options, std::string_view value);
+  SettingKind kind;
+  Number number{};
+  Bounds bounds{};
+  std::span<const std::string_view> words{};  // the number is the place of one of these
+  Text text{};
+
+  // Takes the value as text (a number as its digits), or says "got ..., wanted ...".
+  [[nodiscard]] Status set(ServerOptions& options, std::string_view value) const;
   // The value as set() takes it.
-  std::string (*get)(const ServerOptions& options);
+  [[nodiscard]] std::string get(const ServerOptions& options) const;
 };
 
 [[nodiscard]] std::span<const Setting> settings() noexcept;
@@ -38,7 +60,7 @@ struct Setting {
 // "--io-threads"
 [[nodiscard]] std::string flag_name(const Setting& setting);
 
-// Applies one value given as text, as from the command line; bounds are checked too.
+// Applies one value given as text, as from the command line.
 [[nodiscard]] Status apply_setting(const Setting& setting, ServerOptions& options,
                                    std::string_view value);
 

@@ -196,7 +196,7 @@ TEST_F(ConfigFile, AnImpossibleValueIsRefusedWithItsPlaceAndItsBounds) {
   EXPECT_THAT(refusal("{\"engine\": {\n\"batch_size\": 0}}"),
               HasSubstr(".json:2: 'batch_size': got 0, wanted 1 to 128"));
   EXPECT_THAT(refusal(R"({"engine": {"queue_capacity": 1000}})"),
-              HasSubstr("'queue_capacity': got 1000, wanted a power of two"));
+              HasSubstr("'queue_capacity': got 1000, wanted a power of two from 2 to 1048576"));
   EXPECT_THAT(refusal(R"({"server": {"overload_status": 404}})"),
               HasSubstr("'overload_status': got 404, wanted 429 or 503"));
   EXPECT_THAT(refusal(R"({"server": {"unix": ")" + std::string(108, 'x') + "\"}}"),
@@ -207,7 +207,7 @@ TEST_F(ConfigFile, AnImpossibleValueIsRefusedWithItsPlaceAndItsBounds) {
 
 TEST_F(ConfigFile, ANumberTooLargeForItsOptionIsRefused) {
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": 99999999999}})"),
-              HasSubstr("got '99999999999'"));
+              HasSubstr("'thread_count': got 99999999999, wanted 0 to 256"));
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": 99999999999999999999999}})"),
               HasSubstr("got 99999999999999999999999"));
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": 1e999}})"), HasSubstr("1e999"));
@@ -236,7 +236,8 @@ TEST(Settings, EveryKeyIsAFlagWithDashes) {
   ServerOptions options;
   EXPECT_TRUE(apply_setting(setting_of("io_threads"), options, "2").ok());
   EXPECT_EQ(2u, options.io_thread_count);
-  EXPECT_THAT(flag_refusal("io_threads", "two"), HasSubstr("--io-threads: got 'two'"));
+  EXPECT_EQ("--io-threads: got 'two', wanted a whole number from 1 to 64",
+            flag_refusal("io_threads", "two"));
   EXPECT_EQ("--io-threads: got 0, wanted 1 to 64", flag_refusal("io_threads", "0"));
 }
 
