@@ -1,13 +1,32 @@
 // Response heads: a status line, the lengths, Date; nothing that tells what runs here.
 // Threads: any. Memory: none, writes into the caller's buffer.
-// Says no: CHECK when the caller's own strings do not fit, they are ours and not the client's.
+// Errors: CHECK when the caller's own strings do not fit, they are ours and not the client's.
 #include <lumen/base/check.h>
 #include <lumen/wire/http.h>
 
-#include "wire/appender.h"
+#include <algorithm>
+#include <charconv>
+#include <cstring>
 
 namespace lumen::wire {
 namespace {
+
+// Writes where there is room for all of it, so that no write checks.
+class Appender {
+ public:
+  explicit Appender(char* out) noexcept : begin_(out), at_(out) {}
+
+  void put(char c) noexcept { *at_++ = c; }
+  void put(std::string_view text) noexcept {
+    at_ += text.copy(at_, text.size());  // not memcpy: an empty view may have no address
+  }
+  void put_unsigned(uint64_t value) noexcept { at_ = std::to_chars(at_, at_ + 20, value).ptr; }
+  [[nodiscard]] size_t size() const noexcept { return static_cast<size_t>(at_ - begin_); }
+
+ private:
+  char* begin_;
+  char* at_;
+};
 
 void put_two_digits(char* at, int64_t value) noexcept {
   at[0] = static_cast<char>('0' + value / 10);

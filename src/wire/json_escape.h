@@ -4,18 +4,17 @@
 
 #include "wire/ascii.h"
 
+#include <lumen/wire/json_writer.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace lumen::wire {
 
-// The longest that one input byte becomes: \u00XX.
-inline constexpr size_t kMaxEscapedBytes = 6;
-
 // The text of one character of the input: as it is, escaped, or replaced.
 struct EscapedCharacter {
-  char bytes[kMaxEscapedBytes];
+  char bytes[JsonWriter::kMaxEscapedBytes];
   uint8_t size;      // of bytes
   uint8_t consumed;  // of the input
 };

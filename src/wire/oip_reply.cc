@@ -1,20 +1,20 @@
-// An infer reply's JSON: its longest possible size is computed first, so that memory is taken once
-// and no write has to check; the few bytes too many stay in the arena until it is reset.
-// Threads: any. Memory: one block from the Allocator.
-// Says no: Status naming the tensor.
+// An infer reply's JSON: its longest possible size is computed first, so that memory is taken once;
+// the few bytes too many stay in the arena until it is reset.
+// Threads: any. Memory: one block from the Allocator. Errors: Status naming the tensor.
 #include <lumen/base/check.h>
 #include <lumen/tensor/bytes_tensor.h>
+#include <lumen/wire/json_writer.h>
 #include <lumen/wire/oip.h>
 
-#include "wire/appender.h"
-
-#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace lumen::wire {
 namespace {
 
-size_t longest_string(std::string_view text) noexcept { return 2 + text.size() * kMaxEscapedBytes; }
+size_t longest_string(std::string_view text) noexcept {
+  return 2 + text.size() * JsonWriter::kMaxEscapedBytes;
+}
 
 // Longest text of one element, its comma included.
 size_t longest_element(ElementType type) noexcept {
@@ -26,10 +26,10 @@ size_t longest_element(ElementType type) noexcept {
     case ElementType::kInt16: return 7;
     case ElementType::kUint32:
     case ElementType::kInt32: return 12;
-    case ElementType::kFp32: return kMaxNumberText<float> + 1;
+    case ElementType::kFp32: return JsonWriter::kMaxNumberBytes<float> + 1;
     case ElementType::kUint64:
     case ElementType::kInt64:
-    case ElementType::kFp64: return kMaxNumberText<double> + 1;
+    case ElementType::kFp64: return JsonWriter::kMaxNumberBytes<double> + 1;
     case ElementType::kFp16:
     case ElementType::kBf16:
     case ElementType::kBytes: return 0;
@@ -47,7 +47,7 @@ size_t longest_output(const ReplyOutput& output) noexcept {
   if (output.binary) return bytes;
   if (tensor.type == ElementType::kBytes) {
     // 3 for the quotes and the comma are less than its length field would become: 4 bytes x 6.
-    return bytes + tensor.byte_size * kMaxEscapedBytes;
+    return bytes + tensor.byte_size * JsonWriter::kMaxEscapedBytes;
   }
   return bytes + tensor.byte_size / element_size(tensor.type) * longest_element(tensor.type);
 }
@@ -78,75 +78,72 @@ Status check_output(const ReplyOutput& output) noexcept {
 }
 
 template <typename T>
-void put_numbers(Appender& text, const TensorView& tensor) noexcept {
+void put_numbers(JsonWriter& json, const TensorView& tensor) noexcept {
   const std::byte* at = tensor.data;
   for (size_t left = tensor.byte_size / sizeof(T); left > 0; --left, at += sizeof(T)) {
     T value;
     std::memcpy(&value, at, sizeof(T));  // an output may lie at any address
-    text.put_number(value);
-    if (left > 1) text.put(',');
+    if constexpr (std::is_floating_point_v<T>) {
+      json.number(value);
+    } else if constexpr (std::is_signed_v<T>) {
+      json.integer(value);
+    } else {
+      json.unsigned_integer(value);
+    }
   }
 }
 
-void put_bools(Appender& text, const TensorView& tensor) noexcept {
-  for (size_t i = 0; i < tensor.byte_size; ++i) {
-    if (i > 0) text.put(',');
-    text.put(tensor.data[i] != std::byte{0} ? std::string_view("true") : std::string_view("false"));
-  }
+void put_bools(JsonWriter& json, const TensorView& tensor) noexcept {
+  for (size_t i = 0; i < tensor.byte_size; ++i) json.boolean(tensor.data[i] != std::byte{0});
 }
 
 // check_bytes_tensor() has passed.
-void put_strings(Appender& text, const TensorView& tensor) noexcept {
+void put_strings(JsonWriter& json, const TensorView& tensor) noexcept {
   size_t used = 0;
   while (used < tensor.byte_size) {
     uint32_t length = 0;
     std::memcpy(&length, tensor.data + used, sizeof(length));
-    if (used > 0) text.put(',');
     used += sizeof(length);
-    text.put_string({reinterpret_cast<const char*>(tensor.data + used), length});
+    json.string({reinterpret_cast<const char*>(tensor.data + used), length});
     used += length;
   }
 }
 
-void put_data(Appender& text, const TensorView& tensor) noexcept {
+void put_data(JsonWriter& json, const TensorView& tensor) noexcept {
   switch (tensor.type) {
-    case ElementType::kBool: return put_bools(text, tensor);
-    case ElementType::kUint8: return put_numbers<uint8_t>(text, tensor);
-    case ElementType::kUint16: return put_numbers<uint16_t>(text, tensor);
-    case ElementType::kUint32: return put_numbers<uint32_t>(text, tensor);
-    case ElementType::kUint64: return put_numbers<uint64_t>(text, tensor);
-    case ElementType::kInt8: return put_numbers<int8_t>(text, tensor);
-    case ElementType::kInt16: return put_numbers<int16_t>(text, tensor);
-    case ElementType::kInt32: return put_numbers<int32_t>(text, tensor);
-    case ElementType::kInt64: return put_numbers<int64_t>(text, tensor);
-    case ElementType::kFp32: return put_numbers<float>(text, tensor);
-    case ElementType::kFp64: return put_numbers<double>(text, tensor);
-    case ElementType::kBytes: return put_strings(text, tensor);
+    case ElementType::kBool: return put_bools(json, tensor);
+    case ElementType::kUint8: return put_numbers<uint8_t>(json, tensor);
+    case ElementType::kUint16: return put_numbers<uint16_t>(json, tensor);
+    case ElementType::kUint32: return put_numbers<uint32_t>(json, tensor);
+    case ElementType::kUint64: return put_numbers<uint64_t>(json, tensor);
+    case ElementType::kInt8: return put_numbers<int8_t>(json, tensor);
+    case ElementType::kInt16: return put_numbers<int16_t>(json, tensor);
+    case ElementType::kInt32: return put_numbers<int32_t>(json, tensor);
+    case ElementType::kInt64: return put_numbers<int64_t>(json, tensor);
+    case ElementType::kFp32: return put_numbers<float>(json, tensor);
+    case ElementType::kFp64: return put_numbers<double>(json, tensor);
+    case ElementType::kBytes: return put_strings(json, tensor);
     case ElementType::kFp16:
     case ElementType::kBf16: return;  // check_output() has refused them
   }
 }
 
-void put_output(Appender& text, const ReplyOutput& output) noexcept {
+void put_output(JsonWriter& json, const ReplyOutput& output) noexcept {
   const TensorView& tensor = output.tensor;
-  text.put("{\"name\":");
-  text.put_string(output.name);
-  text.put(",\"datatype\":\"");
-  text.put(element_type_name(tensor.type));
-  text.put("\",\"shape\":[");
-  for (size_t i = 0; i < tensor.shape.rank(); ++i) {
-    if (i > 0) text.put(',');
-    text.put_number(tensor.shape[i]);
-  }
+  json.begin_object().key("name").string(output.name);
+  json.key("datatype").string(element_type_name(tensor.type));
+  json.key("shape").begin_array();
+  for (const int64_t dimension : tensor.shape.dimensions()) json.integer(dimension);
+  json.end_array();
   if (output.binary) {
-    text.put("],\"parameters\":{\"binary_data_size\":");
-    text.put_unsigned(tensor.byte_size);
-    text.put("}}");
-    return;
+    json.key("parameters").begin_object();
+    json.key("binary_data_size").unsigned_integer(tensor.byte_size).end_object();
+  } else {
+    json.key("data").begin_array();
+    put_data(json, tensor);
+    json.end_array();
   }
-  text.put("],\"data\":[");
-  put_data(text, tensor);
-  text.put("]}");
+  json.end_object();
 }
 
 }  // namespace
@@ -168,45 +165,25 @@ Result<EncodedReply> encode_infer_reply(const InferReply& reply, Allocator& memo
                          "memory; ask for the outputs with 'binary_data': true",
                          longest);
   }
-  Appender text(out);
-  text.put("{\"model_name\":");
-  text.put_string(reply.model_name);
-  text.put(",\"model_version\":");
-  text.put_string(reply.model_version);
-  if (reply.id) {
-    text.put(",\"id\":");
-    text.put_string(*reply.id);
-  }
-  text.put(",\"outputs\":[");
-  for (const ReplyOutput& output : reply.outputs) {
-    if (&output != reply.outputs.data()) text.put(',');
-    put_output(text, output);
-  }
-  text.put("]}");
-  LUMEN_CHECK(text.size() <= longest);
-  encoded.json = text.text();
+  JsonWriter json({out, longest});
+  json.begin_object().key("model_name").string(reply.model_name);
+  json.key("model_version").string(reply.model_version);
+  if (reply.id) json.key("id").string(*reply.id);
+  json.key("outputs").begin_array();
+  for (const ReplyOutput& output : reply.outputs) put_output(json, output);
+  json.end_array().end_object();
+  LUMEN_CHECK(!json.overflowed());
+  encoded.json = json.text();
   return encoded;
 }
 
 size_t write_error_body(std::span<char> out, std::string_view message) noexcept {
-  constexpr std::string_view kBegin = "{\"error\":\"";
-  constexpr std::string_view kEnd = "\"}";
-  LUMEN_CHECK(out.size() >= kBegin.size() + kEnd.size());
-  Appender text(out.data());
-  text.put(kBegin);
-  const size_t most = out.size() - kEnd.size();
-  while (!message.empty()) {
-    const size_t plain = std::min(plain_prefix(message), most - text.size());
-    text.put(message.substr(0, plain));
-    message.remove_prefix(plain);
-    if (message.empty()) break;
-    const EscapedCharacter character = escape_character(message);
-    if (text.size() + character.size > most) break;
-    text.put(std::string_view(character.bytes, character.size));
-    message.remove_prefix(character.consumed);
-  }
-  text.put(kEnd);
-  return text.size();
+  LUMEN_CHECK(out.size() >= std::string_view("{\"error\":\"\"}").size());
+  // Room for the end is kept back, so that a message that is cut is a document all the same.
+  JsonWriter json(out.first(out.size() - 2));
+  json.begin_object().key("error").string(message);
+  const std::string_view end = json.overflowed() ? "\"}" : "}";
+  return json.text().size() + end.copy(out.data() + json.text().size(), end.size());
 }
 
 }  // namespace lumen::wire

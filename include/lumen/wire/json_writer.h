@@ -1,5 +1,6 @@
-// JsonWriter: writes JSON into a fixed buffer; commas are put by itself. For fixed response shapes.
-// Threads: one. Memory: none. Says no: overflowed() once the buffer is full; what is there is cut.
+// JsonWriter: writes JSON into a fixed buffer and puts the commas. For documents and infer replies.
+// Threads: one. Memory: none. Errors: overflowed() once the buffer is full; what is there is cut between
+// two characters, and nothing follows.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,12 @@ namespace lumen::wire {
 
 class JsonWriter {
  public:
+  // The longest texts of a number: "-1.17549435e-38", "-2.2250738585072014e-308" and 20 digits.
+  template <typename T>
+  static constexpr size_t kMaxNumberBytes = sizeof(T) == 8 ? 24 : 16;
+  // The longest that one byte of a string becomes: \u00XX.
+  static constexpr size_t kMaxEscapedBytes = 6;
+
   explicit JsonWriter(std::span<char> out) noexcept : out_(out) {}
 
   JsonWriter& begin_object() noexcept;
@@ -22,7 +29,8 @@ class JsonWriter {
   JsonWriter& integer(int64_t value) noexcept;
   JsonWriter& unsigned_integer(uint64_t value) noexcept;
   JsonWriter& boolean(bool value) noexcept;
-  JsonWriter& number(double value) noexcept;  // shortest round trip; NaN and Inf become null
+  // The shortest text that reads back as the same, a float as a float; NaN and Inf become null.
+  JsonWriter& number(double value) noexcept;
   JsonWriter& number(float value) noexcept;
   JsonWriter& raw(std::string_view json) noexcept;  // a value that is JSON already
 
@@ -33,7 +41,9 @@ class JsonWriter {
   void before_value() noexcept;
   void put_string(std::string_view text) noexcept;
   template <typename T>
-  JsonWriter& put_number(T value) noexcept;
+  void put_digits(T value) noexcept;
+  template <typename T>
+  JsonWriter& put_float(T value) noexcept;
   void put(char c) noexcept;
   void put(std::string_view text) noexcept;
 

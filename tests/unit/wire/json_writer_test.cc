@@ -75,13 +75,16 @@ TEST(JsonWriter, WritesNullForWhatJsonCannotSay) {
   EXPECT_EQ(number_text(-std::numeric_limits<double>::infinity()), "null");
 }
 
-TEST(JsonWriter, SaysWhenTheBufferIsFullAndNeverPassesIt) {
-  for (size_t size = 0; size < 20; ++size) {
+TEST(JsonWriter, SaysWhenTheBufferIsFullAndWritesNothingFromThereOn) {
+  constexpr std::string_view kWhole = "{\"ab\":\"c\\n\xef\xbf\xbd\",\"d\":1.5}";
+  for (size_t size = 1; size < 20; ++size) {
     std::string buffer(size + 8, '#');
     JsonWriter writer(std::span<char>(buffer.data(), size));
     writer.begin_object().key("ab").string("c\n\xff").key("d").number(1.5).end_object();
     EXPECT_TRUE(writer.overflowed()) << size;
     EXPECT_LE(writer.text().size(), size);
+    EXPECT_TRUE(kWhole.starts_with(writer.text())) << writer.text();
+    EXPECT_NE(writer.text().back(), '\\') << "no half of an escape";
     EXPECT_EQ(buffer.substr(size), "########") << size;
   }
 }
