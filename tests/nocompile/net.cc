@@ -13,7 +13,7 @@ void what_a_loop_points_to_stays_where_it_is(Stream& stream, TimeoutList& list) 
   const Stream moved = std::move(stream);         // error: deleted
   const TimeoutList elsewhere = std::move(list);  // error: deleted
 #else
-  static_cast<void>(stream.fd.get());
+  static_cast<void>(stream.handler);
   static_cast<void>(list.duration_ns());
 #endif
 }
@@ -24,11 +24,11 @@ void the_file_of_a_unix_socket_has_one_owner(UnixListener& listener) {
   const UnixListener second = std::move(listener);
 #endif
 }
-void a_stream_that_the_loop_refused_is_looked_at(Loop& loop, Stream& stream) {
+void a_stream_that_the_loop_refused_is_looked_at(Loop& loop, Stream& stream, Socket socket) {
 #ifdef WRONG
-  loop.add(stream);  // error: ignoring return
+  loop.add(stream, socket);  // error: ignoring return
 #else
-  if (!loop.add(stream).ok()) return;
+  if (!loop.add(stream, socket).ok()) return;
 #endif
 }
 void a_handler_is_not_owned_by_its_loop(StreamHandler* handler) {
