@@ -185,10 +185,10 @@ class SwappingEngine final : public Engine {
  public:
   SwappingEngine(const EngineOptions& options, ModelRepository& repository)
       : options_(options),
-        repository_(repository),
         builders_(repository.backends().makes_instances_in_parallel()
                       ? std::min(usable_cpu_count(), kMostBuilders)
                       : 1) {
+    for (const auto& model : repository.models()) models_.push_back(model.get());
     const auto cpus =
         options.cpu_count != 0 ? options.cpu_count : static_cast<uint32_t>(usable_cpus().size());
     for (uint32_t i = 0; i < options.submitter_count; ++i) {
@@ -206,10 +206,23 @@ class SwappingEngine final : public Engine {
 
   Status reconfigure(const EngineConfig& config) override {
     const std::lock_guard lock(mutex_);
-    if (scheduler_ == nullptr) {
-      return Status::error(Code::kUnavailable, "the engine is shutting down");
-    }
+    if (scheduler_ == nullptr) return shutting_down();
     return change(config, Runner::OnFailure::kFail);
+  }
+
+  Status add_model(Model& model) override {
+    const std::lock_guard lock(mutex_);
+    if (scheduler_ == nullptr) return shutting_down();
+    Model* const added = &model;
+    LUMEN_RETURN_IF_ERROR(scheduler_->add({&added, 1}, builders_, Runner::OnFailure::kFail));
+    models_.push_back(added);
+    return {};
+  }
+
+  void remove_model(const Model& model) noexcept override {
+    const std::lock_guard lock(mutex_);
+    std::erase(models_, &model);
+    if (scheduler_ != nullptr) scheduler_->remove(model);
   }
 
   EngineConfig config() const override {
@@ -231,11 +244,15 @@ class SwappingEngine final : public Engine {
   // Each keeps a heap of its own (malloc's), and compiling gains little beyond.
   static constexpr uint32_t kMostBuilders = 8;
 
+  static Status shutting_down() {
+    return Status::error(Code::kUnavailable, "the engine is shutting down");
+  }
+
   Status change(EngineConfig config, Runner::OnFailure on_failure) {
     LUMEN_RETURN_IF_ERROR(config.check());
     if (config.thread_count == 0) config.thread_count = usable_cpu_count();
     if (scheduler_ != nullptr && scheduler_->config() == config) return {};
-    auto next = Scheduler::create(options_, config, repository_, builders_, on_failure);
+    auto next = Scheduler::create(options_, config, models_, builders_, on_failure);
     if (!next.ok()) return next.status();
     (*next)->set_generation(++generations_);
     for (uint32_t i = 0; i < submitters_.size(); ++i) {
@@ -260,13 +277,13 @@ class SwappingEngine final : public Engine {
   }
 
   const EngineOptions options_;
-  ModelRepository& repository_;
   Builders builders_;
   std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
   // Control plane.
   mutable std::mutex mutex_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::vector<Model*> models_;
   uint64_t generations_ = 0;
 };
 

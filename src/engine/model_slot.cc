@@ -178,9 +178,11 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
   if (!slot.plan.packs()) return {};
   const auto kind = config.allocator_type == AllocatorType::kStandard ? RequestMemory::Kind::kHeap
                                                                       : RequestMemory::Kind::kArena;
-  Result<Batch> batch = Batch::create(config.batch_size, kBatchBytes, kind, regions);
-  if (!batch.ok()) return batch.status();
-  slot.batch.emplace(std::move(*batch));
+  for (uint32_t i = 0; i < slot.max_in_flight; ++i) {
+    Result<Batch> batch = Batch::create(config.batch_size, kBatchBytes, kind, regions);
+    if (!batch.ok()) return batch.status();
+    slot.batches.push_back(std::make_unique<BatchPlace>(std::move(*batch)));
+  }
   return {};
 }
 
@@ -200,13 +202,33 @@ std::vector<uint32_t> batch_sizes_of(const EngineConfig& config) {
   return sizes;
 }
 
-Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config) {
+Result<std::shared_ptr<Instance>> SharedInstances::of(Model& model,
+                                                      std::span<const uint32_t> batch_sizes) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Instance>& shared = made_[&model];
+  if (shared == nullptr) {
+    Result<std::unique_ptr<Instance>> made = model.make_instance(batch_sizes);
+    if (!made.ok()) return made.status();
+    shared = std::move(*made);
+  }
+  return shared;
+}
+
+Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
+                                             SharedInstances& shared) {
   auto slot = std::make_unique<ModelSlot>();
   slot->model = &model;
   if (model.state() != ModelState::kReady) return slot;
-  Result<std::unique_ptr<Instance>> instance = model.make_instance(sizes_for(model, config));
-  if (!instance.ok()) return instance.status();
-  slot->instance = std::move(*instance);
+  const std::vector<uint32_t> sizes = sizes_for(model, config);
+  if (model.traits().shares_instances) {
+    Result<std::shared_ptr<Instance>> instance = shared.of(model, sizes);
+    if (!instance.ok()) return instance.status();
+    slot->instance = std::move(*instance);
+  } else {
+    Result<std::unique_ptr<Instance>> instance = model.make_instance(sizes);
+    if (!instance.ok()) return instance.status();
+    slot->instance = std::move(*instance);
+  }
   slot->max_in_flight = std::max<uint32_t>(1, slot->instance->max_in_flight());
   return slot;
 }
@@ -216,8 +238,8 @@ Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOption
   if (config.latency_budget_us > 0 && slot.model->service_time().mean_ns() == 0) {
     LUMEN_RETURN_IF_ERROR(learn_service_time(slot));
   }
-  // A device that takes several requests at once overlaps them itself.
-  if (slot.max_in_flight > 1) return {};
+  // Unless it says otherwise, a device that takes several requests at once overlaps them itself.
+  if (slot.max_in_flight > 1 && !slot.model->traits().batches_in_flight) return {};
   const std::vector<uint32_t> sizes = sizes_for(*slot.model, config);
   return sizes.empty() ? Status() : plan_batches(slot, config, regions, sizes);
 }

@@ -24,43 +24,53 @@ bool is_late(const InferRequest& request, uint64_t now) noexcept {
 
 }  // namespace
 
-void Runner::make_instances(ModelRepository& repository) {
-  for (const auto& model : repository.models()) {
-    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config);
-    made_.push_back(slot.ok() ? Status() : slot.status());
-    slots_.push_back(slot.ok() ? std::move(*slot) : std::make_unique<ModelSlot>());
-    slots_.back()->model = model.get();
-  }
-}
-
-Status Runner::set_up(ModelRepository& repository, OnFailure on_failure) {
-  LUMEN_CHECK(slots_.size() == repository.models().size());
-  for (const auto& model : repository.models()) {
-    std::unique_ptr<ModelSlot>& slot = slots_[model->index()];
-    Status status = made_[model->index()];
-    if (status.ok()) status = plan_slot(*slot, options_.config, options_.regions);
-    if (status.ok()) continue;
-    if (on_failure == OnFailure::kFail) return status;
-    model->mark_unavailable(std::string(status.message()));
-    slot = std::make_unique<ModelSlot>();  // without an instance
-    slot->model = model.get();
-  }
-  made_.clear();
+Runner::Runner(const RunnerOptions& options) : options_(options), slots_(limits::kMaxModels) {
   const size_t most = std::max<size_t>(options_.config.batch_size, 1);
-  size_t in_batches = 0;
-  for (const auto& slot : slots_) in_batches += slot->batch ? most : 0;
-  waiting_.reserve(options_.capacity + in_batches);
+  waiting_.reserve(options_.capacity + most);
   candidates_.reserve(most);
   candidate_rows_.reserve(most);
   members_.reserve(most);
+}
+
+void Runner::make_instances(std::span<Model* const> models, SharedInstances& shared) {
+  for (Model* model : models) {
+    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config, shared);
+    Made made{.model = model, .slot = std::make_unique<ModelSlot>(), .status = slot.status()};
+    if (slot.ok()) made.slot = std::move(*slot);
+    made.slot->model = model;
+    made_.push_back(std::move(made));
+  }
+}
+
+Status Runner::set_up(OnFailure on_failure) {
+  for (Made& made : std::exchange(made_, {})) {
+    Status status = made.status;
+    if (status.ok()) status = plan_slot(*made.slot, options_.config, options_.regions);
+    if (!status.ok()) {
+      if (on_failure == OnFailure::kFail) return status;
+      made.model->mark_unavailable(std::string(status.message()));
+      made.slot = std::make_unique<ModelSlot>();  // without an instance
+      made.slot->model = made.model;
+    }
+    slots_[made.model->index()] = std::move(made.slot);
+  }
   return {};
+}
+
+void Runner::remove(const Model& model) noexcept {
+  std::unique_ptr<ModelSlot>& slot = slots_[model.index()];
+  if (slot == nullptr) return;
+  // sync[runner.in_flight]: acquire; whoever completed the last request is out of the slot. A few
+  // instructions of another thread, which has nobody to wake for it.
+  while (slot->in_flight.load(std::memory_order_acquire) != 0) ::sched_yield();
+  slot.reset();
 }
 
 bool Runner::add(InferRequest& request) noexcept {
   waiting_.push_back(&request);
-  const ModelSlot& slot = *slots_[request.model->index()];
+  const ModelSlot& slot = slot_of(request);
   // What one worker has taken, no other can: only what the plan packs is worth it.
-  if (options_.config.queue_type != QueueType::kBatched || !slot.batch) return false;
+  if (options_.config.queue_type != QueueType::kBatched || slot.batches.empty()) return false;
   if (gather_first_ == nullptr) {
     const auto oldest = std::ranges::find(waiting_, request.model, &InferRequest::model);
     gather_first_ = *oldest;
@@ -79,7 +89,9 @@ size_t Runner::run(Pass pass) noexcept {
   gather_rows_ = 0;
   // sync[runner.completions]: acquire; the room that a completion made is seen below
   const uint64_t completions = completions_.load(std::memory_order_acquire);
-  if (std::exchange(completions_seen_, completions) != completions) take_back_failed_batches();
+  if (std::exchange(completions_seen_, completions) != completions || failed_here_ != nullptr) {
+    take_back_failed_batches();
+  }
   if (waiting_.empty()) return 0;
   ++pass_;
   hold_until_ns_ = UINT64_MAX;
@@ -97,7 +109,7 @@ size_t Runner::run(Pass pass) noexcept {
     } else if (is_late(*request, now)) {
       waiting_[i] = nullptr;
       refuse_late(*request, now);
-    } else if (slots_[request->model->index()]->blocked_pass == pass_) {
+    } else if (slot_of(*request).blocked_pass == pass_) {
       ++i;
     } else {
       start_with(i, now);  // looked at again: it is back if the batch that it was in has failed
@@ -112,14 +124,14 @@ size_t Runner::run(Pass pass) noexcept {
 // for this pass, where there is no room or more rows are waited for.
 void Runner::start_with(size_t first, uint64_t now) noexcept {
   InferRequest& request = *waiting_[first];
-  ModelSlot& slot = *slots_[request.model->index()];
+  ModelSlot& slot = slot_of(request);
   // sync[runner.in_flight]: acquire; the slot's batch is this thread's again. Only this thread counts
   // up, so room once seen stays.
   if (slot.in_flight.load(std::memory_order_acquire) >= slot.max_in_flight) {
     slot.blocked_pass = pass_;
     return;
   }
-  if (!slot.batch) {
+  if (slot.batches.empty()) {
     waiting_[first] = nullptr;
     start_one(request, slot, now);
     return;
@@ -188,7 +200,10 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   request.in_engine = this;
   // Counted before start(): a completion may come before it returns.
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
-  if (slot.instance->start(request, &Runner::on_done) == StartOutcome::kPending) return;
+  if (slot.instance->start(request, &Runner::on_done) == StartOutcome::kPending) {
+    note_pending();
+    return;
+  }
   slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
   CompletionSink* sink = request.sink;
   const uint64_t done = now_ns();
@@ -206,40 +221,55 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
     member->trace.dequeued_ns = now;
     member->worker = options_.index;
   }
+  // sync[runner.batch_free]: acquire; who had it is through with it. There is one, as there is room.
+  BatchPlace& place = **std::ranges::find_if(
+      slot.batches, [](const auto& one) { return !one->is_taken.load(std::memory_order_acquire); });
   const auto leave_them_alone = [&] {
-    (void)slot.batch->reset();
+    (void)place.batch.reset();
     for (size_t i = 0; i < members.size(); ++i) {
       members[i]->runs_alone = true;
       waiting_[candidates_[i]] = members[i];
     }
   };
-  if (!slot.batch->pack(members, slot.plan.padded(rows))) {
+  if (!place.batch.pack(members, slot.plan.padded(rows))) {
     leave_them_alone();
     return;
   }
-  InferRequest& packed = slot.batch->request();
+  InferRequest& packed = place.batch.request();
   packed.in_engine = this;
+  packed.owner = &place;
+  place.is_taken.store(true, std::memory_order_relaxed);   // relaxed: only this thread asks
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in start_one()
-  if (slot.instance->start(packed, &Runner::on_batch_done) == StartOutcome::kPending) return;
-  slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in start_one()
-  if (!packed.status.ok()) {
-    leave_them_alone();
+  if (slot.instance->start(packed, &Runner::on_batch_done) == StartOutcome::kPending) {
+    note_pending();
     return;
   }
-  note_service(slot, now_ns() - now, count);
-  finish_batch(slot);
+  if (packed.status.ok()) {
+    note_service(slot, now_ns() - now, count);
+    finish_batch(place);
+  } else {
+    leave_them_alone();
+  }
+  place.is_taken.store(false, std::memory_order_relaxed);  // relaxed: as above
+  // sync[runner.in_flight]: release; the last touch, once the members are complete the slot may go
+  slot.in_flight.fetch_sub(1, std::memory_order_release);
 }
 
-void Runner::finish_batch(ModelSlot& slot) noexcept {
-  slot.batch->split();
+// The callback may have come already: then the count was below by one for a moment, and nobody asked.
+void Runner::note_pending() noexcept {
+  pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
+}
+
+void Runner::finish_batch(BatchPlace& place) noexcept {
+  place.batch.split();
   const uint64_t now = now_ns();
   uint64_t executions = 1;
-  for (InferRequest* member : slot.batch->members()) {
+  for (InferRequest* member : place.batch.members()) {
     CompletionSink* sink = member->sink;
     finish(*member, std::exchange(executions, 0));
     note_sink(sink, now);
   }
-  const RequestMemory::Usage usage = slot.batch->reset();
+  const RequestMemory::Usage usage = place.batch.reset();
   if (options_.server_counters != nullptr) {
     options_.server_counters->request_heap_calls.add(usage.heap_calls);
     options_.server_counters->request_arena_bytes.add(usage.arena_bytes);
@@ -248,22 +278,30 @@ void Runner::finish_batch(ModelSlot& slot) noexcept {
 
 // A backend's thread can't start the model again, so it leaves them to this one.
 void Runner::take_back_failed_batches() noexcept {
-  for (const auto& slot : slots_) {
-    // sync[runner.batch_failed]: acquire; the batch is this thread's again
-    if (!slot->batch_failed.exchange(false, std::memory_order_acquire)) continue;
-    const auto members = slot->batch->members();
+  // sync[runner.batch_failed]: acquire; the batches are this thread's again
+  BatchPlace* failed = failed_.exchange(nullptr, std::memory_order_acquire);
+  while (failed != nullptr) {
+    BatchPlace* place = std::exchange(failed, failed->next_failed);
+    place->next_failed = std::exchange(failed_here_, place);
+  }
+  while (failed_here_ != nullptr) {
+    const auto members = failed_here_->batch.members();
+    // Reserved for one; others wait until those have begun, and their calls count as in flight.
+    if (waiting_.size() + members.size() > waiting_.capacity()) return;
+    BatchPlace& place = *std::exchange(failed_here_, failed_here_->next_failed);
+    ModelSlot& slot = slot_of(*members.front());
     for (InferRequest* member : members) member->runs_alone = true;
-    waiting_.insert(waiting_.begin(), members.begin(), members.end());  // reserved in set_up()
-    (void)slot->batch->reset();
-    slot->in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
+    waiting_.insert(waiting_.begin(), members.begin(), members.end());
+    (void)place.batch.reset();
+    place.is_taken.store(false, std::memory_order_relaxed);  // relaxed: only this thread asks
+    slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
+    pending_.fetch_sub(1, std::memory_order_relaxed);        // relaxed: as above
   }
 }
 
 bool Runner::has_failed_batch() const noexcept {
-  return std::ranges::any_of(slots_, [](const auto& slot) {
-    // relaxed: only a reason to run(), which looks again
-    return slot->batch_failed.load(std::memory_order_relaxed);
-  });
+  // relaxed: only a reason to run(), which looks again
+  return failed_here_ != nullptr || failed_.load(std::memory_order_relaxed) != nullptr;
 }
 
 void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
@@ -330,7 +368,7 @@ void Runner::flush_completions() noexcept {
 
 void Runner::on_done(InferRequest& request) noexcept {
   Runner& runner = *static_cast<Runner*>(request.in_engine);
-  ModelSlot& slot = *runner.slots_[request.model->index()];
+  ModelSlot& slot = runner.slot_of(request);
   // relaxed: ordered before the release on in_flight, which is what is_done() looks at first
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   CompletionSink* sink = request.sink;
@@ -342,17 +380,22 @@ void Runner::on_done(InferRequest& request) noexcept {
 
 void Runner::on_batch_done(InferRequest& packed) noexcept {
   Runner& runner = *static_cast<Runner*>(packed.in_engine);
-  ModelSlot& slot = *runner.slots_[packed.model->index()];
+  ModelSlot& slot = runner.slot_of(packed);
+  BatchPlace& place = *static_cast<BatchPlace*>(packed.owner);
   // relaxed: as in on_done()
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   if (!packed.status.ok()) {
-    // sync[runner.batch_failed]: release; the backend is through with the batch
-    slot.batch_failed.store(true, std::memory_order_release);
+    // relaxed: only a guess, which the exchange below corrects
+    place.next_failed = runner.failed_.load(std::memory_order_relaxed);
+    // sync[runner.batch_failed]: release; the backend is through with the batch. relaxed: as above
+    while (!runner.failed_.compare_exchange_weak(
+        place.next_failed, &place, std::memory_order_release, std::memory_order_relaxed)) {
+    }
     runner.leave_callback(nullptr);
     return;
   }
-  slot.batch->split();
-  const auto members = slot.batch->members();
+  place.batch.split();
+  const auto members = place.batch.members();
   runner.note_pending_service(slot, members.front()->trace.dequeued_ns, members.size());
   uint64_t executions = 1;
   for (InferRequest* member : members) {
@@ -360,7 +403,9 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
     runner.finish(*member, std::exchange(executions, 0));
     if (sink != nullptr) sink->flush();
   }
-  (void)slot.batch->reset();
+  (void)place.batch.reset();
+  // sync[runner.batch_free]: release; the batch may be packed again
+  place.is_taken.store(false, std::memory_order_release);
   runner.leave_callback(&slot);
 }
 
@@ -368,7 +413,11 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
 void Runner::leave_callback(ModelSlot* slot) noexcept {
   RoomListener* listener = options_.listener;
   // sync[runner.in_flight]: release; the backend, complete() and the batch are through with it
-  if (slot != nullptr) slot->in_flight.fetch_sub(1, std::memory_order_release);
+  if (slot != nullptr) {
+    slot->in_flight.fetch_sub(1, std::memory_order_release);
+    // sync[runner.pending]: release; is_done() sees what this thread has done by then
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
   // sync[runner.completions]: release; the room above is seen by who sees this count
   completions_.fetch_add(1, std::memory_order_release);
   completions_.notify_all();  // wait_for_completion(); without a waiter a load
@@ -399,10 +448,8 @@ void Runner::wait_for_completion(uint64_t seen) const noexcept {
 
 bool Runner::is_done() const noexcept {
   if (!waiting_.empty()) return false;
-  for (const auto& slot : slots_) {
-    // sync[runner.in_flight]: acquire; pairs with leave_callback
-    if (slot->in_flight.load(std::memory_order_acquire) != 0) return false;
-  }
+  // sync[runner.pending]: acquire; pairs with leave_callback
+  if (pending_.load(std::memory_order_acquire) != 0) return false;
   // sync[runner.callbacks]: acquire; a few instructions of another thread, which has rung already:
   // who slept on it would not be woken again
   while (callbacks_inside_.load(std::memory_order_acquire) != 0) ::sched_yield();

@@ -8,7 +8,7 @@
 // One bad request must not fail its neighbours: who was in a batch that failed waits again, to be run
 // alone.
 //
-// Threads: one owner; on_done() by any thread of a backend. Memory: all of it in set_up(); run()
+// Threads: one owner; on_done() by any thread of a backend. Memory: all of it at construction and in set_up(); run()
 // allocates nothing but from the requests' own memory. Says no: a request's failure in its status.
 #pragma once
 
@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace lumen::engine {
@@ -58,14 +59,18 @@ class Runner {
   // A model whose instance can't be made either becomes unavailable (at start) or fails the whole.
   enum class OnFailure : uint8_t { kMarkUnavailable, kFail };
 
-  explicit Runner(const RunnerOptions& options) : options_(options) {}
+  explicit Runner(const RunnerOptions& options);
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Makes the instances; several runners at once.
-  void make_instances(ModelRepository& repository);
-  // Then, one runner at a time with nothing compiling: measures, and settles what failed.
-  [[nodiscard]] Status set_up(ModelRepository& repository, OnFailure on_failure);
+  // Control plane, while none of these models' requests can come: makes their instances; several runners
+  // at once.
+  void make_instances(std::span<Model* const> models, SharedInstances& shared);
+  // Then, one runner at a time with nothing compiling: measures, and settles what failed. The runner may
+  // be at work with other models.
+  [[nodiscard]] Status set_up(OnFailure on_failure);
+  // Control plane, once every request of `model` is complete and no other can come.
+  void remove(const Model& model) noexcept;
 
   [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
   // True: others may still join it in one call, so it is worth taking another before run().
@@ -93,9 +98,13 @@ class Runner {
   [[nodiscard]] BatchDecision decide(size_t first, const ModelSlot& slot, uint64_t now) noexcept;
   void start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
   void start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept;
-  void finish_batch(ModelSlot& slot) noexcept;
+  void note_pending() noexcept;
+  void finish_batch(BatchPlace& place) noexcept;
   void take_back_failed_batches() noexcept;
   [[nodiscard]] bool has_failed_batch() const noexcept;
+  [[nodiscard]] ModelSlot& slot_of(const InferRequest& request) noexcept {
+    return *slots_[request.model->index()];
+  }
   void refuse_late(InferRequest& request, uint64_t now) noexcept;
   void refuse(InferRequest& request, const Status& status, uint64_t now) noexcept;
   void finish(InferRequest& request, uint64_t executions) noexcept;
@@ -107,9 +116,16 @@ class Runner {
   void leave_callback(ModelSlot* slot) noexcept;
 
   const RunnerOptions options_;
-  std::vector<std::unique_ptr<ModelSlot>> slots_;  // by Model::index()
-  std::vector<Status> made_;  // of each slot, between make_instances and set_up
-  // Oldest first; reserved for `capacity` and for a failed batch that comes back.
+  // By Model::index(). Each is touched by the control plane, or by the runner and backends' threads for a
+  // request of its model, and never by both at once; so models come and go while others run.
+  std::vector<std::unique_ptr<ModelSlot>> slots_;
+  struct Made {
+    Model* model = nullptr;
+    std::unique_ptr<ModelSlot> slot;
+    Status status;
+  };
+  std::vector<Made> made_;  // between make_instances and set_up
+  // Oldest first; reserved for `capacity` and for one failed batch that comes back.
   std::vector<InferRequest*> waiting_;
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;
@@ -124,10 +140,13 @@ class Runner {
   size_t unflushed_count_ = 0;
   uint64_t unflushed_since_ns_ = 0;
 
-  // Written by backends' threads: completions that run() has not looked at yet, and how many
-  // threads are inside on_done() (what they touch last).
+  BatchPlace* failed_here_ = nullptr;  // failed batches that wait until waiting_ has room for them
+  // Written by backends' threads: completions that run() has not looked at yet, calls that are not
+  // back, batches that failed, and how many threads are inside on_done() (what they touch last).
   uint64_t completions_seen_ = 0;
   alignas(kFalseSharingRange) std::atomic<uint64_t> completions_{0};
+  std::atomic<uint32_t> pending_{0};
+  std::atomic<BatchPlace*> failed_{nullptr};
   std::atomic<uint32_t> callbacks_inside_{0};
 };
 

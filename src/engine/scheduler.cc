@@ -11,7 +11,7 @@ namespace lumen::engine {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& options,
                                                      const EngineConfig& config,
-                                                     ModelRepository& repository,
+                                                     std::span<Model* const> models,
                                                      Builders& builders,
                                                      Runner::OnFailure on_failure) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(config, options));
@@ -20,7 +20,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& option
   } else {
     scheduler->make_workers();
   }
-  LUMEN_RETURN_IF_ERROR(scheduler->set_up(repository, builders, on_failure));
+  LUMEN_RETURN_IF_ERROR(scheduler->add(models, builders, on_failure));
   scheduler->start_workers();
   return scheduler;
 }
@@ -72,29 +72,39 @@ void Scheduler::make_inline_runners() {
   }
 }
 
-Status Scheduler::set_up(ModelRepository& repository, Builders& builders,
-                         Runner::OnFailure on_failure) {
+std::vector<Runner*> Scheduler::runners() const {
   std::vector<Runner*> runners;
-  runners.reserve(workers_.size() + inline_.size());
   for (const auto& worker : workers_) runners.push_back(&worker->runner());
   for (const auto& entry : inline_) runners.push_back(entry->runner.get());
+  return runners;
+}
+
+Status Scheduler::add(std::span<Model* const> models, Builders& builders,
+                      Runner::OnFailure on_failure) {
+  const std::vector<Runner*> all = runners();
+  SharedInstances shared;
   std::vector<Builders::Job> jobs;
-  jobs.reserve(runners.size());
-  for (size_t i = 0; i < runners.size(); ++i) {
-    jobs.push_back(
-        {.body = [&repository, runner = runners[i]] { runner->make_instances(repository); },
-         .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
+  for (size_t i = 0; i < all.size(); ++i) {
+    jobs.push_back({.body = [&, runner = all[i]] { runner->make_instances(models, shared); },
+                    .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
   }
   builders.run(jobs);
   Status status;
   const auto measure = [&] {
-    for (size_t i = 0; i < runners.size() && status.ok(); ++i) {
-      status = runners[i]->set_up(repository, on_failure);
+    for (Runner* runner : all) {
+      const Status own = runner->set_up(on_failure);
+      if (status.ok()) status = own;
     }
   };
   const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
   builders.run({&measuring, 1});
+  if (status.ok()) return {};
+  for (const Model* model : models) remove(*model);
   return status;
+}
+
+void Scheduler::remove(const Model& model) noexcept {
+  for (Runner* runner : runners()) runner->remove(model);
 }
 
 void Scheduler::start_workers() {

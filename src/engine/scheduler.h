@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace lumen::engine {
@@ -25,12 +26,19 @@ class Scheduler {
   // `config`: checked, with a thread_count of at least 1.
   [[nodiscard]] static Result<std::unique_ptr<Scheduler>> create(const EngineOptions& options,
                                                                  const EngineConfig& config,
-                                                                 ModelRepository& repository,
+                                                                 std::span<Model* const> models,
                                                                  Builders& builders,
                                                                  Runner::OnFailure on_failure);
   ~Scheduler() { close(); }
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
+
+  // Control plane, requests of other models running or not. Instances for all runners, at once as far as
+  // the backend allows, then what is measured. On a failure no runner has any of them.
+  [[nodiscard]] Status add(std::span<Model* const> models, Builders& builders,
+                           Runner::OnFailure on_failure);
+  // Once every request of `model` is complete and no other can come.
+  void remove(const Model& model) noexcept;
 
   [[nodiscard]] const EngineConfig& config() const noexcept { return config_; }
   [[nodiscard]] const PinnedCpus& pinned() const noexcept { return pinned_; }
@@ -79,9 +87,7 @@ class Scheduler {
                                                  : config.thread_count) {}
   void make_workers();
   void make_inline_runners();
-  // Instances of all runners, at once as far as the backend allows, then what is measured.
-  [[nodiscard]] Status set_up(ModelRepository& repository, Builders& builders,
-                              Runner::OnFailure on_failure);
+  [[nodiscard]] std::vector<Runner*> runners() const;
   void start_workers();
   void warn_of_pin(const Status& status) const;
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept;

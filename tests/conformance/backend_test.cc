@@ -1,56 +1,25 @@
-// What every backend must do, run over all of them: the fake one both ways, and OpenVINO where it
-// is built in. The model adds one.
-#include <lumen/backends/built_in.h>
+// What every backend must do, run over all of them. The model adds one.
 #include <lumen/engine/backend.h>
 #include <lumen/engine/model_repository.h>
 
-#include "support/fake_backend.h"
+#include "conformance/backend_cases.h"
 #include "support/pending_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <numeric>
 #include <thread>
 
 namespace lumen::engine {
 namespace {
 
-struct BackendCase {
-  std::string name;
-  std::function<std::unique_ptr<Backend>()> make;
-};
-
-std::unique_ptr<Backend> make_fake(bool asynchronous) {
-  auto control = std::make_shared<FakeControl>();
-  control->asynchronous = asynchronous;
-  control->max_in_flight = 4;
-  // One model for all tests: any number of rows and columns.
-  Shape free;
-  LUMEN_CHECK(free.append(Shape::kDynamic) && free.append(Shape::kDynamic));
-  control->inputs[0].shape = free;
-  control->outputs[0].shape = free;
-  return make_fake_backend(control);
-}
-
-std::vector<BackendCase> all_backends() {
-  std::vector<BackendCase> cases = {{"FakeSync", [] { return make_fake(false); }},
-                                    {"FakeAsync", [] { return make_fake(true); }}};
-  const size_t built_in = backends::built_in().size();
-  for (size_t i = 0; i < built_in; ++i) {
-    cases.push_back({std::string(backends::built_in()[i]->name()),
-                     [i] { return std::move(backends::built_in()[i]); }});
-  }
-  return cases;
-}
-
 class BackendTest : public testing::TestWithParam<BackendCase> {
  protected:
   void load(const std::string& model) {
     const std::filesystem::path directory =
         std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
-    auto opened = ModelRepository::open(directory, GetParam().make(), *counters);
+    auto opened = ModelRepository::open(directory, GetParam().make().backend, *counters);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     repository = std::move(*opened);
     loaded = repository->find(model, "");
@@ -180,7 +149,9 @@ TEST_P(BackendTest, RunsTwoInstancesOfAModelOnTwoThreadsAtOnce) {
   other.join();
 }
 
-TEST_P(BackendTest, SaysWhatItIs) { EXPECT_FALSE(GetParam().make()->description().empty()); }
+TEST_P(BackendTest, SaysWhatItIs) {
+  EXPECT_FALSE(GetParam().make().backend->description().empty());
+}
 
 INSTANTIATE_TEST_SUITE_P(All, BackendTest, testing::ValuesIn(all_backends()),
                          [](const testing::TestParamInfo<BackendCase>& one) {

@@ -87,12 +87,28 @@ Status run_model(FakeControl& control, InferRequest& request,
   return {};
 }
 
+// relaxed, both: statistics
+class Counted {
+ public:
+  explicit Counted(std::shared_ptr<FakeControl> control) : control_(std::move(control)) {
+    control_->live_instances.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Counted() { control_->live_instances.fetch_sub(1, std::memory_order_relaxed); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::shared_ptr<FakeControl> control_;
+};
+
 class SyncInstance final : public Instance {
  public:
-  explicit SyncInstance(std::shared_ptr<FakeControl> control) : control_(std::move(control)) {}
+  explicit SyncInstance(std::shared_ptr<FakeControl> control)
+      : control_(std::move(control)), counted_(control_) {}
 
   StartOutcome start(InferRequest& request, void (*)(InferRequest&) noexcept) noexcept override {
     control_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+    control_->starts.notify_all();
     request.trace.preprocessed_ns = now_ns();
     control_->pass_gate();
     bound_ = request.inputs[0].data;
@@ -103,13 +119,17 @@ class SyncInstance final : public Instance {
 
  private:
   std::shared_ptr<FakeControl> control_;
+  const Counted counted_;
   const void* bound_ = nullptr;
 };
 
 class AsyncInstance final : public Instance {
  public:
   explicit AsyncInstance(std::shared_ptr<FakeControl> control)
-      : control_(std::move(control)), random_(control_->seed), device_([this] { run_device(); }) {}
+      : control_(std::move(control)),
+        counted_(control_),
+        random_(control_->seed),
+        device_([this] { run_device(); }) {}
 
   ~AsyncInstance() override {
     {
@@ -125,6 +145,7 @@ class AsyncInstance final : public Instance {
   StartOutcome start(InferRequest& request,
                      void (*done)(InferRequest&) noexcept) noexcept override {
     control_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+    control_->starts.notify_all();
     if (control_->cost_ns != nullptr) {
       // Somebody measures: by the device's thread it would be the time of a wake-up.
       request.status = run_model(*control_, request, {});
@@ -138,7 +159,9 @@ class AsyncInstance final : public Instance {
     {
       const std::lock_guard lock(mutex_);
       jobs_.push_back(std::move(job));
-      LUMEN_CHECK(++pending_ <= control_->max_in_flight);
+      ++pending_;
+      // Of one that is shared each runner has so many.
+      LUMEN_CHECK(control_->traits.shares_instances || pending_ <= control_->max_in_flight);
     }
     changed_.notify_all();
     return StartOutcome::kPending;
@@ -177,6 +200,7 @@ class AsyncInstance final : public Instance {
   }
 
   std::shared_ptr<FakeControl> control_;
+  const Counted counted_;
   std::mt19937_64 random_;
   std::mutex mutex_;
   std::condition_variable changed_;

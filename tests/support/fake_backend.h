@@ -47,7 +47,8 @@ class FakeControl {
 
   // Instances that are made from now on fail once there are so many.
   std::atomic<uint32_t> most_instances{UINT32_MAX};
-  std::atomic<uint32_t> instances{0};
+  std::atomic<uint32_t> instances{0};       // made so far
+  std::atomic<uint32_t> live_instances{0};  // of them those that are still there
   std::atomic<uint64_t> starts{0};
   std::atomic<uint64_t> registered_bytes{0};
 

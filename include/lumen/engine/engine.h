@@ -98,6 +98,12 @@ class Engine {
   // Changes everything that `config` says while requests go on being served. Returns when all that
   // the configuration before had accepted is complete. On an error the one before stays.
   [[nodiscard]] virtual Status reconfigure(const EngineConfig& config) = 0;
+  // Makes instances of one more model, for each worker, while the others go on: nothing is rebuilt and
+  // no other model is compiled. Its requests may come once this has returned. On an error nothing has
+  // changed. Blocks while a configuration changes, as that does while a model is added.
+  [[nodiscard]] virtual Status add_model(Model& model) = 0;
+  // Lets go of its instances. By then every request of it is complete, and no other can come.
+  virtual void remove_model(const Model& model) noexcept = 0;
   // As it is now; thread_count is what 0 stood for.
   [[nodiscard]] virtual EngineConfig config() const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".

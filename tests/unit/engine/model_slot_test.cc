@@ -30,7 +30,7 @@ class ModelSlotTest : public testing::Test {
       repository = std::move(
           ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
     }
-    auto slot = std::move(make_slot(*repository->find(model, ""), config).value());
+    auto slot = std::move(make_slot(*repository->find(model, ""), config, shared).value());
     const Status planned = plan_slot(*slot, config, {});
     EXPECT_TRUE(planned.ok()) << planned.message();
     return slot;
@@ -40,6 +40,7 @@ class ModelSlotTest : public testing::Test {
   std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
   std::unique_ptr<ModelRepository> repository;
+  SharedInstances shared;
 };
 
 EngineConfig batched(uint32_t batch_size) {
@@ -49,7 +50,7 @@ EngineConfig batched(uint32_t batch_size) {
 TEST_F(ModelSlotTest, PacksWhereOneCallForManyRowsIsCheaper) {
   control->cost_ns = &flat;
   const auto slot = slot_of(batched(8));
-  ASSERT_TRUE(slot->batch.has_value());
+  ASSERT_FALSE(slot->batches.empty());
   EXPECT_TRUE(slot->plan.packs());
   EXPECT_EQ(slot->plan.max_rows(), 8u);
   EXPECT_EQ(slot->plan.step(8), 8u);
@@ -59,7 +60,7 @@ TEST_F(ModelSlotTest, PacksWhereOneCallForManyRowsIsCheaper) {
 TEST_F(ModelSlotTest, DoesNotPackWhereRowsGetDearerTogether) {
   control->cost_ns = &dearer_by_the_row;
   const auto slot = slot_of(batched(4));
-  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_TRUE(slot->batches.empty());
   EXPECT_FALSE(slot->plan.packs());
   EXPECT_THAT(control->take_rows_run(), Contains(4)) << "it was measured, not assumed";
 }
@@ -70,7 +71,7 @@ TEST_F(ModelSlotTest, MeasuresAModelOnceAndNotForEachInstance) {
   EXPECT_FALSE(control->take_rows_run().empty());
   const auto second = slot_of(batched(8));
   EXPECT_THAT(control->take_rows_run(), IsEmpty());
-  ASSERT_TRUE(second->batch.has_value());
+  ASSERT_FALSE(second->batches.empty());
   EXPECT_EQ(second->plan.step(8), first->plan.step(8));
   (void)slot_of(batched(4));
   EXPECT_THAT(control->take_rows_run(), Contains(4)) << "other sizes were compiled";
@@ -80,7 +81,7 @@ TEST_F(ModelSlotTest, NeverPacksAModelWhoseRowsDependOnEachOther) {
   control->cost_ns = &flat;  // packing would pay
   control->models_that_sum_rows = {"m"};
   const auto slot = slot_of(batched(8));
-  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_TRUE(slot->batches.empty());
   EXPECT_EQ(slot->plan.step(8), 1u);
   EXPECT_NE(slot->instance, nullptr);
 }
@@ -90,22 +91,22 @@ TEST_F(ModelSlotTest, LeavesADeviceThatTakesSeveralAtOnceToOverlapThemItself) {
   control->max_in_flight = 4;
   const auto slot = slot_of(batched(8));
   EXPECT_EQ(slot->max_in_flight, 4u);
-  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_TRUE(slot->batches.empty());
   EXPECT_THAT(control->take_rows_run(), IsEmpty());
 }
 
 TEST_F(ModelSlotTest, WarmsUpAnAsynchronousDeviceToo) {
   control->asynchronous = true;
   control->cost_ns = &flat;
-  EXPECT_TRUE(slot_of(batched(4))->batch.has_value());
+  EXPECT_FALSE(slot_of(batched(4))->batches.empty());
 }
 
 TEST_F(ModelSlotTest, RunsNothingAheadWhereTheQueueNeverPacks) {
   for (const QueueType type : {QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive}) {
-    EXPECT_FALSE(slot_of({.queue_type = type, .batch_size = 8})->batch.has_value());
+    EXPECT_TRUE(slot_of({.queue_type = type, .batch_size = 8})->batches.empty());
   }
-  EXPECT_FALSE(slot_of(batched(1))->batch.has_value());
-  EXPECT_FALSE(slot_of({.queue_type = QueueType::kInline, .batch_size = 1})->batch.has_value());
+  EXPECT_TRUE(slot_of(batched(1))->batches.empty());
+  EXPECT_TRUE(slot_of({.queue_type = QueueType::kInline, .batch_size = 1})->batches.empty());
   EXPECT_THAT(control->take_rows_run(), IsEmpty());
 }
 
@@ -113,7 +114,7 @@ TEST_F(ModelSlotTest, DoesNotPackAModelWithoutABatchAxis) {
   Shape fixed;
   ASSERT_TRUE(fixed.append(1) && fixed.append(4));
   control->outputs = {{"y", ElementType::kFp32, fixed}};
-  EXPECT_FALSE(slot_of(batched(8))->batch.has_value());
+  EXPECT_TRUE(slot_of(batched(8))->batches.empty());
   EXPECT_THAT(control->take_rows_run(), IsEmpty());
 }
 
@@ -122,13 +123,13 @@ TEST_F(ModelSlotTest, DoesNotPackAModelWithAnotherFreeAxisWhichItCannotTry) {
   ASSERT_TRUE(two_free.append(Shape::kDynamic) && two_free.append(Shape::kDynamic));
   control->inputs = {{"x", ElementType::kFp32, two_free}};
   control->outputs = {{"y", ElementType::kFp32, two_free}};
-  EXPECT_FALSE(slot_of(batched(8))->batch.has_value());
+  EXPECT_TRUE(slot_of(batched(8))->batches.empty());
 }
 
 TEST_F(ModelSlotTest, DoesNotPackAModelThatFailsItsWarmUpAndServesItAllTheSame) {
   control->model_that_fails = "m";
   const auto slot = slot_of(batched(8));
-  EXPECT_FALSE(slot->batch.has_value());
+  EXPECT_TRUE(slot->batches.empty());
   EXPECT_NE(slot->instance, nullptr);
 }
 
@@ -138,7 +139,7 @@ TEST_F(ModelSlotTest, AnUnavailableModelHasNoInstanceAndOneThatCannotBeMadeSaysW
   repository =
       std::move(ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
   Model& model = *repository->find("m", "");
-  EXPECT_THAT(std::string(make_slot(model, batched(8)).status().message()),
+  EXPECT_THAT(std::string(make_slot(model, batched(8), shared).status().message()),
               testing::HasSubstr("no instance of 'm'"));
   model.mark_unavailable("broken");
   EXPECT_EQ(slot_of(batched(8))->instance, nullptr);

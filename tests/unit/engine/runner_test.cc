@@ -64,8 +64,11 @@ class RunnerTest : public testing::Test {
                                                     .load = {},
                                                     .listener = &listener,
                                                     .server_counters = &counters->server});
-    runner->make_instances(*repository);
-    const Status status = runner->set_up(*repository, Runner::OnFailure::kFail);
+    std::vector<Model*> served;
+    for (const auto& model : repository->models()) served.push_back(model.get());
+    SharedInstances shared;
+    runner->make_instances(served, shared);
+    const Status status = runner->set_up(Runner::OnFailure::kFail);
     ASSERT_TRUE(status.ok()) << status.message();
     control->cost_ns = nullptr;  // the plan is made
     (void)control->take_rows_run();
