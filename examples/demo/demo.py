@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import tritonclient.http as triton
-from server import Server, find_binary
 from sklearn.datasets import load_sample_images
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "models" / "digits"))
+sys.path[:0] = [str(ROOT / "models" / "digits"), str(ROOT / "python")]
 import data
+from lumen_engine import Server, ServerError
 
 REQUIRED_ACCURACY = 0.97
 SHADES = " .:-=+*#%@"
@@ -144,15 +144,13 @@ def show_table(timings: list[Timing]) -> None:
     )
 
 
-def next_commands(server: Server) -> None:
+def next_commands(server: Server, keep: bool) -> None:
     # A port that is gone helps nobody: without --keep the lines show the default address.
-    address = server.address if server.keep else "127.0.0.1:8000"
+    address = server.url if keep else "127.0.0.1:8000"
     print("\nNext\n")
-    if server.keep:
-        print(
-            f"  the server stays: http={address} pid={server.process.pid} "
-            f"(stop it: kill {server.process.pid})"
-        )
+    if keep:
+        stop = f"stop it: kill {server.pid}"
+        print(f"  the server stays: http={address} pid={server.pid} ({stop})")
     else:
         print("  .venv/bin/lumen serve --model-repository models   # then, in another terminal:")
     print(f"  curl -s {address}/v2/models/digits")
@@ -162,7 +160,7 @@ def next_commands(server: Server) -> None:
 
 
 def run(server: Server) -> int:
-    client = Client(server.address)
+    client = Client(server.url)
     assert client.http.is_server_ready()
     accuracy, digits_timing = digits(client)
     timings = [digits_timing, photographs(client)]
@@ -184,15 +182,20 @@ def main() -> int:
     subprocess.run(
         [sys.executable, ROOT / "models" / "squeezenet" / "make.py", "--if-missing"], check=True
     )
-    with Server(find_binary(ROOT), ROOT / "models", ROOT / ".build" / "demo.log") as server:
-        print(server.log.read_text().rstrip())
-        try:
+    log = ROOT / ".build" / "demo.log"
+    log.parent.mkdir(exist_ok=True)
+    try:
+        # A session of its own: a Ctrl-C here is none of a server that stays.
+        with Server(ROOT / "models", log_file=log, start_new_session=True) as server:
+            print("\n".join(server.banner))
             status = run(server)
-        except (triton.InferenceServerException, OSError) as error:
-            print(f"\nFAILED: {error}", file=sys.stderr)
-            return 1
-        server.keep = arguments.keep and status == 0
-        next_commands(server)
+            keep = arguments.keep and status == 0
+            next_commands(server, keep)
+            if keep:
+                server.let_go()
+    except (ServerError, triton.InferenceServerException, OSError) as error:
+        print(f"\nFAILED: {error}", file=sys.stderr)
+        return 1
     return status
 
 

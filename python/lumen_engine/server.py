@@ -1,23 +1,24 @@
 """Starts a Lumen server, waits until it is ready, and stops it.
 
-Of one thread; a second one, its own, only drains the server's output, which would block the server
-once the pipe is full. Says no by ServerError with what the server printed.
+Of one thread, and one of its own for each of the server's two outputs, which would block the server
+once their pipes are full. Errors: ServerError with what the server printed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
 import sysconfig
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 # One of the two at least; the path comes last because it may hold spaces.
 READY = re.compile(
@@ -43,46 +44,69 @@ class Server:
     """`with Server("models/") as server: ... server.url ...`
 
     `http` is HOST:PORT (port 0: a free one) or "off"; `unix` a path or "off". Off is the default:
-    the server's own default path is for the one server that a user means to find there.
-    `arguments` go to `lumen serve` as they are. Leaving the block sends SIGTERM and waits for the
-    drain; an exit status other than 0 raises.
+    the server's own default path is for the one server that a user means to find there. None of
+    these three leaves it to `arguments`, which go to `lumen serve` as they are, or to its defaults.
+    `log_file` gets what the server prints, both outputs together, so that a server may be let go
+    and outlive this process. `popen` is for subprocess.Popen: `cwd`, `umask` and such. Leaving the
+    block sends SIGTERM and waits for the drain; an exit status other than 0 raises.
     """
 
     def __init__(
         self,
-        model_repository: str | os.PathLike[str],
+        model_repository: str | os.PathLike[str] | None,
         arguments: Sequence[str] = (),
         *,
         executable: str | os.PathLike[str] | None = None,
-        http: str = "127.0.0.1:0",
-        unix: str | os.PathLike[str] = "off",
+        http: str | None = "127.0.0.1:0",
+        unix: str | os.PathLike[str] | None = "off",
         env: dict[str, str] | None = None,
         start_timeout_s: float = 60.0,
         stop_timeout_s: float = 30.0,
+        log_file: str | os.PathLike[str] | None = None,
+        **popen: Any,
     ) -> None:
         self.host = ""
         self.port = 0
         self.unix_path = ""
         self.exit_code: int | None = None
+        self.banner: list[str] = []  # lines of the standard output
+        self.log: list[str] = []  # lines of the standard error
         self._stop_timeout_s = stop_timeout_s
-        self._lines: list[str] = []
-        words = [str(executable or find_executable()), "serve", "--http", http]
-        words += ["--unix", os.fspath(unix)]
-        words += ["--model-repository", os.fspath(model_repository), *arguments]
-        self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
-        )
+        self._news = threading.Condition()  # a line more, or the end of an output
+        words = [str(executable or find_executable()), "serve"]
+        flags = {"--http": http, "--unix": unix, "--model-repository": model_repository}
+        for flag, value in flags.items():
+            words += [flag, os.fspath(value)] if value is not None else []
+        with ExitStack() as stack:
+            out, error = subprocess.PIPE, subprocess.PIPE
+            if log_file is not None:
+                out = stack.enter_context(open(log_file, "w")).fileno()
+                error = subprocess.STDOUT
+            self.process = subprocess.Popen(
+                [*words, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=error,
+                text=True,
+                errors="replace",
+                env={**os.environ, **(env or {})},
+                **popen,
+            )
+        outputs: list[tuple[Iterable[str], list[str]]] = []
+        if log_file is not None:
+            outputs.append((self._follow(log_file), self.banner))
+        else:
+            assert self.process.stdout is not None and self.process.stderr is not None
+            outputs.append((self.process.stdout, self.banner))
+            outputs.append((self.process.stderr, self.log))
+        self._reading = len(outputs)
+        for read_lines in outputs:
+            threading.Thread(target=self._read, args=read_lines, daemon=True).start()
         try:
             self._wait_until_ready(start_timeout_s)
         except BaseException:
             self.kill()
             raise
-        self._drainer = threading.Thread(target=self._drain, daemon=True)
-        self._drainer.start()
 
     @property
     def url(self) -> str:
@@ -91,39 +115,43 @@ class Server:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self.process.pid
 
     @property
     def output(self) -> str:
-        """What the server has printed so far, standard output and error together."""
-        return "".join(self._lines)
+        """What the server has printed so far: its standard output, then its standard error."""
+        return "".join(f"{line}\n" for line in [*self.banner, *self.log])
 
     def is_alive(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def signal(self, number: int) -> None:
         """SIGHUP makes the server read its --config file again."""
-        self._process.send_signal(number)
+        self.process.send_signal(number)
 
     def stop(self) -> None:
         """SIGTERM, drain, exit status 0. A second call does nothing."""
         if self.exit_code is not None:
             return
-        self._process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
         try:
-            self.exit_code = self._process.wait(self._stop_timeout_s)
+            self.exit_code = self.process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             raise ServerError(
                 f"lumen didn't exit within {self._stop_timeout_s} s of SIGTERM:\n{self.output}"
             ) from None
-        self._drainer.join(5)
+        self._wait_for_the_last_line()
         if self.exit_code != 0:
             raise ServerError(f"lumen exited with {self.exit_code}, wanted 0:\n{self.output}")
 
     def kill(self) -> None:
-        self._process.kill()
-        self.exit_code = self._process.wait()
+        self.process.kill()
+        self.exit_code = self.process.wait()
+
+    def let_go(self) -> None:
+        """The server goes on without us; not without `log_file`: a pipe ends with its reader."""
+        self.exit_code = 0
 
     def __enter__(self) -> Server:
         return self
@@ -139,31 +167,47 @@ class Server:
         else:
             self.kill()
 
-    def _wait_until_ready(self, timeout_s: float) -> None:
-        """Reads the pipe unbuffered: select() can't see what a buffered reader holds back."""
-        assert self._process.stdout is not None
-        pipe = self._process.stdout.fileno()
-        end = time.monotonic() + timeout_s
-        pending = b""
-        while time.monotonic() < end:
-            readable, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
-            chunk = os.read(pipe, 65536) if readable else b""
-            if readable and not chunk:
-                code = self._process.wait()
-                raise ServerError(f"lumen exited with {code} before it was ready:\n{self.output}")
-            pending += chunk
-            *complete, pending = pending.split(b"\n")
-            for line in complete:
-                self._lines.append(line.decode(errors="replace") + "\n")
-                match = READY.search(self._lines[-1])
-                if match:
-                    self.host, self.port = match["host"] or "", int(match["port"] or 0)
-                    self.unix_path = match["unix"] or ""
-                    self._lines.append(pending.decode(errors="replace"))
+    def _follow(self, file: str | os.PathLike[str]) -> Iterator[str]:
+        """The lines of a file that the server writes, until it has ended."""
+        line = ""
+        with open(file, errors="replace") as grown:
+            while True:
+                ended = self.process.poll() is not None
+                line += grown.readline()
+                if line.endswith("\n"):
+                    yield line
+                    line = ""
+                elif ended:
                     return
-        raise ServerError(f"lumen wasn't ready within {timeout_s} s:\n{self.output}")
+                else:
+                    time.sleep(0.02)
 
-    def _drain(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.append(line.decode(errors="replace"))
+    def _read(self, printed: Iterable[str], lines: list[str]) -> None:
+        for line in printed:
+            with self._news:
+                lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._reading -= 1
+            self._news.notify_all()
+
+    def _wait_for_the_last_line(self) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._reading == 0, 5)
+
+    def _ready_line(self) -> re.Match[str] | None:
+        return next((match for line in self.banner if (match := READY.search(line))), None)
+
+    def _wait_until_ready(self, timeout_s: float) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._ready_line() or self._reading == 0, timeout_s)
+            match = self._ready_line()
+            ended = self._reading == 0
+        if match is not None:
+            self.host, self.port = match["host"] or "", int(match["port"] or 0)
+            self.unix_path = match["unix"] or ""
+        elif ended:
+            code = self.process.wait()
+            raise ServerError(f"lumen exited with {code} before it was ready:\n{self.output}")
+        else:
+            raise ServerError(f"lumen wasn't ready within {timeout_s} s:\n{self.output}")

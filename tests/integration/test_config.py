@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.harness import PATIENCE, SANITIZED
+from integration.harness import PATIENCE, SANITIZED, ServeProcess, UnixConnection, run_serve
 from integration.raw_http import Connection, get, post_json
-from integration.serve_process import ServeProcess, UnixConnection, run_serve
 
 # As users have it; it must load as it is.
 VERBATIM = """{

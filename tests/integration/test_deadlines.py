@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from integration.harness import Server
+from integration.harness import Server, UnixConnection
 from integration.load import (
     QUEUE_TYPES,
     infer_bytes,
@@ -17,7 +17,6 @@ from integration.load import (
     stopped,
 )
 from integration.raw_http import Connection, Reply, get, post_json
-from integration.serve_process import UnixConnection
 from integration.slow_model import make_slow_model
 
 StartServer = Callable[..., Server]

@@ -7,9 +7,9 @@ import resource
 import time
 from pathlib import Path
 
+from integration.harness import ServeProcess
 from integration.prometheus import parse, value
 from integration.raw_http import Connection, get
-from integration.serve_process import ServeProcess
 
 LIVE = get("/v2/health/live")
 THREADS = 4

@@ -11,11 +11,10 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
-from integration.harness import SANITIZED
+from integration.harness import CHANGE_TIMEOUT_S, SANITIZED, ServeProcess, UnixConnection
 from integration.load import ALLOCATORS, QUEUE_TYPES, Load, make_cases
 from integration.raw_http import post_json
 from integration.reference import Reference
-from integration.serve_process import CHANGE_TIMEOUT_S, ServeProcess, UnixConnection
 
 # Under ASan freed memory waits in a quarantine, so that the kernel's figures say nothing of Lumen;
 # LeakSanitizer looks at the end of each server's life, and the other tests change engines there.

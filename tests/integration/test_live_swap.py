@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.harness import PATIENCE
+from integration.harness import CHANGE_TIMEOUT_S, PATIENCE, ServeProcess, UnixConnection
 from integration.load import (
     ALLOCATORS,
     COMBINATIONS,
@@ -23,7 +23,6 @@ from integration.load import (
 )
 from integration.raw_http import Reply, get, head, post, post_json
 from integration.reference import Reference
-from integration.serve_process import CHANGE_TIMEOUT_S, ServeProcess, UnixConnection
 
 ENGINE = "/v2/lumen/engine"
 KEYS = [

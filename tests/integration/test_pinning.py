@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from integration.harness import ServeProcess, UnixConnection
 from integration.raw_http import post_json
-from integration.serve_process import ServeProcess, UnixConnection
 
 # Another test's server takes CPUs, and gives them back in the middle of one of these.
 pytestmark = pytest.mark.alone

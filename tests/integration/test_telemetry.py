@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration import prometheus
-from integration.harness import ROOT, Server
+from integration.harness import ROOT, ServeProcess, Server, run_serve
 from integration.load import (
     ALLOCATORS,
     QUEUE_TYPES,
@@ -25,7 +25,6 @@ from integration.load import (
 )
 from integration.raw_http import Connection, get, post_json
 from integration.reference import Reference
-from integration.serve_process import ServeProcess, run_serve
 
 StartServer = Callable[..., Server]
 HEADER = (

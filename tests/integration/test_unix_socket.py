@@ -9,8 +9,8 @@ import stat
 from pathlib import Path
 
 import pytest
+from integration.harness import ServeProcess, UnixConnection, run_serve
 from integration.raw_http import get, post_json
-from integration.serve_process import ServeProcess, UnixConnection, run_serve
 
 
 @pytest.fixture

@@ -100,6 +100,19 @@ def test_a_server_that_never_gets_ready_is_ended(tmp_path: Path) -> None:
         os.kill(int(str(error.value).splitlines()[1]), 0)
 
 
+def test_a_server_with_a_log_file_can_be_let_go_and_goes_on(
+    lumen_binary: Path, models_path: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "lumen.log"
+    with Server(models_path, executable=lumen_binary, log_file=log) as started:
+        assert started.banner[-1] == f"lumen: ready http={started.url}"
+        started.let_go()
+    assert started.is_alive()
+    started.exit_code = None
+    started.stop()
+    assert "drained" in log.read_text() and "drained" in started.output
+
+
 def test_an_exit_status_other_than_zero_is_an_error(tmp_path: Path) -> None:
     bad = script(
         tmp_path / "lumen",
