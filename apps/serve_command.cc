@@ -208,10 +208,10 @@ int run_serve(const ServeArguments& arguments) {
   if (const auto csv = server.trace_counters()) {
     spdlog::info("csv lines: {} written, {} dropped", csv->written, csv->dropped);
   }
-  const auto& counters = server.counters().server;
+  const lumen::telemetry::Counters& counters = server.counters();
   spdlog::info("drained: {} requests, {} answered well, {} refused, {} failed",
-               counters.requests.get(), counters.responses_2xx.get(), counters.responses_4xx.get(),
-               counters.responses_5xx.get());
+               counters.total("requests"), counters.total("responses_2xx"),
+               counters.total("responses_4xx"), counters.total("responses_5xx"));
   return 0;
 }
 

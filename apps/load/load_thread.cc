@@ -138,7 +138,7 @@ void LoadThread::dispatch_due(uint64_t now) {
     Client& client = *idle_.back();
     idle_.pop_back();
     client.intended_ns = due_ns;
-    if (could_have && due_ns >= begin_ns_) tally_.send_lag.record_alone(now - due_ns);
+    if (could_have && due_ns >= begin_ns_) tally_.send_lag.record(now - due_ns);
     send_one(client, sent_count_, now);
   }
   uint64_t due = schedule_.due_count(limit_ns);
@@ -203,7 +203,7 @@ void LoadThread::count_reply(const Client& client, uint64_t now) {
   const ClientConnection& connection = client.connection;
   const bool counts = in_window(client, now);
   if (connection.connected_anew() && (counts || !plan_.new_connection)) {
-    tally_.connect.record_alone(connection.connected_ns() - connection.began_ns());
+    tally_.connect.record(connection.connected_ns() - connection.began_ns());
   }
   if (!counts) return;
   last_ns_ = now;
@@ -218,7 +218,7 @@ void LoadThread::count_reply(const Client& client, uint64_t now) {
   }
   uint64_t from_ns = plan_.new_connection ? connection.began_ns() : connection.connected_ns();
   if (plan_.is_open_loop()) from_ns = client.intended_ns;
-  tally_.latency.record_alone(now - from_ns);
+  tally_.latency.record(now - from_ns);
   tally_.shortest_reply = std::min(tally_.shortest_reply, connection.reply_bytes());
   tally_.longest_reply = std::max(tally_.longest_reply, connection.reply_bytes());
 }
@@ -286,12 +286,12 @@ void LoadThread::count_waiting(uint64_t now) {
   const uint64_t due = schedule_.due_count(std::min(now, end_ns_));
   for (uint64_t i = sent_count_; i < due; ++i) {
     ++tally_.unsent;
-    tally_.latency.record_alone(now - schedule_.due_ns(i));
+    tally_.latency.record(now - schedule_.due_ns(i));
   }
   for (const Client& client : clients_) {
     if (!client.connection.is_busy()) continue;
     ++tally_.unanswered;
-    tally_.latency.record_alone(now - client.intended_ns);
+    tally_.latency.record(now - client.intended_ns);
   }
 }
 

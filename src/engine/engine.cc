@@ -185,6 +185,7 @@ class SwappingEngine final : public Engine {
  public:
   SwappingEngine(const EngineOptions& options, ModelRepository& repository)
       : options_(options),
+        counters_(repository.counters()),
         builders_(repository.backends().makes_instances_in_parallel()
                       ? std::min(usable_cpu_count(), kMostBuilders)
                       : 1) {
@@ -252,14 +253,15 @@ class SwappingEngine final : public Engine {
     LUMEN_RETURN_IF_ERROR(config.check());
     if (config.thread_count == 0) config.thread_count = usable_cpu_count();
     if (scheduler_ != nullptr && scheduler_->config() == config) return {};
-    auto next = Scheduler::create(options_, config, models_, builders_, on_failure);
+    auto next = Scheduler::create(options_, config, models_, counters_, builders_, on_failure);
     if (!next.ok()) return next.status();
     (*next)->set_generation(++generations_);
     for (uint32_t i = 0; i < submitters_.size(); ++i) {
       (*next)->set_wake_sink(i, submitters_[i]->wake_sink());
     }
-    if (scheduler_ != nullptr && options_.server_counters != nullptr) {
-      options_.server_counters->engine_swaps.add();
+    if (scheduler_ != nullptr) {
+      using telemetry::CounterWriter;
+      CounterWriter(counters_, CounterWriter::Stay::kMoment).add("engine_swaps");
     }
     replace(std::move(*next));
     return {};
@@ -277,6 +279,7 @@ class SwappingEngine final : public Engine {
   }
 
   const EngineOptions options_;
+  telemetry::Counters& counters_;
   Builders builders_;
   std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};

@@ -58,11 +58,12 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
                          directory.c_str(), found->size(), limits::kMaxModels);
   }
   // alloc: at start
-  std::unique_ptr<ModelRepository> repository(new ModelRepository(std::move(backends)));
+  std::unique_ptr<ModelRepository> repository(new ModelRepository(std::move(backends), counters));
   for (FoundModel& version : *found) {
     auto model = std::make_unique<Model>();
     model->index_ = static_cast<uint32_t>(repository->models_.size());
-    model->counters_ = &counters.models[model->index_];
+    model->counters_ = &counters;
+    counters.assign_model(model->index_, version.source.name, version.source.version);
     model->metadata_.name = version.source.name;
     model->metadata_.version = version.source.version;
     Status status = version.status;

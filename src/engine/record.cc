@@ -1,4 +1,4 @@
-// Body of record.h: eight relaxed additions, 40 ns for one worker. Any thread; no memory.
+// Body of record.h: plain additions in the writer's own block. No memory.
 #include "engine/record.h"
 
 #include "engine/batch.h"
@@ -10,10 +10,6 @@
 namespace lumen::engine {
 namespace {
 
-void add_stage(telemetry::Duration& duration, uint64_t begin_ns, uint64_t end_ns) noexcept {
-  if (begin_ns != 0 && end_ns >= begin_ns) duration.add(end_ns - begin_ns);
-}
-
 // Wall clock in kernel ticks (3 ns a call): the protocol reports it to clients as a date.
 uint64_t wall_ms() noexcept {
   timespec t;
@@ -23,18 +19,22 @@ uint64_t wall_ms() noexcept {
 
 }  // namespace
 
-void record(const InferRequest& request, uint64_t executions) noexcept {
+void record(const InferRequest& request, uint64_t executions,
+            telemetry::CounterWriter& counters) noexcept {
   if (!request.status.ok()) return;
-  telemetry::ModelCounters& counters = request.model->counters();
+  const uint32_t model = request.model->index();
   const Trace& trace = request.trace;
   // Rows are counted where the model has a free first axis; otherwise a call is one inference.
-  counters.inference_count.add(std::max<uint32_t>(1, rows_of(request)));
-  counters.execution_count.add(executions);
-  counters.last_inference_ms.set(wall_ms());
-  add_stage(counters.queue, trace.parsed_ns, trace.dequeued_ns);
-  add_stage(counters.compute_input, trace.dequeued_ns, trace.preprocessed_ns);
-  add_stage(counters.compute_infer, trace.preprocessed_ns, trace.inferred_ns);
-  add_stage(counters.compute_output, trace.inferred_ns, trace.postprocessed_ns);
+  counters.add(model, "inference", std::max<uint32_t>(1, rows_of(request)));
+  counters.add(model, "execution", executions);
+  counters.set(model, "last_inference", wall_ms());
+  const auto add_stage = [&](telemetry::ModelTime stage, uint64_t begin_ns, uint64_t end_ns) {
+    if (begin_ns != 0 && end_ns >= begin_ns) counters.add_time(model, stage, end_ns - begin_ns);
+  };
+  add_stage("queue", trace.parsed_ns, trace.dequeued_ns);
+  add_stage("preprocess", trace.dequeued_ns, trace.preprocessed_ns);
+  add_stage("run", trace.preprocessed_ns, trace.inferred_ns);
+  add_stage("postprocess", trace.inferred_ns, trace.postprocessed_ns);
 }
 
 }  // namespace lumen::engine

@@ -12,6 +12,9 @@
 #include <span>
 
 namespace lumen::engine {
+
+using telemetry::CounterWriter;
+
 namespace {
 
 // How long a completion may wait for those that follow it, so that one wake-up tells of all: about
@@ -24,7 +27,8 @@ bool is_late(const InferRequest& request, uint64_t now) noexcept {
 
 }  // namespace
 
-Runner::Runner(const RunnerOptions& options) : options_(options), slots_(limits::kMaxModels) {
+Runner::Runner(const RunnerOptions& options)
+    : options_(options), counters_(*options.counters), slots_(limits::kMaxModels) {
   const size_t most = std::max<size_t>(options_.config.batch_size, 1);
   waiting_.reserve(options_.capacity + most);
   candidates_.reserve(most);
@@ -189,7 +193,7 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
         Status::error(Code::kUnavailable, "model '%s' is unavailable: %s",
                       slot.model->metadata().name.c_str(), slot.model->reason().c_str());
     CompletionSink* sink = request.sink;
-    finish(request, 0);
+    finish(request, 0, counters_);
     note_sink(sink, now);
     return;
   }
@@ -208,7 +212,7 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   CompletionSink* sink = request.sink;
   const uint64_t done = now_ns();
   note_service(slot, done - now, 1);
-  finish(request, 1);
+  finish(request, 1, counters_);
   note_sink(sink, done);
 }
 
@@ -266,14 +270,12 @@ void Runner::finish_batch(BatchPlace& place) noexcept {
   uint64_t executions = 1;
   for (InferRequest* member : place.batch.members()) {
     CompletionSink* sink = member->sink;
-    finish(*member, std::exchange(executions, 0));
+    finish(*member, std::exchange(executions, 0), counters_);
     note_sink(sink, now);
   }
   const RequestMemory::Usage usage = place.batch.reset();
-  if (options_.server_counters != nullptr) {
-    options_.server_counters->request_heap_calls.add(usage.heap_calls);
-    options_.server_counters->request_arena_bytes.add(usage.arena_bytes);
-  }
+  counters_.add("request_heap_calls", usage.heap_calls);
+  counters_.add("request_arena_bytes", usage.arena_bytes);
 }
 
 // A backend's thread can't start the model again, so it leaves them to this one.
@@ -324,20 +326,27 @@ void Runner::refuse(InferRequest& request, const Status& status, uint64_t now) n
   request.trace.dequeued_ns = now;
   request.status = status;
   CompletionSink* sink = request.sink;
-  finish(request, 0);
+  finish(request, 0, counters_);
   note_sink(sink, now);
 }
 
 // Hands the request over; it is gone afterwards. Its sink is still to be told.
-void Runner::finish(InferRequest& request, uint64_t executions) noexcept {
+void Runner::finish(InferRequest& request, uint64_t executions,
+                    telemetry::CounterWriter& counters) noexcept {
   if (request.status.ok() && request.encode != nullptr) request.encode(request);
   if (options_.load.outstanding != nullptr) {
     // relaxed: a hint for who chooses a worker
     options_.load.outstanding->fetch_sub(1, std::memory_order_relaxed);
   }
   if (options_.load.admission != nullptr) options_.load.admission->take_back(request);
-  record(request, executions);
+  record(request, executions, counters);
   request.complete(request);
+}
+
+// On a backend's thread, which has no block of its own.
+void Runner::finish_elsewhere(InferRequest& request, uint64_t executions) noexcept {
+  CounterWriter counters(*options_.counters, CounterWriter::Stay::kMoment);
+  finish(request, executions, counters);
 }
 
 void Runner::note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept {
@@ -373,7 +382,7 @@ void Runner::on_done(InferRequest& request) noexcept {
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   CompletionSink* sink = request.sink;
   runner.note_pending_service(slot, request.trace.dequeued_ns, 1);
-  runner.finish(request, 1);
+  runner.finish_elsewhere(request, 1);
   if (sink != nullptr) sink->flush();
   runner.leave_callback(&slot);
 }
@@ -400,7 +409,7 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   uint64_t executions = 1;
   for (InferRequest* member : members) {
     CompletionSink* sink = member->sink;
-    runner.finish(*member, std::exchange(executions, 0));
+    runner.finish_elsewhere(*member, std::exchange(executions, 0));
     if (sink != nullptr) sink->flush();
   }
   (void)place.batch.reset();

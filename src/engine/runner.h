@@ -18,6 +18,7 @@
 #include <lumen/base/cache_line.h>
 #include <lumen/base/limits.h>
 #include <lumen/engine/infer_request.h>
+#include <lumen/telemetry/counters.h>
 
 #include <array>
 #include <atomic>
@@ -51,7 +52,7 @@ struct RunnerOptions {
   RunnerLoad load;
   RegionOptions regions{};
   RoomListener* listener = nullptr;
-  telemetry::ServerCounters* server_counters = nullptr;
+  telemetry::Counters* counters = nullptr;  // never nullptr
 };
 
 class Runner {
@@ -82,6 +83,8 @@ class Runner {
   // Tells the sinks of completed requests; before the owner waits for anything, or turns to other work.
   void flush_completions() noexcept;
 
+  // Of who turns it.
+  [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return counters_; }
   [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
   // When run() may have something to do by the clock alone; UINT64_MAX: never.
   [[nodiscard]] uint64_t next_ns() const noexcept;
@@ -107,7 +110,9 @@ class Runner {
   }
   void refuse_late(InferRequest& request, uint64_t now) noexcept;
   void refuse(InferRequest& request, const Status& status, uint64_t now) noexcept;
-  void finish(InferRequest& request, uint64_t executions) noexcept;
+  void finish(InferRequest& request, uint64_t executions,
+              telemetry::CounterWriter& counters) noexcept;
+  void finish_elsewhere(InferRequest& request, uint64_t executions) noexcept;
   void note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept;
   void note_pending_service(ModelSlot& slot, uint64_t begin_ns, size_t requests) noexcept;
   void note_sink(CompletionSink* sink, uint64_t now) noexcept;
@@ -116,6 +121,7 @@ class Runner {
   void leave_callback(ModelSlot* slot) noexcept;
 
   const RunnerOptions options_;
+  telemetry::CounterWriter counters_;  // a backend's threads have others
   // By Model::index(). Each is touched by the control plane, or by the runner and backends' threads for a
   // request of its model, and never by both at once; so models come and go while others run.
   std::vector<std::unique_ptr<ModelSlot>> slots_;

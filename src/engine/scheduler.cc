@@ -9,23 +9,21 @@
 
 namespace lumen::engine {
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& options,
-                                                     const EngineConfig& config,
-                                                     std::span<Model* const> models,
-                                                     Builders& builders,
-                                                     Runner::OnFailure on_failure) {
+Result<std::unique_ptr<Scheduler>> Scheduler::create(
+    const EngineOptions& options, const EngineConfig& config, std::span<Model* const> models,
+    telemetry::Counters& counters, Builders& builders, Runner::OnFailure on_failure) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(config, options));
   if (config.queue_type == QueueType::kInline) {
-    scheduler->make_inline_runners();
+    scheduler->make_inline_runners(counters);
   } else {
-    scheduler->make_workers();
+    scheduler->make_workers(counters);
   }
   LUMEN_RETURN_IF_ERROR(scheduler->add(models, builders, on_failure));
   scheduler->start_workers();
   return scheduler;
 }
 
-void Scheduler::make_workers() {
+void Scheduler::make_workers(telemetry::Counters& counters) {
   source_ = make_work_source(config_, options_.submitter_count);
   pinned_ = pin_cpus(options_.pin_threads, config_.thread_count, options_.cpu_claims);
   // A worker that polls on a CPU that others need takes from them what it hopes to save.
@@ -40,7 +38,7 @@ void Scheduler::make_workers() {
                                .may_spin = may_spin,
                                .load = load,
                                .regions = options_.regions,
-                               .server_counters = options_.server_counters};
+                               .counters = &counters};
     workers_.push_back(std::make_unique<Worker>(worker, *source_, closed_));
   }
 }
@@ -49,19 +47,18 @@ void Scheduler::warn_of_pin(const Status& status) const {
   if (!status.ok()) options_.warn(status.message());
 }
 
-void Scheduler::make_inline_runners() {
+void Scheduler::make_inline_runners(telemetry::Counters& counters) {
   pinned_ = pin_cpus(options_.pin_threads, options_.submitter_count, options_.cpu_claims);
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
     const RunnerLoad load{.outstanding = nullptr, .admission = &admission_};
-    entry->runner =
-        std::make_unique<Runner>(RunnerOptions{.index = i,
-                                               .config = config_,
-                                               .capacity = config_.queue_capacity,
-                                               .load = load,
-                                               .regions = options_.regions,
-                                               .listener = entry.get(),
-                                               .server_counters = options_.server_counters});
+    entry->runner = std::make_unique<Runner>(RunnerOptions{.index = i,
+                                                           .config = config_,
+                                                           .capacity = config_.queue_capacity,
+                                                           .load = load,
+                                                           .regions = options_.regions,
+                                                           .listener = entry.get(),
+                                                           .counters = &counters});
     // The I/O thread pins itself when it first runs a model; whether it may is known, and told, now.
     if (const auto cpu = pinned_.of(i)) {
       Status pin_status;

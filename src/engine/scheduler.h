@@ -24,11 +24,9 @@ namespace lumen::engine {
 class Scheduler {
  public:
   // `config`: checked, with a thread_count of at least 1.
-  [[nodiscard]] static Result<std::unique_ptr<Scheduler>> create(const EngineOptions& options,
-                                                                 const EngineConfig& config,
-                                                                 std::span<Model* const> models,
-                                                                 Builders& builders,
-                                                                 Runner::OnFailure on_failure);
+  [[nodiscard]] static Result<std::unique_ptr<Scheduler>> create(
+      const EngineOptions& options, const EngineConfig& config, std::span<Model* const> models,
+      telemetry::Counters& counters, Builders& builders, Runner::OnFailure on_failure);
   ~Scheduler() { close(); }
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -85,8 +83,8 @@ class Scheduler {
         admission_(config.latency_budget_us, config.queue_type == QueueType::kInline
                                                  ? options.submitter_count
                                                  : config.thread_count) {}
-  void make_workers();
-  void make_inline_runners();
+  void make_workers(telemetry::Counters& counters);
+  void make_inline_runners(telemetry::Counters& counters);
   [[nodiscard]] std::vector<Runner*> runners() const;
   void start_workers();
   void warn_of_pin(const Status& status) const;

@@ -18,7 +18,7 @@ RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener&
           .load = options.load,
           .regions = options.regions,
           .listener = &listener,
-          .server_counters = options.server_counters};
+          .counters = options.counters};
 }
 
 Worker::Worker(const WorkerOptions& options, WorkSource& source, const std::atomic<bool>& closed)
@@ -108,7 +108,7 @@ bool Worker::poll() noexcept {
 
 void Worker::wait_for_work() noexcept {
   if (poll()) return;
-  if (options_.server_counters != nullptr) options_.server_counters->worker_parks.add();
+  runner_.counters().add("worker_parks");
   idle_.parking();
   InferRequest* request =
       source_.park(options_.index, runner_.has_space(), runner_.next_ns(), *this);

@@ -27,7 +27,7 @@ struct WorkerOptions {
   bool may_spin = false;
   RunnerLoad load;
   RegionOptions regions{};
-  telemetry::ServerCounters* server_counters = nullptr;
+  telemetry::Counters* counters = nullptr;  // never nullptr
 };
 
 class Worker final : private WakeReason, private RoomListener {

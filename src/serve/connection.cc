@@ -85,7 +85,7 @@ void Connection::resume(RequestContext& context) noexcept {
   if (!lent_.empty()) {
     std::memcpy(context_->free_space().data(), lent_.data(), lent_.size());
     context_->end += lent_.size();
-    io_.services().counters.bytes_received.add(lent_.size());
+    io_.counters().add("received_bytes", lent_.size());
     io_.loop().give_back(std::exchange(lent_, {}));
   }
   begin_head();
@@ -134,7 +134,7 @@ void Connection::parse_head() noexcept {
 
 void Connection::on_head() noexcept {
   const wire::HttpHead& head = context_->head;
-  io_.services().counters.requests.add();
+  io_.counters().add("requests");
   close_after_ = !head.keep_alive || io_.draining();
   context_->body_unread = head.framing == BodyFraming::kLength ? head.content_length : 0;
   context_->route = route_path(head.path);
@@ -247,7 +247,7 @@ void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
     return;
   }
   const auto bytes = static_cast<size_t>(result);
-  io_.services().counters.bytes_received.add(bytes);
+  io_.counters().add("received_bytes", bytes);
   progress_bytes_ += bytes;
   handle_received(bytes);
   if (is_overdue_) end_late_receive();
@@ -305,7 +305,7 @@ void Connection::on_sent(net::Stream& stream, int64_t result) noexcept {
     close();
     return;
   }
-  io_.services().counters.bytes_sent.add(static_cast<uint64_t>(result));
+  io_.counters().add("sent_bytes", static_cast<uint64_t>(result));
   if (state_ == State::kWriting) io_.record(*context_);
   if (state_ == State::kContinue) {
     begin_body();
@@ -398,7 +398,7 @@ void Connection::end_late_receive() noexcept {
       if (!body_is_late()) return;
       [[fallthrough]];
     case State::kHead:
-      io_.services().counters.timeouts.add();
+      io_.counters().add("timeouts");
       state_ = State::kTimedOut;
       io_.loop().cancel_receive(stream_);  // on_received answers 408
       break;
@@ -417,7 +417,7 @@ void Connection::end_stalled_send() noexcept {
     io_.timeouts().write.start(timeout_, now);
     return;
   }
-  io_.services().counters.timeouts.add();
+  io_.counters().add("timeouts");
   // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
   close(net::Loop::Closing::kReset);
 }

@@ -190,7 +190,7 @@ void Connection::on_body_complete() noexcept {
     respond_error(status);
     return;
   }
-  io_.services().counters.bytes_received_direct.add(context_->received_direct_bytes);
+  io_.counters().add("received_direct_bytes", context_->received_direct_bytes);
   state_ = State::kRunning;
   const engine::SubmitOutcome outcome = io_.submit(*context_);
   if (outcome == engine::SubmitOutcome::kAccepted) return;

@@ -5,6 +5,7 @@
 #include "serve/io_thread.h"
 
 #include <lumen/base/clock.h>
+#include <lumen/telemetry/prometheus.h>
 #include <lumen/wire/status_map.h>
 
 #include <algorithm>
@@ -108,6 +109,8 @@ void Connection::on_infer_done() noexcept {
     respond_error(context_->call.infer.status);
   } else if (context_->route.endpoint == Endpoint::kEngine) {
     respond_json(200, context_->document);
+  } else if (context_->route.endpoint == Endpoint::kMetrics) {
+    respond(200, telemetry::kPrometheusContentType, context_->document);
   } else if (!context_->reply_status.ok()) {
     respond_error(context_->reply_status);
   } else {
@@ -136,7 +139,8 @@ void Connection::respond_infer() noexcept {
     }
   }
   const engine::Trace& trace = context.call.infer.trace;
-  context.call.infer.model->counters().success.add(now_ns() - trace.received_ns);
+  io_.counters().add_time(context.call.infer.model->index(), "success",
+                          now_ns() - trace.received_ns);
   send(segments, 200);
 }
 
@@ -163,11 +167,10 @@ void Connection::respond(int status, std::string_view content_type, std::string_
 }
 
 void Connection::send(size_t segments, int status) noexcept {
-  telemetry::ServerCounters& counters = io_.services().counters;
-  (status < 400   ? counters.responses_2xx
-   : status < 500 ? counters.responses_4xx
-                  : counters.responses_5xx)
-      .add();
+  using telemetry::ServerCounter;
+  io_.counters().add(status < 400   ? ServerCounter("responses_2xx")
+                     : status < 500 ? ServerCounter("responses_4xx")
+                                    : ServerCounter("responses_5xx"));
   state_ = State::kWriting;
   context_->reply_code = status;
   io_.loop().send(stream_, gathered(std::span(context_->send_segments).first(segments)));
@@ -201,9 +204,9 @@ void Connection::respond_error(const Status& status) noexcept {
 
 void Connection::respond_error(int status, std::string_view message,
                                std::string_view extra) noexcept {
-  if (context_->call.infer.model != nullptr) {
-    context_->call.infer.model->counters().fail.add(now_ns() -
-                                                    context_->call.infer.trace.received_ns);
+  const engine::InferRequest& infer = context_->call.infer;
+  if (infer.model != nullptr) {
+    io_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.trace.received_ns);
   }
   // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
   // chunked body is not known: neither can be skipped, so the connection ends with this reply.

@@ -47,25 +47,23 @@ void write_duration(JsonWriter& json, std::string_view key, uint64_t count, uint
   json.key("ns").unsigned_integer(ns).end_object();
 }
 
-void write_duration(JsonWriter& json, std::string_view key,
-                    const telemetry::Duration& duration) noexcept {
-  write_duration(json, key, duration.count.get(), duration.ns.get());
-}
-
 void write_model_statistics(JsonWriter& json, const engine::Model& model) noexcept {
-  const telemetry::ModelCounters& counters = model.counters();
+  const telemetry::ModelCounters counters = model.counters();
+  const auto write_time = [&](std::string_view key, telemetry::ModelTime time) {
+    write_duration(json, key, counters.total(time.count), counters.total(time.ns));
+  };
   json.begin_object().key("name").string(model.metadata().name);
   json.key("version").string(model.metadata().version);
-  json.key("last_inference").unsigned_integer(counters.last_inference_ms.get());
-  json.key("inference_count").unsigned_integer(counters.inference_count.get());
-  json.key("execution_count").unsigned_integer(counters.execution_count.get());
+  json.key("last_inference").unsigned_integer(counters.total("last_inference"));
+  json.key("inference_count").unsigned_integer(counters.total("inference"));
+  json.key("execution_count").unsigned_integer(counters.total("execution"));
   json.key("inference_stats").begin_object();
-  write_duration(json, "success", counters.success);
-  write_duration(json, "fail", counters.fail);
-  write_duration(json, "queue", counters.queue);
-  write_duration(json, "compute_input", counters.compute_input);
-  write_duration(json, "compute_infer", counters.compute_infer);
-  write_duration(json, "compute_output", counters.compute_output);
+  write_time("success", "success");
+  write_time("fail", "failure");
+  write_time("queue", "queue");
+  write_time("compute_input", "preprocess");
+  write_time("compute_infer", "run");
+  write_time("compute_output", "postprocess");
   // There is no cache: zero, or perf_analyzer reports an error.
   write_duration(json, "cache_hit", 0, 0);
   write_duration(json, "cache_miss", 0, 0);

@@ -26,8 +26,9 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 IoThread::IoThread(const Services& services, uint32_t index, ListenerSockets sockets)
     : services_(services),
       index_(index),
+      counters_(services.counters),
       submitter_(services.engine.submitter(index)),
-      dispatcher_({}, submitter_, *this, services.counters.cancelled),
+      dispatcher_({}, submitter_, *this, counters_),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
       completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
@@ -81,13 +82,17 @@ void IoThread::ask_control(RequestContext& context, std::string_view body,
   services_.control.submit(context, body, peer);
 }
 
+void IoThread::ask_metrics(RequestContext& context) noexcept {
+  ++in_engine_;
+  services_.metrics.submit(context);
+}
+
 void IoThread::run() noexcept {
   IdleStrategy::enrol_this_thread();
-  telemetry::ServerCounters& counters = services_.counters;
   while (!draining_ || open_connections_ + closing_connections_ > 0) {
     const uint64_t wakeups_before = loop_->wakeups();
     loop_->run_once(next_deadline_ns());
-    counters.loop_wakeups.add(loop_->wakeups() - wakeups_before);
+    counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
     expire_timeouts();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
@@ -139,8 +144,8 @@ size_t IoThread::on_turn_end() noexcept {
 }
 
 void IoThread::note_usage(const RequestMemory::Usage& usage) noexcept {
-  if (usage.heap_calls > 0) services_.counters.request_heap_calls.add(usage.heap_calls);
-  if (usage.arena_bytes > 0) services_.counters.request_arena_bytes.add(usage.arena_bytes);
+  counters_.add("request_heap_calls", usage.heap_calls);
+  counters_.add("request_arena_bytes", usage.arena_bytes);
 }
 
 size_t IoThread::on_wake() noexcept {
@@ -204,7 +209,7 @@ void IoThread::stop_waiting(Connection& connection) noexcept {
 void IoThread::connection_closing() noexcept {
   --open_connections_;
   ++closing_connections_;
-  services_.counters.connections_open.subtract();
+  counters_.subtract("connections_open");
 }
 
 void IoThread::connection_closed(Connection& connection) noexcept {
@@ -214,7 +219,7 @@ void IoThread::connection_closed(Connection& connection) noexcept {
 }
 
 bool IoThread::accept(net::Socket socket, bool is_local) noexcept {
-  services_.counters.connections_accepted.add();
+  counters_.add("connections_accepted");
   // The oldest idle connection makes room; where all are busy the new one is refused.
   const size_t limit = services_.options.max_connections;
   net::TimeoutEntry* oldest = timeouts_.idle.oldest();
@@ -222,21 +227,21 @@ bool IoThread::accept(net::Socket socket, bool is_local) noexcept {
     static_cast<Connection*>(oldest->owner)->close();
   }
   if (open_connections_ >= limit || free_connections_ == nullptr) {
-    services_.counters.connections_refused.add();
+    counters_.add("connections_refused");
     return false;
   }
   Connection* connection = free_connections_;
   free_connections_ = connection->next_free;
   connection->next_free = nullptr;
   ++open_connections_;
-  services_.counters.connections_open.add();
+  counters_.add("connections_open");
   connection->open(socket, is_local);
   return true;
 }
 
 void IoThread::Acceptor::on_accept_failed(int error_number) noexcept {
   (void)error_number;  // EMFILE and its like: the loop has refused the connection
-  io.services_.counters.connections_refused.add();
+  io.counters_.add("connections_refused");
 }
 
 std::string_view IoThread::http_date() noexcept {

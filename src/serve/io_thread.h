@@ -7,6 +7,7 @@
 #include "serve/control_thread.h"
 #include "serve/documents.h"
 #include "serve/host_check.h"
+#include "serve/metrics_thread.h"
 #include "serve/request_context.h"
 
 #include <lumen/engine/engine.h>
@@ -16,7 +17,6 @@
 #include <lumen/serve/options.h>
 #include <lumen/service/dispatcher.h>
 #include <lumen/telemetry/counters.h>
-#include <lumen/telemetry/stage_histograms.h>
 #include <lumen/telemetry/trace_log.h>
 
 #include <algorithm>
@@ -36,11 +36,10 @@ struct Services {
   const Documents& documents;
   const HostCheck& hosts;
   engine::Engine& engine;
-  telemetry::Counters& all_counters;
-  telemetry::StageHistograms& stages;  // a shard an I/O thread
-  telemetry::TraceLog* trace_log;      // nullptr: none is kept
+  telemetry::Counters& counters;   // with a shard for each I/O thread
+  telemetry::TraceLog* trace_log;  // nullptr: none is kept
   ControlThread& control;
-  telemetry::ServerCounters& counters;
+  MetricsThread& metrics;
 };
 
 // The sockets that an I/O thread accepts from.
@@ -78,6 +77,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // By the control thread; comes back as from the engine.
   void ask_control(RequestContext& context, std::string_view body,
                    std::optional<net::PeerCredentials> peer) noexcept;
+  // The same by the metrics thread.
+  void ask_metrics(RequestContext& context) noexcept;
   void wait_for_context(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
   // It no longer counts as open; then, once nothing holds it, it can be another client's.
@@ -89,6 +90,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] bool draining() const noexcept { return draining_; }
   [[nodiscard]] net::Loop& loop() noexcept { return *loop_; }
   [[nodiscard]] const Services& services() const noexcept { return services_; }
+  [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return counters_; }
   [[nodiscard]] wire::JsonParser& json_parser() noexcept { return json_parser_; }
 
   struct Timeouts {
@@ -124,6 +126,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
 
   Services services_;
   const uint32_t index_;
+  telemetry::CounterWriter counters_;
   engine::Submitter& submitter_;
   service::Dispatcher dispatcher_;
   Acceptor tcp_acceptor_{*this, false};

@@ -66,7 +66,7 @@ class RequestContext final : public service::CallOwner {
   // --- the reply --------------------------------------------------------------------------------
   Status reply_status;        // why encoding failed; otherwise ok
   int reply_code = 0;         // of HTTP, once it leaves
-  std::string_view document;  // of a request to the control thread
+  std::string_view document;  // of a request to the control thread or the metrics thread
   wire::EncodedReply reply;
   std::span<const wire::ReplyOutput> reply_outputs;
   std::array<char, wire::kMaxResponseHeadBytes> response_head;

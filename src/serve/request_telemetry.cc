@@ -54,7 +54,7 @@ void IoThread::record(const RequestContext& context) noexcept {
     record.id_bytes = static_cast<uint8_t>(id.size());
     std::ranges::copy(id, record.id.begin());
   }
-  services_.stages.record_alone(record, index_);
+  services_.counters.stages().record(record, index_);
   if (services_.trace_log != nullptr) services_.trace_log->write(record);
 }
 

@@ -5,6 +5,7 @@
 #include "serve/documents.h"
 #include "serve/host_check.h"
 #include "serve/io_thread.h"
+#include "serve/metrics_thread.h"
 
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
@@ -76,14 +77,14 @@ class RunningServer final : public Server {
   std::string http_address_;
   std::string unix_path_;
   std::string unix_note_;
-  std::unique_ptr<telemetry::Counters> counters_ = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<telemetry::Counters> counters_;
   std::unique_ptr<engine::ModelRepository> repository_;
   std::unique_ptr<Documents> documents_;
   HostCheck hosts_;
-  std::unique_ptr<telemetry::StageHistograms> stages_;
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<ControlThread> control_;
+  std::unique_ptr<MetricsThread> metrics_;
   std::vector<std::unique_ptr<IoThread>> io_threads_;
   std::vector<std::thread> threads_;
 };
@@ -92,6 +93,10 @@ Status RunningServer::start(engine::Backends backends) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listen());
+  Result<Mapping> region =
+      Mapping::create(telemetry::Counters::bytes_for(options_.io_thread_count));
+  if (!region.ok()) return region.status();
+  counters_ = std::make_unique<telemetry::Counters>(std::move(*region), options_.io_thread_count);
   auto repository =
       engine::ModelRepository::open(options_.model_repository, std::move(backends), *counters_);
   if (!repository.ok()) return repository.status();
@@ -103,14 +108,14 @@ Status RunningServer::start(engine::Backends backends) {
       .submitter_count = options_.io_thread_count,
       .pin_threads = options_.pin_threads,
       .warn = [this](std::string_view text) { report_(LogLevel::kWarn, text); },
-      .regions = options_.regions,
-      .server_counters = &counters_->server};
+      .regions = options_.regions};
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   documents_ = std::make_unique<Documents>(*repository_);
   hosts_ = HostCheck::create(options_.allowed_hosts);
   control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
+  metrics_ = std::make_unique<MetricsThread>(*repository_, trace_log_.get());
   return start_io_threads();
 }
 
@@ -148,8 +153,6 @@ Status RunningServer::listen_on_unix() {
 }
 
 Status RunningServer::open_telemetry() {
-  stages_ = std::make_unique<telemetry::StageHistograms>(repository_->models().size(),
-                                                         options_.io_thread_count);
   if (options_.telemetry_csv_path.empty()) return {};
   telemetry::TraceLogOptions trace;
   trace.path = options_.telemetry_csv_path;
@@ -195,11 +198,10 @@ Status RunningServer::start_io_threads() {
                           .documents = *documents_,
                           .hosts = hosts_,
                           .engine = *engine_,
-                          .all_counters = *counters_,
-                          .stages = *stages_,
+                          .counters = *counters_,
                           .trace_log = trace_log_.get(),
                           .control = *control_,
-                          .counters = counters_->server};
+                          .metrics = *metrics_};
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
     ListenerSockets sockets;
     if (!tcp_listeners_.empty()) sockets.tcp = std::move(tcp_listeners_[i]);
@@ -226,6 +228,7 @@ void RunningServer::drain() noexcept {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   if (control_ != nullptr) control_->join();
+  if (metrics_ != nullptr) metrics_->join();
   // The I/O threads have answered everything they submitted, so the engine is empty by now.
   if (engine_ != nullptr) engine_->drain();
   if (trace_log_ != nullptr) trace_log_->close();

@@ -101,7 +101,7 @@ void resume(Call& call) noexcept {
 bool Dispatcher::take_back(Call& call) noexcept {
   if (call.way.parked_at != nullptr) unpark(call);
   if (!std::exchange(call.way.goes_on, false)) {
-    if (call.infer.status.code() == Code::kCancelled) cancelled_.add();
+    if (call.infer.status.code() == Code::kCancelled) counters_.add("cancelled");
     return true;
   }
   ++call.way.passed;

@@ -1,5 +1,5 @@
 // Counting into and reading from a Histogram. Threads: as the header says.
-// Memory: none. Says no: never.
+// Memory: none. Errors: none.
 #include <lumen/telemetry/histogram.h>
 
 #include <algorithm>
@@ -12,43 +12,29 @@ namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 void raise_to(std::atomic<uint64_t>& cell, uint64_t value) noexcept {
-  // relaxed: as above
-  uint64_t seen = cell.load(kRelaxed);
-  // Wait-free enough: each failure is another writer's larger value, and soon none is larger.
-  while (seen < value && !cell.compare_exchange_weak(seen, value, kRelaxed)) {
-  }
+  // relaxed, both: as above
+  if (cell.load(kRelaxed) < value) cell.store(value, kRelaxed);
 }
 
-void add_alone(std::atomic<uint64_t>& cell, uint64_t n) noexcept {
+void add_to(std::atomic<uint64_t>& cell, uint64_t n) noexcept {
   cell.store(cell.load(kRelaxed) + n, kRelaxed);  // relaxed: as above
 }
 
 }  // namespace
 
 void Histogram::record(uint64_t value) noexcept {
-  // relaxed, all of them: see kRelaxed
-  buckets_[bucket_of(value)].fetch_add(1, kRelaxed);
-  sum_.fetch_add(value, kRelaxed);
+  add_to(buckets_[bucket_of(value)], 1);
+  add_to(sum_, value);
   raise_to(least_complement_, ~value);
   raise_to(most_, value);
-}
-
-void Histogram::record_alone(uint64_t value) noexcept {
-  add_alone(buckets_[bucket_of(value)], 1);
-  add_alone(sum_, value);
-  // relaxed, all of them: see kRelaxed
-  if (least_complement_.load(kRelaxed) < ~value) least_complement_.store(~value, kRelaxed);
-  if (most_.load(kRelaxed) < value) most_.store(value, kRelaxed);
 }
 
 void Histogram::merge(const Histogram& other) noexcept {
   // relaxed, all of them: see kRelaxed
   for (size_t i = 0; i < kBuckets; ++i) {
-    if (const uint64_t n = other.buckets_[i].load(kRelaxed); n != 0) {
-      buckets_[i].fetch_add(n, kRelaxed);
-    }
+    if (const uint64_t n = other.buckets_[i].load(kRelaxed); n != 0) add_to(buckets_[i], n);
   }
-  sum_.fetch_add(other.sum_.load(kRelaxed), kRelaxed);
+  add_to(sum_, other.sum_.load(kRelaxed));
   raise_to(least_complement_, other.least_complement_.load(kRelaxed));
   raise_to(most_, other.most_.load(kRelaxed));
 }
@@ -69,6 +55,10 @@ uint64_t Histogram::count() const noexcept {
   uint64_t sum = 0;
   for (size_t i = 0; i < kBuckets; ++i) sum += count_of(i);
   return sum;
+}
+
+bool Histogram::was_empty() const noexcept {
+  return least_complement_.load(kRelaxed) == 0;  // relaxed: see kRelaxed
 }
 
 double Histogram::mean() const noexcept {
@@ -110,10 +100,6 @@ uint64_t Histogram::percentile(double percent) const noexcept {
 Histogram::Summary Histogram::summary() const noexcept {
   return {count(),        mean(),           min(), percentile(50), percentile(90),
           percentile(99), percentile(99.9), max()};
-}
-
-bool Histogram::is_valid() const noexcept {
-  return magic_ == kMagic && version_ == kVersion && bucket_count_ == kBuckets;
 }
 
 }  // namespace lumen::telemetry

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 namespace lumen::telemetry {
 namespace {
@@ -102,83 +103,37 @@ void model_labels(Sink& out, const PrometheusModel& model) {
   out.escaped(model.version, true) << "\"";
 }
 
-struct ServerFigure {
-  std::string_view name, help, type;
-  Counter ServerCounters::* counter;
-};
+constexpr std::string_view kCounter = "counter";
 
-constexpr std::string_view kCounter = "counter", kGauge = "gauge";
+constexpr std::string_view type_of(CounterKind kind) {
+  return kind == CounterKind::kCounter ? kCounter : "gauge";
+}
 
-constexpr std::array kServerFigures = {
-    ServerFigure{"lumen_requests_total", "Requests whose head was understood.", kCounter,
-                 &ServerCounters::requests},
-    ServerFigure{"lumen_connections_open", "Connections open now.", kGauge,
-                 &ServerCounters::connections_open},
-    ServerFigure{"lumen_connections_accepted_total", "Connections accepted.", kCounter,
-                 &ServerCounters::connections_accepted},
-    ServerFigure{"lumen_connections_refused_total",
-                 "Connections refused: over the cap, or no descriptor left.", kCounter,
-                 &ServerCounters::connections_refused},
-    ServerFigure{"lumen_received_bytes_total", "Bytes read from connections.", kCounter,
-                 &ServerCounters::bytes_received},
-    ServerFigure{"lumen_received_direct_bytes_total",
-                 "Of the bytes read, those that went from the socket straight into a tensor.",
-                 kCounter, &ServerCounters::bytes_received_direct},
-    ServerFigure{"lumen_sent_bytes_total", "Bytes written to connections.", kCounter,
-                 &ServerCounters::bytes_sent},
-    ServerFigure{"lumen_timeouts_total", "Connections closed for a slow head, body or reader.",
-                 kCounter, &ServerCounters::timeouts},
-    ServerFigure{"lumen_loop_wakeups_total", "Returns of I/O threads from the kernel's wait.",
-                 kCounter, &ServerCounters::loop_wakeups},
-    ServerFigure{"lumen_worker_parks_total", "Times a worker went to sleep for lack of requests.",
-                 kCounter, &ServerCounters::worker_parks},
-    ServerFigure{"lumen_request_heap_calls_total",
-                 "Calls of malloc and free for the memory of requests (allocator_type standard).",
-                 kCounter, &ServerCounters::request_heap_calls},
-    ServerFigure{"lumen_request_arena_bytes_total",
-                 "Bytes taken from the regions of requests (allocator_type lumen_arena).", kCounter,
-                 &ServerCounters::request_arena_bytes},
-    ServerFigure{"lumen_engine_swaps_total",
-                 "Changes of the engine's configuration while it served.", kCounter,
-                 &ServerCounters::engine_swaps},
-    ServerFigure{"lumen_cancelled_total",
-                 "Requests that were not run, since their client was gone.", kCounter,
-                 &ServerCounters::cancelled},
-};
-
-void server_part(Sink& out, const ServerCounters& counters) {
-  for (const ServerFigure& figure : kServerFigures) {
-    plain(out, figure.name, figure.help, figure.type, (counters.*figure.counter).get());
+void server_part(Sink& out, const Counters& counters) {
+  std::string_view last;
+  for (size_t i = 0; i < std::size(kServerCounters); ++i) {
+    const CounterDescriptor& one = kServerCounters[i];
+    if (one.series.empty()) continue;
+    const std::string_view name = one.series.substr(0, one.series.find('{'));
+    if (name != last) family(out, name, one.help, type_of(one.kind));
+    last = name;
+    out << one.series << " " << counters.total(ServerCounter(i)) << "\n";
   }
-  family(out, "lumen_responses_total", "Responses by the class of their status.", kCounter);
-  out << "lumen_responses_total{class=\"2xx\"} " << counters.responses_2xx.get() << "\n";
-  out << "lumen_responses_total{class=\"4xx\"} " << counters.responses_4xx.get() << "\n";
-  out << "lumen_responses_total{class=\"5xx\"} " << counters.responses_5xx.get() << "\n";
 }
 
 // One figure of every model: a family's lines must stand together.
-template <typename Get>
-void model_family(Sink& out, const PrometheusInput& input, std::string_view name,
-                  std::string_view help, Get get) {
-  family(out, name, help, kCounter);
-  for (const PrometheusModel& model : input.models) {
-    if (model.index >= limits::kMaxModels) continue;
-    out << name;
-    model_labels(out, model);
-    out << "} " << static_cast<uint64_t>(get(input.counters.models[model.index])) << "\n";
-  }
-}
-
 void models_part(Sink& out, const PrometheusInput& input) {
-  model_family(out, input, "lumen_inference_total", "Rows that went through the model.",
-               [](const ModelCounters& c) { return c.inference_count.get(); });
-  model_family(out, input, "lumen_execution_total", "Calls of the model.",
-               [](const ModelCounters& c) { return c.execution_count.get(); });
-  model_family(out, input, "lumen_inference_success_total", "Requests that got their result.",
-               [](const ModelCounters& c) { return c.success.count.get(); });
-  model_family(out, input, "lumen_inference_failure_total",
-               "Requests to the model that got an error instead of a result.",
-               [](const ModelCounters& c) { return c.fail.count.get(); });
+  for (size_t i = 0; i < std::size(kModelCounters); ++i) {
+    const CounterDescriptor& one = kModelCounters[i];
+    if (one.series.empty()) continue;
+    family(out, one.series, one.help, type_of(one.kind));
+    for (const PrometheusModel& model : input.models) {
+      if (model.index >= limits::kMaxModels) continue;
+      out << one.series;
+      model_labels(out, model);
+      out << "} " << input.counters.total(model.index, ModelCounter(i)) << "\n";
+    }
+  }
 }
 
 // The counts of all shards, gathered under the coarse bounds; the last is +Inf.
@@ -188,6 +143,7 @@ CoarseCounts coarse_counts(const StageHistograms& stages, size_t model, Stage st
   CoarseCounts counts{};
   for (size_t shard = 0; shard < stages.shards(); ++shard) {
     const Histogram& histogram = stages.of(model, stage, shard);
+    if (histogram.was_empty()) continue;
     size_t fine = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       // The fine bucket that holds the bound counts as below it: up to 1.6 % above are let in.
@@ -231,12 +187,12 @@ void stage_lines(Sink& out, const StageHistograms& stages, const PrometheusModel
 }
 
 void stages_part(Sink& out, const PrometheusInput& input) {
-  if (input.stages == nullptr) return;
+  const StageHistograms& stages = input.counters.stages();
   family(out, "lumen_stage_duration_seconds", "Time that requests spent in a stage.", "histogram");
   for (const PrometheusModel& model : input.models) {
-    if (model.index >= input.stages->models()) continue;
+    if (model.index >= stages.models()) continue;
     for (size_t i = 0; i < kStageCount; ++i) {
-      stage_lines(out, *input.stages, model, static_cast<Stage>(i));
+      stage_lines(out, stages, model, static_cast<Stage>(i));
     }
   }
 }
@@ -268,7 +224,7 @@ void figures_part(Sink& out, std::span<const PrometheusFigure> figures) {
 }
 
 void render(Sink& out, const PrometheusInput& input) {
-  server_part(out, input.counters.server);
+  server_part(out, input.counters);
   models_part(out, input);
   stages_part(out, input);
   if (input.trace.has_value()) trace_part(out, *input.trace);

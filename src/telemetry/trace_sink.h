@@ -5,8 +5,8 @@
 
 #include <lumen/base/result.h>
 #include <lumen/memory/shared_buffer.h>
-#include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/request_record.h>
+#include <lumen/telemetry/shared_counter.h>
 
 #include <cstdint>
 #include <functional>
@@ -27,10 +27,10 @@ class TraceSink {
   void begin() noexcept;
   void take(const SharedBuffer::Flushed& flushed) noexcept;
 
-  Counter written;
-  Counter dropped;
-  Counter errors;
-  Counter rotations;
+  SharedCounter written;
+  SharedCounter dropped;
+  SharedCounter errors;
+  SharedCounter rotations;
   [[nodiscard]] Status last_error() const;
 
  private:

@@ -85,7 +85,7 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
     clients.emplace_back([&, i] { answered[i].store(run_client(i + 1, stop)); });
   }
   const auto change = [&](QueueType type, uint32_t round) {
-    const uint64_t before = server->counters().server.requests.get();
+    const uint64_t before = server->counters().total("requests");
     engine::EngineConfig config = server->engine_config();
     config.queue_type = type;
     config.allocator_type = static_cast<AllocatorType>(round % 2);
@@ -93,10 +93,24 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
     const Status status = server->reconfigure(config);
     EXPECT_TRUE(status.ok()) << status.message();
     // Each configuration serves before the next one comes.
-    while (!HasFailure() && server->counters().server.requests.get() < before + 20) {
+    while (!HasFailure() && server->counters().total("requests") < before + 20) {
       std::this_thread::yield();
     }
   };
+  // Workers end with each change, and what they have counted stays.
+  std::thread watcher([&] {
+    const telemetry::Counters& counters = server->counters();
+    const uint32_t model = server->models().find("plus_one", "")->index();
+    for (std::array<uint64_t, 4> last{}; !stop.load();) {
+      const std::array<uint64_t, 4> now = {
+          counters.total("worker_parks"), counters.total("requests"),
+          counters.total(model, "inference"), counters.total(model, "queue_ns")};
+      for (size_t i = 0; i < now.size(); ++i) EXPECT_GE(now[i], last[i]) << i;
+      if (HasFailure()) break;
+      last = now;
+      std::this_thread::yield();
+    }
+  });
   uint32_t round = 0;
   for (uint64_t turn = 0; turn < test::number_from("LUMEN_STRESS_SCALE", 1); ++turn) {
     for (size_t from = 0; from < engine::kQueueTypeNames.size(); ++from) {
@@ -109,10 +123,22 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
   }
   stop.store(true);
   for (std::thread& client : clients) client.join();
+  watcher.join();
   for (const auto& count : answered) EXPECT_GT(count.load(), 0u);
-  EXPECT_GE(server->counters().server.engine_swaps.get(), 20u);
-  const telemetry::ServerCounters& counters = server->counters().server;
-  EXPECT_EQ(counters.responses_4xx.get() + counters.responses_5xx.get(), 0u);
+  EXPECT_GE(server->counters().total("engine_swaps"), 20u);
+  const telemetry::Counters& counters = server->counters();
+  EXPECT_EQ(counters.total("responses_4xx") + counters.total("responses_5xx"), 0u);
+  uint64_t all = 0;
+  for (const auto& count : answered) all += count.load();
+  const telemetry::ModelCounters model = server->models().find("plus_one", "")->counters();
+  for (const telemetry::ModelCounter counter :
+       {telemetry::ModelCounter("inference"), telemetry::ModelCounter("success"),
+        telemetry::ModelCounter("queue"), telemetry::ModelCounter("run"),
+        telemetry::ModelCounter("postprocess")}) {
+    EXPECT_EQ(model.total(counter), all) << counter.descriptor().name;
+  }
+  EXPECT_EQ(counters.total("requests"), all);
+  EXPECT_EQ(counters.total("responses_2xx"), all);
 }
 
 // A drain while a change is under way, and a change while a drain is: neither waits for the other for

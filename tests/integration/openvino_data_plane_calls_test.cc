@@ -96,17 +96,17 @@ class DataPlaneServer {
       for (HttpClient& one : clients) EXPECT_EQ(status, one.read().status);
     };
     for (int i = 0; i < 5; ++i) round();
-    const telemetry::ServerCounters& counters = server->counters().server;
-    const uint64_t parks_before = counters.worker_parks.get();
-    const uint64_t heap_calls_before = counters.request_heap_calls.get();
+    const telemetry::Counters& counters = server->counters();
+    const uint64_t parks_before = counters.total("worker_parks");
+    const uint64_t heap_calls_before = counters.total("request_heap_calls");
     testing_support::open_call_window();
     for (int i = 0; i < kRequests; ++i) round();
     const WindowCounts counts = testing_support::close_call_window();
-    parks_within = counters.worker_parks.get() - parks_before;
-    heap_calls_within = counters.request_heap_calls.get() - heap_calls_before;
+    parks_within = counters.total("worker_parks") - parks_before;
+    heap_calls_within = counters.total("request_heap_calls") - heap_calls_before;
     return counts;
   }
-  const telemetry::ModelCounters& counters_of(const char* model) const {
+  telemetry::ModelCounters counters_of(const char* model) const {
     return server->models().find(model, "")->counters();
   }
 
@@ -213,11 +213,11 @@ TEST_P(DataPlaneCallsPacked, PackingAndSplittingAllocatesNothing) {
   served.options.engine.queue_type = GetParam();
   served.options.engine.batch_size = 8;
   served.start(engine::make_fake_backend(control));
-  const telemetry::ModelCounters& counters = served.counters_of("m");
+  const telemetry::ModelCounters counters = served.counters_of("m");
   expect_none("packed",
               served.count(binary_infer("m", "x", std::string(16, '\0')), false, 8).data_plane);
-  EXPECT_EQ(counters.inference_count.get(), uint64_t{8} * (kRequests + 5));
-  EXPECT_LT(counters.execution_count.get(), counters.inference_count.get() * 3 / 4)
+  EXPECT_EQ(counters.total("inference"), uint64_t{8} * (kRequests + 5));
+  EXPECT_LT(counters.total("execution"), counters.total("inference") * 3 / 4)
       << "several went in one call";
 }
 

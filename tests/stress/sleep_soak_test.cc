@@ -149,7 +149,7 @@ class SleepSoak : public testing::TestWithParam<Shape> {
     server = std::move(*started);
   }
   [[nodiscard]] bool has_workers() const { return GetParam().type != QueueType::kInline; }
-  [[nodiscard]] uint64_t parks() const { return server->counters().server.worker_parks.get(); }
+  [[nodiscard]] uint64_t parks() const { return server->counters().total("worker_parks"); }
   [[nodiscard]] bool has_parked_enough(uint64_t more = 1) const {
     return !has_workers() || parks() * kRequestsAPark >= requests_done.load() * more;
   }

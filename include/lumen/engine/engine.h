@@ -19,7 +19,6 @@
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
-#include <lumen/telemetry/counters.h>
 
 #include <cstdint>
 #include <functional>
@@ -38,9 +37,8 @@ struct EngineOptions {
   std::shared_ptr<CpuClaims> cpu_claims = std::make_shared<CpuClaims>();
   // Told, on the control plane, what does not stop the engine: a thread that could not be pinned.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
-  uint32_t cpu_count = 0;                                // of the process; 0: those it may use
-  RegionOptions regions{};                               // of what batches are packed in
-  telemetry::ServerCounters* server_counters = nullptr;  // worker_parks are counted here, if given
+  uint32_t cpu_count = 0;   // of the process; 0: those it may use
+  RegionOptions regions{};  // of what batches are packed in
 };
 
 enum class SubmitOutcome : uint8_t {

@@ -33,7 +33,7 @@ class Model {
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }  // if unavailable
   [[nodiscard]] const ModelMetadata& metadata() const noexcept { return metadata_; }
   [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
-  [[nodiscard]] telemetry::ModelCounters& counters() const noexcept { return *counters_; }
+  [[nodiscard]] telemetry::ModelCounters counters() const noexcept { return {*counters_, index_}; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
   // What its backend allows; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
@@ -63,7 +63,7 @@ class Model {
   ModelMetadata metadata_;              // name and version are set even when unavailable
   Backends::Entry* backend_ = nullptr;  // that loaded it
   std::unique_ptr<LoadedModel> loaded_;
-  telemetry::ModelCounters* counters_ = nullptr;
+  const telemetry::Counters* counters_ = nullptr;
   uint32_t index_ = 0;
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
   // Written by every worker after each call; what is above is read by all for each request.
@@ -84,11 +84,14 @@ class ModelRepository {
   [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
   [[nodiscard]] Backends& backends() noexcept { return backends_; }
   [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
+  [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }
 
  private:
-  explicit ModelRepository(Backends backends) : backends_(std::move(backends)) {}
+  ModelRepository(Backends backends, telemetry::Counters& counters)
+      : counters_(counters), backends_(std::move(backends)) {}
   // Through the backend that its options name; on a failure it stays unavailable.
   [[nodiscard]] Status load(Model& model, const ModelSource& source);
+  telemetry::Counters& counters_;
   Backends backends_;
   std::vector<std::unique_ptr<Model>> models_;  // sorted by name, then version as a number
 };

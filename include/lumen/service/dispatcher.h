@@ -52,11 +52,10 @@ void resume(Call& call) noexcept;    // on with the next step, on the call's own
 
 class Dispatcher {
  public:
-  // `steps` outlive all calls. `sink` is told of every call that returns; in `cancelled` those are counted
-  // that did not run because their client was gone.
+  // `steps` outlive all calls. `sink` is told of every call that returns. `counters`: of the I/O thread.
   Dispatcher(std::span<Step* const> steps, engine::Submitter& submitter,
-             engine::CompletionSink& sink, telemetry::Counter& cancelled) noexcept
-      : steps_(steps), submitter_(submitter), sink_(sink), cancelled_(cancelled) {}
+             engine::CompletionSink& sink, telemetry::CounterWriter& counters) noexcept
+      : steps_(steps), submitter_(submitter), sink_(sink), counters_(counters) {}
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
@@ -87,7 +86,7 @@ class Dispatcher {
   const std::span<Step* const> steps_;
   engine::Submitter& submitter_;
   engine::CompletionSink& sink_;
-  telemetry::Counter& cancelled_;
+  telemetry::CounterWriter& counters_;
   Call* parked_ = nullptr;         // newest first
   uint64_t next_ns_ = UINT64_MAX;  // no parked call is late before
 };

@@ -1,8 +1,8 @@
 // Histogram: durations counted in buckets whose width grows with the value (log-linear, the layout of
 // HdrHistogram): 64 buckets an octave, so a value read back is within 0.8 % of the one recorded.
-// Threads: record() from any, wait-free; record_alone() where one thread writes; readers any.
-// Memory: 18 KiB, fixed layout without pointers, so that it may lie in a mapped file; zeroes after the
-// head are an empty one. Says no: never; values above kMaxValue count as kMaxValue.
+// Threads: one that records; readers any, meanwhile.
+// Memory: 18 KiB, fixed layout without pointers, so that it may lie in a mapped file
+// (docs/formats/counters.md); zeroes are an empty one. Errors: none; values above kMaxValue count as kMaxValue.
 //
 // Why not 3 significant digits: 2,048 buckets an octave are 500 KiB a histogram, which a cache does
 // not hold, for digits that the noise of a latency makes up. Why not fewer: 2 % steps show in a p50.
@@ -18,8 +18,6 @@ namespace lumen::telemetry {
 
 class Histogram {
  public:
-  static constexpr uint64_t kMagic = 0x3154'5348'4d55'4c4eu;  // "NLUMHST1", little-endian
-  static constexpr uint32_t kVersion = 1;
   static constexpr unsigned kSubBits = 6;
   static constexpr uint64_t kSubBuckets = uint64_t{1} << kSubBits;
   static constexpr unsigned kValueBits = 40;  // in ns: up to 18 minutes
@@ -33,16 +31,15 @@ class Histogram {
     uint64_t min = 0, p50 = 0, p90 = 0, p99 = 0, p999 = 0, max = 0;
   };
 
-  // Any thread: two or three locked increments of lines that other writers may hold (5 ns alone).
+  // Plain loads and stores, about 1 ns.
   void record(uint64_t value) noexcept;
-  // The only writer: plain loads and stores, about 1 ns; readers may look meanwhile.
-  void record_alone(uint64_t value) noexcept;
-  // Adds what `other` has counted. Both may go on counting: then of the moment of each bucket.
+  // Adds what `other` has counted, which may go on counting: then of the moment of each bucket.
   void merge(const Histogram& other) noexcept;
   // No writer at that time.
   void reset() noexcept;
 
   [[nodiscard]] uint64_t count() const noexcept;
+  [[nodiscard]] bool was_empty() const noexcept;  // without a look at the buckets
   // Exact, unlike the percentiles: sum and extremes are kept beside the buckets.
   [[nodiscard]] double mean() const noexcept;
   [[nodiscard]] uint64_t sum() const noexcept;
@@ -52,7 +49,6 @@ class Histogram {
   // within [min, max]. 0 when nothing was recorded.
   [[nodiscard]] uint64_t percentile(double percent) const noexcept;
   [[nodiscard]] Summary summary() const noexcept;
-  [[nodiscard]] bool is_valid() const noexcept;
 
   [[nodiscard]] static constexpr size_t bucket_of(uint64_t value) noexcept {
     if (value > kMaxValue) value = kMaxValue;
@@ -72,13 +68,10 @@ class Histogram {
   [[nodiscard]] uint64_t count_of(size_t bucket) const noexcept;
 
  private:
-  uint64_t magic_ = kMagic;
-  uint32_t version_ = kVersion;
-  uint32_t bucket_count_ = kBuckets;
   std::atomic<uint64_t> sum_{0};
   std::atomic<uint64_t> least_complement_{0};  // ~min, so that 0 means "none" and zeroes are valid
   std::atomic<uint64_t> most_{0};
-  [[maybe_unused]] uint64_t reserved_[3] = {};
+  [[maybe_unused]] uint64_t reserved_[5] = {};
   std::atomic<uint64_t> buckets_[kBuckets] = {};
 };
 

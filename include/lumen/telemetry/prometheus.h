@@ -4,7 +4,6 @@
 #pragma once
 
 #include <lumen/telemetry/counters.h>
-#include <lumen/telemetry/stage_histograms.h>
 #include <lumen/telemetry/trace_log.h>
 
 #include <array>
@@ -29,7 +28,7 @@ inline constexpr std::array<uint64_t, 22> kPrometheusBoundsNs = {
 struct PrometheusModel {
   std::string_view name;
   std::string_view version;
-  uint32_t index = 0;  // into Counters::models and StageHistograms
+  uint32_t index = 0;  // by which Counters know it
 };
 
 // A figure of the caller's own. Those of one name stand one behind the other; the first one's help
@@ -46,7 +45,6 @@ struct PrometheusFigure {
 struct PrometheusInput {
   const Counters& counters;
   std::span<const PrometheusModel> models = {};
-  const StageHistograms* stages = nullptr;
   std::optional<TraceLogCounters> trace = std::nullopt;
   std::span<const PrometheusFigure> figures = {};
 };

@@ -22,8 +22,8 @@
 #include <lumen/base/result.h>
 #include <lumen/memory/mapping.h>
 #include <lumen/memory/shared_buffer.h>
-#include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/request_record.h>
+#include <lumen/telemetry/shared_counter.h>
 
 #include <atomic>
 #include <cstddef>
@@ -129,8 +129,8 @@ class TraceLog {
   Doorbell news_bell_;  // rung when one of these has moved
   std::atomic<uint64_t> answered_{0};
   Doorbell answered_bell_;
-  Counter refused_;  // by write() itself
-  Counter wakeups_;
+  SharedCounter refused_;  // by write() itself
+  SharedCounter wakeups_;
 };
 
 }  // namespace lumen::telemetry

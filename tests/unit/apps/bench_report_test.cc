@@ -27,9 +27,9 @@ BenchRow row() {
   result.clients = 4;
   result.tally = std::make_unique<Tally>();
   result.tally->by_status[200] = 2;
-  result.tally->latency.record_alone(40'000);
-  result.tally->latency.record_alone(60'000);
-  result.tally->connect.record_alone(7'000);
+  result.tally->latency.record(40'000);
+  result.tally->latency.record(60'000);
+  result.tally->connect.record(7'000);
   result.tally->seconds = 0.5;
   result.tally->per_second = 4;
   return result;

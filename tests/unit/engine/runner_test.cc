@@ -63,7 +63,7 @@ class RunnerTest : public testing::Test {
                                                     .capacity = capacity,
                                                     .load = {},
                                                     .listener = &listener,
-                                                    .server_counters = &counters->server});
+                                                    .counters = counters.get()});
     std::vector<Model*> served;
     for (const auto& model : repository->models()) served.push_back(model.get());
     SharedInstances shared;
@@ -125,10 +125,10 @@ TEST_F(RunnerTest, CountsOneExecutionForABatchAndARowForEach) {
   start_batched();
   for (int i = 0; i < 4; ++i) add(static_cast<float>(i));
   (void)runner->run();
-  const telemetry::ModelCounters& m = repository->find("m", "")->counters();
-  EXPECT_EQ(m.inference_count.get(), 4u);
-  EXPECT_EQ(m.execution_count.get(), 1u);
-  EXPECT_GT(counters->server.request_arena_bytes.get(), 0u) << "the batch's own memory";
+  const telemetry::ModelCounters m = repository->find("m", "")->counters();
+  EXPECT_EQ(m.total("inference"), 4u);
+  EXPECT_EQ(m.total("execution"), 1u);
+  EXPECT_GT(counters->total("request_arena_bytes"), 0u) << "the batch's own memory";
 }
 
 TEST_F(RunnerTest, TakesTheOldestFirstAndNotMoreRowsThanABatchHas) {

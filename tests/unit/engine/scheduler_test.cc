@@ -39,7 +39,6 @@ class SchedulerTest : public testing::Test {
     options.config = config;
     options.submitter_count = submitters;
     options.pin_threads.mode = PinThreads::Mode::kOff;
-    options.server_counters = &counters->server;
     options.cpu_count = cpu_count;
     engine = std::move(Engine::create(options, *repository).value());
     model = repository->find("m", "");
@@ -225,7 +224,7 @@ TEST_F(SchedulerTest, ARequestThatMayWaitForEverGetsNoDefaultTimeoutAndNoDeadlin
 TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
   cpu_count = 2;
   start({.thread_count = 1});
-  while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
+  while (counters->total("worker_parks") == 0) std::this_thread::yield();
   PendingRequest& pending = make();
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
   while (pending.times_completed() == 0) {  // no end_turn()
@@ -240,7 +239,7 @@ TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
 TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
   cpu_count = 1;
   start({.thread_count = 1});
-  while (counters->server.worker_parks.get() == 0) std::this_thread::yield();
+  while (counters->total("worker_parks") == 0) std::this_thread::yield();
   PendingRequest& pending = make();
   pending.request.trace.parsed_ns = 1;  // late
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
@@ -278,7 +277,7 @@ TEST_F(SchedulerTest, BatchedTakesOneRequestAWorkerOfAModelThatNeverPacks) {
 // Was, of all types: a worker that was woken with a request took a second one before it ran the first.
 TEST_F(SchedulerTest, AWokenWorkerTakesNoMoreThanItRuns) {
   start({.thread_count = 2, .queue_capacity = 2});
-  while (counters->server.worker_parks.get() < 2) std::this_thread::yield();
+  while (counters->total("worker_parks") < 2) std::this_thread::yield();
   control->hold();
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
@@ -411,10 +410,10 @@ TEST_F(SchedulerTest, AChangeThatCannotBeMadeLeavesTheConfigurationBefore) {
     EXPECT_TRUE(all.back()->request.status.ok());
     control->most_instances.store(control->instances.load() + 1);
   }
-  EXPECT_EQ(counters->server.engine_swaps.get(), 0u);
+  EXPECT_EQ(counters->total("engine_swaps"), 0u);
   control->most_instances.store(UINT32_MAX);
   EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kSpsc, .thread_count = 3}).ok());
-  EXPECT_EQ(counters->server.engine_swaps.get(), 1u);
+  EXPECT_EQ(counters->total("engine_swaps"), 1u);
 }
 
 TEST_F(SchedulerTest, AChangeToInlineThatCannotBeMadeLeavesTheConfigurationBefore) {
@@ -439,7 +438,7 @@ TEST_F(SchedulerTest, AChangeToTheSameConfigurationMakesNothingAnew) {
   const uint32_t instances = control->instances.load();
   EXPECT_TRUE(engine->reconfigure(engine->config()).ok());
   EXPECT_EQ(control->instances.load(), instances);
-  EXPECT_EQ(counters->server.engine_swaps.get(), 0u);
+  EXPECT_EQ(counters->total("engine_swaps"), 0u);
 }
 
 TEST_F(SchedulerTest, RefusesAChangeAfterDrain) {

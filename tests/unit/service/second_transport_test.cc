@@ -23,9 +23,8 @@ class SecondTransport : public testing::TestWithParam<engine::QueueType> {
     engine::EngineOptions options;
     options.config = {.queue_type = GetParam(), .thread_count = workers, .queue_capacity = 256};
     options.pin_threads.mode = PinThreads::Mode::kOff;
-    options.server_counters = &models->counters->server;
     engine = std::move(engine::Engine::create(options, *models->repository).value());
-    transport.emplace(engine->submitter(0), models->counters->server.cancelled);
+    transport.emplace(engine->submitter(0), *models->counters);
   }
   void submit_all() {
     for (uint32_t i = 0; i < kSlots; ++i) {
@@ -88,7 +87,7 @@ TEST_P(SecondTransport, ACancelledCallIsNotRunAndItsNeighboursAre) {
     EXPECT_THAT(transport->region[i].reply, testing::Each(-1.0f))
         << "nothing is written for nobody";
   }
-  EXPECT_EQ(models->counters->server.cancelled.get(), (kSlots - kFirstCancelled) / 2);
+  EXPECT_EQ(models->counters->total("cancelled"), (kSlots - kFirstCancelled) / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, SecondTransport,

@@ -60,9 +60,11 @@ class ReplyPlace final : public Allocator {
 
 class SlotTransport final : public CallOwner, public engine::CompletionSink {
  public:
-  SlotTransport(engine::Submitter& submitter, telemetry::Counter& cancelled,
+  SlotTransport(engine::Submitter& submitter, telemetry::Counters& all_counters,
                 std::span<Step* const> steps = {})
-      : dispatcher(steps, submitter, *this, cancelled), submitter_(submitter) {
+      : counters(all_counters),
+        dispatcher(steps, submitter, *this, counters),
+        submitter_(submitter) {
     for (uint32_t i = 0; i < kSlots; ++i) {
       slots_.emplace_back(region[i]);
       region[i].reply.fill(-1);
@@ -106,6 +108,7 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   void flush() noexcept override { flushes.fetch_add(1); }
 
   SharedRegion region;
+  telemetry::CounterWriter counters;
   Dispatcher dispatcher;
   std::vector<uint32_t> done;
   std::atomic<uint32_t> flushes{0};

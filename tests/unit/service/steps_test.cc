@@ -116,10 +116,9 @@ class StepsTest : public testing::Test {
     options.config = {.thread_count = 1, .queue_capacity = queue_capacity};
     options.submitter_count = 2;
     options.pin_threads.mode = PinThreads::Mode::kOff;
-    options.server_counters = &models->counters->server;
     engine = std::move(engine::Engine::create(options, *models->repository).value());
-    a.emplace(engine->submitter(0), models->counters->server.cancelled, steps);
-    b.emplace(engine->submitter(1), models->counters->server.cancelled, steps);
+    a.emplace(engine->submitter(0), *models->counters, steps);
+    b.emplace(engine->submitter(1), *models->counters, steps);
     starts_before = control->starts.load();
   }
   void start_sharing(uint32_t queue_capacity = 256) { start(share_alone, queue_capacity); }
@@ -237,7 +236,7 @@ TEST_F(StepsTest, AFollowerThatIsCancelledReturnsAtOnceAndTheOthersAreServed) {
   ASSERT_EQ(send(*b, 1), SubmitOutcome::kAccepted);
   b->cancel(0);
   run_until([&] { return b->done.size() == 1; });  // while the model is held
-  EXPECT_EQ(models->counters->server.cancelled.get(), 1u) << "the parked one counts too";
+  EXPECT_EQ(models->counters->total("cancelled"), 1u) << "the parked one counts too";
   EXPECT_EQ(b->flushes.load(), 1u);
   EXPECT_EQ(b->code(0), Code::kCancelled);
   EXPECT_EQ(b->times_encoded(0), 0u);

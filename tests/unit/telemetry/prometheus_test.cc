@@ -124,44 +124,47 @@ double value_of(const Families& families, const std::string& name,
 class Prometheus : public ::testing::Test {
  protected:
   const std::unique_ptr<Counters> counters_ = std::make_unique<Counters>();
+  CounterWriter writer_{*counters_};
   const std::vector<PrometheusModel> models_ = {{"mlp", "1", 0}, {"squeezenet", "12", 1}};
 };
 
 TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
-  ServerCounters& server = counters_->server;
+  // Each of these names is a promise to whoever has drawn it.
+  struct Figure {
+    ServerCounter counter;
+    const char* name;
+  };
+  const std::vector<Figure> figures = {
+      {"requests", "lumen_requests_total"},
+      {"connections_open", "lumen_connections_open"},
+      {"connections_accepted", "lumen_connections_accepted_total"},
+      {"connections_refused", "lumen_connections_refused_total"},
+      {"received_bytes", "lumen_received_bytes_total"},
+      {"received_direct_bytes", "lumen_received_direct_bytes_total"},
+      {"sent_bytes", "lumen_sent_bytes_total"},
+      {"timeouts", "lumen_timeouts_total"},
+      {"loop_wakeups", "lumen_loop_wakeups_total"},
+      {"worker_parks", "lumen_worker_parks_total"},
+      {"request_heap_calls", "lumen_request_heap_calls_total"},
+      {"request_arena_bytes", "lumen_request_arena_bytes_total"},
+      {"engine_swaps", "lumen_engine_swaps_total"},
+      {"cancelled", "lumen_cancelled_total"}};
   uint64_t next = 1;
-  for (Counter* counter :
-       {&server.connections_accepted, &server.connections_open, &server.connections_refused,
-        &server.requests, &server.responses_2xx, &server.responses_4xx, &server.responses_5xx,
-        &server.bytes_received, &server.bytes_received_direct, &server.bytes_sent, &server.timeouts,
-        &server.loop_wakeups, &server.worker_parks, &server.request_heap_calls,
-        &server.request_arena_bytes, &server.engine_swaps, &server.cancelled}) {
-    counter->set(next++);
-  }
+  for (const auto& [counter, name] : figures) writer_.add(counter, next++);
+  writer_.add("responses_2xx", 100);
+  writer_.add("responses_4xx", 200);
+  writer_.add("responses_5xx", 300);
   const Families families = parse(text_of({.counters = *counters_}));
-  EXPECT_EQ(value_of(families, "lumen_connections_accepted_total"), 1);
-  EXPECT_EQ(value_of(families, "lumen_connections_open"), 2);
-  EXPECT_EQ(value_of(families, "lumen_connections_refused_total"), 3);
-  EXPECT_EQ(value_of(families, "lumen_requests_total"), 4);
-  EXPECT_EQ(value_of(families, "lumen_responses_total", {{"class", "2xx"}}), 5);
-  EXPECT_EQ(value_of(families, "lumen_responses_total", {{"class", "4xx"}}), 6);
-  EXPECT_EQ(value_of(families, "lumen_responses_total", {{"class", "5xx"}}), 7);
-  EXPECT_EQ(value_of(families, "lumen_received_bytes_total"), 8);
-  EXPECT_EQ(value_of(families, "lumen_received_direct_bytes_total"), 9);
-  EXPECT_EQ(value_of(families, "lumen_sent_bytes_total"), 10);
-  EXPECT_EQ(value_of(families, "lumen_timeouts_total"), 11);
-  EXPECT_EQ(value_of(families, "lumen_loop_wakeups_total"), 12);
-  EXPECT_EQ(value_of(families, "lumen_worker_parks_total"), 13);
-  EXPECT_EQ(value_of(families, "lumen_request_heap_calls_total"), 14);
-  EXPECT_EQ(value_of(families, "lumen_request_arena_bytes_total"), 15);
-  EXPECT_EQ(value_of(families, "lumen_engine_swaps_total"), 16);
-  EXPECT_EQ(value_of(families, "lumen_cancelled_total"), 17);
+  next = 1;
+  for (const auto& [counter, name] : figures) EXPECT_EQ(value_of(families, name), next++) << name;
+  EXPECT_EQ(value_of(families, "lumen_responses_total", {{"class", "2xx"}}), 100);
+  EXPECT_EQ(value_of(families, "lumen_responses_total", {{"class", "4xx"}}), 200);
+  EXPECT_EQ(value_of(families, "lumen_responses_total", {{"class", "5xx"}}), 300);
 }
 
 TEST_F(Prometheus, CountersEndInTotalAndGaugesDoNot) {
-  StageHistograms stages(2);
-  const Families families = parse(text_of(
-      {.counters = *counters_, .models = models_, .stages = &stages, .trace = TraceLogCounters{}}));
+  const Families families =
+      parse(text_of({.counters = *counters_, .models = models_, .trace = TraceLogCounters{}}));
   for (const auto& [name, family] : families) {
     EXPECT_EQ(name.ends_with("_total"), family.type == "counter") << name;
     EXPECT_FALSE(family.help.empty()) << name;
@@ -170,11 +173,11 @@ TEST_F(Prometheus, CountersEndInTotalAndGaugesDoNot) {
 }
 
 TEST_F(Prometheus, EachModelHasItsOwnSeries) {
-  counters_->models[0].inference_count.set(80);
-  counters_->models[0].execution_count.set(10);
-  counters_->models[1].inference_count.set(7);
-  counters_->models[1].success.count.set(6);
-  counters_->models[1].fail.count.set(1);
+  writer_.add(0, "inference", 80);
+  writer_.add(0, "execution", 10);
+  writer_.add(1, "inference", 7);
+  writer_.add(1, "success", 6);
+  writer_.add(1, "failure", 1);
   const Families families = parse(text_of({.counters = *counters_, .models = models_}));
   const std::map<std::string, std::string> mlp = {{"model", "mlp"}, {"version", "1"}};
   const std::map<std::string, std::string> net = {{"model", "squeezenet"}, {"version", "12"}};
@@ -186,22 +189,22 @@ TEST_F(Prometheus, EachModelHasItsOwnSeries) {
 }
 
 TEST_F(Prometheus, BucketsOfAStageAddUpToItsCountAndHoldWhatIsBelowThem) {
-  StageHistograms stages(2, 2);
+  Counters counters(Mapping::create(Counters::bytes_for(2)).value(), 2);
+  StageHistograms& stages = counters.stages();
   // One value within each bucket, in both shards, and one above the last bound.
   for (const uint64_t bound : kPrometheusBoundsNs) {
     RequestRecord record;
     record.model = 1;
     record.stage_ns[static_cast<size_t>(Stage::kQueue)] = bound - bound / 10;
-    stages.record_alone(record, 0);
-    stages.record_alone(record, 1);
+    stages.record(record, 0);
+    stages.record(record, 1);
   }
   RequestRecord record;
   record.model = 1;
   record.stage_ns[static_cast<size_t>(Stage::kQueue)] = 11'000'000'000;
-  stages.record_alone(record, 1);
+  stages.record(record, 1);
 
-  const Families families =
-      parse(text_of({.counters = *counters_, .models = models_, .stages = &stages}));
+  const Families families = parse(text_of({.counters = counters, .models = models_}));
   const Family& family = families.at("lumen_stage_duration_seconds");
   EXPECT_EQ(family.type, "histogram");
   size_t buckets = 0;
@@ -232,9 +235,7 @@ TEST_F(Prometheus, BucketsOfAStageAddUpToItsCountAndHoldWhatIsBelowThem) {
 }
 
 TEST_F(Prometheus, EveryStageOfEveryModelIsThereFromTheStart) {
-  StageHistograms stages(2);
-  const Families families =
-      parse(text_of({.counters = *counters_, .models = models_, .stages = &stages}));
+  const Families families = parse(text_of({.counters = *counters_, .models = models_}));
   for (const PrometheusModel& model : models_) {
     for (const std::string_view stage : kStageNames) {
       EXPECT_EQ(value_of(families, "lumen_stage_duration_seconds_count",
@@ -283,8 +284,7 @@ TEST_F(Prometheus, TheTraceLogIsThereOnlyWhereThereIsOne) {
 }
 
 TEST_F(Prometheus, TextThatDoesNotFitIsRefusedAtEverySize) {
-  StageHistograms stages(2);
-  const PrometheusInput input{.counters = *counters_, .models = models_, .stages = &stages};
+  const PrometheusInput input{.counters = *counters_, .models = models_};
   const std::string whole = text_of(input);
   std::string room(whole.size() + 1, '#');
   for (size_t size = 0; size < whole.size(); size += size < 200 ? 1 : 97) {
@@ -296,37 +296,33 @@ TEST_F(Prometheus, TextThatDoesNotFitIsRefusedAtEverySize) {
 }
 
 TEST_F(Prometheus, TheBoundHoldsForTheLargestNumbers) {
-  StageHistograms stages(2);
   const PrometheusInput empty{
-      .counters = *counters_, .models = models_, .stages = &stages, .trace = TraceLogCounters{}};
+      .counters = *counters_, .models = models_, .trace = TraceLogCounters{}};
   const size_t bound = prometheus_size_bound(empty);
-  counters_->server.requests.set(UINT64_MAX);
-  counters_->models[0].inference_count.set(UINT64_MAX);
+  writer_.add("requests", UINT64_MAX);
+  writer_.add(0, "inference", UINT64_MAX);
   RequestRecord record;
   record.stage_ns.fill(UINT64_MAX - 1);
-  stages.record(record);
+  counters_->stages().record(record);
   EXPECT_LE(text_of({.counters = *counters_,
                      .models = models_,
-                     .stages = &stages,
                      .trace = TraceLogCounters{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, 0}})
                 .size(),
             bound);
 }
 
 TEST_F(Prometheus, AHistogramIsConsistentWhileOthersRecord) {
-  StageHistograms stages(1);
   std::atomic<bool> stop{false};
   std::thread recorder([&] {
     RequestRecord record;
     for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
       record.stage_ns.fill(i * 7919 % 20'000'000'000);
-      stages.record(record);
+      counters_->stages().record(record);
     }
   });
   const std::vector<PrometheusModel> models = {{"mlp", "1", 0}};
   for (int round = 0; round < 20; ++round) {
-    const Families families =
-        parse(text_of({.counters = *counters_, .models = models, .stages = &stages}));
+    const Families families = parse(text_of({.counters = *counters_, .models = models}));
     std::map<std::string, double> last;
     for (const Sample& sample : families.at("lumen_stage_duration_seconds").samples) {
       double& before = last[sample.labels.at("stage")];

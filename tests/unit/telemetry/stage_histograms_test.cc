@@ -1,6 +1,6 @@
 // StageHistograms: which stages of which model are counted, by one thread and by several.
 // Threads: up to four. Memory: tables of 150 KB a model. Says no: by gtest.
-#include <lumen/telemetry/stage_histograms.h>
+#include <lumen/telemetry/counters.h>
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,13 @@ RequestRecord record_of(uint16_t model) {
   return record;
 }
 
-TEST(StageHistograms, ARecordCountsInEachStageThatItHas) {
-  StageHistograms stages(2);
+class StageHistogramsTest : public ::testing::Test {
+ protected:
+  Counters counters{Mapping::create(Counters::bytes_for(4)).value(), 4};
+  StageHistograms& stages = counters.stages();
+};
+
+TEST_F(StageHistogramsTest, ARecordCountsInEachStageThatItHas) {
   stages.record(record_of(1));
   stages.record(record_of(1));
   EXPECT_EQ(stages.of(1, Stage::kConnect).count(), 0u);
@@ -29,45 +34,45 @@ TEST(StageHistograms, ARecordCountsInEachStageThatItHas) {
   }
 }
 
-TEST(StageHistograms, ARequestWithoutAModelCountsNowhere) {
-  StageHistograms stages(1, 2);
+TEST_F(StageHistogramsTest, ARequestWithoutAModelCountsNowhere) {
   stages.record(record_of(RequestRecord::kNone));
-  stages.record(record_of(1));
-  stages.record_alone(record_of(1), 0);
-  stages.record_alone(record_of(0), 2);
-  for (size_t shard = 0; shard < 2; ++shard) {
-    EXPECT_EQ(stages.of(0, Stage::kTotal, shard).count(), 0u);
+  stages.record(record_of(limits::kMaxModels));
+  stages.record(record_of(0), 4);
+  for (size_t shard = 0; shard < 4; ++shard) {
+    EXPECT_TRUE(stages.of(0, Stage::kTotal, shard).was_empty());
+    EXPECT_TRUE(stages.of(limits::kMaxModels - 1, Stage::kTotal, shard).was_empty());
   }
 }
 
-TEST(StageHistograms, AShardIsItsThreadsOwn) {
-  StageHistograms stages(3, 2);
-  stages.record_alone(record_of(2), 1);
+TEST_F(StageHistogramsTest, AShardIsItsThreadsOwn) {
+  stages.record(record_of(2), 1);
   EXPECT_EQ(stages.of(2, Stage::kTotal, 1).count(), 1u);
   EXPECT_EQ(stages.of(2, Stage::kTotal, 0).count(), 0u);
 }
 
-TEST(StageHistograms, ThreadsLoseNoCount) {
-  StageHistograms stages(1, 4);
+TEST_F(StageHistogramsTest, ThreadsLoseNoCount) {
   constexpr uint64_t kEach = 20'000;
   std::vector<std::thread> threads;
   threads.reserve(4);
   for (size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      for (uint64_t i = 0; i < kEach; ++i) stages.record_alone(record_of(0), t);
+      for (uint64_t i = 0; i < kEach; ++i) stages.record(record_of(0), t);
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (size_t t = 0; t < 4; ++t) EXPECT_EQ(stages.of(0, Stage::kWrite, t).count(), kEach);
-  threads.clear();
-  StageHistograms shared(1);
-  for (size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (uint64_t i = 0; i < kEach; ++i) shared.record(record_of(0));
-    });
+}
+
+TEST_F(StageHistogramsTest, ClearingAModelLeavesTheOthers) {
+  for (size_t shard = 0; shard < 4; ++shard) {
+    stages.record(record_of(0), shard);
+    stages.record(record_of(1), shard);
   }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(shared.of(0, Stage::kWrite).count(), 4 * kEach);
+  stages.clear(0);
+  for (size_t shard = 0; shard < 4; ++shard) {
+    EXPECT_EQ(stages.of(0, Stage::kQueue, shard).count(), 0u);
+    EXPECT_EQ(stages.of(1, Stage::kQueue, shard).count(), 1u);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,125 @@
+// counter_table: everything that Lumen counts, as two tables. Adding a counter is one line in one of them:
+// the code then counts it by its name, and /metrics, docs/formats/counters.md's region and its readers
+// have it too.
+// Threads: constants. Memory: none. Errors: a name that no table has does not compile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace lumen::telemetry {
+
+enum class CounterKind : uint32_t {
+  kCounter = 0,  // only grows; the total is the sum over all writers
+  kGauge = 1,    // goes up and down; the sum too, as each writer takes away only what it has added
+  kLatest = 2,   // a time, of which the largest counts
+};
+
+struct CounterDescriptor {
+  std::string_view name;    // by which the code counts it
+  std::string_view series;  // in /metrics, with its label where it has one; empty: not there
+  std::string_view unit;
+  std::string_view help;
+  CounterKind kind = CounterKind::kCounter;
+};
+
+// Of the whole server. Series of one family stand one behind the other.
+inline constexpr CounterDescriptor kServerCounters[] = {
+    {"requests", "lumen_requests_total", "requests", "Requests whose head was understood."},
+    {"connections_open", "lumen_connections_open", "connections", "Connections open now.",
+     CounterKind::kGauge},
+    {"connections_accepted", "lumen_connections_accepted_total", "connections",
+     "Connections accepted."},
+    {"connections_refused", "lumen_connections_refused_total", "connections",
+     "Connections refused: over the cap, or no descriptor left."},
+    {"received_bytes", "lumen_received_bytes_total", "bytes", "Bytes read from connections."},
+    {"received_direct_bytes", "lumen_received_direct_bytes_total", "bytes",
+     "Of the bytes read, those that went from the socket straight into a tensor."},
+    {"sent_bytes", "lumen_sent_bytes_total", "bytes", "Bytes written to connections."},
+    {"timeouts", "lumen_timeouts_total", "connections",
+     "Connections closed for a slow head, body or reader."},
+    {"loop_wakeups", "lumen_loop_wakeups_total", "returns",
+     "Returns of I/O threads from the kernel's wait."},
+    {"worker_parks", "lumen_worker_parks_total", "parks",
+     "Times a worker went to sleep for lack of requests."},
+    {"request_heap_calls", "lumen_request_heap_calls_total", "calls",
+     "Calls of malloc and free for the memory of requests (allocator_type standard)."},
+    {"request_arena_bytes", "lumen_request_arena_bytes_total", "bytes",
+     "Bytes taken from the regions of requests (allocator_type lumen_arena)."},
+    {"engine_swaps", "lumen_engine_swaps_total", "changes",
+     "Changes of the engine's configuration while it served."},
+    {"cancelled", "lumen_cancelled_total", "requests",
+     "Requests that were not run, since their client was gone."},
+    {"responses_2xx", "lumen_responses_total{class=\"2xx\"}", "responses",
+     "Responses by the class of their status."},
+    {"responses_4xx", "lumen_responses_total{class=\"4xx\"}", "responses",
+     "Responses by the class of their status."},
+    {"responses_5xx", "lumen_responses_total{class=\"5xx\"}", "responses",
+     "Responses by the class of their status."},
+};
+
+// Of each model version. X and X_ns together are how often and how long in all, as the protocol's
+// statistics have it.
+inline constexpr CounterDescriptor kModelCounters[] = {
+    {"inference", "lumen_inference_total", "rows", "Rows that went through the model."},
+    {"execution", "lumen_execution_total", "calls", "Calls of the model."},
+    {"success", "lumen_inference_success_total", "requests", "Requests that got their result."},
+    {"success_ns", "", "ns", "What those took, from the first byte read to the reply encoded."},
+    {"failure", "lumen_inference_failure_total", "requests",
+     "Requests to the model that got an error instead of a result."},
+    {"failure_ns", "", "ns", "What those took."},
+    {"queue", "", "requests", "Requests that a worker took."},
+    {"queue_ns", "", "ns", "How long they had waited for it."},
+    {"preprocess", "", "requests", "Requests whose inputs were prepared."},
+    {"preprocess_ns", "", "ns", "What that took."},
+    {"run", "", "requests", "Requests for which the model ran."},
+    {"run_ns", "", "ns", "What that took."},
+    {"postprocess", "", "requests", "Requests whose outputs were placed and reply encoded."},
+    {"postprocess_ns", "", "ns", "What that took."},
+    {"last_inference", "", "ms", "When the model ran last, since the epoch; 0: never.",
+     CounterKind::kLatest},
+};
+
+// A place in one of the tables, by the name that stands there.
+template <const auto& kTable>
+class CounterOf {
+ public:
+  consteval CounterOf(const char* name) : index_(find(name)) {}
+  // For who goes through the table: `index` < std::size(kTable).
+  explicit constexpr CounterOf(size_t index) noexcept : index_(static_cast<uint32_t>(index)) {}
+
+  [[nodiscard]] constexpr uint32_t index() const noexcept { return index_; }
+  [[nodiscard]] constexpr const CounterDescriptor& descriptor() const noexcept {
+    return kTable[index_];
+  }
+
+ private:
+  static consteval uint32_t find(std::string_view name) {
+    for (uint32_t i = 0; i < std::size(kTable); ++i) {
+      if (kTable[i].name == name) return i;
+    }
+    throw "no counter has this name";  // in a constant expression: an error of the compiler
+  }
+
+  uint32_t index_;
+};
+
+using ServerCounter = CounterOf<kServerCounters>;
+using ModelCounter = CounterOf<kModelCounters>;
+
+// The two counters of a duration: "queue" is also "queue_ns".
+struct ModelTime {
+  consteval ModelTime(const char* name) : count(name), ns(size_t{count.index()} + 1) {
+    const std::string_view first = count.descriptor().name;
+    const std::string_view second = ns.descriptor().name;
+    if (!second.starts_with(first) || second.substr(first.size()) != "_ns") {
+      throw "the counter behind it does not hold its time";
+    }
+  }
+  ModelCounter count;
+  ModelCounter ns;
+};
+
+}  // namespace lumen::telemetry

@@ -1,0 +1,83 @@
+// See the header for threads, memory and errors.
+#include "serve/metrics_thread.h"
+
+#include "serve/io_thread.h"
+
+#include <lumen/base/cpu.h>
+#include <lumen/telemetry/prometheus.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace lumen::serve {
+
+MetricsThread::MetricsThread(const engine::ModelRepository& models,
+                             const telemetry::TraceLog* trace_log)
+    : models_(models), trace_log_(trace_log), thread_([this] { run(); }) {}
+
+void MetricsThread::submit(RequestContext& context) noexcept {
+  context.next_free =
+      waiting_.load(std::memory_order_relaxed);  // relaxed: the exchange looks again
+  // sync[metrics.waiting]: seq_cst, the context, against the sleeper's announcement of itself
+  while (!waiting_.compare_exchange_weak(context.next_free, &context, std::memory_order_seq_cst,
+                                         std::memory_order_relaxed)) {
+  }
+  bell_.ring_published();
+}
+
+void MetricsThread::join() {
+  // sync[metrics.stop]: seq_cst, against the sleeper's announcement of itself
+  stop_.store(true, std::memory_order_seq_cst);
+  bell_.ring_published();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MetricsThread::run() {
+  name_this_thread("lumen-metrics");
+  for (;;) {
+    const Doorbell::Ticket ticket = bell_.prepare();
+    // sync[metrics.waiting]: seq_cst, the look between announcing oneself and sleeping
+    RequestContext* const first = waiting_.exchange(nullptr, std::memory_order_seq_cst);
+    // sync[metrics.stop]: seq_cst, as above
+    if (first == nullptr && !stop_.load(std::memory_order_seq_cst)) {
+      (void)bell_.wait(ticket);
+      continue;
+    }
+    bell_.cancel();
+    if (first == nullptr) return;
+    answer(first);
+  }
+}
+
+void MetricsThread::answer(RequestContext* first) {
+  const std::string_view text = render();
+  for (RequestContext* context = first; context != nullptr;) {
+    RequestContext* const next = std::exchange(context->next_free, nullptr);
+    const std::span<char> room = context->memory.allocate_array<char>(text.size());
+    if (room.size() == text.size()) {
+      std::ranges::copy(text, room.begin());
+      context->document = {room.data(), room.size()};
+    } else {
+      context->call.infer.status = Status::error(
+          Code::kInternal, "the metrics do not fit a request's memory; raise --max-body-bytes");
+    }
+    IoThread& io = *context->io_thread;
+    io.post(*context);
+    io.flush();
+    context = next;
+  }
+}
+
+std::string_view MetricsThread::render() {
+  std::vector<telemetry::PrometheusModel> listed;
+  for (const auto& model : models_.models()) {
+    listed.push_back({model->metadata().name, model->metadata().version, model->index()});
+  }
+  telemetry::PrometheusInput input{.counters = models_.counters(), .models = listed};
+  if (trace_log_ != nullptr) input.trace = trace_log_->counters();
+  text_.resize(telemetry::prometheus_size_bound(input));
+  return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};
+}
+
+}  // namespace lumen::serve

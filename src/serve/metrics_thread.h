@@ -1,0 +1,47 @@
+// MetricsThread: answers GET /metrics, away from the I/O threads and from changes of the configuration, which
+// may compile for seconds. The text is rendered once for all scrapes that wait.
+// Threads: submit() from any I/O thread, lock-free; everything else by the thread that owns it.
+// Memory: the heap, for one text; each scrape's copy comes from its request's memory, and its context is what
+// bounds how many can wait. Errors: by the status of the request that it is given.
+#pragma once
+
+#include "serve/request_context.h"
+
+#include <lumen/base/doorbell.h>
+#include <lumen/telemetry/trace_log.h>
+
+#include <atomic>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace lumen::serve {
+
+class MetricsThread {
+ public:
+  // `trace_log`: nullptr where none is kept.
+  MetricsThread(const engine::ModelRepository& models, const telemetry::TraceLog* trace_log);
+  ~MetricsThread() { join(); }
+  MetricsThread(const MetricsThread&) = delete;
+  MetricsThread& operator=(const MetricsThread&) = delete;
+
+  // The context goes back by IoThread::post(), with infer.status and document set.
+  void submit(RequestContext& context) noexcept;
+  // After the I/O threads have ended. Idempotent.
+  void join();
+
+ private:
+  void run();
+  void answer(RequestContext* first);
+  [[nodiscard]] std::string_view render();
+
+  const engine::ModelRepository& models_;
+  const telemetry::TraceLog* trace_log_;
+  std::vector<char> text_;
+  std::atomic<RequestContext*> waiting_{nullptr};  // linked by next_free, the newest first
+  std::atomic<bool> stop_{false};
+  Doorbell bell_;  // rung when one of these has changed
+  std::thread thread_;
+};
+
+}  // namespace lumen::serve
