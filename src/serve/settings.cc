@@ -33,12 +33,12 @@ Status wanted(std::string_view value, const char* what) {
                        what);
 }
 
-Status check_bounds(const Setting::Bounds& bounds, std::string_view value) {
+Result<uint64_t> number_within(const Setting::Bounds& bounds, std::string_view value) {
   const std::optional<uint64_t> number = read_number(value);
   const std::string range = std::to_string(bounds.low) + " to " + std::to_string(bounds.high);
   if (!number) return wanted(value, ("a whole number from " + range).c_str());
   const bool is_within = *number >= bounds.low && *number <= bounds.high;
-  if (is_within && (!bounds.is_power_of_two || std::has_single_bit(*number))) return {};
+  if (is_within && (!bounds.is_power_of_two || std::has_single_bit(*number))) return *number;
   return Status::error(Code::kInvalidArgument, "got %.*s, wanted %s%s", width(value), value.data(),
                        bounds.is_power_of_two ? "a power of two from " : "", range.c_str());
 }
@@ -266,9 +266,9 @@ Status Setting::set(ServerOptions& options, std::string_view value) const {
     number.set(options, static_cast<uint64_t>(found - words.begin()));
     return {};
   }
-  LUMEN_RETURN_IF_ERROR(check_bounds(bounds, value));
-  number.set(options, *read_number(value) * bounds.unit);
-  return {};
+  const Result<uint64_t> read = number_within(bounds, value);
+  if (read.ok()) number.set(options, *read * bounds.unit);
+  return read.status();
 }
 
 std::string Setting::get(const ServerOptions& options) const {

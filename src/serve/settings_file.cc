@@ -169,17 +169,15 @@ std::string nearest_text(std::string_view name, std::span<const std::string_view
 
 // The row that an entry names, or why there is none.
 Result<const Setting*> row_of(std::string_view name, const Entry& entry) {
-  const std::string no_key = " is no key of " + in_quotes(entry.section);
+  std::string no_key = " is no key of " + in_quotes(entry.section);
   std::vector<std::string_view> valid;
   for (const Setting& setting : settings()) {
     if (setting.section == entry.section) valid.push_back(setting.key);
     if (setting.key != entry.key) continue;
     if (setting.section == entry.section) return &setting;
-    const std::string elsewhere = in_quotes(setting.section);
-    return refuse(name, entry, no_key + " but of " + elsewhere);
+    return refuse(name, entry, no_key.append(" but of ").append(in_quotes(setting.section)));
   }
-  const std::string nearest = nearest_text(entry.key, valid);
-  return refuse(name, entry, no_key + nearest);
+  return refuse(name, entry, no_key.append(nearest_text(entry.key, valid)));
 }
 
 Status apply(std::string_view name, const Entry& entry, const Setting& setting,
