@@ -212,6 +212,26 @@ function(lumen_tests)
                      LIBS lumen::serve)
 endfunction()
 
+# tests/simulation: the server in a simulated world. Its program has threads and a clock of its own, so no
+# sanitizer that brings its own too, and links what the library would be asked for.
+function(lumen_simulation)
+  if(NOT LUMEN_TESTS OR LUMEN_SANITIZE)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS tests/simulation/*.cc)
+  add_executable(simulation ${sources})
+  target_include_directories(simulation PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(simulation PRIVATE lumen_test_support lumen::serve ${CMAKE_DL_LIBS})
+  add_test(NAME simulation COMMAND simulation)
+  set_tests_properties(simulation PROPERTIES LABELS cpp)
+  # Each of these faults is found within a minute, and the seed that shows it is told.
+  foreach(fault lost_wake_up double_completion early_reuse)
+    add_test(NAME simulation_finds_${fault} COMMAND simulation --fault ${fault})
+    set_tests_properties(simulation_finds_${fault} PROPERTIES LABELS cpp TIMEOUT 60
+                         PASS_REGULAR_EXPRESSION "see it again by --seed")
+  endforeach()
+endfunction()
+
 # tests/spin/NAME.pml -> the test spin_NAME: the model holds, and each broken variant is found to fail.
 function(lumen_spin_models)
   if(NOT LUMEN_TESTS OR LUMEN_SANITIZE)

@@ -1,0 +1,204 @@
+// The clients. See the header for threads, memory and errors.
+#include "simulation/client.h"
+
+#include "support/http_client.h"
+
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+namespace lumen::sim {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+// Beyond all timeouts of the server together: who waits longer is never answered.
+constexpr uint64_t kPatienceNs = 5'000 * kMs;
+
+std::string bytes_of(const std::vector<float>& values) {
+  std::string bytes(values.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+std::string chunked(const std::string& request) {
+  const size_t head_end = request.find("\r\n\r\n") + 4;
+  std::string head = request.substr(0, head_end);
+  const std::string body = request.substr(head_end);
+  const size_t at = head.find("\r\nContent-Length: ") + 2;
+  head.replace(at, head.find("\r\n", at) - at, "Transfer-Encoding: chunked");
+  std::string text = head;
+  for (size_t done = 0; done < body.size();) {
+    const size_t bytes = 1 + random().below(body.size() - done);
+    char size[32];
+    std::snprintf(size, sizeof(size), "%zx\r\n", bytes);
+    text += size + body.substr(done, bytes) + "\r\n";
+    done += bytes;
+  }
+  return text + "0\r\n\r\n";
+}
+
+size_t content_length(const std::string& head) {
+  const size_t at = head.find("\r\nContent-Length: ");
+  return at == std::string::npos ? 0 : std::strtoul(head.c_str() + at + 18, nullptr, 10);
+}
+
+}  // namespace
+
+bool SimClient::connect() {
+  is_local_ = random().one_in(4);
+  wire_ = connect_wire(is_local_);
+  if (wire_ == nullptr) return false;
+  if (random().one_in(4)) wire_->window = 64 + random().below(2000);  // a slow reader
+  asked_.clear();
+  unread_.clear();
+  sent_bytes_ = 0;
+  return true;
+}
+
+void SimClient::leave() {
+  if (wire_ == nullptr) return;
+  // What the server has whole, and then neither answers nor may have been stopped from answering.
+  const bool spoiled = wire_->client_reset || wire_->client_ended || wire_->lost_reply;
+  if (!spoiled && !asked_.empty() && wire_->delivered >= asked_.front().sent_bytes &&
+      !wire_->was_refused && !tally_.draining) {
+    ++tally_.unanswered;
+  }
+  if (!wire_->client_reset && (random().one_in(2) || !wire_->server_closed)) {
+    if (random().one_in(3)) {
+      reset_wire(*wire_);
+    } else {
+      end_wire(*wire_);
+    }
+  }
+  wire_ = nullptr;
+}
+
+void SimClient::send_slowly(const std::string& text) {
+  std::string_view rest = text;
+  while (!rest.empty() && !wire_->is_over()) {
+    const size_t bytes = random().one_in(3) ? 1 + random().below(rest.size()) : rest.size();
+    write_wire(*wire_, rest.substr(0, bytes));
+    rest.remove_prefix(bytes);
+    sent_bytes_ += bytes;
+    if (rest.empty()) break;
+    if (random().one_in(60)) {
+      sleep_for_ns(random().below(400 * kMs));  // slower than the server allows
+    } else if (random().one_in(2)) {
+      sleep_for_ns(random().below(100'000));
+    }
+    if (random().one_in(100)) return reset_wire(*wire_);
+  }
+}
+
+void SimClient::ask() {
+  ++tally_.histories;
+  Asked asked;
+  std::string text;
+  if (random().one_in(10)) {
+    static constexpr const char* kPaths[] = {"/v2", "/v2/health/ready", "/metrics",
+                                             "/v2/models/plus_one/stats", "/v2/nowhere"};
+    text = serve::get_request(kPaths[random().below(5)]);
+    asked.is_document = true;
+  } else if (is_local_ && random().one_in(8)) {
+    asked.is_document = true;
+    static constexpr const char* kTypes[] = {"mpmc", "spsc", "naive", "batched", "inline"};
+    const std::string change =
+        std::string(R"({"queue_type":")") + kTypes[random().below(5)] + R"("})";
+    text = random().one_in(2) ? serve::get_request("/v2/lumen/engine")
+                              : serve::post_request("/v2/lumen/engine", change);
+  } else {
+    const size_t rows = random().one_in(10) ? 1 + random().below(200) : 1 + random().below(3);
+    std::vector<float> values;
+    std::vector<float> wanted;
+    for (size_t i = 0; i < rows * 4; ++i) {
+      // Exact in a float, and so is one more.
+      values.push_back(static_cast<float>((tally_.next_value++) % 8'000'000));
+      wanted.push_back(values.back() + 1);
+    }
+    asked.reply_values = bytes_of(wanted);
+    text = serve::binary_infer("plus_one", "x", bytes_of(values), rows);
+    if (random().one_in(8)) text = chunked(text);
+  }
+  send_slowly(text);
+  if (!wire_->is_over()) asked.sent_bytes = sent_bytes_;
+  asked_.push_back(std::move(asked));
+}
+
+void SimClient::check(const Asked& asked, const std::string& head, const std::string& body) {
+  const int status = std::atoi(head.c_str() + 9);
+  if (status < 100 || status > 599) fail("not a head: %s", head.c_str());
+  ++tally_.by_status[static_cast<size_t>(status)];
+  if (status != 200) {
+    ++tally_.replies_refused;
+    switch (status) {
+      case 408:
+      case 429:
+      case 503:
+      case 504: return;
+      case 404:
+        if (asked.is_document) return;
+        break;
+      default: break;
+    }
+    fail("status %d: %s", status, body.c_str());
+  }
+  ++tally_.replies_ok;
+  if (asked.is_document) return;
+  if (body.size() < asked.reply_values.size() ||
+      body.substr(body.size() - asked.reply_values.size()) != asked.reply_values) {
+    fail("a reply does not hold its own request's values: %s%s", head.c_str(), body.c_str());
+  }
+}
+
+bool SimClient::read_reply() {
+  const uint64_t patience_ns = time_ns() + kPatienceNs;
+  size_t end = 0;
+  size_t length = 0;
+  for (;;) {
+    end = unread_.find("\r\n\r\n");
+    if (end != std::string::npos) {
+      length = content_length(unread_.substr(0, end + 2));
+      if (unread_.size() >= end + 4 + length) break;
+    }
+    if (random().one_in(200)) sleep_for_ns(random().below(400 * kMs));
+    if (random().one_in(150)) {
+      reset_wire(*wire_);
+      return false;
+    }
+    const std::string more = read_wire(*wire_, patience_ns);
+    if (more.empty()) {
+      if (wire_->server_ended || wire_->is_over()) return false;
+      fail("no reply and no end came for %zu requests; %zu bytes delivered, %zu wait",
+           asked_.size(), wire_->delivered, wire_->to_server.size());
+    }
+    unread_ += more;
+  }
+  const std::string head = unread_.substr(0, end + 4);
+  const std::string body = unread_.substr(end + 4, length);
+  unread_.erase(0, end + 4 + length);
+  if (asked_.empty()) fail("a reply that nobody asked for: %s", head.c_str());
+  check(asked_.front(), head, body);
+  asked_.pop_front();
+  const bool closes = head.find("Connection: close") != std::string::npos;
+  if (closes) asked_.clear();  // what was pipelined behind it is not answered
+  return !closes;
+}
+
+void SimClient::run(size_t histories) {
+  while (histories > 0) {
+    if (wire_ == nullptr && !connect()) return;
+    size_t pipelined = random().one_in(5) ? 1 + random().below(3) : 1;
+    for (; pipelined > 0 && histories > 0; --pipelined, --histories) ask();
+    if (random().one_in(50)) end_wire(*wire_);  // a half-close: the replies are still owed
+    bool goes_on = true;
+    while (goes_on && !asked_.empty()) goes_on = read_reply();
+    if (!goes_on && wire_->was_refused && random().one_in(2)) sleep_for_ns(random().below(kMs));
+    if (!unread_.empty() && asked_.empty() && goes_on) fail("bytes behind the last reply");
+    if (!goes_on || wire_->client_ended || random().one_in(20)) leave();
+    if (random().one_in(10)) sleep_for_ns(random().below(2 * kMs));
+    if (random().one_in(300)) sleep_for_ns(random().below(600 * kMs));  // idle too long
+  }
+  leave();
+}
+
+}  // namespace lumen::sim
