@@ -95,15 +95,15 @@ serve::ServerOptions some_options(const engine::TempRepository& files) {
 }
 
 // What the server counted and what the clients saw.
-void compare(const telemetry::ServerCounters& counters, const Tally& tally) {
-  if (counters.connections_open.get() != 0) fail("connections are counted open at the end");
-  if (tally.unanswered > counters.timeouts.get()) {
+void compare(const telemetry::Counters& counters, const Tally& tally) {
+  if (counters.total("connections_open") != 0) fail("connections are counted open at the end");
+  if (tally.unanswered > counters.total("timeouts")) {
     fail("%llu requests have no answer, and only %llu timeouts were counted",
          static_cast<unsigned long long>(tally.unanswered),
-         static_cast<unsigned long long>(counters.timeouts.get()));
+         static_cast<unsigned long long>(counters.total("timeouts")));
   }
-  const uint64_t responses =
-      counters.responses_2xx.get() + counters.responses_4xx.get() + counters.responses_5xx.get();
+  const uint64_t responses = counters.total("responses_2xx") + counters.total("responses_4xx") +
+                             counters.total("responses_5xx");
   if (tally.replies_ok + tally.replies_refused > responses) {
     fail("more replies came than were sent");
   }
@@ -138,7 +138,7 @@ struct Sum {
   uint64_t by_queue_type[5];
 };
 
-void add_up(Sum& sum, const Tally& tally, const telemetry::ServerCounters& counters) {
+void add_up(Sum& sum, const Tally& tally, const telemetry::Counters& counters) {
   sum.histories += tally.histories;
   sum.ok += tally.replies_ok;
   sum.refused += tally.replies_refused;
@@ -147,9 +147,9 @@ void add_up(Sum& sum, const Tally& tally, const telemetry::ServerCounters& count
   sum.full += tally.by_status[429];
   sum.unavailable += tally.by_status[503];
   sum.late += tally.by_status[504];
-  sum.timeouts += counters.timeouts.get();
-  sum.cancelled += counters.cancelled.get();
-  sum.swaps += counters.engine_swaps.get();
+  sum.timeouts += counters.total("timeouts");
+  sum.cancelled += counters.total("cancelled");
+  sum.swaps += counters.total("engine_swaps");
 }
 
 void live(const engine::TempRepository& files, Sum& sum) {
@@ -189,8 +189,8 @@ void live(const engine::TempRepository& files, Sum& sum) {
   if (drains_early) {
     for (std::thread& client : clients) client.join();
   }
-  compare(server.counters().server, tally);
-  add_up(sum, tally, server.counters().server);
+  compare(server.counters(), tally);
+  add_up(sum, tally, server.counters());
   started->reset();
   if (control->registered_bytes.load() != 0) fail("memory is left registered");
 }
