@@ -33,7 +33,7 @@ Arena::~Arena() {
 void Arena::enter(Block* block, uintptr_t cursor) noexcept {
   s_.block = block;
   s_.begin = block == nullptr ? first_begin() : block->begin();
-  s_.end = block == nullptr ? first_begin() + mapping_.size() : block->end();
+  s_.end = block == nullptr ? first_begin() + s_.first_bytes : block->end();
   s_.used_before = block == nullptr ? 0 : block->used_before;
   s_.cursor = cursor;
 }
@@ -156,7 +156,7 @@ bool Arena::is_valid() const noexcept {
     }
   }
   if (s_.block == nullptr) {
-    found = s_.begin == first_begin() && s_.end == first_begin() + mapping_.size();
+    found = s_.begin == first_begin() && s_.end == first_begin() + s_.first_bytes;
   }
   return found && linked_bytes == s_.linked_bytes && mapping_.size() + linked_bytes <= s_.cap;
 }

@@ -7,6 +7,13 @@
 #include <new>
 
 namespace lumen {
+namespace {
+
+// What is taken from the budget at once where nothing was reserved: a call that allocates bit by bit
+// shall not go there each time.
+constexpr size_t kChargeStep = 64 * 1024;
+
+}  // namespace
 
 struct RequestMemory::Block {
   Block* next;
@@ -40,8 +47,108 @@ RequestMemory& RequestMemory::operator=(RequestMemory&& other) noexcept {
   std::swap(blocks_, other.blocks_);
   std::swap(heap_bytes_, other.heap_bytes_);
   std::swap(heap_calls_, other.heap_calls_);
+  std::swap(budget_, other.budget_);
+  std::swap(charged_bytes_, other.charged_bytes_);
+  std::swap(base_bytes_, other.base_bytes_);
   kind_ = other.kind_;
   return *this;
+}
+
+RequestMemory::~RequestMemory() {
+  free_blocks();
+  if (budget_ != nullptr) budget_->give_back(charged_bytes_);
+}
+
+void RequestMemory::use(Kind kind) noexcept {
+  if (kind == kind_) return;
+  kind_ = kind;
+  // What the region keeps would stand beside what the heap takes, and only one of them is charged.
+  if (kind == Kind::kHeap && budget_ != nullptr) arena_.release_pages_above(prefaulted_bytes_);
+}
+
+bool RequestMemory::charge_to(MemoryBudget& budget, size_t base_bytes) noexcept {
+  LUMEN_CHECK(budget_ == nullptr);
+  const size_t base = std::min(std::max(arena_.used_bytes() + base_bytes, prefaulted_bytes_),
+                               arena_.capacity_bytes());
+  if (!budget.try_take(base)) return false;
+  budget_ = &budget;
+  charged_bytes_ = base_bytes_ = base;
+  limit_region();
+  return true;
+}
+
+// What is charged and not on the heap may be used of the region.
+void RequestMemory::limit_region() noexcept {
+  arena_.limit_to(std::max(charged_bytes_ - heap_bytes_, arena_.used_bytes()));
+}
+
+bool RequestMemory::charge(size_t bytes) noexcept {
+  if (bytes <= charged_bytes_) return true;
+  if (bytes > capacity_bytes() || !budget_->try_take(bytes - charged_bytes_)) return false;
+  charged_bytes_ = bytes;
+  return true;
+}
+
+// A step more than it needs, so that not each small piece goes to the budget; else just what it needs.
+bool RequestMemory::charge_step(size_t bytes) noexcept {
+  if (bytes <= charged_bytes_) return true;
+  const size_t step = std::min(charged_bytes_ + kChargeStep, capacity_bytes());
+  if ((step > bytes && charge(step)) || charge(bytes)) return true;
+  was_refused_ = true;
+  return false;
+}
+
+void RequestMemory::uncharge_to(size_t bytes) noexcept {
+  const size_t rest = std::max(bytes, base_bytes_);
+  if (budget_ == nullptr || rest >= charged_bytes_) return;
+  budget_->give_back(charged_bytes_ - rest);
+  charged_bytes_ = rest;
+  limit_region();
+}
+
+bool RequestMemory::take_more(size_t bytes, size_t alignment) noexcept {
+  if (bytes > arena_.capacity_bytes() - arena_.used_bytes()) return false;
+  const size_t gap = alignment + Arena::kGranule + kRedzoneBytes;
+  if (!charge_step(std::min(in_use_bytes() + bytes + gap, capacity_bytes()))) return false;
+  limit_region();
+  return true;
+}
+
+bool RequestMemory::reserve(size_t bytes) noexcept {
+  if (budget_ == nullptr) return true;
+  if (!charge(std::min(in_use_bytes() + std::min(bytes, capacity_bytes()), capacity_bytes()))) {
+    return false;
+  }
+  limit_region();
+  return true;
+}
+
+void RequestMemory::settle(size_t bytes) noexcept {
+  LUMEN_DCHECK(!is_growing_);
+  uncharge_to(in_use_bytes() + std::min(bytes, capacity_bytes()));
+}
+
+void* RequestMemory::begin_growing(size_t most_bytes, size_t alignment) noexcept {
+  if (budget_ == nullptr || kind_ == Kind::kHeap) return allocate(most_bytes, alignment);
+  arena_.limit_to(arena_.capacity_bytes());
+  void* const memory = arena_.allocate(most_bytes, alignment);
+  is_growing_ = memory != nullptr;
+  if (memory == nullptr) limit_region();
+  return memory;
+}
+
+bool RequestMemory::grow_to(const void* end) noexcept {
+  if (!is_growing_) return true;
+  const auto used = static_cast<size_t>(static_cast<const std::byte*>(end) - region().data());
+  return charge_step(used + heap_bytes_);
+}
+
+void RequestMemory::drop_kept_pages() noexcept {
+  LUMEN_DCHECK(arena_.used_bytes() == floor_bytes_ && heap_bytes_ == 0);
+  if (budget_ == nullptr || charged_bytes_ == base_bytes_) return;
+  // The base is charged whether it is touched or not.
+  arena_.release_pages_above(base_bytes_);
+  uncharge_to(base_bytes_);
 }
 
 void* RequestMemory::allocate_block(size_t bytes, size_t alignment) noexcept {
@@ -49,11 +156,13 @@ void* RequestMemory::allocate_block(size_t bytes, size_t alignment) noexcept {
   const size_t align = std::max({alignment, alignof(Block), sizeof(Block)});
   // The head takes a whole unit of alignment, so that the bytes behind it are aligned too.
   const size_t whole = align + (bytes + align - 1) / align * align;
+  if (budget_ != nullptr && !charge_step(in_use_bytes() + whole)) return nullptr;
   void* memory = std::aligned_alloc(align, whole);  // alloc: that is what kHeap is for
   if (memory == nullptr) return nullptr;
   blocks_ = ::new (memory) Block{blocks_, whole};
   heap_bytes_ += whole;
   ++heap_calls_;
+  if (budget_ != nullptr) limit_region();
   return static_cast<std::byte*>(memory) + align;
 }
 
@@ -69,11 +178,13 @@ void RequestMemory::free_blocks() noexcept {
 
 void RequestMemory::shrink_last(const void* memory, size_t bytes) noexcept {
   if (!arena_.owns(memory)) return;
+  const bool was_growing = std::exchange(is_growing_, false);
   const Arena::Mark here = arena_.mark();
   auto* end = const_cast<std::byte*>(static_cast<const std::byte*>(memory)) + bytes;
   const auto address = reinterpret_cast<uintptr_t>(end);
   auto* cursor = end + (Arena::kGranule - address % Arena::kGranule) % Arena::kGranule;
   if (cursor < here.cursor) arena_.rewind({cursor, here.block});
+  if (was_growing) limit_region();
 }
 
 void RequestMemory::keep_what_is_there() noexcept {
@@ -87,6 +198,10 @@ RequestMemory::Usage RequestMemory::reset(size_t keep_bytes) noexcept {
               .arena_bytes = arena_.used_bytes() - floor_bytes_};
   arena_.rewind(floor_);
   arena_.trim(std::max(keep_bytes, prefaulted_bytes_));
+  was_refused_ = false;
+  if (budget_ == nullptr) return usage;
+  if (std::exchange(is_growing_, false)) limit_region();
+  uncharge_to(keep_bytes);
   return usage;
 }
 

@@ -101,6 +101,17 @@ class Arena final : public Allocator {
   // After reset(): gives pages above `keep_bytes` back if they were touched since the last trim;
   // unmaps the linked blocks that begin above it.
   void trim(size_t keep_bytes) noexcept;
+  // As trim(), of one block, whenever the pages were touched.
+  void release_pages_above(size_t keep_bytes) noexcept {
+    mapping_.release_pages_from(std::max(keep_bytes, used_bytes()));
+  }
+  // Of an arena of one block: allocate() refuses what would end above its first `bytes`, until the next
+  // call. Not below used_bytes(); more than the capacity is the capacity.
+  void limit_to(size_t bytes) noexcept {
+    s_.first_bytes = std::min(bytes, mapping_.size()) & ~(kGranule - 1);  // as the cursor's steps
+    LUMEN_DCHECK(s_.linked == nullptr && s_.first_bytes >= used_bytes());
+    s_.end = first_begin() + s_.first_bytes;
+  }
 
   [[nodiscard]] size_t used_bytes() const noexcept {
     return s_.used_before + (s_.cursor - s_.begin);
@@ -125,6 +136,7 @@ class Arena final : public Allocator {
     Block* linked = nullptr;  // chain of the blocks after the first
     size_t linked_bytes = 0;
     size_t cap = 0;
+    size_t first_bytes = 0;  // of the first block: up to here it is given out
     size_t peak = 0;
     size_t resets = 0;
     size_t refusals = 0;
@@ -135,6 +147,7 @@ class Arena final : public Allocator {
   Arena(Mapping mapping, size_t cap, const MappingOptions& options) noexcept
       : mapping_(std::move(mapping)) {
     s_.cap = cap;
+    s_.first_bytes = mapping_.size();
     s_.options = options;
     enter(nullptr, first_begin());
   }

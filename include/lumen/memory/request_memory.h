@@ -2,12 +2,15 @@
 // comparison. Both behind the Allocator face, changed between two requests.
 // Threads: one at a time. Memory: the region is mapped at create() and costs nothing until touched;
 // on the heap each allocate() is a call of malloc, each reset() frees them one by one.
-// Says no: nullptr when `capacity_bytes` are used up, for both kinds.
+// With a MemoryBudget nothing is given out that was not taken from there before: ahead of time by
+// reserve(), else as it is asked for. What reset() keeps stays taken.
+// Errors: nullptr when `capacity_bytes` or the budget are used up, for both kinds.
 #pragma once
 
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
 #include <lumen/memory/arena.h>
+#include <lumen/memory/memory_budget.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,21 +47,46 @@ class RequestMemory final : public Allocator {
         blocks_(std::exchange(other.blocks_, nullptr)),
         heap_bytes_(std::exchange(other.heap_bytes_, 0)),
         heap_calls_(std::exchange(other.heap_calls_, 0)),
+        budget_(std::exchange(other.budget_, nullptr)),
+        charged_bytes_(std::exchange(other.charged_bytes_, 0)),
+        base_bytes_(other.base_bytes_),
         kind_(other.kind_) {}
   RequestMemory& operator=(RequestMemory&& other) noexcept;
-  ~RequestMemory() { free_blocks(); }
+  ~RequestMemory();
 
   // From the next allocate() on. What was allocated before lives until reset() all the same.
-  void use(Kind kind) noexcept { kind_ = kind; }
+  void use(Kind kind) noexcept;
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
 
   [[nodiscard]] void* allocate(size_t bytes, size_t alignment) noexcept override {
-    if (kind_ == Kind::kArena) return arena_.allocate(bytes, alignment);
-    return allocate_block(bytes, alignment);
+    if (kind_ == Kind::kHeap) return allocate_block(bytes, alignment);
+    void* const memory = arena_.allocate(bytes, alignment);
+    if (memory != nullptr || budget_ == nullptr) [[likely]]
+      return memory;
+    return take_more(bytes, alignment) ? arena_.allocate(bytes, alignment) : nullptr;
   }
   // Gives back what the last allocate() returned, but for its first `bytes`, which stay where they
   // are. On the heap nothing is given back before reset().
   void shrink_last(const void* memory, size_t bytes) noexcept;
+
+  // --- with a budget ----------------------------------------------------------------------------
+  // Once, before serving: from now on `budget` bounds it, and outlives it. What is there, what was
+  // prefaulted and `base_bytes` more stay taken for good. False: the budget has not that much.
+  [[nodiscard]] bool charge_to(MemoryBudget& budget, size_t base_bytes) noexcept;
+  // `bytes` more than are in use can be allocated for certain. False: the budget has not that much now;
+  // nothing has changed.
+  [[nodiscard]] bool reserve(size_t bytes) noexcept;
+  // Gives back what was reserved, but for `bytes` more than are in use.
+  void settle(size_t bytes) noexcept;
+  // Room for the longest there can be, of which only what grow_to() has granted may be touched: for what
+  // says its size only at its end. shrink_last() ends it. On the heap all of it is taken at once.
+  [[nodiscard]] void* begin_growing(size_t most_bytes, size_t alignment) noexcept;
+  [[nodiscard]] bool grow_to(const void* end) noexcept;
+  // Gives the pages back that reset() kept, but for the base. Nothing may be in use.
+  void drop_kept_pages() noexcept;
+  // Since the last reset() something was refused because the budget was used up.
+  [[nodiscard]] bool was_refused() const noexcept { return was_refused_; }
+  [[nodiscard]] size_t charged_bytes() const noexcept { return charged_bytes_; }
 
   // What is in the region now stays over reset(): call once, before serving.
   void keep_what_is_there() noexcept;
@@ -74,6 +102,12 @@ class RequestMemory final : public Allocator {
 
   void* allocate_block(size_t bytes, size_t alignment) noexcept;
   void free_blocks() noexcept;
+  [[nodiscard]] size_t in_use_bytes() const noexcept { return arena_.used_bytes() + heap_bytes_; }
+  [[nodiscard]] bool take_more(size_t bytes, size_t alignment) noexcept;
+  [[nodiscard]] bool charge(size_t bytes) noexcept;
+  [[nodiscard]] bool charge_step(size_t bytes) noexcept;
+  void uncharge_to(size_t bytes) noexcept;
+  void limit_region() noexcept;
 
   Arena arena_;
   Arena::Mark floor_{};
@@ -82,7 +116,12 @@ class RequestMemory final : public Allocator {
   Block* blocks_ = nullptr;
   size_t heap_bytes_ = 0;
   uint64_t heap_calls_ = 0;
+  MemoryBudget* budget_ = nullptr;
+  size_t charged_bytes_ = 0;  // taken from the budget: what is in use, reserved or kept
+  size_t base_bytes_ = 0;     // of these for good
   Kind kind_ = Kind::kArena;
+  bool was_refused_ = false;
+  bool is_growing_ = false;
 };
 
 }  // namespace lumen

@@ -1,0 +1,19 @@
+// How much memory this process may take: the machine's, or less where a control group says so, as in a
+// container. Threads: any. Memory: control plane. Errors: what can't be read does not limit.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace lumen {
+
+struct MachineMemory {
+  size_t bytes = 0;
+  std::string source;  // "this machine's memory", or the file of the control group that says less
+};
+
+// `root` stands for "/": tests bring a tree of their own.
+[[nodiscard]] MachineMemory machine_memory(const std::filesystem::path& root = "/");
+
+}  // namespace lumen

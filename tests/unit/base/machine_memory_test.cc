@@ -1,0 +1,79 @@
+// machine_memory() on trees of files as kernels and containers show them.
+// Threads: the test's. Memory: files in a temporary folder. Errors: by gtest.
+#include <lumen/base/machine_memory.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace lumen {
+namespace {
+
+class MachineMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "lumen-memory-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root_ = name;
+    write("proc/meminfo", "MemTotal:       16000000 kB\nMemFree:          100 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  [[nodiscard]] MachineMemory got() const { return machine_memory(root_); }
+
+  static constexpr size_t kMachine = 16'000'000ull * 1024;
+  std::filesystem::path root_;
+};
+
+TEST_F(MachineMemoryTest, WithoutGroupsItIsTheMachines) {
+  EXPECT_EQ(got().bytes, kMachine);
+  EXPECT_EQ(got().source, "this machine's memory");
+}
+
+TEST_F(MachineMemoryTest, AGroupThatSaysMaxLimitsNothing) {
+  write("proc/self/cgroup", "0::/user.slice\n");
+  write("sys/fs/cgroup/user.slice/memory.max", "max\n");
+  EXPECT_EQ(got().bytes, kMachine);
+}
+
+TEST_F(MachineMemoryTest, AContainersOwnGroupIsMountedAsTheRoot) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", "536870912\n");
+  EXPECT_EQ(got().bytes, size_t{512} << 20);
+  EXPECT_THAT(got().source, testing::EndsWith("sys/fs/cgroup/memory.max"));
+}
+
+TEST_F(MachineMemoryTest, TheSmallestOfTheGroupsAroundItCounts) {
+  write("proc/self/cgroup", "0::/a/b/c\n");
+  write("sys/fs/cgroup/a/memory.max", "1000000\n");
+  write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  write("sys/fs/cgroup/a/b/c/memory.max", "3000000\n");
+  EXPECT_EQ(got().bytes, 1'000'000u);
+}
+
+TEST_F(MachineMemoryTest, Version1SaysNoLimitByAHugeNumber) {
+  write("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n0::/\n");
+  write("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(got().bytes, kMachine);
+  write("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2097152\n");
+  EXPECT_EQ(got().bytes, 2'097'152u);
+}
+
+TEST_F(MachineMemoryTest, FilesOfAnotherFormLimitNothing) {
+  write("proc/self/cgroup", "nonsense\n:\n0::/a\n");
+  write("sys/fs/cgroup/a/memory.max", "many\n");
+  EXPECT_EQ(got().bytes, kMachine);
+}
+
+TEST(MachineMemory, ThisMachineHasSome) { EXPECT_GT(machine_memory().bytes, size_t{64} << 20); }
+
+}  // namespace
+}  // namespace lumen
