@@ -60,7 +60,9 @@ MachineMemory machine_memory(const std::filesystem::path& root) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    std::string controllers = line.substr(first, second - first);
+    controllers.front() = ',';
+    controllers += ',';
     const std::filesystem::path group = line.substr(second + 1);
     if (controllers == ",,") lower_to(memory, mount, group, "memory.max");
     if (controllers.find(",memory,") != std::string::npos) {

@@ -25,6 +25,7 @@ Result<RequestMemory> RequestMemory::create(size_t capacity_bytes, const RegionO
   Result<Arena> arena = Arena::create(capacity_bytes, mapping);
   if (!arena.ok()) return arena.status();
   RequestMemory memory;
+  memory.page_bytes_ = options.huge_pages ? kHugePageBytes : kPageBytes;
   memory.prefaulted_bytes_ = std::min(options.prefault_bytes, arena->capacity_bytes());
   // By writing through the arena, since what it has not given out is poisoned under ASan.
   if (memory.prefaulted_bytes_ > 0) {
@@ -50,6 +51,7 @@ RequestMemory& RequestMemory::operator=(RequestMemory&& other) noexcept {
   std::swap(budget_, other.budget_);
   std::swap(charged_bytes_, other.charged_bytes_);
   std::swap(base_bytes_, other.base_bytes_);
+  page_bytes_ = other.page_bytes_;
   kind_ = other.kind_;
   return *this;
 }
@@ -68,8 +70,7 @@ void RequestMemory::use(Kind kind) noexcept {
 
 bool RequestMemory::charge_to(MemoryBudget& budget, size_t base_bytes) noexcept {
   LUMEN_CHECK(budget_ == nullptr);
-  const size_t base = std::min(std::max(arena_.used_bytes() + base_bytes, prefaulted_bytes_),
-                               arena_.capacity_bytes());
+  const size_t base = whole_pages(std::max(arena_.used_bytes() + base_bytes, prefaulted_bytes_));
   if (!budget.try_take(base)) return false;
   budget_ = &budget;
   charged_bytes_ = base_bytes_ = base;
@@ -82,10 +83,17 @@ void RequestMemory::limit_region() noexcept {
   arena_.limit_to(std::max(charged_bytes_ - heap_bytes_, arena_.used_bytes()));
 }
 
+// The region ends with a whole page too, so that this is never more than it has, but for huge pages.
+size_t RequestMemory::whole_pages(size_t bytes) const noexcept {
+  return (bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+}
+
 bool RequestMemory::charge(size_t bytes) noexcept {
   if (bytes <= charged_bytes_) return true;
-  if (bytes > capacity_bytes() || !budget_->try_take(bytes - charged_bytes_)) return false;
-  charged_bytes_ = bytes;
+  if (bytes > capacity_bytes()) return false;
+  const size_t wanted = whole_pages(bytes);
+  if (!budget_->try_take(wanted - charged_bytes_)) return false;
+  charged_bytes_ = wanted;
   return true;
 }
 
@@ -98,12 +106,14 @@ bool RequestMemory::charge_step(size_t bytes) noexcept {
   return false;
 }
 
-void RequestMemory::uncharge_to(size_t bytes) noexcept {
-  const size_t rest = std::max(bytes, base_bytes_);
-  if (budget_ == nullptr || rest >= charged_bytes_) return;
-  budget_->give_back(charged_bytes_ - rest);
+size_t RequestMemory::uncharge_to(size_t bytes) noexcept {
+  const size_t rest = std::max(whole_pages(bytes), base_bytes_);
+  if (budget_ == nullptr || rest >= charged_bytes_) return 0;
+  const size_t given_back = charged_bytes_ - rest;
+  budget_->give_back(given_back);
   charged_bytes_ = rest;
   limit_region();
+  return given_back;
 }
 
 bool RequestMemory::take_more(size_t bytes, size_t alignment) noexcept {
@@ -125,7 +135,7 @@ bool RequestMemory::reserve(size_t bytes) noexcept {
 
 void RequestMemory::settle(size_t bytes) noexcept {
   LUMEN_DCHECK(!is_growing_);
-  uncharge_to(in_use_bytes() + std::min(bytes, capacity_bytes()));
+  (void)uncharge_to(in_use_bytes() + std::min(bytes, capacity_bytes()));
 }
 
 void* RequestMemory::begin_growing(size_t most_bytes, size_t alignment) noexcept {
@@ -143,12 +153,12 @@ bool RequestMemory::grow_to(const void* end) noexcept {
   return charge_step(used + heap_bytes_);
 }
 
-void RequestMemory::drop_kept_pages() noexcept {
+size_t RequestMemory::drop_kept_pages() noexcept {
   LUMEN_DCHECK(arena_.used_bytes() == floor_bytes_ && heap_bytes_ == 0);
-  if (budget_ == nullptr || charged_bytes_ == base_bytes_) return;
+  if (budget_ == nullptr || charged_bytes_ == base_bytes_) return 0;
   // The base is charged whether it is touched or not.
   arena_.release_pages_above(base_bytes_);
-  uncharge_to(base_bytes_);
+  return uncharge_to(base_bytes_);
 }
 
 void* RequestMemory::allocate_block(size_t bytes, size_t alignment) noexcept {
@@ -201,7 +211,7 @@ RequestMemory::Usage RequestMemory::reset(size_t keep_bytes) noexcept {
   was_refused_ = false;
   if (budget_ == nullptr) return usage;
   if (std::exchange(is_growing_, false)) limit_region();
-  uncharge_to(keep_bytes);
+  (void)uncharge_to(keep_bytes);
   return usage;
 }
 

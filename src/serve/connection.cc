@@ -73,6 +73,7 @@ void Connection::on_readable(net::Stream& stream, std::span<char> lent) noexcept
   lent_ = lent;
   RequestContext* context = io_.acquire_context(*this);
   if (context == nullptr) {
+    io_.make_way();
     state_ = State::kWaitingContext;
     io_.wait_for_context(*this);
     return;
@@ -223,6 +224,33 @@ void Connection::begin_infer() noexcept {
     respond_error(service::refusal(engine::SubmitOutcome::kOverBudget));
     return;
   }
+  begin_call();
+}
+
+// All that the request may take is reserved before its body is read: once it has begun it is read to its
+// end, so that half-read requests can't wait for each other.
+void Connection::begin_call() noexcept {
+  const wire::HttpHead& head = context_->head;
+  service::BodySize body;
+  if (head.framing == BodyFraming::kLength) {
+    const size_t total = head.content_length;
+    body.text_bytes = std::min<size_t>(head.inference_header_length.value_or(total), total);
+    body.binary_bytes = total - body.text_bytes;
+    const bool is_long = context_->begin + body.text_bytes > context_->receive_buffer().size();
+    if (is_long) body.collected_bytes = body.text_bytes + wire::JsonParser::kPadding;
+  }
+  context_->need = service::memory_need(context_->call.infer.model->metadata(), body);
+  if (io_.take_room(*context_)) {
+    begin_reading();
+    return;
+  }
+  state_ = State::kWaitingRoom;
+  io_.timeouts().room.start(timeout_, coarse_now_ns());
+}
+
+void Connection::begin_reading() noexcept {
+  timeout_.unlink();
+  const wire::HttpHead& head = context_->head;
   // A client that waits for leave to send gets it once, and only if it has not begun already.
   if (head.expect_continue && context_->unread().empty()) {
     state_ = State::kContinue;
@@ -293,7 +321,7 @@ void Connection::handle_received(size_t bytes) noexcept {
 
 void Connection::on_gone(net::Stream& stream) noexcept {
   (void)stream;
-  if (state_ == State::kRunning) close();
+  if (state_ == State::kRunning || state_ == State::kWaitingRoom) close();
 }
 
 // --- after the reply ------------------------------------------------------------------------------
@@ -365,7 +393,7 @@ void Connection::drop_some(size_t at_most) noexcept {
 }
 
 void Connection::next_request() noexcept {
-  io_.note_usage(context_->reset());
+  io_.end_request(*context_);
   if (!context_->unread().empty()) {
     begin_head();
     return;
@@ -387,6 +415,24 @@ bool Connection::body_is_late() noexcept {
   return true;
 }
 
+void Connection::end_late_head() noexcept {
+  io_.counters().add("timeouts");
+  state_ = State::kTimedOut;
+  io_.loop().cancel_receive(stream_);  // on_received answers 408
+}
+
+bool Connection::give_way() noexcept {
+  if (state_ == State::kWaitingRoom) {
+    timeout_.unlink();
+    respond_error(io_.no_room());
+    return true;
+  }
+  if (state_ != State::kHead || context_->unread().empty()) return false;
+  timeout_.unlink();
+  end_late_head();
+  return true;
+}
+
 // The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and what
 // was in the socket by then has been taken: is it still late?
 void Connection::end_late_receive() noexcept {
@@ -397,11 +443,7 @@ void Connection::end_late_receive() noexcept {
     case State::kChunked:
       if (!body_is_late()) return;
       [[fallthrough]];
-    case State::kHead:
-      io_.counters().add("timeouts");
-      state_ = State::kTimedOut;
-      io_.loop().cancel_receive(stream_);  // on_received answers 408
-      break;
+    case State::kHead: end_late_head(); break;
     case State::kDiscard:
       if (!body_is_late()) return;
       [[fallthrough]];
@@ -424,6 +466,10 @@ void Connection::end_stalled_send() noexcept {
 
 // What the socket holds counts, even if the loop has not come to it since the deadline.
 void Connection::on_timeout() noexcept {
+  if (state_ == State::kWaitingRoom) {
+    respond_error(io_.no_room());
+    return;
+  }
   const bool has_moved = io_.loop().look_now(stream_);
   if (state_ == State::kWriting || state_ == State::kContinue) {
     if (has_moved || io_.loop().sent_so_far(stream_) != sent_bytes_) {

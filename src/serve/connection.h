@@ -39,10 +39,11 @@ class Connection final : public net::StreamHandler {
     kIdle,            // no request, no context
     kWaitingContext,  // bytes are there, but all contexts are taken
     kHead,
-    kContinue,    // "100 Continue" is leaving
-    kJson,        // the JSON of the body, into the receive buffer
-    kJsonDirect,  // the same, into the arena: too long for the receive buffer
-    kTensors,     // binary tensors, straight into their places
+    kWaitingRoom,  // the head is there, but there is no memory for the rest; nothing more is read
+    kContinue,     // "100 Continue" is leaving
+    kJson,         // the JSON of the body, into the receive buffer
+    kJsonDirect,   // the same, into the arena: too long for the receive buffer
+    kTensors,      // binary tensors, straight into their places
     kChunked,
     kRunning,  // the engine has it
     kWriting,
@@ -58,6 +59,12 @@ class Connection final : public net::StreamHandler {
   void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
   // A context became free for a connection in kWaitingContext.
   void resume(RequestContext& context) noexcept;
+  // There is memory now for a connection in kWaitingRoom.
+  void begin_reading() noexcept;
+  // Its context is wanted by others: a head that comes in pieces is answered 408, a request that waits
+  // for memory 429. False: it is neither.
+  [[nodiscard]] bool give_way() noexcept;
+  [[nodiscard]] RequestContext& context() noexcept { return *context_; }
   // The engine has completed its request.
   void on_infer_done() noexcept;
   void on_timeout() noexcept;
@@ -80,6 +87,7 @@ class Connection final : public net::StreamHandler {
   [[nodiscard]] bool is_page_elsewhere() noexcept;
   void answer_document() noexcept;
   void begin_infer() noexcept;
+  void begin_call() noexcept;
   void begin_engine() noexcept;
   void ask_control(std::string_view body) noexcept;
   void answer_metrics() noexcept;
@@ -111,6 +119,7 @@ class Connection final : public net::StreamHandler {
   void send(size_t segments, int status) noexcept;
   [[nodiscard]] std::span<iovec> gathered(std::span<iovec> segments) noexcept;
   void handle_received(size_t bytes) noexcept;
+  void end_late_head() noexcept;
   [[nodiscard]] bool body_is_late() noexcept;
   void end_late_receive() noexcept;
   void watch_send() noexcept;

@@ -94,7 +94,8 @@ void Connection::begin_chunked_body() noexcept {
   const size_t limit = io_.services().options.max_body_bytes;
   // The decoder writes at most the limit, but wants as much room as its input has bytes.
   const size_t bytes = limit + limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
-  auto* memory = static_cast<char*>(context_->memory.allocate(bytes, kCacheLine));
+  // How long it is only its end says: memory is taken as it comes.
+  auto* memory = static_cast<char*>(context_->memory.begin_growing(bytes, kCacheLine));
   if (memory == nullptr) {
     refuse(413, "a chunked body does not fit a request's memory");
     return;
@@ -108,6 +109,11 @@ void Connection::begin_chunked_body() noexcept {
 void Connection::continue_chunked() noexcept {
   const std::string_view input = context_->unread();
   const std::span<char> output{context_->body.data() + context_->body.size(), input.size()};
+  if (!context_->memory.grow_to(output.data() + output.size() + wire::JsonParser::kPadding)) {
+    close_after_ = true;  // where the body ends is not known
+    respond_error(io_.no_room());
+    return;
+  }
   const wire::ChunkedDecoder::Step step = context_->chunked->decode(input, output);
   context_->begin += step.consumed;
   context_->body = {context_->body.data(), context_->body.size() + step.produced};
@@ -190,6 +196,7 @@ void Connection::on_body_complete() noexcept {
     respond_error(status);
     return;
   }
+  io_.settle(*context_);
   io_.counters().add("received_direct_bytes", context_->received_direct_bytes);
   state_ = State::kRunning;
   const engine::SubmitOutcome outcome = io_.submit(*context_);

@@ -193,7 +193,11 @@ std::span<iovec> Connection::gathered(std::span<iovec> segments) noexcept {
   return segments.first(1);
 }
 
-void Connection::respond_error(const Status& status) noexcept {
+void Connection::respond_error(const Status& refused) noexcept {
+  // What found no memory says that its request is too large; here it is known whether it was that, or
+  // whether others have it all.
+  const bool has_no_room = refused.code() == Code::kTooLarge && context_->memory.was_refused();
+  const Status& status = has_no_room ? io_.no_room() : refused;
   if (status.code() == Code::kResourceExhausted) {
     respond_error(static_cast<int>(io_.services().options.overload_status), status.message(),
                   "Retry-After: 1\r\n");

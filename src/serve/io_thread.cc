@@ -16,6 +16,10 @@ namespace {
 // A closed connection's object is free only once the loop has let go of it, which takes a turn; a turn
 // accepts no more than this many.
 constexpr size_t kSpareConnections = 64;
+size_t contexts_of(const ServerOptions& options) noexcept {
+  return options.max_active_requests + IoThread::kHeadContexts;
+}
+
 constexpr size_t kScratchBytes = 64 * 1024;
 // Timeouts are read from the coarse clock, which may lag by one kernel tick: sleeping that much
 // longer spares a few empty turns at each expiry.
@@ -31,7 +35,11 @@ IoThread::IoThread(const Services& services, uint32_t index, ListenerSockets soc
       dispatcher_({}, submitter_, *this, counters_),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
-      completions_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {
+      budget_(services.options.max_memory_bytes / services.options.io_thread_count),
+      no_room_(Status::error(Code::kResourceExhausted,
+                             "no memory for this request: the server's max_memory_bytes or "
+                             "max_active_requests are used up by others; try again")),
+      completions_(std::bit_ceil(contexts_of(services.options))) {
   scratch_segments_.fill({scratch_.data(), scratch_.size()});
   tcp_listener_.fd = std::move(sockets.tcp);
   tcp_listener_.handler = &tcp_acceptor_;
@@ -56,9 +64,9 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
     connection.next_free = io->free_connections_;
     io->free_connections_ = &connection;
   }
-  for (size_t i = 0; i < services.options.max_active_requests; ++i) {
-    auto context =
-        RequestContext::create(services.options.max_body_bytes, services.options.regions);
+  for (size_t i = 0; i < contexts_of(services.options); ++i) {
+    auto context = RequestContext::create(services.options.max_body_bytes, services.options.regions,
+                                          io->budget_);
     if (!context.ok()) return context.status();
     (*context)->io_thread = io.get();
     (*context)->next_free = io->free_contexts_;
@@ -143,9 +151,58 @@ size_t IoThread::on_turn_end() noexcept {
   return done;
 }
 
-void IoThread::note_usage(const RequestMemory::Usage& usage) noexcept {
+void IoThread::end_request(RequestContext& context) noexcept {
+  const RequestMemory::Usage usage = context.reset();
   counters_.add("request_heap_calls", usage.heap_calls);
   counters_.add("request_arena_bytes", usage.arena_bytes);
+  if (std::exchange(context.has_room, false)) --calls_in_memory_;
+  if (timeouts_.room.oldest() == nullptr) return;
+  context.memory.drop_kept_pages();
+  grant_room();
+}
+
+// Each that fits, the longest waiting first: a small request does not wait behind a large one.
+void IoThread::grant_room() noexcept {
+  for (net::TimeoutEntry* entry = timeouts_.room.oldest(); entry != nullptr;) {
+    auto& connection = *static_cast<Connection*>(entry->owner);
+    entry = timeouts_.room.after(*entry);
+    if (reserve_room(connection.context())) connection.begin_reading();
+  }
+}
+
+bool IoThread::reserve_room(RequestContext& context) noexcept {
+  if (calls_in_memory_ >= services_.options.max_active_requests) return false;
+  if (!context.memory.reserve(context.need.all_bytes())) return false;
+  ++calls_in_memory_;
+  context.has_room = true;
+  return true;
+}
+
+bool IoThread::take_room(RequestContext& context) noexcept {
+  if (reserve_room(context)) return true;
+  if (calls_in_memory_ >= services_.options.max_active_requests) return false;
+  // Memory is short. Idle contexts keep the pages of their last requests: these go first. Once some wait,
+  // end_request() keeps none.
+  for (RequestContext* idle = free_contexts_; idle != nullptr; idle = idle->next_free) {
+    if (idle->memory.drop_kept_pages() > 0 && reserve_room(context)) return true;
+  }
+  return false;
+}
+
+void IoThread::settle(RequestContext& context) noexcept {
+  // Less is not worth the look for others that wait.
+  constexpr size_t kWorthIt = 1 << 20;
+  const size_t charged = context.memory.charged_bytes();
+  if (charged < kWorthIt) return;
+  context.memory.settle(context.need.reply_bytes);
+  if (context.memory.charged_bytes() < charged) grant_room();
+}
+
+void IoThread::make_way() noexcept {
+  for (net::TimeoutList* list : {&timeouts_.head, &timeouts_.room}) {
+    net::TimeoutEntry* oldest = list->oldest();
+    if (oldest != nullptr && static_cast<Connection*>(oldest->owner)->give_way()) return;
+  }
 }
 
 size_t IoThread::on_wake() noexcept {
@@ -171,7 +228,7 @@ RequestContext* IoThread::acquire_context(Connection& connection) noexcept {
 
 void IoThread::release_context(RequestContext& context) noexcept {
   context.begin = context.end = 0;
-  note_usage(context.reset());
+  end_request(context);
   context.connection = nullptr;
   if (waiting_first_ != nullptr) {
     Connection* connection = waiting_first_;
@@ -256,8 +313,7 @@ std::string_view IoThread::http_date() noexcept {
 
 uint64_t IoThread::next_deadline_ns() noexcept {
   uint64_t next = std::min(draining_ ? drain_deadline_ns_ : UINT64_MAX, dispatcher_.next_ns());
-  for (net::TimeoutList* list :
-       {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
+  for (net::TimeoutList* list : timeouts_.all()) {
     next = std::min(next, list->next_deadline_ns());
   }
   if (next != UINT64_MAX) next += kCoarseClockStepNs;
@@ -267,8 +323,7 @@ uint64_t IoThread::next_deadline_ns() noexcept {
 void IoThread::expire_timeouts() noexcept {
   const uint64_t now = coarse_now_ns();
   dispatcher_.expire(now);
-  for (net::TimeoutList* list :
-       {&timeouts_.idle, &timeouts_.head, &timeouts_.body, &timeouts_.write, &timeouts_.linger}) {
+  for (net::TimeoutList* list : timeouts_.all()) {
     while (net::TimeoutEntry* entry = list->take_expired(now)) {
       static_cast<Connection*>(entry->owner)->on_timeout();
     }

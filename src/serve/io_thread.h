@@ -11,6 +11,7 @@
 #include "serve/request_context.h"
 
 #include <lumen/engine/engine.h>
+#include <lumen/memory/memory_budget.h>
 #include <lumen/net/loop.h>
 #include <lumen/net/timeout_list.h>
 #include <lumen/queue/mpmc_queue.h>
@@ -50,6 +51,10 @@ struct ListenerSockets {
 
 class IoThread final : public net::WakeHandler, public engine::CompletionSink {
  public:
+  // Contexts beside those of the calls in memory: while all of these run or are read, heads still come in,
+  // and health, documents and metrics are answered.
+  static constexpr size_t kHeadContexts = 64;
+
   // `index`: also of its submitter and its shard of the stage histograms.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
                                                                 uint32_t index,
@@ -73,7 +78,17 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
   [[nodiscard]] engine::Submitter& submitter() noexcept { return submitter_; }
-  void note_usage(const RequestMemory::Usage& usage) noexcept;
+  // Before the body of a call is read: counts it among those in memory and reserves what it needs. False:
+  // not now; its connection waits in timeouts().room.
+  [[nodiscard]] bool take_room(RequestContext& context) noexcept;
+  // The body is there: what was reserved too much is given back.
+  void settle(RequestContext& context) noexcept;
+  // The reply is out, or the client gone: forgets the request, and begins others that wait for memory.
+  void end_request(RequestContext& context) noexcept;
+  // A connection finds no context: the head that has come in pieces for longest gives way, or the request
+  // that has waited for memory for longest.
+  void make_way() noexcept;
+  [[nodiscard]] const Status& no_room() const noexcept { return no_room_; }
   // By the control thread; comes back as from the engine.
   void ask_control(RequestContext& context, std::string_view body,
                    std::optional<net::PeerCredentials> peer) noexcept;
@@ -99,8 +114,12 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
           head(options.head_ns),
           body(options.body_period_ns),
           write(std::max<uint64_t>(options.write_stall_ns / Connection::kWriteLooks, 1)),
-          linger(options.linger_ns) {}
-    net::TimeoutList idle, head, body, write, linger;
+          linger(options.linger_ns),
+          room(options.room_ns) {}
+    net::TimeoutList idle, head, body, write, linger, room;
+    [[nodiscard]] std::array<net::TimeoutList*, 6> all() noexcept {
+      return {&idle, &head, &body, &write, &linger, &room};
+    }
   };
   [[nodiscard]] Timeouts& timeouts() noexcept { return timeouts_; }
 
@@ -122,6 +141,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] bool accept(net::Socket socket, bool is_local) noexcept;
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
+  void grant_room() noexcept;
+  [[nodiscard]] bool reserve_room(RequestContext& context) noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
 
   Services services_;
@@ -143,9 +164,12 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   Connection* free_connections_ = nullptr;
   Connection* waiting_first_ = nullptr;  // for a context, in order
   Connection* waiting_last_ = nullptr;
+  MemoryBudget budget_;  // of all requests of this thread
+  Status no_room_;
   std::vector<std::unique_ptr<RequestContext>> contexts_;
   // Last in, first out: with few clients the same few arenas stay hot in the caches.
   RequestContext* free_contexts_ = nullptr;
+  size_t calls_in_memory_ = 0;  // of max_active_requests
   size_t open_connections_ = 0;
   size_t closing_connections_ = 0;
   uint64_t recorded_ = 0;

@@ -11,9 +11,6 @@
 namespace lumen::serve {
 namespace {
 
-// Beside the body itself the arena holds a second copy of it where one is needed (chunked bodies,
-// JSON tensors), the decoded head and the outputs.
-constexpr size_t kArenaSlackBytes = 16 * 1024 * 1024;
 // Touched memory that a context keeps between requests; more goes back to the kernel. 2 MiB spare
 // image models the page faults of each request.
 constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
@@ -21,9 +18,9 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 }  // namespace
 
 Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes,
-                                                               const RegionOptions& regions) {
-  Result<RequestMemory> memory =
-      RequestMemory::create(2 * max_body_bytes + kArenaSlackBytes, regions);
+                                                               const RegionOptions& regions,
+                                                               MemoryBudget& budget) {
+  Result<RequestMemory> memory = RequestMemory::create(region_bytes(max_body_bytes), regions);
   if (!memory.ok()) return memory.status();
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->memory = std::move(*memory);
@@ -32,6 +29,13 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_b
   auto* buffer = static_cast<char*>(context->memory.allocate(kBytes, kCacheLine));
   context->receive_buffer_ = {buffer, limits::kReceiveBufferBytes};
   context->memory.keep_what_is_there();
+  if (!context->memory.charge_to(budget, kBaseBytes - kBytes)) {
+    return Status::error(Code::kTooLarge,
+                         "max_memory_bytes: the %zu bytes of an I/O thread have no room for the "
+                         "receive buffers and prefaulted regions of all its requests; raise it, or "
+                         "lower max_active_requests or region_prefault_bytes",
+                         budget.total_bytes());
+  }
   (void)context->reset();
   return context;
 }
@@ -50,6 +54,7 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   body_unread = 0;
   body = {};
   chunked.reset();
+  need = {};
   received_direct_bytes = 0;
   reply_status = {};
   reply_code = 0;

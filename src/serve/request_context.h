@@ -10,6 +10,7 @@
 #include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
 #include <lumen/service/call.h>
+#include <lumen/service/memory_need.h>
 #include <lumen/wire/http.h>
 #include <lumen/wire/oip.h>
 
@@ -28,8 +29,21 @@ class Connection;
 
 class RequestContext final : public service::CallOwner {
  public:
+  // The most that one request can take beside its receive buffer: a body and a second copy of it where
+  // one is needed (chunked bodies, JSON tensors), lists and outputs.
+  [[nodiscard]] static constexpr size_t region_bytes(size_t max_body_bytes) noexcept {
+    return 2 * max_body_bytes + kSlackBytes;
+  }
+  // What a context takes for good: the receive buffer, and enough for names and small documents, which
+  // thus never wait for memory.
+  static constexpr size_t kBaseBytes =
+      limits::kReceiveBufferBytes + wire::JsonParser::kPadding + kCacheLine + size_t{16} * 1024;
+
+  // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where the
+  // budget has no room for its base.
   [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes,
-                                                                      const RegionOptions& regions);
+                                                                      const RegionOptions& regions,
+                                                                      MemoryBudget& budget);
 
   // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
   // memory took is returned.
@@ -60,6 +74,8 @@ class RequestContext final : public service::CallOwner {
   size_t body_unread = 0;       // bytes of the body not yet taken from the socket or the buffer
   std::span<char> body;         // a body that is collected whole (JSON, chunked): filled part
   std::optional<wire::ChunkedDecoder> chunked;
+  service::MemoryNeed need;          // of its call, once the head is there
+  bool has_room = false;             // it counts among the calls in memory
   bool has_latency_budget = false;   // as the engine was when the request began
   size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
 
@@ -83,6 +99,8 @@ class RequestContext final : public service::CallOwner {
   RequestContext* next_free = nullptr;
 
  private:
+  static constexpr size_t kSlackBytes = size_t{16} * 1024 * 1024;
+
   RequestContext() = default;
   std::span<char> receive_buffer_;  // in the region, whichever kind of memory the rest comes from
 };

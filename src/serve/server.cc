@@ -9,6 +9,7 @@
 
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
+#include <lumen/base/machine_memory.h>
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 
@@ -67,6 +68,7 @@ class RunningServer final : public Server {
   Status listen_on_unix();
   Status open_telemetry();
   void fit_descriptors();
+  void fit_memory();
   Status start_io_threads();
 
   // In order of construction: each may point to those above it.
@@ -191,8 +193,26 @@ void RunningServer::fit_descriptors() {
   report_(LogLevel::kWarn, what.message());
 }
 
+// Where nothing was asked for: half, so that models, their buffers and other programs have the rest.
+void RunningServer::fit_memory() {
+  if (options_.max_memory_bytes != 0) return;
+  const MachineMemory machine = machine_memory();
+  const size_t least = least_memory_bytes(options_);
+  options_.max_memory_bytes = std::max(machine.bytes / 2, least);
+  const bool is_too_little = machine.bytes / 2 < least;
+  std::string text = "max_memory_bytes: all requests together take at most ";
+  text += std::to_string(options_.max_memory_bytes >> 20);
+  text += is_too_little
+              ? " MiB, what receive buffers and a largest request need, but more than half of "
+              : " MiB, half of ";
+  text += machine.source + " (" + std::to_string(machine.bytes >> 20) + " MiB)";
+  if (is_too_little) text += "; lower max_body_bytes or max_active_requests";
+  report_(is_too_little ? LogLevel::kWarn : LogLevel::kInfo, text);
+}
+
 Status RunningServer::start_io_threads() {
   fit_descriptors();
+  fit_memory();
   const Services services{.options = options_,
                           .repository = *repository_,
                           .documents = *documents_,

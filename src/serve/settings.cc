@@ -3,6 +3,7 @@
 #include <lumen/serve/settings.h>
 
 #include "serve/host_check.h"
+#include "serve/io_thread.h"
 
 #include <lumen/base/nearest_name.h>
 #include <lumen/net/socket.h>
@@ -235,6 +236,9 @@ constexpr Setting kSettings[] = {
     number<&S::max_active_requests>(
         "server.max_active_requests", kRestart, {0, kMaxActiveRequests},
         "requests in memory an I/O thread; 0: more than the queue and the workers hold"),
+    number<&S::max_memory_bytes>(
+        "server.max_memory_bytes", kRestart, {0, uint64_t{1} << 50},
+        "bound of the memory of all requests; 0: half of the machine's or the container's"),
     word<&RegionOptions::huge_pages, kOffOn>(
         "server.region_huge_pages", kRestart,
         "2 MiB pages for the regions that requests live in: off or on"),
@@ -309,6 +313,14 @@ Status validate_options(const ServerOptions& options) {
     return Status::error(status.code(), "%.*s: %.*s", width(setting.key), setting.key.data(),
                          width(status.message()), status.message().data());
   }
+  const size_t least = least_memory_bytes(options);
+  if (options.max_memory_bytes != 0 && options.max_memory_bytes < least) {
+    return Status::error(Code::kInvalidArgument,
+                         "max_memory_bytes: got %zu, wanted at least %zu: that is what %u I/O "
+                         "threads need for their receive buffers and a request of max_body_bytes "
+                         "each; raise it, or lower max_body_bytes or max_active_requests",
+                         options.max_memory_bytes, least, options.io_thread_count);
+  }
   if (options.http_address != kOff) return {};
   if (options.unix_path == kOff) {
     return Status::error(Code::kInvalidArgument,
@@ -327,6 +339,16 @@ size_t enough_active_requests(const EngineConfig& config) noexcept {
   return std::min(held + held / 4, kMaxActiveRequests);
 }
 
+size_t least_memory_bytes(const ServerOptions& options) noexcept {
+  const size_t active = options.max_active_requests != 0 ? options.max_active_requests
+                                                         : enough_active_requests(options.engine);
+  const RegionOptions& regions = options.regions;
+  const size_t base = RequestMemory::in_pages(
+      std::max(RequestContext::kBaseBytes, regions.prefault_bytes), regions);
+  return options.io_thread_count * ((active + IoThread::kHeadContexts) * base +
+                                    RequestContext::region_bytes(options.max_body_bytes));
+}
+
 std::string overload_note(const ServerOptions& options, const EngineConfig& config) {
   const size_t active = options.max_active_requests != 0 ? options.max_active_requests
                                                          : enough_active_requests(options.engine);
@@ -334,7 +356,8 @@ std::string overload_note(const ServerOptions& options, const EngineConfig& conf
   if (active > held) return {};
   return "max_active_requests " + std::to_string(active) +
          ": the queue and the workers hold up to " + std::to_string(held) +
-         ", so the queue can't fill; clients that are too many wait unread and are not answered " +
+         ", so the queue can't fill; requests too many wait unread for seconds before they are "
+         "answered " +
          std::to_string(options.overload_status) +
          " (wanted: more than that, or a smaller queue_capacity)";
 }

@@ -50,6 +50,7 @@ class RequestMemory final : public Allocator {
         budget_(std::exchange(other.budget_, nullptr)),
         charged_bytes_(std::exchange(other.charged_bytes_, 0)),
         base_bytes_(other.base_bytes_),
+        page_bytes_(other.page_bytes_),
         kind_(other.kind_) {}
   RequestMemory& operator=(RequestMemory&& other) noexcept;
   ~RequestMemory();
@@ -82,8 +83,14 @@ class RequestMemory final : public Allocator {
   // says its size only at its end. shrink_last() ends it. On the heap all of it is taken at once.
   [[nodiscard]] void* begin_growing(size_t most_bytes, size_t alignment) noexcept;
   [[nodiscard]] bool grow_to(const void* end) noexcept;
-  // Gives the pages back that reset() kept, but for the base. Nothing may be in use.
-  void drop_kept_pages() noexcept;
+  // Gives the pages back that reset() kept, but for the base; returns their bytes. Nothing may be in use.
+  size_t drop_kept_pages() noexcept;
+  // How much `bytes` of a region take of the machine: whole pages.
+  [[nodiscard]] static constexpr size_t in_pages(size_t bytes,
+                                                 const RegionOptions& options) noexcept {
+    const size_t page = options.huge_pages ? kHugePageBytes : kPageBytes;
+    return (bytes + page - 1) / page * page;
+  }
   // Since the last reset() something was refused because the budget was used up.
   [[nodiscard]] bool was_refused() const noexcept { return was_refused_; }
   [[nodiscard]] size_t charged_bytes() const noexcept { return charged_bytes_; }
@@ -103,10 +110,11 @@ class RequestMemory final : public Allocator {
   void* allocate_block(size_t bytes, size_t alignment) noexcept;
   void free_blocks() noexcept;
   [[nodiscard]] size_t in_use_bytes() const noexcept { return arena_.used_bytes() + heap_bytes_; }
+  [[nodiscard]] size_t whole_pages(size_t bytes) const noexcept;
   [[nodiscard]] bool take_more(size_t bytes, size_t alignment) noexcept;
   [[nodiscard]] bool charge(size_t bytes) noexcept;
   [[nodiscard]] bool charge_step(size_t bytes) noexcept;
-  void uncharge_to(size_t bytes) noexcept;
+  size_t uncharge_to(size_t bytes) noexcept;
   void limit_region() noexcept;
 
   Arena arena_;
@@ -119,6 +127,7 @@ class RequestMemory final : public Allocator {
   MemoryBudget* budget_ = nullptr;
   size_t charged_bytes_ = 0;  // taken from the budget: what is in use, reserved or kept
   size_t base_bytes_ = 0;     // of these for good
+  size_t page_bytes_ = kPageBytes;
   Kind kind_ = Kind::kArena;
   bool was_refused_ = false;
   bool is_growing_ = false;

@@ -51,6 +51,10 @@ class TimeoutList {
   [[nodiscard]] TimeoutEntry* oldest() const noexcept {
     return head_.next == &head_ ? nullptr : head_.next;
   }
+  // The one that has waited longest after `entry`, which is in this list; nullptr: none.
+  [[nodiscard]] TimeoutEntry* after(const TimeoutEntry& entry) const noexcept {
+    return entry.next == &head_ ? nullptr : entry.next;
+  }
   [[nodiscard]] uint64_t duration_ns() const noexcept { return duration_ns_; }
 
  private:

@@ -53,6 +53,8 @@ struct TimeoutOptions {
   // After an error the rest of a body is read and dropped, so that the client reads our answer
   // instead of a reset; no longer than this.
   uint64_t linger_ns = 5'000'000'000u;
+  // A request that finds no memory waits for it, its body unread, no longer than this.
+  uint64_t room_ns = 5'000'000'000u;
 };
 
 struct ServerOptions {
@@ -79,10 +81,14 @@ struct ServerOptions {
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;
   // Connections an I/O thread: each costs about 0.5 KiB until it has a request.
   size_t max_connections = 4096;
-  // Requests that an I/O thread has open at once, each with a region of virtual memory (144 MiB with
-  // the default body limit; 7 KiB of it touched until a request comes); a connection beyond that waits
-  // until one is free. 0: enough_active_requests().
+  // Infer requests that an I/O thread has in memory at once, each with a region of addresses (144 MiB with
+  // the default body limit; 7 KiB of it touched until a request comes); one beyond that waits for
+  // timeouts.room_ns with its body unread, then it is refused. 0: enough_active_requests().
   size_t max_active_requests = 0;
+  // What all requests together may take: receive buffers, bodies, decoded tensors, outputs and replies, and
+  // the pages that idle regions keep. Each I/O thread has an equal share. 0: half of the machine's
+  // memory, or of what the control group allows.
+  size_t max_memory_bytes = 0;
   // Of the regions that requests (and the workers' batches) live in.
   RegionOptions regions;
   // How long drain() waits for requests in flight before it closes their connections.
@@ -100,6 +106,8 @@ inline constexpr std::string_view kOff = "off";
 // kMaxActiveRequests.
 inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
 [[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
+// What max_memory_bytes must be at least: of each I/O thread all receive buffers, and the largest request.
+[[nodiscard]] size_t least_memory_bytes(const ServerOptions& options) noexcept;
 // Why the queue of `config` can't fill in a server that was started with `options`, so that nobody is
 // refused with overload_status; empty: it can.
 [[nodiscard]] std::string overload_note(const ServerOptions& options,

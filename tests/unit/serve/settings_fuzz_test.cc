@@ -85,6 +85,7 @@ const std::map<std::string, Rule>& rules() {
       {"max_body_bytes", number("server", false, 1024, uint64_t{1} << 34)},
       {"max_connections", number("server", false, 1, 1 << 20)},
       {"max_active_requests", number("server", false, 0, 65'536)},
+      {"max_memory_bytes", number("server", false, 0, uint64_t{1} << 50)},
       {"region_huge_pages", word("server", false, {"off", "on"})},
       {"region_prefault_bytes", number("server", false, 0, uint64_t{1} << 34)},
       {"region_numa_node", text("server", {"any", "0", "7"}, {"", "all", "-1", "70000"})},

@@ -109,6 +109,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"max_body_bytes", "2048"},
       {"max_connections", "23"},
       {"max_active_requests", "29"},
+      {"max_memory_bytes", "123456789"},
       {"region_huge_pages", "on"},
       {"region_prefault_bytes", "65536"},
       {"region_numa_node", "1"},
@@ -286,7 +287,7 @@ TEST(Options, AQueueThatCanNotFillIsTold) {
   options.max_active_requests = 1024;
   EXPECT_THAT(overload_note(options, options.engine),
               AllOf(HasSubstr("max_active_requests 1024"), HasSubstr("up to 1056"),
-                    HasSubstr("not answered 429")));
+                    HasSubstr("before they are answered 429")));
   // A live change may make the queue longer than what was reckoned with at start.
   options.max_active_requests = 1057;
   EngineConfig longer = options.engine;

@@ -1,0 +1,195 @@
+// The bound of all requests' memory, and clients that would use it up: slow heads, slow bodies, the largest
+// bodies all at once. Runs under ASan and TSan.
+// Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
+#include <lumen/serve/server.h>
+
+#include "support/fake_backend.h"
+#include "support/http_client.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lumen::serve {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kMostBody = 1024 * 1024;
+
+// Of `bytes` in all.
+std::string infer_of(size_t bytes) {
+  const size_t rows = bytes / 16;
+  return binary_infer("plus_one", "x", std::string(rows * 16, '\0'), rows);
+}
+
+class MemoryBound : public testing::Test {
+ protected:
+  void SetUp() override {
+    repository_.add_model("plus_one");
+    options_.http_address = "127.0.0.1:0";
+    options_.model_repository = repository_.path();
+    options_.max_connections = 512;
+    options_.max_active_requests = 4;
+    options_.max_body_bytes = kMostBody;
+    options_.timeouts.head_ns = options_.timeouts.body_period_ns = options_.timeouts.room_ns =
+        60'000'000'000u;  // longer than the test
+  }
+  void TearDown() override { control_->release(); }
+  void start() {
+    auto server = Server::start(options_, engine::make_fake_backend(control_));
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  HttpClient client() const { return HttpClient(server_->http_address()); }
+  std::vector<HttpClient> clients_that_send(size_t count, const std::string& bytes) const {
+    std::vector<HttpClient> clients;
+    for (size_t i = 0; i < count; ++i) {
+      clients.push_back(client());
+      EXPECT_TRUE(clients.back().send(bytes));
+    }
+    return clients;
+  }
+  // Heads understood, as the server counts them.
+  void wait_for_requests(uint64_t count) const {
+    while (server_->counters().total("requests") < count) std::this_thread::yield();
+  }
+  void expect_health() const {
+    HttpClient other = client();
+    EXPECT_EQ(200, other.exchange(get_request("/v2/health/live")).status);
+  }
+
+  engine::TempRepository repository_;
+  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
+  ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(MemoryBound, AHealthCheckDoesNotWaitForHeadsThatTrickle) {
+  start();
+  auto slow = clients_that_send(200, "POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\n");
+  expect_health();
+  // Who began first gives way first.
+  EXPECT_EQ(408, slow.front().read().status);
+  EXPECT_GE(server_->counters().total("timeouts"), 100u);
+  // Who is still there may go on.
+  ASSERT_TRUE(slow.back().send("Content-Length: 0\r\n\r\n"));
+  EXPECT_EQ(400, slow.back().read().status);
+}
+
+TEST_F(MemoryBound, AHealthCheckDoesNotWaitForBodiesThatTrickle) {
+  start();
+  const std::string request = infer_of(1024);
+  const auto slow = clients_that_send(4, request.substr(0, request.size() - 1));
+  wait_for_requests(4);
+  expect_health();
+  // As many more as there are contexts, and some: the longest waiting is told that there is no room.
+  auto waiting = clients_that_send(100, request);
+  expect_health();
+  const HttpReply refused = waiting.front().read();
+  EXPECT_EQ(429, refused.status);
+  EXPECT_THAT(refused.head, HasSubstr("Retry-After: 1\r\n"));
+  EXPECT_THAT(refused.body, HasSubstr("max_active_requests"));
+  // A body that has begun is read to its end, and who waits comes in then.
+  for (const HttpClient& one : slow) ASSERT_TRUE(one.send(request.substr(request.size() - 1)));
+  EXPECT_EQ(200, waiting.back().read().status);
+}
+
+TEST_F(MemoryBound, TheLargestBodiesAllAtOnceAreReadOneAfterTheOther) {
+  options_.max_active_requests = 32;
+  options_.max_memory_bytes = least_memory_bytes(options_);
+  start();
+  const std::string request = infer_of(kMostBody - 1024);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 32; ++i) {
+    threads.emplace_back([&] {
+      HttpClient one = client();
+      EXPECT_TRUE(one.send(request));
+      EXPECT_EQ(200, one.read().status);
+    });
+  }
+  for (std::thread& one : threads) one.join();
+}
+
+TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
+  options_.max_active_requests = 32;
+  options_.max_memory_bytes = least_memory_bytes(options_);
+  options_.timeouts.room_ns = 20'000'000;
+  start();
+  control_->hold();
+  const std::string request = infer_of(kMostBody - 1024);
+  std::vector<HttpClient> all;
+  std::map<int, int> statuses;
+  for (int i = 0; i < 16; ++i) {
+    all.push_back(client());
+    ASSERT_TRUE(all.back().send(request));  // what isn't read is dropped behind the refusal
+  }
+  control_->wait_until_held(1);
+  while (server_->counters().total("responses_4xx") == 0) std::this_thread::yield();
+  control_->release();
+  for (HttpClient& one : all) ++statuses[one.read().status];
+  EXPECT_GE(statuses[200], 1);
+  EXPECT_GE(statuses[429], 1);
+  EXPECT_EQ(16, statuses[200] + statuses[429]);
+  for (HttpClient& one : all) EXPECT_EQ(200, one.exchange(request).status);
+}
+
+TEST_F(MemoryBound, AClientThatLeavesWhileItWaitsTakesNothing) {
+  options_.max_active_requests = 1;
+  start();
+  control_->hold();
+  HttpClient first = client();
+  ASSERT_TRUE(first.send(infer_of(1024)));
+  control_->wait_until_held(1);
+  {
+    auto waiting = clients_that_send(10, infer_of(1024));
+    wait_for_requests(11);
+    for (HttpClient& one : waiting) one.reset();
+  }
+  while (server_->counters().total("connections_open") > 1) std::this_thread::yield();
+  control_->release();
+  EXPECT_EQ(200, first.read().status);
+  EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
+}
+
+TEST_F(MemoryBound, AChunkedBodyTakesMemoryAsItComesAndIsRefusedWhereThereIsNone) {
+  options_.max_active_requests = 32;
+  options_.max_memory_bytes = least_memory_bytes(options_);
+  start();
+  control_->hold();
+  // Each has its body and what its reply may take, 8 MiB: two fit.
+  const std::string whole = infer_of(kMostBody - 1024);
+  auto large = clients_that_send(2, whole);
+  control_->wait_until_held(1);
+  wait_for_requests(2);
+  std::vector<HttpClient> chunked;
+  const std::string head =
+      "POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunk = "80000\r\n" + std::string(0x80000, ' ') + "\r\n";
+  for (int i = 0; i < 16; ++i) {
+    chunked.push_back(client());
+    (void)chunked.back().send(head + chunk);  // false: refused while it was still sending
+  }
+  while (server_->counters().total("responses_4xx") == 0) std::this_thread::yield();
+  control_->release();
+  for (HttpClient& one : large) EXPECT_EQ(200, one.read().status);
+  EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
+}
+
+TEST_F(MemoryBound, IsToldWhereItIsTooSmallToServeAnything) {
+  options_.max_memory_bytes = 1024;
+  auto server = Server::start(options_, engine::make_fake_backend(control_));
+  ASSERT_FALSE(server.ok());
+  EXPECT_THAT(std::string(server.status().message()),
+              testing::AllOf(HasSubstr("max_memory_bytes: got 1024"), HasSubstr("wanted at least"),
+                             HasSubstr("lower max_body_bytes")));
+}
+
+}  // namespace
+}  // namespace lumen::serve
