@@ -220,6 +220,7 @@ std::string help_text(const Setting& setting) {
   const auto [low, high, is_power_of_two, unit] = setting.bounds;
   std::string text(setting.help);
   if (high > 0) text += fmt::format("; {} to {}", low, high);
+  if (!setting.words.empty()) text += fmt::format("; {}", fmt::join(setting.words, ", "));
   return value.empty() ? text : text + " [" + value + "]";
 }
 

@@ -184,11 +184,10 @@ constexpr Setting::Bounds milliseconds(uint64_t low) {
 }
 
 constexpr Setting kSettings[] = {
-    word<&E::queue_type, engine::kQueueTypeNames>(
-        "engine.queue_type", kLive,
-        "how requests meet workers: mpmc, spsc, naive, batched, or inline (no workers)"),
-    word<&E::allocator_type, engine::kAllocatorTypeNames>(
-        "engine.allocator_type", kLive, "where a request's bytes live: lumen_arena or standard"),
+    word<&E::queue_type, engine::kQueueTypeNames>("engine.queue_type", kLive,
+                                                  "how requests meet workers; inline has none"),
+    word<&E::allocator_type, engine::kAllocatorTypeNames>("engine.allocator_type", kLive,
+                                                          "where a request's bytes live"),
     number<&E::thread_count>(
         "engine.thread_count", kLive, {0, limits::kMaxWorkers},
         "workers, each with an instance per model; 0: as many as CPUs may be used"),
@@ -208,7 +207,7 @@ constexpr Setting kSettings[] = {
     text("engine.pin_threads", kPinThreads,
          "threads that run models, each on a CPU of its own: auto, on, off, or CPUs as 0,2-3"),
     word<&S::spin, kSpinModeNames>("engine.spin", kRestart,
-                                   "poll for work before sleeping: auto (while it pays), or off"),
+                                   "poll for work before sleeping, while it pays"),
     text("engine.telemetry_csv_path", kCsvPath,
          "a line a request is appended to this file; off: none"),
     // A rotation a request or two would be renames and nothing else.
@@ -239,9 +238,8 @@ constexpr Setting kSettings[] = {
     number<&S::max_memory_bytes>(
         "server.max_memory_bytes", kRestart, {0, uint64_t{1} << 50},
         "bound of the memory of all requests; 0: half of the machine's or the container's"),
-    word<&RegionOptions::huge_pages, kOffOn>(
-        "server.region_huge_pages", kRestart,
-        "2 MiB pages for the regions that requests live in: off or on"),
+    word<&RegionOptions::huge_pages, kOffOn>("server.region_huge_pages", kRestart,
+                                             "2 MiB pages for the regions that requests live in"),
     number<&RegionOptions::prefault_bytes>(
         "server.region_prefault_bytes", kRestart, {0, uint64_t{16} << 30},
         "of each region, touched at start so that no request pays for the page faults"),
@@ -255,10 +253,9 @@ constexpr Setting kSettings[] = {
                         "a connection at rest is closed after"),
     number<&S::drain_timeout_ns>("server.drain_timeout_ms", kRestart, milliseconds(0),
                                  "after SIGTERM, requests in flight have this long"),
-    word<&S::log_level, kLogLevelNames>("server.log_level", kLive,
-                                        "trace, debug, info, warn, error or off"),
+    word<&S::log_level, kLogLevelNames>("server.log_level", kLive, "the least that is logged"),
     word<&S::log_format, kLogFormatNames>("server.log_format", kLive,
-                                          "text, or json: one object a line"),
+                                          "of the log; json: one object a line"),
 };
 }  // namespace
 

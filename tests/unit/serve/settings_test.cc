@@ -383,6 +383,15 @@ TEST_F(ConfigurationPage, HasEveryKeyWithFlagDefaultAndWhenItChanges) {
   }
 }
 
+TEST_F(ConfigurationPage, SaysTheWordsThatAreTaken) {
+  for (const Setting& setting : settings()) {
+    std::string all;
+    for (const std::string_view word : setting.words) all.append(", ").append(word);
+    if (all.empty()) continue;
+    EXPECT_THAT(row_of(setting), HasSubstr("| " + all.substr(2) + " |"));
+  }
+}
+
 TEST_F(ConfigurationPage, SaysTheBoundsThatHold) {
   size_t bounded = 0;
   for (const Setting& setting : settings()) {
