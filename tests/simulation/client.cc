@@ -20,6 +20,25 @@ std::string bytes_of(const std::vector<float>& values) {
   return bytes;
 }
 
+// Now and then with a deadline of its own.
+std::string with_timeout(std::string request) {
+  if (!random().one_in(6)) return request;
+  static constexpr std::string_view kBefore = R"("parameters":{"binary_data_output":true}})";
+  const std::string after = R"("parameters":{"binary_data_output":true,"timeout":)" +
+                            std::to_string(1 + random().below(20'000)) + "}}";
+  const size_t at = request.find(kBefore);
+  request.replace(at, kBefore.size(), after);
+  const size_t more = after.size() - kBefore.size();
+  for (const std::string_view name :
+       {"\r\nContent-Length: ", "Inference-Header-Content-Length: "}) {
+    const size_t begin = request.find(name) + name.size();
+    const size_t end = request.find("\r\n", begin);
+    const size_t bytes = std::strtoul(request.c_str() + begin, nullptr, 10) + more;
+    request.replace(begin, end - begin, std::to_string(bytes));
+  }
+  return request;
+}
+
 std::string chunked(const std::string& request) {
   const size_t head_end = request.find("\r\n\r\n") + 4;
   std::string head = request.substr(0, head_end);
@@ -116,7 +135,7 @@ void SimClient::ask() {
       wanted.push_back(values.back() + 1);
     }
     asked.reply_values = bytes_of(wanted);
-    text = serve::binary_infer("plus_one", "x", bytes_of(values), rows);
+    text = with_timeout(serve::binary_infer("plus_one", "x", bytes_of(values), rows));
     if (random().one_in(8)) text = chunked(text);
   }
   send_slowly(text);

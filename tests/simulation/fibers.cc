@@ -27,6 +27,9 @@ constexpr uint64_t kNever = UINT64_MAX;
 // A world of some hundred requests takes some hundred thousand; one that never ends is a failure too.
 constexpr uint64_t kMostSwitches = 20'000'000;
 
+// How long the same thread is held back.
+constexpr uint64_t kSlowForSwitches = 256;
+
 struct Fiber {
   ucontext_t context{};
   std::byte* stack = nullptr;
@@ -51,7 +54,8 @@ struct World {
   std::vector<Fiber*> live;
   std::vector<Fiber*> ready;
   Fiber* current = nullptr;
-  const Fiber* slow = nullptr;  // gets its turn late
+  const Fiber* slow =
+      nullptr;  // gets its turn late: others overtake it in the midst of what it does
   ucontext_t outside{};
 };
 World world;
@@ -98,8 +102,8 @@ Fiber& pick() noexcept {
     expire();
   }
   size_t at = world.random.below(world.ready.size());
-  if (world.ready[at] == world.slow && !world.random.one_in(8)) {
-    at = world.random.below(world.ready.size());
+  if (world.ready[at] == world.slow && world.ready.size() > 1 && !world.random.one_in(32)) {
+    at = (at + 1 + world.random.below(world.ready.size() - 1)) % world.ready.size();
   }
   Fiber& next = *world.ready[at];
   world.ready[at] = world.ready.back();
@@ -111,6 +115,10 @@ Fiber& pick() noexcept {
 // The current fiber is in `ready`, waits, or is done.
 void switch_away() noexcept {
   if (++world.switches > kMostSwitches) fail("it does not end");
+  if (world.switches % kSlowForSwitches == 0) {
+    const bool has_one = world.random.one_in(2);
+    world.slow = has_one ? world.live[world.random.below(world.live.size())] : nullptr;
+  }
   world.time_ns += 50 + world.random.below(500);
   Fiber* const before = world.current;
   Fiber& next = pick();

@@ -13,6 +13,7 @@
 #include <lumen/base/idle_strategy.h>
 #include <lumen/serve/server.h>
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,7 +85,7 @@ serve::ServerOptions some_options(const engine::TempRepository& files) {
   options.max_body_bytes = 64 * 1024;
   options.max_connections = 2 + random().below(6);
   options.max_active_requests = 2 + random().below(6);
-  options.drain_timeout_ns = 100 * kMs;
+  options.drain_timeout_ns = random().one_in(2) ? 100 * kMs : random().below(2 * kMs);
   options.timeouts = {.head_ns = 100 * kMs,
                       .body_period_ns = 100 * kMs,
                       .body_min_bytes = 64,
@@ -285,6 +286,7 @@ int main(int argc, char** argv) {
   const lumen::engine::TempRepository files;
   files.write("models/plus_one/1/model.onnx", "fake");
   lumen::allow_spinning(false);
+  ::mallopt(M_PERTURB, 0x5a);  // what is freed holds no more what it held
   void* shared =
       ::mmap(nullptr, sizeof(Sum), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 2;

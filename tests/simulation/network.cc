@@ -26,7 +26,7 @@ Faults faults;
 
 namespace {
 
-constexpr char kPoison = '\x5a';
+constexpr char kPoison = '\x5a';  // in buffers that are not lent
 constexpr size_t kMostPoison = 256;
 constexpr size_t kLentBytes = 512;
 constexpr size_t kLentBuffers = 3;
@@ -49,6 +49,7 @@ struct SimStream {
   bool must_tell = false;  // look_now() has said that it moved
   std::span<iovec> buffers;
   size_t poisoned = 0;
+  char poison = 0;  // of its own, so that another's in the same memory is seen
   bool sending = false;
   uint64_t send_total = 0;
   uint64_t taken = 0;        // of the send in flight
@@ -174,7 +175,8 @@ void SimLoop::ask(net::Stream& stream, Kind kind, std::span<iovec> buffers) noex
   if (kind != Kind::kData) return;
   if (buffers.empty() || buffers.front().iov_len == 0) fail("a receive into nothing");
   one.poisoned = std::min(kMostPoison, buffers.front().iov_len);
-  std::memset(buffers.front().iov_base, kPoison, one.poisoned);
+  one.poison = static_cast<char>(random().next());
+  std::memset(buffers.front().iov_base, one.poison, one.poisoned);
 }
 
 void SimLoop::send(net::Stream& stream, std::span<iovec> buffers) noexcept {
@@ -274,7 +276,7 @@ bool SimLoop::has_work() const noexcept {
 void SimLoop::tell_closed(SimStream& one) noexcept {
   if (one.poisoned > 0 && one.receiving == Kind::kData) {
     const auto* bytes = static_cast<const char*>(one.buffers.front().iov_base);
-    if (!std::all_of(bytes, bytes + one.poisoned, [](char byte) { return byte == kPoison; })) {
+    if (!std::all_of(bytes, bytes + one.poisoned, [&](char byte) { return byte == one.poison; })) {
       fail("a buffer was used before on_closed()");
     }
   }
