@@ -176,8 +176,9 @@ void yield() noexcept {
 
 void may_switch() noexcept {
   if (!world.runs) return;
-  // Now and then the thread is held for long: other threads, and deadlines, overtake it.
-  if (world.random.one_in(20'000)) world.time_ns += world.random.below(30'000'000);
+  // Now and then the thread is held for long, in the midst of what it does: other threads overtake it, and
+  // so do deadlines.
+  if (world.random.one_in(2'000)) sleep_for_ns(world.random.below(30'000'000));
   if (world.random.one_in(world.switch_one_in)) yield();
 }
 
