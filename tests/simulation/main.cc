@@ -85,6 +85,10 @@ serve::ServerOptions some_options(const engine::TempRepository& files) {
   options.max_body_bytes = 64 * 1024;
   options.max_connections = 2 + random().below(6);
   options.max_active_requests = 2 + random().below(6);
+  // As little memory as it may be given, or somewhat more.
+  if (random().one_in(2)) {
+    options.max_memory_bytes = serve::least_memory_bytes(options) + random().below(256 * 1024);
+  }
   options.drain_timeout_ns = random().one_in(2) ? 100 * kMs : random().below(2 * kMs);
   options.timeouts = {.head_ns = 100 * kMs,
                       .body_period_ns = 100 * kMs,
