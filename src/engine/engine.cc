@@ -77,7 +77,8 @@ class GatedSubmitter final : public Submitter {
     return next;
   }
 
-  Types types() noexcept override {
+  Types types(const Model& model) noexcept override {
+    (void)model;  // all have the same yet: lanes will differ by model
     const Scheduler* scheduler = enter();
     Types types;
     if (scheduler != nullptr) {
@@ -203,7 +204,7 @@ class SwappingEngine final : public Engine {
 
   Status start() { return change(options_.config, Runner::OnFailure::kMarkUnavailable); }
 
-  Submitter& submitter(uint32_t index) noexcept override { return *submitters_[index]; }
+  Submitter& submitter(uint32_t number) noexcept override { return *submitters_[number]; }
 
   Status reconfigure(const EngineConfig& config) override {
     const std::lock_guard lock(mutex_);
@@ -294,9 +295,9 @@ class SwappingEngine final : public Engine {
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                                                ModelRepository& repository) {
-  if (options.submitter_count < 1 || options.submitter_count > limits::kMaxIoThreads) {
+  if (options.submitter_count < 1 || options.submitter_count > limits::kMaxSubmitters) {
     return Status::error(Code::kInvalidArgument, "submitter_count: got %u, wanted 1 to %zu",
-                         options.submitter_count, limits::kMaxIoThreads);
+                         options.submitter_count, limits::kMaxSubmitters);
   }
   auto engine = std::make_unique<SwappingEngine>(options, repository);
   LUMEN_RETURN_IF_ERROR(engine->start());

@@ -142,7 +142,7 @@ class Runner {
   uint64_t hold_until_ns_ = UINT64_MAX;  // a batch that waits for more rows
 
   // Sinks that have completions they were not told of, since when.
-  std::array<CompletionSink*, limits::kMaxIoThreads> unflushed_{};
+  std::array<CompletionSink*, limits::kMaxSubmitters> unflushed_{};
   size_t unflushed_count_ = 0;
   uint64_t unflushed_since_ns_ = 0;
 

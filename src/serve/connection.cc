@@ -102,7 +102,6 @@ void Connection::receive_into(std::span<char> space) noexcept {
 void Connection::begin_head() noexcept {
   state_ = State::kHead;
   is_overdue_ = false;
-  context_->use(io_.submitter().types());
   io_.timeouts().head.start(timeout_, coarse_now_ns());
   if (context_->unread().empty()) {
     receive_into(context_->free_space());
@@ -206,6 +205,7 @@ void Connection::begin_infer() noexcept {
     return;
   }
   context_->call.infer.model = model;
+  context_->use(io_.submitter().types(*model));
   if (model->state() != engine::ModelState::kReady) {
     respond_error(model_unavailable(*model));
     return;

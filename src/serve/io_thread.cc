@@ -27,11 +27,12 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 
 }  // namespace
 
-IoThread::IoThread(const Services& services, uint32_t index, ListenerSockets sockets)
+IoThread::IoThread(const Services& services, uint32_t index, engine::Submitter& submitter,
+                   ListenerSockets sockets)
     : services_(services),
       index_(index),
       counters_(services.counters),
-      submitter_(services.engine.submitter(index)),
+      submitter_(submitter),
       dispatcher_({}, submitter_, *this, counters_),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
@@ -49,9 +50,10 @@ IoThread::IoThread(const Services& services, uint32_t index, ListenerSockets soc
 }
 
 Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uint32_t index,
+                                                   engine::Submitter& submitter,
                                                    ListenerSockets sockets) {
   std::unique_ptr<IoThread> io(
-      new IoThread(services, index, std::move(sockets)));  // alloc: at start
+      new IoThread(services, index, submitter, std::move(sockets)));  // alloc: at start
   Result<std::unique_ptr<net::Loop>> loop = net::make_loop(*io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);

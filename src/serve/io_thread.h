@@ -55,9 +55,10 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // and health, documents and metrics are answered.
   static constexpr size_t kHeadContexts = 64;
 
-  // `index`: also of its submitter and its shard of the stage histograms.
+  // `index`: among the I/O threads, and of its shard of the stage histograms.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
                                                                 uint32_t index,
+                                                                engine::Submitter& submitter,
                                                                 ListenerSockets sockets);
   ~IoThread();
   // Serves until drained. Blocks.
@@ -137,7 +138,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
     bool is_local;
   };
 
-  IoThread(const Services& services, uint32_t index, ListenerSockets sockets);
+  IoThread(const Services& services, uint32_t index, engine::Submitter& submitter,
+           ListenerSockets sockets);
   [[nodiscard]] bool accept(net::Socket socket, bool is_local) noexcept;
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;

@@ -42,6 +42,8 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_b
 
 RequestMemory::Usage RequestContext::reset() noexcept {
   const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
+  memory.use(RequestMemory::Kind::kArena);
+  has_latency_budget = false;
   if (begin == end) begin = end = 0;
   head = {};
   route = {};

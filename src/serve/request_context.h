@@ -49,7 +49,8 @@ class RequestContext final : public service::CallOwner {
   // memory took is returned.
   RequestMemory::Usage reset() noexcept;
 
-  // How the next request is kept and how it will go to the engine.
+  // How the request is kept from here on and how it will go to the engine, once its model is known. What
+  // is not for a model lies in the region.
   void use(const engine::Submitter::Types& types) noexcept;
 
   // --- receive buffer: bytes [begin, end) are unread --------------------------------------------

@@ -229,7 +229,7 @@ Status RunningServer::start_io_threads() {
       sockets.unix_socket = UniqueFd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
       if (!sockets.unix_socket.valid()) return Status::from_errno(errno, "sharing the unix socket");
     }
-    auto io = IoThread::create(services, i, std::move(sockets));
+    auto io = IoThread::create(services, i, engine_->submitter(i), std::move(sockets));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }

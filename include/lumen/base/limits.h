@@ -45,6 +45,7 @@ inline constexpr uint32_t kMaxQueueDelayUs = 10'000'000;
 inline constexpr uint64_t kMaxTimeoutUs = uint64_t{24} * 3600 * 1'000'000;
 inline constexpr size_t kMaxWorkers = 256;
 inline constexpr size_t kMaxIoThreads = 64;
+inline constexpr size_t kMaxSubmitters = kMaxIoThreads + 16;  // and others that bring requests
 inline constexpr size_t kMaxModels = 256;
 
 }  // namespace lumen::limits

@@ -30,7 +30,9 @@ namespace lumen::engine {
 
 struct EngineOptions {
   EngineConfig config{};
-  uint32_t submitter_count = 1;  // I/O threads
+  // Threads that bring requests, each with a Submitter of its own. Their numbers are the engine's alone:
+  // the server gives the first to its I/O threads, and the next to whatever else brings requests.
+  uint32_t submitter_count = 1;
   // The threads that run models: workers, or with `inline` the I/O threads.
   PinThreads pin_threads{};
   // Shared by the schedulers of this engine, so that a change keeps its CPUs.
@@ -48,7 +50,7 @@ enum class SubmitOutcome : uint8_t {
   kClosed,
 };
 
-// An I/O thread's way into the engine. One thread uses it.
+// A thread's way into the engine: an I/O thread's, or any other's that brings requests. One thread uses it.
 class Submitter {
  public:
   // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
@@ -70,13 +72,13 @@ class Submitter {
   // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
   // waits for room); UINT64_MAX: never.
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
-  // What the next request would meet.
+  // What the next request to a model would meet; asked once its head tells the model.
   struct Types {
     QueueType queue_type = QueueType::kMpmc;
     AllocatorType allocator_type = AllocatorType::kLumenArena;
     bool has_latency_budget = false;  // else fits_budget() is always true
   };
-  [[nodiscard]] virtual Types types() noexcept = 0;
+  [[nodiscard]] virtual Types types(const Model& model) noexcept = 0;
   // Whoever must get this thread to call end_turn() soon (a change of configuration) flushes it.
   virtual void set_wake_sink(CompletionSink& sink) noexcept = 0;
 
@@ -92,7 +94,8 @@ class Engine {
                                                               ModelRepository& repository);
   virtual ~Engine() = default;  // closes the submitters and drains
 
-  [[nodiscard]] virtual Submitter& submitter(uint32_t index) noexcept = 0;
+  // `number` < submitter_count. One thread takes it, and keeps it.
+  [[nodiscard]] virtual Submitter& submitter(uint32_t number) noexcept = 0;
   // Changes everything that `config` says while requests go on being served. Returns when all that
   // the configuration before had accepted is complete. On an error the one before stays.
   [[nodiscard]] virtual Status reconfigure(const EngineConfig& config) = 0;

@@ -87,7 +87,7 @@ struct InferRequest {
   Status status;
   std::span<TensorView> outputs;  // as outputs_wanted (or all), in that order
   static constexpr uint32_t kNoWorker = UINT32_MAX;
-  uint32_t worker = kNoWorker;  // who took it; with `inline` the I/O thread's number
+  uint32_t worker = kNoWorker;  // who took it; with `inline` the submitter's number
   QueueType queue_type{};       // how it went, or would have gone
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
   bool runs_alone = false;      // the batch that it was in failed
