@@ -147,6 +147,7 @@ void SimClient::check(const Asked& asked, const std::string& head, const std::st
   const int status = std::atoi(head.c_str() + 9);
   if (status < 100 || status > 599) fail("not a head: %s", head.c_str());
   ++tally_.by_status[static_cast<size_t>(status)];
+  if (random().one_in(8)) tally_.look();
   if (status != 200) {
     ++tally_.replies_refused;
     switch (status) {

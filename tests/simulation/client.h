@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,7 @@ struct Tally {
   uint64_t next_value = 1;  // no two requests hold the same
   bool draining = false;
   std::array<uint64_t, 600> by_status{};
+  std::function<void()> look = [] {};  // at the memory, now and then
 };
 
 class SimClient {
