@@ -37,6 +37,7 @@ constexpr uint64_t kMs = 1'000'000;
 constexpr size_t kHistoriesOfAWorld = 200;
 // Beside the memory of requests: clients, connections, a second configuration's workers.
 constexpr size_t kHeapOfOthers = 4 << 20;
+constexpr uint64_t kReplays = 20;        // worlds that are run twice more and compared
 constexpr uint64_t kLooksForLeaks = 16;  // one world in so many
 // Less than a byte for each request of a world; a static table of the C++ library may grow.
 constexpr size_t kLeakBytes = 128;
@@ -258,6 +259,21 @@ void run_seed(uint64_t seed, const engine::TempRepository& files, Sum& sum) {
   if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) std::exit(1);
 }
 
+// A seed that is printed would be worth little if it showed another world the next time.
+void expect_same_again(uint64_t seed, const engine::TempRepository& files) {
+  void* const shared =
+      ::mmap(nullptr, sizeof(Sum), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) std::exit(2);
+  Sum& twice = *new (shared) Sum{};
+  for (int i = 0; i < 2; ++i) run_seed(seed, files, twice);
+  if (twice.hash != 0) {  // the two are added by exclusive or
+    std::fprintf(stderr, "simulation: seed %llu is not the same world twice\n",
+                 static_cast<unsigned long long>(seed));
+    std::exit(1);
+  }
+  ::munmap(shared, sizeof(Sum));
+}
+
 void print(const Sum& sum) {
   std::printf(
       "simulation: %llu worlds (mpmc %llu, spsc %llu, naive %llu, batched %llu, inline %llu), "
@@ -340,6 +356,9 @@ int main(int argc, char** argv) {
   if (shared == MAP_FAILED) return 2;
   Sum& sum = *new (shared) Sum{};
   while (sum.worlds < worlds && (one_seed || sum.histories < wanted)) run_seed(seed++, files, sum);
+  if (!one_seed) {
+    for (uint64_t again = 0; again < kReplays; ++again) expect_same_again(again, files);
+  }
   print(sum);
   if (!one_seed && sum.histories >= 50'000) expect_all_happened(sum);
   return 0;
