@@ -22,7 +22,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTEXT = re.compile(r"In (file|instantiation|member|substitution|function)|required (from|by)|^ ")
+CONTEXT = re.compile(
+    r"In (file|instantiation|member|substitution|function)|required (from|by)|"
+    r"in .constexpr. expansion|^ "
+)
 
 
 def compile_text(words: list[str], text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -106,8 +106,19 @@ class CounterOf {
   uint32_t index_;
 };
 
+// One of those that may be used as this kind alone.
+template <typename Counter, CounterKind kKind>
+class OfKind : public Counter {
+ public:
+  consteval OfKind(const char* name) : Counter(name) {
+    if (this->descriptor().kind != kKind) throw "the counter is of another kind";
+  }
+};
+
 using ServerCounter = CounterOf<kServerCounters>;
+using ServerGauge = OfKind<ServerCounter, CounterKind::kGauge>;
 using ModelCounter = CounterOf<kModelCounters>;
+using ModelLatest = OfKind<ModelCounter, CounterKind::kLatest>;
 
 // The two counters of a duration: "queue" is also "queue_ns".
 struct ModelTime {

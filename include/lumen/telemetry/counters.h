@@ -107,9 +107,10 @@ class CounterWriter {
   CounterWriter(const CounterWriter&) = delete;
   CounterWriter& operator=(const CounterWriter&) = delete;
 
+  [[nodiscard]] size_t block() const noexcept { return block_; }
   void add(ServerCounter counter, uint64_t n = 1) noexcept { bump(server_[counter.index()], n); }
   // Of a gauge, what this writer has added before.
-  void subtract(ServerCounter gauge, uint64_t n = 1) noexcept { bump(server_[gauge.index()], -n); }
+  void subtract(ServerGauge gauge, uint64_t n = 1) noexcept { bump(server_[gauge.index()], -n); }
   void add(uint32_t model, ModelCounter counter, uint64_t n = 1) noexcept {
     bump(slot(model, counter), n);
   }
@@ -117,7 +118,7 @@ class CounterWriter {
     bump(slot(model, time.count), 1);
     bump(slot(model, time.ns), ns);
   }
-  void set(uint32_t model, ModelCounter latest, uint64_t value) noexcept {
+  void set(uint32_t model, ModelLatest latest, uint64_t value) noexcept {
     slot(model, latest).store(value, std::memory_order_relaxed);  // relaxed: as in bump()
   }
 

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -142,6 +144,31 @@ TEST(Counters, NoTotalGoesDownAndNoneIsLostWhileWritersComeAndGo) {
   EXPECT_EQ(counters.total("connections_open"), 0u);
   EXPECT_EQ(counters.total(1, "success"), kThreads * kLives * kEach);
   EXPECT_EQ(counters.total(1, "success_ns"), 3 * kThreads * kLives * kEach);
+}
+
+// Short lives, so that nearly all that happens is taking and giving back. Each writer also counts in plain memory
+// of its block, so that TSan sees whether it is handed on.
+TEST(Counters, NoTwoWritersHaveOneBlockAtATime) {
+  constexpr uint64_t kThreads = 4;
+  constexpr uint64_t kLives = 50'000;
+  Counters counters;
+  std::vector<uint64_t> plain(Counters::kMaxWriters);
+  std::barrier begin(kThreads);
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      begin.arrive_and_wait();
+      for (uint64_t life = 0; life < kLives; ++life) {
+        CounterWriter writer(counters, CounterWriter::Stay::kMoment);
+        writer.add("requests");
+        ++plain[writer.block()];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counters.total("requests"), kThreads * kLives);
+  EXPECT_EQ(std::accumulate(plain.begin(), plain.end(), uint64_t{0}), kThreads * kLives);
 }
 
 TEST(Counters, AnIndexUsedAgainForAnotherModelBeginsAtZeroAndLeavesTheOthers) {
