@@ -42,6 +42,34 @@ std::string reason_text(const Status& status, const std::filesystem::path& direc
 
 }  // namespace
 
+std::optional<uint32_t> ModelIndices::take() {
+  const std::lock_guard lock(mutex_);
+  for (uint32_t index = 0; index < taken_.size(); ++index) {
+    if (taken_[index]) continue;
+    taken_[index] = true;
+    return index;
+  }
+  return std::nullopt;
+}
+
+void ModelIndices::give_back(uint32_t index) {
+  const std::lock_guard lock(mutex_);
+  taken_[index] = false;
+}
+
+Model::Model(std::shared_ptr<ModelIndices> indices, uint32_t index, telemetry::Counters& counters,
+             const ModelSource& source)
+    : indices_(std::move(indices)), index_(index), counters_(&counters) {
+  metadata_.name = source.name;
+  metadata_.version = source.version;
+  counters.assign_model(index, source.name, source.version);
+}
+
+Model::~Model() {
+  counters_->release_model(index_);
+  indices_->give_back(index_);
+}
+
 Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t> batch_sizes) {
   std::unique_lock<std::mutex> alone;
   if (!traits().makes_instances_in_parallel) alone = std::unique_lock(backend_->making);
@@ -58,23 +86,56 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
                          directory.c_str(), found->size(), limits::kMaxModels);
   }
   // alloc: at start
-  std::unique_ptr<ModelRepository> repository(new ModelRepository(std::move(backends), counters));
-  for (FoundModel& version : *found) {
-    auto model = std::make_unique<Model>();
-    model->index_ = static_cast<uint32_t>(repository->models_.size());
-    model->counters_ = &counters;
-    counters.assign_model(model->index_, version.source.name, version.source.version);
-    model->metadata_.name = version.source.name;
-    model->metadata_.version = version.source.version;
-    Status status = version.status;
-    if (status.ok()) status = repository->load(*model, version.source);
-    if (!status.ok()) model->mark_unavailable(reason_text(status, directory, version.source));
-    repository->models_.push_back(std::move(model));
+  std::unique_ptr<ModelRepository> repository(
+      new ModelRepository(directory, std::move(backends), counters));
+  for (const FoundModel& version : *found) {
+    repository->models_.push_back(repository->make_model(version));
   }
   return repository;
 }
 
-Status ModelRepository::load(Model& model, const ModelSource& source) {
+std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
+  const std::optional<uint32_t> index = indices_->take();
+  if (!index) return nullptr;
+  auto model = std::make_shared<Model>(indices_, *index, counters_, found.source);
+  Status status = found.status;
+  if (status.ok()) status = load_into(*model, found.source);
+  if (!status.ok()) model->mark_unavailable(reason_text(status, directory_, found.source));
+  return model;
+}
+
+Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
+                                                     std::string_view version) {
+  Result<std::vector<FoundModel>> found = scan_repository(directory_);
+  if (!found.ok()) return found.status();
+  const FoundModel* wanted = nullptr;
+  for (const FoundModel& one : *found) {
+    const bool matches = version.empty() || one.source.version == version;
+    if (one.source.name == name && matches) wanted = &one;  // the last is the highest
+  }
+  if (wanted == nullptr) {
+    return Status::error(Code::kNotFound, "model '%.*s' version '%.*s' is not in %s",
+                         static_cast<int>(std::min(name.size(), limits::kMaxNameBytes)),
+                         name.data(),
+                         static_cast<int>(std::min(version.size(), limits::kMaxNameBytes)),
+                         version.data(), directory_.c_str());
+  }
+  std::shared_ptr<Model> model = make_model(*wanted);
+  if (model == nullptr) {
+    return Status::error(Code::kTooLarge, "%zu model versions are served, and no more can be",
+                         limits::kMaxModels);
+  }
+  if (model->state() == ModelState::kReady) return model;
+  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
+                       wanted->source.name.c_str(), wanted->source.version.c_str(),
+                       model->reason().c_str());
+}
+
+void ModelRepository::forget(const Model& model) {
+  std::erase_if(models_, [&](const auto& kept) { return kept.get() == &model; });
+}
+
+Status ModelRepository::load_into(Model& model, const ModelSource& source) {
   Result<Backends::Entry*> entry = backends_.find(source.options.backend);
   if (!entry.ok()) return entry.status();
   LUMEN_RETURN_IF_ERROR(backends_.use(**entry));
@@ -92,7 +153,7 @@ Status ModelRepository::load(Model& model, const ModelSource& source) {
 }
 
 Model* ModelRepository::find(std::string_view name, std::string_view version) const noexcept {
-  const auto name_of = [](const std::unique_ptr<Model>& model) -> std::string_view {
+  const auto name_of = [](const std::shared_ptr<Model>& model) -> std::string_view {
     return model->metadata().name;
   };
   const auto same = std::ranges::equal_range(models_, name, std::ranges::less(), name_of);

@@ -14,10 +14,13 @@
 #include <lumen/telemetry/counters.h>
 
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +29,26 @@ namespace lumen::engine {
 
 enum class ModelState : uint8_t { kReady, kUnavailable };
 
-// One version of one model.
+// Which of the kMaxModels places are taken. Control plane, by several threads.
+class ModelIndices {
+ public:
+  [[nodiscard]] std::optional<uint32_t> take();  // the lowest that is free
+  void give_back(uint32_t index);
+
+ private:
+  std::mutex mutex_;
+  std::bitset<limits::kMaxModels> taken_;
+};
+
+// One version of one model. Its index and counters are another's once it is gone.
 class Model {
  public:
+  Model(std::shared_ptr<ModelIndices> indices, uint32_t index, telemetry::Counters& counters,
+        const ModelSource& source);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
   [[nodiscard]] ModelState state() const noexcept { return state_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }  // if unavailable
   [[nodiscard]] const ModelMetadata& metadata() const noexcept { return metadata_; }
@@ -63,12 +83,15 @@ class Model {
   ModelMetadata metadata_;              // name and version are set even when unavailable
   Backends::Entry* backend_ = nullptr;  // that loaded it
   std::unique_ptr<LoadedModel> loaded_;
-  const telemetry::Counters* counters_ = nullptr;
-  uint32_t index_ = 0;
+  const std::shared_ptr<ModelIndices> indices_;
+  const uint32_t index_;
+  telemetry::Counters* const counters_;
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
   // Written by every worker after each call; what is above is read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
 };
+
+struct FoundModel;  // of the scan
 
 class ModelRepository {
  public:
@@ -77,23 +100,33 @@ class ModelRepository {
 
   // `version` empty: the highest. nullptr: no such model (or version).
   [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
-  [[nodiscard]] const std::vector<std::unique_ptr<Model>>& models() const noexcept {
+  [[nodiscard]] const std::vector<std::shared_ptr<Model>>& models() const noexcept {
     return models_;
   }
   // Versions of `name` in ascending order; for the metadata reply (control plane).
   [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
+  // What a catalog does while it serves, one at a time: loads one version more from the directory
+  // (`version` empty: the highest there), which the list above does not name.
+  [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name,
+                                                    std::string_view version);
+  // Not kept any more; it lives as long as others keep it.
+  void forget(const Model& model);
   [[nodiscard]] Backends& backends() noexcept { return backends_; }
   [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
   [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }
 
  private:
-  ModelRepository(Backends backends, telemetry::Counters& counters)
-      : counters_(counters), backends_(std::move(backends)) {}
+  ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters)
+      : directory_(std::move(directory)), counters_(counters), backends_(std::move(backends)) {}
+  // A version that can't be loaded gives a model that is unavailable; nullptr: no index is free.
+  [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
   // Through the backend that its options name; on a failure it stays unavailable.
-  [[nodiscard]] Status load(Model& model, const ModelSource& source);
+  [[nodiscard]] Status load_into(Model& model, const ModelSource& source);
+  const std::filesystem::path directory_;
   telemetry::Counters& counters_;
   Backends backends_;
-  std::vector<std::unique_ptr<Model>> models_;  // sorted by name, then version as a number
+  const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
+  std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number
 };
 
 }  // namespace lumen::engine
