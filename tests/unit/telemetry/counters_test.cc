@@ -99,6 +99,7 @@ TEST(Counters, WritersForAMomentUseTheOtherEndAndFindABlockWhenOneIsLeft) {
 TEST(CountersDeathTest, OneWriterTooManyIsABug) {
   Counters counters;
   std::vector<std::unique_ptr<CounterWriter>> writers;
+  writers.reserve(Counters::kMaxWriters);
   for (size_t i = 0; i < Counters::kMaxWriters; ++i) {
     writers.push_back(std::make_unique<CounterWriter>(counters));
   }
