@@ -1,6 +1,8 @@
 // The I/O thread's turn: loop, completions, timeouts, drain. See the header.
 #include "serve/io_thread.h"
 
+#include "serve/memory_limits.h"
+
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/idle_strategy.h>
@@ -17,7 +19,7 @@ namespace {
 // accepts no more than this many.
 constexpr size_t kSpareConnections = 64;
 size_t contexts_of(const ServerOptions& options) noexcept {
-  return options.max_active_requests + IoThread::kHeadContexts;
+  return options.max_active_requests + kHeadContexts;
 }
 
 constexpr size_t kScratchBytes = 64 * 1024;

@@ -51,10 +51,6 @@ struct ListenerSockets {
 
 class IoThread final : public net::WakeHandler, public engine::CompletionSink {
  public:
-  // Contexts beside those of the calls in memory: while all of these run or are read, heads still come in,
-  // and health, documents and metrics are answered.
-  static constexpr size_t kHeadContexts = 64;
-
   // `index`: among the I/O threads, and of its shard of the stage histograms.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(const Services& services,
                                                                 uint32_t index,

@@ -3,6 +3,7 @@
 
 #include "serve/infer_service.h"
 #include "serve/io_thread.h"
+#include "serve/memory_limits.h"
 
 #include <cstring>
 #include <new>
@@ -20,16 +21,14 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes,
                                                                const RegionOptions& regions,
                                                                MemoryBudget& budget) {
-  Result<RequestMemory> memory = RequestMemory::create(region_bytes(max_body_bytes), regions);
+  Result<RequestMemory> memory = RequestMemory::create(most_request_bytes(max_body_bytes), regions);
   if (!memory.ok()) return memory.status();
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->memory = std::move(*memory);
-  // The padding lets simdjson read past a JSON text that ends where the buffer ends.
-  constexpr size_t kBytes = limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
-  auto* buffer = static_cast<char*>(context->memory.allocate(kBytes, kCacheLine));
+  auto* buffer = static_cast<char*>(context->memory.allocate(kReceiveBytes, kCacheLine));
   context->receive_buffer_ = {buffer, limits::kReceiveBufferBytes};
   context->memory.keep_what_is_there();
-  if (!context->memory.charge_to(budget, kBaseBytes - kBytes)) {
+  if (!context->memory.charge_to(budget, kContextBytes - kReceiveBytes)) {
     return Status::error(Code::kTooLarge,
                          "max_memory_bytes: the %zu bytes of an I/O thread have no room for the "
                          "receive buffers and prefaulted regions of all its requests; raise it, or "

@@ -29,16 +29,6 @@ class Connection;
 
 class RequestContext final : public service::CallOwner {
  public:
-  // The most that one request can take beside its receive buffer: a body and a second copy of it where
-  // one is needed (chunked bodies, JSON tensors), lists and outputs.
-  [[nodiscard]] static constexpr size_t region_bytes(size_t max_body_bytes) noexcept {
-    return 2 * max_body_bytes + kSlackBytes;
-  }
-  // What a context takes for good: the receive buffer, and enough for names and small documents, which
-  // thus never wait for memory.
-  static constexpr size_t kBaseBytes =
-      limits::kReceiveBufferBytes + wire::JsonParser::kPadding + kCacheLine + size_t{16} * 1024;
-
   // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where the
   // budget has no room for its base.
   [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes,
@@ -100,8 +90,6 @@ class RequestContext final : public service::CallOwner {
   RequestContext* next_free = nullptr;
 
  private:
-  static constexpr size_t kSlackBytes = size_t{16} * 1024 * 1024;
-
   RequestContext() = default;
   std::span<char> receive_buffer_;  // in the region, whichever kind of memory the rest comes from
 };

@@ -3,7 +3,7 @@
 #include <lumen/serve/settings.h>
 
 #include "serve/host_check.h"
-#include "serve/io_thread.h"
+#include "serve/memory_limits.h"
 
 #include <lumen/base/nearest_name.h>
 #include <lumen/net/socket.h>
@@ -340,10 +340,10 @@ size_t least_memory_bytes(const ServerOptions& options) noexcept {
   const size_t active = options.max_active_requests != 0 ? options.max_active_requests
                                                          : enough_active_requests(options.engine);
   const RegionOptions& regions = options.regions;
-  const size_t base = RequestMemory::in_pages(
-      std::max(RequestContext::kBaseBytes, regions.prefault_bytes), regions);
-  return options.io_thread_count * ((active + IoThread::kHeadContexts) * base +
-                                    RequestContext::region_bytes(options.max_body_bytes));
+  const size_t base =
+      RequestMemory::in_pages(std::max(kContextBytes, regions.prefault_bytes), regions);
+  return options.io_thread_count *
+         ((active + kHeadContexts) * base + most_request_bytes(options.max_body_bytes));
 }
 
 std::string overload_note(const ServerOptions& options, const EngineConfig& config) {

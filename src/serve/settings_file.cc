@@ -243,7 +243,12 @@ Result<ServerOptions> load_config(const std::filesystem::path& file, ServerOptio
     return Status::error(Code::kNotFound, "%s: can't be read; wanted a config.json", file.c_str());
   }
   const std::string text(std::istreambuf_iterator<char>(stream), {});
-  return apply_all(text, file.native(), std::move(options), false);
+  return parse_config(text, file.native(), std::move(options));
+}
+
+Result<ServerOptions> parse_config(std::string_view text, std::string_view name,
+                                   ServerOptions options) {
+  return apply_all(text, name, std::move(options), false);
 }
 
 Result<engine::EngineConfig> parse_engine_section(std::string_view json,

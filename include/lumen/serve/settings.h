@@ -72,6 +72,9 @@ struct Setting {
 // What the file says stands over `options`.
 [[nodiscard]] Result<ServerOptions> load_config(const std::filesystem::path& file,
                                                 ServerOptions options);
+// The same of a text; errors call it `name`.
+[[nodiscard]] Result<ServerOptions> parse_config(std::string_view text, std::string_view name,
+                                                 ServerOptions options);
 
 // The body of POST /v2/lumen/engine: the section "engine", or {"engine": {...}}. What it does not
 // name stays as in `base`. A key that needs a restart is refused.
