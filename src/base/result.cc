@@ -21,6 +21,9 @@ std::string_view code_name(Code code) noexcept {
     case Code::kAlreadyExists: return "already exists";
     case Code::kMethodNotAllowed: return "method not allowed";
     case Code::kCancelled: return "cancelled";
+    case Code::kForbidden: return "forbidden";
+    case Code::kUnsupportedMediaType: return "unsupported media type";
+    case Code::kRequestTimeout: return "request timeout";
   }
   return "unknown";
 }

@@ -121,7 +121,7 @@ void Connection::parse_head() noexcept {
       context_->move_unread_to_front();
       receive_into(context_->free_space());
       return;
-    case wire::HeadProgress::kRefused: refuse(result.refusal.status, result.refusal.reason); return;
+    case wire::HeadProgress::kRefused: refuse(result.refusal); return;
     case wire::HeadProgress::kComplete:
       timeout_.unlink();
       is_overdue_ = false;
@@ -141,24 +141,21 @@ void Connection::on_head() noexcept {
   decode_names(context_->route, context_->memory);
   const size_t limit = io_.services().options.max_body_bytes;
   if (context_->body_unread > limit) {
-    char text[160];
-    const int size = std::snprintf(text, sizeof(text),
-                                   "body of %zu bytes is above the limit of %zu; send less or "
-                                   "start the server with a larger --max-body-bytes",
-                                   context_->body_unread, limit);
-    refuse(413, {text, static_cast<size_t>(size)});
+    refuse(
+        Status::error(Code::kTooLarge,
+                      "body of %zu bytes is above the limit of %zu; send less or start the server "
+                      "with a larger --max-body-bytes",
+                      context_->body_unread, limit));
     return;
   }
   if (is_page_elsewhere()) {
-    char text[512];
     const int width = static_cast<int>(std::min<size_t>(head.host.size(), 255));
-    const int size =
-        std::snprintf(text, sizeof(text),
-                      "Host '%.*s' is no address or name of this machine, and the "
-                      "request is a browser's; if that name is yours, start the server "
-                      "with it in --allowed-hosts",
-                      width, head.host.data());
-    respond_error(403, {text, static_cast<size_t>(size)});
+    respond_error(
+        Status::error(Code::kForbidden,
+                      "Host '%.*s' is no address or name of this machine, and the request "
+                      "is a browser's; if that name is yours, start the server with it in "
+                      "--allowed-hosts",
+                      width, head.host.data()));
     return;
   }
   // Until something wants it, a body that is still to come is dropped after the reply.
@@ -173,8 +170,9 @@ void Connection::on_head() noexcept {
   const bool takes_both = context_->route.endpoint == Endpoint::kEngine;
   if (!(takes_both && (get || post)) && (wants_post(context_->route.endpoint) ? !post : !get)) {
     const bool wanted_post = wants_post(context_->route.endpoint);
-    respond_error(405, wanted_post ? "this path wants POST" : "this path wants GET",
-                  wanted_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+    respond_error(
+        Status::error(Code::kMethodNotAllowed, "this path wants %s", wanted_post ? "POST" : "GET"),
+        wanted_post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
     return;
   }
   if (context_->route.endpoint == Endpoint::kEngine) {
@@ -211,12 +209,15 @@ void Connection::begin_infer() noexcept {
     return;
   }
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
-    respond_error(415, "Content-Encoding is not supported; send the body as identity",
+    respond_error(Status::error(Code::kUnsupportedMediaType,
+                                "Content-Encoding is not supported; send the body as identity"),
                   "Accept-Encoding: identity\r\n");
     return;
   }
   if (head.framing == BodyFraming::kNone) {
-    respond_error(400, "an infer request needs a body: send Content-Length or chunked coding");
+    respond_error(
+        Status::error(Code::kInvalidArgument,
+                      "an infer request needs a body: send Content-Length or chunked coding"));
     return;
   }
   // By what is ahead of it already: a body that would be refused need not come in.
@@ -267,7 +268,7 @@ void Connection::on_received(net::Stream& stream, int64_t result) noexcept {
   (void)stream;
   io_.submitter().wake_if_late();
   if (state_ == State::kTimedOut) {
-    refuse(408, "the request did not arrive in time");
+    refuse(Status::error(Code::kRequestTimeout, "the request did not arrive in time"));
     return;
   }
   if (result <= 0) {  // the peer is gone, or will never finish this request

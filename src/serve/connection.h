@@ -112,9 +112,11 @@ class Connection final : public net::StreamHandler {
   void respond_json(int status, std::string_view body, std::string_view extra = {}) noexcept;
   void respond(int status, std::string_view content_type, std::string_view body,
                std::string_view extra = {}) noexcept;
-  void respond_error(const Status& status) noexcept;
-  void respond_error(int status, std::string_view message, std::string_view extra = {}) noexcept;
-  void refuse(int status, std::string_view message) noexcept;  // answers, then closes
+  // `extra`: header lines.
+  void respond_error(const Status& refused, std::string_view extra = {}) noexcept;
+  void answer_error(int status, std::string_view message, std::string_view extra) noexcept;
+  void refuse(const Status& status) noexcept;          // answers, then closes
+  void refuse(const wire::Refusal& refusal) noexcept;  // the same, by the words of the codec
   void respond_infer() noexcept;
   void send(size_t segments, int status) noexcept;
   [[nodiscard]] std::span<iovec> gathered(std::span<iovec> segments) noexcept;

@@ -10,7 +10,8 @@ void Connection::begin_engine() noexcept {
   if (!is_local_) {
     // Who can reach the port may use the models; who may change the server is a matter of the
     // socket file's owner and mode.
-    respond_error(403, "/v2/lumen/engine answers on the unix socket only; see --unix");
+    respond_error(Status::error(Code::kForbidden,
+                                "/v2/lumen/engine answers on the unix socket only; see --unix"));
     return;
   }
   if (context_->head.method != wire::HttpMethod::kPost) {
@@ -19,7 +20,8 @@ void Connection::begin_engine() noexcept {
   }
   if (context_->head.framing == wire::BodyFraming::kNone || context_->head.content_length == 0) {
     if (context_->head.framing != wire::BodyFraming::kChunked) {
-      respond_error(400, "a change needs a body: the \"engine\" section of config.json");
+      respond_error(Status::error(Code::kInvalidArgument,
+                                  "a change needs a body: the \"engine\" section of config.json"));
       return;
     }
   }

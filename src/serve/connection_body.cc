@@ -37,12 +37,10 @@ void Connection::begin_length_body() noexcept {
   const uint64_t json_bytes =
       is_infer ? context_->head.inference_header_length.value_or(total) : total;
   if (json_bytes > total) {
-    char text[200];
-    const int size = std::snprintf(
-        text, sizeof(text),
+    respond_error(Status::error(
+        Code::kInvalidArgument,
         "Inference-Header-Content-Length is %llu, but the body has only %llu bytes",
-        static_cast<unsigned long long>(json_bytes), static_cast<unsigned long long>(total));
-    respond_error(400, {text, static_cast<size_t>(size)});
+        static_cast<unsigned long long>(json_bytes), static_cast<unsigned long long>(total)));
     return;
   }
   if (is_infer && context_->head.inference_header_length == 0u) {
@@ -63,7 +61,7 @@ void Connection::begin_length_body() noexcept {
   auto* memory = static_cast<char*>(
       context_->memory.allocate(json_bytes + wire::JsonParser::kPadding, kCacheLine));
   if (memory == nullptr) {
-    refuse(413, "the JSON of the body does not fit a request's memory");
+    refuse(Status::error(Code::kTooLarge, "the JSON of the body does not fit a request's memory"));
     return;
   }
   const std::string_view have = context_->unread().substr(0, json_bytes);
@@ -97,7 +95,7 @@ void Connection::begin_chunked_body() noexcept {
   // How long it is only its end says: memory is taken as it comes.
   auto* memory = static_cast<char*>(context_->memory.begin_growing(bytes, kCacheLine));
   if (memory == nullptr) {
-    refuse(413, "a chunked body does not fit a request's memory");
+    refuse(Status::error(Code::kTooLarge, "a chunked body does not fit a request's memory"));
     return;
   }
   context_->chunked.emplace(limit);
@@ -110,8 +108,7 @@ void Connection::continue_chunked() noexcept {
   const std::string_view input = context_->unread();
   const std::span<char> output{context_->body.data() + context_->body.size(), input.size()};
   if (!context_->memory.grow_to(output.data() + output.size() + wire::JsonParser::kPadding)) {
-    close_after_ = true;  // where the body ends is not known
-    respond_error(io_.no_room());
+    refuse(io_.no_room());  // where the body ends is not known
     return;
   }
   const wire::ChunkedDecoder::Step step = context_->chunked->decode(input, output);
@@ -122,9 +119,7 @@ void Connection::continue_chunked() noexcept {
       context_->move_unread_to_front();
       receive_into(context_->free_space());
       return;
-    case wire::ChunkedDecoder::State::kRefused:
-      refuse(step.refusal.status, step.refusal.reason);
-      return;
+    case wire::ChunkedDecoder::State::kRefused: refuse(step.refusal); return;
     case wire::ChunkedDecoder::State::kComplete: break;
   }
   const std::string_view body{context_->body.data(), context_->body.size()};
@@ -136,7 +131,8 @@ void Connection::continue_chunked() noexcept {
   }
   const uint64_t json_bytes = context_->head.inference_header_length.value_or(body.size());
   if (json_bytes > body.size()) {
-    respond_error(400, "Inference-Header-Content-Length is larger than the chunked body");
+    respond_error(Status::error(Code::kInvalidArgument,
+                                "Inference-Header-Content-Length is larger than the chunked body"));
     return;
   }
   if (context_->head.inference_header_length == 0u) {

@@ -65,7 +65,7 @@ void Connection::answer_document() noexcept {
     case Endpoint::kLive: respond_json(200, R"({"live":true})"); return;
     case Endpoint::kReady:
       if (io_.draining()) {
-        respond_error(503, "the server is shutting down");
+        respond_error(Status::error(Code::kUnavailable, "the server is shutting down"));
       } else {
         respond_json(200, R"({"ready":true})");
       }
@@ -97,7 +97,7 @@ void Connection::answer_document() noexcept {
     case Endpoint::kEngine:
     case Endpoint::kInfer: break;
   }
-  respond_error(404, "the path names no model; write /v2/models/NAME");
+  respond_error(Status::error(Code::kNotFound, "the path names no model; write /v2/models/NAME"));
 }
 
 void Connection::on_infer_done() noexcept {
@@ -193,21 +193,21 @@ std::span<iovec> Connection::gathered(std::span<iovec> segments) noexcept {
   return segments.first(1);
 }
 
-void Connection::respond_error(const Status& refused) noexcept {
+void Connection::respond_error(const Status& refused, std::string_view extra) noexcept {
   // What found no memory says that its request is too large; here it is known whether it was that, or
   // whether others have it all.
   const bool has_no_room = refused.code() == Code::kTooLarge && context_->memory.was_refused();
   const Status& status = has_no_room ? io_.no_room() : refused;
   if (status.code() == Code::kResourceExhausted) {
-    respond_error(static_cast<int>(io_.services().options.overload_status), status.message(),
-                  "Retry-After: 1\r\n");
+    answer_error(static_cast<int>(io_.services().options.overload_status), status.message(),
+                 "Retry-After: 1\r\n");
   } else {
-    respond_error(wire::http_status(status.code()), status.message());
+    answer_error(wire::http_status(status.code()), status.message(), extra);
   }
 }
 
-void Connection::respond_error(int status, std::string_view message,
-                               std::string_view extra) noexcept {
+void Connection::answer_error(int status, std::string_view message,
+                              std::string_view extra) noexcept {
   const engine::InferRequest& infer = context_->call.infer;
   if (infer.model != nullptr) {
     io_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.trace.received_ns);
@@ -222,9 +222,14 @@ void Connection::respond_error(int status, std::string_view message,
   respond_json(status, {context_->error_body.data(), size}, extra);
 }
 
-void Connection::refuse(int status, std::string_view message) noexcept {
+void Connection::refuse(const Status& status) noexcept {
   close_after_ = true;
-  respond_error(status, message);
+  respond_error(status);
+}
+
+void Connection::refuse(const wire::Refusal& refusal) noexcept {
+  close_after_ = true;
+  answer_error(refusal.status, refusal.reason, {});
 }
 
 }  // namespace lumen::serve

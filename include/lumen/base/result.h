@@ -26,7 +26,10 @@ enum class Code : uint8_t {
   kResourceExhausted,  // a bounded queue or pool is full (429)
   kAlreadyExists,
   kMethodNotAllowed,
-  kCancelled,  // its client was gone before the model ran
+  kCancelled,             // its client was gone before the model ran
+  kForbidden,             // not by this way, or not for this caller (403)
+  kUnsupportedMediaType,  // an encoding that Lumen does not read (415)
+  kRequestTimeout,        // the client's bytes did not come in time (408)
 };
 
 [[nodiscard]] std::string_view code_name(Code code) noexcept;

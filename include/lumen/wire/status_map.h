@@ -11,9 +11,12 @@ namespace lumen::wire {
     case Code::kOk: return 200;
     case Code::kInvalidArgument: return 400;
     case Code::kAlreadyExists: return 400;
+    case Code::kForbidden: return 403;
     case Code::kNotFound: return 404;
     case Code::kMethodNotAllowed: return 405;
+    case Code::kRequestTimeout: return 408;
     case Code::kTooLarge: return 413;
+    case Code::kUnsupportedMediaType: return 415;
     case Code::kResourceExhausted: return 429;
     case Code::kCancelled: return 499;  // nginx's word; whom it is for has gone
     case Code::kInternal: return 500;
