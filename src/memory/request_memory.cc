@@ -65,7 +65,9 @@ void RequestMemory::use(Kind kind) noexcept {
   if (kind == kind_) return;
   kind_ = kind;
   // What the region keeps would stand beside what the heap takes, and only one of them is charged.
-  if (kind == Kind::kHeap && budget_ != nullptr) arena_.release_pages_above(prefaulted_bytes_);
+  if (kind == Kind::kHeap && budget_ != nullptr && std::exchange(keeps_pages_, false)) {
+    arena_.release_pages_above(base_bytes_);
+  }
 }
 
 bool RequestMemory::charge_to(MemoryBudget& budget, size_t base_bytes) noexcept {
@@ -158,6 +160,7 @@ size_t RequestMemory::drop_kept_pages() noexcept {
   if (budget_ == nullptr || charged_bytes_ == base_bytes_) return 0;
   // The base is charged whether it is touched or not.
   arena_.release_pages_above(base_bytes_);
+  keeps_pages_ = false;
   return uncharge_to(base_bytes_);
 }
 
@@ -206,6 +209,7 @@ RequestMemory::Usage RequestMemory::reset(size_t keep_bytes) noexcept {
   free_blocks();
   Usage usage{.heap_calls = std::exchange(heap_calls_, 0),
               .arena_bytes = arena_.used_bytes() - floor_bytes_};
+  keeps_pages_ |= arena_.used_bytes() > base_bytes_;
   arena_.rewind(floor_);
   arena_.trim(std::max(keep_bytes, prefaulted_bytes_));
   was_refused_ = false;

@@ -197,11 +197,13 @@ bool Connection::is_page_elsewhere() noexcept {
 void Connection::begin_infer() noexcept {
   const wire::HttpHead& head = context_->head;
   const Route& route = context_->route;
-  engine::Model* model = io_.services().repository.find(route.model, route.version);
-  if (model == nullptr) {
+  const service::CatalogModel* entry = io_.catalog().now().find(route.model, route.version);
+  if (entry == nullptr) {
     respond_error(model_not_found(route));
     return;
   }
+  engine::Model* const model = entry->model.get();
+  io_.catalog().hold(*model);  // until the context is reset
   context_->call.infer.model = model;
   context_->use(io_.submitter().types(*model));
   if (model->state() != engine::ModelState::kReady) {

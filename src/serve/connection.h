@@ -109,6 +109,7 @@ class Connection final : public net::StreamHandler {
   void receive_into(std::span<char> space) noexcept;
   void take_body_bytes(size_t bytes) noexcept;
 
+  void respond_copy(std::string_view document) noexcept;
   void respond_json(int status, std::string_view body, std::string_view extra = {}) noexcept;
   void respond(int status, std::string_view content_type, std::string_view body,
                std::string_view extra = {}) noexcept;

@@ -51,8 +51,10 @@ void Connection::answer_document() noexcept {
   const Services& services = io_.services();
   const Route& route = context_->route;
   const bool names_model = !route.model.empty();
-  const engine::Model* model =
-      names_model ? services.repository.find(route.model, route.version) : nullptr;
+  const service::CatalogSnapshot& catalog = io_.catalog().now();
+  const service::CatalogModel* entry =
+      names_model ? catalog.find(route.model, route.version) : nullptr;
+  const engine::Model* model = entry != nullptr ? entry->model.get() : nullptr;
   if (names_model && model == nullptr) {
     respond_error(model_not_found(route));
     return;
@@ -73,23 +75,23 @@ void Connection::answer_document() noexcept {
     case Endpoint::kServerMetadata: respond_json(200, services.documents.server_metadata()); return;
     case Endpoint::kModelMetadata:
       if (model != nullptr) {
-        respond_json(200, services.documents.model_metadata(*model));
+        respond_copy(entry->documents->metadata);
         return;
       }
       break;
     case Endpoint::kModelReady:
       if (model != nullptr) {
-        respond_json(200, services.documents.model_ready(*model));
+        respond_copy(entry->documents->ready);
         return;
       }
       break;
     case Endpoint::kModelStatistics:
     case Endpoint::kAllStatistics: {
       if (route.endpoint == Endpoint::kModelStatistics && model == nullptr) break;
-      const size_t models = model != nullptr ? 1 : services.repository.models().size();
+      const size_t models = model != nullptr ? 1 : catalog.models.size();
       const std::span<char> buffer =
           context_->memory.allocate_array<char>(Documents::statistics_bytes(models));
-      respond_json(200, services.documents.write_statistics(buffer, model));
+      respond_json(200, Documents::write_statistics(buffer, catalog, model));
       return;
     }
     case Endpoint::kMetrics: answer_metrics(); return;
@@ -98,6 +100,17 @@ void Connection::answer_document() noexcept {
     case Endpoint::kInfer: break;
   }
   respond_error(Status::error(Code::kNotFound, "the path names no model; write /v2/models/NAME"));
+}
+
+// Of a document that may be gone before the reply has left.
+void Connection::respond_copy(std::string_view document) noexcept {
+  const std::span<char> room = context_->memory.allocate_array<char>(document.size());
+  if (room.size() != document.size()) {
+    respond_error(Status::error(Code::kTooLarge, "the document does not fit a request's memory"));
+    return;
+  }
+  std::ranges::copy(document, room.begin());
+  respond_json(200, {room.data(), room.size()});
 }
 
 void Connection::on_infer_done() noexcept {

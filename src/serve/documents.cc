@@ -76,40 +76,44 @@ void write_model_statistics(JsonWriter& json, const engine::Model& model) noexce
 
 }  // namespace
 
-Documents::Documents(const engine::ModelRepository& repository) : repository_(repository) {
+Documents::Documents() {
   server_metadata_ = render([](JsonWriter& json) {
     json.begin_object().key("name").string("lumen").key("version").string(LUMEN_VERSION);
     json.key("extensions").begin_array();
     for (std::string_view extension : kExtensions) json.string(extension);
     json.end_array().end_object();
   });
-  for (const auto& model : repository.models()) {
-    const engine::ModelMetadata& metadata = model->metadata();
-    const std::vector<std::string> versions = repository.versions(metadata.name);
-    LUMEN_CHECK(model->index() == model_metadata_.size());
-    model_metadata_.push_back(render([&](JsonWriter& json) {
-      json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
-      for (const std::string& version : versions) json.string(version);
-      json.end_array().key("platform").string(metadata.platform);
-      write_tensors(json, "inputs", metadata.inputs);
-      write_tensors(json, "outputs", metadata.outputs);
-      json.end_object();
-    }));
-    model_ready_.push_back(render([&](JsonWriter& json) {
-      json.begin_object().key("name").string(metadata.name);
-      json.key("ready").boolean(model->state() == engine::ModelState::kReady).end_object();
-    }));
-  }
+}
+
+service::ModelDocuments Documents::describe(const engine::Model& model,
+                                            std::span<const std::string> versions) {
+  const engine::ModelMetadata& metadata = model.metadata();
+  service::ModelDocuments documents;
+  documents.metadata = render([&](JsonWriter& json) {
+    json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
+    for (const std::string& version : versions) json.string(version);
+    json.end_array().key("platform").string(metadata.platform);
+    write_tensors(json, "inputs", metadata.inputs);
+    write_tensors(json, "outputs", metadata.outputs);
+    json.end_object();
+  });
+  documents.ready = render([&](JsonWriter& json) {
+    json.begin_object().key("name").string(metadata.name);
+    json.key("ready").boolean(model.state() == engine::ModelState::kReady).end_object();
+  });
+  return documents;
 }
 
 std::string_view Documents::write_statistics(std::span<char> out,
-                                             const engine::Model* only) const noexcept {
+                                             const service::CatalogSnapshot& catalog,
+                                             const engine::Model* only) noexcept {
   JsonWriter json(out);
   json.begin_object().key("model_stats").begin_array();
-  for (const auto& model : repository_.models()) {
+  for (const service::CatalogModel& entry : catalog.models) {
+    const engine::Model& model = *entry.model;
     const bool wanted =
-        only != nullptr ? model.get() == only : model->state() == engine::ModelState::kReady;
-    if (wanted) write_model_statistics(json, *model);
+        only != nullptr ? &model == only : model.state() == engine::ModelState::kReady;
+    if (wanted) write_model_statistics(json, model);
   }
   json.end_array().end_object();
   return json.overflowed() ? std::string_view{} : json.text();

@@ -3,39 +3,33 @@
 // Says no: write_* return an empty view when the buffer is too small.
 #pragma once
 
-#include <lumen/engine/model_repository.h>
+#include <lumen/service/catalog.h>
 
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace lumen::serve {
 
 class Documents {
  public:
-  explicit Documents(const engine::ModelRepository& repository);
+  Documents();
 
   [[nodiscard]] std::string_view server_metadata() const noexcept { return server_metadata_; }
-  [[nodiscard]] std::string_view model_metadata(const engine::Model& model) const noexcept {
-    return model_metadata_[model.index()];
-  }
-  [[nodiscard]] std::string_view model_ready(const engine::Model& model) const noexcept {
-    return model_ready_[model.index()];
-  }
+  // Of one model; `versions`: of its name. Control plane.
+  [[nodiscard]] static service::ModelDocuments describe(const engine::Model& model,
+                                                        std::span<const std::string> versions);
   // Bytes that write_statistics needs at most for `models` models.
   [[nodiscard]] static size_t statistics_bytes(size_t models) noexcept {
     return 64 + models * 2048;
   }
   // {"model_stats":[...]} of one model, or of all ready ones with nullptr.
-  [[nodiscard]] std::string_view write_statistics(std::span<char> out,
-                                                  const engine::Model* only) const noexcept;
+  [[nodiscard]] static std::string_view write_statistics(std::span<char> out,
+                                                         const service::CatalogSnapshot& catalog,
+                                                         const engine::Model* only) noexcept;
 
  private:
-  const engine::ModelRepository& repository_;
   std::string server_metadata_;
-  std::vector<std::string> model_metadata_;
-  std::vector<std::string> model_ready_;
 };
 
 }  // namespace lumen::serve

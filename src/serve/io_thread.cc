@@ -35,6 +35,7 @@ IoThread::IoThread(const Services& services, uint32_t index, engine::Submitter& 
       index_(index),
       counters_(services.counters),
       submitter_(submitter),
+      catalog_(services.catalog.add_reader([this] { loop_->wake(); })),
       dispatcher_({}, submitter_, *this, counters_),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
@@ -106,10 +107,12 @@ void IoThread::run() noexcept {
     loop_->run_once(next_deadline_ns());
     counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
     expire_timeouts();
+    catalog_.end_turn();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
   submitter_.close();
+  catalog_.close();
 }
 
 void IoThread::request_drain() noexcept {

@@ -16,6 +16,7 @@
 #include <lumen/net/timeout_list.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/serve/options.h>
+#include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/trace_log.h>
@@ -35,6 +36,7 @@ struct Services {
   const ServerOptions& options;
   engine::ModelRepository& repository;
   const Documents& documents;
+  service::Catalog& catalog;
   const HostCheck& hosts;
   engine::Engine& engine;
   telemetry::Counters& counters;   // with a shard for each I/O thread
@@ -74,6 +76,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void cancel(RequestContext& context) noexcept { dispatcher_.cancel(context.call); }
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
+  [[nodiscard]] service::Catalog::Reader& catalog() noexcept { return catalog_; }
   [[nodiscard]] engine::Submitter& submitter() noexcept { return submitter_; }
   // Before the body of a call is read: counts it among those in memory and reserves what it needs. False:
   // not now; its connection waits in timeouts().room.
@@ -147,6 +150,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   const uint32_t index_;
   telemetry::CounterWriter counters_;
   engine::Submitter& submitter_;
+  service::Catalog::Reader& catalog_;
   service::Dispatcher dispatcher_;
   Acceptor tcp_acceptor_{*this, false};
   Acceptor unix_acceptor_{*this, true};

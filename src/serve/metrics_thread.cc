@@ -12,9 +12,12 @@
 
 namespace lumen::serve {
 
-MetricsThread::MetricsThread(const engine::ModelRepository& models,
+MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
                              const telemetry::TraceLog* trace_log)
-    : models_(models), trace_log_(trace_log), thread_([this] { run(); }) {}
+    : catalog_(catalog),
+      counters_(counters),
+      trace_log_(trace_log),
+      thread_([this] { run(); }) {}
 
 void MetricsThread::submit(RequestContext& context) noexcept {
   context.next_free =
@@ -71,10 +74,13 @@ void MetricsThread::answer(RequestContext* first) {
 
 std::string_view MetricsThread::render() {
   std::vector<telemetry::PrometheusModel> listed;
-  for (const auto& model : models_.models()) {
-    listed.push_back({model->metadata().name, model->metadata().version, model->index()});
+  // Kept while it is rendered: so long no other model gets the index of one that goes.
+  const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
+  for (const service::CatalogModel& entry : catalog->models) {
+    const engine::ModelMetadata& metadata = entry.model->metadata();
+    listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
-  telemetry::PrometheusInput input{.counters = models_.counters(), .models = listed};
+  telemetry::PrometheusInput input{.counters = counters_, .models = listed};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
   text_.resize(telemetry::prometheus_size_bound(input));
   return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};

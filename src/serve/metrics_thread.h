@@ -8,6 +8,8 @@
 #include "serve/request_context.h"
 
 #include <lumen/base/doorbell.h>
+#include <lumen/service/catalog.h>
+#include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/trace_log.h>
 
 #include <atomic>
@@ -20,7 +22,8 @@ namespace lumen::serve {
 class MetricsThread {
  public:
   // `trace_log`: nullptr where none is kept.
-  MetricsThread(const engine::ModelRepository& models, const telemetry::TraceLog* trace_log);
+  MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
+                const telemetry::TraceLog* trace_log);
   ~MetricsThread() { join(); }
   MetricsThread(const MetricsThread&) = delete;
   MetricsThread& operator=(const MetricsThread&) = delete;
@@ -35,7 +38,8 @@ class MetricsThread {
   void answer(RequestContext* first);
   [[nodiscard]] std::string_view render();
 
-  const engine::ModelRepository& models_;
+  const service::Catalog& catalog_;
+  const telemetry::Counters& counters_;
   const telemetry::TraceLog* trace_log_;
   std::vector<char> text_;
   std::atomic<RequestContext*> waiting_{nullptr};  // linked by next_free, the newest first

@@ -40,6 +40,7 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_b
 }
 
 RequestMemory::Usage RequestContext::reset() noexcept {
+  if (call.infer.model != nullptr) io_thread->catalog().release(*call.infer.model);
   const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
   memory.use(RequestMemory::Kind::kArena);
   has_latency_budget = false;

@@ -57,6 +57,12 @@ class RunningServer final : public Server {
     if (!note.empty()) report_(LogLevel::kWarn, note);
     return {};
   }
+  Status add_model(std::string_view name, std::string_view version) override {
+    return catalog_->add(name, version);
+  }
+  Status remove_model(std::string_view name, std::string_view version) override {
+    return catalog_->remove(name, version);
+  }
   std::optional<telemetry::TraceLogCounters> trace_counters() const override {
     if (trace_log_ == nullptr) return std::nullopt;
     return trace_log_->counters();
@@ -85,6 +91,7 @@ class RunningServer final : public Server {
   HostCheck hosts_;
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<service::Catalog> catalog_;
   std::unique_ptr<ControlThread> control_;
   std::unique_ptr<MetricsThread> metrics_;
   std::vector<std::unique_ptr<IoThread>> io_threads_;
@@ -104,6 +111,7 @@ Status RunningServer::start(engine::Backends backends) {
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());
+  documents_ = std::make_unique<Documents>();
   allow_spinning(options_.spin == SpinMode::kAuto);
   const engine::EngineOptions engine_options{
       .config = options_.engine,
@@ -114,10 +122,14 @@ Status RunningServer::start(engine::Backends backends) {
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
-  documents_ = std::make_unique<Documents>(*repository_);
+  catalog_ = std::make_unique<service::Catalog>(
+      *repository_, *engine_, &Documents::describe, [this](const engine::Model& model) {
+        if (trace_log_ == nullptr) return;
+        trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
+      });
   hosts_ = HostCheck::create(options_.allowed_hosts);
   control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
-  metrics_ = std::make_unique<MetricsThread>(*repository_, trace_log_.get());
+  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, trace_log_.get());
   return start_io_threads();
 }
 
@@ -160,7 +172,6 @@ Status RunningServer::open_telemetry() {
   trace.path = options_.telemetry_csv_path;
   trace.max_bytes = options_.telemetry_csv_max_bytes;
   trace.keep = options_.telemetry_csv_keep;
-  for (const auto& model : repository_->models()) trace.models.push_back(model->metadata().name);
   trace.on_error = [report = report_](const Status& status) {
     report(LogLevel::kError, status.message());
   };
@@ -216,6 +227,7 @@ Status RunningServer::start_io_threads() {
   const Services services{.options = options_,
                           .repository = *repository_,
                           .documents = *documents_,
+                          .catalog = *catalog_,
                           .hosts = hosts_,
                           .engine = *engine_,
                           .counters = *counters_,
@@ -247,6 +259,7 @@ void RunningServer::drain() noexcept {
   for (auto& io : io_threads_) io->request_drain();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  if (catalog_ != nullptr) catalog_->close();
   if (control_ != nullptr) control_->join();
   if (metrics_ != nullptr) metrics_->join();
   // The I/O threads have answered everything they submitted, so the engine is empty by now.

@@ -37,7 +37,6 @@ std::vector<std::string> csv_fields(std::span<const std::string_view> names) {
 
 detail::CsvNames csv_names(const TraceLogOptions& options) {
   detail::CsvNames names;
-  for (const std::string& model : options.models) names.models.push_back(detail::csv_field(model));
   names.queue_types = csv_fields(options.queue_types);
   names.allocator_types = csv_fields(options.allocator_types);
   return names;
@@ -246,6 +245,11 @@ TraceLogCounters TraceLog::counters() const noexcept {
           .write_errors = sink_->errors.get(),
           .rotations = sink_->rotations.get(),
           .wakeups = wakeups_.get()};
+}
+
+void TraceLog::name_model(uint16_t model, std::string_view name) {
+  (void)flush();
+  sink_->name_model(model, name);
 }
 
 Status TraceLog::last_error() const { return sink_->last_error(); }

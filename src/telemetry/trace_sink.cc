@@ -34,7 +34,14 @@ void TraceSink::begin() noexcept {
   if (!appended.status.ok()) failed(appended.status);
 }
 
+void TraceSink::name_model(uint16_t model, std::string_view name) {
+  const std::lock_guard lock(names_mutex_);
+  if (names_.models.size() <= model) names_.models.resize(size_t{model} + 1);
+  names_.models[model] = csv_field(name);
+}
+
 void TraceSink::take(const SharedBuffer::Flushed& flushed) noexcept {
+  const std::lock_guard lock(names_mutex_);
   refused_ = false;
   if (flushed.missing_bytes != hole_bytes(flushed)) {
     // Somewhere in it is an old record that nobody wrote over, and which one can't be told.

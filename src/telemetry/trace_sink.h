@@ -27,6 +27,9 @@ class TraceSink {
   void begin() noexcept;
   void take(const SharedBuffer::Flushed& flushed) noexcept;
 
+  // Any thread.
+  void name_model(uint16_t model, std::string_view name);
+
   SharedCounter written;
   SharedCounter dropped;
   SharedCounter errors;
@@ -40,7 +43,8 @@ class TraceSink {
   void failed(const Status& status) noexcept;
 
   CsvFile file_;
-  const CsvNames names_;
+  CsvNames names_;
+  std::mutex names_mutex_;  // held while a buffer is taken
   const std::function<void(const Status&)> on_error_;
   const std::unique_ptr<char[]> chunk_;
   size_t chunk_bytes_ = 0;

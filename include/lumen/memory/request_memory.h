@@ -130,6 +130,7 @@ class RequestMemory final : public Allocator {
   size_t page_bytes_ = kPageBytes;
   Kind kind_ = Kind::kArena;
   bool was_refused_ = false;
+  bool keeps_pages_ = false;  // of the region, above the base
   bool is_growing_ = false;
 };
 

@@ -43,8 +43,13 @@ class Server {
   // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
   // thread; blocks until the one before is done.
   [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;
+  // Serves one more version of the repository (`version` empty: the highest), or lets one go once its
+  // last request is answered, while others are served. Any thread but an I/O thread; both block.
+  [[nodiscard]] virtual Status add_model(std::string_view name, std::string_view version) = 0;
+  [[nodiscard]] virtual Status remove_model(std::string_view name, std::string_view version) = 0;
   // Of the CSV file; nullopt: none is written.
   [[nodiscard]] virtual std::optional<telemetry::TraceLogCounters> trace_counters() const = 0;
+  // As found at start, less those that were removed; not while one is.
   [[nodiscard]] virtual const engine::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
   // Stops accepting, answers what is in flight, joins all threads. Idempotent.

@@ -49,7 +49,6 @@ struct TraceLogOptions {
   std::filesystem::path path = {};
   uint64_t max_bytes = uint64_t{256} << 20;  // of one file; 0: one file without a bound
   uint32_t keep = 4;                         // PATH.1 to PATH.<keep> beside PATH; 0: none
-  std::vector<std::string> models = {};      // their names by RequestRecord::model
   std::span<const std::string_view> queue_types = {};
   std::span<const std::string_view> allocator_types = {};
   // 7,710 records each; all four are 0.1 s of a server that answers 300,000 requests a second.
@@ -88,6 +87,9 @@ class TraceLog {
 
   void write(const RequestRecord& record) noexcept;
 
+  // What RequestRecord::model means from now on; without a name its number is written. What was written
+  // before is in the file by then. Not by several threads at once.
+  void name_model(uint16_t model, std::string_view name);
   // Waits until what was written before is in the file or was counted as dropped. False: not by
   // `deadline_ns` of CLOCK_MONOTONIC.
   bool flush(uint64_t deadline_ns = UINT64_MAX) noexcept;

@@ -150,7 +150,7 @@ TEST(BudgetedRegion, AChangeToTheHeapLeavesNoKeptPagesBeside) {
   RequestMemory memory = charged_to(budget);
   auto* bytes = static_cast<std::byte*>(memory.allocate(300 * 1024, kPageBytes));
   std::memset(bytes, 0xAB, 300 * 1024);
-  memory.reset(kCapacity);
+  (void)memory.reset(kCapacity);
   memory.use(Kind::kHeap);
   memory.use(Kind::kArena);
   bytes = static_cast<std::byte*>(memory.allocate(300 * 1024, kPageBytes));

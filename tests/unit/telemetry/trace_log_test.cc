@@ -31,7 +31,6 @@ constexpr std::array<std::string_view, 2> kAllocators = {"lumen_arena", "standar
 
 TraceLogOptions options_for(const std::filesystem::path& path) {
   return {.path = path,
-          .models = {"mlp", "squeezenet"},
           .queue_types = kQueues,
           .allocator_types = kAllocators,
           .buffer_bytes = 64 * 1024};
@@ -40,7 +39,10 @@ TraceLogOptions options_for(const std::filesystem::path& path) {
 std::unique_ptr<TraceLog> open_log(const TraceLogOptions& options) {
   Result<std::unique_ptr<TraceLog>> log = TraceLog::open(options);
   EXPECT_TRUE(log.ok()) << log.status().message();
-  return log.ok() ? std::move(*log) : nullptr;
+  if (!log.ok()) return nullptr;
+  (*log)->name_model(0, "mlp");
+  (*log)->name_model(1, "squeezenet");
+  return std::move(*log);
 }
 
 std::string refusal(const TraceLogOptions& options) {

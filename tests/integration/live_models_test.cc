@@ -1,0 +1,139 @@
+// Models that come and go while the server answers requests, with the CSV and the metrics read meanwhile. Runs
+// under ASan and TSan. Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
+#include <lumen/serve/server.h>
+
+#include "support/fake_backend.h"
+#include "support/http_client.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lumen::serve {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kRounds = 40;
+
+const std::string& four_zeros() {
+  static const std::string bytes(16, '\0');
+  return bytes;
+}
+
+class LiveModels : public testing::TestWithParam<engine::QueueType> {
+ protected:
+  void SetUp() override {
+    repository_.add_model("stays");
+    options_.http_address = "127.0.0.1:0";
+    options_.model_repository = repository_.path();
+    options_.max_active_requests = 16;
+    options_.max_body_bytes = 64 * 1024;
+    options_.engine.queue_type = GetParam();
+    options_.engine.thread_count = 2;
+    options_.io_thread_count = 2;
+    options_.telemetry_csv_path = repository_.path() / "requests.csv";
+    auto server = Server::start(options_, engine::make_fake_backend(control_));
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  [[nodiscard]] HttpClient client() const { return HttpClient(server_->http_address()); }
+  [[nodiscard]] HttpReply get(const std::string& path) const {
+    HttpClient http = client();
+    return http.exchange(get_request(path));
+  }
+
+  engine::TempRepository repository_;
+  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
+  ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> answered{0};
+  std::vector<std::thread> load;
+  for (int i = 0; i < 2; ++i) {
+    load.emplace_back([&] {
+      HttpClient http = client();
+      const std::string request = binary_infer("stays", "x", four_zeros());
+      while (!stop) {
+        EXPECT_EQ(200, http.exchange(request).status);
+        ++answered;
+      }
+    });
+  }
+  // One that asks for what may be gone just then: it is answered all the same, by the model or 404.
+  load.emplace_back([&] {
+    HttpClient http = client();
+    const std::string request = binary_infer("comes", "x", four_zeros());
+    while (!stop) {
+      const int status = http.exchange(request).status;
+      EXPECT_TRUE(status == 200 || status == 404) << status;
+    }
+  });
+  load.emplace_back([&] {
+    while (!stop) EXPECT_EQ(200, get("/metrics").status);
+  });
+  repository_.add_model("comes");
+  for (int round = 0; round < kRounds; ++round) {
+    const Status added = server_->add_model("comes", "");
+    ASSERT_TRUE(added.ok()) << added.message();
+    EXPECT_EQ(200, get("/v2/models/comes/ready").status);
+    HttpClient http = client();
+    EXPECT_EQ(200, http.exchange(binary_infer("comes", "x", four_zeros())).status);
+    const Status removed = server_->remove_model("comes", "");
+    ASSERT_TRUE(removed.ok()) << removed.message();
+    const HttpReply gone = http.exchange(binary_infer("comes", "x", four_zeros()));
+    EXPECT_EQ(404, gone.status);
+    EXPECT_THAT(gone.body, HasSubstr("'comes' is not in the repository"));
+    EXPECT_THAT(get("/metrics").body, Not(HasSubstr("model=\"comes\"")));
+  }
+  stop = true;
+  for (std::thread& one : load) one.join();
+  EXPECT_GT(answered, 0u);
+  server_->drain();
+  EXPECT_EQ(0u, server_->counters().total("responses_5xx"));
+}
+
+TEST_P(LiveModels, OneThatTakesTheIndexOfAnotherHasItsOwnNameInTheCsvAndItsOwnCounts) {
+  repository_.add_model("first");
+  repository_.add_model("second");
+  for (const char* name : {"first", "second"}) {
+    const Status added = server_->add_model(name, "1");
+    ASSERT_TRUE(added.ok()) << added.message();
+    HttpClient http = client();
+    EXPECT_EQ(200, http.exchange(binary_infer(name, "x", four_zeros())).status);
+    EXPECT_THAT(get("/v2/models/" + std::string(name) + "/stats").body,
+                HasSubstr("\"inference_count\":1,"));
+    ASSERT_TRUE(server_->remove_model(name, "1").ok());
+  }
+  EXPECT_FALSE(server_->remove_model("second", "1").ok());
+  EXPECT_FALSE(server_->add_model("nowhere", "").ok());
+  EXPECT_FALSE(server_->add_model("stays", "1").ok()) << "it is there";
+  server_->drain();
+  std::stringstream csv;
+  csv << std::ifstream(options_.telemetry_csv_path).rdbuf();
+  EXPECT_THAT(csv.str(), HasSubstr("first"));
+  EXPECT_THAT(csv.str(), HasSubstr("second"));
+}
+
+INSTANTIATE_TEST_SUITE_P(QueueTypes, LiveModels,
+                         testing::Values(engine::QueueType::kMpmc, engine::QueueType::kSpsc,
+                                         engine::QueueType::kNaive, engine::QueueType::kBatched,
+                                         engine::QueueType::kInline),
+                         [](const testing::TestParamInfo<engine::QueueType>& one) {
+                           return std::string(engine::name_of(one.param));
+                         });
+
+}  // namespace
+}  // namespace lumen::serve
