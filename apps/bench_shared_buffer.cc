@@ -1,6 +1,6 @@
 // The body of `lumen bench shared-buffer`. Threads: as many as asked for, between two start lines.
 // Memory: the buffers, prefaulted; nothing on the measured way, which is shown by the heap's count.
-// Says no: as the header says.
+// Errors: as the header says.
 #include "bench_shared_buffer.h"
 
 #include <lumen/base/clock.h>

@@ -2,7 +2,7 @@
 // tree that it was built from, so that the classic build ends in a server that runs. A flag that
 // the user gives comes later on the command line, and the last one wins.
 // Runs on the main thread, before any other exists; allocates the argument list once.
-// Says no by the exit status of lumen_main().
+// Errors: the exit status of lumen_main().
 #include <string>
 #include <vector>
 

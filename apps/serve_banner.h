@@ -1,6 +1,6 @@
 // What `lumen serve` says about itself at start: a banner of at most 12 lines on stdout, and the
 // warnings: more workers than CPUs, and an address that others can reach.
-// Threads: main. Memory: control plane. Says no: never.
+// Threads: main. Memory: control plane. Errors: never.
 #pragma once
 
 #include <lumen/base/cpu.h>

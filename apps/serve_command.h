@@ -1,4 +1,4 @@
-// `lumen serve`: parse, wire, run. Main thread. Says no: exit status 1 and a line on stderr.
+// `lumen serve`: parse, wire, run. Main thread. Errors: exit status 1 and a line on stderr.
 #pragma once
 
 namespace CLI {

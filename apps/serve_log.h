@@ -1,6 +1,6 @@
 // The log of `lumen serve`: lines on stderr, as text or as one JSON object each.
 // Threads: set up by the main thread; spdlog's own lock lets all others log. Memory: control plane.
-// Says no: never.
+// Errors: never.
 #pragma once
 
 #include <lumen/serve/options.h>

@@ -1,5 +1,5 @@
 # What the model scripts share: graphs by onnx.helper, written so that two runs give equal bytes.
-# Control plane only; run by hand, by the build or by ./dev demo. Says no by exception (a script's
+# Control plane only; run by hand, by the build or by ./dev demo. Errors: exception (a script's
 # traceback).
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Brings a bare Debian or Ubuntu to where Lumen builds: apt packages and .venv.
 
 Called by ./dev in one thread, under a file lock, so two commands at once install once. Standard
-library only, because nothing else is there yet. Says no by SystemExit with the command to type.
+library only, because nothing else is there yet. Errors: SystemExit with the command to type.
 """
 
 from __future__ import annotations

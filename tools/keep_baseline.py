@@ -7,7 +7,7 @@ them anew.
   .venv/bin/lumen matrix --model mlp --rounds 5 --json | tools/keep_baseline.py matrix_mlp
 
 Rows of near and of far cores become two measurements. One of the other kind that is there already
-stays if it was made with the same code; an older one is dropped. Says no by its exit status: what
+stays if it was made with the same code; an older one is dropped. Errors: its exit status: what
 comes in is not a bench's JSON object, or has no raw rounds; nothing is written then.
 """
 

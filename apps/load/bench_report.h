@@ -1,5 +1,5 @@
 // BenchReport: the results of `lumen bench URL` as a table for people, one JSON object or CSV rows.
-// Threads: one. Memory: the heap; control plane. Says no: never.
+// Threads: one. Memory: the heap; control plane. Errors: never.
 #pragma once
 
 #include "load/load_plan.h"

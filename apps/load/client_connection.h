@@ -1,7 +1,7 @@
 // ClientConnection: one connection of a load thread as a state machine: connect, send, receive.
 // Threads: its load thread alone. Memory: 64 KiB, made with it and not touched beyond what replies
 // need; a reply's body is counted, not kept.
-// Says no: Step::kFailed, with failure() and error_text().
+// Errors: Step::kFailed, with failure() and error_text().
 #pragma once
 
 #include "load/reply_head.h"

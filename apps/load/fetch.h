@@ -1,5 +1,5 @@
 // fetch: one HTTP request on a connection of its own, waited for: metadata, statistics, metrics.
-// Threads: any. Memory: the heap; control plane. Says no: Status with the URL, the path and why; a
+// Threads: any. Memory: the heap; control plane. Errors: Status with the URL, the path and why; a
 // reply of any status is a value.
 #pragma once
 

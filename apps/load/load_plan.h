@@ -1,5 +1,5 @@
 // LoadPlan: one measurement: what to send, over how many connections, for how long or how often.
-// Threads: a value, read by all load threads. Memory: one copy of the request. Says no: never.
+// Threads: a value, read by all load threads. Memory: one copy of the request. Errors: never.
 #pragma once
 
 #include "load/target.h"

@@ -1,6 +1,6 @@
 // run_load: carries out a plan with its threads and sums up what they counted.
 // Threads: called by one control thread, which waits; makes plan.threads others.
-// Memory: control plane, before the load begins. Says no: never; a tally of failures is a result.
+// Memory: control plane, before the load begins. Errors: never; a tally of failures is a result.
 #pragma once
 
 #include "load/load_plan.h"

@@ -1,7 +1,7 @@
 // LoadThread: some of a plan's clients in one epoll loop, closed or open.
 // Threads: run() on its own thread; tally() after it has been joined.
 // Memory: connections and tally before run(); nothing for a reply, a text for the first error.
-// Says no: never; what fails is counted.
+// Errors: never; what fails is counted.
 #pragma once
 
 #include "load/client_connection.h"

@@ -1,6 +1,6 @@
 // MetricsReader: what a server says of itself: the samples of GET /metrics (Prometheus text), and the
 // mean of each stage between two looks.
-// Threads: values. Memory: the heap; control plane. Says no: an absent value is nullopt; a line that
+// Threads: values. Memory: the heap; control plane. Errors: an absent value is nullopt; a line that
 // can't be read is skipped, because other servers' metrics are read too.
 #pragma once
 

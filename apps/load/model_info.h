@@ -1,5 +1,5 @@
 // ModelInfo: what a server says of a model, and the request that a bench sends it.
-// Threads: values. Memory: the heap; control plane. Says no: Status naming the server, the model and
+// Threads: values. Memory: the heap; control plane. Errors: Status naming the server, the model and
 // what was wanted of the input.
 #pragma once
 

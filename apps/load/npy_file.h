@@ -1,5 +1,5 @@
 // NpyFile: an array from a .npy file of NumPy (format versions 1, 2 and 3), as a tensor to send.
-// Threads: a value. Memory: the heap; the file is read whole. Says no: Status naming the file, what was
+// Threads: a value. Memory: the heap; the file is read whole. Errors: Status naming the file, what was
 // found and how to save it otherwise.
 #pragma once
 

@@ -1,5 +1,5 @@
 // parse_reply_head: the little of an HTTP/1.1 reply's head that a client needs to find its end.
-// Threads: any. Memory: none. Says no: kBroken, with a static sentence.
+// Threads: any. Memory: none. Errors: kBroken, with a static sentence.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Schedule: when each request of an open loop is due: evenly spaced from a beginning.
-// Threads: one. Memory: none. Says no: never.
+// Threads: one. Memory: none. Errors: never.
 #pragma once
 
 #include <cstdint>

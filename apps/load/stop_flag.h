@@ -1,6 +1,6 @@
 // stop_flag: raised by the first SIGINT or SIGTERM; the second ends the process as it would have.
 // Threads: install_stop_flag() once from the main thread; the flag is read by any.
-// Memory: static. Says no: never.
+// Memory: static. Errors: never.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Tally: what one load thread counted; merged into one when all have ended.
 // Threads: one writes it, then one reads. Memory: 60 KiB, made before the load begins.
-// Says no: never.
+// Errors: never.
 #pragma once
 
 #include <lumen/telemetry/histogram.h>

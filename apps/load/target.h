@@ -1,7 +1,7 @@
 // Target: where a server listens, from a URL: http://HOST:PORT[/prefix], unix:/path or
 // http+unix://%2Fpath[/prefix].
 // Threads: a value, any may connect. Memory: control plane; the name is resolved once.
-// Says no: Status naming the URL and the forms that are understood.
+// Errors: Status naming the URL and the forms that are understood.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,4 +1,4 @@
-// text_of: printf into a std::string, for reports. Threads: any. Memory: the heap. Says no: never.
+// text_of: printf into a std::string, for reports. Threads: any. Memory: the heap. Errors: never.
 #pragma once
 
 #include <cstdarg>

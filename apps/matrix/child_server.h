@@ -1,6 +1,6 @@
 // ChildServer: `lumen serve` as a child process that never outlives this one.
 // Threads: the main thread alone (the kernel ends the child with the thread that started it).
-// Memory: the heap. Says no: Status with the end of what the child wrote to its log.
+// Memory: the heap. Errors: Status with the end of what the child wrote to its log.
 #pragma once
 
 #include <lumen/base/result.h>

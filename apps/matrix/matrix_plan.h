@@ -1,5 +1,5 @@
 // MatrixPlan: what `lumen matrix` measures; MatrixValues: what one combination came to.
-// Threads: values. Memory: the heap. Says no: never; a value that could not be had is nullopt.
+// Threads: values. Memory: the heap. Errors: never; a value that could not be had is nullopt.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The rows of `lumen matrix` as Markdown, CSV or JSON.
-// Threads: any. Memory: the heap. Says no: never; a row that failed says why in its place.
+// Threads: any. Memory: the heap. Errors: never; a row that failed says why in its place.
 #pragma once
 
 #include "matrix/matrix_plan.h"

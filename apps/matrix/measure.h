@@ -1,6 +1,6 @@
 // measure: one combination of queue and allocator: starts a server with it, sends the requests, stops
 // it, and reads what it wrote. Threads: the main thread; makes load threads.
-// Memory: the heap. Says no: Status; kNotFound when the server does not have the model.
+// Memory: the heap. Errors: Status; kNotFound when the server does not have the model.
 #pragma once
 
 #include "matrix/matrix_plan.h"

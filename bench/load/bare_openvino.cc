@@ -3,7 +3,7 @@
 //   bench_bare_openvino MODEL_FILE SECONDS DIMENSION...
 // OpenVINO's C API: the C++ headers belong to one file of the engine alone, and Python's binding
 // would add microseconds to a model that takes three.
-// Threads: one. Memory: before the loop. Says no: exit status 1 and OpenVINO's message.
+// Threads: one. Memory: before the loop. Errors: exit status 1 and OpenVINO's message.
 #include <lumen/base/clock.h>
 
 #include "summary.h"

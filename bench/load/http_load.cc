@@ -4,7 +4,7 @@
 // Threads: one, which polls epoll without ever sleeping, because a wake-up costs 20 us on small
 // machines and would be booked as the server's: give it a core of its own. With "sleep" it waits in the
 // kernel instead, for a core that it shares with a part of the server. Memory: before the run.
-// Says no: exit status 1 and a line; every reply must be a 200 with a Content-Length, and as long as
+// Errors: exit status 1 and a line; every reply must be a 200 with a Content-Length, and as long as
 // the first one.
 #include "load/load_run.h"
 

@@ -1,6 +1,6 @@
 // Summary: what both bench programs say about a run: how many, how fast, at which percentiles.
 // Threads: one. Memory: one float an operation, reserved before the run where the count is known.
-// Says no: never; an empty run prints zeros.
+// Errors: never; an empty run prints zeros.
 #pragma once
 
 #include <algorithm>

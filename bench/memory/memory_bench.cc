@@ -5,7 +5,7 @@
 //   arena           one thread, core 0: 1,000 allocations of 16 or 256 bytes, then a reset or frees
 //   shared buffer   1, 2, 8 threads, thread i on core i % 2: reserve, write 8 bytes, commit
 //
-// Threads: as said. Memory: before measuring, but for what malloc does. Says no: exit 2.
+// Threads: as said. Memory: before measuring, but for what malloc does. Errors: exit 2.
 #include <lumen/base/cache_line.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/core_distance.h>

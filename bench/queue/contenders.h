@@ -1,6 +1,6 @@
 // Ours and the rivals behind one face: try_push(value), try_pop(value), on a queue made by
 // capacity.
-// Threads: as each queue's. Memory: each queue's own. Says no: false when full or empty.
+// Threads: as each queue's. Memory: each queue's own. Errors: false when full or empty.
 // A rival whose package is missing is left out of the list (kHas... is false), not an error.
 #pragma once
 

@@ -1,5 +1,5 @@
 // What the queue and pipeline benches share: pinning, the near/far probe, time, one line of JSON.
-// Threads: as each function says. Memory: the heap, before measuring. Says no: exit 2 with a
+// Threads: as each function says. Memory: the heap, before measuring. Errors: exit 2 with a
 // reason.
 #pragma once
 

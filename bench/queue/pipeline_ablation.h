@@ -10,7 +10,7 @@
 // Closed loop, one request of 32 bytes in flight a connection. Prints requests/s, the CPU time that
 // a request still finds in the one-thread stage 0 (wall time a request less what the stage's own
 // machinery used), CPU in percent of one core, idle CPU after the load, and the worst latency.
-// Threads: four. Memory: before measuring. Says no: exit 2.
+// Threads: four. Memory: before measuring. Errors: exit 2.
 #pragma once
 
 #include "harness.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # The demo: starts the server, classifies the held-out digits through the stock tritonclient, runs
 # SqueezeNet on two photographs, and prints where the time goes. Run by ./dev demo [--keep].
-# Says no: exits 1 when a request fails or fewer than 97 % of the digits are right.
+# Errors: exits 1 when a request fails or fewer than 97 % of the digits are right.
 from __future__ import annotations
 
 import argparse

@@ -1,6 +1,6 @@
 ;;;; SharedBuffer from SBCL, over the C ABI: alien memory, SAPs, macros to reserve, commit, flush.
 ;;;; Threads: WITH-WRITER gives the calling thread its own handle. Memory: alien, freed at the end.
-;;;; Says no: an ERROR with the library's reason; WITH-RECORD runs its body only if there is room.
+;;;; Errors: an ERROR with the library's reason; WITH-RECORD runs its body only if there is room.
 (defpackage :lumen-shared-buffer
   (:use :cl :sb-alien :sb-sys)
   (:export #:open-library #:with-shared-buffer #:with-writer #:with-record #:flush #:do-runs))

@@ -1,6 +1,6 @@
 # A server is changed while four clients use it: every queue type with every allocator, over the
 # unix socket. Every answer must be the first, bit for bit; the telemetry shows who served how many.
-# Says no: exits 1 when a request failed or an answer differed.
+# Errors: exits 1 when a request failed or an answer differed.
 from __future__ import annotations
 
 import csv

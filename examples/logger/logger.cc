@@ -1,7 +1,7 @@
 // A log file that many threads write to without a lock: each line is formatted straight into the
 // shared buffer, and one background thread writes full buffers to the file.
 // Threads: four that log, one that writes. Memory: the buffer, at start.
-// Says no: exit 1 when the file cannot be written or a line is missing from it.
+// Errors: exit 1 when the file cannot be written or a line is missing from it.
 #include <lumen/base/unique_fd.h>
 #include <lumen/memory/shared_buffer.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Trains the digit classifier and writes 1/model.onnx: two 3x3 convolutions, one pooling, two dense
 # layers, in NumPy alone (no framework to install for 38,000 weights; about ten seconds on a core).
-# Seeded; the held-out third is looked at once, at the end. Says no: exits 1 below 97 %.
+# Seeded; the held-out third is looked at once, at the end. Errors: exits 1 below 97 %.
 #
 #   .venv/bin/python models/digits/train.py
 from __future__ import annotations

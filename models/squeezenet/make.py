@@ -7,7 +7,7 @@
 #   make.py [--weights squeezenet1_1.npz] [--if-missing]
 #
 # The .npz holds arrays named as torchvision names them: "features.0.weight", "features.0.bias",
-# "features.3.squeeze.weight", ..., "classifier.1.bias". Says no: exits 1 naming the array.
+# "features.3.squeeze.weight", ..., "classifier.1.bias". Errors: exits 1 naming the array.
 from __future__ import annotations
 
 import argparse

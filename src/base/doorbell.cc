@@ -1,5 +1,5 @@
 // The slow half of Doorbell: tokens and futex calls. Any thread; no memory.
-// Says no: an error of the futex call other than a timeout is a spurious wake-up, looked at again.
+// Errors: an error of the futex call other than a timeout is a spurious wake-up, looked at again.
 #include <lumen/base/clock.h>
 #include <lumen/base/doorbell.h>
 

@@ -1,5 +1,5 @@
 // The system calls of EventDoorbell. Threads: as in the header. Memory: none.
-// Says no: open() alone; a write to an eventfd fails only when its counter is full, that is rung.
+// Errors: open() alone; a write to an eventfd fails only when its counter is full, that is rung.
 #include <lumen/base/event_doorbell.h>
 
 #include <sys/eventfd.h>

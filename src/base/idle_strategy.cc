@@ -1,5 +1,5 @@
 // The clock and the machine behind IdleStrategy. Threads: as in the header. Memory: none.
-// Says no: where /proc/loadavg can't be read, only this process's own threads are counted.
+// Errors: where /proc/loadavg can't be read, only this process's own threads are counted.
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
 
@@ -125,10 +125,10 @@ void SpinQuota::looked(uint64_t now, uint64_t throttled_us) noexcept {
   }
 }
 
-bool SpinQuota::forbids(uint64_t now, int32_t awake_threads) const noexcept {
+bool SpinQuota::forbids(uint64_t now, int32_t awake) const noexcept {
   if (!has_quota_) return false;
   // relaxed: a hint
-  return awake_threads >= whole_cpus_ || now < rests_until_ns_.load(std::memory_order_relaxed);
+  return awake >= whole_cpus_ || now < rests_until_ns_.load(std::memory_order_relaxed);
 }
 
 bool quota_forbids_spinning(uint64_t now) noexcept {

@@ -1,6 +1,6 @@
 // Admission: whether a request can be answered within the latency budget, by what was measured lately.
 // Threads: fits() and charge() by any submitter, take_back() by whoever completes; no lock, so two
-// submitters at once may let in one request too many. Memory: none. Says no: fits() is false.
+// submitters at once may let in one request too many. Memory: none. Errors: fits() is false.
 //
 //   time since its first byte was read
 //   + what is ahead of it: mean and two deviations for each, shared by the runners

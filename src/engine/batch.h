@@ -3,7 +3,7 @@
 // pays at all (16 rows of 1 KiB: 0.3 us, against 3 us saved a row).
 // Threads: one at a time, as its worker; split() may run on a backend's thread.
 // Memory: the batch's own region or heap; the outputs of each request lie in that request's memory.
-// Says no: pack() is false when the memory does not suffice; a failed run is each request's status.
+// Errors: pack() is false when the memory does not suffice; a failed run is each request's status.
 #pragma once
 
 #include <lumen/engine/infer_request.h>

@@ -1,6 +1,6 @@
 // BatchPlan: how many rows of one model to run in one call, from what its warm-up measured; and
 // decide_batch(): run, or wait for more. Pure: no clock, no thread, so a test drives them by hand.
-// Threads: any, immutable once made. Memory: a few small arrays at construction. Says no: never.
+// Threads: any, immutable once made. Memory: a few small arrays at construction. Errors: never.
 //
 // Measured, not assumed, because it goes both ways: sixteen rows of a small MLP cost twice one row
 // (a tenth by the row), while a convolution net in bf16 gets dearer by the row. With cost(s) for

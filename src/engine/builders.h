@@ -2,7 +2,7 @@
 // thread each time, what instances allocate would come from ever other heaps (malloc keeps one for
 // each thread, up to 8 a CPU).
 // Threads: run() by the control plane, one at a time. Memory: a thread is started when it is first
-// needed; idle ones sleep. Says no: never; a job tells by what it captures.
+// needed; idle ones sleep. Errors: never; a job tells by what it captures.
 #pragma once
 
 #include <condition_variable>

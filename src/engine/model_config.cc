@@ -1,5 +1,5 @@
 // Reads a model's config.json with nlohmann-json, whose exceptions end here. Any thread; the heap.
-// Says no with file, key, got, wanted and the nearest valid key.
+// Errors: file, key, got, wanted and the nearest valid key.
 #include "engine/model_config.h"
 
 #include <lumen/base/limits.h>

@@ -1,6 +1,6 @@
 // Opens a repository: scans, loads each version through its backend, keeps what failed with its
 // reason. Control plane, but find(), which any thread calls and which allocates nothing.
-// Says no: only for an unreadable directory or one with more versions than there are counters.
+// Errors: only for an unreadable directory or one with more versions than there are counters.
 #include <lumen/engine/model_repository.h>
 
 #include <lumen/base/limits.h>

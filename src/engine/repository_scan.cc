@@ -1,6 +1,6 @@
 // Walks a repository by file descriptor, one path component at a time with O_NOFOLLOW: that is what
 // openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS) would promise, on every kernel.
-// Any thread; the heap. Says no by the Status of each version found.
+// Any thread; the heap. Errors: the Status of each version found.
 #include "engine/repository_scan.h"
 
 #include <lumen/base/limits.h>

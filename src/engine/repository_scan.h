@@ -1,5 +1,5 @@
 // Finds the model versions below a repository directory, without opening a model.
-// Threads: any. Memory: the heap (control plane). Says no: an unreadable directory is an error;
+// Threads: any. Memory: the heap (control plane). Errors: an unreadable directory is an error;
 // whatever else is wrong stands in the Status of the version it belongs to.
 #pragma once
 

@@ -9,7 +9,7 @@
 // alone.
 //
 // Threads: one owner; on_done() by any thread of a backend. Memory: all of it at construction and in set_up(); run()
-// allocates nothing but from the requests' own memory. Says no: a request's failure in its status.
+// allocates nothing but from the requests' own memory. Errors: a request's failure in its status.
 #pragma once
 
 #include "engine/admission.h"

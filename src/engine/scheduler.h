@@ -1,7 +1,7 @@
 // Scheduler: one configuration of the engine at work: a queue type with its workers, or a runner for
 // each I/O thread. Built beside another and swapped for it.
 // Threads: create and close on the control plane; submit and end_turn by the submitter with that
-// number. Memory: all of it at create(). Says no: SubmitOutcome.
+// number. Memory: all of it at create(). Errors: SubmitOutcome.
 #pragma once
 
 #include "engine/admission.h"

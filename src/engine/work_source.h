@@ -1,6 +1,6 @@
 // WorkSource: how requests get from I/O threads to workers, one class a queue type.
 // Threads: push() and ring() by the submitter with that number, the others by the worker with that
-// number, wake() by any. Memory: all of it at make_work_source(). Says no: push() is false when
+// number, wake() by any. Memory: all of it at make_work_source(). Errors: push() is false when
 // there is no room.
 #pragma once
 

@@ -2,7 +2,7 @@
 // nothing to do.
 // Threads: prepare/go/join by the control plane; run() is the worker's own; on_room() by any thread
 // of a backend. Memory: all of it before prepare() returns; run() allocates nothing.
-// Says no: pin_status(), which the worker can do without; else only through the status of each request.
+// Errors: pin_status(), which the worker can do without; else only through the status of each request.
 #pragma once
 
 #include "engine/runner.h"

@@ -1,5 +1,5 @@
 // The slow ways of Arena: linking, rewinding and unmapping blocks. One owner at a time.
-// Memory: a growing arena maps a block in allocate_slow(). Says no: nullptr; never throws.
+// Memory: a growing arena maps a block in allocate_slow(). Errors: nullptr; never throws.
 #include <lumen/memory/arena.h>
 
 #include <lumen/base/cache_line.h>

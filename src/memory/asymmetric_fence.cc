@@ -1,5 +1,5 @@
 // membarrier behind the asymmetric fence. Any thread; no memory.
-// Says no: available() is false; heavy_fence() failing after registration is a bug of ours.
+// Errors: available() is false; heavy_fence() failing after registration is a bug of ours.
 #include <lumen/memory/asymmetric_fence.h>
 
 #include <lumen/base/check.h>

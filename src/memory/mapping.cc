@@ -1,5 +1,5 @@
 // mmap, madvise and mbind behind Mapping. One owner; system calls at creation and destruction only.
-// Memory: the mapping itself. Says no: a Status with errno's reason.
+// Memory: the mapping itself. Errors: a Status with errno's reason.
 #include <lumen/memory/mapping.h>
 
 #include <sys/mman.h>

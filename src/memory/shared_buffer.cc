@@ -1,5 +1,5 @@
 // SharedBuffer: creation, and how a full buffer is sealed and the next one opened.
-// Threads: any. Memory: all in create(). Says no: create() with a Status; Room otherwise.
+// Threads: any. Memory: all in create(). Errors: create() with a Status; Room otherwise.
 #include <lumen/memory/shared_buffer.h>
 
 #include <lumen/base/clock.h>

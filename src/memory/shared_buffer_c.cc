@@ -1,6 +1,6 @@
 // The C face of SharedBuffer. Threads: as lumen/c/shared_buffer.h says.
 // Memory: one object in create, one in attach; none elsewhere.
-// Says no: NULL with the reason copied into the caller's `error`; no exception leaves.
+// Errors: NULL with the reason copied into the caller's `error`; no exception leaves.
 #include <lumen/c/shared_buffer.h>
 
 #include <lumen/base/clock.h>

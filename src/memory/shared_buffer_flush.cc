@@ -1,6 +1,6 @@
 // SharedBuffer: what the holder of the flush token does. Waiting for commits, handing over, giving
 // buffers back, and what happens to those whose commits never come.
-// Threads: one at a time, whoever took the token. Memory: none. Says no: 0 buffers handed over.
+// Threads: one at a time, whoever took the token. Memory: none. Errors: 0 buffers handed over.
 #include <lumen/memory/shared_buffer.h>
 
 #include <lumen/base/clock.h>

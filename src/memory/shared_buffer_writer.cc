@@ -1,5 +1,5 @@
 // SharedBuffer::Writer off its fast path: entering a buffer, carving a lane, being refused.
-// Threads: a Writer belongs to one. Memory: none. Says no: nullptr and refusal().
+// Threads: a Writer belongs to one. Memory: none. Errors: nullptr and refusal().
 #include <lumen/memory/shared_buffer.h>
 
 #include <lumen/base/clock.h>

@@ -1,5 +1,5 @@
 // The futex calls of WaitingPlace. Threads: any. Memory: none.
-// Says no: an error of the futex call other than a timeout is a spurious wake-up, looked at again.
+// Errors: an error of the futex call other than a timeout is a spurious wake-up, looked at again.
 #include <lumen/queue/waiting_place.h>
 
 #include <linux/futex.h>

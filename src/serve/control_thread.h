@@ -1,7 +1,7 @@
 // ControlThread: does for connections what may lock, allocate and take long: telling and changing the
 // engine's configuration. The I/O threads go on meanwhile.
 // Threads: submit() from any I/O thread; everything else by the thread that owns it.
-// Memory: the heap. Says no: by the status of the request that it is given.
+// Memory: the heap. Errors: by the status of the request that it is given.
 #pragma once
 
 #include "serve/request_context.h"

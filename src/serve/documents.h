@@ -1,6 +1,6 @@
 // Documents: the JSON of everything that is not infer. What never changes is rendered at start.
 // Threads: built once, read by any. Memory: the heap at start; write_* into the caller's buffer.
-// Says no: write_* return an empty view when the buffer is too small.
+// Errors: write_* return an empty view when the buffer is too small.
 #pragma once
 
 #include <lumen/service/catalog.h>

@@ -2,7 +2,7 @@
 // page in a browser can let a name of its own point to 127.0.0.1 (DNS rebinding) and would then read
 // the answers of a server that only listens there; but the browser tells that name in Host.
 // Threads: allows() any; create() control plane, at start. Memory: the heap at create() only.
-// Says no: false.
+// Errors: false.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 // The infer call between codec and engine: binds a parsed head to the model's tensors, decides
 // where the body's bytes go, and encodes the reply.
 // Threads: prepare_* and finish_body on the I/O thread, encode_reply on the worker that ran the
-// request. Memory: the request's arena only. Says no: Status naming the tensor, got and wanted.
+// request. Memory: the request's arena only. Errors: Status naming the tensor, got and wanted.
 #pragma once
 
 #include "serve/request_context.h"

@@ -1,6 +1,6 @@
 // IoThread: one loop with its connections, their request contexts and timeouts.
 // Threads: run() on its own thread; post() from workers; request_drain() from the control thread.
-// Memory: everything at create(). Says no: create() returns why.
+// Memory: everything at create(). Errors: create() returns why.
 #pragma once
 
 #include "serve/connection.h"

@@ -1,7 +1,7 @@
 // RequestContext: all memory of one request: receive buffer, tensors, parsed head, reply. Taken from
 // an I/O thread's pool when a connection's first byte arrives, given back when its reply is out.
 // Threads: its I/O thread, but for the time between submit and completion: then the worker.
-// Memory: one mapping at creation, virtual until touched. Says no: create() returns why.
+// Memory: one mapping at creation, virtual until touched. Errors: create() returns why.
 #pragma once
 
 #include "serve/route.h"

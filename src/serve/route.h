@@ -1,6 +1,6 @@
 // Route: what a request's path asks for. Pure.
 // Threads: any. Memory: names are views into the path, decoded ones in the caller's memory.
-// Says no: Endpoint::kUnknown.
+// Errors: Endpoint::kUnknown.
 #pragma once
 
 #include <lumen/base/allocator.h>

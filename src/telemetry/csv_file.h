@@ -1,6 +1,6 @@
 // CsvFile: a file of whole lines under one header, rotated by size: PATH to PATH.1, that to PATH.2.
 // Threads: one at a time. Memory: the heap at open(), none later.
-// Says no: open() with a Status; append() tells how many lines got into the file, and why no more.
+// Errors: open() with a Status; append() tells how many lines got into the file, and why no more.
 //
 // A regular file is locked (flock) while it is open: a second process that appends to it would
 // rotate it away, and cutting off half a line after a full disk would cut the other's.

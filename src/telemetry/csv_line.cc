@@ -1,5 +1,5 @@
 // Rendering of one line. Threads: any; pure. Memory: csv_field() the heap, a line none.
-// Says no: never.
+// Errors: never.
 #include "telemetry/csv_line.h"
 
 #include <charconv>

@@ -1,6 +1,6 @@
 // csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line).
 // Threads: any; pure. Memory: none; CsvNames on the heap, at start.
-// Says no: never; indices without a name give an empty field.
+// Errors: never; indices without a name give an empty field.
 #pragma once
 
 #include <lumen/base/limits.h>

@@ -1,5 +1,5 @@
 // Rendering of the exposition: one walk over all figures, which writes or only adds up the space.
-// Threads: any. Memory: none. Says no: nullopt.
+// Threads: any. Memory: none. Errors: nullopt.
 #include <lumen/telemetry/prometheus.h>
 
 #include <charconv>

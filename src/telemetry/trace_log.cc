@@ -1,5 +1,5 @@
 // TraceLog: start, the way of a record into the shared buffer, and the thread "lumen-trace".
-// Threads: as the header says. Memory: all in open(). Says no: open() with a Status.
+// Threads: as the header says. Memory: all in open(). Errors: open() with a Status.
 #include <lumen/telemetry/trace_log.h>
 
 #include <lumen/base/check.h>

@@ -1,5 +1,5 @@
 // Records to lines, lines to the file, and what becomes of those that it doesn't take.
-// Threads: as the header says. Memory: none. Says no: counts.
+// Threads: as the header says. Memory: none. Errors: counts.
 #include "telemetry/trace_sink.h"
 
 #include <cstring>

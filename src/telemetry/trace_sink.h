@@ -1,6 +1,6 @@
 // TraceSink: takes flushed buffers of RequestRecords and makes lines of a CsvFile of them.
 // Threads: take() and begin() by one at a time; counts and last_error() from any.
-// Memory: a chunk of text and its line ends, at creation. Says no: counts, and tells once.
+// Memory: a chunk of text and its line ends, at creation. Errors: counts, and tells once.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,5 +1,5 @@
 // ASCII classes and small parsers that HTTP needs: tables built at compile time, no locale.
-// Threads: any. Memory: none. Says no: false or nullopt.
+// Threads: any. Memory: none. Errors: false or nullopt.
 #pragma once
 
 #include <array>

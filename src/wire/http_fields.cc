@@ -1,6 +1,6 @@
 // Header fields of a request: grammar, the few fields that Lumen reads, and what follows from them
 // for the body's length. Everything that decides framing is refused when it is said twice.
-// Threads: any. Memory: none. Says no: Refusal with the status.
+// Threads: any. Memory: none. Errors: Refusal with the status.
 #include "wire/http_fields.h"
 
 #include "wire/ascii.h"

@@ -1,7 +1,7 @@
 // Strict parser of HTTP/1.1 request heads (RFC 9112), in two passes: the first only looks for line
 // ends, so that a head that arrives byte by byte costs a memchr a line; the second reads fields.
 // Threads: any. Memory: none; views point into the input.
-// Says no: Refusal with the status; each one closes the connection, so that no byte of a body whose
+// Errors: Refusal with the status; each one closes the connection, so that no byte of a body whose
 // length two parsers could see differently is ever taken for a request.
 #include <lumen/wire/http.h>
 

@@ -3,7 +3,7 @@
 // no float32 conversion (a double in between rounds twice), and 20 ns against 12 for a 17-digit
 // number of a tensor, measured. simdjson still checks UTF-8, at 6.7 GB/s, and is the tests' judge.
 // Threads: one. Memory: only for strings with escapes, from the Allocator given.
-// Says no: false or nullopt, and status() has the reason; the first failure stays.
+// Errors: false or nullopt, and status() has the reason; the first failure stays.
 #pragma once
 
 #include <lumen/base/allocator.h>

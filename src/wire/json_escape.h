@@ -1,5 +1,5 @@
 // JSON string escaping, shared by all that writes JSON: valid UTF-8 out, whatever comes in.
-// Threads: any. Memory: none. Says no: never; a byte that is not UTF-8 becomes U+FFFD.
+// Threads: any. Memory: none. Errors: never; a byte that is not UTF-8 becomes U+FFFD.
 #pragma once
 
 #include "wire/ascii.h"

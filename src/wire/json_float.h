@@ -6,7 +6,7 @@
 // side of every such middle, so the float nearest to d is the one nearest to x. A middle is a double whose
 // low 29 bits are a one and 28 zeros. One text in 13,000 comes that close to one and goes the slow way
 // (json_number.h), with what is short, long or large beyond the bounds here. Figures: docs/adr/0005.
-// Threads: any. Memory: none. Says no: nullptr, for what is no number and for what only the slow way can
+// Threads: any. Memory: none. Errors: nullptr, for what is no number and for what only the slow way can
 // tell.
 #pragma once
 

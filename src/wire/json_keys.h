@@ -1,6 +1,6 @@
 // JsonKeys: the keys of the objects that are open at this moment, so that one that comes twice is
 // seen, however deep. Two parsers that pick different ones of two equal keys are a way to smuggle.
-// Threads: one. Memory: allocates at construction only. Says no: an enum.
+// Threads: one. Memory: allocates at construction only. Errors: an enum.
 #pragma once
 
 #include <cstddef>

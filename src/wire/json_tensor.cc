@@ -1,6 +1,6 @@
 // Tensors from JSON: the shape says how many numbers are wanted before the first is read, so memory
 // is taken once, and never more than the text could fill.
-// Threads: one. Memory: the cursor's Allocator. Says no: false, the reason in the cursor.
+// Threads: one. Memory: the cursor's Allocator. Errors: false, the reason in the cursor.
 #include "wire/json_tensor.h"
 
 #include <lumen/wire/oip.h>

@@ -1,6 +1,6 @@
 // The "data" of a tensor as JSON: flat or nested as its shape, straight into packed little-endian.
 // Threads: one. Memory: one block from the cursor's Allocator, 64-byte aligned.
-// Says no: false, with the reason in the cursor, whose subject names the tensor.
+// Errors: false, with the reason in the cursor, whose subject names the tensor.
 #pragma once
 
 #include <lumen/tensor/bytes_tensor.h>

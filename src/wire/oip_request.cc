@@ -1,6 +1,6 @@
 // An infer request's JSON to an InferHead, in whatever order its keys come.
 // Threads: one, with its JsonParser. Memory: the request's Allocator.
-// Says no: Status naming the tensor.
+// Errors: Status naming the tensor.
 #include <lumen/base/check.h>
 #include <lumen/wire/oip.h>
 

@@ -1,5 +1,5 @@
 /* The C face of SharedBuffer from C11: two threads write into our memory, the callback reads it.
- * Threads: two writers. Memory: static. Says no: exit 1 and a line on stderr. */
+ * Threads: two writers. Memory: static. Errors: exit 1 and a line on stderr. */
 #include <lumen/c/shared_buffer.h>
 
 #include <pthread.h>

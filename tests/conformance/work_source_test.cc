@@ -1,6 +1,6 @@
 // Every queue type between I/O threads and workers keeps the same promises: each request comes out
 // once and in its submitter's order, a full one says so, and no wake-up is lost or taken by another.
-// Threads: as WorkSource says. Memory: the heap. Says no: by gtest; a lost wake-up is a time limit.
+// Threads: as WorkSource says. Memory: the heap. Errors: by gtest; a lost wake-up is a time limit.
 #include "engine/work_source.h"
 
 #include "engine/mpmc_source.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kNever = UINT64_MAX;
 
-// Says no, and notes that it was asked: then the sleep was announced.
+// Answers no, and notes that it was asked: then the sleep was announced.
 class Asked final : public WakeReason {
  public:
   bool has_reason() noexcept override {

@@ -1,5 +1,5 @@
 // What the fuzz targets share: inputs whose block ends where they end, so that ASan sees an overrun.
-// Threads: one. Memory: the heap. Says no: CHECK, which the fuzzer reports with the input.
+// Threads: one. Memory: the heap. Errors: CHECK, which the fuzzer reports with the input.
 #pragma once
 
 #include <lumen/base/allocator.h>

@@ -1,6 +1,6 @@
 // The server's engine changed through all its configurations while clients are served: not one request
 // fails, and each gets its own answer. With the fake backend, so that it runs under ASan and TSan too.
-// Threads: clients, and the test's, which changes. Memory: the heap. Says no: by gtest.
+// Threads: clients, and the test's, which changes. Memory: the heap. Errors: by gtest.
 #include <lumen/serve/server.h>
 
 #include "support/fake_backend.h"

@@ -1,7 +1,7 @@
 """Load with known answers: cases that OpenVINO has answered, clients that compare every reply.
 
 Each client is a thread with a connection of its own. Requests carry an id that no other has, so
-that the telemetry CSV can be held against what was sent. Says no by Outcome.failures, never by
+that the telemetry CSV can be held against what was sent. Errors: Outcome.failures, never by
 raising: a client that failed must not end the others.
 """
 

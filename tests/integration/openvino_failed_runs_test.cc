@@ -1,7 +1,7 @@
 // Requests that fail, each in its own stage, among requests that must not notice: every queue type
 // over real OpenVINO models. What is answered is compared bit for bit with what an instance answers
 // that never saw a failure.
-// Threads: the test's, which submits as an I/O thread does. Memory: the heap. Says no: by gtest.
+// Threads: the test's, which submits as an I/O thread does. Memory: the heap. Errors: by gtest.
 #include <lumen/backends/openvino.h>
 #include <lumen/engine/engine.h>
 

@@ -1,6 +1,6 @@
 """The text format 0.0.4 of Prometheus, read strictly: what scrapers might let pass is refused.
 
-Says no by AssertionError with the line.
+Errors: AssertionError with the line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP/1.1 by hand over a socket, for what a client library would never send.
 
-One connection a thread. Reads block, bounded by a timeout that only a hung server reaches. Says no
-by AssertionError: a reply that is not well-formed HTTP is a failed test.
+One connection a thread. Reads block, bounded by a timeout that only a hung server reaches. Errors:
+AssertionError: a reply that is not well-formed HTTP is a failed test.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Regressions of starting and draining a whole server, over the fake backend.
-// Threads: the test's; the server makes its own. Memory: the heap. Says no: failed expectations.
+// Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #include <lumen/serve/server.h>
 
 #include "support/fake_backend.h"

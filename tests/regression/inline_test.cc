@@ -1,6 +1,6 @@
 // Regressions of the queue type `inline`: wake-ups that its threads lost, and a change or an end that
 // waited for a thread that was gone. A hang here is the test's time limit.
-// Threads: the test's, an I/O thread in small, the fake device's. Memory: the heap. Says no: by gtest.
+// Threads: the test's, an I/O thread in small, the fake device's. Memory: the heap. Errors: by gtest.
 #include <lumen/engine/engine.h>
 
 #include "support/engine_turns.h"

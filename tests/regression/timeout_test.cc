@@ -1,6 +1,6 @@
 // Regressions of timeouts and of `inline` in a whole server, over the fake backend: the I/O thread is held
 // in a model while clients' bytes and deadlines come.
-// Threads: the test's; the server makes its own. Memory: the heap. Says no: failed expectations.
+// Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #include <lumen/base/clock.h>
 #include <lumen/serve/server.h>
 

@@ -1,6 +1,6 @@
 // Arenas that travel from thread to thread as requests do: filled by one, checked and reset by
 // another. Under TSan this shows that handing one over through a queue is all the order it needs.
-// Threads: two that fill, two that check. Memory: eight growing arenas. Says no: by gtest, the seed.
+// Threads: two that fill, two that check. Memory: eight growing arenas. Errors: by gtest, the seed.
 #include "support/stress.h"
 
 #include <lumen/memory/arena.h>

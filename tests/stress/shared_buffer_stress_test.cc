@@ -1,6 +1,6 @@
 // SharedBuffer under many threads: each record exactly once, in order per writer, every byte of
 // every buffer accounted for; in all modes, with writers that come, go and vanish.
-// Threads: up to 8 writers and a flusher. Memory: buffers of 4 KiB. Says no: by gtest and the seed.
+// Threads: up to 8 writers and a flusher. Memory: buffers of 4 KiB. Errors: by gtest and the seed.
 #include "support/stress.h"
 
 #include <lumen/base/clock.h>

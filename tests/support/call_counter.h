@@ -2,7 +2,7 @@
 // new (which calls malloc), mmap, pthread mutex, rwlock and condition calls, and futex waits. Parking
 // (a futex wait, epoll) is not a lock: futex waits stand apart, so that a test can hold them against
 // the parks that the server itself counts.
-// Threads: any. Memory: none. Says no: not available under sanitizers, which have their own malloc.
+// Threads: any. Memory: none. Errors: not available under sanitizers, which have their own malloc.
 #pragma once
 
 #include <cstdint>

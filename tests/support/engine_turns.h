@@ -1,7 +1,7 @@
 // EngineTurns: an I/O thread in small, for tests: a real loop whose turns end in a submitter's end_turn(), and
 // places where a test can hold a thread.
 // Threads: run() on its own; flush() from any; the rest is the test's. Memory: the heap.
-// Says no: LUMEN_CHECK where a loop can't be made.
+// Errors: LUMEN_CHECK where a loop can't be made.
 #pragma once
 
 #include <lumen/base/check.h>

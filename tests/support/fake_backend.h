@@ -4,7 +4,7 @@
 // instances. Synchronous by default; asynchronous it stages inputs to a "device" buffer, and a thread of its
 // own completes later and out of order.
 // Threads: as Backend says; FakeControl from any. Memory: the heap, as it likes.
-// Says no: where the test asked for it.
+// Errors: where the test asked for it.
 #pragma once
 
 #include <lumen/base/check.h>

@@ -1,5 +1,5 @@
 // HttpClient: a blocking client that sends the bytes a test wants and reads replies one by one.
-// Threads: one. Memory: the heap. Says no: a reply with status 0 when the server has closed or is
+// Threads: one. Memory: the heap. Errors: a reply with status 0 when the server has closed or is
 // silent for ten seconds.
 #pragma once
 

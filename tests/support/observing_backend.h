@@ -1,6 +1,6 @@
 // Observations: where a model read each request's first input, and which regions the server has
 // offered for request data. observe() wraps a backend so that it notes both.
-// Threads: Observations from any. Memory: the heap. Says no: as the wrapped backend does.
+// Threads: Observations from any. Memory: the heap. Errors: as the wrapped backend does.
 #pragma once
 
 #include "support/wrapping_backend.h"

@@ -1,7 +1,7 @@
 // PendingRequest: an InferRequest with memory of its own and a way to wait until it is complete;
 // counts how often it was completed.
 // Threads: one test thread fills and waits, the engine completes. Memory: the heap.
-// Says no: wait() blocks until the engine has answered.
+// Errors: wait() blocks until the engine has answered.
 #pragma once
 
 #include <lumen/base/check.h>

@@ -1,5 +1,5 @@
 // The seed and the length of stress tests: LUMEN_STRESS_SEED (printed) and LUMEN_STRESS_SCALE.
-// Threads: any. Memory: none. Says no: never.
+// Threads: any. Memory: none. Errors: never.
 #pragma once
 
 #include <lumen/base/clock.h>

@@ -1,5 +1,5 @@
 // submit_now: hands a request to the engine as an I/O thread does in a turn that brought only this one.
-// Threads: the submitter's. Memory: none. Says no: the outcome of submit().
+// Threads: the submitter's. Memory: none. Errors: the outcome of submit().
 #pragma once
 
 #include <lumen/engine/engine.h>

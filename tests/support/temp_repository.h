@@ -1,5 +1,5 @@
 // TempRepository: a model repository in a fresh directory that goes with the object.
-// Threads: one. Memory: the heap. Says no: throws, as tests may.
+// Threads: one. Memory: the heap. Errors: throws, as tests may.
 #pragma once
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // WrappingBackend: passes everything through to another backend, but gives each instance it makes
 // to `wrap`, and each region offered to `on_region`.
-// Threads: as Backend. Memory: the heap. Says no: as the wrapped backend does.
+// Threads: as Backend. Memory: the heap. Errors: as the wrapped backend does.
 #pragma once
 
 #include <lumen/engine/backend.h>

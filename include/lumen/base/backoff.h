@@ -1,6 +1,6 @@
 // Backoff: how long a thread waits after it lost a compare-and-swap; and keep_distance(): how long
 // when it has caught up with the other side of a ring. Both in transfers of a cache line.
-// Threads: one Backoff a call, on the stack. Memory: none. Says no: never.
+// Threads: one Backoff a call, on the stack. Memory: none. Errors: never.
 //
 // A lost compare-and-swap means that another thread owns the line right now; trying again at once
 // takes it away from the winner in the middle of its work. Measured on a Vyukov ring, 2 producers

@@ -1,4 +1,4 @@
-// Cache-line constants. Threads: none. Memory: none. Says no: never.
+// Cache-line constants. Threads: none. Memory: none. Errors: never.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // CHECK: our own bug ends the process with the place and the reason. Never for bad input.
-// Threads: any. Memory: none. Says no: abort() after one line on stderr.
+// Threads: any. Memory: none. Errors: abort() after one line on stderr.
 #pragma once
 
 namespace lumen {

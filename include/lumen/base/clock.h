@@ -1,5 +1,5 @@
 // Time, always monotonic: a jump of the wall clock changes no deadline.
-// Threads: any. Memory: none. Says no: never.
+// Threads: any. Memory: none. Errors: never.
 #pragma once
 
 #include <ctime>

@@ -1,7 +1,7 @@
 // CoreDistance: what it takes to get a cache line that another core has written, learnt from the
 // attempts themselves. Waits near another core are counted in it.
 // Threads: a CoreDistance belongs to one; the figure at start may be read by any.
-// Memory: none. Says no: never.
+// Memory: none. Errors: never.
 //
 // 25 to 45 ns between the cores of one die, 75 to 300 where a hypervisor has put two virtual CPUs on
 // two sockets, and it changes while a program runs. A wait that is right for one is wrong for the

@@ -2,7 +2,7 @@
 // and pinning and naming of threads.
 // Threads: any; each call reads the kernel anew. Memory: the heap (control plane only), but
 // pinning and naming allocate nothing.
-// Says no: Status for a refused pin; what can't be read is nullopt or left out, never an error.
+// Errors: Status for a refused pin; what can't be read is nullopt or left out, never an error.
 #pragma once
 
 #include <lumen/base/result.h>

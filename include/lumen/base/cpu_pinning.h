@@ -2,7 +2,7 @@
 // claims by which several Lumen servers on one machine keep out of each other's way.
 // Threads: PinThreads and PinFacts are values; CpuClaims and PinnedCpus by one thread at a time (the
 // control plane). Memory: the heap; a descriptor for each claimed CPU.
-// Says no: parse_pin_threads() by Status; a CPU that can't be had leaves its thread unpinned, and text()
+// Errors: parse_pin_threads() by Status; a CPU that can't be had leaves its thread unpinned, and text()
 // says why.
 #pragma once
 

@@ -2,7 +2,7 @@
 // Threads: any number of ringers and waiters; SharedDoorbell also across processes.
 // Memory: none; 64 bytes, fixed layout, all zeros is a valid doorbell (so that a segment may hold
 // it).
-// Says no: wait() returns false on timeout and only then; never loses a wake-up.
+// Errors: wait() returns false on timeout and only then; never loses a wake-up.
 //
 // Use: prepare(), look for work once more, then wait(ticket) or cancel(). wait() may also return
 // true without work for this waiter (another took it), so the caller looks again in a loop.

@@ -1,6 +1,6 @@
 // EventDoorbell: a doorbell that an event loop can wait on beside its sockets, by an eventfd.
 // Threads: any number of ringers; one waiter, the thread that owns the loop.
-// Memory: one file descriptor. Says no: open() gives the errno; ring() never fails and never
+// Memory: one file descriptor. Errors: open() gives the errno; ring() never fails and never
 // blocks.
 //
 // Use: register fd() for reading, level-triggered. Each turn: prepare(), look for work once more;

@@ -1,6 +1,6 @@
 // IdleStrategy: what a thread does between two looks that found nothing: pause, yield, then park.
 // Threads: one IdleStrategy a thread, not shared. Memory: none.
-// Says no: it never sleeps itself; Step::kPark says that the caller should (await() below does).
+// Errors: it never sleeps itself; Step::kPark says that the caller should (await() below does).
 //
 // How long to spin is decided by what it costs and what it saves, both in time (SpinBudget). A gap that
 // ends while the thread spins has cost that much CPU and has spared a wake-up, which a request would
@@ -73,7 +73,7 @@ class SpinQuota {
   // True for one caller a period: who then reads the sum of throttled time and calls looked().
   [[nodiscard]] bool is_due(uint64_t now) noexcept;
   void looked(uint64_t now, uint64_t throttled_us) noexcept;
-  [[nodiscard]] bool forbids(uint64_t now, int32_t awake_threads) const noexcept;
+  [[nodiscard]] bool forbids(uint64_t now, int32_t awake) const noexcept;
 
  private:
   const int32_t whole_cpus_;

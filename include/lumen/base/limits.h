@@ -1,5 +1,5 @@
 // Every bound of Lumen that more than one module must agree on, each with its reason.
-// Threads: constants. Memory: none. Says no: the module that meets a bound answers the error.
+// Threads: constants. Memory: none. Errors: the module that meets a bound answers the error.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // nearest_name: which valid name a mistyped one was meant to be, for error messages.
-// Threads: any. Memory: none. Says no: an empty view when nothing is near.
+// Threads: any. Memory: none. Errors: an empty view when nothing is near.
 #pragma once
 
 #include <algorithm>

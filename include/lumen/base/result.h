@@ -1,7 +1,7 @@
 // Status and Result<T>: how a failure of the world (file, socket, client, model) travels in Lumen.
 // Threads: values; share them as you would share an int.
 // Memory: never allocates; the message lives inside the Status, cut at kMaxMessage bytes.
-// Says no: [[nodiscard]]; our own bugs go to CHECK instead, expected hot-path outcomes to an enum.
+// Errors: [[nodiscard]]; our own bugs go to CHECK instead, expected hot-path outcomes to an enum.
 #pragma once
 
 #include <array>

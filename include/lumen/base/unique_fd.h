@@ -1,4 +1,4 @@
-// UniqueFd: owns one file descriptor. Threads: one owner. Memory: none. Says no: get() is -1.
+// UniqueFd: owns one file descriptor. Threads: one owner. Memory: none. Errors: get() is -1.
 #pragma once
 
 #include <unistd.h>

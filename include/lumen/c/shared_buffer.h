@@ -2,7 +2,7 @@
 // it does, and what happens to a thread that dies half-way, stands in lumen/memory/shared_buffer.h.
 // Threads: as in C++: a writer belongs to the thread that attached it, the rest is for any thread.
 // Memory: create and attach allocate a few KiB of bookkeeping; records live in the caller's memory.
-// Says no: NULL or 0, with a reason where a reason fits.
+// Errors: NULL or 0, with a reason where a reason fits.
 #pragma once
 
 #include <stdbool.h>

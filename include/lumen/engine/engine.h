@@ -1,7 +1,7 @@
 // Engine: request → queue → worker → model → completion. Never says HTTP.
 // Threads: create, reconfigure and drain on the control plane; a Submitter belongs to one I/O thread.
 // Memory: everything at create() and reconfigure(); submitters and workers allocate nothing.
-// Says no: SubmitOutcome when the queue is full or closed; a request's own failure in its status.
+// Errors: SubmitOutcome when the queue is full or closed; a request's own failure in its status.
 //
 //   Submitter(s) ──► Scheduler: mpmc | spsc | naive | batched ──► Worker(s) ─┐
 //        └────────── Scheduler: inline, the submitter's own thread runs ─────┴► Runner ──► complete()

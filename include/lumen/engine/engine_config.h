@@ -1,5 +1,5 @@
 // EngineConfig: how requests meet workers and where their bytes live. All of it can be changed while
-// serving. Threads: a value. Memory: none. Says no: check() names the key, got and wanted.
+// serving. Threads: a value. Memory: none. Errors: check() names the key, got and wanted.
 #pragma once
 
 #include <lumen/base/limits.h>

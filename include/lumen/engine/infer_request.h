@@ -1,6 +1,6 @@
 // InferRequest: one inference on its way through the engine. The I/O thread fills the first half,
 // the worker the second; ownership passes with the pointer (queue in, complete() back).
-// Threads: exactly one owner at a time. Memory: lives in its request's arena. Says no: `status`.
+// Threads: exactly one owner at a time. Memory: lives in its request's arena. Errors: `status`.
 #pragma once
 
 #include <lumen/base/allocator.h>

@@ -1,5 +1,5 @@
 // What a model is, as a client sees it. Built at load, immutable afterwards.
-// Threads: any may read. Memory: the heap, at load (control plane). Says no: never.
+// Threads: any may read. Memory: the heap, at load (control plane). Errors: never.
 #pragma once
 
 #include <lumen/tensor/element_type.h>

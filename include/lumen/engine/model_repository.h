@@ -1,7 +1,7 @@
 // ModelRepository: finds models on disk (<name>/<version>/model.onnx|model.xml, <name>/config.json)
 // and holds them, with state and statistics.
 // Threads: open() on the control plane; find() and statistics from any thread afterwards.
-// Memory: at open(). Says no: a broken model stands in the list as UNAVAILABLE with its reason, it
+// Memory: at open(). Errors: a broken model stands in the list as UNAVAILABLE with its reason, it
 // never stops the others; only an unreadable repository directory is an error.
 #pragma once
 

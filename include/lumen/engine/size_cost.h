@@ -1,5 +1,5 @@
 // SizeCost: what one call of a model with so many rows takes, as measured at a warm-up.
-// Threads: any. Memory: none. Says no: never.
+// Threads: any. Memory: none. Errors: never.
 #pragma once
 
 #include <cstdint>

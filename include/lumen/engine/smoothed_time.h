@@ -1,7 +1,7 @@
 // SmoothedTime: running mean and mean deviation of what something took lately, in ns, as TCP keeps them
 // of round trips (RFC 6298: alpha 1/8, beta 1/4), but that the first sample leaves the deviation 0.
 // Threads: any, without a lock: an update lost to another's is one sample less. Memory: none.
-// Says no: never; all is 0 before the first sample.
+// Errors: never; all is 0 before the first sample.
 #pragma once
 
 #include <atomic>

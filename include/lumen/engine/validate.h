@@ -1,6 +1,6 @@
 // Checks of a request's tensors against a model's metadata, made on the I/O thread before the
 // engine sees the request; backends rely on them.
-// Threads: any. Memory: none. Says no: Status naming the tensor, what was got and what was wanted.
+// Threads: any. Memory: none. Errors: Status naming the tensor, what was got and what was wanted.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -3,7 +3,7 @@
 // Threads: one at a time; it travels with its request from thread to thread.
 // Memory: one Mapping at creation (virtual, cheap until touched). A growing arena maps one more
 // block when one is full and keeps it over reset(); an arena with a hard cap never maps again.
-// Says no: nullptr when the cap is reached (or the kernel has no more for a growing one).
+// Errors: nullptr when the cap is reached (or the kernel has no more for a growing one).
 //
 // Cost: allocate() on an Arena (the class is final, so the call is not virtual) is two compares, an
 // "and" and an add, one cycle from cursor to cursor; reset() moves two pointers, whatever the size.

@@ -1,6 +1,6 @@
 // ArenaResource: an Arena as a std::pmr::memory_resource, for containers of the standard library.
 // Threads: those of the arena, one at a time. Memory: the arena's.
-// Says no: std::bad_alloc at the cap, because pmr asks for that; keep it off the data plane.
+// Errors: std::bad_alloc at the cap, because pmr asks for that; keep it off the data plane.
 #pragma once
 
 #include <lumen/memory/arena.h>

@@ -1,5 +1,5 @@
 // Asymmetric fence: a store-load fence whose whole price is paid by the rare side.
-// Threads: any. Memory: none. Says no: asymmetric_fence_available() is false where the kernel
+// Threads: any. Memory: none. Errors: asymmetric_fence_available() is false where the kernel
 // refuses membarrier (before 4.14, or by a seccomp filter); callers then use seq_cst operations.
 //
 // The light side must store A and then load B, the heavy side store B and then load A, and one of

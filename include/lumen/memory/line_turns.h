@@ -1,6 +1,6 @@
 // LineTurns: whose turn it is with a line that several threads add to: who has it keeps it for a while,
 // who has had it stays away as long.
-// Threads: a LineTurns belongs to one. Memory: none. Says no: never; it only says how long to wait.
+// Threads: a LineTurns belongs to one. Memory: none. Errors: never; it only says how long to wait.
 //
 // A fetch_add by two threads in turn moves its line each time: 18 ns a record where cores are near, 90
 // where they are far. A mutex does better there (25 ns), because its holder works on while the

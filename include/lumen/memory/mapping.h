@@ -1,6 +1,6 @@
 // Mapping: owns one anonymous region of virtual memory. Pages cost nothing until touched.
 // Threads: one owner. Memory: mmap at creation, munmap at destruction, nothing between.
-// Says no: Result with errno's reason; what is only a wish (huge pages, NUMA) is reported, never
+// Errors: Result with errno's reason; what is only a wish (huge pages, NUMA) is reported, never
 // an error, because a container without CAP_SYS_NICE or a machine with one node must still serve.
 #pragma once
 

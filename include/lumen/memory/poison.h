@@ -1,5 +1,5 @@
 // Poisoning: tells AddressSanitizer which bytes of a region of ours nobody may touch now.
-// Threads: whoever owns the bytes. Memory: none. Says no: never; without ASan all of it is empty.
+// Threads: whoever owns the bytes. Memory: none. Errors: never; without ASan all of it is empty.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // lock; a full buffer is swapped for a free one and handed to a flush callback, in order, once.
 // Threads: any number of writers, each through its own Writer; seal(), flush_ready(), close() and
 // stats() from any thread.  Memory: all at create(); nothing on reserve, commit, swap or flush.
-// Says no: reserve() returns nullptr and refusal() says why (too large, dropped, closed).
+// Errors: reserve() returns nullptr and refusal() says why (too large, dropped, closed).
 //
 // One page of how it works. `word` = {sequence : 24, offset : 40} is the open buffer and its fill.
 //   reserve  old = word.fetch_add(n). old.offset + n <= capacity: the bytes are ours. Else the one

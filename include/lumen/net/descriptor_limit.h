@@ -1,6 +1,6 @@
 // The process's limit of open files: how much of it is used, and raising it as far as is allowed.
 // Threads: any, but one at a time raises. Memory: open_descriptors() reads a folder.
-// Says no: the limit that was got may be below the wanted one.
+// Errors: the limit that was got may be below the wanted one.
 #pragma once
 
 #include <cstdint>

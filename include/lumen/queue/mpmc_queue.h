@@ -1,6 +1,6 @@
 // MpmcQueue: bounded multi-producer multi-consumer ring (Dmitry Vyukov's, 1024cores.net, 2010).
 // Threads: any may push, pop and close. Memory: one array at construction.
-// Says no: try_* return false or 0 when full, empty or closed; they wait for nobody.
+// Errors: try_* return false or 0 when full, empty or closed; they wait for nobody.
 //
 //   slots  [turn|value] [turn|value] ...     slot i serves the positions i, i + capacity, ...
 //   turn == position                         free: the producer of that position may fill it

@@ -1,6 +1,6 @@
 // MutexQueue: the naive rival, kept honest: a ring under a mutex with two condition variables.
 // Threads: any may push, pop and close. Memory: one array at construction.
-// Says no: try_* return false or 0 when full, empty or closed; they wait for the mutex alone.
+// Errors: try_* return false or 0 when full, empty or closed; they wait for the mutex alone.
 //
 // Honest: bounded and without allocation as the others; it notifies only where a thread waits, and
 // after the mutex is free, so that the woken one does not run into it (POSIX allows both).

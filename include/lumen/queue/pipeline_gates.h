@@ -1,6 +1,6 @@
 // Gates: how the stages of a ThreadPipeline tell each other which positions they are done with.
 // Threads: publish() by the gate's own stage, the rest by any. Memory: MarkGate an array at start.
-// Says no: done_from() is 0.
+// Errors: done_from() is 0.
 //
 // A stage with one thread has a CursorGate: positions are done in order, so one number says it all,
 // and a batch of any size is published by one operation (5 ns). A stage with several threads is

@@ -1,6 +1,6 @@
 // Words that all queues share: whether a queue has doorbells, how a blocking call ended, raw slots.
 // Threads: values; RawSlots belongs to one queue. Memory: RawSlots takes one array at construction.
-// Says no: RawSlots throws std::bad_alloc, at start-up.
+// Errors: RawSlots throws std::bad_alloc, at start-up.
 #pragma once
 
 #include <lumen/base/cache_line.h>

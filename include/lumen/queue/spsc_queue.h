@@ -1,6 +1,6 @@
 // SpscQueue: bounded ring between one producer and one consumer thread.
 // Threads: one at a time holds the Producer, one the Consumer (CHECKed); close() and observers any.
-// Memory: one array at construction. Says no: try_* return false or 0 when full, empty or closed.
+// Memory: one array at construction. Errors: try_* return false or 0 when full, empty or closed.
 //
 //   slots  [ . . a b c d . . ]     head: next to pop, written by the consumer alone
 //              ^head   ^tail       tail: next to fill, written by the producer alone

@@ -1,7 +1,7 @@
 // ThreadPipeline: items pass through stages of one ring, each stage with its own threads.
 // Threads: a Producer handle each pushing thread; handlers on the stages' own threads; close() any.
 // Memory: the ring and a gate a stage, at construction.
-// Says no: try_push is false when full or closed.
+// Errors: try_push is false when full or closed.
 //
 //   producers --push--> [ring of slots] <-- stage 0 <-- stage 1 <-- ... <-- last stage, frees slots
 //   tail (claimed)        gate of the producers -> gate of stage 0 -> ... -> gate of the last stage

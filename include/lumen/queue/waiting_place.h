@@ -1,5 +1,5 @@
 // WaitingPlace: one futex word where several classes of threads sleep, each woken on its own.
-// Threads: any. Memory: none; one cache line. Says no: wait() returns false on timeout.
+// Threads: any. Memory: none; one cache line. Errors: wait() returns false on timeout.
 //
 // Use: ticket = prepare(c), look for work once more, then wait(ticket, c) or walk away. A class is
 // rung as a whole: right for a pipeline, where a class is one stage or the producers. Where one of

@@ -1,6 +1,6 @@
 // ServerOptions: everything that `lumen serve` can be told, with its defaults and reasons.
 // Threads: a value, read before the server starts. Memory: control plane.
-// Says no: validate_options() names the option, what it got and what it wanted.
+// Errors: validate_options() names the option, what it got and what it wanted.
 #pragma once
 
 #include <lumen/base/cpu_pinning.h>

@@ -2,7 +2,7 @@
 // Threads: start(), drain() and the destructor from one control thread; it makes the I/O threads
 // and (through the engine) the workers.
 // Memory: everything at start(); serving allocates nothing of its own.
-// Says no: start() returns why; afterwards each request gets its own error reply.
+// Errors: start() returns why; afterwards each request gets its own error reply.
 #pragma once
 
 #include <lumen/base/result.h>

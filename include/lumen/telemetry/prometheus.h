@@ -1,6 +1,6 @@
 // prometheus: what Lumen counts, as Prometheus' text format 0.0.4. docs/formats/metrics.md lists it.
 // Threads: any; reads counters that others go on writing. Memory: none, it writes into the caller's.
-// Says no: nullopt when the text doesn't fit; prometheus_size_bound() tells what always fits.
+// Errors: nullopt when the text doesn't fit; prometheus_size_bound() tells what always fits.
 #pragma once
 
 #include <lumen/telemetry/counters.h>

@@ -1,6 +1,6 @@
 // RequestRecord: what is kept of one finished request, as it travels through the shared buffer from
 // I/O threads to the writer of the CSV file.
-// Threads: a value. Memory: 136 bytes, trivially copyable. Says no: never.
+// Threads: a value. Memory: 136 bytes, trivially copyable. Errors: never.
 #pragma once
 
 #include <lumen/telemetry/stages.h>

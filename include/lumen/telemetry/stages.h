@@ -1,5 +1,5 @@
 // Stages: the one list of what a request goes through, for CSV, metrics, bench and docs alike.
-// Threads: constants. Memory: none. Says no: never.
+// Threads: constants. Memory: none. Errors: never.
 #pragma once
 
 #include <array>

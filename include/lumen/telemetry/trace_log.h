@@ -5,7 +5,7 @@
 // Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at most:
 // to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of records. Where a
 // thread was preempted in the few ns of sealing a full buffer, the others yield to it, 1 ms at most.
-// Says no: open() with a Status; afterwards whatever can't be kept is counted, and the disk's errors
+// Errors: open() with a Status; afterwards whatever can't be kept is counted, and the disk's errors
 // are told by on_error and last_error().
 //
 // Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by

@@ -1,5 +1,5 @@
 // ElementType: the datatypes of the Open Inference Protocol, their names and sizes.
-// Threads: values. Memory: none. Says no: nullopt for an unknown name.
+// Threads: values. Memory: none. Errors: nullopt for an unknown name.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // Pure functions over bytes: no socket, no thread, no clock. Source: RFC 9110, RFC 9112; what is
 // refused and why: docs/formats/http.md.
 // Threads: any; a ChunkedDecoder belongs to one connection. Memory: none; views point into the input.
-// Says no: Refusal with the HTTP status to answer; the connection is closed after it.
+// Errors: Refusal with the HTTP status to answer; the connection is closed after it.
 #pragma once
 
 #include <lumen/base/limits.h>

@@ -3,7 +3,7 @@
 // Threads: a JsonParser belongs to one thread; the functions to any.
 // Memory: a JsonParser allocates at construction only, whatever it reads later; everything else
 // comes from the Allocator given.
-// Says no: Status naming the tensor, what was got, what was wanted and the fix.
+// Errors: Status naming the tensor, what was got, what was wanted and the fix.
 #pragma once
 
 #include <lumen/base/allocator.h>

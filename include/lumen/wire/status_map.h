@@ -1,4 +1,4 @@
-// The one table from Code to what a protocol answers. Threads: any. Memory: none. Says no: never.
+// The one table from Code to what a protocol answers. Threads: any. Memory: none. Errors: never.
 #pragma once
 
 #include <lumen/base/result.h>

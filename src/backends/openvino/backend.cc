@@ -1,7 +1,7 @@
 // The OpenVINO backend, and the only translation unit that includes OpenVINO (its headers are slow
 // to compile). Threads: load() one at a time, create_instance() by several; an Instance belongs to
 // one worker, and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
-// model, more when tensors are bound anew. Says no: every exception ends here and becomes a Status.
+// model, more when tensors are bound anew. Errors: every exception ends here and becomes a Status.
 #include <lumen/backends/openvino.h>
 
 #include <lumen/base/clock.h>

@@ -1,6 +1,6 @@
 // BYTES tensors (u32 little-endian length + bytes, an element) to and from strings, for backends
 // that want std::string. Threads: any. Memory: std::string's own.
-// Says no: kInvalidArgument when the lengths do not add up.
+// Errors: kInvalidArgument when the lengths do not add up.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,7 +1,7 @@
 // Plans: one compiled shape of a model with its infer request, and how a request's tensors get in
 // and out of it. Part of backend.cc, which alone includes it.
 // Threads: one, the worker's. Memory: buffers of small tensors at construction; OpenVINO allocates
-// when a tensor is bound anew. Says no: Status; what OpenVINO throws passes through.
+// when a tensor is bound anew. Errors: Status; what OpenVINO throws passes through.
 #pragma once
 
 #include <lumen/engine/infer_request.h>

@@ -1,6 +1,6 @@
 // OpenVINO's words in ours: datatypes, shapes, tensor names, exceptions. Part of backend.cc,
 // which alone includes it. Threads: any. Memory: the heap where OpenVINO's types need it.
-// Says no: nullopt or a Status for what the protocol has no word for.
+// Errors: nullopt or a Status for what the protocol has no word for.
 #pragma once
 
 #include <lumen/base/limits.h>

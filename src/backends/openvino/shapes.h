@@ -2,7 +2,7 @@
 // backend.cc, which alone includes it.
 // Threads: find_ties() on the control plane; a ShapeCheck belongs to one instance.
 // Memory: the copy at construction (its weights are shared); the heap for shapes not asked for lately.
-// Says no: false, or no tie; what OpenVINO throws beside its own exceptions passes through.
+// Errors: false, or no tie; what OpenVINO throws beside its own exceptions passes through.
 #pragma once
 
 #include <lumen/engine/metadata.h>

@@ -1,6 +1,6 @@
 // ScriptedServer: an HTTP server on a unix socket that does with each request what a test says.
 // Threads: one accepts, one a connection; the script is called by the latter. Memory: the heap.
-// Says no: CHECK; a test's own server has no business failing.
+// Errors: CHECK; a test's own server has no business failing.
 #pragma once
 
 #include <lumen/base/check.h>

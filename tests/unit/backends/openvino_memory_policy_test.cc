@@ -1,5 +1,5 @@
 // What a library has bound to a node is one mapping with its neighbours again.
-// Threads: the test's. Memory: a mapping of the test. Says no: by gtest.
+// Threads: the test's. Memory: a mapping of the test. Errors: by gtest.
 #include "backends/openvino/memory_policy.h"
 
 #include <gtest/gtest.h>

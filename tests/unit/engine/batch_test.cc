@@ -1,5 +1,5 @@
 // Batch: what is packed comes out for each request as if it had run alone.
-// Threads: the test's. Memory: the heap. Says no: by gtest.
+// Threads: the test's. Memory: the heap. Errors: by gtest.
 #include "engine/batch.h"
 
 #include "support/fake_backend.h"

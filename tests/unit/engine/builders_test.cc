@@ -1,5 +1,5 @@
 // Builders: all jobs are done, on threads that stay; as many at once as allowed.
-// Threads: the test's and the builders'. Memory: the heap. Says no: by gtest.
+// Threads: the test's and the builders'. Memory: the heap. Errors: by gtest.
 #include "engine/builders.h"
 
 #include <gtest/gtest.h>

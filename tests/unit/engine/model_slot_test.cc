@@ -1,5 +1,5 @@
 // Warm-up: what is packed was shown to come out as single rows do, and to be cheaper; nothing else is.
-// Threads: the test's. Memory: the heap. Says no: by gtest.
+// Threads: the test's. Memory: the heap. Errors: by gtest.
 #include "engine/model_slot.h"
 
 #include "support/fake_backend.h"

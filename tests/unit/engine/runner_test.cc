@@ -1,5 +1,5 @@
 // Runner: turned by hand, so that what it does in one pass is the same every time.
-// Threads: the test's and the fake device's. Memory: the heap. Says no: by gtest.
+// Threads: the test's and the fake device's. Memory: the heap. Errors: by gtest.
 #include "engine/runner.h"
 
 #include "support/fake_backend.h"

@@ -1,5 +1,5 @@
 // A configuration at work, seen through the engine: admission by a budget, batches that wait for
-// more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Says no: by gtest.
+// more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
 #include <lumen/engine/engine.h>
 
 #include "support/fake_backend.h"

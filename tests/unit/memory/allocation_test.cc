@@ -1,6 +1,6 @@
 // Nothing on the data plane of this module takes memory from the heap: counted by replacing operator
 // new for the whole test program.
-// Threads: the counter takes any. Memory: malloc's. Says no: by gtest.
+// Threads: the counter takes any. Memory: malloc's. Errors: by gtest.
 #include <lumen/base/clock.h>
 #include <lumen/memory/arena.h>
 #include <lumen/memory/shared_buffer.h>

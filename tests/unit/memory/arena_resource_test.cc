@@ -1,5 +1,5 @@
 // ArenaResource under containers of the standard library.
-// One thread. Memory: one arena. Says no: by gtest.
+// One thread. Memory: one arena. Errors: by gtest.
 #include <lumen/memory/arena_resource.h>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Arena against a model: what it gives does not overlap, lies inside, is aligned; marks and resets
 // bring back exactly what was there.
-// One thread. Memory: a few MiB. Says no: by gtest.
+// One thread. Memory: a few MiB. Errors: by gtest.
 #include <lumen/memory/arena.h>
 
 #include <gtest/gtest.h>

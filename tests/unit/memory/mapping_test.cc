@@ -1,5 +1,5 @@
 // Mapping: what it gives, and that wishes the machine cannot grant are not errors.
-// One thread. Memory: mappings of a few MiB. Says no: by gtest.
+// One thread. Memory: mappings of a few MiB. Errors: by gtest.
 #include <lumen/memory/mapping.h>
 
 #include <sys/mman.h>

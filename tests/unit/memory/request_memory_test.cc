@@ -1,6 +1,6 @@
 // RequestMemory: region and heap behind one face give the same bytes to their owner, whatever the
 // order of calls. Run under ASan too, which sees a block given twice or used after reset().
-// Threads: the test's. Memory: the heap. Says no: by gtest.
+// Threads: the test's. Memory: the heap. Errors: by gtest.
 #include <lumen/memory/request_memory.h>
 
 #include <gtest/gtest.h>

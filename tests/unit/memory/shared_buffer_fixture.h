@@ -1,6 +1,6 @@
 // What the tests of SharedBuffer share: a flush callback that keeps everything, and the peer that
 // stands in for a thread which dies between two lines.
-// Threads: the collector is called by one at a time. Memory: grows. Says no: never.
+// Threads: the collector is called by one at a time. Memory: grows. Errors: never.
 #pragma once
 
 #include <lumen/memory/shared_buffer.h>

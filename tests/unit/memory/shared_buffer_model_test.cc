@@ -1,6 +1,6 @@
 // SharedBuffer against a model, exhaustively: every sequence of operations of two writers up to a
 // length, in dense mode, where each byte's place is determined; in lane mode what is determined.
-// Threads: one. Memory: two buffers of four bytes. Says no: by gtest, with the sequence.
+// Threads: one. Memory: two buffers of four bytes. Errors: by gtest, with the sequence.
 #include "unit/memory/shared_buffer_fixture.h"
 
 #include <gtest/gtest.h>

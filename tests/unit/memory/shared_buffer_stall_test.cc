@@ -1,7 +1,7 @@
 // SharedBuffer when a thread is held up or ends between reserve and commit, or between fetch_add
 // and sealing: the timeout bounds it, the report says where, and its memory is used again only when
 // nobody can write into it any more.
-// Threads: some that end with a record open. Memory: small buffers. Says no: by gtest.
+// Threads: some that end with a record open. Memory: small buffers. Errors: by gtest.
 #include "unit/memory/shared_buffer_fixture.h"
 
 #include <lumen/base/clock.h>

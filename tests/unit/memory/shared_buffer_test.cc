@@ -1,6 +1,6 @@
 // SharedBuffer, one thread at a time: what it refuses, what it flushes, when, and with what
 // content.
-// Threads: one, or one after another. Memory: small buffers. Says no: by gtest.
+// Threads: one, or one after another. Memory: small buffers. Errors: by gtest.
 #include "unit/memory/shared_buffer_fixture.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // One face over all queues, so that one suite tests them: push, pop and batches from one thread.
-// Threads: as the queue's. Memory: the queue's. Says no: as the queue.
+// Threads: as the queue's. Memory: the queue's. Errors: as the queue.
 #pragma once
 
 #include <lumen/queue/mpmc_queue.h>

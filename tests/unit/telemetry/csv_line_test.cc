@@ -1,5 +1,5 @@
 // One record as one line: every field, what is quoted, what is empty, and the longest line there is.
-// Threads: one. Memory: strings. Says no: by gtest.
+// Threads: one. Memory: strings. Errors: by gtest.
 #include "telemetry/csv_line.h"
 
 #include <lumen/telemetry/trace_log.h>

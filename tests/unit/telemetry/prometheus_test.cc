@@ -1,5 +1,5 @@
 // The exposition, read back by a parser that is stricter than Prometheus' own.
-// Threads: one, and one that counts meanwhile. Memory: strings. Says no: by gtest.
+// Threads: one, and one that counts meanwhile. Memory: strings. Errors: by gtest.
 #include <lumen/telemetry/prometheus.h>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // StageHistograms: which stages of which model are counted, by one thread and by several.
-// Threads: up to four. Memory: tables of 150 KB a model. Says no: by gtest.
+// Threads: up to four. Memory: tables of 150 KB a model. Errors: by gtest.
 #include <lumen/telemetry/counters.h>
 
 #include <gtest/gtest.h>

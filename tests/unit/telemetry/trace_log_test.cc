@@ -1,5 +1,5 @@
 // TraceLog: what stands in the file, when, and what is counted where the disk doesn't follow.
-// Threads: up to eight writers. Memory: files in a folder of the test's own. Says no: by gtest.
+// Threads: up to eight writers. Memory: files in a folder of the test's own. Errors: by gtest.
 #include <lumen/telemetry/trace_log.h>
 
 #include <lumen/base/clock.h>

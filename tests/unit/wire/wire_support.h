@@ -1,5 +1,5 @@
 // What the wire tests share: memory with a cap, padded JSON, and inputs without a byte to spare.
-// Threads: one test. Memory: the heap. Says no: through GoogleTest.
+// Threads: one test. Memory: the heap. Errors: through GoogleTest.
 #pragma once
 
 #include <lumen/base/allocator.h>
