@@ -159,9 +159,13 @@ size_t IoThread::on_turn_end() noexcept {
 }
 
 void IoThread::end_request(RequestContext& context) noexcept {
+  const bool is_of_a_model = context.call.infer.model != nullptr;
   const RequestMemory::Usage usage = context.reset();
-  counters_.add("request_heap_calls", usage.heap_calls);
-  counters_.add("request_arena_bytes", usage.arena_bytes);
+  // Documents and scrapes lie in the region whatever the allocator of the models is: not counted.
+  if (is_of_a_model) {
+    counters_.add("request_heap_calls", usage.heap_calls);
+    counters_.add("request_arena_bytes", usage.arena_bytes);
+  }
   if (std::exchange(context.has_room, false)) --calls_in_memory_;
   if (timeouts_.room.oldest() == nullptr) return;
   context.memory.drop_kept_pages();

@@ -62,8 +62,8 @@ void MetricsThread::answer(RequestContext* first) {
       std::ranges::copy(text, room.begin());
       context->document = {room.data(), room.size()};
     } else {
-      context->call.infer.status = Status::error(
-          Code::kInternal, "the metrics do not fit a request's memory; raise --max-body-bytes");
+      context->call.infer.status =
+          Status::error(Code::kTooLarge, "the metrics do not fit a request's memory");
     }
     IoThread& io = *context->io_thread;
     io.post(*context);
