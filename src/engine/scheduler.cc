@@ -71,6 +71,7 @@ void Scheduler::make_inline_runners(telemetry::Counters& counters) {
 
 std::vector<Runner*> Scheduler::runners() const {
   std::vector<Runner*> runners;
+  runners.reserve(workers_.size() + inline_.size());
   for (const auto& worker : workers_) runners.push_back(&worker->runner());
   for (const auto& entry : inline_) runners.push_back(entry->runner.get());
   return runners;
@@ -81,6 +82,7 @@ Status Scheduler::add(std::span<Model* const> models, Builders& builders,
   const std::vector<Runner*> all = runners();
   SharedInstances shared;
   std::vector<Builders::Job> jobs;
+  jobs.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     jobs.push_back({.body = [&, runner = all[i]] { runner->make_instances(models, shared); },
                     .near_cpu = pinned_.of(static_cast<uint32_t>(i))});

@@ -14,10 +14,7 @@ namespace lumen::serve {
 
 MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
                              const telemetry::TraceLog* trace_log)
-    : catalog_(catalog),
-      counters_(counters),
-      trace_log_(trace_log),
-      thread_([this] { run(); }) {}
+    : catalog_(catalog), counters_(counters), trace_log_(trace_log), thread_([this] { run(); }) {}
 
 void MetricsThread::submit(RequestContext& context) noexcept {
   context.next_free =

@@ -121,7 +121,7 @@ void Catalog::describe_all(CatalogSnapshot& snapshot, std::string_view name) con
   }
 }
 
-void Catalog::publish(std::shared_ptr<CatalogSnapshot> next) {
+void Catalog::publish(const std::shared_ptr<CatalogSnapshot>& next) {
   std::shared_ptr<const CatalogSnapshot> before = next;  // kept until nobody looks at it
   {
     const std::lock_guard lock(snapshot_mutex_);
@@ -159,7 +159,7 @@ Status Catalog::add(std::string_view name, std::string_view version) {
   };
   next->models.insert(std::ranges::upper_bound(next->models, entry, before), entry);
   describe_all(*next, name);
-  publish(std::move(next));
+  publish(next);
   return {};
 }
 
@@ -177,7 +177,7 @@ Status Catalog::remove(std::string_view name, std::string_view version) {
   std::erase_if(next->models, [&](const CatalogModel& entry) { return entry.model == model; });
   next->leaving = model->index();
   describe_all(*next, name);
-  publish(std::move(next));
+  publish(next);
   engine_.remove_model(*model);
   repository_.forget(*model);
   return {};

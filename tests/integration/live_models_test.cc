@@ -62,6 +62,7 @@ TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> answered{0};
   std::vector<std::thread> load;
+  load.reserve(4);
   for (int i = 0; i < 2; ++i) {
     load.emplace_back([&] {
       HttpClient http = client();

@@ -107,6 +107,7 @@ TEST_F(MemoryBound, TheLargestBodiesAllAtOnceAreReadOneAfterTheOther) {
   start();
   const std::string request = infer_of(kMostBody - 1024);
   std::vector<std::thread> threads;
+  threads.reserve(32);
   for (int i = 0; i < 32; ++i) {
     threads.emplace_back([&] {
       HttpClient one = client();

@@ -110,7 +110,7 @@ class Catalog {
   void close();
 
  private:
-  void publish(std::shared_ptr<CatalogSnapshot> next);
+  void publish(const std::shared_ptr<CatalogSnapshot>& next);
   void describe_all(CatalogSnapshot& snapshot, std::string_view name) const;
 
   engine::ModelRepository& repository_;

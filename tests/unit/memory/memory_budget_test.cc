@@ -171,6 +171,7 @@ TEST(BudgetedMemoryModel, TheBooksBalanceThroughRandomCalls) {
     std::mt19937_64 random(seed);
     MemoryBudget budget(3 * kCapacity / 2);
     std::vector<RequestMemory> memories;
+    memories.reserve(4);
     for (int i = 0; i < 4; ++i) memories.push_back(charged_to(budget));
     for (int step = 0; step < 300; ++step) {
       RequestMemory& memory = memories[random() % memories.size()];

@@ -40,7 +40,7 @@ TEST(SharedBuffer, RefusesImpossibleOptionsAndSaysWhich) {
   EXPECT_THAT(refused([](O& o) { o.buffer_bytes = 0; }), testing::HasSubstr("buffer_bytes 0"));
   EXPECT_THAT(refused([](O& o) { o.buffer_bytes = SharedBuffer::kMaxBufferBytes + 1; }),
               testing::HasSubstr("buffer_bytes"));
-  for (const size_t count : {0, 1, 3, 32}) {
+  for (const size_t count : {0u, 1u, 3u, 32u}) {
     EXPECT_THAT(refused([&](O& o) { o.buffer_count = count; }), testing::HasSubstr("buffer_count"));
   }
   EXPECT_THAT(refused([](O& o) { o.max_writers = 0; }), testing::HasSubstr("max_writers"));

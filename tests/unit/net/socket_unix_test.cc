@@ -87,7 +87,7 @@ class UnixSocket : public testing::Test {
 };
 
 TEST_F(UnixSocket, IsForUserAndGroupWhateverTheUmask) {
-  for (const mode_t mask : {0000, 0022, 0077, 0777}) {
+  for (const mode_t mask : {0000u, 0022u, 0077u, 0777u}) {
     const mode_t before = ::umask(mask);
     const auto listener = listen_unix(path);
     ::umask(before);

@@ -86,7 +86,7 @@ TEST(Histogram, PercentilesAreWithinOnePercentOfTheSortedValues) {
       h->record(values.back());
     }
     std::sort(values.begin(), values.end());
-    for (const size_t per_mille : {1, 10, 100, 500, 900, 990, 999, 1000}) {
+    for (const size_t per_mille : {1u, 10u, 100u, 500u, 900u, 990u, 999u, 1000u}) {
       const auto exact = static_cast<double>(values[per_mille * 10 - 1]);
       const auto percent = static_cast<double>(per_mille) / 10;
       EXPECT_NEAR(static_cast<double>(h->percentile(percent)), exact, exact * 0.01 + 1)
