@@ -41,6 +41,8 @@ struct ModelSlot {
   uint64_t blocked_pass = 0;  // the runner's pass in which it had no room, or waits for more rows
   // Written by the runner (up) and backends' threads (down).
   std::atomic<uint32_t> in_flight{0};
+  // The runner's thread is inside instance->start(): a completion may come, and the model go, before it returns.
+  std::atomic<bool> is_starting{false};
 };
 
 // The sizes of the first axis that `config` may run often, beyond 1; empty where it never packs.

@@ -67,6 +67,8 @@ void Runner::remove(const Model& model) noexcept {
   // sync[runner.in_flight]: acquire; whoever completed the last request is out of the slot. A few
   // instructions of another thread, which has nobody to wake for it.
   while (slot->in_flight.load(std::memory_order_acquire) != 0) ::sched_yield();
+  // sync[runner.starting]: acquire; the runner's thread has left the instance, too
+  while (slot->is_starting.load(std::memory_order_acquire)) ::sched_yield();
   slot.reset();
 }
 
@@ -204,7 +206,7 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   request.in_engine = this;
   // Counted before start(): a completion may come before it returns.
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
-  if (slot.instance->start(request, &Runner::on_done) == StartOutcome::kPending) {
+  if (start(slot, request, &Runner::on_done) == StartOutcome::kPending) {
     note_pending();
     return;
   }
@@ -244,7 +246,7 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
   packed.owner = &place;
   place.is_taken.store(true, std::memory_order_relaxed);   // relaxed: only this thread asks
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in start_one()
-  if (slot.instance->start(packed, &Runner::on_batch_done) == StartOutcome::kPending) {
+  if (start(slot, packed, &Runner::on_batch_done) == StartOutcome::kPending) {
     note_pending();
     return;
   }
@@ -257,6 +259,17 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
   place.is_taken.store(false, std::memory_order_relaxed);  // relaxed: as above
   // sync[runner.in_flight]: release; the last touch, once the members are complete the slot may go
   slot.in_flight.fetch_sub(1, std::memory_order_release);
+}
+
+// With kPending neither the slot nor the instance is touched afterwards.
+StartOutcome Runner::start(ModelSlot& slot, InferRequest& request,
+                           void (*done)(InferRequest&) noexcept) noexcept {
+  // relaxed: whoever removes the model has seen a completion that this comes before
+  slot.is_starting.store(true, std::memory_order_relaxed);
+  const StartOutcome outcome = slot.instance->start(request, done);
+  // sync[runner.starting]: release; this thread has left the instance
+  slot.is_starting.store(false, std::memory_order_release);
+  return outcome;
 }
 
 // The callback may have come already: then the count was below by one for a moment, and nobody asked.

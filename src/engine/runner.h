@@ -99,6 +99,8 @@ class Runner {
  private:
   void start_with(size_t first, uint64_t now) noexcept;
   [[nodiscard]] BatchDecision decide(size_t first, const ModelSlot& slot, uint64_t now) noexcept;
+  [[nodiscard]] static StartOutcome start(ModelSlot& slot, InferRequest& request,
+                                          void (*done)(InferRequest&) noexcept) noexcept;
   void start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
   void start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept;
   void note_pending() noexcept;
