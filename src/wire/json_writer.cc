@@ -9,18 +9,14 @@
 
 namespace lumen::wire {
 
-void JsonWriter::put(char c) noexcept { put(std::string_view(&c, 1)); }
-
-void JsonWriter::put(std::string_view text) noexcept {
-  if (overflowed_) return;
-  const size_t fits = text.copy(out_.data() + size_, out_.size() - size_);
-  size_ += fits;
-  overflowed_ = fits != text.size();
+void JsonWriter::put_what_fits(std::string_view text) noexcept {
+  at_ += text.copy(at_, room());
+  overflow();
 }
 
-void JsonWriter::before_value() noexcept {
-  if (need_comma_) put(',');
-  need_comma_ = true;
+void JsonWriter::overflow() noexcept {
+  overflowed_ = true;
+  end_ = at_;
 }
 
 void JsonWriter::put_string(std::string_view text) noexcept {
@@ -31,48 +27,11 @@ void JsonWriter::put_string(std::string_view text) noexcept {
     text.remove_prefix(plain);
     if (text.empty()) break;
     const EscapedCharacter character = escape_character(text);
-    if (character.size > out_.size() - size_) {
-      overflowed_ = true;
-      return;
-    }
+    if (character.size > room()) return overflow();
     put(std::string_view(character.bytes, character.size));
     text.remove_prefix(character.consumed);
   }
   put('"');
-}
-
-JsonWriter& JsonWriter::begin_object() noexcept {
-  before_value();
-  put('{');
-  need_comma_ = false;
-  return *this;
-}
-
-JsonWriter& JsonWriter::end_object() noexcept {
-  put('}');
-  need_comma_ = true;
-  return *this;
-}
-
-JsonWriter& JsonWriter::begin_array() noexcept {
-  before_value();
-  put('[');
-  need_comma_ = false;
-  return *this;
-}
-
-JsonWriter& JsonWriter::end_array() noexcept {
-  put(']');
-  need_comma_ = true;
-  return *this;
-}
-
-JsonWriter& JsonWriter::key(std::string_view name) noexcept {
-  before_value();
-  put_string(name);
-  put(':');
-  need_comma_ = false;
-  return *this;
 }
 
 JsonWriter& JsonWriter::string(std::string_view text) noexcept {
@@ -83,11 +42,9 @@ JsonWriter& JsonWriter::string(std::string_view text) noexcept {
 
 template <typename T>
 void JsonWriter::put_digits(T value) noexcept {
-  if (overflowed_) return;
-  char* const end = out_.data() + out_.size();
-  const auto [at, error] = std::to_chars(out_.data() + size_, end, value);
-  overflowed_ = error != std::errc{};
-  if (!overflowed_) size_ = static_cast<size_t>(at - out_.data());
+  const auto [at, error] = std::to_chars(at_, end_, value);
+  if (error != std::errc{}) return overflow();
+  at_ = at;
 }
 
 template <typename T>

@@ -18,13 +18,22 @@ class JsonWriter {
   // The longest that one byte of a string becomes: \u00XX.
   static constexpr size_t kMaxEscapedBytes = 6;
 
-  explicit JsonWriter(std::span<char> out) noexcept : out_(out) {}
+  explicit JsonWriter(std::span<char> out) noexcept
+      : begin_(out.data()), at_(begin_), end_(begin_ + out.size()) {}
 
-  JsonWriter& begin_object() noexcept;
-  JsonWriter& end_object() noexcept;
-  JsonWriter& begin_array() noexcept;
-  JsonWriter& end_array() noexcept;
-  JsonWriter& key(std::string_view name) noexcept;
+  JsonWriter& begin_object() noexcept { return begin('{'); }
+  JsonWriter& end_object() noexcept { return end('}'); }
+  JsonWriter& begin_array() noexcept { return begin('['); }
+  JsonWriter& end_array() noexcept { return end(']'); }
+  // Written as it is: a name of ours, in which nothing is to be escaped.
+  JsonWriter& key(std::string_view name) noexcept {
+    before_value();
+    put('"');
+    put(name);
+    put("\":");
+    need_comma_ = false;
+    return *this;
+  }
   JsonWriter& string(std::string_view text) noexcept;  // escaped; invalid UTF-8 becomes U+FFFD
   JsonWriter& integer(int64_t value) noexcept;
   JsonWriter& unsigned_integer(uint64_t value) noexcept;
@@ -35,20 +44,49 @@ class JsonWriter {
   JsonWriter& raw(std::string_view json) noexcept;  // a value that is JSON already
 
   [[nodiscard]] bool overflowed() const noexcept { return overflowed_; }
-  [[nodiscard]] std::string_view text() const noexcept { return {out_.data(), size_}; }
+  [[nodiscard]] std::string_view text() const noexcept {
+    return {begin_, static_cast<size_t>(at_ - begin_)};
+  }
 
  private:
-  void before_value() noexcept;
+  // Inline, what a reply is made of: as calls they took 5 % of all that the server does for a small model.
+  void put(char c) noexcept {
+    if (at_ == end_) [[unlikely]]
+      return overflow();
+    *at_++ = c;
+  }
+  void put(std::string_view text) noexcept {
+    if (text.size() > room()) [[unlikely]]
+      return put_what_fits(text);
+    at_ += text.copy(at_, text.size());  // not memcpy: an empty view may have no address
+  }
+  void before_value() noexcept {
+    if (need_comma_) put(',');
+    need_comma_ = true;
+  }
+  JsonWriter& begin(char bracket) noexcept {
+    before_value();
+    put(bracket);
+    need_comma_ = false;
+    return *this;
+  }
+  JsonWriter& end(char bracket) noexcept {
+    put(bracket);
+    need_comma_ = true;
+    return *this;
+  }
+  [[nodiscard]] size_t room() const noexcept { return static_cast<size_t>(end_ - at_); }
+  void put_what_fits(std::string_view text) noexcept;
+  void overflow() noexcept;
   void put_string(std::string_view text) noexcept;
   template <typename T>
   void put_digits(T value) noexcept;
   template <typename T>
   JsonWriter& put_float(T value) noexcept;
-  void put(char c) noexcept;
-  void put(std::string_view text) noexcept;
 
-  std::span<char> out_;
-  size_t size_ = 0;
+  char* begin_;
+  char* at_;
+  char* end_;  // where the text ends once it has overflowed, so that nothing follows
   bool need_comma_ = false;
   bool overflowed_ = false;
 };
