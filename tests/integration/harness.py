@@ -26,6 +26,9 @@ FIXTURES = ROOT / "tests" / "fixtures" / "models"
 # A sanitizer build needs minutes where a release build needs seconds.
 SANITIZED = os.environ.get("LUMEN_PRESET", "release") in ("asan", "tsan")
 PATIENCE = 6 if SANITIZED else 1
+# AddressSanitizer keeps a shadow of each request's region, an eighth of it, and touches all of it
+# when the arena goes: 18 GB and two minutes with the default of 1024.
+SANITIZED_ACTIVE_REQUESTS = 64
 # A change of the engine compiles models, and OpenVINO calls mbind() for that, which waits for a
 # kernel thread of each CPU (__lru_add_drain_all). Where more threads than CPUs never rest, those
 # were seen to wait 20 s for their turn (Linux 6.18), the requests being served meanwhile.
@@ -66,9 +69,7 @@ class Server(lumen_engine.Server):
         **popen: Any,
     ) -> None:
         if PATIENCE > 1 and "--max-active-requests" not in arguments:
-            # AddressSanitizer keeps a shadow of each request's region, an eighth of it, and touches
-            # all of it when the arena goes: 18 GB and two minutes with the default of 1024.
-            arguments = (*arguments, "--max-active-requests", "64")
+            arguments = (*arguments, "--max-active-requests", str(SANITIZED_ACTIVE_REQUESTS))
         super().__init__(
             repository,
             arguments,
