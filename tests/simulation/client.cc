@@ -101,9 +101,9 @@ void SimClient::send_slowly(const std::string& text) {
     sent_bytes_ += bytes;
     if (rest.empty()) break;
     if (random().one_in(60)) {
-      sleep_for_ns(random().below(400 * kMs));  // slower than the server allows
+      let_time_pass_ns(random().below(400 * kMs));  // slower than the server allows
     } else if (random().one_in(2)) {
-      sleep_for_ns(random().below(100'000));
+      let_time_pass_ns(random().below(100'000));
     }
     if (random().one_in(100)) return reset_wire(*wire_);
   }
@@ -180,7 +180,7 @@ bool SimClient::read_reply() {
       length = content_length(unread_.substr(0, end + 2));
       if (unread_.size() >= end + 4 + length) break;
     }
-    if (random().one_in(200)) sleep_for_ns(random().below(400 * kMs));
+    if (random().one_in(200)) let_time_pass_ns(random().below(400 * kMs));
     if (random().one_in(150)) {
       reset_wire(*wire_);
       return false;
@@ -212,11 +212,11 @@ void SimClient::run(size_t histories) {
     if (random().one_in(50)) end_wire(*wire_);  // a half-close: the replies are still owed
     bool goes_on = true;
     while (goes_on && !asked_.empty()) goes_on = read_reply();
-    if (!goes_on && wire_->was_refused && random().one_in(2)) sleep_for_ns(random().below(kMs));
+    if (!goes_on && wire_->was_refused && random().one_in(2)) let_time_pass_ns(random().below(kMs));
     if (!unread_.empty() && asked_.empty() && goes_on) fail("bytes behind the last reply");
     if (!goes_on || wire_->client_ended || random().one_in(20)) leave();
-    if (random().one_in(10)) sleep_for_ns(random().below(2 * kMs));
-    if (random().one_in(300)) sleep_for_ns(random().below(600 * kMs));  // idle too long
+    if (random().one_in(10)) let_time_pass_ns(random().below(2 * kMs));
+    if (random().one_in(300)) let_time_pass_ns(random().below(600 * kMs));  // idle too long
   }
   leave();
 }

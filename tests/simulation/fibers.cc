@@ -178,7 +178,7 @@ void may_switch() noexcept {
   if (!world.runs) return;
   // Now and then the thread is held for long, in the midst of what it does: other threads overtake it, and
   // so do deadlines.
-  if (world.random.one_in(2'000)) sleep_for_ns(world.random.below(30'000'000));
+  if (world.random.one_in(2'000)) let_time_pass_ns(world.random.below(30'000'000));
   if (world.random.one_in(world.switch_one_in)) yield();
 }
 
@@ -208,7 +208,7 @@ size_t wake(const void* key, size_t count) noexcept {
   return woken;
 }
 
-void sleep_for_ns(uint64_t ns) noexcept {
+void let_time_pass_ns(uint64_t ns) noexcept {
   const char own = 0;
   (void)wait_on(&own, world.time_ns + ns);
 }

@@ -42,7 +42,8 @@ void yield() noexcept;
 bool wait_on(const void* key, uint64_t deadline_ns) noexcept;
 // Wakes as many of those that wait on `key`, in an order that the seed picks.
 size_t wake(const void* key, size_t count) noexcept;
-void sleep_for_ns(uint64_t ns) noexcept;
+// The fiber goes on at a later time of the simulated clock; nothing really sleeps.
+void let_time_pass_ns(uint64_t ns) noexcept;
 
 // Runs `body` and all threads that it starts, which it must join.
 void run_world(uint64_t seed, const std::function<void()>& body);

@@ -56,7 +56,7 @@ class SlowInstance final : public engine::Instance {
                              void (*done)(engine::InferRequest&) noexcept) noexcept override {
     // A client's request alone, not what the engine measures at a start or a change.
     if (request.trace.received_ns != 0 && random().one_in(2)) {
-      sleep_for_ns(random().below(random().one_in(50) ? 80 * kMs : 100'000));
+      let_time_pass_ns(random().below(random().one_in(50) ? 80 * kMs : 100'000));
     }
     if (!faults.double_completion) return inner_->start(request, done);
     tell_ = done;
@@ -193,14 +193,14 @@ void live(const engine::TempRepository& files, Sum& sum) {
   bool leaves = false;
   std::thread changes([&] {
     for (size_t i = random().below(6); i > 0 && !leaves; --i) {
-      sleep_for_ns(random().below(20 * kMs));
+      let_time_pass_ns(random().below(20 * kMs));
       const Status status = server.reconfigure(some_config());
       if (!status.ok()) fail("a change fails: %s", status.message().data());
     }
   });
   const bool drains_early = random().one_in(3);
   if (drains_early) {
-    sleep_for_ns(random().below(60 * kMs));
+    let_time_pass_ns(random().below(60 * kMs));
     ++sum.drained;
   } else {
     for (std::thread& client : clients) client.join();
