@@ -5,7 +5,7 @@
 #include <lumen/backends/openvino.h>
 #include <lumen/engine/engine.h>
 
-#include "support/pending_request.h"
+#include "support/failing_models.h"
 #include "support/stress.h"
 #include "support/temp_repository.h"
 
@@ -79,30 +79,17 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
   }
   [[nodiscard]] Request pair(const char* model, int64_t left_rows, int64_t right_rows) const {
     Request made = request_for(model);
-    for (const int64_t rows : {left_rows, right_rows}) {
-      std::vector<float> values(static_cast<size_t>(4 * rows));
-      for (size_t i = 0; i < values.size(); ++i) {
-        values[i] = 0.37f * static_cast<float>(i) - static_cast<float>(rows);
-      }
-      made->add_input(ElementType::kFp32, {rows, 4}, values);
-    }
+    add_pair(*made, left_rows, right_rows);
     return made;
   }
   [[nodiscard]] Request pick(int64_t rows, int32_t index) const {
-    const auto count = static_cast<size_t>(4 * rows);
-    std::vector<float> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = 0.21f * static_cast<float>(i);
-    std::vector<int32_t> indices(count, 2);
-    indices.back() = index;
     Request made = request_for("pick");
-    made->add_input(ElementType::kFp32, {rows, 4}, values);
-    made->add_input(ElementType::kInt32, {rows, 4}, indices);
+    add_pick(*made, rows, index);
     return made;
   }
   [[nodiscard]] Request reshape(int64_t first, int64_t second) const {
     Request made = request_for("reshape_to");
-    made->add_input<float>(ElementType::kFp32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
-    made->add_input<int64_t>(ElementType::kInt64, {2}, {first, second});
+    add_reshape(*made, first, second);
     return made;
   }
   [[nodiscard]] Request large(size_t memory_bytes) const {

@@ -220,19 +220,15 @@ class OpenVinoModel final : public LoadedModel {
 
   Result<std::unique_ptr<Instance>> create_instance(
       std::span<const uint32_t> batch_sizes) override {
-    try {
-      auto instance = std::make_unique<OpenVinoInstance>(
-          metadata_, inputs_, outputs_, [this](uint32_t rows) { return compile_again(rows); });
-      compile_into(*instance, clone(), batch_sizes);
-      instance->warm_up();
-      release_bound_mappings();
-      return std::unique_ptr<Instance>(std::move(instance));
-    } catch (const std::exception& error) {
-      return failed(Code::kInternal, "compiling", metadata_.name, error.what());
-    } catch (...) {
-      return Status::error(Code::kInternal, "compiling model '%s': unknown exception",
-                           metadata_.name.c_str());
-    }
+    return or_failed(
+        Code::kInternal, "compiling", metadata_.name, [&]() -> Result<std::unique_ptr<Instance>> {
+          auto instance = std::make_unique<OpenVinoInstance>(
+              metadata_, inputs_, outputs_, [this](uint32_t rows) { return compile_again(rows); });
+          compile_into(*instance, clone(), batch_sizes);
+          instance->warm_up();
+          release_bound_mappings();
+          return std::unique_ptr<Instance>(std::move(instance));
+        });
   }
 
  private:
@@ -347,22 +343,18 @@ class OpenVinoBackend final : public Backend {
   BackendTraits traits() const noexcept override { return {.makes_instances_in_parallel = true}; }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
-    try {
-      open_core();
-      std::shared_ptr<ov::Model> model = read_model(source.file);
-      auto inputs = describe_ports(source.name, model->inputs(), "input");
-      if (!inputs.ok()) return inputs.status();
-      auto outputs = describe_ports(source.name, model->outputs(), "output");
-      if (!outputs.ok()) return outputs.status();
-      give_strings_their_own_memory(*model);
-      return std::unique_ptr<LoadedModel>(std::make_unique<OpenVinoModel>(
-          *core_, std::move(model), source, std::move(*inputs), std::move(*outputs)));
-    } catch (const std::exception& error) {
-      return failed(Code::kUnavailable, "loading", source.name, error.what());
-    } catch (...) {
-      return Status::error(Code::kUnavailable, "loading model '%s': unknown exception",
-                           source.name.c_str());
-    }
+    return or_failed(
+        Code::kUnavailable, "loading", source.name, [&]() -> Result<std::unique_ptr<LoadedModel>> {
+          open_core();
+          std::shared_ptr<ov::Model> model = read_model(source.file);
+          auto inputs = describe_ports(source.name, model->inputs(), "input");
+          if (!inputs.ok()) return inputs.status();
+          auto outputs = describe_ports(source.name, model->outputs(), "output");
+          if (!outputs.ok()) return outputs.status();
+          give_strings_their_own_memory(*model);
+          return std::unique_ptr<LoadedModel>(std::make_unique<OpenVinoModel>(
+              *core_, std::move(model), source, std::move(*inputs), std::move(*outputs)));
+        });
   }
 
  private:

@@ -89,6 +89,18 @@ inline Status failed(Code code, const char* doing, const std::string& model,
   return Status::error(code, "%s model '%s': %s", doing, model.c_str(), text);
 }
 
+// What `act` returns, or what it threw.
+template <typename Act>
+auto or_failed(Code code, const char* doing, const std::string& model, Act act) -> decltype(act()) {
+  try {
+    return act();
+  } catch (const std::exception& error) {
+    return failed(code, doing, model, error.what());
+  } catch (...) {
+    return failed(code, doing, model, "unknown exception");
+  }
+}
+
 // What a model's port is to us. `shape` holds -1 for a free axis; `bounds` is kept only where an
 // axis is free within limits, which metadata can't say.
 struct Port {

@@ -6,7 +6,7 @@
 #include <lumen/engine/model_repository.h>
 #include <lumen/engine/validate.h>
 
-#include "support/pending_request.h"
+#include "support/failing_models.h"
 #include "support/submit_now.h"
 #include "support/temp_repository.h"
 
@@ -335,23 +335,20 @@ class FailedRunTest : public OpenVinoTest {
   static Status run_rows(Instance& on, Model* model, int64_t left_rows, int64_t right_rows,
                          std::vector<float>* sums = nullptr) {
     PendingRequest pending(model);
-    for (const int64_t rows : {left_rows, right_rows}) {
-      std::vector<float> values(static_cast<size_t>(4 * rows));
-      for (size_t i = 0; i < values.size(); ++i) values[i] = 0.37f * static_cast<float>(i);
-      pending.add_input(ElementType::kFp32, {rows, 4}, values);
-    }
-    EXPECT_EQ(on.start(pending.request, nullptr), StartOutcome::kDone);
-    if (pending.request.status.ok() && sums != nullptr) *sums = pending.output<float>(0);
-    return pending.request.status;
+    add_pair(pending, left_rows, right_rows);
+    return start(on, pending, sums);
   }
   static Status run_pick(Instance& on, Model* model, int64_t rows, int32_t index,
                          std::vector<float>* weights = nullptr) {
-    const auto count = static_cast<size_t>(4 * rows);
     PendingRequest pending(model);
-    pending.add_input(ElementType::kFp32, {rows, 4}, std::vector<float>(count, 0.5f));
-    pending.add_input(ElementType::kInt32, {rows, 4}, std::vector<int32_t>(count, index));
+    add_pick(pending, rows, index);
+    return start(on, pending, weights);
+  }
+
+ private:
+  static Status start(Instance& on, PendingRequest& pending, std::vector<float>* output) {
     EXPECT_EQ(on.start(pending.request, nullptr), StartOutcome::kDone);
-    if (pending.request.status.ok() && weights != nullptr) *weights = pending.output<float>(0);
+    if (pending.request.status.ok() && output != nullptr) *output = pending.output<float>(0);
     return pending.request.status;
   }
 };
@@ -400,24 +397,23 @@ TEST_F(FailedRunTest, ARunThatThrowsLeavesTheModelAsNew) {
 TEST_F(FailedRunTest, NumbersThatAreShapesAndDoNotFitAreTheClientsError) {
   Model* model = repository->find("reshape_to", "");
   const auto instance = instance_of("reshape_to");
-  const auto reshape = [&](std::vector<int64_t> shape) {
+  const auto reshape = [&](int64_t first, int64_t second) {
     PendingRequest pending(model);
-    pending.add_input<float>(ElementType::kFp32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
-    pending.add_input(ElementType::kInt64, {2}, shape);
+    add_reshape(pending, first, second);
     EXPECT_EQ(instance->start(pending.request, nullptr), StartOutcome::kDone);
     if (pending.request.status.ok()) {
       EXPECT_THAT(pending.output<float>(0), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
-      EXPECT_EQ(pending.request.outputs[0].shape[0], shape[0]);
+      EXPECT_EQ(pending.request.outputs[0].shape[0], first);
     }
     return pending.request.status;
   };
-  EXPECT_TRUE(reshape({4, 2}).ok());
-  const Status refused = reshape({3, 3});
+  EXPECT_TRUE(reshape(4, 2).ok());
+  const Status refused = reshape(3, 3);
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("'rows' [2,4]"), HasSubstr("'shape' [2]"), HasSubstr("numbers")));
-  EXPECT_TRUE(reshape({4, 2}).ok());
-  EXPECT_TRUE(reshape({8, 1}).ok());
+  EXPECT_TRUE(reshape(4, 2).ok());
+  EXPECT_TRUE(reshape(8, 1).ok());
 }
 
 TEST_F(FailedRunTest, KnowsWhichAxesTheModelTiesTogether) {

@@ -28,6 +28,12 @@ class MachineMemoryTest : public testing::Test {
     std::ofstream(root_ / path) << text;
   }
   [[nodiscard]] MachineMemory got() const { return machine_memory(root_); }
+  // In a group whose limit is `text`, by files in which stands more than is understood.
+  [[nodiscard]] size_t bytes_with_limit(const std::string& text) const {
+    write("proc/self/cgroup", "nonsense\n:\n0::/user.slice\n");
+    write("sys/fs/cgroup/user.slice/memory.max", text);
+    return got().bytes;
+  }
 
   static constexpr size_t kMachine = 16'000'000ull * 1024;
   std::filesystem::path root_;
@@ -39,9 +45,7 @@ TEST_F(MachineMemoryTest, WithoutGroupsItIsTheMachines) {
 }
 
 TEST_F(MachineMemoryTest, AGroupThatSaysMaxLimitsNothing) {
-  write("proc/self/cgroup", "0::/user.slice\n");
-  write("sys/fs/cgroup/user.slice/memory.max", "max\n");
-  EXPECT_EQ(got().bytes, kMachine);
+  EXPECT_EQ(bytes_with_limit("max\n"), kMachine);
 }
 
 TEST_F(MachineMemoryTest, AContainersOwnGroupIsMountedAsTheRoot) {
@@ -68,9 +72,7 @@ TEST_F(MachineMemoryTest, Version1SaysNoLimitByAHugeNumber) {
 }
 
 TEST_F(MachineMemoryTest, FilesOfAnotherFormLimitNothing) {
-  write("proc/self/cgroup", "nonsense\n:\n0::/a\n");
-  write("sys/fs/cgroup/a/memory.max", "many\n");
-  EXPECT_EQ(got().bytes, kMachine);
+  EXPECT_EQ(bytes_with_limit("many\n"), kMachine);
 }
 
 TEST(MachineMemory, ThisMachineHasSome) { EXPECT_GT(machine_memory().bytes, size_t{64} << 20); }
