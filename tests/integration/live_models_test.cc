@@ -1,10 +1,6 @@
 // Models that come and go while the server answers requests, with the CSV and the metrics read meanwhile. Runs
 // under ASan and TSan. Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
-#include <lumen/serve/server.h>
-
-#include "support/fake_backend.h"
-#include "support/http_client.h"
-#include "support/temp_repository.h"
+#include "support/fake_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,32 +26,15 @@ const std::string& four_zeros() {
   return bytes;
 }
 
-class LiveModels : public testing::TestWithParam<engine::QueueType> {
+class LiveModels : public FakeServer, public testing::WithParamInterface<engine::QueueType> {
  protected:
   void SetUp() override {
-    repository_.add_model("stays");
-    options_.http_address = "127.0.0.1:0";
-    options_.model_repository = repository_.path();
-    options_.max_active_requests = 16;
-    options_.max_body_bytes = 64 * 1024;
     options_.engine.queue_type = GetParam();
     options_.engine.thread_count = 2;
     options_.io_thread_count = 2;
     options_.telemetry_csv_path = repository_.path() / "requests.csv";
-    auto server = Server::start(options_, engine::make_fake_backend(control_));
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
+    start();
   }
-  [[nodiscard]] HttpClient client() const { return HttpClient(server_->http_address()); }
-  [[nodiscard]] HttpReply get(const std::string& path) const {
-    HttpClient http = client();
-    return http.exchange(get_request(path));
-  }
-
-  engine::TempRepository repository_;
-  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
-  ServerOptions options_;
-  std::unique_ptr<Server> server_;
 };
 
 TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
@@ -66,7 +45,7 @@ TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
   for (int i = 0; i < 2; ++i) {
     load.emplace_back([&] {
       HttpClient http = client();
-      const std::string request = binary_infer("stays", "x", four_zeros());
+      const std::string request = binary_infer("plus_one", "x", four_zeros());
       while (!stop) {
         EXPECT_EQ(200, http.exchange(request).status);
         ++answered;
@@ -103,7 +82,7 @@ TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
   for (std::thread& one : load) one.join();
   EXPECT_GT(answered, 0u);
   server_->drain();
-  EXPECT_EQ(0u, server_->counters().total("responses_5xx"));
+  EXPECT_EQ(0u, total("responses_5xx"));
 }
 
 TEST_P(LiveModels, OneThatTakesTheIndexOfAnotherHasItsOwnNameInTheCsvAndItsOwnCounts) {
@@ -120,7 +99,7 @@ TEST_P(LiveModels, OneThatTakesTheIndexOfAnotherHasItsOwnNameInTheCsvAndItsOwnCo
   }
   EXPECT_FALSE(server_->remove_model("second", "1").ok());
   EXPECT_FALSE(server_->add_model("nowhere", "").ok());
-  EXPECT_FALSE(server_->add_model("stays", "1").ok()) << "it is there";
+  EXPECT_FALSE(server_->add_model("plus_one", "1").ok()) << "it is there";
   server_->drain();
   std::stringstream csv;
   csv << std::ifstream(options_.telemetry_csv_path).rdbuf();

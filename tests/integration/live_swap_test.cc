@@ -1,12 +1,8 @@
 // The server's engine changed through all its configurations while clients are served: not one request
 // fails, and each gets its own answer. With the fake backend, so that it runs under ASan and TSan too.
 // Threads: clients, and the test's, which changes. Memory: the heap. Errors: by gtest.
-#include <lumen/serve/server.h>
-
-#include "support/fake_backend.h"
-#include "support/http_client.h"
+#include "support/fake_server.h"
 #include "support/stress.h"
-#include "support/temp_repository.h"
 
 #include <gtest/gtest.h>
 
@@ -33,26 +29,17 @@ struct SwapCase {
 
 std::ostream& operator<<(std::ostream& out, const SwapCase& one) { return out << one.name; }
 
-class LiveSwap : public testing::TestWithParam<SwapCase> {
+class LiveSwap : public FakeServer, public testing::WithParamInterface<SwapCase> {
  protected:
-  void start() {
-    control->asynchronous = GetParam().asynchronous;
-    control->max_in_flight = GetParam().max_in_flight;
-    files.add_model("plus_one");
-    ServerOptions options;
-    options.http_address = "127.0.0.1:0";
-    options.unix_path = "off";
-    options.model_repository = files.path();
-    options.io_thread_count = 2;
-    options.max_connections = 16;
-    options.max_active_requests = 16;
-    options.max_body_bytes = 64 * 1024;
-    options.engine.batch_size = 4;
-    server = std::move(Server::start(options, engine::make_fake_backend(control)).value());
+  LiveSwap() {
+    control_->asynchronous = GetParam().asynchronous;
+    control_->max_in_flight = GetParam().max_in_flight;
+    options_.io_thread_count = 2;
+    options_.engine.batch_size = 4;
   }
   // One client's requests until `stop`, each with values of its own.
   uint64_t run_client(uint64_t number, const std::atomic<bool>& stop) const {
-    HttpClient http(server->http_address());
+    HttpClient http = client();
     uint64_t answered = 0;
     while (!stop.load()) {
       std::array<float, 4> values{};
@@ -69,10 +56,6 @@ class LiveSwap : public testing::TestWithParam<SwapCase> {
     }
     return answered;
   }
-
-  engine::TempRepository files;
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
-  std::unique_ptr<Server> server;
 };
 
 TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
@@ -85,22 +68,22 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
     clients.emplace_back([&, i] { answered[i].store(run_client(i + 1, stop)); });
   }
   const auto change = [&](QueueType type, uint32_t round) {
-    const uint64_t before = server->counters().total("requests");
-    engine::EngineConfig config = server->engine_config();
+    const uint64_t before = server_->counters().total("requests");
+    engine::EngineConfig config = server_->engine_config();
     config.queue_type = type;
     config.allocator_type = static_cast<AllocatorType>(round % 2);
     config.thread_count = 1 + round % 3;
-    const Status status = server->reconfigure(config);
+    const Status status = server_->reconfigure(config);
     EXPECT_TRUE(status.ok()) << status.message();
     // Each configuration serves before the next one comes.
-    while (!HasFailure() && server->counters().total("requests") < before + 20) {
+    while (!HasFailure() && server_->counters().total("requests") < before + 20) {
       std::this_thread::yield();
     }
   };
   // Workers end with each change, and what they have counted stays.
   std::thread watcher([&] {
-    const telemetry::Counters& counters = server->counters();
-    const uint32_t model = server->models().find("plus_one", "")->index();
+    const telemetry::Counters& counters = server_->counters();
+    const uint32_t model = server_->models().find("plus_one", "")->index();
     for (std::array<uint64_t, 4> last{}; !stop.load();) {
       const std::array<uint64_t, 4> now = {
           counters.total("worker_parks"), counters.total("requests"),
@@ -125,12 +108,12 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
   for (std::thread& client : clients) client.join();
   watcher.join();
   for (const auto& count : answered) EXPECT_GT(count.load(), 0u);
-  EXPECT_GE(server->counters().total("engine_swaps"), 20u);
-  const telemetry::Counters& counters = server->counters();
+  EXPECT_GE(server_->counters().total("engine_swaps"), 20u);
+  const telemetry::Counters& counters = server_->counters();
   EXPECT_EQ(counters.total("responses_4xx") + counters.total("responses_5xx"), 0u);
   uint64_t all = 0;
   for (const auto& count : answered) all += count.load();
-  const telemetry::ModelCounters model = server->models().find("plus_one", "")->counters();
+  const telemetry::ModelCounters model = server_->models().find("plus_one", "")->counters();
   for (const telemetry::ModelCounter counter :
        {telemetry::ModelCounter("inference"), telemetry::ModelCounter("success"),
         telemetry::ModelCounter("queue"), telemetry::ModelCounter("run"),
@@ -145,26 +128,21 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
 // ever, and what was accepted is answered.
 TEST_P(LiveSwap, ADrainDuringChangesEndsAndAnswersWhatWasAccepted) {
   for (int round = 0; round < 5; ++round) {
-    if (round == 0) {
-      start();
-    } else {
-      server = nullptr;
-      start();
-    }
+    start();
     std::atomic<bool> drained{false};
     std::thread changer([&] {
       for (uint32_t i = 0; !drained.load(); ++i) {
-        engine::EngineConfig config = server->engine_config();
+        engine::EngineConfig config = server_->engine_config();
         config.queue_type = static_cast<QueueType>(i % engine::kQueueTypeNames.size());
-        if (!server->reconfigure(config).ok()) break;
+        if (!server_->reconfigure(config).ok()) break;
       }
     });
-    HttpClient http(server->http_address());
+    HttpClient http = client();
     for (int i = 0; i < 20; ++i) {
       EXPECT_EQ(200, http.exchange(binary_infer("plus_one", "x", std::string(16, '\0'))).status);
     }
     http.close();
-    server->drain();
+    server_->drain();
     drained.store(true);
     changer.join();
   }

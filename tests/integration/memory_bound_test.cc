@@ -1,11 +1,7 @@
 // The bound of all requests' memory, and clients that would use it up: slow heads, slow bodies, the largest
 // bodies all at once. Runs under ASan and TSan.
 // Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
-#include <lumen/serve/server.h>
-
-#include "support/fake_backend.h"
-#include "support/http_client.h"
-#include "support/temp_repository.h"
+#include "support/fake_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,25 +25,15 @@ std::string infer_of(size_t bytes) {
   return binary_infer("plus_one", "x", std::string(rows * 16, '\0'), rows);
 }
 
-class MemoryBound : public testing::Test {
+class MemoryBound : public FakeServer {
  protected:
-  void SetUp() override {
-    repository_.add_model("plus_one");
-    options_.http_address = "127.0.0.1:0";
-    options_.model_repository = repository_.path();
+  MemoryBound() {
     options_.max_connections = 512;
     options_.max_active_requests = 4;
     options_.max_body_bytes = kMostBody;
     options_.timeouts.head_ns = options_.timeouts.body_period_ns = options_.timeouts.room_ns =
         60'000'000'000u;  // longer than the test
   }
-  void TearDown() override { control_->release(); }
-  void start() {
-    auto server = Server::start(options_, engine::make_fake_backend(control_));
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
-  }
-  HttpClient client() const { return HttpClient(server_->http_address()); }
   std::vector<HttpClient> clients_that_send(size_t count, const std::string& bytes) const {
     std::vector<HttpClient> clients;
     for (size_t i = 0; i < count; ++i) {
@@ -58,17 +44,9 @@ class MemoryBound : public testing::Test {
   }
   // Heads understood, as the server counts them.
   void wait_for_requests(uint64_t count) const {
-    while (server_->counters().total("requests") < count) std::this_thread::yield();
+    while (total("requests") < count) std::this_thread::yield();
   }
-  void expect_health() const {
-    HttpClient other = client();
-    EXPECT_EQ(200, other.exchange(get_request("/v2/health/live")).status);
-  }
-
-  engine::TempRepository repository_;
-  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
-  ServerOptions options_;
-  std::unique_ptr<Server> server_;
+  void expect_health() const { EXPECT_EQ(200, get("/v2/health/live").status); }
 };
 
 TEST_F(MemoryBound, AHealthCheckDoesNotWaitForHeadsThatTrickle) {
@@ -77,7 +55,7 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForHeadsThatTrickle) {
   expect_health();
   // Who began first gives way first.
   EXPECT_EQ(408, slow.front().read().status);
-  EXPECT_GE(server_->counters().total("timeouts"), 100u);
+  EXPECT_GE(total("timeouts"), 100u);
   // Who is still there may go on.
   ASSERT_TRUE(slow.back().send("Content-Length: 0\r\n\r\n"));
   EXPECT_EQ(400, slow.back().read().status);
@@ -132,7 +110,7 @@ TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
     ASSERT_TRUE(all.back().send(request));  // what isn't read is dropped behind the refusal
   }
   control_->wait_until_held(1);
-  while (server_->counters().total("responses_4xx") == 0) std::this_thread::yield();
+  while (total("responses_4xx") == 0) std::this_thread::yield();
   control_->release();
   for (HttpClient& one : all) ++statuses[one.read().status];
   EXPECT_GE(statuses[200], 1);
@@ -153,7 +131,7 @@ TEST_F(MemoryBound, AClientThatLeavesWhileItWaitsTakesNothing) {
     wait_for_requests(11);
     for (HttpClient& one : waiting) one.reset();
   }
-  while (server_->counters().total("connections_open") > 1) std::this_thread::yield();
+  while (total("connections_open") > 1) std::this_thread::yield();
   control_->release();
   EXPECT_EQ(200, first.read().status);
   EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
@@ -177,7 +155,7 @@ TEST_F(MemoryBound, AChunkedBodyTakesMemoryAsItComesAndIsRefusedWhereThereIsNone
     chunked.push_back(client());
     (void)chunked.back().send(head + chunk);  // false: refused while it was still sending
   }
-  while (server_->counters().total("responses_4xx") == 0) std::this_thread::yield();
+  while (total("responses_4xx") == 0) std::this_thread::yield();
   control_->release();
   for (HttpClient& one : large) EXPECT_EQ(200, one.read().status);
   EXPECT_EQ(200, client().exchange(infer_of(1024)).status);

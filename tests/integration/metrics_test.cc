@@ -1,11 +1,7 @@
 // /metrics while the server has other things to do: a change of the configuration that compiles for long, many
 // scrapes at once, scrapers that go away. With the fake backend, so that it runs under ASan and TSan too.
 // Threads: clients. Memory: the heap. Errors: by gtest.
-#include <lumen/serve/server.h>
-
-#include "support/fake_backend.h"
-#include "support/http_client.h"
-#include "support/temp_repository.h"
+#include "support/fake_server.h"
 #include "support/wrapping_backend.h"
 
 #include <gtest/gtest.h>
@@ -22,35 +18,22 @@ namespace {
 
 const std::string kScrape = get_request("/metrics");
 
-class MetricsTest : public testing::Test {
+class MetricsTest : public FakeServer {
  protected:
-  void start() {
-    files_.add_model("plus_one");
-    ServerOptions options;
-    options.http_address = "127.0.0.1:0";
-    options.unix_path = (files_.path() / "lumen.sock").string();
-    options.model_repository = files_.path();
-    options.max_connections = 64;
-    options.max_active_requests = 16;
-    options.max_body_bytes = 64 * 1024;
+  void SetUp() override {
     auto compile = [this](std::unique_ptr<engine::Instance> instance) {
       compiling_.fetch_add(1);
       compiling_.notify_all();
       held_.wait(true);
       return instance;
     };
-    auto backend = std::make_unique<engine::WrappingBackend>(
-        engine::make_fake_backend(std::make_shared<engine::FakeControl>()), compile);
-    auto server = Server::start(options, std::move(backend));
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
+    start(std::make_unique<engine::WrappingBackend>(engine::make_fake_backend(control_), compile));
   }
   void release() {
     held_.store(false);
     held_.notify_all();
   }
   void TearDown() override { release(); }
-  HttpClient client() const { return HttpClient(server_->http_address()); }
   static void expect_metrics(const HttpReply& reply) {
     EXPECT_EQ(reply.status, 200) << reply.body;
     EXPECT_NE(reply.head.find("text/plain; version=0.0.4"), std::string::npos) << reply.head;
@@ -59,18 +42,15 @@ class MetricsTest : public testing::Test {
     EXPECT_NE(reply.body.find("lumen_inference_total{model=\"plus_one\""), std::string::npos);
   }
 
-  engine::TempRepository files_;
   std::atomic<bool> held_{false};
   std::atomic<uint32_t> compiling_{0};
-  std::unique_ptr<Server> server_;
 };
 
 // The thread that changes the configuration is in create_instance() all the time.
 TEST_F(MetricsTest, ScrapesAreAnsweredWhileAChangeOfTheConfigurationCompiles) {
-  start();
   const uint32_t compiled = compiling_.load();
   held_.store(true);
-  HttpClient changer = HttpClient::over_unix(server_->unix_path());
+  HttpClient changer = unix_client();
   ASSERT_TRUE(
       changer.send(post_request("/v2/lumen/engine", R"({"engine":{"queue_type":"spsc"}})")));
   compiling_.wait(compiled);
@@ -83,14 +63,13 @@ TEST_F(MetricsTest, ScrapesAreAnsweredWhileAChangeOfTheConfigurationCompiles) {
     ASSERT_TRUE(scrapers.back().send(kScrape));
   }
   for (HttpClient& one : scrapers) expect_metrics(one.read());
-  EXPECT_EQ(server_->counters().total("engine_swaps"), 0u) << "the change has not been made yet";
+  EXPECT_EQ(total("engine_swaps"), 0u) << "the change has not been made yet";
   release();
   EXPECT_EQ(changer.read().status, 200);
-  EXPECT_EQ(server_->counters().total("engine_swaps"), 1u);
+  EXPECT_EQ(total("engine_swaps"), 1u);
 }
 
 TEST_F(MetricsTest, AScrapeShowsWhatWasAnsweredBeforeIt) {
-  start();
   HttpClient http = client();
   for (int i = 1; i <= 5; ++i) {
     EXPECT_EQ(http.exchange(binary_infer("plus_one", "x", std::string(16, '\0'))).status, 200);
@@ -103,7 +82,6 @@ TEST_F(MetricsTest, AScrapeShowsWhatWasAnsweredBeforeIt) {
 }
 
 TEST_F(MetricsTest, ScrapersThatGoAwayLeaveNothingBehind) {
-  start();
   for (int i = 0; i < 50; ++i) {
     HttpClient gone = client();
     ASSERT_TRUE(gone.send(kScrape));
@@ -111,11 +89,11 @@ TEST_F(MetricsTest, ScrapersThatGoAwayLeaveNothingBehind) {
   }
   HttpClient http = client();
   expect_metrics(http.exchange(kScrape));
-  while (server_->counters().total("connections_open") > 1) std::this_thread::yield();
-  EXPECT_GE(server_->counters().total("connections_accepted"), 51u);
+  while (total("connections_open") > 1) std::this_thread::yield();
+  EXPECT_GE(total("connections_accepted"), 51u);
   http.close();
   server_->drain();
-  EXPECT_EQ(server_->counters().total("connections_open"), 0u);
+  EXPECT_EQ(total("connections_open"), 0u);
 }
 
 }  // namespace

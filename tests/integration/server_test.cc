@@ -1,11 +1,8 @@
 // The server from socket to model and back, with the fake backend: also what can't be provoked from
 // outside (a full queue, a held model, an expired deadline). Runs under ASan and TSan.
 #include <lumen/base/clock.h>
-#include <lumen/serve/server.h>
 
-#include "support/fake_backend.h"
-#include "support/http_client.h"
-#include "support/temp_repository.h"
+#include "support/fake_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,23 +31,8 @@ std::string binary_part(const HttpReply& reply) {
   return reply.body.substr(std::strtoul(reply.head.c_str() + at + 33, nullptr, 10));
 }
 
-class ServerTest : public testing::Test {
+class ServerTest : public FakeServer {
  protected:
-  void SetUp() override {
-    repository_.add_model("plus_one");
-    options_.http_address = "127.0.0.1:0";
-    options_.model_repository = repository_.path();
-    options_.max_connections = 64;
-    options_.max_active_requests = 8;
-    options_.max_body_bytes = 1024 * 1024;
-  }
-  void TearDown() override { control_->release(); }
-  void start() {
-    auto server = Server::start(options_, engine::make_fake_backend(control_));
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
-  }
-  HttpClient client() const { return HttpClient(server_->http_address()); }
   // The server still serves, on a connection of its own.
   void expect_alive() {
     HttpClient other = client();
@@ -58,11 +40,6 @@ class ServerTest : public testing::Test {
     EXPECT_EQ(200, reply.status) << reply.body;
     EXPECT_EQ(floats({2, 3, 4, 5}), binary_part(reply));
   }
-
-  engine::TempRepository repository_;
-  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
-  ServerOptions options_;
-  std::unique_ptr<Server> server_;
 };
 
 TEST_F(ServerTest, AnswersABinaryRequest) {
@@ -78,9 +55,8 @@ TEST_F(ServerTest, AnswersThroughAnAsynchronousBackendThatStagesToADevice) {
 }
 
 TEST_F(ServerTest, WithoutABackendItServesAndSaysSoOfEachModel) {
-  auto server = Server::start(options_, engine::Backends());
-  ASSERT_TRUE(server.ok()) << server.status().message();
-  HttpClient http((*server)->http_address());
+  start(engine::Backends());
+  HttpClient http = client();
   EXPECT_EQ(200, http.exchange("GET /v2/health/ready HTTP/1.1\r\nHost: t\r\n\r\n").status);
   const HttpReply reply = http.exchange(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));
   EXPECT_EQ(503, reply.status);
@@ -127,7 +103,6 @@ class GoneClients : public ServerTest {
  protected:
   // A request at the model, which is held, and another behind it in the queue.
   void start_with_one_waiting(HttpClient (*connect)(const Server&)) {
-    options_.unix_path = (repository_.path() / "lumen.sock").string();
     start();
     control_->hold();
     first_.emplace(client());
@@ -418,11 +393,10 @@ TEST_F(ServerTest, AtTheConnectionLimitWithAllBusyTheNewOneIsRefused) {
 TEST_F(ServerTest, RefusesABodyAboveTheLimitOnItsHeadAlone) {
   start();
   HttpClient http = client();
-  http.send(
-      "POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 1048577\r\n\r\n");
+  http.send("POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 65537\r\n\r\n");
   const HttpReply reply = http.read();
   EXPECT_EQ(413, reply.status);
-  EXPECT_THAT(reply.body, HasSubstr("1048577"));
+  EXPECT_THAT(reply.body, HasSubstr("65537"));
   expect_alive();
 }
 

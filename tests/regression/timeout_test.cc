@@ -2,12 +2,9 @@
 // in a model while clients' bytes and deadlines come.
 // Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #include <lumen/base/clock.h>
-#include <lumen/serve/server.h>
 
 #include "support/engine_turns.h"
-#include "support/fake_backend.h"
-#include "support/http_client.h"
-#include "support/temp_repository.h"
+#include "support/fake_server.h"
 #include "support/wrapping_backend.h"
 
 #include <gtest/gtest.h>
@@ -41,28 +38,20 @@ class GatedInstance final : public engine::Instance {
   engine::Gate& slow_;
 };
 
-class TimeoutTest : public testing::Test {
+class TimeoutTest : public FakeServer {
  protected:
   TimeoutTest() {
-    files_.add_model("slow");
-    files_.add_model("fast");
-    options_.http_address = "127.0.0.1:0";
-    options_.unix_path = "off";
-    options_.model_repository = files_.path();
-    options_.max_connections = 16;
-    options_.max_active_requests = 8;
+    repository_.add_model("slow");
+    repository_.add_model("fast");
+    options_.max_body_bytes = 32 << 20;
     options_.engine.queue_type = engine::QueueType::kInline;
   }
-  void start() {
-    auto backend = std::make_unique<engine::WrappingBackend>(
-        engine::make_fake_backend(std::make_shared<engine::FakeControl>()),
-        [this](std::unique_ptr<engine::Instance> inner) {
+  void start_with_gate() {
+    start(std::make_unique<engine::WrappingBackend>(
+        engine::make_fake_backend(control_), [this](std::unique_ptr<engine::Instance> inner) {
           return std::unique_ptr<engine::Instance>(
               std::make_unique<GatedInstance>(std::move(inner), slow_));
-        });
-    auto server = Server::start(options_, std::move(backend));
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = std::move(*server);
+        }));
   }
   void TearDown() override { slow_.open(); }
   // The I/O thread is inside the model from now on, until slow_ opens.
@@ -99,15 +88,12 @@ class TimeoutTest : public testing::Test {
     while (coarse_now_ns() < end_ns) std::this_thread::yield();
   }
 
-  engine::TempRepository files_;
   engine::Gate slow_;
-  ServerOptions options_;
-  std::unique_ptr<Server> server_;
 };
 
 // Was: all models of a turn ran before the first reply left, so that of a fast one waited for the slow.
 TEST_F(TimeoutTest, TheReplyOfAFastModelDoesNotWaitForASlowOneOfTheSameTurn) {
-  start();
+  start_with_gate();
   HttpClient fast(server_->http_address());
   HttpClient slow(server_->http_address());
   EXPECT_EQ(200, fast.exchange(get_request("/v2/health/live")).status);
@@ -127,7 +113,7 @@ TEST_F(TimeoutTest, TheReplyOfAFastModelDoesNotWaitForASlowOneOfTheSameTurn) {
 // Was: 408 for a request whose bytes had come in time, because the thread was inside a model.
 TEST_F(TimeoutTest, ARequestThatIsWholeInItsSocketIsAnsweredThoughItsHeadsTimeIsOver) {
   options_.timeouts.head_ns = 50 * kMs;
-  start();
+  start_with_gate();
   const std::string whole = request("fast");
   HttpClient late(server_->http_address());
   send_around_a_hold(late, whole.substr(0, 20), whole.substr(20), options_.timeouts.head_ns);
@@ -137,7 +123,7 @@ TEST_F(TimeoutTest, ARequestThatIsWholeInItsSocketIsAnsweredThoughItsHeadsTimeIs
 
 TEST_F(TimeoutTest, AHeadThatIsNotWholeThenEndsWith408) {
   options_.timeouts.head_ns = 50 * kMs;
-  start();
+  start_with_gate();
   const std::string whole = request("fast");
   HttpClient late(server_->http_address());
   send_around_a_hold(late, whole.substr(0, 20), whole.substr(20, 10), options_.timeouts.head_ns);
@@ -147,7 +133,7 @@ TEST_F(TimeoutTest, AHeadThatIsNotWholeThenEndsWith408) {
 
 TEST_F(TimeoutTest, ABodyThatIsInItsSocketCountsThoughItsPeriodIsOver) {
   options_.timeouts.body_period_ns = 50 * kMs;
-  start();
+  start_with_gate();
   const std::string whole = request("fast");
   const size_t part = whole.size() - 8;
   HttpClient late(server_->http_address());
@@ -159,7 +145,7 @@ TEST_F(TimeoutTest, ABodyThatIsInItsSocketCountsThoughItsPeriodIsOver) {
 
 TEST_F(TimeoutTest, AnIdleConnectionWhoseNextRequestIsInItsSocketIsServed) {
   options_.timeouts.idle_ns = 100 * kMs;
-  start();
+  start_with_gate();
   HttpClient idle(server_->http_address());
   send_around_a_hold(idle, get_request("/v2/health/live"), request("fast"),
                      options_.timeouts.idle_ns);
@@ -202,7 +188,7 @@ TEST_F(TimeoutTest, AStalledReaderIsResetAfterOnePeriod) {
   options_.timeouts.head_ns = 500 * kMs;  // less than two of those
   options_.engine.queue_type = engine::QueueType::kMpmc;
   options_.engine.thread_count = 1;
-  start();
+  start_with_gate();
   const UniqueFd stalled = connect_with_little_room(server_->http_address());
   ASSERT_TRUE(stalled.valid());
   const std::string large = large_request();

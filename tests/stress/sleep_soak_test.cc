@@ -5,12 +5,9 @@
 // Threads: clients and the server's; the test's own watches. Memory: the heap. Errors: by gtest.
 #include <lumen/base/clock.h>
 #include <lumen/base/doorbell.h>
-#include <lumen/serve/server.h>
 
-#include "support/fake_backend.h"
-#include "support/http_client.h"
+#include "support/fake_server.h"
 #include "support/stress.h"
-#include "support/temp_repository.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -130,26 +127,17 @@ std::vector<Shape> shapes() {
   return all;
 }
 
-class SleepSoak : public testing::TestWithParam<Shape> {
+class SleepSoak : public FakeServer, public testing::WithParamInterface<Shape> {
  protected:
-  void start() {
-    files.add_model("plus_one");
-    ServerOptions options;
-    options.http_address = "off";
-    options.unix_path = (files.path() / "soak.sock").string();
-    options.model_repository = files.path();
-    options.io_thread_count = GetParam().io_threads;
-    options.max_connections = 64;
-    options.max_active_requests = 32;
-    options.max_body_bytes = 64 * 1024;
-    options.engine.queue_type = GetParam().type;
-    options.engine.thread_count = GetParam().workers;
-    auto started = Server::start(options, engine::make_fake_backend(control));
-    ASSERT_TRUE(started.ok()) << started.status().message();
-    server = std::move(*started);
+  SleepSoak() {
+    options_.http_address = "off";
+    options_.io_thread_count = GetParam().io_threads;
+    options_.max_active_requests = 32;
+    options_.engine.queue_type = GetParam().type;
+    options_.engine.thread_count = GetParam().workers;
   }
   [[nodiscard]] bool has_workers() const { return GetParam().type != QueueType::kInline; }
-  [[nodiscard]] uint64_t parks() const { return server->counters().total("worker_parks"); }
+  [[nodiscard]] uint64_t parks() const { return total("worker_parks"); }
   [[nodiscard]] bool has_parked_enough(uint64_t more = 1) const {
     return !has_workers() || parks() * kRequestsAPark >= requests_done.load() * more;
   }
@@ -179,7 +167,7 @@ class SleepSoak : public testing::TestWithParam<Shape> {
     std::vector<HttpClient> connections;
     connections.reserve(kMostAtOnce);
     for (uint64_t i = 0; i < kMostAtOnce; ++i) {
-      connections.push_back(HttpClient::over_unix(server->unix_path()));
+      connections.push_back(unix_client());
     }
     while (requests_done.load() < until_done && !failed.load()) {
       const uint64_t count = 1 + random() % kMostAtOnce;
@@ -230,7 +218,7 @@ class SleepSoak : public testing::TestWithParam<Shape> {
       check_waiting(clients);
       adjust_gaps();
     }
-    if (failed.load()) server->drain();  // so that a request that waits for ever ends
+    if (failed.load()) server_->drain();  // so that a request that waits for ever ends
     for (Client& client : clients) client.thread.join();
   }
 
@@ -238,24 +226,24 @@ class SleepSoak : public testing::TestWithParam<Shape> {
   // One that sleeps where no ring finds it is found out here.
   void call_the_roll() {
     if (!has_workers() || failed.load()) return;
-    control->hold();
+    control_->hold();
     std::deque<HttpClient> clients;
     for (uint32_t i = 1; i <= GetParam().workers; ++i) {
-      clients.push_back(HttpClient::over_unix(server->unix_path()));
+      clients.push_back(unix_client());
       ASSERT_TRUE(clients.back().send(infer_bytes));
-      if (control->wait_until_held(i, kSecondNs)) continue;
+      if (control_->wait_until_held(i, kSecondNs)) continue;
       // Those that have one sleep too, in the gate. A machine so busy that nobody ran is no fault.
       if (workers_that_slept_for(kSecondNs / 20) == GetParam().workers &&
-          !control->wait_until_held(i, 0)) {
+          !control_->wait_until_held(i, 0)) {
         ADD_FAILURE() << i << " requests, " << i - 1 << " workers have one, the others sleep; "
                       << where();
         failed.store(true);
         break;
       }
-      ASSERT_TRUE(control->wait_until_held(i, 30 * kSecondNs)) << where();
+      ASSERT_TRUE(control_->wait_until_held(i, 30 * kSecondNs)) << where();
     }
-    control->release();
-    if (failed.load()) return server->drain();
+    control_->release();
+    if (failed.load()) return server_->drain();
     for (HttpClient& client : clients) EXPECT_EQ(client.read().status, 200);
     requests_done.fetch_add(GetParam().workers);
   }
@@ -267,9 +255,6 @@ class SleepSoak : public testing::TestWithParam<Shape> {
   std::atomic<uint64_t> gap_us{100};
   std::atomic<bool> failed{false};
   uint64_t rounds = 0;
-  engine::TempRepository files;
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
-  std::unique_ptr<Server> server;
 };
 
 TEST_P(SleepSoak, NoRequestWaitsASecondWhileAWorkerThatMayTakeItSleeps) {

@@ -1,0 +1,58 @@
+// FakeServer: the fixture of tests that talk to a whole server over the fake backend, whose repository
+// holds the model "plus_one". A test adds models and changes options before start().
+// Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
+#pragma once
+
+#include <lumen/serve/server.h>
+
+#include "support/fake_backend.h"
+#include "support/http_client.h"
+#include "support/temp_repository.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace lumen::serve {
+
+class FakeServer : public testing::Test {
+ protected:
+  FakeServer() {
+    repository_.add_model("plus_one");
+    options_.http_address = "127.0.0.1:0";
+    options_.unix_path = (repository_.path() / "lumen.sock").string();
+    options_.model_repository = repository_.path();
+    options_.max_connections = 64;
+    options_.max_active_requests = 16;
+    options_.max_body_bytes = 64 * 1024;
+  }
+  void TearDown() override { control_->release(); }
+
+  void start(engine::Backends backends) {
+    server_ = nullptr;  // one before it ends first
+    auto server = Server::start(options_, std::move(backends));
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+  }
+  void start() { start(engine::make_fake_backend(control_)); }
+
+  [[nodiscard]] HttpClient client() const { return HttpClient(server_->http_address()); }
+  [[nodiscard]] HttpClient unix_client() const {
+    return HttpClient::over_unix(server_->unix_path());
+  }
+  [[nodiscard]] HttpReply get(const std::string& path) const {
+    return client().exchange(get_request(path));
+  }
+  [[nodiscard]] uint64_t total(telemetry::ServerCounter counter) const {
+    return server_->counters().total(counter);
+  }
+
+  engine::TempRepository repository_;
+  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
+  ServerOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace lumen::serve
