@@ -1,7 +1,8 @@
-// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop.
+// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop: when to receive into
+// what, when to send, how long to wait. What a request means is its handler's.
 //
-//   idle -> head -> (continue) -> json | chunked -> tensors -> running -> writing -> idle | head
-//                                                     errors: ... -> writing -> discard | linger
+//   idle -> head -> (continue) -> text -> tensors -> running -> writing -> idle | head
+//                                     errors: ... -> writing -> discard | linger
 //
 // One request at a time: a pipelined one stays in the receive buffer (or the socket) until the
 // reply before it is out, so replies keep their order and a client's memory is bounded.
@@ -9,20 +10,16 @@
 // Errors: JSON error replies; closes when the stream of requests can't be trusted any more.
 #pragma once
 
-#include "serve/request_context.h"
+#include "serve/request_handler.h"
 
 #include <lumen/net/loop.h>
 #include <lumen/net/timeout_list.h>
 
 #include <cstdint>
-#include <string_view>
 
 namespace lumen::serve {
 
 class IoThread;
-
-[[nodiscard]] Status model_not_found(const Route& route) noexcept;
-[[nodiscard]] Status model_unavailable(const engine::Model& model) noexcept;
 
 class Connection final : public net::StreamHandler {
  public:
@@ -41,11 +38,9 @@ class Connection final : public net::StreamHandler {
     kHead,
     kWaitingRoom,  // the head is there, but there is no memory for the rest; nothing more is read
     kContinue,     // "100 Continue" is leaving
-    kJson,         // the JSON of the body, into the receive buffer
-    kJsonDirect,   // the same, into the arena: too long for the receive buffer
-    kTensors,      // binary tensors, straight into their places
-    kChunked,
-    kRunning,  // the engine has it
+    kText,         // of the body
+    kTensors,      // straight into their places
+    kRunning,      // the engine has it
     kWriting,
     kDiscard,    // dropping the rest of a refused body, the connection lives on
     kLinger,     // our side is closed, dropping what still comes
@@ -65,8 +60,8 @@ class Connection final : public net::StreamHandler {
   // for memory 429. False: it is neither.
   [[nodiscard]] bool give_way() noexcept;
   [[nodiscard]] RequestContext& context() noexcept { return *context_; }
-  // The engine has completed its request.
-  void on_infer_done() noexcept;
+  // Who had its request is through with it.
+  void on_returned() noexcept;
   void on_timeout() noexcept;
   // Drain: a connection without a request closes now, another after its reply.
   void on_drain() noexcept;
@@ -82,53 +77,26 @@ class Connection final : public net::StreamHandler {
 
  private:
   void begin_head() noexcept;
-  void parse_head() noexcept;
-  void on_head() noexcept;
-  [[nodiscard]] bool is_page_elsewhere() noexcept;
-  void answer_document() noexcept;
-  void begin_infer() noexcept;
-  void begin_call() noexcept;
-  void begin_engine() noexcept;
-  void ask_control(std::string_view body) noexcept;
-  void answer_metrics() noexcept;
+  void read_head() noexcept;
+  void go_on(Next next) noexcept;
+  void go_on(RequestBody::Progress progress) noexcept;
   void begin_body() noexcept;
-  void begin_length_body() noexcept;
-  void begin_chunked_body() noexcept;
-  void continue_json() noexcept;
-  void continue_chunked() noexcept;
-  // `rest`: bytes of the body behind the JSON that have been received already.
-  void on_json(std::string_view json, std::string_view rest, size_t binary_bytes) noexcept;
-  void place_tensors(std::string_view rest) noexcept;
-  void receive_pending() noexcept;
-  [[nodiscard]] service::Places& places() noexcept;  // of the receive that is in flight
-  void on_body_complete() noexcept;
-  void continue_discard() noexcept;
-  void drop_some(size_t at_most) noexcept;
-  void begin_linger() noexcept;
-  void next_request() noexcept;
-  void receive_into(std::span<char> space) noexcept;
-  void take_body_bytes(size_t bytes) noexcept;
-
-  void respond_copy(std::string_view document) noexcept;
-  void respond_json(int status, std::string_view body, std::string_view extra = {}) noexcept;
-  void respond(int status, std::string_view content_type, std::string_view body,
-               std::string_view extra = {}) noexcept;
-  // `extra`: header lines.
-  void respond_error(const Status& refused, std::string_view extra = {}) noexcept;
-  void answer_error(int status, std::string_view message, std::string_view extra) noexcept;
-  void refuse(const Status& status) noexcept;          // answers, then closes
-  void refuse(const wire::Refusal& refusal) noexcept;  // the same, by the words of the codec
-  void respond_infer() noexcept;
-  void send(size_t segments, int status) noexcept;
-  [[nodiscard]] std::span<iovec> gathered(std::span<iovec> segments) noexcept;
   void handle_received(size_t bytes) noexcept;
+  void send() noexcept;
+  void watch_send() noexcept;
+  void begin_discard() noexcept;
+  void continue_discard() noexcept;
+  void begin_linger() noexcept;
+  void drop_some(size_t at_most) noexcept;
+  void next_request() noexcept;
+  void receive_head() noexcept;
   void end_late_head() noexcept;
   [[nodiscard]] bool body_is_late() noexcept;
   void end_late_receive() noexcept;
-  void watch_send() noexcept;
-  void end_stalled_send() noexcept;
+  void look_at_send(bool has_moved) noexcept;
   void begin_closing() noexcept;
   void finish_closing() noexcept;
+  void start(net::TimeoutList& timeouts) noexcept;
 
   IoThread& io_;
   net::Stream stream_{this};
@@ -137,12 +105,9 @@ class Connection final : public net::StreamHandler {
   std::span<char> lent_;  // the loop's, with the first bytes of a request that waits for a context
   iovec receive_segment_{};
   uint64_t progress_bytes_ = 0;  // received since the current timeout began
-  uint64_t sent_ns_ = 0;         // when the reply that is being sent was last seen to move
-  uint64_t sent_bytes_ = 0;      // how much of it the kernel had then
   uint64_t accepted_ns_ = 0;     // until the first request has taken it
   State state_ = State::kFree;
   bool in_loop_ = false;
-  bool close_after_ = false;
   bool is_local_ = false;
   bool is_overdue_ = false;  // its time was up when what is being delivered was still in the socket
 };

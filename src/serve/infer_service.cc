@@ -41,7 +41,7 @@ void encode_reply(RequestContext& context) noexcept {
   const std::span<wire::ReplyOutput> outputs =
       context.memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
   if (outputs.size() != infer.outputs.size()) {
-    context.reply_status =
+    context.encode_status =
         Status::error(Code::kTooLarge,
                       "the list of outputs does not fit a request's memory; raise "
                       "--max-body-bytes");
@@ -57,10 +57,10 @@ void encode_reply(RequestContext& context) noexcept {
   const wire::InferReply reply{metadata.name, metadata.version, context.infer_head.id, outputs};
   const Result<wire::EncodedReply> encoded = wire::encode_infer_reply(reply, context.memory);
   if (!encoded.ok()) {
-    context.reply_status = encoded.status();
+    context.encode_status = encoded.status();
     return;
   }
-  context.reply = *encoded;
+  context.encoded = *encoded;
   context.reply_outputs = outputs;
 }
 

@@ -14,7 +14,7 @@
 namespace lumen::serve {
 
 // After context.infer_head: checks it against the model, places each binary tensor in the arena and
-// lists the places in context.body_pending. `binary_bytes`: what the body holds behind the JSON.
+// lists the places in call.to_receive. `binary_bytes`: what the body holds behind the JSON.
 [[nodiscard]] Status prepare_infer(RequestContext& context, engine::Model& model,
                                    size_t binary_bytes) noexcept;
 
@@ -23,7 +23,7 @@ namespace lumen::serve {
 [[nodiscard]] Status prepare_raw_infer(RequestContext& context, engine::Model& model,
                                        size_t body_bytes) noexcept;
 
-// After the model: context.reply, or context.reply_status when it cannot be said.
+// After the model: context.encoded, or context.encode_status when it cannot be said.
 void encode_reply(RequestContext& context) noexcept;
 
 }  // namespace lumen::serve

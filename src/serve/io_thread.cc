@@ -89,10 +89,9 @@ IoThread::~IoThread() {
   }
 }
 
-void IoThread::ask_control(RequestContext& context, std::string_view body,
-                           std::optional<net::PeerCredentials> peer) noexcept {
+void IoThread::ask_control(RequestContext& context, std::string_view body) noexcept {
   ++in_engine_;
-  services_.control.submit(context, body, peer);
+  services_.control.submit(context, body, context.peer);
 }
 
 void IoThread::ask_metrics(RequestContext& context) noexcept {
@@ -224,7 +223,7 @@ size_t IoThread::on_wake() noexcept {
     ++done;
     if (!dispatcher_.take_back(context->call)) continue;
     --in_engine_;
-    context->connection->on_infer_done();
+    context->connection->on_returned();
   }
   return done;
 }
@@ -238,7 +237,7 @@ RequestContext* IoThread::acquire_context(Connection& connection) noexcept {
 }
 
 void IoThread::release_context(RequestContext& context) noexcept {
-  context.begin = context.end = 0;
+  context.buffer.clear();
   end_request(context);
   context.connection = nullptr;
   if (waiting_first_ != nullptr) {

@@ -8,7 +8,7 @@
 #include "serve/documents.h"
 #include "serve/host_check.h"
 #include "serve/metrics_thread.h"
-#include "serve/request_context.h"
+#include "serve/request_handler.h"
 
 #include <lumen/engine/engine.h>
 #include <lumen/memory/memory_budget.h>
@@ -90,8 +90,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void make_way() noexcept;
   [[nodiscard]] const Status& no_room() const noexcept { return no_room_; }
   // By the control thread; comes back as from the engine.
-  void ask_control(RequestContext& context, std::string_view body,
-                   std::optional<net::PeerCredentials> peer) noexcept;
+  void ask_control(RequestContext& context, std::string_view body) noexcept;
   // The same by the metrics thread.
   void ask_metrics(RequestContext& context) noexcept;
   void wait_for_context(Connection& connection) noexcept;
@@ -107,6 +106,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] const Services& services() const noexcept { return services_; }
   [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return counters_; }
   [[nodiscard]] wire::JsonParser& json_parser() noexcept { return json_parser_; }
+  [[nodiscard]] RequestHandler& handler() noexcept { return handler_; }
 
   struct Timeouts {
     explicit Timeouts(const TimeoutOptions& options) noexcept
@@ -159,6 +159,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   std::unique_ptr<net::Loop> loop_;
   Timeouts timeouts_;
   wire::JsonParser json_parser_;
+  RequestHandler handler_{*this};
   std::vector<char> scratch_;
   std::array<iovec, 16> scratch_segments_;
 

@@ -5,7 +5,6 @@
 #include "serve/io_thread.h"
 #include "serve/memory_limits.h"
 
-#include <cstring>
 #include <new>
 #include <type_traits>
 
@@ -26,7 +25,7 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_b
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->memory = std::move(*memory);
   auto* buffer = static_cast<char*>(context->memory.allocate(kReceiveBytes, kCacheLine));
-  context->receive_buffer_ = {buffer, limits::kReceiveBufferBytes};
+  context->buffer = ReceiveBuffer({buffer, limits::kReceiveBufferBytes});
   context->memory.keep_what_is_there();
   if (!context->memory.charge_to(budget, kContextBytes - kReceiveBytes)) {
     return Status::error(Code::kTooLarge,
@@ -44,24 +43,22 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
   memory.use(RequestMemory::Kind::kArena);
   has_latency_budget = false;
-  if (begin == end) begin = end = 0;
-  head = {};
+  close_after = false;
+  if (buffer.unread().empty()) buffer.clear();
+  head_reader = {};
+  static_assert(std::is_trivially_destructible_v<RequestBody>);
+  std::construct_at(&body, buffer);
   route = {};
   infer_head = {};
   // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has not.
   static_assert(std::is_trivially_destructible_v<service::Call>);
   ::new (static_cast<void*>(&call))
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
-  body_places = {};
-  body_unread = 0;
-  body = {};
-  chunked.reset();
+  peer.reset();
   need = {};
-  received_direct_bytes = 0;
-  reply_status = {};
-  reply_code = 0;
+  encode_status = {};
   document = {};
-  reply = {};
+  encoded = {};
   reply_outputs = {};
   return usage;
 }
@@ -83,13 +80,6 @@ void RequestContext::encode(service::Call& of_mine) noexcept {
 void RequestContext::on_returned(service::Call& of_mine) noexcept {
   (void)of_mine;
   io_thread->post(*this);
-}
-
-void RequestContext::move_unread_to_front() noexcept {
-  if (begin == 0) return;
-  std::memmove(receive_buffer_.data(), receive_buffer_.data() + begin, end - begin);
-  end -= begin;
-  begin = 0;
 }
 
 }  // namespace lumen::serve

@@ -4,19 +4,19 @@
 // Memory: one mapping at creation, virtual until touched. Errors: create() returns why.
 #pragma once
 
+#include "serve/head_reader.h"
+#include "serve/reply_writer.h"
+#include "serve/request_body.h"
 #include "serve/route.h"
 
 #include <lumen/engine/engine.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/net/loop.h>
 #include <lumen/service/call.h>
 #include <lumen/service/memory_need.h>
-#include <lumen/wire/http.h>
 #include <lumen/wire/oip.h>
 
-#include <sys/uio.h>
-
-#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,42 +43,27 @@ class RequestContext final : public service::CallOwner {
   // is not for a model lies in the region.
   void use(const engine::Submitter::Types& types) noexcept;
 
-  // --- receive buffer: bytes [begin, end) are unread --------------------------------------------
-  [[nodiscard]] std::string_view unread() const noexcept {
-    return {receive_buffer_.data() + begin, end - begin};
-  }
-  [[nodiscard]] std::span<char> free_space() const noexcept { return receive_buffer_.subspan(end); }
-  void move_unread_to_front() noexcept;
-  [[nodiscard]] std::span<char> receive_buffer() const noexcept { return receive_buffer_; }
-
-  size_t begin = 0;
-  size_t end = 0;
-
   // --- the request ------------------------------------------------------------------------------
   RequestMemory memory;
-  wire::HttpHead head;  // views into the receive buffer
+  ReceiveBuffer buffer;
+  HeadReader head_reader;
+  RequestBody body{buffer};
   Route route;
   wire::InferHead infer_head;
   service::Call call;
-  service::Places body_places;  // where the body's remaining bytes go
-  iovec body_segment{};         // of a body that is collected whole
-  size_t body_unread = 0;       // bytes of the body not yet taken from the socket or the buffer
-  std::span<char> body;         // a body that is collected whole (JSON, chunked): filled part
-  std::optional<wire::ChunkedDecoder> chunked;
-  service::MemoryNeed need;          // of its call, once the head is there
-  bool has_room = false;             // it counts among the calls in memory
-  bool has_latency_budget = false;   // as the engine was when the request began
-  size_t received_direct_bytes = 0;  // received straight into tensors, without a copy
+  std::optional<net::PeerCredentials> peer;  // of who asks about the engine
+  service::MemoryNeed need;                  // of its call, once the head is there
+  bool has_room = false;                     // it counts among the calls in memory
+  bool has_latency_budget = false;           // as the engine was when the request began
+  bool close_after = false;                  // the connection ends with its reply
+  [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------
-  Status reply_status;        // why encoding failed; otherwise ok
-  int reply_code = 0;         // of HTTP, once it leaves
+  Status encode_status;       // why the outputs can't be said; otherwise ok
   std::string_view document;  // of a request to the control thread or the metrics thread
-  wire::EncodedReply reply;
+  wire::EncodedReply encoded;
   std::span<const wire::ReplyOutput> reply_outputs;
-  std::array<char, wire::kMaxResponseHeadBytes> response_head;
-  std::array<char, wire::kMaxErrorBodyBytes> error_body;
-  std::array<iovec, limits::kMaxTensors + 2> send_segments;
+  ReplyWriter reply;
 
   // --- of its call, by whoever has run the model ------------------------------------------------
   void encode(service::Call& call) noexcept override;
@@ -91,7 +76,6 @@ class RequestContext final : public service::CallOwner {
 
  private:
   RequestContext() = default;
-  std::span<char> receive_buffer_;  // in the region, whichever kind of memory the rest comes from
 };
 
 }  // namespace lumen::serve

@@ -46,7 +46,7 @@ void IoThread::record(const RequestContext& context) noexcept {
   record.worker = infer.worker == engine::InferRequest::kNoWorker
                       ? telemetry::RequestRecord::kNone
                       : static_cast<uint16_t>(infer.worker);
-  record.status = static_cast<uint16_t>(context.reply_code);
+  record.status = static_cast<uint16_t>(context.reply.status());
   record.queue_type = static_cast<uint8_t>(infer.queue_type);
   record.allocator_type = static_cast<uint8_t>(infer.allocator_type);
   const std::string_view id = context.infer_head.id.value_or("");
