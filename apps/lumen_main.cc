@@ -5,7 +5,33 @@
 #include "matrix_command.h"
 #include "serve_command.h"
 
+#include <lumen/base/nearest_name.h>
+
 #include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+// What a mistyped flag was meant to be. CLI11 says only that it does not know it.
+std::string nearest_flag(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const std::string& given : command.remaining()) {
+    const std::string flag = given.substr(0, given.find('='));
+    if (!flag.starts_with("--")) continue;
+    const std::vector<std::string_view> valid(names.begin(), names.end());
+    const std::string_view nearest = lumen::nearest_name(flag, valid);
+    if (!nearest.empty()) return flag + ": the nearest flag is " + std::string(nearest) + "\n";
+  }
+  return {};
+}
+
+}  // namespace
 
 int lumen_main(int argc, char** argv) {
   CLI::App app("Lumen: a low-latency inference server for one machine", "lumen");
@@ -17,6 +43,10 @@ int lumen_main(int argc, char** argv) {
   add_matrix_command(app, exit_status);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError& error) {
+    for (const CLI::App* command : app.get_subcommands()) std::cerr << nearest_flag(*command);
+    (void)app.exit(error);
+    return 2;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;  // --help and --version come as "errors" with code 0
   }

@@ -66,7 +66,7 @@ Result<ServerOptions> gather_options(const ServeArguments& arguments) {
     options = *loaded;
   }
   for (const auto& [setting, value] : arguments.flags) {
-    LUMEN_RETURN_IF_ERROR(lumen::serve::apply_setting(*setting, options, value));
+    LUMEN_RETURN_IF_ERROR(setting->set(options, value).at(setting->flag()));
   }
   LUMEN_RETURN_IF_ERROR(lumen::serve::validate_options(options));
   return options;
@@ -217,10 +217,7 @@ int run_serve(const ServeArguments& arguments) {
 
 std::string help_text(const Setting& setting) {
   const std::string value = setting.get(ServerOptions{});
-  const auto [low, high, is_power_of_two, unit] = setting.bounds;
-  std::string text(setting.help);
-  if (high > 0) text += fmt::format("; {} to {}", low, high);
-  if (!setting.words.empty()) text += fmt::format("; {}", fmt::join(setting.words, ", "));
+  const std::string text = fmt::format("{} ({})", setting.help, setting.values_text());
   return value.empty() ? text : text + " [" + value + "]";
 }
 
@@ -238,9 +235,10 @@ void add_serve_command(CLI::App& app, int& exit_status) {
   for (const Setting& setting : lumen::serve::settings()) {
     command
         ->add_option_function<std::string>(
-            lumen::serve::flag_name(setting),
+            setting.flag(),
             [arguments, &setting](const std::string& value) { arguments->flags[&setting] = value; },
             help_text(setting))
+        ->type_name("")
         ->take_last()
         ->group("Section \"" + std::string(setting.section) + "\"");
   }

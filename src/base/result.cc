@@ -44,6 +44,12 @@ Status Status::error(Code code, const char* format, ...) noexcept {
   return status;
 }
 
+Status Status::at(std::string_view where) const noexcept {
+  if (ok()) return {};
+  return error(code_, "%.*s: %.*s", static_cast<int>(where.size()), where.data(),
+               static_cast<int>(size_), message_.data());
+}
+
 Status Status::from_errno(int error_number, const char* format, ...) noexcept {
   va_list args;
   va_start(args, format);

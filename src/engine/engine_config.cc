@@ -1,4 +1,4 @@
-// The bounds of EngineConfig. Any thread; no memory.
+// The checks of EngineConfig, and what follows from its numbers. Any thread.
 #include <lumen/engine/engine_config.h>
 
 #include <lumen/base/cpu.h>
@@ -8,23 +8,19 @@
 
 namespace lumen::engine {
 
-Status EngineConfig::check() const noexcept {
-  const auto within = [](const char* key, uint64_t got, uint64_t low, uint64_t high) {
-    if (got >= low && got <= high) return Status();
-    return Status::error(Code::kInvalidArgument, "%s: got %llu, wanted %llu to %llu", key,
-                         static_cast<unsigned long long>(got), static_cast<unsigned long long>(low),
-                         static_cast<unsigned long long>(high));
-  };
-  LUMEN_RETURN_IF_ERROR(within("thread_count", thread_count, 0, limits::kMaxWorkers));
-  LUMEN_RETURN_IF_ERROR(within("batch_size", batch_size, 1, limits::kMaxBatchSize));
-  LUMEN_RETURN_IF_ERROR(
-      within("max_queue_delay_us", max_queue_delay_us, 0, limits::kMaxQueueDelayUs));
-  LUMEN_RETURN_IF_ERROR(within("queue_capacity", queue_capacity, 2, limits::kMaxQueueCapacity));
-  LUMEN_RETURN_IF_ERROR(within("default_timeout_us", default_timeout_us, 0, limits::kMaxTimeoutUs));
-  LUMEN_RETURN_IF_ERROR(within("latency_budget_us", latency_budget_us, 0, limits::kMaxTimeoutUs));
-  if (!std::has_single_bit(queue_capacity)) {
-    return Status::error(Code::kInvalidArgument, "queue_capacity: got %zu, wanted a power of two",
-                         queue_capacity);
+Status EngineConfig::check() const {
+  const struct {
+    const char* key;
+    uint64_t value;
+    Bounds bounds;
+  } numbers[] = {{"thread_count", thread_count, kThreadCount},
+                 {"batch_size", batch_size, kBatchSize},
+                 {"max_queue_delay_us", max_queue_delay_us, kMaxQueueDelayUs},
+                 {"queue_capacity", queue_capacity, kQueueCapacity},
+                 {"default_timeout_us", default_timeout_us, kTimeoutUs},
+                 {"latency_budget_us", latency_budget_us, kTimeoutUs}};
+  for (const auto& [key, value, bounds] : numbers) {
+    LUMEN_RETURN_IF_ERROR(bounds.check(value).at(key));
   }
   return {};
 }

@@ -27,7 +27,7 @@ std::string_view write_engine(const engine::EngineConfig& config, std::span<char
     if (setting.section != "engine" || setting.change != SettingChange::kLive) continue;
     json.key(setting.key);
     const std::string value = setting.get(options);
-    setting.kind == SettingKind::kNumber ? json.raw(value) : json.string(value);
+    setting.is_number ? json.raw(value) : json.string(value);
   }
   json.end_object().end_object();
   return json.text();

@@ -122,7 +122,13 @@ def test_a_wrong_file_is_refused_with_its_place(
 def test_a_wrong_flag_is_refused_by_its_name(base: list[str]) -> None:
     done = run_serve(*base, "--overload-status", "404")
     assert done.returncode == 1
-    assert "--overload-status: got 404, wanted 429 or 503" in done.stderr
+    assert "--overload-status: got '404', wanted one of 429, 503" in done.stderr
+
+
+def test_a_mistyped_flag_is_answered_with_the_nearest() -> None:
+    done = run_serve("--thread-cout", "3")
+    assert done.returncode == 2
+    assert "--thread-cout: the nearest flag is --thread-count" in done.stderr
 
 
 def test_help_lists_the_settings_with_their_defaults() -> None:
@@ -130,7 +136,7 @@ def test_help_lists_the_settings_with_their_defaults() -> None:
     for flag in ("--queue-type", "--allocator-type", "--telemetry-csv-path", "--unix"):
         assert flag in text
     assert "[127.0.0.1:8000]" in text
-    assert "; mpmc, spsc, naive, batched, inline [mpmc]" in text and "; 1 to 128 [16]" in text
+    assert "(mpmc, spsc, naive, batched, inline) [mpmc]" in text and "(1 to 128) [16]" in text
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:0", "[2001:db8::1]:0"])

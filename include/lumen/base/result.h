@@ -44,6 +44,8 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
   [[nodiscard]] Code code() const noexcept { return code_; }
   [[nodiscard]] std::string_view message() const noexcept { return {message_.data(), size_}; }
+  // The same error with "where: " before its message; what is ok stays so.
+  [[nodiscard]] Status at(std::string_view where) const noexcept;
 
   // printf-style; a message says what, where, got, wanted and the fix. Cut, never overrun.
   [[gnu::format(printf, 2, 3)]] static Status error(Code code, const char* format, ...) noexcept;

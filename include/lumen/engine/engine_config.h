@@ -2,6 +2,7 @@
 // serving. Threads: a value. Memory: none. Errors: check() names the key, got and wanted.
 #pragma once
 
+#include <lumen/base/bounds.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
 
@@ -36,6 +37,13 @@ inline constexpr std::array<std::string_view, 2> kAllocatorTypeNames = {"lumen_a
 }
 
 struct EngineConfig {
+  // What its numbers may be.
+  static constexpr Bounds kThreadCount = {0, limits::kMaxWorkers};
+  static constexpr Bounds kBatchSize = {1, limits::kMaxBatchSize};
+  static constexpr Bounds kMaxQueueDelayUs = {0, limits::kMaxQueueDelayUs};
+  static constexpr Bounds kQueueCapacity = {2, limits::kMaxQueueCapacity, true};
+  static constexpr Bounds kTimeoutUs = {0, limits::kMaxTimeoutUs};
+
   QueueType queue_type = QueueType::kMpmc;
   AllocatorType allocator_type = AllocatorType::kLumenArena;
   // 0: as many as CPUs may be used (affinity and cgroup quota). `inline` has no workers: its I/O
@@ -54,7 +62,7 @@ struct EngineConfig {
   uint64_t latency_budget_us = 0;
 
   [[nodiscard]] bool operator==(const EngineConfig&) const = default;
-  [[nodiscard]] Status check() const noexcept;
+  [[nodiscard]] Status check() const;
 };
 
 // The places of each ring of `spsc`: a power of two, so many that the rings of all workers together have

@@ -1,10 +1,11 @@
 // Settings: the one table of what `lumen serve` can be told. A row is a key of config.json
-// ("server.io_threads") and a flag (--io-threads) at once; parsing, bounds, help, live changes and the
-// check of docs/configuration.md follow from it.
+// ("server.io_threads") and a flag (--io-threads) at once; parsing, bounds, help, live changes and
+// docs/configuration.md follow from it.
 // Threads: control plane; parse_engine_section() any. Memory: the heap.
 // Errors: Status with file, line, key, got, wanted and the nearest valid name.
 #pragma once
 
+#include <lumen/base/bounds.h>
 #include <lumen/base/result.h>
 #include <lumen/serve/options.h>
 
@@ -16,60 +17,52 @@
 
 namespace lumen::serve {
 
-enum class SettingKind : uint8_t { kText, kNumber };  // in config.json
 enum class SettingChange : uint8_t {
   kLive,     // by SIGHUP, and those of section "engine" by POST /v2/lumen/engine
   kRestart,  // read once, at start
 };
 
 struct Setting {
-  // Where a value lies in the options: a number, of which `bounds` or `words` say what it may be, or
-  // a text, which its own function takes or refuses.
-  struct Number {
-    uint64_t (*get)(const ServerOptions& options);
-    void (*set)(ServerOptions& options, uint64_t number);
-  };
-  struct Text {
-    std::string (*get)(const ServerOptions& options);
-    Status (*set)(ServerOptions& options, std::string_view value);
-  };
-  struct Bounds {
-    uint64_t low, high;
-    bool is_power_of_two = false;
-    uint64_t unit = 1;  // the options have so many times the number
+  // What may be set: one of `words`, a number within `bounds`, or a text that `form` describes and `check`
+  // takes or refuses.
+  struct Values {
+    std::span<const std::string_view> words{};
+    Bounds bounds{};
+    uint64_t unit = 1;  // the options hold the number times this
+    std::string_view form{};
+    Status (*check)(const Setting& setting, std::string_view value) = nullptr;
+    std::string_view none{};  // the word for no value: an empty text, or the number -1
   };
 
   std::string_view section;  // of config.json: "server" or "engine"
   std::string_view key;      // snake_case; the flag has dashes
   SettingChange change;
   std::string_view help;
-  SettingKind kind;
-  Number number{};
-  Bounds bounds{};
-  std::span<const std::string_view> words{};  // the number is the place of one of these
-  Text text{};
+  Values values;
+  bool is_number;  // in config.json; else a string
+  std::string (*read)(const Setting& setting, const ServerOptions& options);
+  Status (*write)(const Setting& setting, ServerOptions& options, std::string_view value);
 
   // Takes the value as text (a number as its digits), or says "got ..., wanted ...".
-  [[nodiscard]] Status set(ServerOptions& options, std::string_view value) const;
+  [[nodiscard]] Status set(ServerOptions& options, std::string_view value) const {
+    return write(*this, options, value);
+  }
   // The value as set() takes it.
-  [[nodiscard]] std::string get(const ServerOptions& options) const;
+  [[nodiscard]] std::string get(const ServerOptions& options) const { return read(*this, options); }
+  // "--io-threads"
+  [[nodiscard]] std::string flag() const;
+  // What may be set, in words: "1 to 64".
+  [[nodiscard]] std::string values_text() const;
 };
 
 [[nodiscard]] std::span<const Setting> settings() noexcept;
-
-// "--io-threads"
-[[nodiscard]] std::string flag_name(const Setting& setting);
-
-// Applies one value given as text, as from the command line.
-[[nodiscard]] Status apply_setting(const Setting& setting, ServerOptions& options,
-                                   std::string_view value);
 
 // The rows whose values differ.
 [[nodiscard]] std::vector<const Setting*> changed_settings(const ServerOptions& before,
                                                            const ServerOptions& after);
 
 // Reads config.json: { "engine": {...}, "server": {...} }; comments are not JSON and are refused.
-// What the file says stands over `options`.
+// What the file does not name stays as in `options`.
 [[nodiscard]] Result<ServerOptions> load_config(const std::filesystem::path& file,
                                                 ServerOptions options);
 // The same of a text; errors call it `name`.

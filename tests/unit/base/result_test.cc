@@ -42,6 +42,13 @@ TEST(Status, CutsTheSystemsReasonWithTheRest) {
   }
 }
 
+TEST(Status, IsToldWithItsPlace) {
+  const Status status = Status::error(Code::kNotFound, "got 0").at("--io-threads");
+  EXPECT_EQ("--io-threads: got 0", status.message());
+  EXPECT_EQ(Code::kNotFound, status.code());
+  EXPECT_TRUE(Status().at("x").ok());
+}
+
 TEST(Status, HasANameForEachCode) {
   EXPECT_EQ(code_name(Code::kOk), "ok");
   EXPECT_EQ(code_name(Code::kMethodNotAllowed), "method not allowed");

@@ -197,7 +197,7 @@ TEST_F(SettingsFuzz, TheModelKnowsEveryKeyButTheOneOfTwoValues) {
     ++known;
     EXPECT_EQ(rule->second.section, setting.section) << setting.key;
     EXPECT_EQ(rule->second.live, setting.change == SettingChange::kLive) << setting.key;
-    EXPECT_EQ(rule->second.number.has_value(), setting.kind == SettingKind::kNumber) << setting.key;
+    EXPECT_EQ(rule->second.number.has_value(), setting.is_number) << setting.key;
   }
   EXPECT_EQ(rules().size(), known);
 }

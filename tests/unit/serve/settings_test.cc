@@ -31,9 +31,13 @@ const Setting& setting_of(std::string_view key) {
   return *found;
 }
 
+Status set_flag(const Setting& setting, ServerOptions& options, std::string_view value) {
+  return setting.set(options, value).at(setting.flag());
+}
+
 std::string flag_refusal(std::string_view key, std::string_view value) {
   ServerOptions options;
-  return std::string(apply_setting(setting_of(key), options, value).message());
+  return std::string(set_flag(setting_of(key), options, value).message());
 }
 
 class ConfigFile : public testing::Test {
@@ -123,11 +127,11 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
   for (const auto& [key, value] : values) {
     const Setting& setting = setting_of(key);
     ServerOptions options;
-    const Status status = apply_setting(setting, options, value);
+    const Status status = set_flag(setting, options, value);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(value, setting.get(options)) << key;
     EXPECT_THAT(changed_settings(ServerOptions{}, options), ElementsAre(&setting)) << key;
-    EXPECT_TRUE(apply_setting(setting, options, setting.get(ServerOptions{})).ok()) << key;
+    EXPECT_TRUE(set_flag(setting, options, setting.get(ServerOptions{})).ok()) << key;
     EXPECT_THAT(changed_settings(ServerOptions{}, options), testing::IsEmpty()) << key;
   }
 }
@@ -199,7 +203,7 @@ TEST_F(ConfigFile, AnImpossibleValueIsRefusedWithItsPlaceAndItsBounds) {
   EXPECT_THAT(refusal(R"({"engine": {"queue_capacity": 1000}})"),
               HasSubstr("'queue_capacity': got 1000, wanted a power of two from 2 to 1048576"));
   EXPECT_THAT(refusal(R"({"server": {"overload_status": 404}})"),
-              HasSubstr("'overload_status': got 404, wanted 429 or 503"));
+              HasSubstr("'overload_status': got '404', wanted one of 429, 503"));
   EXPECT_THAT(refusal(R"({"server": {"unix": ")" + std::string(108, 'x') + "\"}}"),
               AllOf(HasSubstr("108 bytes"), HasSubstr("wanted 1 to 107")));
   EXPECT_THAT(refusal(R"({"server": {"idle_timeout_ms": 18446744073709551615}})"),
@@ -210,7 +214,7 @@ TEST_F(ConfigFile, ANumberTooLargeForItsOptionIsRefused) {
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": 99999999999}})"),
               HasSubstr("'thread_count': got 99999999999, wanted 0 to 256"));
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": 99999999999999999999999}})"),
-              HasSubstr("got 99999999999999999999999"));
+              HasSubstr("wanted a whole number, 0 or more"));
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": 1e999}})"), HasSubstr("1e999"));
 }
 
@@ -233,11 +237,11 @@ TEST_F(ConfigFile, AFolderOrNothingInItsPlaceIsRefused) {
 }
 
 TEST(Settings, EveryKeyIsAFlagWithDashes) {
-  EXPECT_EQ("--io-threads", flag_name(setting_of("io_threads")));
+  EXPECT_EQ("--io-threads", setting_of("io_threads").flag());
   ServerOptions options;
-  EXPECT_TRUE(apply_setting(setting_of("io_threads"), options, "2").ok());
+  EXPECT_TRUE(set_flag(setting_of("io_threads"), options, "2").ok());
   EXPECT_EQ(2u, options.io_thread_count);
-  EXPECT_EQ("--io-threads: got 'two', wanted a whole number from 1 to 64",
+  EXPECT_EQ("--io-threads: got 'two', wanted a whole number, 1 to 64",
             flag_refusal("io_threads", "two"));
   EXPECT_EQ("--io-threads: got 0, wanted 1 to 64", flag_refusal("io_threads", "0"));
 }
@@ -251,7 +255,7 @@ TEST(Settings, FlagsHaveNamesOfTheirOwn) {
 TEST(Settings, OffSwitchesTheCsvOff) {
   ServerOptions options;
   options.telemetry_csv_path = "a.csv";
-  EXPECT_TRUE(apply_setting(setting_of("telemetry_csv_path"), options, "off").ok());
+  EXPECT_TRUE(set_flag(setting_of("telemetry_csv_path"), options, "off").ok());
   EXPECT_TRUE(options.telemetry_csv_path.empty());
 }
 
@@ -262,10 +266,12 @@ TEST(Options, BothListenersOffAreRefused) {
   options.unix_path = "a.sock";
   EXPECT_TRUE(validate_options(options).ok());
   options.unix_path = "off";
-  EXPECT_THAT(std::string(validate_options(options).message()), HasSubstr("both off"));
+  EXPECT_THAT(std::string(validate_options(options).message()),
+              HasSubstr("unix too: nothing would listen"));
   options.unix_path = "";
   ASSERT_EQ(0, ::unsetenv("XDG_RUNTIME_DIR"));
-  EXPECT_THAT(std::string(validate_options(options).message()), HasSubstr("wanted --unix PATH"));
+  EXPECT_THAT(std::string(validate_options(options).message()),
+              HasSubstr("$XDG_RUNTIME_DIR is not set: nothing would listen; wanted"));
 }
 
 // Was: as many requests in memory as places in the queue, so that the queue could not fill and nobody was
@@ -287,7 +293,7 @@ TEST(Options, AQueueThatCanNotFillIsTold) {
   options.max_active_requests = 1024;
   EXPECT_THAT(overload_note(options, options.engine),
               AllOf(HasSubstr("max_active_requests 1024"), HasSubstr("up to 1056"),
-                    HasSubstr("before they are answered 429")));
+                    HasSubstr("before it is answered 429")));
   // A live change may make the queue longer than what was reckoned with at start.
   options.max_active_requests = 1057;
   EngineConfig longer = options.engine;
@@ -362,56 +368,27 @@ TEST(EngineSection, RefusesValuesAsTheFileDoes) {
 
 class ConfigurationPage : public testing::Test {
  protected:
+  // Without the backquotes, which a terminal does not have. A row may go on behind the table's text.
   static std::string row_of(const Setting& setting) {
     std::ifstream page(LUMEN_SOURCE_DIR "/docs/configuration.md");
-    const std::string begin = "| `" + std::string(setting.key) + "` | ";
+    const std::string begin = "| " + std::string(setting.key) + " | ";
     for (std::string line; std::getline(page, line);) {
+      std::erase(line, '`');
       if (line.starts_with(begin)) return line;
     }
     return "no row";
   }
 };
 
-TEST_F(ConfigurationPage, HasEveryKeyWithFlagDefaultAndWhenItChanges) {
+TEST_F(ConfigurationPage, SaysOfEveryKeyWhatTheTableSays) {
   for (const Setting& setting : settings()) {
-    const std::string row = row_of(setting);
-    EXPECT_THAT(row, HasSubstr(" | `" + flag_name(setting) + "` | "));
     const std::string value = setting.get(ServerOptions{});
-    EXPECT_THAT(row, HasSubstr(value.empty() ? "| (see below) |" : "| `" + value + "` |"));
-    EXPECT_THAT(row,
-                HasSubstr(setting.change == SettingChange::kLive ? "| live |" : "| restart |"));
+    const char* change = setting.change == SettingChange::kLive ? "live" : "restart";
+    std::string wanted = "| " + std::string(setting.key) + " | " + setting.flag() + " | ";
+    wanted.append(value.empty() ? "(see below)" : value).append(" | ");
+    wanted.append(setting.values_text()).append(" | ").append(change).append(" | ");
+    EXPECT_THAT(row_of(setting), testing::StartsWith(wanted.append(setting.help)));
   }
-}
-
-TEST_F(ConfigurationPage, SaysTheWordsThatAreTaken) {
-  for (const Setting& setting : settings()) {
-    std::string all;
-    for (const std::string_view word : setting.words) all.append(", ").append(word);
-    if (all.empty()) continue;
-    EXPECT_THAT(row_of(setting), HasSubstr("| " + all.substr(2) + " |"));
-  }
-}
-
-TEST_F(ConfigurationPage, SaysTheBoundsThatHold) {
-  size_t bounded = 0;
-  for (const Setting& setting : settings()) {
-    unsigned long long low = 0, high = 0;
-    const std::string row = row_of(setting);
-    for (size_t at = row.find("| "); at != std::string::npos; at = row.find("| ", at + 1)) {
-      if (std::sscanf(row.c_str() + at, "| %llu to %llu |", &low, &high) == 2) break;
-    }
-    if (high == 0) continue;
-    ++bounded;
-    ServerOptions options;
-    EXPECT_TRUE(apply_setting(setting, options, std::to_string(low)).ok()) << row;
-    EXPECT_TRUE(apply_setting(setting, options, std::to_string(high)).ok()) << row;
-    EXPECT_FALSE(apply_setting(setting, options, std::to_string(high + 1)).ok()) << row;
-    if (low > 0) {
-      EXPECT_FALSE(apply_setting(setting, options, std::to_string(low - 1)).ok()) << row;
-    }
-  }
-  const auto numbers = std::ranges::count(settings(), SettingKind::kNumber, &Setting::kind);
-  EXPECT_EQ(numbers - 1, static_cast<ptrdiff_t>(bounded));  // all but overload_status
 }
 
 }  // namespace
