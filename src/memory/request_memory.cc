@@ -51,6 +51,7 @@ RequestMemory& RequestMemory::operator=(RequestMemory&& other) noexcept {
   std::swap(budget_, other.budget_);
   std::swap(charged_bytes_, other.charged_bytes_);
   std::swap(base_bytes_, other.base_bytes_);
+  std::swap(kept_bytes_, other.kept_bytes_);
   page_bytes_ = other.page_bytes_;
   kind_ = other.kind_;
   return *this;
@@ -65,7 +66,7 @@ void RequestMemory::use(Kind kind) noexcept {
   if (kind == kind_) return;
   kind_ = kind;
   // What the region keeps would stand beside what the heap takes, and only one of them is charged.
-  if (kind == Kind::kHeap && budget_ != nullptr && std::exchange(keeps_pages_, false)) {
+  if (kind == Kind::kHeap && budget_ != nullptr && std::exchange(kept_bytes_, 0) > 0) {
     arena_.release_pages_above(base_bytes_);
   }
 }
@@ -137,7 +138,7 @@ bool RequestMemory::reserve(size_t bytes) noexcept {
 
 void RequestMemory::settle(size_t bytes) noexcept {
   LUMEN_DCHECK(!is_growing_);
-  (void)uncharge_to(in_use_bytes() + std::min(bytes, capacity_bytes()));
+  (void)uncharge_to(std::max(in_use_bytes() + std::min(bytes, capacity_bytes()), kept_bytes_));
 }
 
 void* RequestMemory::begin_growing(size_t most_bytes, size_t alignment) noexcept {
@@ -160,7 +161,7 @@ size_t RequestMemory::drop_kept_pages() noexcept {
   if (budget_ == nullptr || charged_bytes_ == base_bytes_) return 0;
   // The base is charged whether it is touched or not.
   arena_.release_pages_above(base_bytes_);
-  keeps_pages_ = false;
+  kept_bytes_ = 0;
   return uncharge_to(base_bytes_);
 }
 
@@ -209,13 +210,14 @@ RequestMemory::Usage RequestMemory::reset(size_t keep_bytes) noexcept {
   free_blocks();
   Usage usage{.heap_calls = std::exchange(heap_calls_, 0),
               .arena_bytes = arena_.used_bytes() - floor_bytes_};
-  keeps_pages_ |= arena_.used_bytes() > base_bytes_;
+  const bool has_pages = kept_bytes_ > 0 || arena_.used_bytes() > base_bytes_;
   arena_.rewind(floor_);
   arena_.trim(std::max(keep_bytes, prefaulted_bytes_));
   was_refused_ = false;
   if (budget_ == nullptr) return usage;
   if (std::exchange(is_growing_, false)) limit_region();
   (void)uncharge_to(keep_bytes);
+  kept_bytes_ = has_pages ? charged_bytes_ : 0;
   return usage;
 }
 

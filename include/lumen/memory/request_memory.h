@@ -50,6 +50,7 @@ class RequestMemory final : public Allocator {
         budget_(std::exchange(other.budget_, nullptr)),
         charged_bytes_(std::exchange(other.charged_bytes_, 0)),
         base_bytes_(other.base_bytes_),
+        kept_bytes_(other.kept_bytes_),
         page_bytes_(other.page_bytes_),
         kind_(other.kind_) {}
   RequestMemory& operator=(RequestMemory&& other) noexcept;
@@ -77,7 +78,8 @@ class RequestMemory final : public Allocator {
   // `bytes` more than are in use can be allocated for certain. False: the budget has not that much now;
   // nothing has changed.
   [[nodiscard]] bool reserve(size_t bytes) noexcept;
-  // Gives back what was reserved, but for `bytes` more than are in use.
+  // Gives back what was reserved, but for `bytes` more than are in use, and for pages that requests before
+  // have left there.
   void settle(size_t bytes) noexcept;
   // Room for the longest there can be, of which only what grow_to() has granted may be touched: for what
   // says its size only at its end. shrink_last() ends it. On the heap all of it is taken at once.
@@ -127,10 +129,10 @@ class RequestMemory final : public Allocator {
   MemoryBudget* budget_ = nullptr;
   size_t charged_bytes_ = 0;  // taken from the budget: what is in use, reserved or kept
   size_t base_bytes_ = 0;     // of these for good
+  size_t kept_bytes_ = 0;  // of the region, no page behind these is there; 0: no more than the base
   size_t page_bytes_ = kPageBytes;
   Kind kind_ = Kind::kArena;
   bool was_refused_ = false;
-  bool keeps_pages_ = false;  // of the region, above the base
   bool is_growing_ = false;
 };
 

@@ -119,6 +119,23 @@ TEST(BudgetedRegion, WhatResetKeepsStaysTakenUntilItIsDropped) {
   EXPECT_EQ(budget.free_was(), kCapacity - kBase);
 }
 
+// Was: a small request after a large one gave back what the large one's pages, which are still there, take.
+TEST(BudgetedRegion, SettlingDoesNotGiveBackPagesThatARequestBeforeHasLeft) {
+  MemoryBudget budget(kCapacity);
+  RequestMemory memory = charged_to(budget);
+  constexpr size_t kLarge = 512 * 1024;
+  std::memset(memory.allocate(kLarge, 64), 1, kLarge);
+  (void)memory.reset(kCapacity);
+  ASSERT_NE(memory.allocate(1024, 64), nullptr);
+  memory.settle(1024);
+  EXPECT_GE(memory.charged_bytes(), kLarge);
+  (void)memory.reset(kCapacity);
+  EXPECT_GE(memory.drop_kept_pages(), kLarge);
+  ASSERT_NE(memory.allocate(1024, 64), nullptr);
+  memory.settle(1024);
+  EXPECT_LT(memory.charged_bytes(), kLarge) << "they are gone";
+}
+
 TEST(BudgetedRegion, DroppedPagesReadAsZeroSoTheKernelHasThem) {
   MemoryBudget budget(kCapacity);
   RequestMemory memory = charged_to(budget);
