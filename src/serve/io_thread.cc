@@ -36,7 +36,7 @@ IoThread::IoThread(const Services& services, uint32_t index, engine::Submitter& 
       counters_(services.counters),
       submitter_(submitter),
       catalog_(services.catalog.add_reader([this] { loop_->wake(); })),
-      dispatcher_({}, submitter_, *this, counters_),
+      dispatcher_(services.options.steps, submitter_, *this, counters_),
       timeouts_(services.options.timeouts),
       scratch_(kScratchBytes),
       budget_(services.options.max_memory_bytes / services.options.io_thread_count),
@@ -80,6 +80,8 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const Services& services, uin
         services.repository.backends().register_memory((*context)->memory.region()));
     io->contexts_.push_back(std::move(*context));
   }
+  io->counters_.set("memory_bound_bytes", io->budget_.total_bytes());
+  io->show_memory();
   return io;
 }
 
@@ -106,6 +108,7 @@ void IoThread::run() noexcept {
     loop_->run_once(next_deadline_ns());
     counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
     expire_timeouts();
+    show_memory();
     catalog_.end_turn();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
@@ -206,6 +209,18 @@ void IoThread::settle(RequestContext& context) noexcept {
   if (charged < kWorthIt) return;
   context.memory.settle(context.need.reply_bytes);
   if (context.memory.charged_bytes() < charged) grant_room();
+}
+
+// Once a turn: workers take from the budget too, and nobody needs to know to the moment.
+void IoThread::show_memory() noexcept {
+  counters_.set("memory_reserved_bytes", budget_.total_bytes() - budget_.free_was());
+  // Each holds a context, so they are few.
+  uint64_t waiting = 0;
+  for (const net::TimeoutEntry* entry = timeouts_.room.oldest(); entry != nullptr;
+       entry = timeouts_.room.after(*entry)) {
+    ++waiting;
+  }
+  counters_.set("memory_waiting", waiting);
 }
 
 void IoThread::make_way() noexcept {

@@ -88,7 +88,11 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   // A connection finds no context: the head that has come in pieces for longest gives way, or the request
   // that has waited for memory for longest.
   void make_way() noexcept;
-  [[nodiscard]] const Status& no_room() const noexcept { return no_room_; }
+  // Why a request is refused for which there is no memory; counts it.
+  [[nodiscard]] const Status& no_room() noexcept {
+    counters_.add("memory_refused");
+    return no_room_;
+  }
   // By the control thread; comes back as from the engine.
   void ask_control(RequestContext& context, std::string_view body) noexcept;
   // The same by the metrics thread.
@@ -143,6 +147,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
   void grant_room() noexcept;
+  void show_memory() noexcept;
   [[nodiscard]] bool reserve_room(RequestContext& context) noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
 

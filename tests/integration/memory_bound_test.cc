@@ -74,9 +74,12 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForBodiesThatTrickle) {
   EXPECT_EQ(429, refused.status);
   EXPECT_THAT(refused.head, HasSubstr("Retry-After: 1\r\n"));
   EXPECT_THAT(refused.body, HasSubstr("max_active_requests"));
+  EXPECT_GE(total("memory_refused"), 1u);
+  EXPECT_GE(total("memory_waiting"), 32u) << "most contexts are theirs";
   // A body that has begun is read to its end, and who waits comes in then.
   for (const HttpClient& one : slow) ASSERT_TRUE(one.send(request.substr(request.size() - 1)));
   EXPECT_EQ(200, waiting.back().read().status);
+  EXPECT_THAT(get("/metrics").body, HasSubstr("lumen_memory_refused_total "));
 }
 
 TEST_F(MemoryBound, TheLargestBodiesAllAtOnceAreReadOneAfterTheOther) {
@@ -117,6 +120,24 @@ TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
   EXPECT_GE(statuses[429], 1);
   EXPECT_EQ(16, statuses[200] + statuses[429]);
   for (HttpClient& one : all) EXPECT_EQ(200, one.exchange(request).status);
+}
+
+TEST_F(MemoryBound, TheCountersTellWhatIsReservedAndOfHowMuch) {
+  options_.max_memory_bytes = 2 * least_memory_bytes(options_);
+  start();
+  EXPECT_EQ(options_.max_memory_bytes, total("memory_bound_bytes"));
+  const uint64_t idle = total("memory_reserved_bytes");
+  control_->hold();
+  HttpClient one = client();
+  ASSERT_TRUE(one.send(infer_of(kMostBody - 1024)));
+  control_->wait_until_held(1);
+  // The turn that submitted it may not have ended yet.
+  while (total("memory_reserved_bytes") < idle + kMostBody) std::this_thread::yield();
+  EXPECT_LE(total("memory_reserved_bytes"), options_.max_memory_bytes);
+  EXPECT_EQ(0u, total("memory_waiting"));
+  EXPECT_EQ(0u, total("memory_refused"));
+  control_->release();
+  EXPECT_EQ(200, one.read().status);
 }
 
 TEST_F(MemoryBound, AClientThatLeavesWhileItWaitsTakesNothing) {

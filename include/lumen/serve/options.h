@@ -15,6 +15,11 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
+
+namespace lumen::service {
+class Step;
+}
 
 namespace lumen::serve {
 
@@ -94,6 +99,8 @@ struct ServerOptions {
   // How long drain() waits for requests in flight before it closes their connections.
   uint64_t drain_timeout_ns = 30'000'000'000u;
   TimeoutOptions timeouts;
+  // Look at each call before the engine does, in this order (C++ only). They outlive the server.
+  std::vector<service::Step*> steps;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
 };

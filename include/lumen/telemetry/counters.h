@@ -111,6 +111,10 @@ class CounterWriter {
   void add(ServerCounter counter, uint64_t n = 1) noexcept { bump(server_[counter.index()], n); }
   // Of a gauge, what this writer has added before.
   void subtract(ServerGauge gauge, uint64_t n = 1) noexcept { bump(server_[gauge.index()], -n); }
+  // Makes this writer's share of the gauge so much.
+  void set(ServerGauge gauge, uint64_t value) noexcept {
+    server_[gauge.index()].store(value, std::memory_order_relaxed);  // relaxed: as in bump()
+  }
   void add(uint32_t model, ModelCounter counter, uint64_t n = 1) noexcept {
     bump(slot(model, counter), n);
   }

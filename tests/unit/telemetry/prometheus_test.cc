@@ -148,7 +148,11 @@ TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
       {"request_heap_calls", "lumen_request_heap_calls_total"},
       {"request_arena_bytes", "lumen_request_arena_bytes_total"},
       {"engine_swaps", "lumen_engine_swaps_total"},
-      {"cancelled", "lumen_cancelled_total"}};
+      {"cancelled", "lumen_cancelled_total"},
+      {"memory_bound_bytes", "lumen_memory_bound_bytes"},
+      {"memory_reserved_bytes", "lumen_memory_reserved_bytes"},
+      {"memory_waiting", "lumen_memory_waiting_requests"},
+      {"memory_refused", "lumen_memory_refused_total"}};
   uint64_t next = 1;
   for (const auto& [counter, name] : figures) writer_.add(counter, next++);
   writer_.add("responses_2xx", 100);
