@@ -1,9 +1,11 @@
 // The clients. See the header for threads, memory and errors.
 #include "simulation/client.h"
 
+#include "simulation/backend.h"
 #include "support/http_client.h"
 
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -14,29 +16,36 @@ constexpr uint64_t kMs = 1'000'000;
 // Beyond all timeouts of the server together: who waits longer is never answered.
 constexpr uint64_t kPatienceNs = 5'000 * kMs;
 
+// Of the largest requests: 240 KiB.
+constexpr size_t kMostRows = 15'000;
+constexpr size_t kMostAsText = 25'000;  // nine bytes each
+
 std::string bytes_of(const std::vector<float>& values) {
   std::string bytes(values.size() * sizeof(float), '\0');
   std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
-// Now and then with a deadline of its own.
-std::string with_timeout(std::string request) {
-  if (!random().one_in(6)) return request;
-  static constexpr std::string_view kBefore = R"("parameters":{"binary_data_output":true}})";
-  const std::string after = R"("parameters":{"binary_data_output":true,"timeout":)" +
-                            std::to_string(1 + random().below(20'000)) + "}}";
-  const size_t at = request.find(kBefore);
-  request.replace(at, kBefore.size(), after);
-  const size_t more = after.size() - kBefore.size();
-  for (const std::string_view name :
-       {"\r\nContent-Length: ", "Inference-Header-Content-Length: "}) {
-    const size_t begin = request.find(name) + name.size();
-    const size_t end = request.find("\r\n", begin);
-    const size_t bytes = std::strtoul(request.c_str() + begin, nullptr, 10) + more;
-    request.replace(begin, end - begin, std::to_string(bytes));
+// Numbers as text, or as they are behind the JSON; now and then with a deadline of its own.
+std::string infer_request(const std::string& model, const std::string& id,
+                          const std::vector<float>& values) {
+  const bool as_text = values.size() < kMostAsText && random().one_in(8);
+  const std::string bytes = bytes_of(values);
+  std::string json = R"({"id":")" + id + R"(","inputs":[{"name":"x","datatype":"FP32","shape":[)" +
+                     std::to_string(values.size() / 4) + ",4],";
+  if (as_text) {
+    json += R"("data":[)";
+    for (const float value : values) json += std::to_string(static_cast<int64_t>(value)) + ",";
+    json.back() = ']';
+  } else {
+    json += R"("parameters":{"binary_data_size":)" + std::to_string(bytes.size()) + "}";
   }
-  return request;
+  json += R"(}],"parameters":{"binary_data_output":true)";
+  if (random().one_in(6)) json += R"(,"timeout":)" + std::to_string(1 + random().below(20'000));
+  json += "}}";
+  return serve::post_request(
+      "/v2/models/" + model + "/infer", as_text ? json : json + bytes,
+      "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
 }
 
 std::string chunked(const std::string& request) {
@@ -109,35 +118,63 @@ void SimClient::send_slowly(const std::string& text) {
   }
 }
 
-void SimClient::ask() {
-  ++tally_.histories;
-  Asked asked;
-  std::string text;
-  if (random().one_in(10)) {
-    static constexpr const char* kPaths[] = {"/v2", "/v2/health/ready", "/metrics",
-                                             "/v2/models/plus_one/stats", "/v2/nowhere"};
-    text = serve::get_request(kPaths[random().below(5)]);
-    asked.is_document = true;
-  } else if (is_local_ && random().one_in(8)) {
-    asked.is_document = true;
+std::string SimClient::some_document() {
+  if (is_local_ && random().one_in(2)) {
     static constexpr const char* kTypes[] = {"mpmc", "spsc", "naive", "batched", "inline"};
     const std::string change =
         std::string(R"({"queue_type":")") + kTypes[random().below(5)] + R"("})";
-    text = random().one_in(2) ? serve::get_request("/v2/lumen/engine")
+    return random().one_in(2) ? serve::get_request("/v2/lumen/engine")
                               : serve::post_request("/v2/lumen/engine", change);
-  } else {
-    const size_t rows = random().one_in(10) ? 1 + random().below(200) : 1 + random().below(3);
-    std::vector<float> values;
-    std::vector<float> wanted;
-    for (size_t i = 0; i < rows * 4; ++i) {
-      // Exact in a float, and so is one more.
-      values.push_back(static_cast<float>((tally_.next_value++) % 8'000'000));
-      wanted.push_back(values.back() + 1);
-    }
-    asked.reply_values = bytes_of(wanted);
-    text = with_timeout(serve::binary_infer("plus_one", "x", bytes_of(values), rows));
-    if (random().one_in(8)) text = chunked(text);
   }
+  static constexpr const char* kPaths[] = {"/v2",
+                                           "/v2/health/ready",
+                                           "/metrics",
+                                           "/v2/models/plus_one/stats",
+                                           "/v2/models/stats",
+                                           "/v2/models/plus_three/ready",
+                                           "/v2/nowhere"};
+  return serve::get_request(kPaths[random().below(std::size(kPaths))]);
+}
+
+std::vector<float> SimClient::some_values() {
+  size_t rows = 1 + random().below(3);
+  if (random().one_in(10)) rows = 1 + random().below(200);
+  if (random().one_in(100)) rows = 1 + random().below(kMostRows);
+  std::vector<float> values;
+  // Exact in a float, and so is one more.
+  for (size_t i = 0; i < rows * 4; ++i) {
+    values.push_back(static_cast<float>(1 + tally_.next_value++ % 8'000'000));
+  }
+  if (random().one_in(25)) values[0] = -values[0];
+  return values;
+}
+
+std::string SimClient::some_inference(Asked& asked) {
+  asked.model = kModels[random().below(std::size(kModels))];
+  if (random().one_in(4)) asked.model = kModelThatGoes;
+  if (random().one_in(50)) asked.model = kModelThatDoesNotLoad;
+  asked.id = std::to_string(tally_.histories);
+  asked.presence = tally_.presence;
+  std::vector<float> values = some_values();
+  if (tally_.shares_runs && !random().one_in(4)) {  // the same as others send
+    asked.model = kModels[0];
+    const auto value = static_cast<float>(random().below(4));
+    values = {value == 3 ? -value : value, 1, 2, 3};
+  }
+  std::string request = infer_request(asked.model, asked.id, values);
+  if (values[0] < 0) {
+    asked.failure = failure_of(values[0]);
+  } else {
+    for (float& value : values) value += added_by(asked.model);
+    asked.reply_values = bytes_of(values);
+  }
+  return random().one_in(8) ? chunked(request) : request;
+}
+
+void SimClient::ask() {
+  ++tally_.histories;
+  Asked asked;
+  const std::string text = random().one_in(8) ? some_document() : some_inference(asked);
   send_slowly(text);
   if (!wire_->is_over()) asked.sent_bytes = sent_bytes_;
   asked_.push_back(std::move(asked));
@@ -147,26 +184,47 @@ void SimClient::check(const Asked& asked, const std::string& head, const std::st
   const int status = std::atoi(head.c_str() + 9);
   if (status < 100 || status > 599) fail("not a head: %s", head.c_str());
   ++tally_.by_status[static_cast<size_t>(status)];
-  if (random().one_in(8)) tally_.look();
-  if (status != 200) {
-    ++tally_.replies_refused;
-    switch (status) {
-      case 408:
-      case 429:
-      case 503:
-      case 504: return;
-      case 404:
-        if (asked.is_document) return;
-        break;
-      default: break;
-    }
-    fail("status %d: %s", status, body.c_str());
+  if (random().one_in(20)) tally_.look();
+  ++(status == 200 ? tally_.replies_ok : tally_.replies_refused);
+  switch (status) {
+    case 408:
+    case 429:
+    case 503:
+    case 504: return;
+    default: break;
   }
-  ++tally_.replies_ok;
-  if (asked.is_document) return;
-  if (body.size() < asked.reply_values.size() ||
-      body.substr(body.size() - asked.reply_values.size()) != asked.reply_values) {
-    fail("a reply does not hold its own request's values: %s%s", head.c_str(), body.c_str());
+  if (!asked.model.empty()) {
+    check_inference(asked, status, body);
+  } else if (status != 200 && status != 404 &&
+             !(status == 500 && body.find("as the test wants") != std::string::npos)) {
+    fail("status %d of a document: %s", status, body.c_str());
+  }
+}
+
+void SimClient::check_inference(const Asked& asked, int status, const std::string& body) {
+  using Is = Presence::Is;
+  const bool goes = asked.model == kModelThatGoes;
+  const bool is_sure = tally_.presence.changes == asked.presence.changes;
+  if (status == 404 && goes && !(is_sure && asked.presence.is == Is::kThere)) {
+    ++tally_.not_there;
+    return;
+  }
+  if (status == 500 && !asked.failure.empty() && body.find(asked.failure) != std::string::npos) {
+    ++tally_.failures;
+    return;
+  }
+  if (status != 200) fail("status %d of %s: %s", status, asked.id.c_str(), body.c_str());
+  if (!asked.failure.empty()) fail("a reply of what fails: %s", body.c_str());
+  if (goes && is_sure && asked.presence.is == Is::kGone) fail("a reply of a model that is gone");
+  const auto names = [&body](std::string key, const std::string& value) {
+    key += value;
+    key += '"';
+    return body.find(key) != std::string::npos;
+  };
+  if (!names(R"("id":")", asked.id) || !names(R"("model_name":")", asked.model) ||
+      !body.ends_with(asked.reply_values)) {
+    fail("a reply is not its own request's, %s of %s: %s", asked.id.c_str(), asked.model.c_str(),
+         body.c_str());
   }
 }
 

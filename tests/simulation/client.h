@@ -12,8 +12,20 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lumen::sim {
+
+// The model that comes and goes: between two equal numbers of changes it was there, or was not.
+struct Presence {
+  enum class Is : uint8_t { kThere, kChanging, kGone };
+  Is is = Is::kThere;
+  uint64_t changes = 0;
+  void become(Is next) {
+    is = next;
+    ++changes;
+  }
+};
 
 // Of all clients of a world.
 struct Tally {
@@ -22,8 +34,12 @@ struct Tally {
   uint64_t replies_refused = 0;
   // The server had all of the request, the client had done nothing to stop the reply, and the connection ended.
   uint64_t unanswered = 0;
-  uint64_t next_value = 1;  // no two requests hold the same
+  uint64_t failures = 0;    // runs that were to fail, and did
+  uint64_t not_there = 0;   // requests to the model that had gone
+  uint64_t next_value = 1;  // no two requests hold the same, but where runs are shared
+  bool shares_runs = false;
   bool draining = false;
+  Presence presence;
   std::array<uint64_t, 600> by_status{};
   std::function<void()> look = [] {};  // at the memory, now and then
 };
@@ -35,17 +51,24 @@ class SimClient {
 
  private:
   struct Asked {
-    std::string reply_values;      // empty: a document
+    std::string model;             // empty: a document
+    std::string id;                // that no other request has
+    std::string reply_values;      // empty: it is to fail
+    std::string failure;           // with this
+    Presence presence;             // when it was asked
     size_t sent_bytes = SIZE_MAX;  // of the connection, when it was whole
-    bool is_document = false;
   };
 
   [[nodiscard]] bool connect();
   void ask();
+  std::string some_document();
+  std::string some_inference(Asked& asked);
+  std::vector<float> some_values();
   void send_slowly(const std::string& text);
   // False: the connection is over.
   [[nodiscard]] bool read_reply();
   void check(const Asked& asked, const std::string& head, const std::string& body);
+  void check_inference(const Asked& asked, int status, const std::string& body);
   void leave();
 
   Tally& tally_;

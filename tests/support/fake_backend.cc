@@ -26,11 +26,11 @@ bool holds_value(const TensorView& view, float wanted) {
   return false;
 }
 
-void add_one(TensorView& output) {
+void add_to(TensorView& output, float more) {
   for (size_t i = 0; i < output.byte_size; i += sizeof(float)) {
     float value = 0;
     std::memcpy(&value, output.data + i, sizeof(value));
-    value += 1;
+    value += more;
     std::memcpy(output.data + i, &value, sizeof(value));
   }
 }
@@ -45,8 +45,15 @@ void sum_rows(TensorView& output) {
   std::memcpy(output.data, values.data(), output.byte_size);
 }
 
-Status run_model(FakeControl& control, InferRequest& request,
+// What the instances of a model share.
+struct FakeRun {
+  std::shared_ptr<FakeControl> control;
+  float adds = 1;  // of the model that it was made for, whatever the request names
+};
+
+Status run_model(const FakeRun& fake, InferRequest& request,
                  std::span<const std::vector<std::byte>> staged) {
+  FakeControl& control = *fake.control;
   const ModelMetadata& metadata = request.model->metadata();
   const uint64_t begin = now_ns();
   if (request.inputs[0].shape.rank() > 0) {
@@ -79,7 +86,7 @@ Status run_model(FakeControl& control, InferRequest& request,
     }
     std::memcpy(output.data, source, input.byte_size);
     if (input.type != ElementType::kFp32) continue;
-    add_one(output);
+    add_to(output, fake.adds);
     if (control.models_that_sum_rows.contains(metadata.name)) sum_rows(output);
   }
   request.outputs = outputs;
@@ -103,8 +110,8 @@ class Counted {
 
 class SyncInstance final : public Instance {
  public:
-  explicit SyncInstance(std::shared_ptr<FakeControl> control)
-      : control_(std::move(control)), counted_(control_) {}
+  explicit SyncInstance(const FakeRun& fake)
+      : fake_(fake), control_(fake.control), counted_(control_) {}
 
   StartOutcome start(InferRequest& request, void (*)(InferRequest&) noexcept) noexcept override {
     control_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
@@ -112,12 +119,13 @@ class SyncInstance final : public Instance {
     request.trace.preprocessed_ns = now_ns();
     control_->pass_gate();
     bound_ = request.inputs[0].data;
-    request.status = run_model(*control_, request, {});
+    request.status = run_model(fake_, request, {});
     return StartOutcome::kDone;
   }
   const void* last_bound_input(size_t) const noexcept override { return bound_; }
 
  private:
+  const FakeRun fake_;
   std::shared_ptr<FakeControl> control_;
   const Counted counted_;
   const void* bound_ = nullptr;
@@ -125,8 +133,9 @@ class SyncInstance final : public Instance {
 
 class AsyncInstance final : public Instance {
  public:
-  explicit AsyncInstance(std::shared_ptr<FakeControl> control)
-      : control_(std::move(control)),
+  explicit AsyncInstance(const FakeRun& fake)
+      : fake_(fake),
+        control_(fake.control),
         counted_(control_),
         random_(control_->seed),
         device_([this] { run_device(); }) {}
@@ -148,7 +157,7 @@ class AsyncInstance final : public Instance {
     control_->starts.notify_all();
     if (control_->cost_ns != nullptr) {
       // Somebody measures: by the device's thread it would be the time of a wake-up.
-      request.status = run_model(*control_, request, {});
+      request.status = run_model(fake_, request, {});
       return StartOutcome::kDone;
     }
     Job job{&request, done, {}};
@@ -179,7 +188,7 @@ class AsyncInstance final : public Instance {
       Job job = next_job();
       if (job.request == nullptr) return;
       control_->pass_gate();
-      job.request->status = run_model(*control_, *job.request, job.staged);
+      job.request->status = run_model(fake_, *job.request, job.staged);
       {
         const std::lock_guard lock(mutex_);
         --pending_;
@@ -199,6 +208,7 @@ class AsyncInstance final : public Instance {
     return job;
   }
 
+  const FakeRun fake_;
   std::shared_ptr<FakeControl> control_;
   const Counted counted_;
   std::mt19937_64 random_;
@@ -229,10 +239,13 @@ class FakeModel final : public LoadedModel {
                            metadata_.name.c_str());
     }
     control_->instances.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
+    FakeRun fake{control_};
+    const auto adds = control_->adds.find(metadata_.name);
+    if (adds != control_->adds.end()) fake.adds = adds->second;
     if (control_->asynchronous) {
-      return std::unique_ptr<Instance>(std::make_unique<AsyncInstance>(control_));
+      return std::unique_ptr<Instance>(std::make_unique<AsyncInstance>(fake));
     }
-    return std::unique_ptr<Instance>(std::make_unique<SyncInstance>(control_));
+    return std::unique_ptr<Instance>(std::make_unique<SyncInstance>(fake));
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -39,6 +40,7 @@ class FakeControl {
   std::string model_that_fails;  // each of its requests
   // A call fails whose first input holds this value anywhere; NaN: none does.
   float value_that_fails = std::numeric_limits<float>::quiet_NaN();
+  std::map<std::string, float> adds;  // what a model adds where it is not one
   // Every row of an output becomes the sum over all rows: the first axis is no batch.
   std::set<std::string> models_that_sum_rows;
   // What a call with so many rows takes at least, polled on the thread that starts it, an asynchronous

@@ -1,5 +1,6 @@
 // Steps between binding and engine: one that answers itself, and one that shares a run among identical
 // calls of two I/O threads, each with its own deadline and cancel.
+#include "support/share_runs.h"
 #include "unit/service/slot_transport.h"
 
 #include <lumen/base/clock.h>
@@ -12,99 +13,16 @@
 #include <array>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <span>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 namespace lumen::service {
 namespace {
 
 using engine::SubmitOutcome;
-
-std::string key_of(const Call& call) {
-  const TensorView& input = call.infer.inputs[0];
-  return {reinterpret_cast<const char*>(input.data), input.byte_size};
-}
-
-// The outputs of one call as another's, in that one's own memory.
-void copy_outputs(const Call& from, Call& to) {
-  to.infer.status = from.infer.status;
-  if (!to.infer.status.ok()) return;
-  const auto outputs = to.scratch->allocate_array<TensorView>(from.infer.outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i] = from.infer.outputs[i];
-    outputs[i].data =
-        static_cast<std::byte*>(to.reply_memory->allocate(outputs[i].byte_size, kCacheLine));
-    std::memcpy(outputs[i].data, from.infer.outputs[i].data, outputs[i].byte_size);
-  }
-  to.infer.outputs = outputs;
-}
-
-// The first of several identical calls runs; those that come meanwhile get what it gets. Where it ends for a
-// reason of its own (late, cancelled, refused), the next takes its place.
-class ShareRuns final : public Step {
- public:
-  StepOutcome before(Call& call) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto [run, is_first] = runs_.try_emplace(key_of(call));
-    if (is_first) {
-      run->second.leader = &call;
-      return StepOutcome::kNext;
-    }
-    run->second.followers.push_back(&call);
-    return StepOutcome::kParked;
-  }
-
-  void after(Call& leader) noexcept override {
-    std::vector<Call*> followers;
-    Call* heir = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto run = runs_.find(key_of(leader));
-      LUMEN_CHECK(run != runs_.end() && run->second.leader == &leader);
-      followers = std::move(run->second.followers);
-      const Code code = leader.infer.status.code();
-      if (code == Code::kOk || code == Code::kInternal || followers.empty()) {
-        runs_.erase(run);
-      } else {
-        heir = followers.front();
-        followers.erase(followers.begin());
-        run->second = {heir, std::exchange(followers, {})};
-      }
-    }
-    if (heir != nullptr) resume(*heir);
-    for (Call* follower : followers) {
-      copy_outputs(leader, *follower);
-      complete(*follower);
-    }
-  }
-
-  bool abandon(Call& call) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto run = runs_.find(key_of(call));
-    return run != runs_.end() && std::erase(run->second.followers, &call) == 1;
-  }
-
-  bool is_empty() {
-    const std::lock_guard lock(mutex_);
-    return runs_.empty();
-  }
-
- private:
-  struct Run {
-    Call* leader = nullptr;
-    std::vector<Call*> followers;
-  };
-  std::mutex mutex_;
-  std::map<std::string, Run> runs_;
-};
 
 class StepsTest : public testing::Test {
  protected:

@@ -1,0 +1,34 @@
+// The backend of a simulated world: the fake, whose runs take their time and fail as a request's first value
+// says, and whose instances can't always be made.
+// Threads: fibers. Memory: the heap. Errors: those that are wanted.
+#pragma once
+
+#include "support/fake_backend.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lumen::sim {
+
+// Served all the time; what each adds to its input says whose reply one is.
+inline constexpr const char* kModels[] = {"plus_one", "plus_two"};
+inline constexpr const char* kModelThatGoes = "plus_three";
+inline constexpr const char* kModelThatDoesNotLoad = "broken";
+float added_by(const std::string& model);
+
+// A request whose first value is below zero fails, and its error names the value.
+std::string failure_of(float value);
+// As many as there are ways to fail, by the remainder: start() says so at once, the run throws, and at the
+// end of the run.
+inline constexpr int kWaysToFail = 3;
+
+// What the world's requests lie in.
+using Regions = std::vector<std::span<std::byte>>;
+
+std::shared_ptr<engine::FakeControl> some_control();
+std::unique_ptr<engine::Backend> make_backend(std::shared_ptr<engine::FakeControl> control,
+                                              Regions& regions);
+
+}  // namespace lumen::sim

@@ -1,0 +1,28 @@
+// One world: a whole server (I/O threads, engine, control thread, builders, a backend's device) with its clients,
+// a live change now and then, and models that come and go.
+// Threads: fibers, within run_world(). Memory: the heap. Errors: fail().
+#pragma once
+
+#include "support/temp_repository.h"
+
+#include <cstdint>
+
+namespace lumen::sim {
+
+// What happened in all worlds.
+struct Sum {
+  uint64_t worlds, histories, ok, refused, unanswered, switches, hash, cpu_us;
+  uint64_t timeouts, cancelled, swaps, late, full, unavailable, late_heads, drained;
+  uint64_t failures, swaps_failed, added, add_failed, removed, not_there;
+  uint64_t memory_refused, most_kept_bytes;
+  uint64_t parked, shared, shared_failures, promoted, abandoned;
+  uint64_t by_queue_type[5];
+};
+
+// The files that live() serves.
+void write_models(const engine::TempRepository& files);
+void live(const engine::TempRepository& files, Sum& sum);
+// Of what malloc has given out.
+size_t heap_bytes();
+
+}  // namespace lumen::sim
