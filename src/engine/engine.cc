@@ -47,6 +47,12 @@ class GatedSubmitter final : public Submitter {
     return fits;
   }
 
+  void set_default_deadline(InferRequest& request) noexcept override {
+    const Scheduler* scheduler = enter();
+    if (scheduler != nullptr) scheduler->set_default_deadline(request);
+    leave();
+  }
+
   size_t end_turn() noexcept override {
     unrung_since_ns_ = 0;
     Scheduler* scheduler = enter();

@@ -45,6 +45,7 @@ class Scheduler {
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
   // Any thread.
   [[nodiscard]] bool fits_budget(const InferRequest& request) const noexcept;
+  void set_default_deadline(InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
   // For what was submitted so far; runs nothing.
   void wake_workers(uint32_t submitter) noexcept;

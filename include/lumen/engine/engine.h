@@ -59,6 +59,9 @@ class Submitter {
   // Whether the latency budget would let this request in now, by its model, trace.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
   [[nodiscard]] virtual bool fits_budget(const InferRequest& request) noexcept = 0;
+  // What submit() does too, for who keeps a request back before: where it asked for no deadline and not for
+  // none either, the configuration's default counts, from its first byte on.
+  virtual void set_default_deadline(InferRequest& request) noexcept = 0;
   // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
   // runs one call of a model here, of one request or of several packed. Returns how many requests it
   // completed or started; called again until that is 0, so that replies can leave in between.

@@ -31,7 +31,9 @@ class StepsTest : public testing::Test {
   void start(std::span<Step* const> steps, uint32_t queue_capacity = 256) {
     models.emplace(control);
     engine::EngineOptions options;
-    options.config = {.thread_count = 1, .queue_capacity = queue_capacity};
+    options.config = {.thread_count = 1,
+                      .queue_capacity = queue_capacity,
+                      .default_timeout_us = default_timeout_us};
     options.submitter_count = 2;
     options.pin_threads.mode = PinThreads::Mode::kOff;
     engine = std::move(engine::Engine::create(options, *models->repository).value());
@@ -75,6 +77,7 @@ class StepsTest : public testing::Test {
   uint64_t runs() const { return control->starts.load() - starts_before; }
 
   std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  uint64_t default_timeout_us = 0;
   ShareRuns share;
   const std::array<Step*, 1> share_alone{&share};
   uint64_t starts_before = 0;
@@ -183,6 +186,23 @@ TEST_F(StepsTest, AFollowerWhoseTimeIsUpReturnsThen) {
   control->release();
   wait_for(2, 1);
   expect_reply(*a, 0);
+}
+
+// Was: the engine alone gave a call its default deadline, so that one that was parked had none.
+TEST_F(StepsTest, AFollowerWithoutADeadlineOfItsOwnHasTheDefaultOne) {
+  default_timeout_us = 3'600'000'000;
+  start_sharing();
+  hold_behind_another();
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  const Call& parked = b->call(0);
+  EXPECT_EQ(parked.infer.deadline_ns, parked.infer.trace.parsed_ns + default_timeout_us * 1000);
+  EXPECT_EQ(b->dispatcher.next_ns(), parked.infer.deadline_ns);
+  b->dispatcher.expire(parked.infer.deadline_ns + 1);
+  run_until([&] { return b->done.size() == 1; });
+  EXPECT_EQ(b->code(0), Code::kDeadlineExceeded);
+  control->release();
+  wait_for(2, 1);
 }
 
 // It went on from a step, and the queue had no room then.
