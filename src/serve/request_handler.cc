@@ -48,7 +48,8 @@ bool takes(Endpoint endpoint, HttpMethod method) noexcept {
 }
 
 // What it may take in memory, told before its body is read.
-service::MemoryNeed memory_need(const RequestContext& context) noexcept {
+service::MemoryNeed need_of(const RequestContext& context,
+                            const service::ModelNeed& model) noexcept {
   const wire::HttpHead& head = context.head();
   service::BodySize body;
   if (head.framing == BodyFraming::kLength) {
@@ -59,7 +60,7 @@ service::MemoryNeed memory_need(const RequestContext& context) noexcept {
       body.collected_bytes = body.text_bytes + wire::JsonParser::kPadding;
     }
   }
-  return service::memory_need(context.call.infer.model->metadata(), body);
+  return model.of(body);
 }
 
 }  // namespace
@@ -146,7 +147,7 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   }
   // All that the request may take is reserved before its body is read: once it has begun it is read to its
   // end, so that half-read requests can't wait for each other.
-  context.need = memory_need(context);
+  context.need = need_of(context, entry->need);
   return io_.take_room(context) ? Next::kReadBody : Next::kWaitForRoom;
 }
 

@@ -92,7 +92,7 @@ Catalog::Catalog(engine::ModelRepository& repository, engine::Engine& engine, De
   auto first = std::make_shared<CatalogSnapshot>();
   for (const auto& model : repository.models()) {
     on_added_(*model);
-    first->models.push_back(CatalogModel{model, nullptr});
+    first->models.push_back(CatalogModel{model, nullptr, ModelNeed(model->metadata())});
   }
   for (const auto& model : repository.models()) describe_all(*first, model->metadata().name);
   snapshot_ = first;
@@ -145,7 +145,7 @@ Status Catalog::add(std::string_view name, std::string_view version) {
   }
   Result<std::shared_ptr<engine::Model>> model = repository_.load(name, version);
   if (!model.ok()) return model.status();
-  const CatalogModel entry{*model, nullptr};
+  const CatalogModel entry{*model, nullptr, ModelNeed((*model)->metadata())};
   const Status made = engine_.add_model(**model);
   if (!made.ok()) {
     repository_.forget(**model);

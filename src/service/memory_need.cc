@@ -34,36 +34,47 @@ std::optional<size_t> elements_of_a_row(const Shape& shape) noexcept {
 
 bool has_rows(const Shape& shape) noexcept { return shape.rank() > 0 && shape[0] < 0; }
 
-// As many rows as the whole body could be of the first input.
-size_t most_rows(const engine::ModelMetadata& model, const BodySize& body) noexcept {
-  if (model.inputs.empty() || !has_rows(model.inputs[0].shape)) return 1;
-  const engine::TensorSpec& input = model.inputs[0];
-  const size_t elements = body.binary_bytes / std::max<size_t>(element_size(input.type), 1) +
-                          body.text_bytes / kTextBytesOfAnElement;
-  return elements / std::max<size_t>(elements_of_a_row(input.shape).value_or(1), 1) + 1;
-}
-
 }  // namespace
 
-MemoryNeed memory_need(const engine::ModelMetadata& model, const BodySize& body) noexcept {
-  const size_t tensors = model.inputs.size() + model.outputs.size();
-  MemoryNeed need;
-  need.body_bytes = kListBytes + tensors * kListBytesOfATensor;
+ModelNeed::ModelNeed(const engine::ModelMetadata& model) noexcept
+    : list_bytes_(kListBytes + (model.inputs.size() + model.outputs.size()) * kListBytesOfATensor),
+      has_rows_(!model.inputs.empty() && has_rows(model.inputs[0].shape)),
+      input_element_bytes_(has_rows_ ? std::max<size_t>(element_size(model.inputs[0].type), 1) : 1),
+      input_row_elements_(
+          has_rows_ ? std::max<size_t>(elements_of_a_row(model.inputs[0].shape).value_or(1), 1)
+                    : 1) {
+  for (const engine::TensorSpec& output : model.outputs) {
+    const std::optional<size_t> row = elements_of_a_row(output.shape);
+    if (!row) {
+      ++open_outputs_;
+      continue;
+    }
+    const size_t bytes =
+        saturated_product(saturated_product(*row, element_size(output.type)), 1 + kTextOfAByte);
+    size_t& sum = has_rows(output.shape) ? row_reply_bytes_ : fixed_reply_bytes_;
+    sum = saturated_sum(sum, bytes);
+  }
+}
+
+// As many as the whole body could be of the first input.
+size_t ModelNeed::most_rows(const BodySize& body) const noexcept {
+  if (!has_rows_) return 1;
+  const size_t elements =
+      body.binary_bytes / input_element_bytes_ + body.text_bytes / kTextBytesOfAnElement;
+  return elements / input_row_elements_ + 1;
+}
+
+MemoryNeed ModelNeed::of(const BodySize& body) const noexcept {
+  MemoryNeed need{.body_bytes = list_bytes_, .reply_bytes = fixed_reply_bytes_};
   const size_t decoded =
       saturated_product(body.text_bytes, kMostBytesOfAnElement / kTextBytesOfAnElement);
   for (const size_t part : {body.binary_bytes, body.collected_bytes, decoded}) {
     need.body_bytes = saturated_sum(need.body_bytes, part);
   }
-  const size_t rows = most_rows(model, body);
-  for (const engine::TensorSpec& output : model.outputs) {
-    const std::optional<size_t> row = elements_of_a_row(output.shape);
-    if (!row) {
-      need.reply_bytes = saturated_sum(need.reply_bytes, saturated_sum(body.binary_bytes, decoded));
-      continue;
-    }
-    const size_t elements = saturated_product(*row, has_rows(output.shape) ? rows : 1);
-    const size_t bytes = saturated_product(elements, element_size(output.type));
-    need.reply_bytes = saturated_sum(need.reply_bytes, saturated_product(bytes, 1 + kTextOfAByte));
+  const size_t inputs = saturated_sum(body.binary_bytes, decoded);
+  for (const size_t part : {saturated_product(row_reply_bytes_, most_rows(body)),
+                            saturated_product(open_outputs_, inputs)}) {
+    need.reply_bytes = saturated_sum(need.reply_bytes, part);
   }
   return need;
 }

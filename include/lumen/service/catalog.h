@@ -21,6 +21,7 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/engine.h>
 #include <lumen/engine/model_repository.h>
+#include <lumen/service/memory_need.h>
 
 #include <array>
 #include <atomic>
@@ -44,6 +45,7 @@ struct ModelDocuments {
 struct CatalogModel {
   std::shared_ptr<engine::Model> model;
   std::shared_ptr<const ModelDocuments> documents;
+  ModelNeed need;  // of memory
 };
 
 struct CatalogSnapshot {

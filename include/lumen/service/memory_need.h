@@ -26,7 +26,22 @@ struct MemoryNeed {
   }
 };
 
-[[nodiscard]] MemoryNeed memory_need(const engine::ModelMetadata& model,
-                                     const BodySize& body) noexcept;
+// What a model's calls need. All that depends on the model alone is reckoned once.
+class ModelNeed {
+ public:
+  explicit ModelNeed(const engine::ModelMetadata& model) noexcept;
+  [[nodiscard]] MemoryNeed of(const BodySize& body) const noexcept;
+
+ private:
+  [[nodiscard]] size_t most_rows(const BodySize& body) const noexcept;
+
+  size_t list_bytes_;             // of lists, names and numbers around tensors
+  bool has_rows_;                 // the first axis of the first input is free
+  size_t input_element_bytes_;    // of the first input
+  size_t input_row_elements_;     // of it too
+  size_t fixed_reply_bytes_ = 0;  // of outputs that have no rows
+  size_t row_reply_bytes_ = 0;    // of those that have
+  size_t open_outputs_ = 0;       // whose shape only the run knows
+};
 
 }  // namespace lumen::service

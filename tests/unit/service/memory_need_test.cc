@@ -1,4 +1,4 @@
-// memory_need(): enough for what a body of that size can become, and no more than it must be.
+// ModelNeed: enough for what a body of that size can become, and no more than it must be.
 // Threads: the test's. Memory: none. Errors: by gtest.
 #include <lumen/service/memory_need.h>
 
@@ -28,7 +28,7 @@ engine::ModelMetadata model(engine::TensorSpec input, engine::TensorSpec output)
 TEST(MemoryNeed, OfASmallModelIsSmall) {
   const auto mlp =
       model(tensor(ElementType::kFp32, {-1, 256}), tensor(ElementType::kFp32, {-1, 1}));
-  const MemoryNeed need = memory_need(mlp, {.binary_bytes = 1024});
+  const MemoryNeed need = ModelNeed(mlp).of({.binary_bytes = 1024});
   EXPECT_GE(need.body_bytes, 1024u);
   EXPECT_LE(need.body_bytes + need.reply_bytes, 16u * 1024);
 }
@@ -36,37 +36,37 @@ TEST(MemoryNeed, OfASmallModelIsSmall) {
 TEST(MemoryNeed, CountsEachRowThatTheBodyCouldHave) {
   const auto wide =
       model(tensor(ElementType::kFp32, {-1, 1}), tensor(ElementType::kFp32, {-1, 1000}));
-  const MemoryNeed need = memory_need(wide, {.binary_bytes = 4 * 100});
+  const MemoryNeed need = ModelNeed(wide).of({.binary_bytes = 4 * 100});
   EXPECT_GE(need.reply_bytes, 100u * 1000 * 4);
 }
 
 TEST(MemoryNeed, OfTextIsThatOfTheShortestNumbersOfTheLongestType) {
   const auto big = model(tensor(ElementType::kFp64, {-1}), tensor(ElementType::kFp64, {1}));
   constexpr size_t kText = 10'000;  // "1,1,1,...": half as many numbers of eight bytes
-  EXPECT_GE(memory_need(big, {.text_bytes = kText}).body_bytes, kText / 2 * 8);
-  EXPECT_GE(memory_need(big, {.text_bytes = kText, .collected_bytes = kText}).body_bytes,
+  EXPECT_GE(ModelNeed(big).of({.text_bytes = kText}).body_bytes, kText / 2 * 8);
+  EXPECT_GE(ModelNeed(big).of({.text_bytes = kText, .collected_bytes = kText}).body_bytes,
             kText + kText / 2 * 8);
 }
 
 TEST(MemoryNeed, AnOutputWhoseShapeOnlyTheRunKnowsCountsAsMuchAsTheInputs) {
   const auto found =
       model(tensor(ElementType::kFp32, {1, 3, -1, -1}), tensor(ElementType::kInt64, {-1, -1, 4}));
-  EXPECT_EQ(memory_need(found, {.binary_bytes = 1 << 20}).reply_bytes, size_t{1} << 20);
+  EXPECT_EQ(ModelNeed(found).of({.binary_bytes = 1 << 20}).reply_bytes, size_t{1} << 20);
 }
 
 TEST(MemoryNeed, DoesNotOverflow) {
   const auto huge =
       model(tensor(ElementType::kFp32, {-1}), tensor(ElementType::kFp64, {-1, INT64_MAX / 4}));
-  EXPECT_EQ(memory_need(huge, {.binary_bytes = SIZE_MAX}).body_bytes, SIZE_MAX);
-  EXPECT_EQ(memory_need(huge, {.text_bytes = SIZE_MAX}).body_bytes, SIZE_MAX);
-  EXPECT_EQ(memory_need(huge, {.binary_bytes = 1 << 30}).reply_bytes, SIZE_MAX);
+  EXPECT_EQ(ModelNeed(huge).of({.binary_bytes = SIZE_MAX}).body_bytes, SIZE_MAX);
+  EXPECT_EQ(ModelNeed(huge).of({.text_bytes = SIZE_MAX}).body_bytes, SIZE_MAX);
+  EXPECT_EQ(ModelNeed(huge).of({.binary_bytes = 1 << 30}).reply_bytes, SIZE_MAX);
 }
 
 TEST(MemoryNeed, OfAModelWithoutTensorsIsThatOfItsLists) {
   const engine::ModelMetadata none{
       .name = "m", .version = "1", .platform = "test", .inputs = {}, .outputs = {}};
-  EXPECT_GT(memory_need(none, {}).body_bytes, 0u);
-  EXPECT_EQ(memory_need(none, {}).reply_bytes, 0u);
+  EXPECT_GT(ModelNeed(none).of({}).body_bytes, 0u);
+  EXPECT_EQ(ModelNeed(none).of({}).reply_bytes, 0u);
 }
 
 }  // namespace
