@@ -72,7 +72,6 @@ void Connection::on_readable(net::Stream&, std::span<char> lent) noexcept {
   lent_ = lent;
   RequestContext* context = io_.acquire_context(*this);
   if (context == nullptr) {
-    io_.make_way();
     state_ = State::kWaitingContext;
     io_.wait_for_context(*this);
     return;
@@ -331,10 +330,28 @@ bool Connection::give_way() noexcept {
     go_on(io_.handler().on_no_room(*context_));
     return true;
   }
-  if (state_ != State::kHead || context_->buffer.unread().empty()) return false;
-  timeout_.unlink();
-  end_late_head();
-  return true;
+  if (context_->has_room) return false;  // one of max_active_requests
+  switch (state_) {
+    case State::kHead:
+      if (context_->buffer.unread().empty()) return false;
+      [[fallthrough]];
+    case State::kText:
+      timeout_.unlink();
+      end_late_head();
+      return true;
+    case State::kWriting:
+    case State::kContinue:
+      // What has just begun to leave may be gone with the next turn.
+      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 ||
+          context_->reply.has_moved(io_.loop().sent_so_far(stream_))) {
+        return false;
+      }
+      io_.counters().add("timeouts");
+      close(net::Loop::Closing::kReset);
+      return true;
+    case State::kDiscard: close(); return true;
+    default: return false;
+  }
 }
 
 // The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and what

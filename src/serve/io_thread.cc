@@ -108,6 +108,7 @@ void IoThread::run() noexcept {
     loop_->run_once(next_deadline_ns());
     counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
     expire_timeouts();
+    make_way();
     show_memory();
     catalog_.end_turn();
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
@@ -223,11 +224,14 @@ void IoThread::show_memory() noexcept {
   counters_.set("memory_waiting", waiting);
 }
 
-void IoThread::make_way() noexcept {
-  for (net::TimeoutList* list : {&timeouts_.head, &timeouts_.room}) {
-    net::TimeoutEntry* oldest = list->oldest();
-    if (oldest != nullptr && static_cast<Connection*>(oldest->owner)->give_way()) return;
+bool IoThread::one_gives_way() noexcept {
+  for (net::TimeoutList* list :
+       {&timeouts_.head, &timeouts_.room, &timeouts_.body, &timeouts_.write}) {
+    for (net::TimeoutEntry* entry = list->oldest(); entry != nullptr; entry = list->after(*entry)) {
+      if (static_cast<Connection*>(entry->owner)->give_way()) return true;
+    }
   }
+  return false;
 }
 
 size_t IoThread::on_wake() noexcept {
@@ -267,6 +271,11 @@ void IoThread::release_context(RequestContext& context) noexcept {
   free_contexts_ = &context;
 }
 
+void IoThread::make_way() noexcept {
+  if (waiting_first_ == nullptr) ways_owed_ = 0;
+  while (ways_owed_ > 0 && one_gives_way()) --ways_owed_;
+}
+
 void IoThread::wait_for_context(Connection& connection) noexcept {
   connection.next_free = nullptr;
   if (waiting_first_ == nullptr) {
@@ -275,6 +284,8 @@ void IoThread::wait_for_context(Connection& connection) noexcept {
     waiting_last_->next_free = &connection;
   }
   waiting_last_ = &connection;
+  ++ways_owed_;
+  make_way();
 }
 
 void IoThread::stop_waiting(Connection& connection) noexcept {
@@ -341,6 +352,7 @@ uint64_t IoThread::next_deadline_ns() noexcept {
   for (net::TimeoutList* list : timeouts_.all()) {
     next = std::min(next, list->next_deadline_ns());
   }
+  if (ways_owed_ > 0) next = std::min(next, coarse_now_ns());
   if (next != UINT64_MAX) next += kCoarseClockStepNs;
   return std::min(next, submitter_.next_ns());
 }

@@ -85,9 +85,6 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void settle(RequestContext& context) noexcept;
   // The reply is out, or the client gone: forgets the request, and begins others that wait for memory.
   void end_request(RequestContext& context) noexcept;
-  // A connection finds no context: the head that has come in pieces for longest gives way, or the request
-  // that has waited for memory for longest.
-  void make_way() noexcept;
   // Why a request is refused for which there is no memory; counts it.
   [[nodiscard]] const Status& no_room() noexcept {
     counters_.add("memory_refused");
@@ -97,6 +94,9 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void ask_control(RequestContext& context, std::string_view body) noexcept;
   // The same by the metrics thread.
   void ask_metrics(RequestContext& context) noexcept;
+  // No context is free: it waits, and another gives way, now or in a later turn. The head that has come in
+  // pieces for longest, else the request that has waited for memory for longest, else who sends or reads
+  // slowly what is no inference: contexts beside those of max_active_requests always come back.
   void wait_for_context(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
   // It no longer counts as open; then, once nothing holds it, it can be another client's.
@@ -147,6 +147,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
   void grant_room() noexcept;
+  void make_way() noexcept;
+  [[nodiscard]] bool one_gives_way() noexcept;
   void show_memory() noexcept;
   [[nodiscard]] bool reserve_room(RequestContext& context) noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
@@ -172,7 +174,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   Connection* free_connections_ = nullptr;
   Connection* waiting_first_ = nullptr;  // for a context, in order
   Connection* waiting_last_ = nullptr;
-  MemoryBudget budget_;  // of all requests of this thread
+  size_t ways_owed_ = 0;  // of those that wait, for how many nobody has given way yet
+  MemoryBudget budget_;   // of all requests of this thread
   Status no_room_;
   std::vector<std::unique_ptr<RequestContext>> contexts_;
   // Last in, first out: with few clients the same few arenas stay hot in the caches.

@@ -82,6 +82,31 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForBodiesThatTrickle) {
   EXPECT_THAT(get("/metrics").body, HasSubstr("lumen_memory_refused_total "));
 }
 
+// Was: each kept a context for all of write_timeout_ms, and the 69th client waited.
+TEST_F(MemoryBound, AHealthCheckDoesNotWaitForScrapersThatDoNotRead) {
+  options_.timeouts.write_stall_ns = 60'000'000'000u;
+  start();
+  std::string scrapes;
+  for (int i = 0; i < 40; ++i) scrapes += get_request("/metrics") + get_request("/v2/models/stats");
+  std::vector<HttpClient> deaf;
+  for (int i = 0; i < 200; ++i) {
+    deaf.push_back(unix_client());  // whose socket takes 200 KiB
+    ASSERT_TRUE(deaf.back().send(scrapes));
+  }
+  // More than contexts, so they have given way to each other; who asks now is answered all the same.
+  while (total("timeouts") < 100) std::this_thread::yield();
+  for (int i = 0; i < 10; ++i) expect_health();
+  EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
+}
+
+TEST_F(MemoryBound, AHealthCheckDoesNotWaitForBodiesThatAreDroppedSlowly) {
+  start();
+  const auto slow = clients_that_send(
+      200, "POST /v2/nowhere HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n");
+  wait_for_requests(200);
+  expect_health();
+}
+
 TEST_F(MemoryBound, TheLargestBodiesAllAtOnceAreReadOneAfterTheOther) {
   options_.max_active_requests = 32;
   options_.max_memory_bytes = least_memory_bytes(options_);
