@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class BodyReader {
  public:
@@ -87,4 +87,4 @@ class ChunkedReader final : public BodyReader {
   wire::ChunkedDecoder decoder_;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

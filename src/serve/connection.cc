@@ -2,36 +2,36 @@
 // in close().
 #include "serve/connection.h"
 
-#include "serve/io_thread.h"
+#include "serve/connection_host.h"
 
 #include <lumen/base/clock.h>
 
 #include <algorithm>
 #include <utility>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 void Connection::open(net::Socket socket, bool is_local) noexcept {
   is_local_ = is_local;
   accepted_ns_ = now_ns();
   state_ = State::kIdle;
-  in_loop_ = io_.loop().add(stream_, socket).ok();
+  in_loop_ = host_.loop().add(stream_, socket).ok();
   if (!in_loop_) {
     begin_closing();
     return;
   }
-  start(io_.timeouts().idle);
-  io_.loop().wait_readable(stream_);
+  start(host_.timeouts().idle);
+  host_.loop().wait_readable(stream_);
 }
 
 void Connection::close(net::Loop::Closing how) noexcept {
   if (state_ == State::kFree || state_ == State::kAbandoned || state_ == State::kClosing) return;
   timeout_.unlink();
-  if (state_ == State::kWaitingContext) io_.stop_waiting(*this);
-  if (!lent_.empty()) io_.loop().give_back(std::exchange(lent_, {}));
-  io_.loop().close(stream_, how);
+  if (state_ == State::kWaitingContext) host_.contexts().stop_waiting(*this);
+  if (!lent_.empty()) host_.loop().give_back(std::exchange(lent_, {}));
+  host_.loop().close(stream_, how);
   if (state_ == State::kRunning) {
-    io_.cancel(*context_);
+    host_.thread().dispatcher.cancel(context_->call);
     state_ = State::kAbandoned;  // the engine still writes into the context
     return;
   }
@@ -40,14 +40,14 @@ void Connection::close(net::Loop::Closing how) noexcept {
 
 void Connection::begin_closing() noexcept {
   state_ = State::kClosing;
-  io_.connection_closing();
+  host_.connection_closing();
   if (!in_loop_) finish_closing();
 }
 
 void Connection::finish_closing() noexcept {
   state_ = State::kFree;
-  if (context_ != nullptr) io_.release_context(*std::exchange(context_, nullptr));
-  io_.connection_closed(*this);
+  if (context_ != nullptr) host_.contexts().release(*std::exchange(context_, nullptr));
+  host_.connection_closed(*this);
 }
 
 void Connection::on_closed(net::Stream&) noexcept {
@@ -57,7 +57,7 @@ void Connection::on_closed(net::Stream&) noexcept {
 
 void Connection::on_drain() noexcept {
   // An idle connection whose next request has begun to arrive is answered once more.
-  const bool at_rest = state_ == State::kIdle && !io_.loop().had_unread(stream_);
+  const bool at_rest = state_ == State::kIdle && !host_.loop().had_unread(stream_);
   if (at_rest || state_ == State::kLinger || state_ == State::kDiscard) close();
 }
 
@@ -70,21 +70,16 @@ void Connection::start(net::TimeoutList& timeouts) noexcept {
 void Connection::on_readable(net::Stream&, std::span<char> lent) noexcept {
   timeout_.unlink();
   lent_ = lent;
-  RequestContext* context = io_.acquire_context(*this);
-  if (context == nullptr) {
-    state_ = State::kWaitingContext;
-    io_.wait_for_context(*this);
-    return;
-  }
-  resume(*context);
+  state_ = State::kWaitingContext;
+  if (RequestContext* context = host_.contexts().acquire(*this)) resume(*context);
 }
 
 void Connection::resume(RequestContext& context) noexcept {
   context_ = &context;
   if (!lent_.empty()) {
     context_->buffer.append({lent_.data(), lent_.size()});
-    io_.counters().add("received_bytes", lent_.size());
-    io_.loop().give_back(std::exchange(lent_, {}));
+    host_.counters().add("received_bytes", lent_.size());
+    host_.loop().give_back(std::exchange(lent_, {}));
   }
   begin_head();
 }
@@ -92,33 +87,33 @@ void Connection::resume(RequestContext& context) noexcept {
 void Connection::begin_head() noexcept {
   state_ = State::kHead;
   is_overdue_ = false;
-  start(io_.timeouts().head);
+  start(host_.timeouts().head);
   context_->buffer.unread().empty() ? receive_head() : read_head();
 }
 
 void Connection::receive_head() noexcept {
   const std::span<char> space = context_->buffer.free_space();
   receive_segment_ = {space.data(), space.size()};
-  io_.loop().receive(stream_, std::span(&receive_segment_, 1));
+  host_.loop().receive(stream_, std::span(&receive_segment_, 1));
 }
 
 void Connection::read_head() noexcept {
   switch (context_->head_reader.read(context_->buffer)) {
     case wire::HeadProgress::kNeedMore: receive_head(); return;
-    case wire::HeadProgress::kRefused: go_on(io_.handler().on_bad_head(*context_)); return;
+    case wire::HeadProgress::kRefused: go_on(host_.handler().on_bad_head(*context_)); return;
     case wire::HeadProgress::kComplete: break;
   }
   timeout_.unlink();
   is_overdue_ = false;
   context_->call.infer.trace.accepted_ns = std::exchange(accepted_ns_, 0);
-  go_on(io_.handler().on_head(*context_, stream_, is_local_));
+  go_on(host_.handler().on_head(*context_, stream_, is_local_));
 }
 
 void Connection::go_on(Next next) noexcept {
   switch (next) {
     case Next::kWaitForRoom:
       state_ = State::kWaitingRoom;
-      start(io_.timeouts().room);
+      start(host_.timeouts().room);
       return;
     case Next::kReadBody: begin_reading(); return;
     case Next::kReadTensors:
@@ -151,30 +146,30 @@ void Connection::begin_reading() noexcept {
 void Connection::begin_body() noexcept {
   state_ = State::kText;
   progress_bytes_ = 0;
-  start(io_.timeouts().body);
+  start(host_.timeouts().body);
   const bool is_infer = context_->route.endpoint == Endpoint::kInfer;
   go_on(
       context_->body.begin_text(is_infer ? context_->head().inference_header_length : std::nullopt,
-                                io_.services().options.max_body_bytes, context_->memory));
+                                host_.services().options.max_body_bytes, context_->memory));
 }
 
 void Connection::go_on(RequestBody::Progress progress) noexcept {
   switch (progress) {
     case RequestBody::Progress::kNeedMore:
-      io_.loop().receive(stream_, context_->body.wanted());
+      host_.loop().receive(stream_, context_->body.wanted());
       return;
     case RequestBody::Progress::kComplete:
-      go_on(state_ == State::kText ? io_.handler().on_text(*context_)
-                                   : io_.handler().on_tensors(*context_));
+      go_on(state_ == State::kText ? host_.handler().on_text(*context_)
+                                   : host_.handler().on_tensors(*context_));
       return;
-    default: go_on(io_.handler().on_bad_body(*context_, progress)); return;
+    default: go_on(host_.handler().on_bad_body(*context_, progress)); return;
   }
 }
 
 void Connection::on_received(net::Stream&, int64_t result) noexcept {
-  io_.submitter().wake_if_late();
+  host_.thread().submitter.wake_if_late();
   if (state_ == State::kTimedOut) {
-    go_on(io_.handler().on_late(*context_));
+    go_on(host_.handler().on_late(*context_));
     return;
   }
   if (result <= 0) {  // the peer is gone, or will never finish this request
@@ -182,7 +177,7 @@ void Connection::on_received(net::Stream&, int64_t result) noexcept {
     return;
   }
   const auto bytes = static_cast<size_t>(result);
-  io_.counters().add("received_bytes", bytes);
+  host_.counters().add("received_bytes", bytes);
   progress_bytes_ += bytes;
   handle_received(bytes);
   if (is_overdue_) end_late_receive();
@@ -215,21 +210,21 @@ void Connection::on_returned() noexcept {
   if (state_ == State::kAbandoned) {
     begin_closing();
   } else {
-    go_on(io_.handler().on_returned(*context_));
+    go_on(host_.handler().on_returned(*context_));
   }
 }
 
 // --- the reply, and after it ----------------------------------------------------------------------
 
 void Connection::send() noexcept {
-  io_.loop().send(stream_, context_->reply.segments());
+  host_.loop().send(stream_, context_->reply.segments());
   watch_send();
 }
 
 void Connection::watch_send() noexcept {
   const uint64_t now = coarse_now_ns();
-  context_->reply.watch(io_.loop().sent_so_far(stream_), now);
-  io_.timeouts().write.start(timeout_, now);
+  context_->reply.watch(host_.loop().sent_so_far(stream_), now);
+  host_.timeouts().write.start(timeout_, now);
 }
 
 void Connection::on_sent(net::Stream&, int64_t result) noexcept {
@@ -238,11 +233,11 @@ void Connection::on_sent(net::Stream&, int64_t result) noexcept {
     close();
     return;
   }
-  io_.counters().add("sent_bytes", static_cast<uint64_t>(result));
-  if (state_ == State::kWriting) io_.record(*context_);
+  host_.counters().add("sent_bytes", static_cast<uint64_t>(result));
+  if (state_ == State::kWriting) host_.record(*context_);
   if (state_ == State::kContinue) {
     begin_body();
-  } else if (context_->close_after || io_.draining()) {
+  } else if (context_->close_after || host_.draining()) {
     begin_linger();
   } else if (context_->body.left() > 0) {
     begin_discard();
@@ -254,7 +249,7 @@ void Connection::on_sent(net::Stream&, int64_t result) noexcept {
 void Connection::begin_discard() noexcept {
   state_ = State::kDiscard;
   progress_bytes_ = 0;
-  start(io_.timeouts().body);
+  start(host_.timeouts().body);
   context_->body.drop_received();
   continue_discard();
 }
@@ -271,63 +266,63 @@ void Connection::continue_discard() noexcept {
 // Closing at once with bytes unread would reset the connection, and the client might never see the
 // reply; so our side is closed first and the rest is read and dropped for a bounded time.
 void Connection::begin_linger() noexcept {
-  io_.release_context(*std::exchange(context_, nullptr));
-  if (!io_.loop().end_sending(stream_)) {
+  host_.contexts().release(*std::exchange(context_, nullptr));
+  if (!host_.loop().end_sending(stream_)) {
     close();
     return;
   }
   // What the kernel still has to send is its own from the close on: a client that takes nothing must not
   // keep it there for good.
-  io_.loop().limit_unsent_time(stream_, io_.services().options.timeouts.write_stall_ns);
+  host_.loop().limit_unsent_time(stream_, host_.services().options.timeouts.write_stall_ns);
   state_ = State::kLinger;
-  start(io_.timeouts().linger);
+  start(host_.timeouts().linger);
   drop_some(SIZE_MAX);
 }
 
 void Connection::drop_some(size_t at_most) noexcept {
-  const std::span<iovec> scratch = io_.scratch();
+  const std::span<iovec> scratch = host_.scratch();
   const size_t whole = std::min(scratch.size(), at_most / scratch.front().iov_len);
   if (whole > 0) {
-    io_.loop().drop(stream_, scratch.first(whole));
+    host_.loop().drop(stream_, scratch.first(whole));
     return;
   }
   receive_segment_ = {scratch.front().iov_base, at_most};
-  io_.loop().drop(stream_, std::span(&receive_segment_, 1));
+  host_.loop().drop(stream_, std::span(&receive_segment_, 1));
 }
 
 void Connection::next_request() noexcept {
-  io_.end_request(*context_);
+  host_.contexts().end_request(*context_);
   if (!context_->buffer.unread().empty()) {
     begin_head();
     return;
   }
   RequestContext* context = std::exchange(context_, nullptr);
   state_ = State::kIdle;
-  start(io_.timeouts().idle);
-  io_.loop().wait_readable(stream_);
-  io_.release_context(*context);
+  start(host_.timeouts().idle);
+  host_.loop().wait_readable(stream_);
+  host_.contexts().release(*context);
 }
 
 // --- time -----------------------------------------------------------------------------------------
 
 bool Connection::body_is_late() noexcept {
-  if (progress_bytes_ < io_.services().options.timeouts.body_min_bytes) return true;
+  if (progress_bytes_ < host_.services().options.timeouts.body_min_bytes) return true;
   progress_bytes_ = 0;
   is_overdue_ = false;
-  start(io_.timeouts().body);
+  start(host_.timeouts().body);
   return false;
 }
 
 void Connection::end_late_head() noexcept {
-  io_.counters().add("timeouts");
+  host_.counters().add("timeouts");
   state_ = State::kTimedOut;
-  io_.loop().cancel_receive(stream_);  // on_received answers 408
+  host_.loop().cancel_receive(stream_);  // on_received answers 408
 }
 
 bool Connection::give_way() noexcept {
   if (state_ == State::kWaitingRoom) {
     timeout_.unlink();
-    go_on(io_.handler().on_no_room(*context_));
+    go_on(host_.handler().on_no_room(*context_));
     return true;
   }
   if (context_->has_room) return false;  // one of max_active_requests
@@ -343,10 +338,10 @@ bool Connection::give_way() noexcept {
     case State::kContinue:
       // What has just begun to leave may be gone with the next turn.
       if (context_->reply.stalled_ns(coarse_now_ns()) == 0 ||
-          context_->reply.has_moved(io_.loop().sent_so_far(stream_))) {
+          context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
         return false;
       }
-      io_.counters().add("timeouts");
+      host_.counters().add("timeouts");
       close(net::Loop::Closing::kReset);
       return true;
     case State::kDiscard: close(); return true;
@@ -373,16 +368,16 @@ void Connection::end_late_receive() noexcept {
 }
 
 void Connection::look_at_send(bool has_moved) noexcept {
-  if (has_moved || context_->reply.has_moved(io_.loop().sent_so_far(stream_))) {
+  if (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
     watch_send();  // slow, but moving
     return;
   }
   const uint64_t now = coarse_now_ns();
-  if (context_->reply.stalled_ns(now) < io_.services().options.timeouts.write_stall_ns) {
-    io_.timeouts().write.start(timeout_, now);
+  if (context_->reply.stalled_ns(now) < host_.services().options.timeouts.write_stall_ns) {
+    host_.timeouts().write.start(timeout_, now);
     return;
   }
-  io_.counters().add("timeouts");
+  host_.counters().add("timeouts");
   // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
   close(net::Loop::Closing::kReset);
 }
@@ -390,20 +385,20 @@ void Connection::look_at_send(bool has_moved) noexcept {
 // What the socket holds counts, even if the loop has not come to it since the deadline.
 void Connection::on_timeout() noexcept {
   if (state_ == State::kWaitingRoom) {
-    go_on(io_.handler().on_no_room(*context_));
+    go_on(host_.handler().on_no_room(*context_));
     return;
   }
-  const bool has_moved = io_.loop().look_now(stream_);
+  const bool has_moved = host_.loop().look_now(stream_);
   if (state_ == State::kWriting || state_ == State::kContinue) {
     look_at_send(has_moved);
   } else if (has_moved) {
     is_overdue_ = true;  // until its bytes are delivered, in the next turn
   } else if (state_ == State::kIdle) {
-    close(io_.loop().had_unsent(stream_) ? net::Loop::Closing::kReset
-                                         : net::Loop::Closing::kOrderly);
+    close(host_.loop().had_unsent(stream_) ? net::Loop::Closing::kReset
+                                           : net::Loop::Closing::kOrderly);
   } else {
     end_late_receive();
   }
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -17,17 +17,13 @@
 
 #include <cstdint>
 
-namespace lumen::serve {
+namespace lumen::http {
 
-class IoThread;
+class ConnectionHost;
 
 class Connection final : public net::StreamHandler {
  public:
-  // How often a send that waits is looked at within its timeout: when the reader stopped taking bytes
-  // is known that well. Readiness alone says too little, TCP tells it of a third of the buffer at once.
-  static constexpr uint64_t kWriteLooks = 8;
-
-  explicit Connection(IoThread& io_thread) noexcept : io_(io_thread) { timeout_.owner = this; }
+  explicit Connection(ConnectionHost& host) noexcept : host_(host) { timeout_.owner = this; }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -73,7 +69,8 @@ class Connection final : public net::StreamHandler {
   void on_closed(net::Stream& stream) noexcept override;
 
   [[nodiscard]] State state() const noexcept { return state_; }
-  Connection* next_free = nullptr;  // in the I/O thread's pool or waiting list
+  Connection* next_free =
+      nullptr;  // in its host's pool or the list of those that wait for a context
 
  private:
   void begin_head() noexcept;
@@ -98,7 +95,7 @@ class Connection final : public net::StreamHandler {
   void finish_closing() noexcept;
   void start(net::TimeoutList& timeouts) noexcept;
 
-  IoThread& io_;
+  ConnectionHost& host_;
   net::Stream stream_{this};
   net::TimeoutEntry timeout_;
   RequestContext* context_ = nullptr;
@@ -112,4 +109,4 @@ class Connection final : public net::StreamHandler {
   bool is_overdue_ = false;  // its time was up when what is being delivered was still in the socket
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

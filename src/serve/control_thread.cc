@@ -1,8 +1,6 @@
 // See the header for threads, memory and refusals.
 #include "serve/control_thread.h"
 
-#include "serve/io_thread.h"
-
 #include <lumen/base/cpu.h>
 #include <lumen/serve/settings.h>
 #include <lumen/wire/json_writer.h>
@@ -38,11 +36,10 @@ std::string_view write_engine(const engine::EngineConfig& config, std::span<char
 ControlThread::ControlThread(engine::Engine& engine, Report report, const ServerOptions& options)
     : engine_(engine), report_(std::move(report)), options_(options), thread_([this] { run(); }) {}
 
-void ControlThread::submit(RequestContext& context, std::string_view body,
-                           std::optional<net::PeerCredentials> peer) {
+void ControlThread::submit(service::Job& job) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({&context, body, peer});
+    jobs_.push_back(&job);
   }
   changed_.notify_one();
 }
@@ -62,7 +59,7 @@ void ControlThread::run() {
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    const Job job = jobs_.front();
+    service::Job& job = *jobs_.front();
     jobs_.pop_front();
     lock.unlock();
     handle(job);
@@ -70,13 +67,13 @@ void ControlThread::run() {
   }
 }
 
-Status ControlThread::change(const Job& job) {
-  const auto config = parse_engine_section(job.body, engine_.config());
+Status ControlThread::change(const service::Job& job) {
+  const auto config = parse_engine_section(job.text, engine_.config());
   if (!config.ok()) return config.status();
   std::string by = "POST /v2/lumen/engine";
-  if (job.peer) {
-    by.append(" by pid ").append(std::to_string(job.peer->pid));
-    by.append(", uid ").append(std::to_string(job.peer->uid));
+  if (job.by) {
+    by.append(" by pid ").append(std::to_string(job.by->pid));
+    by.append(", uid ").append(std::to_string(job.by->uid));
   }
   const Status status = engine_.reconfigure(*config);
   std::array<char, kDocumentBytes> room;
@@ -90,16 +87,13 @@ Status ControlThread::change(const Job& job) {
   return status;
 }
 
-void ControlThread::handle(const Job& job) {
-  RequestContext& context = *job.context;
-  if (!job.body.empty()) context.call.infer.status = change(job);
-  if (context.call.infer.status.ok()) {
-    const std::span<char> room = context.memory.allocate_array<char>(kDocumentBytes);
-    context.document = write_engine(engine_.config(), room);
+void ControlThread::handle(service::Job& job) {
+  if (!job.text.empty()) job.status = change(job);
+  if (job.status.ok()) {
+    const std::span<char> room = job.memory->allocate_array<char>(kDocumentBytes);
+    job.document = write_engine(engine_.config(), room);
   }
-  IoThread& io = *context.io_thread;
-  io.post(context);
-  io.flush();
+  job.owner->on_done(job);
 }
 
 }  // namespace lumen::serve

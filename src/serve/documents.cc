@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 using wire::JsonWriter;
@@ -119,4 +119,4 @@ std::string_view Documents::write_statistics(std::span<char> out,
   return json.overflowed() ? std::string_view{} : json.text();
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class Documents {
  public:
@@ -32,4 +32,4 @@ class Documents {
   std::string server_metadata_;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

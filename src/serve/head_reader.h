@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class HeadReader {
  public:
@@ -42,4 +42,4 @@ class HeadReader {
   uint64_t first_byte_ns_ = 0;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

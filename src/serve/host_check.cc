@@ -13,7 +13,7 @@
 #include <optional>
 #include <sstream>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 // RFC 1035 2.3.4, and more than any address as text.
@@ -173,4 +173,4 @@ bool HostCheck::allows(std::string_view host, const sockaddr* own) const noexcep
       names_, [name](const std::string& known) { return equals_lower(name, known); });
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

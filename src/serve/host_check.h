@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class HostCheck {
  public:
@@ -37,4 +37,4 @@ class HostCheck {
 // A comma-separated list of names and addresses without ports, or "*".
 [[nodiscard]] bool is_host_list(std::string_view text) noexcept;
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

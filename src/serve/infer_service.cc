@@ -3,7 +3,7 @@
 
 #include <lumen/service/binder.h>
 
-namespace lumen::serve {
+namespace lumen::http {
 Status prepare_infer(RequestContext& context, engine::Model& model, size_t binary_bytes) noexcept {
   const engine::ModelMetadata& metadata = model.metadata();
   if (context.infer_head.binary_bytes != binary_bytes) {
@@ -64,4 +64,4 @@ void encode_reply(RequestContext& context) noexcept {
   context.reply_outputs = outputs;
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

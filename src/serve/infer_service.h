@@ -11,7 +11,7 @@
 
 #include <cstddef>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 // After context.infer_head: checks it against the model, places each binary tensor in the arena and
 // lists the places in call.to_receive. `binary_bytes`: what the body holds behind the JSON.
@@ -26,4 +26,4 @@ namespace lumen::serve {
 // After the model: context.encoded, or context.encode_status when it cannot be said.
 void encode_reply(RequestContext& context) noexcept;
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -23,9 +23,10 @@ size_t enough_active_requests(const engine::EngineConfig& config) noexcept {
 size_t least_memory_bytes(const ServerOptions& options) noexcept {
   const RegionOptions& regions = options.regions;
   const size_t base =
-      RequestMemory::in_pages(std::max(kContextBytes, regions.prefault_bytes), regions);
-  const size_t contexts = active_requests(options, options.engine) + kHeadContexts;
-  return options.io_thread_count * (contexts * base + most_request_bytes(options.max_body_bytes));
+      RequestMemory::in_pages(std::max(http::kContextBytes, regions.prefault_bytes), regions);
+  const size_t contexts = active_requests(options, options.engine) + http::kHeadContexts;
+  return options.io_thread_count *
+         (contexts * base + http::most_request_bytes(options.max_body_bytes));
 }
 
 std::string overload_note(const ServerOptions& options, const engine::EngineConfig& config) {

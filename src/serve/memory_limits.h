@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 // Contexts beside those of the calls in memory: while all of these run or are read, heads still come in,
 // and health, documents and metrics are answered.
@@ -27,4 +27,4 @@ inline constexpr size_t kContextBytes = kReceiveBytes + kCacheLine + size_t{16} 
   return 2 * max_body_bytes + size_t{16} * 1024 * 1024;
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

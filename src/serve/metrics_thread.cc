@@ -1,8 +1,6 @@
 // See the header for threads, memory and errors.
 #include "serve/metrics_thread.h"
 
-#include "serve/io_thread.h"
-
 #include <lumen/base/cpu.h>
 #include <lumen/telemetry/prometheus.h>
 
@@ -16,11 +14,10 @@ MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::C
                              const telemetry::TraceLog* trace_log)
     : catalog_(catalog), counters_(counters), trace_log_(trace_log), thread_([this] { run(); }) {}
 
-void MetricsThread::submit(RequestContext& context) noexcept {
-  context.next_free =
-      waiting_.load(std::memory_order_relaxed);  // relaxed: the exchange looks again
-  // sync[metrics.waiting]: seq_cst, the context, against the sleeper's announcement of itself
-  while (!waiting_.compare_exchange_weak(context.next_free, &context, std::memory_order_seq_cst,
+void MetricsThread::submit(service::Job& job) noexcept {
+  job.next = waiting_.load(std::memory_order_relaxed);  // relaxed: the exchange looks again
+  // sync[metrics.waiting]: seq_cst, the job, against the sleeper's announcement of itself
+  while (!waiting_.compare_exchange_weak(job.next, &job, std::memory_order_seq_cst,
                                          std::memory_order_relaxed)) {
   }
   bell_.ring_published();
@@ -38,7 +35,7 @@ void MetricsThread::run() {
   for (;;) {
     const Doorbell::Ticket ticket = bell_.prepare();
     // sync[metrics.waiting]: seq_cst, the look between announcing oneself and sleeping
-    RequestContext* const first = waiting_.exchange(nullptr, std::memory_order_seq_cst);
+    service::Job* const first = waiting_.exchange(nullptr, std::memory_order_seq_cst);
     // sync[metrics.stop]: seq_cst, as above
     if (first == nullptr && !stop_.load(std::memory_order_seq_cst)) {
       (void)bell_.wait(ticket);
@@ -50,22 +47,19 @@ void MetricsThread::run() {
   }
 }
 
-void MetricsThread::answer(RequestContext* first) {
+void MetricsThread::answer(service::Job* first) {
   const std::string_view text = render();
-  for (RequestContext* context = first; context != nullptr;) {
-    RequestContext* const next = std::exchange(context->next_free, nullptr);
-    const std::span<char> room = context->memory.allocate_array<char>(text.size());
+  for (service::Job* job = first; job != nullptr;) {
+    service::Job* const next = std::exchange(job->next, nullptr);
+    const std::span<char> room = job->memory->allocate_array<char>(text.size());
     if (room.size() == text.size()) {
       std::ranges::copy(text, room.begin());
-      context->document = {room.data(), room.size()};
+      job->document = {room.data(), room.size()};
     } else {
-      context->call.infer.status =
-          Status::error(Code::kTooLarge, "the metrics do not fit a request's memory");
+      job->status = Status::error(Code::kTooLarge, "the metrics do not fit a request's memory");
     }
-    IoThread& io = *context->io_thread;
-    io.post(*context);
-    io.flush();
-    context = next;
+    job->owner->on_done(*job);
+    job = next;
   }
 }
 

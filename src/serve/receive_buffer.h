@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class ReceiveBuffer {
  public:
@@ -45,4 +45,4 @@ class ReceiveBuffer {
   size_t end_ = 0;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

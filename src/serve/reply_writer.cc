@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 void ReplyWriter::add(const void* data, size_t bytes) noexcept {
   if (bytes > 0) segments_[count_++] = {const_cast<void*>(data), bytes};
@@ -77,4 +77,4 @@ void ReplyWriter::gather() noexcept {
   count_ = 1;
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

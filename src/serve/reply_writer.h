@@ -15,7 +15,7 @@
 #include <span>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class ReplyWriter {
  public:
@@ -63,4 +63,4 @@ class ReplyWriter {
   uint64_t moved_ns_ = 0;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

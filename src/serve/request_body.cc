@@ -5,7 +5,7 @@
 #include <lumen/base/limits.h>
 #include <lumen/wire/oip.h>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 void RequestBody::begin(const wire::HttpHead& head) noexcept {
   is_chunked_ = head.framing == wire::BodyFraming::kChunked;
@@ -104,4 +104,4 @@ RequestBody::Progress RequestBody::received(size_t bytes) noexcept {
   return is_chunked_ ? collect() : take_text();
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

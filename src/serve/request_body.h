@@ -20,7 +20,7 @@
 #include <span>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 class RequestBody {
  public:
@@ -85,4 +85,4 @@ class RequestBody {
   bool is_complete_ = false;  // a chunked body
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -1,14 +1,14 @@
 // Creation and reuse of RequestContext. I/O thread only; one mmap at creation.
 #include "serve/request_context.h"
 
+#include "serve/connection_host.h"
 #include "serve/infer_service.h"
-#include "serve/io_thread.h"
 #include "serve/memory_limits.h"
 
 #include <new>
 #include <type_traits>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 // Touched memory that a context keeps between requests; more goes back to the kernel. 2 MiB spare
@@ -17,12 +17,14 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 
 }  // namespace
 
-Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_bytes,
-                                                               const RegionOptions& regions,
+Result<std::unique_ptr<RequestContext>> RequestContext::create(ConnectionHost& host,
+                                                               const Options& options,
                                                                MemoryBudget& budget) {
-  Result<RequestMemory> memory = RequestMemory::create(most_request_bytes(max_body_bytes), regions);
+  Result<RequestMemory> memory =
+      RequestMemory::create(most_request_bytes(options.max_body_bytes), options.regions);
   if (!memory.ok()) return memory.status();
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
+  context->host = &host;
   context->memory = std::move(*memory);
   auto* buffer = static_cast<char*>(context->memory.allocate(kReceiveBytes, kCacheLine));
   context->buffer = ReceiveBuffer({buffer, limits::kReceiveBufferBytes});
@@ -39,7 +41,7 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(size_t max_body_b
 }
 
 RequestMemory::Usage RequestContext::reset() noexcept {
-  if (call.infer.model != nullptr) io_thread->catalog().release(*call.infer.model);
+  if (call.infer.model != nullptr) host->thread().catalog.release(*call.infer.model);
   const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
   memory.use(RequestMemory::Kind::kArena);
   has_latency_budget = false;
@@ -54,10 +56,10 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   static_assert(std::is_trivially_destructible_v<service::Call>);
   ::new (static_cast<void*>(&call))
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
-  peer.reset();
+  static_assert(std::is_trivially_destructible_v<service::Job>);
+  ::new (static_cast<void*>(&job)) service::Job{.owner = this, .memory = &memory};
   need = {};
   encode_status = {};
-  document = {};
   encoded = {};
   reply_outputs = {};
   return usage;
@@ -79,7 +81,13 @@ void RequestContext::encode(service::Call& of_mine) noexcept {
 
 void RequestContext::on_returned(service::Call& of_mine) noexcept {
   (void)of_mine;
-  io_thread->post(*this);
+  host->post(*this);
 }
 
-}  // namespace lumen::serve
+void RequestContext::on_done(service::Job& of_mine) noexcept {
+  (void)of_mine;
+  host->post(*this);
+  host->wake();
+}
+
+}  // namespace lumen::http

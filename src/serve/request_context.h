@@ -12,8 +12,9 @@
 #include <lumen/engine/engine.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
-#include <lumen/net/loop.h>
+#include <lumen/serve/http_options.h>
 #include <lumen/service/call.h>
+#include <lumen/service/job.h>
 #include <lumen/service/memory_need.h>
 #include <lumen/wire/oip.h>
 
@@ -22,17 +23,17 @@
 #include <span>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
-class IoThread;
 class Connection;
+class ConnectionHost;
 
-class RequestContext final : public service::CallOwner {
+class RequestContext final : public service::CallOwner, public service::JobOwner {
  public:
   // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where the
   // budget has no room for its base.
-  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(size_t max_body_bytes,
-                                                                      const RegionOptions& regions,
+  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(ConnectionHost& host,
+                                                                      const Options& options,
                                                                       MemoryBudget& budget);
 
   // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
@@ -51,16 +52,15 @@ class RequestContext final : public service::CallOwner {
   Route route;
   wire::InferHead infer_head;
   service::Call call;
-  std::optional<net::PeerCredentials> peer;  // of who asks about the engine
-  service::MemoryNeed need;                  // of its call, once the head is there
-  bool has_room = false;                     // it counts among the calls in memory
-  bool has_latency_budget = false;           // as the engine was when the request began
-  bool close_after = false;                  // the connection ends with its reply
+  service::Job job;                 // of a request to the control plane
+  service::MemoryNeed need;         // of its call, once the head is there
+  bool has_room = false;            // it counts among the calls in memory
+  bool has_latency_budget = false;  // as the engine was when the request began
+  bool close_after = false;         // the connection ends with its reply
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------
-  Status encode_status;       // why the outputs can't be said; otherwise ok
-  std::string_view document;  // of a request to the control thread or the metrics thread
+  Status encode_status;  // why the outputs can't be said; otherwise ok
   wire::EncodedReply encoded;
   std::span<const wire::ReplyOutput> reply_outputs;
   ReplyWriter reply;
@@ -68,9 +68,10 @@ class RequestContext final : public service::CallOwner {
   // --- of its call, by whoever has run the model ------------------------------------------------
   void encode(service::Call& call) noexcept override;
   void on_returned(service::Call& call) noexcept override;
+  void on_done(service::Job& job) noexcept override;
 
   // --- whose it is ------------------------------------------------------------------------------
-  IoThread* io_thread = nullptr;
+  ConnectionHost* host = nullptr;
   Connection* connection = nullptr;
   RequestContext* next_free = nullptr;
 
@@ -78,4 +79,4 @@ class RequestContext final : public service::CallOwner {
   RequestContext() = default;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -2,14 +2,14 @@
 // I/O thread only; allocates nothing but from the request's memory.
 #include "serve/request_handler.h"
 
+#include "serve/connection_host.h"
 #include "serve/infer_service.h"
-#include "serve/io_thread.h"
 
 #include <lumen/base/clock.h>
 
 #include <algorithm>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 using wire::BodyFraming;
@@ -67,13 +67,13 @@ service::MemoryNeed need_of(const RequestContext& context,
 
 Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept {
   const wire::HttpHead& head = context.head();
-  io_.counters().add("requests");
+  host_.counters().add("requests");
   context.call.infer.trace.received_ns = context.head_reader.first_byte_ns();
-  context.close_after = !head.keep_alive || io_.draining();
+  context.close_after = !head.keep_alive || host_.draining();
   context.body.begin(head);
   context.route = route_path(head.path);
   decode_names(context.route, context.memory);
-  const size_t limit = io_.services().options.max_body_bytes;
+  const size_t limit = host_.services().options.max_body_bytes;
   if (context.body.left() > limit) {
     return refuse_and_close(
         context, Status::error(Code::kTooLarge,
@@ -112,20 +112,21 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
 bool RequestHandler::is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept {
   if (!context.head().from_browser || is_local) return false;
-  const std::optional<sockaddr_storage> own = io_.loop().own_address(stream);
+  const std::optional<sockaddr_storage> own = host_.loop().own_address(stream);
   const auto* address = own ? reinterpret_cast<const sockaddr*>(&*own) : nullptr;
-  return !io_.services().hosts.allows(context.head().host, address);
+  return !host_.services().hosts.allows(context.head().host, address);
 }
 
 Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   const Route& route = context.route;
-  const service::CatalogModel* entry = io_.catalog().now().find(route.model, route.version);
+  const service::CatalogModel* entry =
+      host_.thread().catalog.now().find(route.model, route.version);
   if (entry == nullptr) return refuse(context, model_not_found(route));
   engine::Model* const model = entry->model.get();
-  io_.catalog().hold(*model);  // until the context is reset
+  host_.thread().catalog.hold(*model);  // until the context is reset
   context.call.infer.model = model;
-  context.use(io_.submitter().types(*model));
+  context.use(host_.thread().submitter.types(*model));
   if (model->state() != engine::ModelState::kReady) {
     return refuse(context, model_unavailable(*model));
   }
@@ -142,13 +143,13 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
                       "an infer request needs a body: send Content-Length or chunked coding"));
   }
   // By what is ahead of it already: a body that would be refused need not come in.
-  if (context.has_latency_budget && !io_.fits_budget(context)) {
+  if (context.has_latency_budget && !host_.fits_budget(context)) {
     return refuse(context, service::refusal(engine::SubmitOutcome::kOverBudget));
   }
   // All that the request may take is reserved before its body is read: once it has begun it is read to its
   // end, so that half-read requests can't wait for each other.
   context.need = need_of(context, entry->need);
-  return io_.take_room(context) ? Next::kReadBody : Next::kWaitForRoom;
+  return host_.contexts().take_room(context) ? Next::kReadBody : Next::kWaitForRoom;
 }
 
 Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
@@ -161,8 +162,9 @@ Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
                                 "/v2/lumen/engine answers on the unix socket only; see --unix"));
   }
   const wire::HttpHead& head = context.head();
-  context.peer = io_.loop().peer_credentials(stream);
-  if (head.method != HttpMethod::kPost) return ask_control(context, {});
+  const std::optional<net::PeerCredentials> peer = host_.loop().peer_credentials(stream);
+  if (peer) context.job.by = {.pid = peer->pid, .uid = peer->uid};
+  if (head.method != HttpMethod::kPost) return ask(context, host_.services().control, {});
   if (head.framing != BodyFraming::kChunked && context.body.left() == 0) {
     return refuse(context,
                   Status::error(Code::kInvalidArgument,
@@ -171,15 +173,17 @@ Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
   return Next::kReadBody;
 }
 
-Next RequestHandler::ask_control(RequestContext& context, std::string_view body) noexcept {
-  io_.ask_control(context, body);
+Next RequestHandler::ask(RequestContext& context, service::JobThread& thread,
+                         std::string_view text) noexcept {
+  host_.submit(context, thread, text);
   return Next::kAway;
 }
 
 Next RequestHandler::answer_document(RequestContext& context) noexcept {
   const Route& route = context.route;
   if (!route.model.empty()) {
-    const service::CatalogModel* entry = io_.catalog().now().find(route.model, route.version);
+    const service::CatalogModel* entry =
+        host_.thread().catalog.now().find(route.model, route.version);
     if (entry == nullptr) return refuse(context, model_not_found(route));
     if (entry->model->state() != engine::ModelState::kReady) {
       return refuse(context, model_unavailable(*entry->model));
@@ -189,12 +193,12 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
   switch (route.endpoint) {
     case Endpoint::kLive: return reply(context, R"({"live":true})");
     case Endpoint::kReady:
-      if (!io_.draining()) return reply(context, R"({"ready":true})");
+      if (!host_.draining()) return reply(context, R"({"ready":true})");
       return refuse(context, Status::error(Code::kUnavailable, "the server is shutting down"));
     case Endpoint::kServerMetadata:
-      return reply(context, io_.services().documents.server_metadata());
+      return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
-    case Endpoint::kMetrics: io_.ask_metrics(context); return Next::kAway;
+    case Endpoint::kMetrics: return ask(context, host_.services().metrics, {});
     default: break;
   }
   return refuse(context,
@@ -212,7 +216,7 @@ Next RequestHandler::answer_of_model(RequestContext& context,
 
 Next RequestHandler::answer_statistics(RequestContext& context,
                                        const engine::Model* only) noexcept {
-  const service::CatalogSnapshot& catalog = io_.catalog().now();
+  const service::CatalogSnapshot& catalog = host_.thread().catalog.now();
   const size_t models = only != nullptr ? 1 : catalog.models.size();
   const std::span<char> buffer =
       context.memory.allocate_array<char>(Documents::statistics_bytes(models));
@@ -221,14 +225,16 @@ Next RequestHandler::answer_statistics(RequestContext& context,
 
 Next RequestHandler::on_text(RequestContext& context) noexcept {
   const std::string_view text = context.body.text();
-  if (context.route.endpoint == Endpoint::kEngine) return ask_control(context, text);
+  if (context.route.endpoint == Endpoint::kEngine)
+    return ask(context, host_.services().control, text);
   engine::Model& model = *context.call.infer.model;
   const size_t tensor_bytes = context.body.total_bytes() - text.size();
   Status status;
   if (context.head().inference_header_length == 0u) {
     status = prepare_raw_infer(context, model, tensor_bytes);
   } else {
-    Result<wire::InferHead> head = wire::parse_infer_head(io_.json_parser(), text, context.memory);
+    Result<wire::InferHead> head =
+        wire::parse_infer_head(host_.json_parser(), text, context.memory);
     if (!head.ok()) return refuse(context, head.status());
     context.infer_head = *head;
     status = prepare_infer(context, model, tensor_bytes);
@@ -239,12 +245,12 @@ Next RequestHandler::on_text(RequestContext& context) noexcept {
 Next RequestHandler::on_tensors(RequestContext& context) noexcept {
   const Status status = service::inputs_arrived(context.call);
   if (!status.ok()) return refuse(context, status);
-  io_.settle(context);
-  io_.counters().add("received_direct_bytes", context.body.direct_bytes());
-  const engine::SubmitOutcome outcome = io_.submit(context);
+  host_.contexts().settle(context);
+  host_.counters().add("received_direct_bytes", context.body.direct_bytes());
+  const engine::SubmitOutcome outcome = host_.submit(context);
   if (outcome == engine::SubmitOutcome::kAccepted) return Next::kAway;
   if (outcome == engine::SubmitOutcome::kClosed) context.close_after = true;
   return refuse(context, context.call.infer.status);
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

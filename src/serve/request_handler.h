@@ -11,12 +11,13 @@
 
 #include <lumen/net/loop.h>
 #include <lumen/service/catalog.h>
+#include <lumen/service/job.h>
 
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
-class IoThread;
+class ConnectionHost;
 
 // What the connection is to do for the request.
 enum class Next : uint8_t {
@@ -29,7 +30,7 @@ enum class Next : uint8_t {
 
 class RequestHandler {
  public:
-  explicit RequestHandler(IoThread& io) noexcept : io_(io) {}
+  explicit RequestHandler(ConnectionHost& host) noexcept : host_(host) {}
 
   // `is_local`: by the unix socket, whose users may change the engine.
   [[nodiscard]] Next on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept;
@@ -50,7 +51,9 @@ class RequestHandler {
   [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
   [[nodiscard]] Next begin_engine(RequestContext& context, net::Stream& stream,
                                   bool is_local) noexcept;
-  [[nodiscard]] Next ask_control(RequestContext& context, std::string_view body) noexcept;
+  // The control plane.
+  [[nodiscard]] Next ask(RequestContext& context, service::JobThread& thread,
+                         std::string_view text) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;
@@ -59,6 +62,7 @@ class RequestHandler {
   [[nodiscard]] wire::ResponseHead head_of(const RequestContext& context, int status) noexcept;
   [[nodiscard]] Next reply(RequestContext& context, std::string_view body,
                            std::string_view content_type = "application/json") noexcept;
+  [[nodiscard]] Next reply_job(RequestContext& context, std::string_view content_type) noexcept;
   [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document) noexcept;
   [[nodiscard]] Next reply_infer(RequestContext& context) noexcept;
   // `extra`: header lines.
@@ -72,7 +76,7 @@ class RequestHandler {
                                       const wire::Refusal& refusal) noexcept;
   [[nodiscard]] Next replied(RequestContext& context) noexcept;
 
-  IoThread& io_;
+  ConnectionHost& host_;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

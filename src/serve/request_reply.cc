@@ -1,6 +1,6 @@
 // What is answered: documents, infer replies, errors. I/O thread only; allocates nothing but from the
 // request's memory.
-#include "serve/io_thread.h"
+#include "serve/connection_host.h"
 #include "serve/request_handler.h"
 
 #include <lumen/base/clock.h>
@@ -9,14 +9,20 @@
 
 #include <algorithm>
 
-namespace lumen::serve {
+namespace lumen::http {
+namespace {
+
+constexpr std::string_view kJson = wire::ResponseHead{}.content_type;
+
+}  // namespace
 
 Next RequestHandler::on_returned(RequestContext& context) noexcept {
-  if (!context.call.infer.status.ok()) return refuse(context, context.call.infer.status);
-  if (context.route.endpoint == Endpoint::kEngine) return reply(context, context.document);
-  if (context.route.endpoint == Endpoint::kMetrics) {
-    return reply(context, context.document, telemetry::kPrometheusContentType);
+  switch (context.route.endpoint) {
+    case Endpoint::kEngine: return reply_job(context, kJson);
+    case Endpoint::kMetrics: return reply_job(context, telemetry::kPrometheusContentType);
+    default: break;
   }
+  if (!context.call.infer.status.ok()) return refuse(context, context.call.infer.status);
   if (!context.encode_status.ok()) return refuse(context, context.encode_status);
   return reply_infer(context);
 }
@@ -48,21 +54,26 @@ Next RequestHandler::on_late(RequestContext& context) noexcept {
 }
 
 Next RequestHandler::on_no_room(RequestContext& context) noexcept {
-  return refuse(context, io_.no_room());
+  return refuse(context, host_.contexts().no_room());
 }
 
 wire::ResponseHead RequestHandler::head_of(const RequestContext& context, int status) noexcept {
   wire::ResponseHead head;
   head.status = status;
-  head.keep_alive = !context.close_after && !io_.draining();
+  head.keep_alive = !context.close_after && !host_.draining();
   return head;
+}
+
+Next RequestHandler::reply_job(RequestContext& context, std::string_view content_type) noexcept {
+  if (!context.job.status.ok()) return refuse(context, context.job.status);
+  return reply(context, context.job.document, content_type);
 }
 
 Next RequestHandler::reply(RequestContext& context, std::string_view body,
                            std::string_view content_type) noexcept {
   wire::ResponseHead head = head_of(context, 200);
   head.content_type = content_type;
-  context.reply.write(context.head(), head, body, io_.http_date());
+  context.reply.write(context.head(), head, body, host_.http_date());
   return replied(context);
 }
 
@@ -79,9 +90,9 @@ Next RequestHandler::reply_copy(RequestContext& context, std::string_view docume
 
 Next RequestHandler::reply_infer(RequestContext& context) noexcept {
   context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
-                            context.reply_outputs, io_.http_date());
+                            context.reply_outputs, host_.http_date());
   const engine::InferRequest& infer = context.call.infer;
-  io_.counters().add_time(infer.model->index(), "success", now_ns() - infer.trace.received_ns);
+  host_.counters().add_time(infer.model->index(), "success", now_ns() - infer.trace.received_ns);
   return replied(context);
 }
 
@@ -90,9 +101,9 @@ Next RequestHandler::refuse(RequestContext& context, const Status& refused,
   // What found no memory says that its request is too large; here it is known whether it was that, or
   // whether others have it all.
   const bool has_no_room = refused.code() == Code::kTooLarge && context.memory.was_refused();
-  const Status& status = has_no_room ? io_.no_room() : refused;
+  const Status& status = has_no_room ? host_.contexts().no_room() : refused;
   if (status.code() == Code::kResourceExhausted) {
-    return refuse(context, static_cast<int>(io_.services().options.overload_status),
+    return refuse(context, static_cast<int>(host_.services().options.overload_status),
                   status.message(), "Retry-After: 1\r\n");
   }
   return refuse(context, wire::http_status(status.code()), status.message(), extra);
@@ -102,7 +113,7 @@ Next RequestHandler::refuse(RequestContext& context, int status, std::string_vie
                             std::string_view extra) noexcept {
   const engine::InferRequest& infer = context.call.infer;
   if (infer.model != nullptr) {
-    io_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.trace.received_ns);
+    host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.trace.received_ns);
   }
   // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
   // chunked body may not be known: neither can be skipped, so the connection ends with this reply.
@@ -110,7 +121,7 @@ Next RequestHandler::refuse(RequestContext& context, int status, std::string_vie
   if (may_not_come || !context.body.is_end_known()) context.close_after = true;
   wire::ResponseHead head = head_of(context, status);
   head.extra = extra;
-  context.reply.write_error(context.head(), head, message, io_.http_date());
+  context.reply.write_error(context.head(), head, message, host_.http_date());
   return replied(context);
 }
 
@@ -128,11 +139,11 @@ Next RequestHandler::refuse_and_close(RequestContext& context,
 Next RequestHandler::replied(RequestContext& context) noexcept {
   using telemetry::ServerCounter;
   const int status = context.reply.status();
-  io_.counters().add(status < 400   ? ServerCounter("responses_2xx")
-                     : status < 500 ? ServerCounter("responses_4xx")
-                                    : ServerCounter("responses_5xx"));
+  host_.counters().add(status < 400   ? ServerCounter("responses_2xx")
+                       : status < 500 ? ServerCounter("responses_4xx")
+                                      : ServerCounter("responses_5xx"));
   if (!context.reply.keeps_alive()) context.close_after = true;
   return Next::kReply;
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

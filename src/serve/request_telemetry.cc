@@ -1,13 +1,13 @@
 // What is kept of a request once its reply is out: its stages in the histograms, its line in the CSV.
 // I/O thread only; allocates nothing. 0.1 us a request.
-#include "serve/io_thread.h"
+#include "serve/connection_host.h"
 
 #include <lumen/base/clock.h>
 
 #include <algorithm>
 #include <ctime>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 uint64_t between(uint64_t begin_ns, uint64_t end_ns) noexcept {
@@ -17,14 +17,14 @@ uint64_t between(uint64_t begin_ns, uint64_t end_ns) noexcept {
 
 }  // namespace
 
-void IoThread::record(const RequestContext& context) noexcept {
+void ConnectionHost::record(const RequestContext& context) noexcept {
   using telemetry::Stage;
   if (context.call.infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
   const engine::InferRequest& infer = context.call.infer;
   const engine::Trace& trace = infer.trace;
   const uint64_t now = now_ns();
   telemetry::RequestRecord record;
-  record.sequence = 1 + index_ + recorded_++ * services_.options.io_thread_count;
+  record.sequence = 1 + thread_.index + recorded_++ * services_.options.io_thread_count;
   timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
   const int64_t wall_ns = int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec;
@@ -54,8 +54,8 @@ void IoThread::record(const RequestContext& context) noexcept {
     record.id_bytes = static_cast<uint8_t>(id.size());
     std::ranges::copy(id, record.id.begin());
   }
-  services_.counters.stages().record(record, index_);
+  services_.stages.record(record, thread_.index);
   if (services_.trace_log != nullptr) services_.trace_log->write(record);
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 // Cuts the next segment off `rest`; nullopt when there is none.
@@ -92,4 +92,4 @@ Route route_path(std::string_view path) noexcept {
   return {};
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 enum class Endpoint : uint8_t {
   kUnknown,
@@ -42,4 +42,4 @@ void decode_names(Route& route, Allocator& memory) noexcept;
   return endpoint == Endpoint::kInfer;
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

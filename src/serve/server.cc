@@ -32,6 +32,17 @@ constexpr uint64_t kDescriptorsOfAnIoThread = 6;
 // What is opened now and then: the CSV's next file, a model's files, /proc.
 constexpr uint64_t kSpareDescriptors = 16;
 
+http::Options http_options_of(const ServerOptions& options) {
+  return {.io_thread_count = options.io_thread_count,
+          .overload_status = options.overload_status,
+          .max_body_bytes = options.max_body_bytes,
+          .max_connections = options.max_connections,
+          .max_active_requests = options.max_active_requests,
+          .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
+          .regions = options.regions,
+          .timeouts = options.timeouts};
+}
+
 class RunningServer final : public Server {
  public:
   RunningServer(const ServerOptions& options, Report report)
@@ -87,8 +98,9 @@ class RunningServer final : public Server {
   std::string unix_note_;
   std::unique_ptr<telemetry::Counters> counters_;
   std::unique_ptr<engine::ModelRepository> repository_;
-  std::unique_ptr<Documents> documents_;
-  HostCheck hosts_;
+  std::unique_ptr<http::Documents> documents_;
+  http::HostCheck hosts_;
+  http::Options http_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<service::Catalog> catalog_;
@@ -111,7 +123,7 @@ Status RunningServer::start(engine::Backends backends) {
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());
-  documents_ = std::make_unique<Documents>();
+  documents_ = std::make_unique<http::Documents>();
   allow_spinning(options_.spin == SpinMode::kAuto);
   const engine::EngineOptions engine_options{
       .config = options_.engine,
@@ -123,11 +135,11 @@ Status RunningServer::start(engine::Backends backends) {
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   catalog_ = std::make_unique<service::Catalog>(
-      *repository_, *engine_, &Documents::describe, [this](const engine::Model& model) {
+      *repository_, *engine_, &http::Documents::describe, [this](const engine::Model& model) {
         if (trace_log_ == nullptr) return;
         trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
       });
-  hosts_ = HostCheck::create(options_.allowed_hosts);
+  hosts_ = http::HostCheck::create(options_.allowed_hosts);
   control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
   metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, trace_log_.get());
   return start_io_threads();
@@ -224,24 +236,29 @@ void RunningServer::fit_memory() {
 Status RunningServer::start_io_threads() {
   fit_descriptors();
   fit_memory();
-  const Services services{.options = options_,
-                          .repository = *repository_,
-                          .documents = *documents_,
-                          .catalog = *catalog_,
-                          .hosts = hosts_,
-                          .engine = *engine_,
-                          .counters = *counters_,
-                          .trace_log = trace_log_.get(),
-                          .control = *control_,
-                          .metrics = *metrics_};
+  http_options_ = http_options_of(options_);
+  const http::Services services{.options = http_options_,
+                                .documents = *documents_,
+                                .hosts = hosts_,
+                                .backends = repository_->backends(),
+                                .stages = counters_->stages(),
+                                .trace_log = trace_log_.get(),
+                                .control = *control_,
+                                .metrics = *metrics_};
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-    ListenerSockets sockets;
-    if (!tcp_listeners_.empty()) sockets.tcp = std::move(tcp_listeners_[i]);
-    if (unix_listener_.fd() >= 0) {
-      sockets.unix_socket = UniqueFd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
-      if (!sockets.unix_socket.valid()) return Status::from_errno(errno, "sharing the unix socket");
+    std::vector<ListenerSocket> sockets;
+    if (!tcp_listeners_.empty()) {
+      sockets.push_back(
+          {.fd = std::move(tcp_listeners_[i]), .is_local = false, .is_shared = false});
     }
-    auto io = IoThread::create(services, i, engine_->submitter(i), std::move(sockets));
+    if (unix_listener_.fd() >= 0) {
+      UniqueFd fd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
+      if (!fd.valid()) return Status::from_errno(errno, "sharing the unix socket");
+      sockets.push_back(
+          {.fd = std::move(fd), .is_local = true, .is_shared = options_.io_thread_count > 1});
+    }
+    auto io = IoThread::create(services, i, *counters_, engine_->submitter(i), *catalog_, options_,
+                               std::move(sockets));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }

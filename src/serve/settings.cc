@@ -135,7 +135,7 @@ Status check_unix(const Setting&, std::string_view value) {
   return value == kOff || value.empty() ? Status() : net::check_unix_path(value);
 }
 Status check_hosts(const Setting& setting, std::string_view value) {
-  return is_host_list(value) ? Status() : wanted(value, setting.values_text());
+  return http::is_host_list(value) ? Status() : wanted(value, setting.values_text());
 }
 Status check_directory(const Setting& setting, std::string_view value) {
   return value.empty() ? wanted(value, setting.values_text()) : Status();

@@ -7,8 +7,8 @@
 
 using lumen::fuzz::Copy;
 using lumen::fuzz::Memory;
-using lumen::serve::Endpoint;
-using lumen::serve::Route;
+using lumen::http::Endpoint;
+using lumen::http::Route;
 
 namespace {
 
@@ -26,25 +26,25 @@ bool names_a_model(Endpoint endpoint) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Copy path(std::string_view(reinterpret_cast<const char*>(data), size));
-  Route route = lumen::serve::route_path(path.view());
+  Route route = lumen::http::route_path(path.view());
   LUMEN_CHECK(route.model.empty() || path.holds(route.model));
   LUMEN_CHECK(route.version.empty() || path.holds(route.version));
   LUMEN_CHECK(route.model.find('/') == std::string_view::npos);
   if (route.endpoint != Endpoint::kUnknown && !names_a_model(route.endpoint)) {
     LUMEN_CHECK(route.model.empty() && route.version.empty());
   }
-  const Route again = lumen::serve::route_path(path.view());
+  const Route again = lumen::http::route_path(path.view());
   LUMEN_CHECK(again.endpoint == route.endpoint && again.model == route.model);
 
   const Route sent = route;
   Memory memory(1 << 20);
-  lumen::serve::decode_names(route, memory);
+  lumen::http::decode_names(route, memory);
   LUMEN_CHECK(route.endpoint == sent.endpoint && route.model.size() <= sent.model.size());
   if (sent.model.find('%') == std::string_view::npos) LUMEN_CHECK(route.model == sent.model);
 
   Memory none(0);  // names stay as they were sent
   Route as_sent = sent;
-  lumen::serve::decode_names(as_sent, none);
+  lumen::http::decode_names(as_sent, none);
   LUMEN_CHECK(as_sent.model == sent.model && as_sent.version == sent.version);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/engine_config.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/serve/http_options.h>
 
 #include <array>
 #include <cstddef>
@@ -45,22 +46,7 @@ inline constexpr std::array<std::string_view, 2> kSpinModeNames = {"auto", "off"
   return kLogFormatNames[static_cast<size_t>(format)];
 }
 
-struct TimeoutOptions {
-  // A whole request head must arrive within this time of its first byte (slowloris).
-  uint64_t head_ns = 10'000'000'000u;
-  // Body bytes must keep coming: each period brings at least body_min_bytes or the request ends.
-  uint64_t body_period_ns = 5'000'000'000u;
-  uint64_t body_min_bytes = 5 * 1024;
-  // A reply must make progress within this time.
-  uint64_t write_stall_ns = 30'000'000'000u;
-  // A connection without a request; nginx's default.
-  uint64_t idle_ns = 75'000'000'000u;
-  // After an error the rest of a body is read and dropped, so that the client reads our answer
-  // instead of a reset; no longer than this.
-  uint64_t linger_ns = 5'000'000'000u;
-  // A request that finds no memory waits for it, its body unread, no longer than this.
-  uint64_t room_ns = 5'000'000'000u;
-};
+using http::TimeoutOptions;
 
 struct ServerOptions {
   // "HOST:PORT", or "off". Loopback: opening to the network is a decision.

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 using wire::HeadProgress;
@@ -82,4 +82,4 @@ TEST(HeadReader, ItsClockBeginsWithTheFirstByte) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 TEST(HostCheck, KnowsTheLoopbackByAddressAndName) {
@@ -102,4 +102,4 @@ TEST(HostCheck, AHostListHasNamesAndAddressesAndNoPorts) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 using testing::EndsWith;
@@ -155,4 +155,4 @@ TEST(ReplyWriter, KnowsHowLongItHasNotMoved) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -9,7 +9,7 @@
 #include <array>
 #include <string>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 using Progress = RequestBody::Progress;
@@ -234,4 +234,4 @@ TEST(RequestBody, WhatIsLeftOfARefusedBodyIsDroppedUpToTheNextRequest) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::http

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::http {
 namespace {
 
 TEST(Route, KnowsEveryEndpoint) {
@@ -111,4 +111,4 @@ TEST(Route, EverythingElseIsUnknown) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::http

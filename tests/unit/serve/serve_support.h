@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::http {
 
 // Calls `check` with `bytes` cut in two at each place, and once in single bytes.
 template <typename Check>
@@ -57,4 +57,4 @@ inline RequestMemory make_memory(size_t bytes = size_t{1} << 20) {
   return std::move(RequestMemory::create(bytes)).value();
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::http

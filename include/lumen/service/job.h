@@ -1,0 +1,51 @@
+// Job: what a client asks the control plane (the engine's configuration, the metrics): its answer may lock,
+// allocate and take long, so another thread makes it while the client's goes on.
+// Threads: between submit() and on_done() the job is that thread's. Memory: its owner's. Errors: its status.
+#pragma once
+
+#include <lumen/base/allocator.h>
+#include <lumen/base/result.h>
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string_view>
+
+namespace lumen::service {
+
+struct Job;
+
+class JobOwner {
+ public:
+  // The job is answered. Called on any thread; must not wait.
+  virtual void on_done(Job& job) noexcept = 0;
+
+ protected:
+  ~JobOwner() = default;
+};
+
+struct Job {
+  struct Peer {
+    pid_t pid;
+    uid_t uid;
+  };
+  JobOwner* owner = nullptr;
+  Allocator* memory = nullptr;  // for the answer
+  std::string_view text{};      // what is to change; empty: only to be told
+  std::optional<Peer> by{};     // who asks, where the kernel knows
+
+  Status status{};
+  std::string_view document{};  // the answer, if that is ok
+  Job* next = nullptr;        // among those that wait
+};
+
+class JobThread {
+ public:
+  // From any thread.
+  virtual void submit(Job& job) noexcept = 0;
+
+ protected:
+  ~JobThread() = default;
+};
+
+}  // namespace lumen::service
