@@ -36,7 +36,7 @@ struct Runners {
   std::string text;
 };
 
-Runners runners_of(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget) {
+Runners runners_of(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget) {
   const bool is_inline = options.engine.queue_type == QueueType::kInline;
   uint32_t count = is_inline ? options.io_thread_count : options.engine.thread_count;
   if (count == 0) count = budget.count;
@@ -46,7 +46,7 @@ Runners runners_of(const lumen::serve::ServerOptions& options, const lumen::CpuB
   return {count, text};
 }
 
-std::string engine_text(const lumen::serve::ServerOptions& options) {
+std::string engine_text(const lumen::server::ServerOptions& options) {
   const lumen::engine::EngineConfig& engine = options.engine;
   std::string text(name_of(engine.queue_type));
   text.append(" x ").append(name_of(engine.allocator_type));
@@ -88,7 +88,7 @@ void print_models(const lumen::engine::ModelRepository& repository) {
 
 }  // namespace
 
-std::string overcommit_warning(const lumen::serve::ServerOptions& options,
+std::string overcommit_warning(const lumen::server::ServerOptions& options,
                                const lumen::CpuBudget& budget) {
   const Runners runners = runners_of(options, budget);
   if (runners.count <= budget.count) return {};
@@ -105,7 +105,7 @@ std::string exposure_warning(std::string_view http_address) {
          " model (wanted: --http 127.0.0.1:PORT, or a firewall or a proxy that asks who it is)";
 }
 
-void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget,
+void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
                   std::string_view http_address, std::string_view unix_path) {
   const auto& models = repository.models();

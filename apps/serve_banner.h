@@ -5,13 +5,13 @@
 
 #include <lumen/base/cpu.h>
 #include <lumen/engine/model_repository.h>
-#include <lumen/serve/options.h>
+#include <lumen/server/options.h>
 
 #include <string>
 #include <string_view>
 
 // Empty where all threads that run models have a CPU of their own.
-[[nodiscard]] std::string overcommit_warning(const lumen::serve::ServerOptions& options,
+[[nodiscard]] std::string overcommit_warning(const lumen::server::ServerOptions& options,
                                              const lumen::CpuBudget& budget);
 
 // Empty where `http_address` is reached from this machine alone, or is off.
@@ -20,6 +20,6 @@
 // `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a listener
 // that there is not. The last line begins with "lumen: ready", and is what a caller of the process
 // waits for.
-void print_banner(const lumen::serve::ServerOptions& options, const lumen::CpuBudget& budget,
+void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
                   std::string_view http_address, std::string_view unix_path);

@@ -9,8 +9,8 @@
 #include <lumen/base/core_distance.h>
 #include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>
-#include <lumen/serve/server.h>
-#include <lumen/serve/settings.h>
+#include <lumen/server/server.h>
+#include <lumen/server/settings.h>
 
 #include <spdlog/spdlog.h>
 
@@ -30,10 +30,10 @@ namespace {
 using lumen::Result;
 using lumen::Status;
 using lumen::engine::ModelState;
-using lumen::serve::Server;
-using lumen::serve::ServerOptions;
-using lumen::serve::Setting;
-using lumen::serve::SettingChange;
+using lumen::server::Server;
+using lumen::server::ServerOptions;
+using lumen::server::Setting;
+using lumen::server::SettingChange;
 
 // Throttling is looked at this often: two small files, 0.1 ms of CPU.
 constexpr timespec kThrottlePeriod = {.tv_sec = 10, .tv_nsec = 0};
@@ -61,14 +61,14 @@ void configure_log_by_flags(const ServeArguments& arguments) {
 Result<ServerOptions> gather_options(const ServeArguments& arguments) {
   ServerOptions options;
   if (!arguments.config_file.empty()) {
-    auto loaded = lumen::serve::load_config(arguments.config_file, options);
+    auto loaded = lumen::server::load_config(arguments.config_file, options);
     if (!loaded.ok()) return loaded.status();
     options = *loaded;
   }
   for (const auto& [setting, value] : arguments.flags) {
     LUMEN_RETURN_IF_ERROR(setting->set(options, value).at(setting->flag()));
   }
-  LUMEN_RETURN_IF_ERROR(lumen::serve::validate_options(options));
+  LUMEN_RETURN_IF_ERROR(lumen::server::validate_options(options));
   return options;
 }
 
@@ -123,7 +123,7 @@ void reload(const ServeArguments& arguments, Server& server, ServerOptions& curr
   if (thread_count == 0) thread_count = lumen::usable_cpu_count();
   ServerOptions next = current;
   std::string changes;
-  for (const Setting* setting : lumen::serve::changed_settings(current, *wanted)) {
+  for (const Setting* setting : lumen::server::changed_settings(current, *wanted)) {
     const std::string change = change_text(*setting, current, *wanted);
     if (setting->change == SettingChange::kRestart) {
       spdlog::warn("SIGHUP: {} needs a restart and is left{}", change, by);
@@ -167,7 +167,7 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
   }
 }
 
-void report(lumen::serve::LogLevel level, std::string_view text) {
+void report(lumen::server::LogLevel level, std::string_view text) {
   spdlog::log(static_cast<spdlog::level::level_enum>(level), "{}", text);
 }
 
@@ -196,7 +196,7 @@ int run_serve(const ServeArguments& arguments) {
   }
   if (!server.unix_note().empty()) spdlog::warn("{}", server.unix_note());
   warn_of_overcommit(options);
-  const std::string note = lumen::serve::overload_note(options, options.engine);
+  const std::string note = lumen::server::overload_note(options, options.engine);
   if (!note.empty()) spdlog::warn("{}", note);
   print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(),
                server.http_address(), server.unix_path());
@@ -232,7 +232,7 @@ void add_serve_command(CLI::App& app, int& exit_status) {
                    "config.json with the sections \"engine\" and \"server\"; flags beat it; SIGHUP "
                    "reads it again")
       ->take_last();
-  for (const Setting& setting : lumen::serve::settings()) {
+  for (const Setting& setting : lumen::server::settings()) {
     command
         ->add_option_function<std::string>(
             setting.flag(),

@@ -49,13 +49,13 @@ class JsonFormatter final : public spdlog::formatter {
 
 }  // namespace
 
-void configure_log(lumen::serve::LogLevel level, lumen::serve::LogFormat format) {
+void configure_log(lumen::server::LogLevel level, lumen::server::LogFormat format) {
   auto logger = spdlog::get("lumen");
   if (logger == nullptr) {
     logger = spdlog::stderr_logger_mt("lumen");
     spdlog::set_default_logger(logger);
   }
-  if (format == lumen::serve::LogFormat::kJson) {
+  if (format == lumen::server::LogFormat::kJson) {
     logger->set_formatter(std::make_unique<JsonFormatter>());
   } else {
     logger->set_pattern(kTextPattern);

@@ -3,7 +3,7 @@
 // Errors: never.
 #pragma once
 
-#include <lumen/serve/options.h>
+#include <lumen/server/options.h>
 
 // Makes it, or changes its level and format while it is in use.
-void configure_log(lumen::serve::LogLevel level, lumen::serve::LogFormat format);
+void configure_log(lumen::server::LogLevel level, lumen::server::LogFormat format);

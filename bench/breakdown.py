@@ -42,7 +42,7 @@ KERNEL_PARTS = (
 )
 USER_PARTS = (
     ("wire: HTTP and JSON", ("lumen::wire",)),
-    ("serve: connections, infer service", ("lumen::serve",)),
+    ("http, server: connections, infer service", ("lumen::http", "lumen::server")),
     ("net: event loop", ("lumen::net",)),
     ("engine: queue, worker, binding", ("lumen::engine", "lumen::MpmcQueue", "lumen::Doorbell")),
     ("memory: arena", ("lumen::Arena", "lumen::Mapping")),

@@ -83,12 +83,21 @@ def matches(path: str, patterns: list[str]) -> bool:
     return any(fnmatch.fnmatch(path, pattern) for pattern in expanded)
 
 
+def folders_of(name: str, module: dict) -> list[str]:
+    return module.get("folders", [f"src/{name}"])
+
+
+def face_of(name: str, module: dict) -> str:
+    """src/transports/http has its face in include/lumen/transports/http."""
+    return f"include/lumen/{folders_of(name, module)[0].partition('/')[2]}"
+
+
 def module_of(path: str, modules: dict) -> str | None:
     """The module whose folder holds it: the deepest, since apps/load is none of apps."""
     folders = {
         folder: name
         for name, module in modules.items()
-        for folder in (f"include/lumen/{name}", *module.get("folders", [f"src/{name}"]))
+        for folder in (face_of(name, module), *folders_of(name, module))
     }
     holding = [folder for folder in folders if path.startswith(f"{folder}/")]
     return folders[max(holding, key=len)] if holding else None
@@ -150,7 +159,7 @@ def include_problem(tree: Tree, path: str, included: str) -> str | None:
         return "stands in no module that tools/layers.toml names"
     target = target_of(tree, included)
     if included.startswith("lumen/"):
-        target = target or included.split("/")[1]
+        target = target or module_of(f"include/{included}", modules)
     if target in modules and target != module:
         private = not included.startswith("lumen/")
         if private and (module is None or f"src/{included}" in tree.texts):

@@ -3,7 +3,7 @@
 // Threads: main; the server makes its own. Memory: control plane. Errors: printed, exit status 1.
 #include <lumen/backends/built_in.h>
 #include <lumen/net/socket.h>
-#include <lumen/serve/server.h>
+#include <lumen/server/server.h>
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -36,19 +36,19 @@ std::string ask(const std::string& address, const std::string& request) {
 }  // namespace
 
 int main(int count, char** words) {
-  lumen::serve::ServerOptions options;
+  lumen::server::ServerOptions options;
   options.http_address = "127.0.0.1:0";  // the kernel chooses the port
-  options.unix_path = lumen::serve::kOff;
+  options.unix_path = lumen::server::kOff;
   options.model_repository = count > 1 ? words[1] : "models";
-  auto started = lumen::serve::Server::start(
-      options, lumen::backends::built_in(), [](lumen::serve::LogLevel, std::string_view text) {
+  auto started = lumen::server::Server::start(
+      options, lumen::backends::built_in(), [](lumen::server::LogLevel, std::string_view text) {
         std::printf("server: %.*s\n", static_cast<int>(text.size()), text.data());
       });
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n", std::string(started.status().message()).c_str());
     return 1;
   }
-  lumen::serve::Server& server = **started;
+  lumen::server::Server& server = **started;
   const lumen::engine::Model* model = server.models().find("identity", "");
   if (model == nullptr || model->state() != lumen::engine::ModelState::kReady) {
     std::printf("model identity is not ready: %s\n", model ? model->reason().c_str() : "not there");

@@ -3,7 +3,7 @@
 #include <lumen/base/limits.h>
 
 #include "fuzz/fuzz_support.h"
-#include "serve/route.h"
+#include "transports/http/route.h"
 
 using lumen::fuzz::Copy;
 using lumen::fuzz::Memory;

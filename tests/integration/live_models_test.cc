@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using testing::HasSubstr;
@@ -116,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(QueueTypes, LiveModels,
                          });
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using engine::AllocatorType;
@@ -157,4 +157,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, LiveSwap,
                          });
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using testing::HasSubstr;
@@ -217,4 +217,4 @@ TEST_F(MemoryBound, IsToldWhereItIsTooSmallToServeAnything) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 const std::string kScrape = get_request("/metrics");
@@ -97,4 +97,4 @@ TEST_F(MetricsTest, ScrapersThatGoAwayLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

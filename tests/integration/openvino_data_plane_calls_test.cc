@@ -6,7 +6,7 @@
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 #include <lumen/backends/openvino.h>
-#include <lumen/serve/server.h>
+#include <lumen/server/server.h>
 
 #include "support/fake_backend.h"
 #include "support/http_client.h"
@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using engine::AllocatorType;
@@ -425,6 +425,6 @@ TEST(DataPlaneCalls, OneDeliberateLockIsSeen) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server
 
 #endif

@@ -1,6 +1,6 @@
 // Where the model reads: a large binary input lies where the socket's bytes were received.
 #include <lumen/backends/openvino.h>
-#include <lumen/serve/server.h>
+#include <lumen/server/server.h>
 
 #include "support/http_client.h"
 #include "support/observing_backend.h"
@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 class ZeroCopy : public testing::Test {
@@ -52,4 +52,4 @@ TEST_F(ZeroCopy, ASmallInputIsCopiedIntoTheBoundBuffer) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -13,7 +13,7 @@
 #include <random>
 #include <thread>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using testing::HasSubstr;
@@ -433,4 +433,4 @@ TEST_F(ServerTest, RandomBytesNeverEndTheServer) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -107,7 +107,7 @@ class Layers:
             own = None
             for folder in self.folders(name):
                 own = own or header_of(ROOT / folder, ROOT / folder.split("/")[0])
-            face = header_of(ROOT / "include" / "lumen" / name, ROOT / "include")
+            face = header_of(ROOT / "include" / "lumen" / self.below(name), ROOT / "include")
             if face:
                 self.faces[name] = face
                 if own:
@@ -117,6 +117,10 @@ class Layers:
 
     def folders(self, name: str) -> list[str]:
         return self.modules[name].get("folders", [f"src/{name}"])
+
+    def below(self, name: str) -> str:
+        """Where its face stands: src/transports/http has it in include/lumen/transports/http."""
+        return self.folders(name)[0].partition("/")[2]
 
     def questions(self, name: str, is_face: bool) -> dict[str, bool]:
         """Each header, and whether a file of this module may find it."""
@@ -147,8 +151,9 @@ def check_includes(commands: Path) -> list[str]:
     asked = 0
     found: dict[tuple[str, bool], list[str]] = {}
     for entry in json.loads(commands.read_text()):
-        if face := re.search(r"/headers/lumen/([^/]+)/", entry["file"]):
-            found[face.group(1), True] = flags_of(entry)
+        if face := re.search(r"/headers/lumen/(.+)/[^/]+$", entry["file"]):
+            of = next(name for name in layers.modules if layers.below(name) == face.group(1))
+            found[of, True] = flags_of(entry)
             continue
         for name in layers.modules:
             for folder in layers.folders(name):

@@ -33,16 +33,21 @@ def test_the_tree_has_no_include_that_points_up_or_sideways(project_root: Path) 
         ("src/wire/a.cc", "#include <sys/socket.h>", "wire may not include sys/socket.h"),
         ("src/wire/a.cc", '#  include "lumen/base/clock.h"', "may not include lumen/base/clock.h"),
         (
-            "src/serve/a.cc",
+            "src/server/a.cc",
             "#include <openvino/openvino.hpp>",
             "only src/backends/openvino/backend.cc",
         ),
-        ("src/serve/a.cc", '#include "engine/secret.h"', "private to the module engine"),
+        ("src/server/a.cc", '#include "engine/secret.h"', "private to the module engine"),
         ("apps/a.cc", '#include "engine/secret.h"', "private to the module engine"),
         ("include/lumen/engine/a.h", '#include "engine/secret.h"', "a face may not include"),
-        ("src/serve/a.cc", '#include "../engine/secret.h"', "goes round the roots"),
-        ("apps/load/a.cc", '#include "lumen/serve/server.h"', "client may not use serve"),
+        ("src/server/a.cc", '#include "../engine/secret.h"', "goes round the roots"),
+        ("apps/load/a.cc", '#include "lumen/server/server.h"', "client may not use server"),
         ("src/memory/a.cc", '#include "lumen/queue/spsc_queue.h"', "memory may not use queue"),
+        (
+            "src/service/a.cc",
+            "#include <lumen/transports/http/transport.h>",
+            "service may not use http",
+        ),
         ("src/attic/a.cc", "#include <vector>", "stands in no module"),
     ],
 )
@@ -57,10 +62,10 @@ def test_an_include_against_the_floors_is_found(
 
 def test_an_include_that_points_down_is_fine(tmp_path: Path) -> None:
     text = BODY + (
-        '#include "serve/own.h"\n#include "lumen/base/check.h"\n#include "lumen/engine/engine.h"\n'
+        '#include "server/own.h"\n#include "lumen/base/check.h"\n#include "lumen/engine/engine.h"\n'
         '// #include "lumen/nowhere/x.h"\n#include <vector>\n'
     )
-    assert rules_of(tmp_path, {"src/serve/a.cc": text, "src/serve/own.h": HEAD}) == []
+    assert rules_of(tmp_path, {"src/server/a.cc": text, "src/server/own.h": HEAD}) == []
 
 
 def test_a_module_that_lists_one_above_it_is_found(tmp_path: Path) -> None:

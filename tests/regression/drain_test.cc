@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using Drain = FakeServer;
@@ -36,4 +36,4 @@ TEST_F(Drain, EndsAServerRightAfterAReplyOfABackendThatAnswersLater) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

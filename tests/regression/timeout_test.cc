@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
@@ -217,4 +217,4 @@ TEST_F(TimeoutTest, AStalledReaderIsResetAfterOnePeriod) {
 }
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -43,7 +43,7 @@ std::string infer_request(const std::string& model, const std::string& id,
   json += R"(}],"parameters":{"binary_data_output":true)";
   if (random().one_in(6)) json += R"(,"timeout":)" + std::to_string(1 + random().below(20'000));
   json += "}}";
-  return serve::post_request(
+  return server::post_request(
       "/v2/models/" + model + "/infer", as_text ? json : json + bytes,
       "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
 }
@@ -123,8 +123,8 @@ std::string SimClient::some_document() {
     static constexpr const char* kTypes[] = {"mpmc", "spsc", "naive", "batched", "inline"};
     const std::string change =
         std::string(R"({"queue_type":")") + kTypes[random().below(5)] + R"("})";
-    return random().one_in(2) ? serve::get_request("/v2/lumen/engine")
-                              : serve::post_request("/v2/lumen/engine", change);
+    return random().one_in(2) ? server::get_request("/v2/lumen/engine")
+                              : server::post_request("/v2/lumen/engine", change);
   }
   static constexpr const char* kPaths[] = {"/v2",
                                            "/v2/health/ready",
@@ -133,7 +133,7 @@ std::string SimClient::some_document() {
                                            "/v2/models/stats",
                                            "/v2/models/plus_three/ready",
                                            "/v2/nowhere"};
-  return serve::get_request(kPaths[random().below(std::size(kPaths))]);
+  return server::get_request(kPaths[random().below(std::size(kPaths))]);
 }
 
 std::vector<float> SimClient::some_values() {

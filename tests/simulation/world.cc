@@ -7,7 +7,7 @@
 #include "support/share_runs.h"
 
 #include <lumen/memory/mapping.h>
-#include <lumen/serve/server.h>
+#include <lumen/server/server.h>
 
 #include <malloc.h>
 #include <sys/mman.h>
@@ -41,21 +41,21 @@ engine::EngineConfig some_config() {
   return config;
 }
 
-serve::ServerOptions some_options(const engine::TempRepository& files) {
-  serve::ServerOptions options;
+server::ServerOptions some_options(const engine::TempRepository& files) {
+  server::ServerOptions options;
   options.http_address = "127.0.0.1:0";
   options.unix_path = (files.path() / "socket").string();
   options.model_repository = files.path() / "models";
   options.engine = some_config();
   options.pin_threads.mode = PinThreads::Mode::kOff;
-  options.spin = serve::SpinMode::kOff;
+  options.spin = server::SpinMode::kOff;
   options.io_thread_count = static_cast<uint32_t>(1 + random().below(2));
   options.max_body_bytes = 256 * 1024;
   options.max_connections = 2 + random().below(6);
   options.max_active_requests = 2 + random().below(6);
   // As little memory as it may be given, or somewhat more.
   if (random().one_in(2)) {
-    options.max_memory_bytes = serve::least_memory_bytes(options) + random().below(256 * 1024);
+    options.max_memory_bytes = server::least_memory_bytes(options) + random().below(256 * 1024);
   }
   options.drain_timeout_ns = random().one_in(2) ? 100 * kMs : random().below(2 * kMs);
   options.timeouts = {.head_ns = 100 * kMs,
@@ -101,12 +101,12 @@ class World {
   Status with_few_instances(const std::function<Status()>& act);
 
   Sum& sum_;
-  serve::ServerOptions options_;
+  server::ServerOptions options_;
   std::shared_ptr<engine::FakeControl> control_;
   service::ShareRuns share_;
   Tally tally_;
   Regions regions_;
-  std::unique_ptr<serve::Server> server_;
+  std::unique_ptr<server::Server> server_;
   size_t heap_before_ = 0;
   size_t base_bytes_ = 0;  // of each region, charged whether it is touched or not
   bool leaves_ = false;
@@ -116,7 +116,7 @@ void World::start() {
   ++sum_.by_queue_type[static_cast<size_t>(options_.engine.queue_type)];
   tally_.shares_runs = random().one_in(2);
   if (tally_.shares_runs) options_.steps = {&share_};
-  auto started = serve::Server::start(options_, make_backend(control_, regions_));
+  auto started = server::Server::start(options_, make_backend(control_, regions_));
   if (!started.ok()) fail("the server does not start: %s", started.status().message().data());
   server_ = std::move(*started);
   heap_before_ = heap_bytes();

@@ -1,7 +1,7 @@
 /* expect: pass; with -DBROKEN_TWO_STATES: fail; with -DBROKEN_STORE: fail; with -DBROKEN_FORGETS: fail; with -DBROKEN_STICKS: fail
  *
  * The sleep and wake of lumen::net::Loop (src/net/epoll_loop.cc: wake(), sleep(), served(), run_once())
- * with what its handlers do (src/serve/io_thread.cc). Three threads each leave something and call wake():
+ * with what its handlers do (src/server/io_thread.cc). Three threads each leave something and call wake():
  * `posted` is taken by on_wake(), `nudged` (a scheduler to retire) by on_turn_end() only, `drain` is
  * looked at after run_once(). Retiring completes a request, which wakes the loop from its own thread.
  * Sockets have events of their own at any time.

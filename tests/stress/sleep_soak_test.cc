@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-namespace lumen::serve {
+namespace lumen::server {
 namespace {
 
 using engine::QueueType;
@@ -283,4 +283,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SleepSoak, testing::ValuesIn(shapes()),
                          [](const auto& one) { return name_of(one.param); });
 
 }  // namespace
-}  // namespace lumen::serve
+}  // namespace lumen::server

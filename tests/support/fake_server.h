@@ -3,7 +3,7 @@
 // Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #pragma once
 
-#include <lumen/serve/server.h>
+#include <lumen/server/server.h>
 
 #include "support/fake_backend.h"
 #include "support/http_client.h"
@@ -15,7 +15,7 @@
 #include <string>
 #include <utility>
 
-namespace lumen::serve {
+namespace lumen::server {
 
 class FakeServer : public testing::Test {
  protected:
@@ -55,4 +55,4 @@ class FakeServer : public testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-}  // namespace lumen::serve
+}  // namespace lumen::server

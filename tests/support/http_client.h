@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lumen::serve {
+namespace lumen::server {
 
 struct HttpReply {
   int status = 0;
@@ -130,4 +130,4 @@ inline std::string binary_infer(const std::string& model, const std::string& nam
                       "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
 }
 
-}  // namespace lumen::serve
+}  // namespace lumen::server

@@ -30,19 +30,27 @@ function(lumen_layer NAME USES FOLDERS)
   set(${FOLDERS} ${folders} PARENT_SCOPE)
 endfunction()
 
-# Makes roots/NAME/include, which holds lumen/NAME and nothing else, and roots/NAME/src, which holds its
+# The face of a module stands where its first folder does: src/transports/http has include/lumen/transports/http.
+function(lumen_face FOLDERS FACE)
+  list(GET FOLDERS 0 first)
+  string(REGEX MATCH "/.*" below ${first})
+  set(${FACE} lumen${below} PARENT_SCOPE)
+endfunction()
+
+# Makes roots/NAME/include, which holds its face and nothing else, and roots/NAME/src, which holds its
 # folders (src/engine as engine) and nothing else. Sets ROOT to what others include it by: the first, or
 # the second where it has no face under include/.
 set(LUMEN_ROOTS ${PROJECT_BINARY_DIR}/roots)
 function(lumen_make_roots NAME FOLDERS ROOT)
   set(${ROOT} ${LUMEN_ROOTS}/${NAME}/src PARENT_SCOPE)
-  if(EXISTS ${PROJECT_SOURCE_DIR}/include/lumen/${NAME})
-    lumen_link(include/lumen/${NAME} ${NAME}/include/lumen/${NAME})
+  lumen_face("${FOLDERS}" face)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/include/${face})
+    lumen_link(include/${face} ${NAME}/include/${face})
     set(${ROOT} ${LUMEN_ROOTS}/${NAME}/include PARENT_SCOPE)
   endif()
   foreach(folder ${FOLDERS})
-    string(REGEX REPLACE "^[^/]+/" "" below ${folder})
-    lumen_link(${folder} ${NAME}/src/${below})
+    string(REGEX MATCH "/.*" below ${folder})
+    lumen_link(${folder} ${NAME}/src${below})
   endforeach()
 endfunction()
 
@@ -97,14 +105,15 @@ function(lumen_module NAME)
   set_property(GLOBAL APPEND PROPERTY LUMEN_MODULES ${NAME})
   set_property(GLOBAL APPEND PROPERTY LUMEN_INCLUDE_ROOTS ${root})
   if(LUMEN_TESTS AND NOT LUMEN_SANITIZE)
-    lumen_check_headers(${NAME})
+    lumen_face("${folders}" face)
+    lumen_check_headers(${NAME} ${face})
   endif()
 endfunction()
 
 # Part of lumen_headers: each header of a face compiled alone, as its module is. One that needs another
 # before it, or a module that its own may not use, is found.
-function(lumen_check_headers NAME)
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include include/lumen/${NAME}/*.h)
+function(lumen_check_headers NAME FACE)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include include/${FACE}/*.h)
   set(sources "")
   foreach(header ${headers})
     set(source ${PROJECT_BINARY_DIR}/headers/${header}.cc)
@@ -132,7 +141,7 @@ function(lumen_apps)
   add_library(lumen_app STATIC ${sources})
   lumen_compile_as(lumen_app apps)
   target_link_libraries(lumen_app PRIVATE CLI11::CLI11 spdlog::spdlog nlohmann_json::nlohmann_json
-                        INTERFACE lumen::serve lumen::backends lumen::client)
+                        INTERFACE lumen::server lumen::backends lumen::client)
   target_compile_definitions(lumen_app PUBLIC LUMEN_VERSION="${PROJECT_VERSION}")
   if(LUMEN_SANITIZE)
     # Reading arguments: the headers for that are a sixth of what ./dev asan compiles.
@@ -204,12 +213,12 @@ function(lumen_tests)
   foreach(kind conformance stress integration regression)
     file(GLOB sources CONFIGURE_DEPENDS tests/${kind}/*.cc)
     lumen_drop_openvino(sources)
-    lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::serve lumen::backends)
+    lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::server lumen::backends)
   endforeach()
   # The server on a loop whose completions come late, as a kernel ring's do.
   lumen_test_program(late SOURCES tests/late/make_loop.cc tests/integration/server_test.cc
                      tests/integration/live_swap_test.cc tests/regression/timeout_test.cc
-                     LIBS lumen::serve)
+                     LIBS lumen::server)
 endfunction()
 
 # tests/simulation: the server in a simulated world. Its program has threads and a clock of its own, so no
@@ -221,7 +230,7 @@ function(lumen_simulation)
   file(GLOB sources CONFIGURE_DEPENDS tests/simulation/*.cc)
   add_executable(simulation ${sources})
   target_include_directories(simulation PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(simulation PRIVATE lumen_test_support lumen::serve ${CMAKE_DL_LIBS})
+  target_link_libraries(simulation PRIVATE lumen_test_support lumen::server ${CMAKE_DL_LIBS})
   add_test(NAME simulation COMMAND simulation)
   set_tests_properties(simulation PROPERTIES LABELS cpp)
   # Each of these faults is found within a minute, and the seed that shows it is told.
@@ -282,7 +291,7 @@ function(lumen_benches)
     get_filename_component(name ${source} NAME_WE)
     add_executable(bench_${name} ${source})
     target_include_directories(bench_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(bench_${name} PRIVATE lumen::serve benchmark::benchmark)
+    target_link_libraries(bench_${name} PRIVATE lumen::server benchmark::benchmark)
   endforeach()
 endfunction()
 
@@ -298,7 +307,7 @@ function(lumen_examples)
     if(NOT TARGET example_${name})
       file(GLOB own CONFIGURE_DEPENDS ${folder}/*.cc)
       add_executable(example_${name} ${own})
-      target_link_libraries(example_${name} PRIVATE lumen::serve lumen::backends)
+      target_link_libraries(example_${name} PRIVATE lumen::server lumen::backends)
       add_test(NAME example_${name} COMMAND example_${name} ${PROJECT_SOURCE_DIR}/models)
     endif()
   endforeach()

@@ -1,0 +1,111 @@
+// ServerOptions: everything that `lumen serve` can be told, with its defaults and reasons.
+// Threads: a value, read before the server starts. Memory: control plane.
+// Errors: validate_options() names the option, what it got and what it wanted.
+#pragma once
+
+#include <lumen/base/cpu_pinning.h>
+#include <lumen/base/limits.h>
+#include <lumen/base/result.h>
+#include <lumen/engine/engine_config.h>
+#include <lumen/memory/request_memory.h>
+#include <lumen/transports/http/options.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::service {
+class Step;
+}
+
+namespace lumen::server {
+
+enum class LogLevel : uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff };
+inline constexpr std::array<std::string_view, 6> kLogLevelNames = {"trace", "debug", "info",
+                                                                   "warn",  "error", "off"};
+enum class LogFormat : uint8_t {
+  kText,
+  kJson,  // one object a line
+};
+inline constexpr std::array<std::string_view, 2> kLogFormatNames = {"text", "json"};
+
+enum class SpinMode : uint8_t {
+  kAuto,  // while it gains more than it costs
+  kOff,
+};
+inline constexpr std::array<std::string_view, 2> kSpinModeNames = {"auto", "off"};
+
+[[nodiscard]] constexpr std::string_view name_of(LogLevel level) noexcept {
+  return kLogLevelNames[static_cast<size_t>(level)];
+}
+[[nodiscard]] constexpr std::string_view name_of(LogFormat format) noexcept {
+  return kLogFormatNames[static_cast<size_t>(format)];
+}
+
+using http::TimeoutOptions;
+
+struct ServerOptions {
+  // "HOST:PORT", or "off". Loopback: opening to the network is a decision.
+  std::string http_address = "127.0.0.1:8000";
+  // A path, or "off". Empty: $XDG_RUNTIME_DIR/lumen.sock, or none where that is not set or taken.
+  std::string unix_path;
+  // Names and addresses beside this machine's own that a browser's request may have in its Host,
+  // separated by commas; "*": all.
+  std::string allowed_hosts;
+  std::filesystem::path model_repository = "models";
+  engine::EngineConfig engine;
+  // The threads that run models.
+  PinThreads pin_threads;
+  SpinMode spin = SpinMode::kAuto;
+  uint32_t io_thread_count = 1;
+  // One line a request is appended here; empty: none.
+  std::filesystem::path telemetry_csv_path;
+  // A longer file is renamed to PATH.1 (and that to .2, up to the number kept) before it goes on.
+  uint64_t telemetry_csv_max_bytes = uint64_t{256} << 20;
+  uint32_t telemetry_csv_keep = 4;
+  // 429, or 503 as Triton answers when the queue is full.
+  uint32_t overload_status = 429;
+  size_t max_body_bytes = limits::kDefaultMaxBodyBytes;
+  // Connections an I/O thread: each costs about 0.5 KiB until it has a request.
+  size_t max_connections = 4096;
+  // Infer requests that an I/O thread has in memory at once, each with a region of addresses (144 MiB with
+  // the default body limit; 7 KiB of it touched until a request comes); one beyond that waits for
+  // timeouts.room_ns with its body unread, then it is refused. 0: enough_active_requests().
+  size_t max_active_requests = 0;
+  // What all requests together may take: receive buffers, bodies, decoded tensors, outputs and replies, and
+  // the pages that idle regions keep. Each I/O thread has an equal share. 0: half of the machine's
+  // memory, or of what the control group allows.
+  size_t max_memory_bytes = 0;
+  // Of the regions that requests (and the workers' batches) live in.
+  RegionOptions regions;
+  // How long drain() waits for requests in flight before it closes their connections.
+  uint64_t drain_timeout_ns = 30'000'000'000u;
+  TimeoutOptions timeouts;
+  // Look at each call before the engine does, in this order (C++ only). They outlive the server.
+  std::vector<service::Step*> steps;
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+};
+
+// The value that switches a listener (or the CSV) off.
+inline constexpr std::string_view kOff = "off";
+
+// Enough for the queue to fill, so that one request too many is refused and not left unread: what it
+// and the workers hold, and a quarter of that for bodies that arrive and replies that leave. At most
+// kMaxActiveRequests.
+inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
+[[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
+// What max_memory_bytes must be at least: of each I/O thread all receive buffers, and the largest request.
+[[nodiscard]] size_t least_memory_bytes(const ServerOptions& options) noexcept;
+// Why the queue of `config` can't fill in a server that was started with `options`, so that nobody is
+// refused with overload_status; empty: it can.
+[[nodiscard]] std::string overload_note(const ServerOptions& options,
+                                        const engine::EngineConfig& config);
+
+[[nodiscard]] Status validate_options(const ServerOptions& options);
+
+}  // namespace lumen::server

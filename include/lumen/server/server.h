@@ -1,0 +1,59 @@
+// Server: joins the loop, the codecs and the engine. The only place that wires things together.
+// Threads: start(), drain() and the destructor from one control thread; it makes the I/O threads
+// and (through the engine) the workers.
+// Memory: everything at start(); serving allocates nothing of its own.
+// Errors: start() returns why; afterwards each request gets its own error reply.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/server/options.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/trace_log.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lumen::server {
+
+// What a server that runs has to tell: who changed its engine, that the CSV file can't be written. From
+// threads of the control plane, one text at a time for each.
+using Report = std::function<void(LogLevel, std::string_view)>;
+
+class Server {
+ public:
+  // `backends` is normally backends::built_in(); tests bring their own.
+  [[nodiscard]] static Result<std::unique_ptr<Server>> start(
+      const ServerOptions& options, engine::Backends backends,
+      Report report = [](LogLevel, std::string_view) {});
+  virtual ~Server() = default;  // drains
+
+  // "127.0.0.1:8000", with the port that the kernel chose for port 0; empty when off.
+  [[nodiscard]] virtual const std::string& http_address() const noexcept = 0;
+  // Empty when off, or when the default path could not be had: then unix_note() says why.
+  [[nodiscard]] virtual const std::string& unix_path() const noexcept = 0;
+  [[nodiscard]] virtual const std::string& unix_note() const noexcept = 0;
+  // Where the threads that run models are pinned, in words.
+  [[nodiscard]] virtual std::string pinning() const = 0;
+  // As it is now. Any thread.
+  [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
+  // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
+  // thread; blocks until the one before is done.
+  [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;
+  // Serves one more version of the repository (`version` empty: the highest), or lets one go once its
+  // last request is answered, while others are served. Any thread but an I/O thread; both block.
+  [[nodiscard]] virtual Status add_model(std::string_view name, std::string_view version) = 0;
+  [[nodiscard]] virtual Status remove_model(std::string_view name, std::string_view version) = 0;
+  // Of the CSV file; nullopt: none is written.
+  [[nodiscard]] virtual std::optional<telemetry::TraceLogCounters> trace_counters() const = 0;
+  // As found at start, less those that were removed; not while one is.
+  [[nodiscard]] virtual const engine::ModelRepository& models() const noexcept = 0;
+  [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
+  // Stops accepting, answers what is in flight, joins all threads. Idempotent.
+  virtual void drain() noexcept = 0;
+};
+
+}  // namespace lumen::server

@@ -1,0 +1,69 @@
+// Transport: HTTP/1.1 for one I/O thread: its connections, the memory of their requests, their timeouts. Turns
+// bytes into calls and outputs into bytes.
+// Threads: its I/O thread; create() before it runs.
+// Memory: everything at create(). Errors: create() returns why; afterwards error replies.
+#pragma once
+
+#include <lumen/engine/backends.h>
+#include <lumen/engine/engine.h>
+#include <lumen/net/loop.h>
+#include <lumen/service/catalog.h>
+#include <lumen/service/dispatcher.h>
+#include <lumen/service/job.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/trace_log.h>
+#include <lumen/transports/http/options.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace lumen::http {
+
+class Documents;
+class HostCheck;
+
+// What the transports of all I/O threads share.
+struct Services {
+  const Options& options;
+  const Documents& documents;
+  const HostCheck& hosts;
+  engine::Backends& backends;  // which are told of the requests' memory
+  telemetry::StageHistograms& stages;
+  telemetry::TraceLog* trace_log;  // nullptr: none is kept
+  service::JobThread& control;     // tells and changes the engine's configuration
+  service::JobThread& metrics;
+};
+
+// What its I/O thread lends it.
+struct ThreadServices {
+  uint32_t index;  // among the I/O threads
+  net::Loop& loop;
+  engine::Submitter& submitter;
+  service::Dispatcher& dispatcher;
+  service::Catalog::Reader& catalog;
+  telemetry::CounterWriter& counters;
+};
+
+class Transport {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Transport>> create(const Services& services,
+                                                                 const ThreadServices& thread);
+  virtual ~Transport() = default;
+
+  // Who takes a listener's connections. `is_local`: their users may change the engine.
+  [[nodiscard]] virtual net::ListenerHandler& acceptor(bool is_local) noexcept = 0;
+  // Answers what has come back from the engine and the control plane; returns how many.
+  virtual size_t take_returned() noexcept = 0;
+  // Something is there and comes back.
+  [[nodiscard]] virtual bool is_waiting() const noexcept = 0;
+  // After each turn: ends what is late.
+  virtual void end_turn(uint64_t now_ns) noexcept = 0;
+  [[nodiscard]] virtual uint64_t next_deadline_ns() noexcept = 0;
+  // Connections end with their requests; then it is empty.
+  virtual void begin_drain() noexcept = 0;
+  virtual void close_all() noexcept = 0;
+  [[nodiscard]] virtual bool is_empty() const noexcept = 0;
+};
+
+}  // namespace lumen::http

@@ -1,0 +1,45 @@
+// ControlThread: does for clients what may lock, allocate and take long: telling and changing the
+// engine's configuration. The I/O threads go on meanwhile.
+// Threads: submit() from any I/O thread; everything else by the thread that owns it.
+// Memory: the heap. Errors: by the status of the job.
+#pragma once
+
+#include <lumen/engine/engine.h>
+#include <lumen/server/server.h>
+#include <lumen/service/job.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+namespace lumen::server {
+
+class ControlThread final : public service::JobThread {
+ public:
+  // `options`: as the server was started with them.
+  ControlThread(engine::Engine& engine, Report report, const ServerOptions& options);
+  ~ControlThread() { join(); }
+  ControlThread(const ControlThread&) = delete;
+  ControlThread& operator=(const ControlThread&) = delete;
+
+  void submit(service::Job& job) noexcept override;
+  // After the I/O threads have ended. Idempotent.
+  void join();
+
+ private:
+  void run();
+  void handle(service::Job& job);
+  [[nodiscard]] Status change(const service::Job& job);
+
+  engine::Engine& engine_;
+  const Report report_;
+  const ServerOptions& options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<service::Job*> jobs_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lumen::server

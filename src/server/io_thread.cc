@@ -1,0 +1,123 @@
+// The I/O thread's turn: loop, completions, timeouts, drain. See the header.
+#include "server/io_thread.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/base/idle_strategy.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lumen::server {
+namespace {
+
+// Timeouts are read from the coarse clock, which may lag by one kernel tick: sleeping that much
+// longer spares a few empty turns at each expiry.
+constexpr uint64_t kCoarseClockStepNs = 4'000'000;
+
+}  // namespace
+
+IoThread::IoThread(telemetry::Counters& counters, engine::Submitter& submitter,
+                   service::Catalog& catalog, const ServerOptions& options)
+    : counters_(counters),
+      submitter_(submitter),
+      catalog_(catalog.add_reader([this] { loop_->wake(); })),
+      dispatcher_(options.steps, submitter_, *this, counters_),
+      drain_timeout_ns_(options.drain_timeout_ns) {}
+
+Result<std::unique_ptr<IoThread>> IoThread::create(const http::Services& services, uint32_t index,
+                                                   telemetry::Counters& counters,
+                                                   engine::Submitter& submitter,
+                                                   service::Catalog& catalog,
+                                                   const ServerOptions& options,
+                                                   std::vector<ListenerSocket> sockets) {
+  std::unique_ptr<IoThread> io(
+      new IoThread(counters, submitter, catalog, options));  // alloc: at start
+  Result<std::unique_ptr<net::Loop>> loop = net::make_loop(*io);
+  if (!loop.ok()) return loop.status();
+  io->loop_ = std::move(*loop);
+  submitter.set_wake_sink(*io);
+  auto http = http::Transport::create(services, {.index = index,
+                                                 .loop = *io->loop_,
+                                                 .submitter = submitter,
+                                                 .dispatcher = io->dispatcher_,
+                                                 .catalog = io->catalog_,
+                                                 .counters = io->counters_});
+  if (!http.ok()) return http.status();
+  io->http_ = std::move(*http);
+  LUMEN_RETURN_IF_ERROR(io->listen(std::move(sockets)));
+  return io;
+}
+
+// Which transport a listener's connections go to. There is one yet.
+Status IoThread::listen(std::vector<ListenerSocket> sockets) {
+  for (ListenerSocket& socket : sockets) {
+    net::Listener& listener = listeners_.emplace_back();
+    listener.fd = std::move(socket.fd);
+    listener.is_shared = socket.is_shared;
+    listener.handler = &http_->acceptor(socket.is_local);
+    LUMEN_RETURN_IF_ERROR(loop_->add(listener));
+  }
+  return {};
+}
+
+void IoThread::run() noexcept {
+  IdleStrategy::enrol_this_thread();
+  while (!draining_ || !http_->is_empty()) {
+    const uint64_t wakeups_before = loop_->wakeups();
+    loop_->run_once(next_deadline_ns());
+    counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
+    expire_timeouts();
+    catalog_.end_turn();
+    // sync[io.drain]: acquire; what the control thread did before it asked is visible
+    if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
+  }
+  submitter_.close();
+  catalog_.close();
+}
+
+void IoThread::request_drain() noexcept {
+  // sync[io.drain]: release; wake() makes run_once() return
+  drain_requested_.store(true, std::memory_order_release);
+  loop_->wake();
+}
+
+void IoThread::begin_drain() noexcept {
+  draining_ = true;
+  drain_deadline_ns_ = coarse_now_ns() + drain_timeout_ns_;
+  for (net::Listener& listener : listeners_) loop_->remove(listener);
+  http_->begin_drain();
+}
+
+size_t IoThread::on_wake() noexcept {
+  submitter_.wake_if_late();
+  return http_->take_returned();
+}
+
+// Workers are woken here: with many clients that is one wake-up for all the requests that a turn
+// brought. With `inline` the models run here; what one call brought is answered before the next, so that
+// the reply of a fast model does not wait for a slow one.
+size_t IoThread::on_turn_end() noexcept {
+  size_t done = 0;
+  while (const size_t now_done = submitter_.end_turn()) {
+    done += now_done;
+    (void)on_wake();
+  }
+  return done;
+}
+
+uint64_t IoThread::next_deadline_ns() noexcept {
+  uint64_t next = std::min({drain_deadline_ns_, dispatcher_.next_ns(), http_->next_deadline_ns()});
+  if (next != UINT64_MAX) next += kCoarseClockStepNs;
+  return std::min(next, submitter_.next_ns());
+}
+
+void IoThread::expire_timeouts() noexcept {
+  const uint64_t now = coarse_now_ns();
+  dispatcher_.expire(now);
+  http_->end_turn(now);
+  if (now < drain_deadline_ns_) return;
+  http_->close_all();
+  drain_deadline_ns_ = UINT64_MAX;  // what the engine still holds completes in its own time
+}
+
+}  // namespace lumen::server

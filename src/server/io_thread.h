@@ -1,0 +1,68 @@
+// IoThread: one loop, its listeners, the transport that has their connections, and the thread's way to the engine.
+// Threads: run() on its own thread; flush() from workers; request_drain() from the control thread.
+// Memory: everything at create(). Errors: create() returns why.
+#pragma once
+
+#include <lumen/engine/engine.h>
+#include <lumen/net/loop.h>
+#include <lumen/server/options.h>
+#include <lumen/service/catalog.h>
+#include <lumen/service/dispatcher.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/transports/http/transport.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace lumen::server {
+
+// What an I/O thread accepts from.
+struct ListenerSocket {
+  UniqueFd fd;
+  bool is_local;   // a unix socket: its users may change the engine
+  bool is_shared;  // other I/O threads accept from duplicates of it
+};
+
+class IoThread final : public net::WakeHandler, public engine::CompletionSink {
+ public:
+  // `index`: among the I/O threads.
+  [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(
+      const http::Services& services, uint32_t index, telemetry::Counters& counters,
+      engine::Submitter& submitter, service::Catalog& catalog, const ServerOptions& options,
+      std::vector<ListenerSocket> sockets);
+  // Serves until drained. Blocks.
+  void run() noexcept;
+  // Any thread: stop accepting, finish what is in flight, return from run().
+  void request_drain() noexcept;
+
+  // Any worker: the engine has completed requests.
+  void flush() noexcept override { loop_->wake(); }
+  size_t on_wake() noexcept override;
+  size_t on_turn_end() noexcept override;
+  bool may_spin() noexcept override { return !http_->is_waiting() && !draining_; }
+
+ private:
+  IoThread(telemetry::Counters& counters, engine::Submitter& submitter, service::Catalog& catalog,
+           const ServerOptions& options);
+  [[nodiscard]] Status listen(std::vector<ListenerSocket> sockets);
+  void expire_timeouts() noexcept;
+  void begin_drain() noexcept;
+  [[nodiscard]] uint64_t next_deadline_ns() noexcept;
+
+  telemetry::CounterWriter counters_;
+  engine::Submitter& submitter_;
+  service::Catalog::Reader& catalog_;
+  service::Dispatcher dispatcher_;
+  std::deque<net::Listener> listeners_;  // a deque, since they must not move
+  std::unique_ptr<net::Loop> loop_;
+  std::unique_ptr<http::Transport> http_;
+
+  const uint64_t drain_timeout_ns_;
+  uint64_t drain_deadline_ns_ = UINT64_MAX;
+  bool draining_ = false;
+  std::atomic<bool> drain_requested_{false};
+};
+
+}  // namespace lumen::server

@@ -1,0 +1,80 @@
+// See the header for threads, memory and errors.
+#include "server/metrics_thread.h"
+
+#include <lumen/base/cpu.h>
+#include <lumen/telemetry/prometheus.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace lumen::server {
+
+MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
+                             const telemetry::TraceLog* trace_log)
+    : catalog_(catalog), counters_(counters), trace_log_(trace_log), thread_([this] { run(); }) {}
+
+void MetricsThread::submit(service::Job& job) noexcept {
+  job.next = waiting_.load(std::memory_order_relaxed);  // relaxed: the exchange looks again
+  // sync[metrics.waiting]: seq_cst, the job, against the sleeper's announcement of itself
+  while (!waiting_.compare_exchange_weak(job.next, &job, std::memory_order_seq_cst,
+                                         std::memory_order_relaxed)) {
+  }
+  bell_.ring_published();
+}
+
+void MetricsThread::join() {
+  // sync[metrics.stop]: seq_cst, against the sleeper's announcement of itself
+  stop_.store(true, std::memory_order_seq_cst);
+  bell_.ring_published();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MetricsThread::run() {
+  name_this_thread("lumen-metrics");
+  for (;;) {
+    const Doorbell::Ticket ticket = bell_.prepare();
+    // sync[metrics.waiting]: seq_cst, the look between announcing oneself and sleeping
+    service::Job* const first = waiting_.exchange(nullptr, std::memory_order_seq_cst);
+    // sync[metrics.stop]: seq_cst, as above
+    if (first == nullptr && !stop_.load(std::memory_order_seq_cst)) {
+      (void)bell_.wait(ticket);
+      continue;
+    }
+    bell_.cancel();
+    if (first == nullptr) return;
+    answer(first);
+  }
+}
+
+void MetricsThread::answer(service::Job* first) {
+  const std::string_view text = render();
+  for (service::Job* job = first; job != nullptr;) {
+    service::Job* const next = std::exchange(job->next, nullptr);
+    const std::span<char> room = job->memory->allocate_array<char>(text.size());
+    if (room.size() == text.size()) {
+      std::ranges::copy(text, room.begin());
+      job->document = {room.data(), room.size()};
+    } else {
+      job->status = Status::error(Code::kTooLarge, "the metrics do not fit a request's memory");
+    }
+    job->owner->on_done(*job);
+    job = next;
+  }
+}
+
+std::string_view MetricsThread::render() {
+  std::vector<telemetry::PrometheusModel> listed;
+  // Kept while it is rendered: so long no other model gets the index of one that goes.
+  const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
+  for (const service::CatalogModel& entry : catalog->models) {
+    const engine::ModelMetadata& metadata = entry.model->metadata();
+    listed.push_back({metadata.name, metadata.version, entry.model->index()});
+  }
+  telemetry::PrometheusInput input{.counters = counters_, .models = listed};
+  if (trace_log_ != nullptr) input.trace = trace_log_->counters();
+  text_.resize(telemetry::prometheus_size_bound(input));
+  return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};
+}
+
+}  // namespace lumen::server

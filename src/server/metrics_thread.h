@@ -1,0 +1,49 @@
+// MetricsThread: answers GET /metrics, away from the I/O threads and from changes of the configuration, which
+// may compile for seconds. The text is rendered once for all scrapes that wait.
+// Threads: submit() from any I/O thread, lock-free; everything else by the thread that owns it.
+// Memory: the heap, for one text; each scrape's copy comes from its job's memory, whose owner
+// bounds how many can wait. Errors: by the status of the job.
+#pragma once
+
+#include <lumen/base/doorbell.h>
+#include <lumen/service/catalog.h>
+#include <lumen/service/job.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/trace_log.h>
+
+#include <atomic>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace lumen::server {
+
+class MetricsThread final : public service::JobThread {
+ public:
+  // `trace_log`: nullptr where none is kept.
+  MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
+                const telemetry::TraceLog* trace_log);
+  ~MetricsThread() { join(); }
+  MetricsThread(const MetricsThread&) = delete;
+  MetricsThread& operator=(const MetricsThread&) = delete;
+
+  void submit(service::Job& job) noexcept override;
+  // After the I/O threads have ended. Idempotent.
+  void join();
+
+ private:
+  void run();
+  void answer(service::Job* first);
+  [[nodiscard]] std::string_view render();
+
+  const service::Catalog& catalog_;
+  const telemetry::Counters& counters_;
+  const telemetry::TraceLog* trace_log_;
+  std::vector<char> text_;
+  std::atomic<service::Job*> waiting_{nullptr};  // the newest first
+  std::atomic<bool> stop_{false};
+  Doorbell bell_;  // rung when one of these has changed
+  std::thread thread_;
+};
+
+}  // namespace lumen::server

@@ -1,0 +1,298 @@
+// Start and drain: the wiring of repository, engine and I/O threads. Control thread only.
+#include <lumen/server/server.h>
+
+#include "server/control_thread.h"
+#include "server/io_thread.h"
+#include "server/metrics_thread.h"
+
+#include <lumen/base/cpu.h>
+#include <lumen/base/idle_strategy.h>
+#include <lumen/base/machine_memory.h>
+#include <lumen/net/descriptor_limit.h>
+#include <lumen/net/socket.h>
+#include <lumen/transports/http/documents.h>
+#include <lumen/transports/http/host_check.h>
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lumen::server {
+namespace {
+
+// What an I/O thread has open beside its connections: epoll, eventfd, the loop's reserve, two listeners,
+// and the connection that is accepted while the oldest is closed for it.
+constexpr uint64_t kDescriptorsOfAnIoThread = 6;
+// What is opened now and then: the CSV's next file, a model's files, /proc.
+constexpr uint64_t kSpareDescriptors = 16;
+
+http::Options http_options_of(const ServerOptions& options) {
+  return {.io_thread_count = options.io_thread_count,
+          .overload_status = options.overload_status,
+          .max_body_bytes = options.max_body_bytes,
+          .max_connections = options.max_connections,
+          .max_active_requests = options.max_active_requests,
+          .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
+          .regions = options.regions,
+          .timeouts = options.timeouts};
+}
+
+class RunningServer final : public Server {
+ public:
+  RunningServer(const ServerOptions& options, Report report)
+      : options_(options), report_(std::move(report)) {
+    if (options_.max_active_requests == 0) {
+      options_.max_active_requests = enough_active_requests(options_.engine);
+    }
+  }
+  ~RunningServer() override { drain(); }
+
+  Status start(engine::Backends backends);
+
+  const std::string& http_address() const noexcept override { return http_address_; }
+  const std::string& unix_path() const noexcept override { return unix_path_; }
+  const std::string& unix_note() const noexcept override { return unix_note_; }
+  const engine::ModelRepository& models() const noexcept override { return *repository_; }
+  const telemetry::Counters& counters() const noexcept override { return *counters_; }
+  std::string pinning() const override { return engine_->pinning(); }
+  engine::EngineConfig engine_config() const override { return engine_->config(); }
+  Status reconfigure(const engine::EngineConfig& config) override {
+    LUMEN_RETURN_IF_ERROR(engine_->reconfigure(config));
+    const std::string note = overload_note(options_, engine_->config());
+    if (!note.empty()) report_(LogLevel::kWarn, note);
+    return {};
+  }
+  Status add_model(std::string_view name, std::string_view version) override {
+    return catalog_->add(name, version);
+  }
+  Status remove_model(std::string_view name, std::string_view version) override {
+    return catalog_->remove(name, version);
+  }
+  std::optional<telemetry::TraceLogCounters> trace_counters() const override {
+    if (trace_log_ == nullptr) return std::nullopt;
+    return trace_log_->counters();
+  }
+  void drain() noexcept override;
+
+ private:
+  Status listen();
+  Status listen_on_unix();
+  Status open_telemetry();
+  void fit_descriptors();
+  void fit_memory();
+  Status start_io_threads();
+
+  // In order of construction: each may point to those above it.
+  ServerOptions options_;
+  Report report_;
+  std::vector<UniqueFd> tcp_listeners_;  // until the I/O threads have them
+  net::UnixListener unix_listener_;
+  std::string http_address_;
+  std::string unix_path_;
+  std::string unix_note_;
+  std::unique_ptr<telemetry::Counters> counters_;
+  std::unique_ptr<engine::ModelRepository> repository_;
+  std::unique_ptr<http::Documents> documents_;
+  http::HostCheck hosts_;
+  http::Options http_options_{};
+  std::unique_ptr<telemetry::TraceLog> trace_log_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<service::Catalog> catalog_;
+  std::unique_ptr<ControlThread> control_;
+  std::unique_ptr<MetricsThread> metrics_;
+  std::vector<std::unique_ptr<IoThread>> io_threads_;
+  std::vector<std::thread> threads_;
+};
+
+Status RunningServer::start(engine::Backends backends) {
+  LUMEN_RETURN_IF_ERROR(validate_options(options_));
+  // Sockets first: a port that is taken should not cost the loading of every model.
+  LUMEN_RETURN_IF_ERROR(listen());
+  Result<Mapping> region =
+      Mapping::create(telemetry::Counters::bytes_for(options_.io_thread_count));
+  if (!region.ok()) return region.status();
+  counters_ = std::make_unique<telemetry::Counters>(std::move(*region), options_.io_thread_count);
+  auto repository =
+      engine::ModelRepository::open(options_.model_repository, std::move(backends), *counters_);
+  if (!repository.ok()) return repository.status();
+  repository_ = std::move(*repository);
+  LUMEN_RETURN_IF_ERROR(open_telemetry());
+  documents_ = std::make_unique<http::Documents>();
+  allow_spinning(options_.spin == SpinMode::kAuto);
+  const engine::EngineOptions engine_options{
+      .config = options_.engine,
+      .submitter_count = options_.io_thread_count,
+      .pin_threads = options_.pin_threads,
+      .warn = [this](std::string_view text) { report_(LogLevel::kWarn, text); },
+      .regions = options_.regions};
+  auto engine = engine::Engine::create(engine_options, *repository_);
+  if (!engine.ok()) return engine.status();
+  engine_ = std::move(*engine);
+  catalog_ = std::make_unique<service::Catalog>(
+      *repository_, *engine_, &http::Documents::describe, [this](const engine::Model& model) {
+        if (trace_log_ == nullptr) return;
+        trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
+      });
+  hosts_ = http::HostCheck::create(options_.allowed_hosts);
+  control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
+  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, trace_log_.get());
+  return start_io_threads();
+}
+
+Status RunningServer::listen() {
+  if (options_.http_address != "off") {
+    Result<net::TcpAddress> address = net::parse_tcp_address(options_.http_address);
+    if (!address.ok()) return address.status();
+    for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
+      Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
+      if (!listener.ok()) return listener.status();
+      address->port = listener->address.port;
+      http_address_ = listener->address.text();
+      tcp_listeners_.push_back(std::move(listener->fd));
+    }
+  }
+  return listen_on_unix();
+}
+
+// The path that nobody asked for may be another server's: then this one goes without and says so.
+Status RunningServer::listen_on_unix() {
+  if (options_.unix_path == "off") return {};
+  const bool asked_for = !options_.unix_path.empty();
+  const std::string path = asked_for ? options_.unix_path : net::default_unix_path();
+  if (path.empty()) return {};
+  Result<net::UnixListener> listener = net::listen_unix(path);
+  const bool is_only_one = options_.http_address == kOff;
+  if (!listener.ok() && (asked_for || is_only_one)) return listener.status();
+  if (!listener.ok()) {
+    unix_note_ = listener.status().message();
+    return {};
+  }
+  unix_listener_ = std::move(*listener);
+  unix_path_ = unix_listener_.path();
+  return {};
+}
+
+Status RunningServer::open_telemetry() {
+  if (options_.telemetry_csv_path.empty()) return {};
+  telemetry::TraceLogOptions trace;
+  trace.path = options_.telemetry_csv_path;
+  trace.max_bytes = options_.telemetry_csv_max_bytes;
+  trace.keep = options_.telemetry_csv_keep;
+  trace.on_error = [report = report_](const Status& status) {
+    report(LogLevel::kError, status.message());
+  };
+  trace.queue_types = engine::kQueueTypeNames;
+  trace.allocator_types = engine::kAllocatorTypeNames;
+  Result<std::unique_ptr<telemetry::TraceLog>> log = telemetry::TraceLog::open(std::move(trace));
+  if (!log.ok()) return log.status();
+  trace_log_ = std::move(*log);
+  return {};
+}
+
+// A limit that is met is a connection refused; better the one that closes the oldest idle connection.
+void RunningServer::fit_descriptors() {
+  const uint64_t threads = options_.io_thread_count;
+  const uint64_t own =
+      net::open_descriptors() + kSpareDescriptors + threads * kDescriptorsOfAnIoThread;
+  const uint64_t wanted = own + threads * options_.max_connections;
+  const uint64_t got = net::raise_descriptor_limit(wanted);
+  if (got >= wanted) return;
+  const size_t asked_for = options_.max_connections;
+  options_.max_connections = std::max<uint64_t>(got > own ? (got - own) / threads : 0, 1);
+  const Status what = Status::error(
+      Code::kResourceExhausted,
+      "descriptor limit: got %llu, wanted %llu for max_connections %zu on %llu I/O threads; each "
+      "serves at most %zu connections. Raise the hard limit (ulimit -Hn, LimitNOFILE of systemd), "
+      "or "
+      "lower --max-connections",
+      static_cast<unsigned long long>(got), static_cast<unsigned long long>(wanted), asked_for,
+      static_cast<unsigned long long>(threads), options_.max_connections);
+  report_(LogLevel::kWarn, what.message());
+}
+
+// Where nothing was asked for: half, so that models, their buffers and other programs have the rest.
+void RunningServer::fit_memory() {
+  if (options_.max_memory_bytes != 0) return;
+  const MachineMemory machine = machine_memory();
+  const size_t least = least_memory_bytes(options_);
+  options_.max_memory_bytes = std::max(machine.bytes / 2, least);
+  const bool is_too_little = machine.bytes / 2 < least;
+  std::string text = "max_memory_bytes: all requests together take at most ";
+  text += std::to_string(options_.max_memory_bytes >> 20);
+  text += is_too_little
+              ? " MiB, what receive buffers and a largest request need, but more than half of "
+              : " MiB, half of ";
+  text += machine.source + " (" + std::to_string(machine.bytes >> 20) + " MiB)";
+  if (is_too_little) text += "; lower max_body_bytes or max_active_requests";
+  report_(is_too_little ? LogLevel::kWarn : LogLevel::kInfo, text);
+}
+
+Status RunningServer::start_io_threads() {
+  fit_descriptors();
+  fit_memory();
+  http_options_ = http_options_of(options_);
+  const http::Services services{.options = http_options_,
+                                .documents = *documents_,
+                                .hosts = hosts_,
+                                .backends = repository_->backends(),
+                                .stages = counters_->stages(),
+                                .trace_log = trace_log_.get(),
+                                .control = *control_,
+                                .metrics = *metrics_};
+  for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
+    std::vector<ListenerSocket> sockets;
+    if (!tcp_listeners_.empty()) {
+      sockets.push_back(
+          {.fd = std::move(tcp_listeners_[i]), .is_local = false, .is_shared = false});
+    }
+    if (unix_listener_.fd() >= 0) {
+      UniqueFd fd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
+      if (!fd.valid()) return Status::from_errno(errno, "sharing the unix socket");
+      sockets.push_back(
+          {.fd = std::move(fd), .is_local = true, .is_shared = options_.io_thread_count > 1});
+    }
+    auto io = IoThread::create(services, i, *counters_, engine_->submitter(i), *catalog_, options_,
+                               std::move(sockets));
+    if (!io.ok()) return io.status();
+    io_threads_.push_back(std::move(*io));
+  }
+  for (auto& io : io_threads_) {
+    threads_.emplace_back([&io, index = threads_.size()] {
+      name_this_thread("lumen-io" + std::to_string(index));
+      io->run();
+    });
+  }
+  return {};
+}
+
+void RunningServer::drain() noexcept {
+  unix_listener_.close();
+  for (auto& io : io_threads_) io->request_drain();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  if (catalog_ != nullptr) catalog_->close();
+  if (control_ != nullptr) control_->join();
+  if (metrics_ != nullptr) metrics_->join();
+  // The I/O threads have answered everything they submitted, so the engine is empty by now.
+  if (engine_ != nullptr) engine_->drain();
+  if (trace_log_ != nullptr) trace_log_->close();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,
+                                              engine::Backends backends, Report report) {
+  // A client that closes early must be an error code, not the end of the process.
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  auto server = std::make_unique<RunningServer>(options, std::move(report));
+  LUMEN_RETURN_IF_ERROR(server->start(std::move(backends)));
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace lumen::server

@@ -1,0 +1,404 @@
+// The conversation's course. I/O thread only; allocates nothing. Whatever is wrong ends in an error reply or
+// in close().
+#include "transports/http/connection.h"
+
+#include "transports/http/connection_host.h"
+
+#include <lumen/base/clock.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lumen::http {
+
+void Connection::open(net::Socket socket, bool is_local) noexcept {
+  is_local_ = is_local;
+  accepted_ns_ = now_ns();
+  state_ = State::kIdle;
+  in_loop_ = host_.loop().add(stream_, socket).ok();
+  if (!in_loop_) {
+    begin_closing();
+    return;
+  }
+  start(host_.timeouts().idle);
+  host_.loop().wait_readable(stream_);
+}
+
+void Connection::close(net::Loop::Closing how) noexcept {
+  if (state_ == State::kFree || state_ == State::kAbandoned || state_ == State::kClosing) return;
+  timeout_.unlink();
+  if (state_ == State::kWaitingContext) host_.contexts().stop_waiting(*this);
+  if (!lent_.empty()) host_.loop().give_back(std::exchange(lent_, {}));
+  host_.loop().close(stream_, how);
+  if (state_ == State::kRunning) {
+    host_.thread().dispatcher.cancel(context_->call);
+    state_ = State::kAbandoned;  // the engine still writes into the context
+    return;
+  }
+  begin_closing();
+}
+
+void Connection::begin_closing() noexcept {
+  state_ = State::kClosing;
+  host_.connection_closing();
+  if (!in_loop_) finish_closing();
+}
+
+void Connection::finish_closing() noexcept {
+  state_ = State::kFree;
+  if (context_ != nullptr) host_.contexts().release(*std::exchange(context_, nullptr));
+  host_.connection_closed(*this);
+}
+
+void Connection::on_closed(net::Stream&) noexcept {
+  in_loop_ = false;
+  if (state_ == State::kClosing) finish_closing();
+}
+
+void Connection::on_drain() noexcept {
+  // An idle connection whose next request has begun to arrive is answered once more.
+  const bool at_rest = state_ == State::kIdle && !host_.loop().had_unread(stream_);
+  if (at_rest || state_ == State::kLinger || state_ == State::kDiscard) close();
+}
+
+void Connection::start(net::TimeoutList& timeouts) noexcept {
+  timeouts.start(timeout_, coarse_now_ns());
+}
+
+// --- the request ----------------------------------------------------------------------------------
+
+void Connection::on_readable(net::Stream&, std::span<char> lent) noexcept {
+  timeout_.unlink();
+  lent_ = lent;
+  state_ = State::kWaitingContext;
+  if (RequestContext* context = host_.contexts().acquire(*this)) resume(*context);
+}
+
+void Connection::resume(RequestContext& context) noexcept {
+  context_ = &context;
+  if (!lent_.empty()) {
+    context_->buffer.append({lent_.data(), lent_.size()});
+    host_.counters().add("received_bytes", lent_.size());
+    host_.loop().give_back(std::exchange(lent_, {}));
+  }
+  begin_head();
+}
+
+void Connection::begin_head() noexcept {
+  state_ = State::kHead;
+  is_overdue_ = false;
+  start(host_.timeouts().head);
+  context_->buffer.unread().empty() ? receive_head() : read_head();
+}
+
+void Connection::receive_head() noexcept {
+  const std::span<char> space = context_->buffer.free_space();
+  receive_segment_ = {space.data(), space.size()};
+  host_.loop().receive(stream_, std::span(&receive_segment_, 1));
+}
+
+void Connection::read_head() noexcept {
+  switch (context_->head_reader.read(context_->buffer)) {
+    case wire::HeadProgress::kNeedMore: receive_head(); return;
+    case wire::HeadProgress::kRefused: go_on(host_.handler().on_bad_head(*context_)); return;
+    case wire::HeadProgress::kComplete: break;
+  }
+  timeout_.unlink();
+  is_overdue_ = false;
+  context_->call.infer.trace.accepted_ns = std::exchange(accepted_ns_, 0);
+  go_on(host_.handler().on_head(*context_, stream_, is_local_));
+}
+
+void Connection::go_on(Next next) noexcept {
+  switch (next) {
+    case Next::kWaitForRoom:
+      state_ = State::kWaitingRoom;
+      start(host_.timeouts().room);
+      return;
+    case Next::kReadBody: begin_reading(); return;
+    case Next::kReadTensors:
+      state_ = State::kTensors;
+      go_on(context_->body.begin_tensors(context_->call.to_receive));
+      return;
+    case Next::kAway:
+      timeout_.unlink();
+      state_ = State::kRunning;
+      return;
+    case Next::kReply:
+      state_ = State::kWriting;
+      send();
+      return;
+  }
+}
+
+void Connection::begin_reading() noexcept {
+  timeout_.unlink();
+  // A client that waits for leave to send gets it once, and only if it has not begun already.
+  if (context_->head().expect_continue && context_->buffer.unread().empty()) {
+    state_ = State::kContinue;
+    context_->reply.write_continue();
+    send();
+    return;
+  }
+  begin_body();
+}
+
+void Connection::begin_body() noexcept {
+  state_ = State::kText;
+  progress_bytes_ = 0;
+  start(host_.timeouts().body);
+  const bool is_infer = context_->route.endpoint == Endpoint::kInfer;
+  go_on(
+      context_->body.begin_text(is_infer ? context_->head().inference_header_length : std::nullopt,
+                                host_.services().options.max_body_bytes, context_->memory));
+}
+
+void Connection::go_on(RequestBody::Progress progress) noexcept {
+  switch (progress) {
+    case RequestBody::Progress::kNeedMore:
+      host_.loop().receive(stream_, context_->body.wanted());
+      return;
+    case RequestBody::Progress::kComplete:
+      go_on(state_ == State::kText ? host_.handler().on_text(*context_)
+                                   : host_.handler().on_tensors(*context_));
+      return;
+    default: go_on(host_.handler().on_bad_body(*context_, progress)); return;
+  }
+}
+
+void Connection::on_received(net::Stream&, int64_t result) noexcept {
+  host_.thread().submitter.wake_if_late();
+  if (state_ == State::kTimedOut) {
+    go_on(host_.handler().on_late(*context_));
+    return;
+  }
+  if (result <= 0) {  // the peer is gone, or will never finish this request
+    close();
+    return;
+  }
+  const auto bytes = static_cast<size_t>(result);
+  host_.counters().add("received_bytes", bytes);
+  progress_bytes_ += bytes;
+  handle_received(bytes);
+  if (is_overdue_) end_late_receive();
+}
+
+void Connection::handle_received(size_t bytes) noexcept {
+  switch (state_) {
+    case State::kHead:
+      context_->buffer.add(bytes);
+      read_head();
+      return;
+    case State::kText:
+    case State::kTensors: go_on(context_->body.received(bytes)); return;
+    case State::kDiscard:
+      context_->body.drop(bytes);
+      continue_discard();
+      return;
+    case State::kLinger: drop_some(SIZE_MAX); return;
+    default:
+      close();  // no receive is in flight in any other state
+      return;
+  }
+}
+
+void Connection::on_gone(net::Stream&) noexcept {
+  if (state_ == State::kRunning || state_ == State::kWaitingRoom) close();
+}
+
+void Connection::on_returned() noexcept {
+  if (state_ == State::kAbandoned) {
+    begin_closing();
+  } else {
+    go_on(host_.handler().on_returned(*context_));
+  }
+}
+
+// --- the reply, and after it ----------------------------------------------------------------------
+
+void Connection::send() noexcept {
+  host_.loop().send(stream_, context_->reply.segments());
+  watch_send();
+}
+
+void Connection::watch_send() noexcept {
+  const uint64_t now = coarse_now_ns();
+  context_->reply.watch(host_.loop().sent_so_far(stream_), now);
+  host_.timeouts().write.start(timeout_, now);
+}
+
+void Connection::on_sent(net::Stream&, int64_t result) noexcept {
+  timeout_.unlink();
+  if (result < 0) {
+    close();
+    return;
+  }
+  host_.counters().add("sent_bytes", static_cast<uint64_t>(result));
+  if (state_ == State::kWriting) host_.record(*context_);
+  if (state_ == State::kContinue) {
+    begin_body();
+  } else if (context_->close_after || host_.draining()) {
+    begin_linger();
+  } else if (context_->body.left() > 0) {
+    begin_discard();
+  } else {
+    next_request();
+  }
+}
+
+void Connection::begin_discard() noexcept {
+  state_ = State::kDiscard;
+  progress_bytes_ = 0;
+  start(host_.timeouts().body);
+  context_->body.drop_received();
+  continue_discard();
+}
+
+void Connection::continue_discard() noexcept {
+  if (context_->body.left() == 0) {
+    timeout_.unlink();
+    next_request();
+    return;
+  }
+  drop_some(context_->body.left());
+}
+
+// Closing at once with bytes unread would reset the connection, and the client might never see the
+// reply; so our side is closed first and the rest is read and dropped for a bounded time.
+void Connection::begin_linger() noexcept {
+  host_.contexts().release(*std::exchange(context_, nullptr));
+  if (!host_.loop().end_sending(stream_)) {
+    close();
+    return;
+  }
+  // What the kernel still has to send is its own from the close on: a client that takes nothing must not
+  // keep it there for good.
+  host_.loop().limit_unsent_time(stream_, host_.services().options.timeouts.write_stall_ns);
+  state_ = State::kLinger;
+  start(host_.timeouts().linger);
+  drop_some(SIZE_MAX);
+}
+
+void Connection::drop_some(size_t at_most) noexcept {
+  const std::span<iovec> scratch = host_.scratch();
+  const size_t whole = std::min(scratch.size(), at_most / scratch.front().iov_len);
+  if (whole > 0) {
+    host_.loop().drop(stream_, scratch.first(whole));
+    return;
+  }
+  receive_segment_ = {scratch.front().iov_base, at_most};
+  host_.loop().drop(stream_, std::span(&receive_segment_, 1));
+}
+
+void Connection::next_request() noexcept {
+  host_.contexts().end_request(*context_);
+  if (!context_->buffer.unread().empty()) {
+    begin_head();
+    return;
+  }
+  RequestContext* context = std::exchange(context_, nullptr);
+  state_ = State::kIdle;
+  start(host_.timeouts().idle);
+  host_.loop().wait_readable(stream_);
+  host_.contexts().release(*context);
+}
+
+// --- time -----------------------------------------------------------------------------------------
+
+bool Connection::body_is_late() noexcept {
+  if (progress_bytes_ < host_.services().options.timeouts.body_min_bytes) return true;
+  progress_bytes_ = 0;
+  is_overdue_ = false;
+  start(host_.timeouts().body);
+  return false;
+}
+
+void Connection::end_late_head() noexcept {
+  host_.counters().add("timeouts");
+  state_ = State::kTimedOut;
+  host_.loop().cancel_receive(stream_);  // on_received answers 408
+}
+
+bool Connection::give_way() noexcept {
+  if (state_ == State::kWaitingRoom) {
+    timeout_.unlink();
+    go_on(host_.handler().on_no_room(*context_));
+    return true;
+  }
+  if (context_->has_room) return false;  // one of max_active_requests
+  switch (state_) {
+    case State::kHead:
+      if (context_->buffer.unread().empty()) return false;
+      [[fallthrough]];
+    case State::kText:
+      timeout_.unlink();
+      end_late_head();
+      return true;
+    case State::kWriting:
+    case State::kContinue:
+      // What has just begun to leave may be gone with the next turn.
+      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 ||
+          context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
+        return false;
+      }
+      host_.counters().add("timeouts");
+      close(net::Loop::Closing::kReset);
+      return true;
+    case State::kDiscard: close(); return true;
+    default: return false;
+  }
+}
+
+// The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and what
+// was in the socket by then has been taken: is it still late?
+void Connection::end_late_receive() noexcept {
+  switch (state_) {
+    case State::kText:
+    case State::kTensors:
+      if (!body_is_late()) return;
+      [[fallthrough]];
+    case State::kHead: end_late_head(); break;
+    case State::kDiscard:
+      if (!body_is_late()) return;
+      [[fallthrough]];
+    case State::kLinger: close(); break;
+    default: break;  // the request is complete
+  }
+  is_overdue_ = false;
+}
+
+void Connection::look_at_send(bool has_moved) noexcept {
+  if (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
+    watch_send();  // slow, but moving
+    return;
+  }
+  const uint64_t now = coarse_now_ns();
+  if (context_->reply.stalled_ns(now) < host_.services().options.timeouts.write_stall_ns) {
+    host_.timeouts().write.start(timeout_, now);
+    return;
+  }
+  host_.counters().add("timeouts");
+  // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
+  close(net::Loop::Closing::kReset);
+}
+
+// What the socket holds counts, even if the loop has not come to it since the deadline.
+void Connection::on_timeout() noexcept {
+  if (state_ == State::kWaitingRoom) {
+    go_on(host_.handler().on_no_room(*context_));
+    return;
+  }
+  const bool has_moved = host_.loop().look_now(stream_);
+  if (state_ == State::kWriting || state_ == State::kContinue) {
+    look_at_send(has_moved);
+  } else if (has_moved) {
+    is_overdue_ = true;  // until its bytes are delivered, in the next turn
+  } else if (state_ == State::kIdle) {
+    close(host_.loop().had_unsent(stream_) ? net::Loop::Closing::kReset
+                                           : net::Loop::Closing::kOrderly);
+  } else {
+    end_late_receive();
+  }
+}
+
+}  // namespace lumen::http

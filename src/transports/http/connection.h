@@ -1,0 +1,112 @@
+// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop: when to receive into
+// what, when to send, how long to wait. What a request means is its handler's.
+//
+//   idle -> head -> (continue) -> text -> tensors -> running -> writing -> idle | head
+//                                     errors: ... -> writing -> discard | linger
+//
+// One request at a time: a pipelined one stays in the receive buffer (or the socket) until the
+// reply before it is out, so replies keep their order and a client's memory is bounded.
+// Threads: its I/O thread. Memory: none of its own; a request's bytes live in a RequestContext.
+// Errors: JSON error replies; closes when the stream of requests can't be trusted any more.
+#pragma once
+
+#include "transports/http/request_handler.h"
+
+#include <lumen/net/loop.h>
+#include <lumen/net/timeout_list.h>
+
+#include <cstdint>
+
+namespace lumen::http {
+
+class ConnectionHost;
+
+class Connection final : public net::StreamHandler {
+ public:
+  explicit Connection(ConnectionHost& host) noexcept : host_(host) { timeout_.owner = this; }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  enum class State : uint8_t {
+    kFree,
+    kIdle,            // no request, no context
+    kWaitingContext,  // bytes are there, but all contexts are taken
+    kHead,
+    kWaitingRoom,  // the head is there, but there is no memory for the rest; nothing more is read
+    kContinue,     // "100 Continue" is leaving
+    kText,         // of the body
+    kTensors,      // straight into their places
+    kRunning,      // the engine has it
+    kWriting,
+    kDiscard,    // dropping the rest of a refused body, the connection lives on
+    kLinger,     // our side is closed, dropping what still comes
+    kTimedOut,   // waits for the loop to give the buffers back, then answers 408
+    kAbandoned,  // closed by force while the engine has its request
+    kClosing,    // until the loop has let go of the stream and of the context's memory
+  };
+
+  // `is_local`: by the unix socket, whose users may change the engine.
+  void open(net::Socket socket, bool is_local) noexcept;
+  void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
+  // A context became free for a connection in kWaitingContext.
+  void resume(RequestContext& context) noexcept;
+  // There is memory now for a connection in kWaitingRoom.
+  void begin_reading() noexcept;
+  // Its context is wanted by others: a head that comes in pieces is answered 408, a request that waits
+  // for memory 429. False: it is neither.
+  [[nodiscard]] bool give_way() noexcept;
+  [[nodiscard]] RequestContext& context() noexcept { return *context_; }
+  // Who had its request is through with it.
+  void on_returned() noexcept;
+  void on_timeout() noexcept;
+  // Drain: a connection without a request closes now, another after its reply.
+  void on_drain() noexcept;
+
+  void on_readable(net::Stream& stream, std::span<char> lent) noexcept override;
+  void on_received(net::Stream& stream, int64_t result) noexcept override;
+  void on_sent(net::Stream& stream, int64_t result) noexcept override;
+  void on_gone(net::Stream& stream) noexcept override;
+  void on_closed(net::Stream& stream) noexcept override;
+
+  [[nodiscard]] State state() const noexcept { return state_; }
+  Connection* next_free =
+      nullptr;  // in its host's pool or the list of those that wait for a context
+
+ private:
+  void begin_head() noexcept;
+  void read_head() noexcept;
+  void go_on(Next next) noexcept;
+  void go_on(RequestBody::Progress progress) noexcept;
+  void begin_body() noexcept;
+  void handle_received(size_t bytes) noexcept;
+  void send() noexcept;
+  void watch_send() noexcept;
+  void begin_discard() noexcept;
+  void continue_discard() noexcept;
+  void begin_linger() noexcept;
+  void drop_some(size_t at_most) noexcept;
+  void next_request() noexcept;
+  void receive_head() noexcept;
+  void end_late_head() noexcept;
+  [[nodiscard]] bool body_is_late() noexcept;
+  void end_late_receive() noexcept;
+  void look_at_send(bool has_moved) noexcept;
+  void begin_closing() noexcept;
+  void finish_closing() noexcept;
+  void start(net::TimeoutList& timeouts) noexcept;
+
+  ConnectionHost& host_;
+  net::Stream stream_{this};
+  net::TimeoutEntry timeout_;
+  RequestContext* context_ = nullptr;
+  std::span<char> lent_;  // the loop's, with the first bytes of a request that waits for a context
+  iovec receive_segment_{};
+  uint64_t progress_bytes_ = 0;  // received since the current timeout began
+  uint64_t accepted_ns_ = 0;     // until the first request has taken it
+  State state_ = State::kFree;
+  bool in_loop_ = false;
+  bool is_local_ = false;
+  bool is_overdue_ = false;  // its time was up when what is being delivered was still in the socket
+};
+
+}  // namespace lumen::http

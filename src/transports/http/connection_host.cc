@@ -1,0 +1,152 @@
+// Accepting, what comes back, timeouts, drain. See the header.
+#include "transports/http/connection_host.h"
+
+#include <lumen/base/check.h>
+#include <lumen/base/clock.h>
+
+#include <algorithm>
+#include <bit>
+#include <ctime>
+#include <utility>
+
+namespace lumen::http {
+namespace {
+
+// A closed connection's object is free only once the loop has let go of it, which takes a turn; a turn
+// accepts no more than this many.
+constexpr size_t kSpareConnections = 64;
+constexpr size_t kScratchBytes = 64 * 1024;
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> Transport::create(const Services& services,
+                                                     const ThreadServices& thread) {
+  auto host = std::make_unique<ConnectionHost>(services, thread);
+  LUMEN_RETURN_IF_ERROR(host->create());
+  return std::unique_ptr<Transport>(std::move(host));
+}
+
+ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& thread)
+    : services_(services),
+      thread_(thread),
+      timeouts_(services.options.timeouts),
+      contexts_(services.options, services.backends, timeouts_, thread.counters),
+      scratch_(kScratchBytes),
+      returned_(std::bit_ceil(ContextPool::contexts_of(services.options))) {
+  scratch_segments_.fill({scratch_.data(), scratch_.size()});
+}
+
+Status ConnectionHost::create() {
+  for (size_t i = 0; i < services_.options.max_connections + kSpareConnections; ++i) {
+    Connection& connection = connections_.emplace_back(*this);
+    connection.next_free = std::exchange(free_, &connection);
+  }
+  return contexts_.create(*this);
+}
+
+bool ConnectionHost::accept(net::Socket socket, bool is_local) noexcept {
+  counters().add("connections_accepted");
+  // The oldest idle connection makes room; where all are busy the new one is refused.
+  const size_t limit = services_.options.max_connections;
+  net::TimeoutEntry* oldest = timeouts_.idle.oldest();
+  if (open_ >= limit && oldest != nullptr) static_cast<Connection*>(oldest->owner)->close();
+  if (open_ >= limit || free_ == nullptr) {
+    counters().add("connections_refused");
+    return false;
+  }
+  Connection* connection = free_;
+  free_ = std::exchange(connection->next_free, nullptr);
+  ++open_;
+  counters().add("connections_open");
+  connection->open(socket, is_local);
+  return true;
+}
+
+void ConnectionHost::Acceptor::on_accept_failed(int error_number) noexcept {
+  (void)error_number;  // EMFILE and its like: the loop has refused the connection
+  host.counters().add("connections_refused");
+}
+
+void ConnectionHost::connection_closing() noexcept {
+  --open_;
+  ++closing_;
+  counters().subtract("connections_open");
+}
+
+void ConnectionHost::connection_closed(Connection& connection) noexcept {
+  --closing_;
+  connection.next_free = free_;
+  free_ = &connection;
+}
+
+void ConnectionHost::post(RequestContext& context) noexcept {
+  // The ring has a place for every context there is, so it can't be full.
+  LUMEN_CHECK(returned_.try_push(&context));
+}
+
+size_t ConnectionHost::take_returned() noexcept {
+  size_t done = 0;
+  RequestContext* context = nullptr;
+  while (returned_.try_pop(context)) {
+    ++done;
+    if (!thread_.dispatcher.take_back(context->call)) continue;
+    --away_;
+    context->connection->on_returned();
+  }
+  return done;
+}
+
+bool ConnectionHost::fits_budget(RequestContext& context) noexcept {
+  context.call.infer.outside_ns = loop().last_turn_ns() + reply_time_.high_ns();
+  return thread_.submitter.fits_budget(context.call.infer);
+}
+
+engine::SubmitOutcome ConnectionHost::submit(RequestContext& context) noexcept {
+  const engine::SubmitOutcome outcome = thread_.dispatcher.submit(context.call);
+  if (outcome == engine::SubmitOutcome::kAccepted) ++away_;
+  return outcome;
+}
+
+void ConnectionHost::submit(RequestContext& context, service::JobThread& to,
+                            std::string_view text) noexcept {
+  ++away_;
+  context.job.text = text;
+  to.submit(context.job);
+}
+
+std::string_view ConnectionHost::http_date() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);  // 3 ns; the value changes once a second
+  if (now.tv_sec != date_seconds_) {
+    date_seconds_ = now.tv_sec;
+    wire::write_http_date(std::span<char, wire::kDateBytes>(date_), date_seconds_);
+  }
+  return {date_.data(), date_.size()};
+}
+
+uint64_t ConnectionHost::next_deadline_ns() noexcept {
+  uint64_t next = UINT64_MAX;
+  for (net::TimeoutList* list : timeouts_.all()) next = std::min(next, list->next_deadline_ns());
+  if (contexts_.owes_ways()) next = std::min(next, coarse_now_ns());
+  return next;
+}
+
+void ConnectionHost::end_turn(uint64_t now_ns) noexcept {
+  for (net::TimeoutList* list : timeouts_.all()) {
+    while (net::TimeoutEntry* entry = list->take_expired(now_ns)) {
+      static_cast<Connection*>(entry->owner)->on_timeout();
+    }
+  }
+  contexts_.end_turn();
+}
+
+void ConnectionHost::begin_drain() noexcept {
+  draining_ = true;
+  for (Connection& connection : connections_) connection.on_drain();
+}
+
+void ConnectionHost::close_all() noexcept {
+  for (Connection& connection : connections_) connection.close();
+}
+
+}  // namespace lumen::http

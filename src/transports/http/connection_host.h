@@ -1,0 +1,105 @@
+// ConnectionHost: the connections of one I/O thread, and all that they share.
+// Threads: its I/O thread; post() from any. Memory: everything at create(). Errors: create() returns why.
+#pragma once
+
+#include "transports/http/connection.h"
+#include "transports/http/context_pool.h"
+#include "transports/http/request_handler.h"
+#include "transports/http/timeouts.h"
+
+#include <lumen/engine/smoothed_time.h>
+#include <lumen/queue/mpmc_queue.h>
+#include <lumen/transports/http/documents.h>
+#include <lumen/transports/http/host_check.h>
+#include <lumen/transports/http/transport.h>
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lumen::http {
+
+class ConnectionHost final : public Transport {
+ public:
+  ConnectionHost(const Services& services, const ThreadServices& thread);
+  [[nodiscard]] Status create();
+
+  net::ListenerHandler& acceptor(bool is_local) noexcept override {
+    return is_local ? local_acceptor_ : acceptor_;
+  }
+  size_t take_returned() noexcept override;
+  bool is_waiting() const noexcept override { return away_ > 0; }
+  void end_turn(uint64_t now_ns) noexcept override;
+  uint64_t next_deadline_ns() noexcept override;
+  void begin_drain() noexcept override;
+  void close_all() noexcept override;
+  bool is_empty() const noexcept override { return open_ + closing_ == 0; }
+
+  // A request comes back: from any thread, which wakes the loop then.
+  void post(RequestContext& context) noexcept;
+  void wake() noexcept { thread_.loop.wake(); }
+
+  // --- for connections and what handles their requests ------------------------------------------
+  [[nodiscard]] const Services& services() const noexcept { return services_; }
+  [[nodiscard]] const ThreadServices& thread() const noexcept { return thread_; }
+  [[nodiscard]] net::Loop& loop() noexcept { return thread_.loop; }
+  [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return thread_.counters; }
+  [[nodiscard]] ContextPool& contexts() noexcept { return contexts_; }
+  [[nodiscard]] Timeouts& timeouts() noexcept { return timeouts_; }
+  [[nodiscard]] RequestHandler& handler() noexcept { return handler_; }
+  [[nodiscard]] wire::JsonParser& json_parser() noexcept { return json_parser_; }
+  [[nodiscard]] bool draining() const noexcept { return draining_; }
+  [[nodiscard]] std::string_view http_date() noexcept;
+  // For dropped bytes: the same memory many times over, so that one call drops a whole body.
+  [[nodiscard]] std::span<iovec> scratch() noexcept { return scratch_segments_; }
+  // Before the body comes: whether the latency budget would let the request in as things are.
+  [[nodiscard]] bool fits_budget(RequestContext& context) noexcept;
+  [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
+  // Comes back as from the engine.
+  void submit(RequestContext& context, service::JobThread& to, std::string_view text) noexcept;
+  // After the last byte of a reply is out: its line in the telemetry.
+  void record(const RequestContext& context) noexcept;
+  // It no longer counts as open; then, once nothing holds it, it can be another client's.
+  void connection_closing() noexcept;
+  void connection_closed(Connection& connection) noexcept;
+
+ private:
+  // One a kind of listener, so that a connection knows by which it came.
+  struct Acceptor final : public net::ListenerHandler {
+    Acceptor(ConnectionHost& owner, bool local) noexcept : host(owner), is_local(local) {}
+    bool on_accepted(net::Socket socket) noexcept override { return host.accept(socket, is_local); }
+    void on_accept_failed(int error_number) noexcept override;
+    ConnectionHost& host;
+    bool is_local;
+  };
+  [[nodiscard]] bool accept(net::Socket socket, bool is_local) noexcept;
+
+  const Services services_;
+  const ThreadServices thread_;
+  Acceptor acceptor_{*this, false};
+  Acceptor local_acceptor_{*this, true};
+  Timeouts timeouts_;
+  ContextPool contexts_;
+  RequestHandler handler_{*this};
+  wire::JsonParser json_parser_;
+  std::vector<char> scratch_;
+  std::array<iovec, 16> scratch_segments_;
+
+  std::deque<Connection> connections_;  // made at create(); a deque, since they must not move
+  Connection* free_ = nullptr;
+  size_t open_ = 0;
+  size_t closing_ = 0;
+  uint64_t recorded_ = 0;
+  engine::SmoothedTime reply_time_;  // from a model's end to the last byte written
+  size_t away_ = 0;                  // submitted, and not come back
+  MpmcQueue<RequestContext*> returned_;
+
+  std::array<char, wire::kDateBytes> date_{};
+  int64_t date_seconds_ = -1;
+  bool draining_ = false;
+};
+
+}  // namespace lumen::http

@@ -1,0 +1,122 @@
+// Rendering of metadata, index and statistics. Control plane but for write_statistics (any thread).
+#include <lumen/transports/http/documents.h>
+
+#include <lumen/base/check.h>
+#include <lumen/wire/json_writer.h>
+
+#include <algorithm>
+
+namespace lumen::http {
+namespace {
+
+using wire::JsonWriter;
+
+// Only what is true: clients (perf_analyzer) act on this list.
+constexpr std::string_view kExtensions[] = {"binary_tensor_data", "statistics"};
+
+// Renders into a string that grows until the document fits. Control plane.
+template <typename Render>
+std::string render(Render&& fill) {
+  for (size_t bytes = 4096;; bytes *= 4) {
+    std::string text(bytes, '\0');
+    JsonWriter writer(text);
+    fill(writer);
+    if (!writer.overflowed()) {
+      text.resize(writer.text().size());
+      return text;
+    }
+    LUMEN_CHECK(bytes < (1u << 30));
+  }
+}
+
+void write_tensors(JsonWriter& json, std::string_view key,
+                   const std::vector<engine::TensorSpec>& tensors) {
+  json.key(key).begin_array();
+  for (const engine::TensorSpec& tensor : tensors) {
+    json.begin_object().key("name").string(tensor.name);
+    json.key("datatype").string(element_type_name(tensor.type));
+    json.key("shape").begin_array();
+    for (int64_t dimension : tensor.shape.dimensions()) json.integer(dimension);
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+void write_duration(JsonWriter& json, std::string_view key, uint64_t count, uint64_t ns) noexcept {
+  json.key(key).begin_object().key("count").unsigned_integer(count);
+  json.key("ns").unsigned_integer(ns).end_object();
+}
+
+void write_model_statistics(JsonWriter& json, const engine::Model& model) noexcept {
+  const telemetry::ModelCounters counters = model.counters();
+  const auto write_time = [&](std::string_view key, telemetry::ModelTime time) {
+    write_duration(json, key, counters.total(time.count), counters.total(time.ns));
+  };
+  json.begin_object().key("name").string(model.metadata().name);
+  json.key("version").string(model.metadata().version);
+  json.key("last_inference").unsigned_integer(counters.total("last_inference"));
+  json.key("inference_count").unsigned_integer(counters.total("inference"));
+  json.key("execution_count").unsigned_integer(counters.total("execution"));
+  json.key("inference_stats").begin_object();
+  write_time("success", "success");
+  write_time("fail", "failure");
+  write_time("queue", "queue");
+  write_time("compute_input", "preprocess");
+  write_time("compute_infer", "run");
+  write_time("compute_output", "postprocess");
+  // There is no cache: zero, or perf_analyzer reports an error.
+  write_duration(json, "cache_hit", 0, 0);
+  write_duration(json, "cache_miss", 0, 0);
+  json.end_object();
+  json.key("response_stats").begin_object().end_object();
+  json.key("batch_stats").begin_array().end_array();
+  json.key("memory_usage").begin_array().end_array();
+  json.end_object();
+}
+
+}  // namespace
+
+Documents::Documents() {
+  server_metadata_ = render([](JsonWriter& json) {
+    json.begin_object().key("name").string("lumen").key("version").string(LUMEN_VERSION);
+    json.key("extensions").begin_array();
+    for (std::string_view extension : kExtensions) json.string(extension);
+    json.end_array().end_object();
+  });
+}
+
+service::ModelDocuments Documents::describe(const engine::Model& model,
+                                            std::span<const std::string> versions) {
+  const engine::ModelMetadata& metadata = model.metadata();
+  service::ModelDocuments documents;
+  documents.metadata = render([&](JsonWriter& json) {
+    json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
+    for (const std::string& version : versions) json.string(version);
+    json.end_array().key("platform").string(metadata.platform);
+    write_tensors(json, "inputs", metadata.inputs);
+    write_tensors(json, "outputs", metadata.outputs);
+    json.end_object();
+  });
+  documents.ready = render([&](JsonWriter& json) {
+    json.begin_object().key("name").string(metadata.name);
+    json.key("ready").boolean(model.state() == engine::ModelState::kReady).end_object();
+  });
+  return documents;
+}
+
+std::string_view Documents::write_statistics(std::span<char> out,
+                                             const service::CatalogSnapshot& catalog,
+                                             const engine::Model* only) noexcept {
+  JsonWriter json(out);
+  json.begin_object().key("model_stats").begin_array();
+  for (const service::CatalogModel& entry : catalog.models) {
+    const engine::Model& model = *entry.model;
+    const bool wanted =
+        only != nullptr ? &model == only : model.state() == engine::ModelState::kReady;
+    if (wanted) write_model_statistics(json, model);
+  }
+  json.end_array().end_object();
+  return json.overflowed() ? std::string_view{} : json.text();
+}
+
+}  // namespace lumen::http

@@ -1,0 +1,88 @@
+// RequestBody: a request's body on its way: first its text (JSON, or nothing), then its tensors, each byte to
+// where it belongs. Text that fits stays in the receive buffer; longer text and chunked bodies are collected;
+// tensors are received straight into their places.
+//
+//   begin(head) ─► begin_text() ─► text() ─► begin_tensors(places) ─► end
+//                     └─ kNeedMore: receive into wanted(), then received() ─┘
+//
+// Threads: one. Memory: the request's, for what is collected. Errors: a Progress that says which.
+#pragma once
+
+#include "transports/http/body_reader.h"
+
+#include <lumen/memory/request_memory.h>
+#include <lumen/service/places.h>
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lumen::http {
+
+class RequestBody {
+ public:
+  enum class Progress : uint8_t {
+    kNeedMore,
+    kComplete,
+    kRefused,      // refusal() says why
+    kNoMemory,     // for text that has to be collected
+    kTextTooLong,  // longer than the body
+  };
+
+  explicit RequestBody(ReceiveBuffer& buffer) noexcept : buffer_(&buffer), identity_(buffer, 0) {}
+  RequestBody(const RequestBody&) = delete;
+  RequestBody& operator=(const RequestBody&) = delete;
+
+  void begin(const wire::HttpHead& head) noexcept;
+  // `text_bytes`: how much of it is text; nullopt: all. `max_bytes`: of a chunked body.
+  [[nodiscard]] Progress begin_text(std::optional<uint64_t> text_bytes, size_t max_bytes,
+                                    RequestMemory& memory) noexcept;
+  // What the text says is to follow, the rest of the body. `places` is used up.
+  [[nodiscard]] Progress begin_tensors(service::Places& places) noexcept;
+
+  // Where the next bytes are to be received.
+  [[nodiscard]] std::span<iovec> wanted() noexcept;
+  // So many have been received there.
+  [[nodiscard]] Progress received(size_t bytes) noexcept;
+  // The rest is of no use: what of it lies in the receive buffer is dropped, then `bytes` of the socket.
+  void drop_received() noexcept { identity_.take(identity_.received().size()); }
+  void drop(size_t bytes) noexcept { identity_.pass(bytes); }
+
+  [[nodiscard]] std::string_view text() const noexcept { return text_; }
+  // Of the whole body; of a chunked one once it is complete.
+  [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
+  // Bytes that have not been taken from the socket or the buffer.
+  [[nodiscard]] uint64_t left() const noexcept { return identity_.left(); }
+  // Of a chunked body only once it is complete.
+  [[nodiscard]] bool is_end_known() const noexcept { return !is_chunked_ || is_complete_; }
+  // Received straight into tensors, without a copy.
+  [[nodiscard]] size_t direct_bytes() const noexcept { return direct_bytes_; }
+  [[nodiscard]] const wire::Refusal& refusal() const noexcept { return refusal_; }
+
+ private:
+  [[nodiscard]] Progress begin_long_text(size_t bytes, RequestMemory& memory) noexcept;
+  [[nodiscard]] Progress begin_collecting(size_t max_bytes, RequestMemory& memory) noexcept;
+  [[nodiscard]] Progress collect() noexcept;
+  [[nodiscard]] Progress take_text() noexcept;
+
+  ReceiveBuffer* buffer_;
+  IdentityReader identity_;  // of a body without a length: of none
+  std::optional<ChunkedReader> chunked_;
+  RequestMemory* memory_ = nullptr;  // that grows with the body
+  std::span<char> collected_;        // what is there of a body that is collected
+  uint64_t text_bytes_ = 0;          // UINT64_MAX: all there will be
+  std::string_view text_;
+  service::Places* places_ = nullptr;  // that bytes are received into; nullptr: the buffer
+  service::Places text_place_;
+  iovec segment_{};
+  size_t total_bytes_ = 0;
+  size_t direct_bytes_ = 0;
+  wire::Refusal refusal_;
+  bool is_chunked_ = false;
+  bool is_complete_ = false;  // a chunked body
+};
+
+}  // namespace lumen::http

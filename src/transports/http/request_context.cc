@@ -1,0 +1,94 @@
+// Creation and reuse of RequestContext. I/O thread only; one mmap at creation.
+#include "transports/http/request_context.h"
+
+#include "transports/http/connection_host.h"
+#include "transports/http/infer_service.h"
+
+#include <lumen/transports/http/memory_limits.h>
+
+#include <new>
+#include <type_traits>
+
+namespace lumen::http {
+namespace {
+
+// Touched memory that a context keeps between requests; more goes back to the kernel. 2 MiB spare
+// image models the page faults of each request.
+constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
+
+}  // namespace
+
+Result<std::unique_ptr<RequestContext>> RequestContext::create(ConnectionHost& host,
+                                                               const Options& options,
+                                                               MemoryBudget& budget) {
+  Result<RequestMemory> memory =
+      RequestMemory::create(most_request_bytes(options.max_body_bytes), options.regions);
+  if (!memory.ok()) return memory.status();
+  std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
+  context->host = &host;
+  context->memory = std::move(*memory);
+  auto* buffer = static_cast<char*>(context->memory.allocate(kReceiveBytes, kCacheLine));
+  context->buffer = ReceiveBuffer({buffer, limits::kReceiveBufferBytes});
+  context->memory.keep_what_is_there();
+  if (!context->memory.charge_to(budget, kContextBytes - kReceiveBytes)) {
+    return Status::error(Code::kTooLarge,
+                         "max_memory_bytes: the %zu bytes of an I/O thread have no room for the "
+                         "receive buffers and prefaulted regions of all its requests; raise it, or "
+                         "lower max_active_requests or region_prefault_bytes",
+                         budget.total_bytes());
+  }
+  (void)context->reset();
+  return context;
+}
+
+RequestMemory::Usage RequestContext::reset() noexcept {
+  if (call.infer.model != nullptr) host->thread().catalog.release(*call.infer.model);
+  const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
+  memory.use(RequestMemory::Kind::kArena);
+  has_latency_budget = false;
+  close_after = false;
+  if (buffer.unread().empty()) buffer.clear();
+  head_reader = {};
+  static_assert(std::is_trivially_destructible_v<RequestBody>);
+  std::construct_at(&body, buffer);
+  route = {};
+  infer_head = {};
+  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has not.
+  static_assert(std::is_trivially_destructible_v<service::Call>);
+  ::new (static_cast<void*>(&call))
+      service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
+  static_assert(std::is_trivially_destructible_v<service::Job>);
+  ::new (static_cast<void*>(&job)) service::Job{.owner = this, .memory = &memory};
+  need = {};
+  encode_status = {};
+  encoded = {};
+  reply_outputs = {};
+  return usage;
+}
+
+void RequestContext::use(const engine::Submitter::Types& types) noexcept {
+  call.infer.queue_type = types.queue_type;
+  call.infer.allocator_type = types.allocator_type;
+  has_latency_budget = types.has_latency_budget;
+  memory.use(types.allocator_type == engine::AllocatorType::kStandard
+                 ? RequestMemory::Kind::kHeap
+                 : RequestMemory::Kind::kArena);
+}
+
+void RequestContext::encode(service::Call& of_mine) noexcept {
+  (void)of_mine;
+  encode_reply(*this);
+}
+
+void RequestContext::on_returned(service::Call& of_mine) noexcept {
+  (void)of_mine;
+  host->post(*this);
+}
+
+void RequestContext::on_done(service::Job& of_mine) noexcept {
+  (void)of_mine;
+  host->post(*this);
+  host->wake();
+}
+
+}  // namespace lumen::http

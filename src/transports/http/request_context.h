@@ -1,0 +1,82 @@
+// RequestContext: all memory of one request: receive buffer, tensors, parsed head, reply. Taken from
+// an I/O thread's pool when a connection's first byte arrives, given back when its reply is out.
+// Threads: its I/O thread, but for the time between submit and completion: then the worker.
+// Memory: one mapping at creation, virtual until touched. Errors: create() returns why.
+#pragma once
+
+#include "transports/http/head_reader.h"
+#include "transports/http/reply_writer.h"
+#include "transports/http/request_body.h"
+#include "transports/http/route.h"
+
+#include <lumen/engine/engine.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/memory/request_memory.h>
+#include <lumen/service/call.h>
+#include <lumen/service/job.h>
+#include <lumen/service/memory_need.h>
+#include <lumen/transports/http/options.h>
+#include <lumen/wire/oip.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lumen::http {
+
+class Connection;
+class ConnectionHost;
+
+class RequestContext final : public service::CallOwner, public service::JobOwner {
+ public:
+  // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where the
+  // budget has no room for its base.
+  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(ConnectionHost& host,
+                                                                      const Options& options,
+                                                                      MemoryBudget& budget);
+
+  // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
+  // memory took is returned.
+  RequestMemory::Usage reset() noexcept;
+
+  // How the request is kept from here on and how it will go to the engine, once its model is known. What
+  // is not for a model lies in the region.
+  void use(const engine::Submitter::Types& types) noexcept;
+
+  // --- the request ------------------------------------------------------------------------------
+  RequestMemory memory;
+  ReceiveBuffer buffer;
+  HeadReader head_reader;
+  RequestBody body{buffer};
+  Route route;
+  wire::InferHead infer_head;
+  service::Call call;
+  service::Job job;                 // of a request to the control plane
+  service::MemoryNeed need;         // of its call, once the head is there
+  bool has_room = false;            // it counts among the calls in memory
+  bool has_latency_budget = false;  // as the engine was when the request began
+  bool close_after = false;         // the connection ends with its reply
+  [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
+
+  // --- the reply --------------------------------------------------------------------------------
+  Status encode_status;  // why the outputs can't be said; otherwise ok
+  wire::EncodedReply encoded;
+  std::span<const wire::ReplyOutput> reply_outputs;
+  ReplyWriter reply;
+
+  // --- of its call, by whoever has run the model ------------------------------------------------
+  void encode(service::Call& call) noexcept override;
+  void on_returned(service::Call& call) noexcept override;
+  void on_done(service::Job& job) noexcept override;
+
+  // --- whose it is ------------------------------------------------------------------------------
+  ConnectionHost* host = nullptr;
+  Connection* connection = nullptr;
+  RequestContext* next_free = nullptr;
+
+ private:
+  RequestContext() = default;
+};
+
+}  // namespace lumen::http

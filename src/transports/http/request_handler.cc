@@ -1,0 +1,256 @@
+// What a request asks for: routes, models, documents, the engine. Replies: request_reply.cc.
+// I/O thread only; allocates nothing but from the request's memory.
+#include "transports/http/request_handler.h"
+
+#include "transports/http/connection_host.h"
+#include "transports/http/infer_service.h"
+
+#include <lumen/base/clock.h>
+
+#include <algorithm>
+
+namespace lumen::http {
+namespace {
+
+using wire::BodyFraming;
+using wire::HttpMethod;
+
+// A name from a URL is echoed in errors, but never more of it than a valid name can have.
+int echo_width(std::string_view text, size_t most = limits::kMaxNameBytes) noexcept {
+  return static_cast<int>(std::min(text.size(), most));
+}
+
+Status model_not_found(const Route& route) noexcept {
+  if (route.version.empty()) {
+    return Status::error(Code::kNotFound,
+                         "model '%.*s' is not in the repository; GET /v2/models/stats lists those "
+                         "that are ready",
+                         echo_width(route.model), route.model.data());
+  }
+  return Status::error(Code::kNotFound,
+                       "model '%.*s' version '%.*s' is not in the repository; leave the version "
+                       "out for the highest",
+                       echo_width(route.model), route.model.data(), echo_width(route.version),
+                       route.version.data());
+}
+
+Status model_unavailable(const engine::Model& model) noexcept {
+  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
+                       model.metadata().name.c_str(), model.metadata().version.c_str(),
+                       model.reason().c_str());
+}
+
+bool takes(Endpoint endpoint, HttpMethod method) noexcept {
+  const bool get = method == HttpMethod::kGet || method == HttpMethod::kHead;
+  const bool post = method == HttpMethod::kPost;
+  if (endpoint == Endpoint::kEngine) return get || post;
+  return wants_post(endpoint) ? post : get;
+}
+
+// What it may take in memory, told before its body is read.
+service::MemoryNeed need_of(const RequestContext& context,
+                            const service::ModelNeed& model) noexcept {
+  const wire::HttpHead& head = context.head();
+  service::BodySize body;
+  if (head.framing == BodyFraming::kLength) {
+    const size_t total = head.content_length;
+    body.text_bytes = std::min<size_t>(head.inference_header_length.value_or(total), total);
+    body.binary_bytes = total - body.text_bytes;
+    if (!context.buffer.fits(body.text_bytes)) {
+      body.collected_bytes = body.text_bytes + wire::JsonParser::kPadding;
+    }
+  }
+  return model.of(body);
+}
+
+}  // namespace
+
+Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept {
+  const wire::HttpHead& head = context.head();
+  host_.counters().add("requests");
+  context.call.infer.trace.received_ns = context.head_reader.first_byte_ns();
+  context.close_after = !head.keep_alive || host_.draining();
+  context.body.begin(head);
+  context.route = route_path(head.path);
+  decode_names(context.route, context.memory);
+  const size_t limit = host_.services().options.max_body_bytes;
+  if (context.body.left() > limit) {
+    return refuse_and_close(
+        context, Status::error(Code::kTooLarge,
+                               "body of %llu bytes is above the limit of %zu; send less or start "
+                               "the server with a larger --max-body-bytes",
+                               static_cast<unsigned long long>(context.body.left()), limit));
+  }
+  if (is_page_elsewhere(context, stream, is_local)) {
+    return refuse(context, Status::error(Code::kForbidden,
+                                         "Host '%.*s' is no address or name of this machine, and "
+                                         "the request is a browser's; if that name is yours, start "
+                                         "the server with it in --allowed-hosts",
+                                         echo_width(head.host, 255), head.host.data()));
+  }
+  // Until something wants it, a body that is still to come is dropped after the reply.
+  const Endpoint endpoint = context.route.endpoint;
+  if (endpoint == Endpoint::kUnknown) {
+    return refuse(context,
+                  Status::error(Code::kNotFound, "path '%.*s' is not known; GET /v2 tells what is",
+                                echo_width(head.path, 200), head.path.data()));
+  }
+  if (!takes(endpoint, head.method)) {
+    const bool post = wants_post(endpoint);
+    return refuse(
+        context,
+        Status::error(Code::kMethodNotAllowed, "this path wants %s", post ? "POST" : "GET"),
+        post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+  }
+  if (endpoint == Endpoint::kEngine) return begin_engine(context, stream, is_local);
+  if (endpoint == Endpoint::kInfer) return begin_infer(context);
+  return answer_document(context);
+}
+
+// A browser's, asking for a name that is not this machine's: that name may be the page's own, pointed
+// here to get at what only this machine may reach. No browser opens a unix socket.
+bool RequestHandler::is_page_elsewhere(const RequestContext& context, net::Stream& stream,
+                                       bool is_local) noexcept {
+  if (!context.head().from_browser || is_local) return false;
+  const std::optional<sockaddr_storage> own = host_.loop().own_address(stream);
+  const auto* address = own ? reinterpret_cast<const sockaddr*>(&*own) : nullptr;
+  return !host_.services().hosts.allows(context.head().host, address);
+}
+
+Next RequestHandler::begin_infer(RequestContext& context) noexcept {
+  const wire::HttpHead& head = context.head();
+  const Route& route = context.route;
+  const service::CatalogModel* entry =
+      host_.thread().catalog.now().find(route.model, route.version);
+  if (entry == nullptr) return refuse(context, model_not_found(route));
+  engine::Model* const model = entry->model.get();
+  host_.thread().catalog.hold(*model);  // until the context is reset
+  context.call.infer.model = model;
+  context.use(host_.thread().submitter.types(*model));
+  if (model->state() != engine::ModelState::kReady) {
+    return refuse(context, model_unavailable(*model));
+  }
+  if (!head.content_encoding.empty() && head.content_encoding != "identity") {
+    return refuse(context,
+                  Status::error(Code::kUnsupportedMediaType,
+                                "Content-Encoding is not supported; send the body as identity"),
+                  "Accept-Encoding: identity\r\n");
+  }
+  if (head.framing == BodyFraming::kNone) {
+    return refuse(
+        context,
+        Status::error(Code::kInvalidArgument,
+                      "an infer request needs a body: send Content-Length or chunked coding"));
+  }
+  // By what is ahead of it already: a body that would be refused need not come in.
+  if (context.has_latency_budget && !host_.fits_budget(context)) {
+    return refuse(context, service::refusal(engine::SubmitOutcome::kOverBudget));
+  }
+  // All that the request may take is reserved before its body is read: once it has begun it is read to its
+  // end, so that half-read requests can't wait for each other.
+  context.need = need_of(context, entry->need);
+  return host_.contexts().take_room(context) ? Next::kReadBody : Next::kWaitForRoom;
+}
+
+Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
+                                  bool is_local) noexcept {
+  if (!is_local) {
+    // Who can reach the port may use the models; who may change the server is a matter of the
+    // socket file's owner and mode.
+    return refuse(context,
+                  Status::error(Code::kForbidden,
+                                "/v2/lumen/engine answers on the unix socket only; see --unix"));
+  }
+  const wire::HttpHead& head = context.head();
+  const std::optional<net::PeerCredentials> peer = host_.loop().peer_credentials(stream);
+  if (peer) context.job.by = {.pid = peer->pid, .uid = peer->uid};
+  if (head.method != HttpMethod::kPost) return ask(context, host_.services().control, {});
+  if (head.framing != BodyFraming::kChunked && context.body.left() == 0) {
+    return refuse(context,
+                  Status::error(Code::kInvalidArgument,
+                                "a change needs a body: the \"engine\" section of config.json"));
+  }
+  return Next::kReadBody;
+}
+
+Next RequestHandler::ask(RequestContext& context, service::JobThread& thread,
+                         std::string_view text) noexcept {
+  host_.submit(context, thread, text);
+  return Next::kAway;
+}
+
+Next RequestHandler::answer_document(RequestContext& context) noexcept {
+  const Route& route = context.route;
+  if (!route.model.empty()) {
+    const service::CatalogModel* entry =
+        host_.thread().catalog.now().find(route.model, route.version);
+    if (entry == nullptr) return refuse(context, model_not_found(route));
+    if (entry->model->state() != engine::ModelState::kReady) {
+      return refuse(context, model_unavailable(*entry->model));
+    }
+    return answer_of_model(context, *entry);
+  }
+  switch (route.endpoint) {
+    case Endpoint::kLive: return reply(context, R"({"live":true})");
+    case Endpoint::kReady:
+      if (!host_.draining()) return reply(context, R"({"ready":true})");
+      return refuse(context, Status::error(Code::kUnavailable, "the server is shutting down"));
+    case Endpoint::kServerMetadata:
+      return reply(context, host_.services().documents.server_metadata());
+    case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
+    case Endpoint::kMetrics: return ask(context, host_.services().metrics, {});
+    default: break;
+  }
+  return refuse(context,
+                Status::error(Code::kNotFound, "the path names no model; write /v2/models/NAME"));
+}
+
+Next RequestHandler::answer_of_model(RequestContext& context,
+                                     const service::CatalogModel& entry) noexcept {
+  switch (context.route.endpoint) {
+    case Endpoint::kModelMetadata: return reply_copy(context, entry.documents->metadata);
+    case Endpoint::kModelReady: return reply_copy(context, entry.documents->ready);
+    default: return answer_statistics(context, entry.model.get());
+  }
+}
+
+Next RequestHandler::answer_statistics(RequestContext& context,
+                                       const engine::Model* only) noexcept {
+  const service::CatalogSnapshot& catalog = host_.thread().catalog.now();
+  const size_t models = only != nullptr ? 1 : catalog.models.size();
+  const std::span<char> buffer =
+      context.memory.allocate_array<char>(Documents::statistics_bytes(models));
+  return reply(context, Documents::write_statistics(buffer, catalog, only));
+}
+
+Next RequestHandler::on_text(RequestContext& context) noexcept {
+  const std::string_view text = context.body.text();
+  if (context.route.endpoint == Endpoint::kEngine)
+    return ask(context, host_.services().control, text);
+  engine::Model& model = *context.call.infer.model;
+  const size_t tensor_bytes = context.body.total_bytes() - text.size();
+  Status status;
+  if (context.head().inference_header_length == 0u) {
+    status = prepare_raw_infer(context, model, tensor_bytes);
+  } else {
+    Result<wire::InferHead> head =
+        wire::parse_infer_head(host_.json_parser(), text, context.memory);
+    if (!head.ok()) return refuse(context, head.status());
+    context.infer_head = *head;
+    status = prepare_infer(context, model, tensor_bytes);
+  }
+  return status.ok() ? Next::kReadTensors : refuse(context, status);
+}
+
+Next RequestHandler::on_tensors(RequestContext& context) noexcept {
+  const Status status = service::inputs_arrived(context.call);
+  if (!status.ok()) return refuse(context, status);
+  host_.contexts().settle(context);
+  host_.counters().add("received_direct_bytes", context.body.direct_bytes());
+  const engine::SubmitOutcome outcome = host_.submit(context);
+  if (outcome == engine::SubmitOutcome::kAccepted) return Next::kAway;
+  if (outcome == engine::SubmitOutcome::kClosed) context.close_after = true;
+  return refuse(context, context.call.infer.status);
+}
+
+}  // namespace lumen::http

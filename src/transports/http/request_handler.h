@@ -1,0 +1,82 @@
+// RequestHandler: what a request asks for and what is answered, once its bytes are there. How they come and
+// how the reply leaves is the connection's.
+//
+//   on_head() ─► kReadBody ─► on_text() ─► kReadTensors ─► on_tensors() ─► kAway ─► on_returned() ─► kReply
+//        └ kWaitForRoom ─┘                                     refused or answered at once: kReply
+//
+// Threads: its I/O thread. Memory: the request's. Errors: replies, in context.reply.
+#pragma once
+
+#include "transports/http/request_context.h"
+
+#include <lumen/net/loop.h>
+#include <lumen/service/catalog.h>
+#include <lumen/service/job.h>
+
+#include <string_view>
+
+namespace lumen::http {
+
+class ConnectionHost;
+
+// What the connection is to do for the request.
+enum class Next : uint8_t {
+  kWaitForRoom,  // there is no memory for it yet
+  kReadBody,     // up to the end of its text
+  kReadTensors,  // into call.to_receive
+  kAway,         // the engine or a thread of the control plane has it
+  kReply,        // context.reply is to be sent
+};
+
+class RequestHandler {
+ public:
+  explicit RequestHandler(ConnectionHost& host) noexcept : host_(host) {}
+
+  // `is_local`: by the unix socket, whose users may change the engine.
+  [[nodiscard]] Next on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept;
+  [[nodiscard]] Next on_text(RequestContext& context) noexcept;
+  [[nodiscard]] Next on_tensors(RequestContext& context) noexcept;
+  [[nodiscard]] Next on_returned(RequestContext& context) noexcept;
+  // The head can't be read.
+  [[nodiscard]] Next on_bad_head(RequestContext& context) noexcept;
+  // The body can't be read: anything but kNeedMore and kComplete.
+  [[nodiscard]] Next on_bad_body(RequestContext& context, RequestBody::Progress progress) noexcept;
+  [[nodiscard]] Next on_late(RequestContext& context) noexcept;
+  // It has waited for memory for long enough.
+  [[nodiscard]] Next on_no_room(RequestContext& context) noexcept;
+
+ private:
+  [[nodiscard]] bool is_page_elsewhere(const RequestContext& context, net::Stream& stream,
+                                       bool is_local) noexcept;
+  [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
+  [[nodiscard]] Next begin_engine(RequestContext& context, net::Stream& stream,
+                                  bool is_local) noexcept;
+  // The control plane.
+  [[nodiscard]] Next ask(RequestContext& context, service::JobThread& thread,
+                         std::string_view text) noexcept;
+  [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
+  [[nodiscard]] Next answer_of_model(RequestContext& context,
+                                     const service::CatalogModel& entry) noexcept;
+  [[nodiscard]] Next answer_statistics(RequestContext& context, const engine::Model* only) noexcept;
+
+  [[nodiscard]] wire::ResponseHead head_of(const RequestContext& context, int status) noexcept;
+  [[nodiscard]] Next reply(RequestContext& context, std::string_view body,
+                           std::string_view content_type = "application/json") noexcept;
+  [[nodiscard]] Next reply_job(RequestContext& context, std::string_view content_type) noexcept;
+  [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document) noexcept;
+  [[nodiscard]] Next reply_infer(RequestContext& context) noexcept;
+  // `extra`: header lines.
+  [[nodiscard]] Next refuse(RequestContext& context, const Status& status,
+                            std::string_view extra = {}) noexcept;
+  [[nodiscard]] Next refuse(RequestContext& context, int status, std::string_view message,
+                            std::string_view extra) noexcept;
+  // The same, and what follows can't be told from the rest of this request: the connection ends.
+  [[nodiscard]] Next refuse_and_close(RequestContext& context, const Status& status) noexcept;
+  [[nodiscard]] Next refuse_and_close(RequestContext& context,
+                                      const wire::Refusal& refusal) noexcept;
+  [[nodiscard]] Next replied(RequestContext& context) noexcept;
+
+  ConnectionHost& host_;
+};
+
+}  // namespace lumen::http

@@ -1,0 +1,149 @@
+// What is answered: documents, infer replies, errors. I/O thread only; allocates nothing but from the
+// request's memory.
+#include "transports/http/connection_host.h"
+#include "transports/http/request_handler.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/telemetry/prometheus.h>
+#include <lumen/wire/status_map.h>
+
+#include <algorithm>
+
+namespace lumen::http {
+namespace {
+
+constexpr std::string_view kJson = wire::ResponseHead{}.content_type;
+
+}  // namespace
+
+Next RequestHandler::on_returned(RequestContext& context) noexcept {
+  switch (context.route.endpoint) {
+    case Endpoint::kEngine: return reply_job(context, kJson);
+    case Endpoint::kMetrics: return reply_job(context, telemetry::kPrometheusContentType);
+    default: break;
+  }
+  if (!context.call.infer.status.ok()) return refuse(context, context.call.infer.status);
+  if (!context.encode_status.ok()) return refuse(context, context.encode_status);
+  return reply_infer(context);
+}
+
+Next RequestHandler::on_bad_head(RequestContext& context) noexcept {
+  return refuse_and_close(context, context.head_reader.refusal());
+}
+
+Next RequestHandler::on_bad_body(RequestContext& context, RequestBody::Progress progress) noexcept {
+  switch (progress) {
+    case RequestBody::Progress::kRefused: return refuse_and_close(context, context.body.refusal());
+    case RequestBody::Progress::kTextTooLong:
+      return refuse(
+          context,
+          Status::error(
+              Code::kInvalidArgument,
+              "Inference-Header-Content-Length is %llu, but the body has only %zu bytes",
+              static_cast<unsigned long long>(context.head().inference_header_length.value_or(0)),
+              context.body.total_bytes()));
+    default:
+      return refuse_and_close(
+          context, Status::error(Code::kTooLarge, "the body does not fit a request's memory"));
+  }
+}
+
+Next RequestHandler::on_late(RequestContext& context) noexcept {
+  return refuse_and_close(
+      context, Status::error(Code::kRequestTimeout, "the request did not arrive in time"));
+}
+
+Next RequestHandler::on_no_room(RequestContext& context) noexcept {
+  return refuse(context, host_.contexts().no_room());
+}
+
+wire::ResponseHead RequestHandler::head_of(const RequestContext& context, int status) noexcept {
+  wire::ResponseHead head;
+  head.status = status;
+  head.keep_alive = !context.close_after && !host_.draining();
+  return head;
+}
+
+Next RequestHandler::reply_job(RequestContext& context, std::string_view content_type) noexcept {
+  if (!context.job.status.ok()) return refuse(context, context.job.status);
+  return reply(context, context.job.document, content_type);
+}
+
+Next RequestHandler::reply(RequestContext& context, std::string_view body,
+                           std::string_view content_type) noexcept {
+  wire::ResponseHead head = head_of(context, 200);
+  head.content_type = content_type;
+  context.reply.write(context.head(), head, body, host_.http_date());
+  return replied(context);
+}
+
+// Of a document that may be gone before the reply has left.
+Next RequestHandler::reply_copy(RequestContext& context, std::string_view document) noexcept {
+  const std::span<char> room = context.memory.allocate_array<char>(document.size());
+  if (room.size() != document.size()) {
+    return refuse(context,
+                  Status::error(Code::kTooLarge, "the document does not fit a request's memory"));
+  }
+  std::ranges::copy(document, room.begin());
+  return reply(context, {room.data(), room.size()});
+}
+
+Next RequestHandler::reply_infer(RequestContext& context) noexcept {
+  context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
+                            context.reply_outputs, host_.http_date());
+  const engine::InferRequest& infer = context.call.infer;
+  host_.counters().add_time(infer.model->index(), "success", now_ns() - infer.trace.received_ns);
+  return replied(context);
+}
+
+Next RequestHandler::refuse(RequestContext& context, const Status& refused,
+                            std::string_view extra) noexcept {
+  // What found no memory says that its request is too large; here it is known whether it was that, or
+  // whether others have it all.
+  const bool has_no_room = refused.code() == Code::kTooLarge && context.memory.was_refused();
+  const Status& status = has_no_room ? host_.contexts().no_room() : refused;
+  if (status.code() == Code::kResourceExhausted) {
+    return refuse(context, static_cast<int>(host_.services().options.overload_status),
+                  status.message(), "Retry-After: 1\r\n");
+  }
+  return refuse(context, wire::http_status(status.code()), status.message(), extra);
+}
+
+Next RequestHandler::refuse(RequestContext& context, int status, std::string_view message,
+                            std::string_view extra) noexcept {
+  const engine::InferRequest& infer = context.call.infer;
+  if (infer.model != nullptr) {
+    host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.trace.received_ns);
+  }
+  // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
+  // chunked body may not be known: neither can be skipped, so the connection ends with this reply.
+  const bool may_not_come = context.head().expect_continue && context.body.left() > 0;
+  if (may_not_come || !context.body.is_end_known()) context.close_after = true;
+  wire::ResponseHead head = head_of(context, status);
+  head.extra = extra;
+  context.reply.write_error(context.head(), head, message, host_.http_date());
+  return replied(context);
+}
+
+Next RequestHandler::refuse_and_close(RequestContext& context, const Status& status) noexcept {
+  context.close_after = true;
+  return refuse(context, status);
+}
+
+Next RequestHandler::refuse_and_close(RequestContext& context,
+                                      const wire::Refusal& refusal) noexcept {
+  context.close_after = true;
+  return refuse(context, refusal.status, refusal.reason, {});
+}
+
+Next RequestHandler::replied(RequestContext& context) noexcept {
+  using telemetry::ServerCounter;
+  const int status = context.reply.status();
+  host_.counters().add(status < 400   ? ServerCounter("responses_2xx")
+                       : status < 500 ? ServerCounter("responses_4xx")
+                                      : ServerCounter("responses_5xx"));
+  if (!context.reply.keeps_alive()) context.close_after = true;
+  return Next::kReply;
+}
+
+}  // namespace lumen::http
