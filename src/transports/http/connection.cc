@@ -88,18 +88,18 @@ void Connection::begin_head() noexcept {
   state_ = State::kHead;
   is_overdue_ = false;
   start(host_.timeouts().head);
-  context_->buffer.unread().empty() ? receive_head() : read_head();
-}
-
-void Connection::receive_head() noexcept {
-  const std::span<char> space = context_->buffer.free_space();
-  receive_segment_ = {space.data(), space.size()};
-  host_.loop().receive(stream_, std::span(&receive_segment_, 1));
+  if (context_->buffer.unread().empty()) {
+    host_.loop().receive(stream_, context_->buffer.wanted());
+  } else {
+    read_head();
+  }
 }
 
 void Connection::read_head() noexcept {
   switch (context_->head_reader.read(context_->buffer)) {
-    case wire::HeadProgress::kNeedMore: receive_head(); return;
+    case wire::HeadProgress::kNeedMore:
+      host_.loop().receive(stream_, context_->buffer.wanted());
+      return;
     case wire::HeadProgress::kRefused: go_on(host_.handler().on_bad_head(*context_)); return;
     case wire::HeadProgress::kComplete: break;
   }
@@ -286,8 +286,8 @@ void Connection::drop_some(size_t at_most) noexcept {
     host_.loop().drop(stream_, scratch.first(whole));
     return;
   }
-  receive_segment_ = {scratch.front().iov_base, at_most};
-  host_.loop().drop(stream_, std::span(&receive_segment_, 1));
+  drop_segment_ = {scratch.front().iov_base, at_most};
+  host_.loop().drop(stream_, std::span(&drop_segment_, 1));
 }
 
 void Connection::next_request() noexcept {

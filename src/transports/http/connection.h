@@ -86,7 +86,6 @@ class Connection final : public net::StreamHandler {
   void begin_linger() noexcept;
   void drop_some(size_t at_most) noexcept;
   void next_request() noexcept;
-  void receive_head() noexcept;
   void end_late_head() noexcept;
   [[nodiscard]] bool body_is_late() noexcept;
   void end_late_receive() noexcept;
@@ -100,7 +99,7 @@ class Connection final : public net::StreamHandler {
   net::TimeoutEntry timeout_;
   RequestContext* context_ = nullptr;
   std::span<char> lent_;  // the loop's, with the first bytes of a request that waits for a context
-  iovec receive_segment_{};
+  iovec drop_segment_{};
   uint64_t progress_bytes_ = 0;  // received since the current timeout began
   uint64_t accepted_ns_ = 0;     // until the first request has taken it
   State state_ = State::kFree;

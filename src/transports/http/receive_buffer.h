@@ -3,6 +3,8 @@
 // Threads: one. Memory: the caller's. Errors: none; free_space() bounds what may be added.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -21,6 +23,11 @@ class ReceiveBuffer {
   void take(size_t bytes) noexcept { begin_ += bytes; }
 
   [[nodiscard]] std::span<char> free_space() const noexcept { return memory_.subspan(end_); }
+  // The same, for a receive.
+  [[nodiscard]] std::span<iovec> wanted() noexcept {
+    segment_ = {free_space().data(), free_space().size()};
+    return {&segment_, 1};
+  }
   // They lie in free_space().
   void add(size_t bytes) noexcept { end_ += bytes; }
   void append(std::string_view bytes) noexcept {
@@ -43,6 +50,7 @@ class ReceiveBuffer {
   std::span<char> memory_;
   size_t begin_ = 0;  // bytes [begin_, end_) are unread
   size_t end_ = 0;
+  iovec segment_{};
 };
 
 }  // namespace lumen::http

@@ -87,10 +87,7 @@ RequestBody::Progress RequestBody::begin_tensors(service::Places& places) noexce
 }
 
 std::span<iovec> RequestBody::wanted() noexcept {
-  if (places_ != nullptr) return places_->segments();
-  const std::span<char> space = buffer_->free_space();
-  segment_ = {space.data(), space.size()};
-  return {&segment_, 1};
+  return places_ != nullptr ? places_->segments() : buffer_->wanted();
 }
 
 RequestBody::Progress RequestBody::received(size_t bytes) noexcept {

@@ -2,7 +2,6 @@
 #include "transports/http/request_context.h"
 
 #include "transports/http/connection_host.h"
-#include "transports/http/infer_service.h"
 
 #include <lumen/transports/http/memory_limits.h>
 
@@ -76,8 +75,31 @@ void RequestContext::use(const engine::Submitter::Types& types) noexcept {
 }
 
 void RequestContext::encode(service::Call& of_mine) noexcept {
-  (void)of_mine;
-  encode_reply(*this);
+  const engine::InferRequest& infer = of_mine.infer;
+  const engine::ModelMetadata& metadata = infer.model->metadata();
+  const std::span<wire::ReplyOutput> outputs =
+      memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
+  if (outputs.size() != infer.outputs.size()) {
+    encode_status = Status::error(Code::kTooLarge,
+                                  "the list of outputs does not fit a request's memory; raise "
+                                  "--max-body-bytes");
+    return;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t index = infer.outputs_wanted.empty() ? i : infer.outputs_wanted[i];
+    outputs[i].name = metadata.outputs[index].name;
+    outputs[i].tensor = infer.outputs[i];
+    outputs[i].binary =
+        infer_head.outputs.empty() ? infer_head.binary_data_output : infer_head.outputs[i].binary;
+  }
+  const wire::InferReply said{metadata.name, metadata.version, infer_head.id, outputs};
+  const Result<wire::EncodedReply> written = wire::encode_infer_reply(said, memory);
+  if (!written.ok()) {
+    encode_status = written.status();
+    return;
+  }
+  encoded = *written;
+  reply_outputs = outputs;
 }
 
 void RequestContext::on_returned(service::Call& of_mine) noexcept {

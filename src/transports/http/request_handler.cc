@@ -3,9 +3,8 @@
 #include "transports/http/request_handler.h"
 
 #include "transports/http/connection_host.h"
-#include "transports/http/infer_service.h"
 
-#include <lumen/base/clock.h>
+#include <lumen/service/binder.h>
 
 #include <algorithm>
 
@@ -47,6 +46,40 @@ bool takes(Endpoint endpoint, HttpMethod method) noexcept {
   return wants_post(endpoint) ? post : get;
 }
 
+// Checks the text against the model, and gives each tensor that is to come a place.
+Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
+  engine::Model& model = *context.call.infer.model;
+  wire::InferHead& head = context.infer_head;
+  if (head.binary_bytes != tensor_bytes) {
+    return Status::error(Code::kInvalidArgument,
+                         "body of model '%s': the binary_data_size of all inputs add up to %zu "
+                         "bytes, but %zu bytes follow the JSON; check "
+                         "Inference-Header-Content-Length and Content-Length",
+                         model.metadata().name.c_str(), head.binary_bytes, tensor_bytes);
+  }
+  context.call.set_timeout(head.timeout_us);
+  service::Binder binder(context.call, model);
+  for (const wire::InferInput& input : head.inputs) {
+    LUMEN_RETURN_IF_ERROR(binder.input(
+        input.name, input.tensor,
+        input.is_binary ? service::InputBytes::kToReceive : service::InputBytes::kPresent));
+  }
+  LUMEN_RETURN_IF_ERROR(binder.inputs_named());
+  for (const wire::InferOutput& output : head.outputs) {
+    LUMEN_RETURN_IF_ERROR(binder.output(output.name));
+  }
+  return {};
+}
+
+// The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or as many
+// rows as the size says; all outputs leave as binary.
+Status bind_raw(RequestContext& context, size_t tensor_bytes) noexcept {
+  context.infer_head.binary_data_output = true;
+  service::Binder binder(context.call, *context.call.infer.model);
+  LUMEN_RETURN_IF_ERROR(binder.only_input(tensor_bytes));
+  return binder.inputs_named();
+}
+
 // What it may take in memory, told before its body is read.
 service::MemoryNeed need_of(const RequestContext& context,
                             const service::ModelNeed& model) noexcept {
@@ -75,11 +108,12 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   decode_names(context.route, context.memory);
   const size_t limit = host_.services().options.max_body_bytes;
   if (context.body.left() > limit) {
-    return refuse_and_close(
-        context, Status::error(Code::kTooLarge,
-                               "body of %llu bytes is above the limit of %zu; send less or start "
-                               "the server with a larger --max-body-bytes",
-                               static_cast<unsigned long long>(context.body.left()), limit));
+    context.close_after = true;
+    return refuse(context,
+                  Status::error(Code::kTooLarge,
+                                "body of %llu bytes is above the limit of %zu; send less or start "
+                                "the server with a larger --max-body-bytes",
+                                static_cast<unsigned long long>(context.body.left()), limit));
   }
   if (is_page_elsewhere(context, stream, is_local)) {
     return refuse(context, Status::error(Code::kForbidden,
@@ -227,18 +261,15 @@ Next RequestHandler::on_text(RequestContext& context) noexcept {
   const std::string_view text = context.body.text();
   if (context.route.endpoint == Endpoint::kEngine)
     return ask(context, host_.services().control, text);
-  engine::Model& model = *context.call.infer.model;
-  const size_t tensor_bytes = context.body.total_bytes() - text.size();
-  Status status;
-  if (context.head().inference_header_length == 0u) {
-    status = prepare_raw_infer(context, model, tensor_bytes);
-  } else {
+  const bool is_raw = context.head().inference_header_length == 0u;
+  if (!is_raw) {
     Result<wire::InferHead> head =
         wire::parse_infer_head(host_.json_parser(), text, context.memory);
     if (!head.ok()) return refuse(context, head.status());
     context.infer_head = *head;
-    status = prepare_infer(context, model, tensor_bytes);
   }
+  const size_t tensor_bytes = context.body.total_bytes() - text.size();
+  const Status status = is_raw ? bind_raw(context, tensor_bytes) : bind(context, tensor_bytes);
   return status.ok() ? Next::kReadTensors : refuse(context, status);
 }
 

@@ -62,7 +62,8 @@ class RequestHandler {
   [[nodiscard]] wire::ResponseHead head_of(const RequestContext& context, int status) noexcept;
   [[nodiscard]] Next reply(RequestContext& context, std::string_view body,
                            std::string_view content_type = "application/json") noexcept;
-  [[nodiscard]] Next reply_job(RequestContext& context, std::string_view content_type) noexcept;
+  [[nodiscard]] Next reply_job(RequestContext& context,
+                               std::string_view content_type = "application/json") noexcept;
   [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document) noexcept;
   [[nodiscard]] Next reply_infer(RequestContext& context) noexcept;
   // `extra`: header lines.
@@ -70,10 +71,8 @@ class RequestHandler {
                             std::string_view extra = {}) noexcept;
   [[nodiscard]] Next refuse(RequestContext& context, int status, std::string_view message,
                             std::string_view extra) noexcept;
-  // The same, and what follows can't be told from the rest of this request: the connection ends.
-  [[nodiscard]] Next refuse_and_close(RequestContext& context, const Status& status) noexcept;
-  [[nodiscard]] Next refuse_and_close(RequestContext& context,
-                                      const wire::Refusal& refusal) noexcept;
+  // By the words of a codec: what follows can't be told from the rest of this request, and the connection ends.
+  [[nodiscard]] Next refuse(RequestContext& context, const wire::Refusal& refusal) noexcept;
   [[nodiscard]] Next replied(RequestContext& context) noexcept;
 
   ConnectionHost& host_;

@@ -10,15 +10,10 @@
 #include <algorithm>
 
 namespace lumen::http {
-namespace {
-
-constexpr std::string_view kJson = wire::ResponseHead{}.content_type;
-
-}  // namespace
 
 Next RequestHandler::on_returned(RequestContext& context) noexcept {
   switch (context.route.endpoint) {
-    case Endpoint::kEngine: return reply_job(context, kJson);
+    case Endpoint::kEngine: return reply_job(context);
     case Endpoint::kMetrics: return reply_job(context, telemetry::kPrometheusContentType);
     default: break;
   }
@@ -28,12 +23,12 @@ Next RequestHandler::on_returned(RequestContext& context) noexcept {
 }
 
 Next RequestHandler::on_bad_head(RequestContext& context) noexcept {
-  return refuse_and_close(context, context.head_reader.refusal());
+  return refuse(context, context.head_reader.refusal());
 }
 
 Next RequestHandler::on_bad_body(RequestContext& context, RequestBody::Progress progress) noexcept {
   switch (progress) {
-    case RequestBody::Progress::kRefused: return refuse_and_close(context, context.body.refusal());
+    case RequestBody::Progress::kRefused: return refuse(context, context.body.refusal());
     case RequestBody::Progress::kTextTooLong:
       return refuse(
           context,
@@ -43,14 +38,16 @@ Next RequestHandler::on_bad_body(RequestContext& context, RequestBody::Progress 
               static_cast<unsigned long long>(context.head().inference_header_length.value_or(0)),
               context.body.total_bytes()));
     default:
-      return refuse_and_close(
-          context, Status::error(Code::kTooLarge, "the body does not fit a request's memory"));
+      context.close_after = true;
+      return refuse(context,
+                    Status::error(Code::kTooLarge, "the body does not fit a request's memory"));
   }
 }
 
 Next RequestHandler::on_late(RequestContext& context) noexcept {
-  return refuse_and_close(
-      context, Status::error(Code::kRequestTimeout, "the request did not arrive in time"));
+  context.close_after = true;
+  return refuse(context,
+                Status::error(Code::kRequestTimeout, "the request did not arrive in time"));
 }
 
 Next RequestHandler::on_no_room(RequestContext& context) noexcept {
@@ -125,13 +122,7 @@ Next RequestHandler::refuse(RequestContext& context, int status, std::string_vie
   return replied(context);
 }
 
-Next RequestHandler::refuse_and_close(RequestContext& context, const Status& status) noexcept {
-  context.close_after = true;
-  return refuse(context, status);
-}
-
-Next RequestHandler::refuse_and_close(RequestContext& context,
-                                      const wire::Refusal& refusal) noexcept {
+Next RequestHandler::refuse(RequestContext& context, const wire::Refusal& refusal) noexcept {
   context.close_after = true;
   return refuse(context, refusal.status, refusal.reason, {});
 }
