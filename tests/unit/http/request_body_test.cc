@@ -117,7 +117,9 @@ struct Feed {
   Progress deliver(Progress progress, std::vector<std::string_view>& pieces) {
     for (std::string_view& piece : pieces) {
       while (progress == Progress::kNeedMore && !piece.empty()) {
-        progress = body.received(receive(body.wanted(), piece));
+        const size_t bytes = receive(body.wanted(), piece);
+        LUMEN_CHECK(bytes > 0);  // it wants more, so there is room
+        progress = body.received(bytes);
       }
     }
     return progress;
@@ -169,6 +171,17 @@ TEST(RequestBody, SplitsABodyOfALengthIntoTextAndTensors) {
 TEST(RequestBody, CollectsTextThatTheBufferDoesNotHold) {
   expect_parts(wire::BodyFraming::kLength, kPlain, 12, 8);
   expect_parts(wire::BodyFraming::kLength, kPlain, kPlain.size(), 8);
+}
+
+TEST(RequestBody, CollectsTextThatDoesNotFitBehindItsHead) {
+  Feed feed(16);
+  feed.of.buffer.append("the head");
+  feed.of.buffer.take(8);
+  feed.begin(wire::BodyFraming::kLength, "123456789012");
+  std::vector<std::string_view> pieces{"123456789012"};
+  ASSERT_EQ(Progress::kComplete, feed.text(std::nullopt, pieces));
+  EXPECT_EQ("123456789012", feed.body.text());
+  EXPECT_EQ(0u, feed.body.direct_bytes());  // text is no tensor
 }
 
 TEST(RequestBody, SplitsAChunkedBodyIntoTextAndTensors) {
