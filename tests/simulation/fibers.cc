@@ -9,6 +9,11 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -22,7 +27,11 @@
 namespace lumen::sim {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t kStackBytes = 1024 * 1024;  // its frames are larger
+#else
 constexpr size_t kStackBytes = 256 * 1024;
+#endif
 constexpr uint64_t kNever = UINT64_MAX;
 // A world of some hundred requests takes some hundred thousand; one that never ends is a failure too.
 constexpr uint64_t kMostSwitches = 20'000'000;
@@ -30,8 +39,31 @@ constexpr uint64_t kMostSwitches = 20'000'000;
 // How long the same thread is held back.
 constexpr uint64_t kSlowForSwitches = 256;
 
-struct Fiber {
+// Where a thread of control is while another runs. ASan is told of each switch, since it keeps a shadow of the
+// stack and, for what has left its scope, a stack of its own.
+struct Place {
   ucontext_t context{};
+  const void* stack = nullptr;
+  size_t stack_bytes = 0;
+  void* asan_stack = nullptr;
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+void asan_leaves(Place& from, bool for_good, const Place& to) noexcept {
+  __sanitizer_start_switch_fiber(for_good ? nullptr : &from.asan_stack, to.stack, to.stack_bytes);
+}
+void asan_arrives(const Place& here, Place& from) noexcept {
+  __sanitizer_finish_switch_fiber(here.asan_stack, &from.stack, &from.stack_bytes);
+}
+void asan_forgets(std::byte* stack) noexcept { __asan_unpoison_memory_region(stack, kStackBytes); }
+#else
+void asan_leaves(Place&, bool, const Place&) noexcept {}
+void asan_arrives(const Place&, Place&) noexcept {}
+void asan_forgets(std::byte*) noexcept {}
+#endif
+
+struct Fiber {
+  Place place;
   std::byte* stack = nullptr;
   void* (*entry)(void*) = nullptr;
   void* argument = nullptr;
@@ -54,9 +86,9 @@ struct World {
   std::vector<Fiber*> live;
   std::vector<Fiber*> ready;
   Fiber* current = nullptr;
-  const Fiber* slow =
-      nullptr;  // gets its turn late: others overtake it in the midst of what it does
-  ucontext_t outside{};
+  // Gets its turn late: others overtake it in the midst of what it does.
+  const Fiber* slow = nullptr;
+  Place outside;
 };
 World world;
 std::vector<std::byte*> spare_stacks;
@@ -65,6 +97,7 @@ std::byte* take_stack() {
   if (!spare_stacks.empty()) {
     std::byte* stack = spare_stacks.back();
     spare_stacks.pop_back();
+    asan_forgets(stack);
     return stack;
   }
   void* made = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
@@ -112,6 +145,14 @@ Fiber& pick() noexcept {
   return next;
 }
 
+// Returns when somebody goes back to `from`.
+void go_to(Place& from, Place& to, bool for_good = false) noexcept {
+  asan_leaves(from, for_good, to);
+  ::swapcontext(&from.context, &to.context);
+  Place before;
+  asan_arrives(from, before);
+}
+
 // The current fiber is in `ready`, waits, or is done.
 void switch_away() noexcept {
   if (++world.switches > kMostSwitches) fail("it does not end");
@@ -124,17 +165,19 @@ void switch_away() noexcept {
   Fiber& next = pick();
   if (&next == before) return;
   world.current = &next;
-  ::swapcontext(&before->context, &next.context);
+  go_to(before->place, next.place, before->done);
 }
 
 void main_of_fiber() {
   Fiber& self = *world.current;
+  const bool is_first = &self == world.fibers.front().get();
+  Place before;
+  // The first one is begun from outside, whose stack only ASan knows.
+  asan_arrives(self.place, is_first ? world.outside : before);
   self.result = self.entry(self.argument);
   self.done = true;
   std::erase(world.live, &self);
-  if (&self == world.fibers.front().get()) {
-    ::setcontext(&world.outside);
-  }
+  if (is_first) go_to(self.place, world.outside, true);
   wake(&self, SIZE_MAX);
   switch_away();
   std::abort();  // nobody runs what is done
@@ -146,10 +189,13 @@ Fiber& start_fiber(void* (*entry)(void*), void* argument) {
   fiber.entry = entry;
   fiber.argument = argument;
   fiber.stack = take_stack();
-  ::getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack;
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  ::makecontext(&fiber.context, &main_of_fiber, 0);
+  fiber.place.stack = fiber.stack;
+  fiber.place.stack_bytes = kStackBytes;
+  ucontext_t& context = fiber.place.context;
+  ::getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack;
+  context.uc_stack.ss_size = kStackBytes;
+  ::makecontext(&context, &main_of_fiber, 0);
   world.live.push_back(&fiber);
   world.fibers.push_back(std::move(made));
   return fiber;
@@ -229,7 +275,7 @@ void run_world(uint64_t seed, const std::function<void()>& body) {
       nullptr);
   world.current = &first;
   world.runs = true;
-  ::swapcontext(&world.outside, &first.context);
+  go_to(world.outside, first.place);
   world.runs = false;
   for (const auto& fiber : world.fibers) {
     if (!fiber->done) fail("a thread is left at the end");
@@ -375,7 +421,8 @@ int sched_yield() noexcept {
   return 0;
 }
 
-long syscall(long number, ...) noexcept {
+// Six arguments are read, however many there are, as the kernel does it: some are the caller's stack.
+[[gnu::no_sanitize("address")]] long syscall(long number, ...) noexcept {
   std::va_list list;
   va_start(list, number);
   long arguments[6];
