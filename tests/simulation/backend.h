@@ -18,7 +18,7 @@ inline constexpr const char* kModelThatGoes = "plus_three";
 inline constexpr const char* kModelThatDoesNotLoad = "broken";
 float added_by(const std::string& model);
 
-// A request whose first value is below zero fails, and its error names the value.
+// A request with a value below -1, which the engine does not measure with, fails, and its error names the value.
 std::string failure_of(float value);
 // As many as there are ways to fail, by the remainder: start() says so at once, the run throws, and at the
 // end of the run.

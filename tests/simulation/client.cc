@@ -16,8 +16,8 @@ constexpr uint64_t kMs = 1'000'000;
 // Beyond all timeouts of the server together: who waits longer is never answered.
 constexpr uint64_t kPatienceNs = 5'000 * kMs;
 
-// Of the largest requests: 240 KiB.
-constexpr size_t kMostRows = 15'000;
+// Of the largest requests: 900 KiB.
+constexpr size_t kMostRows = 57'000;
 constexpr size_t kMostAsText = 25'000;  // nine bytes each
 
 std::string bytes_of(const std::vector<float>& values) {
@@ -139,11 +139,11 @@ std::string SimClient::some_document() {
 std::vector<float> SimClient::some_values() {
   size_t rows = 1 + random().below(3);
   if (random().one_in(10)) rows = 1 + random().below(200);
-  if (random().one_in(100)) rows = 1 + random().below(kMostRows);
+  if (random().one_in(tally_.large_one_in)) rows = 1 + random().below(kMostRows);
   std::vector<float> values;
   // Exact in a float, and so is one more.
   for (size_t i = 0; i < rows * 4; ++i) {
-    values.push_back(static_cast<float>(1 + tally_.next_value++ % 8'000'000));
+    values.push_back(static_cast<float>(2 + tally_.next_value++ % 8'000'000));
   }
   if (random().one_in(25)) values[0] = -values[0];
   return values;
@@ -239,7 +239,7 @@ bool SimClient::read_reply() {
       if (unread_.size() >= end + 4 + length) break;
     }
     if (random().one_in(200)) let_time_pass_ns(random().below(400 * kMs));
-    if (random().one_in(150)) {
+    if (random().one_in(tally_.large_one_in)) {
       reset_wire(*wire_);
       return false;
     }

@@ -38,6 +38,7 @@ struct Tally {
   uint64_t not_there = 0;   // requests to the model that had gone
   uint64_t next_value = 1;  // no two requests hold the same, but where runs are shared
   bool shares_runs = false;
+  size_t large_one_in = 150;  // requests
   bool draining = false;
   Presence presence;
   std::array<uint64_t, 600> by_status{};

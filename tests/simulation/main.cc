@@ -107,6 +107,7 @@ constexpr Event kEvents[] = {
     {"runs that failed (500)", &Sum::failures},
     {"timeouts", &Sum::timeouts},
     {"cancelled", &Sum::cancelled},
+    {"run in the call of another", &Sum::packed},
     {"refused for memory", &Sum::memory_refused},
     {"live changes", &Sum::swaps},
     {"that failed", &Sum::swaps_failed},

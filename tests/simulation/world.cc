@@ -25,8 +25,10 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr size_t kHistoriesOfAWorld = 200;
-// Beside the memory of requests: clients, connections, a second configuration's workers.
+// Beside the memory of requests: connections, a second configuration's workers; and of each client its largest
+// request, as values, as text, under way, and its reply.
 constexpr size_t kHeapOfOthers = 6 << 20;
+constexpr size_t kHeapOfAClient = 8 << 20;
 
 engine::EngineConfig some_config() {
   engine::EngineConfig config;
@@ -50,7 +52,7 @@ server::ServerOptions some_options(const engine::TempRepository& files) {
   options.pin_threads.mode = PinThreads::Mode::kOff;
   options.spin = server::SpinMode::kOff;
   options.io_thread_count = static_cast<uint32_t>(1 + random().below(2));
-  options.max_body_bytes = 256 * 1024;
+  options.max_body_bytes = 1024 * 1024;
   options.max_connections = 2 + random().below(6);
   options.max_active_requests = 2 + random().below(6);
   // As little memory as it may be given, or somewhat more.
@@ -107,6 +109,7 @@ class World {
   Tally tally_;
   Regions regions_;
   std::unique_ptr<server::Server> server_;
+  size_t clients_ = 1;
   size_t heap_before_ = 0;
   size_t base_bytes_ = 0;  // of each region, charged whether it is touched or not
   bool leaves_ = false;
@@ -115,6 +118,7 @@ class World {
 void World::start() {
   ++sum_.by_queue_type[static_cast<size_t>(options_.engine.queue_type)];
   tally_.shares_runs = random().one_in(2);
+  if (!tally_.shares_runs && options_.max_memory_bytes != 0) tally_.large_one_in = 12;
   if (tally_.shares_runs) options_.steps = {&share_};
   auto started = server::Server::start(options_, make_backend(control_, regions_));
   if (!started.ok()) fail("the server does not start: %s", started.status().message().data());
@@ -134,7 +138,8 @@ void World::look() const {
   size_t there = 0;
   for (const std::span<std::byte> region : regions_) there += resident_bytes(region, 0);
   const size_t heap = heap_bytes();
-  if (heap > heap_before_ + kHeapOfOthers) there += heap - heap_before_ - kHeapOfOthers;
+  const size_t others = heap_before_ + kHeapOfOthers + clients_ * kHeapOfAClient;
+  there += heap - std::min(heap, others);
   if (there > bound) fail("%zu bytes are taken, %zu more than may be", there, there - bound);
 }
 
@@ -226,6 +231,11 @@ void World::add_up() {
   sum_.timeouts += counters.total("timeouts");
   sum_.cancelled += counters.total("cancelled");
   sum_.swaps += counters.total("engine_swaps");
+  for (const char* name : kModels) {
+    const telemetry::ModelCounters model = server_->models().find(name, "")->counters();
+    const uint64_t ran = model.total("run");
+    sum_.packed += ran - std::min(ran, model.total("execution"));
+  }
   sum_.memory_refused += counters.total("memory_refused");
   sum_.parked += share_.parked;
   sum_.shared += share_.shared;
@@ -236,11 +246,11 @@ void World::add_up() {
 
 void World::live() {
   start();
-  const size_t count = 1 + random().below(8);
+  clients_ = 1 + random().below(8);
   std::vector<std::thread> clients;
-  clients.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    clients.emplace_back([&] { SimClient(tally_).run(kHistoriesOfAWorld / count); });
+  clients.reserve(clients_);
+  for (size_t i = 0; i < clients_; ++i) {
+    clients.emplace_back([&] { SimClient(tally_).run(kHistoriesOfAWorld / clients_); });
   }
   std::thread changes([this] { change_configuration(); });
   std::thread models([this] { change_models(); });
