@@ -1,4 +1,4 @@
-// The conversation's course. I/O thread only; allocates nothing. Whatever is wrong ends in an error reply or
+// The conversation's course; what is late: connection_time.cc. I/O thread only; allocates nothing. Whatever is wrong ends in an error reply or
 // in close().
 #include "transports/http/connection.h"
 
@@ -301,104 +301,6 @@ void Connection::next_request() noexcept {
   start(host_.timeouts().idle);
   host_.loop().wait_readable(stream_);
   host_.contexts().release(*context);
-}
-
-// --- time -----------------------------------------------------------------------------------------
-
-bool Connection::body_is_late() noexcept {
-  if (progress_bytes_ < host_.services().options.timeouts.body_min_bytes) return true;
-  progress_bytes_ = 0;
-  is_overdue_ = false;
-  start(host_.timeouts().body);
-  return false;
-}
-
-void Connection::end_late_head() noexcept {
-  host_.counters().add("timeouts");
-  state_ = State::kTimedOut;
-  host_.loop().cancel_receive(stream_);  // on_received answers 408
-}
-
-bool Connection::give_way() noexcept {
-  if (state_ == State::kWaitingRoom) {
-    timeout_.unlink();
-    go_on(host_.handler().on_no_room(*context_));
-    return true;
-  }
-  if (context_->has_room) return false;  // one of max_active_requests
-  switch (state_) {
-    case State::kHead:
-      if (context_->buffer.unread().empty()) return false;
-      [[fallthrough]];
-    case State::kText:
-      timeout_.unlink();
-      end_late_head();
-      return true;
-    case State::kWriting:
-    case State::kContinue:
-      // What has just begun to leave may be gone with the next turn.
-      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 ||
-          context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
-        return false;
-      }
-      host_.counters().add("timeouts");
-      close(net::Loop::Closing::kReset);
-      return true;
-    case State::kDiscard: close(); return true;
-    default: return false;
-  }
-}
-
-// The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and what
-// was in the socket by then has been taken: is it still late?
-void Connection::end_late_receive() noexcept {
-  switch (state_) {
-    case State::kText:
-    case State::kTensors:
-      if (!body_is_late()) return;
-      [[fallthrough]];
-    case State::kHead: end_late_head(); break;
-    case State::kDiscard:
-      if (!body_is_late()) return;
-      [[fallthrough]];
-    case State::kLinger: close(); break;
-    default: break;  // the request is complete
-  }
-  is_overdue_ = false;
-}
-
-void Connection::look_at_send(bool has_moved) noexcept {
-  if (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
-    watch_send();  // slow, but moving
-    return;
-  }
-  const uint64_t now = coarse_now_ns();
-  if (context_->reply.stalled_ns(now) < host_.services().options.timeouts.write_stall_ns) {
-    host_.timeouts().write.start(timeout_, now);
-    return;
-  }
-  host_.counters().add("timeouts");
-  // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
-  close(net::Loop::Closing::kReset);
-}
-
-// What the socket holds counts, even if the loop has not come to it since the deadline.
-void Connection::on_timeout() noexcept {
-  if (state_ == State::kWaitingRoom) {
-    go_on(host_.handler().on_no_room(*context_));
-    return;
-  }
-  const bool has_moved = host_.loop().look_now(stream_);
-  if (state_ == State::kWriting || state_ == State::kContinue) {
-    look_at_send(has_moved);
-  } else if (has_moved) {
-    is_overdue_ = true;  // until its bytes are delivered, in the next turn
-  } else if (state_ == State::kIdle) {
-    close(host_.loop().had_unsent(stream_) ? net::Loop::Closing::kReset
-                                           : net::Loop::Closing::kOrderly);
-  } else {
-    end_late_receive();
-  }
 }
 
 }  // namespace lumen::http

@@ -107,11 +107,12 @@ engine::SubmitOutcome ConnectionHost::submit(RequestContext& context) noexcept {
   return outcome;
 }
 
-void ConnectionHost::submit(RequestContext& context, service::JobThread& to,
-                            std::string_view text) noexcept {
+Next ConnectionHost::ask(RequestContext& context, service::JobThread& thread,
+                         std::string_view text) noexcept {
   ++away_;
   context.job.text = text;
-  to.submit(context.job);
+  thread.submit(context.job);
+  return Next::kAway;
 }
 
 std::string_view ConnectionHost::http_date() noexcept {

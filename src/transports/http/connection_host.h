@@ -58,8 +58,9 @@ class ConnectionHost final : public Transport {
   // Before the body comes: whether the latency budget would let the request in as things are.
   [[nodiscard]] bool fits_budget(RequestContext& context) noexcept;
   [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
-  // Comes back as from the engine.
-  void submit(RequestContext& context, service::JobThread& to, std::string_view text) noexcept;
+  // The same of the control plane.
+  [[nodiscard]] Next ask(RequestContext& context, service::JobThread& thread,
+                         std::string_view text) noexcept;
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
   // It no longer counts as open; then, once nothing holds it, it can be another client's.

@@ -198,19 +198,13 @@ Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
   const wire::HttpHead& head = context.head();
   const std::optional<net::PeerCredentials> peer = host_.loop().peer_credentials(stream);
   if (peer) context.job.by = {.pid = peer->pid, .uid = peer->uid};
-  if (head.method != HttpMethod::kPost) return ask(context, host_.services().control, {});
+  if (head.method != HttpMethod::kPost) return host_.ask(context, host_.services().control, {});
   if (head.framing != BodyFraming::kChunked && context.body.left() == 0) {
     return refuse(context,
                   Status::error(Code::kInvalidArgument,
                                 "a change needs a body: the \"engine\" section of config.json"));
   }
   return Next::kReadBody;
-}
-
-Next RequestHandler::ask(RequestContext& context, service::JobThread& thread,
-                         std::string_view text) noexcept {
-  host_.submit(context, thread, text);
-  return Next::kAway;
 }
 
 Next RequestHandler::answer_document(RequestContext& context) noexcept {
@@ -232,7 +226,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
     case Endpoint::kServerMetadata:
       return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
-    case Endpoint::kMetrics: return ask(context, host_.services().metrics, {});
+    case Endpoint::kMetrics: return host_.ask(context, host_.services().metrics, {});
     default: break;
   }
   return refuse(context,
@@ -260,7 +254,7 @@ Next RequestHandler::answer_statistics(RequestContext& context,
 Next RequestHandler::on_text(RequestContext& context) noexcept {
   const std::string_view text = context.body.text();
   if (context.route.endpoint == Endpoint::kEngine)
-    return ask(context, host_.services().control, text);
+    return host_.ask(context, host_.services().control, text);
   const bool is_raw = context.head().inference_header_length == 0u;
   if (!is_raw) {
     Result<wire::InferHead> head =

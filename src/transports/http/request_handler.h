@@ -11,7 +11,6 @@
 
 #include <lumen/net/loop.h>
 #include <lumen/service/catalog.h>
-#include <lumen/service/job.h>
 
 #include <string_view>
 
@@ -51,9 +50,6 @@ class RequestHandler {
   [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
   [[nodiscard]] Next begin_engine(RequestContext& context, net::Stream& stream,
                                   bool is_local) noexcept;
-  // The control plane.
-  [[nodiscard]] Next ask(RequestContext& context, service::JobThread& thread,
-                         std::string_view text) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;
