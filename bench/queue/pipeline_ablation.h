@@ -15,11 +15,12 @@
 
 #include "harness.h"
 
-#include <lumen/base/event_doorbell.h>
+#include <lumen/base/unique_fd.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/queue/thread_pipeline.h>
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -93,7 +94,7 @@ class Sockets {
     const int count = ::epoll_wait(epoll, events.data(), kPairs, timeout_ms);
     for (int i = 0; i < count; ++i) {
       auto* connection = static_cast<Connection*>(events[static_cast<size_t>(i)].data.ptr);
-      if (connection == nullptr) {  // a doorbell among them
+      if (connection == nullptr) {  // the waker
         ready(connection);
         continue;
       }
@@ -152,16 +153,39 @@ class PipelineServer {
   std::thread io_;
 };
 
+// Ends a loop's sleep in epoll_wait, by an eventfd that is written once a sleep.
+class LoopWaker {
+ public:
+  LoopWaker() {
+    if (!event_.valid()) std::exit(2);
+  }
+  [[nodiscard]] int fd() const noexcept { return event_.get(); }
+  void announce_sleep() noexcept { sleeping_.store(1); }
+  void end_sleep() noexcept {
+    sleeping_.store(0);
+    uint64_t wakes = 0;
+    [[maybe_unused]] const ssize_t got = ::read(fd(), &wakes, sizeof(wakes));
+  }
+  void wake() noexcept {
+    if (sleeping_.load() == 0 || sleeping_.exchange(0) == 0) return;
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(fd(), &one, sizeof(one));
+  }
+
+ private:
+  std::atomic<uint32_t> sleeping_{0};
+  UniqueFd event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
 // The server's own hand-off: requests and completions each by an MPMC queue, the worker parked on a
 // doorbell and the I/O thread in its loop's epoll_wait, each woken once for what came together.
 class QueueServer {
  public:
   explicit QueueServer(Sockets& sockets) : sockets_(sockets) {
-    if (!loop_bell_.open().ok()) std::exit(2);
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.ptr = nullptr;  // no connection: the doorbell
-    ::epoll_ctl(sockets.server_poll_, EPOLL_CTL_ADD, loop_bell_.fd(), &event);
+    event.data.ptr = nullptr;  // no connection: the waker
+    ::epoll_ctl(sockets.server_poll_, EPOLL_CTL_ADD, loop_waker_.fd(), &event);
     worker_ = std::thread([this] { work(); });
     io_ = std::thread([this] { serve(); });
   }
@@ -169,7 +193,7 @@ class QueueServer {
   void join() {
     stop_.store(true, std::memory_order_seq_cst);
     worker_bell_.ring_all();
-    loop_bell_.ring();
+    loop_waker_.wake();
     worker_.join();
     io_.join();
   }
@@ -189,7 +213,7 @@ class QueueServer {
     };
     while (!stop_.load(std::memory_order_seq_cst)) {
       if (take()) continue;
-      if (std::exchange(unflushed, false)) loop_bell_.ring();
+      if (std::exchange(unflushed, false)) loop_waker_.wake();
       const Doorbell::Ticket ticket = worker_bell_.prepare();
       if (take() || stop_.load(std::memory_order_seq_cst)) {
         worker_bell_.cancel();
@@ -212,7 +236,7 @@ class QueueServer {
 
   void serve() {
     while (!stop_.load(std::memory_order_relaxed)) {
-      loop_bell_.prepare();
+      loop_waker_.announce_sleep();
       const bool busy = reply_to_completed();
       uint32_t pushed = 0;
       if (!busy) wakes_.fetch_add(1, std::memory_order_relaxed);
@@ -221,7 +245,7 @@ class QueueServer {
         if (!requests_.try_push(std::move(connection))) std::exit(2);
         ++pushed;
       });
-      loop_bell_.drain();
+      loop_waker_.end_sleep();
       if (pushed > 0) worker_bell_.ring(pushed);
     }
   }
@@ -230,7 +254,7 @@ class QueueServer {
   MpmcQueue<Connection*> requests_{1024};
   MpmcQueue<Connection*> completions_{1024};
   Doorbell worker_bell_;
-  EventDoorbell loop_bell_;
+  LoopWaker loop_waker_;
   std::atomic<uint64_t> wakes_{0};
   std::atomic<bool> stop_{false};
   std::thread worker_;

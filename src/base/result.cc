@@ -7,27 +7,6 @@
 
 namespace lumen {
 
-std::string_view code_name(Code code) noexcept {
-  switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalidArgument: return "invalid argument";
-    case Code::kNotFound: return "not found";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kUnsupported: return "unsupported";
-    case Code::kInternal: return "internal";
-    case Code::kTooLarge: return "too large";
-    case Code::kDeadlineExceeded: return "deadline exceeded";
-    case Code::kResourceExhausted: return "resource exhausted";
-    case Code::kAlreadyExists: return "already exists";
-    case Code::kMethodNotAllowed: return "method not allowed";
-    case Code::kCancelled: return "cancelled";
-    case Code::kForbidden: return "forbidden";
-    case Code::kUnsupportedMediaType: return "unsupported media type";
-    case Code::kRequestTimeout: return "request timeout";
-  }
-  return "unknown";
-}
-
 Status Status::verror(Code code, const char* format, va_list args) noexcept {
   Status status;
   status.code_ = code;

@@ -32,8 +32,6 @@ enum class Code : uint8_t {
   kRequestTimeout,        // the client's bytes did not come in time (408)
 };
 
-[[nodiscard]] std::string_view code_name(Code code) noexcept;
-
 class [[nodiscard]] Status {
  public:
   // Long enough for "what, where, got, wanted, fix" with names of kMaxNameBytes cut to fit.

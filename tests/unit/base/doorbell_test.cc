@@ -1,10 +1,8 @@
-// Doorbell and EventDoorbell: no lost wake-up, exact timeouts, no leak in the count of waiters.
+// Doorbell: no lost wake-up, exact timeouts, no leak in the count of waiters.
 #include <lumen/base/clock.h>
 #include <lumen/base/doorbell.h>
-#include <lumen/base/event_doorbell.h>
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,51 +160,6 @@ TEST(SharedDoorbell, WakesASleeperInAnotherProcess) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 7);
   munmap(memory, sizeof(SharedDoorbell));
-}
-
-bool readable(const EventDoorbell& bell, int timeout_ms) {
-  pollfd entry{bell.fd(), POLLIN, 0};
-  return poll(&entry, 1, timeout_ms) == 1;
-}
-
-TEST(EventDoorbell, RingWithoutASleeperDoesNotTouchTheDescriptor) {
-  EventDoorbell bell;
-  ASSERT_TRUE(bell.open().ok());
-  bell.ring();
-  EXPECT_FALSE(readable(bell, 0));
-  bell.prepare();
-  bell.cancel();
-  bell.ring_published();
-  EXPECT_FALSE(readable(bell, 0));
-}
-
-TEST(EventDoorbell, ManyRingsOfOneSleepAreOneWrite) {
-  EventDoorbell bell;
-  ASSERT_TRUE(bell.open().ok());
-  bell.prepare();
-  for (int i = 0; i < 5; ++i) bell.ring();
-  uint64_t rings = 0;
-  ASSERT_EQ(read(bell.fd(), &rings, sizeof rings), static_cast<ssize_t>(sizeof rings));
-  EXPECT_EQ(rings, 1u);
-  EXPECT_FALSE(bell.drain()) << "nothing left to read";
-}
-
-TEST(EventDoorbell, WakesALoopThatSleeps) {
-  EventDoorbell bell;
-  ASSERT_TRUE(bell.open().ok());
-  std::atomic<bool> work{false};
-  std::thread ringer([&] {
-    work.store(true, std::memory_order_seq_cst);
-    bell.ring_published();
-  });
-  for (;;) {
-    bell.prepare();
-    if (work.load(std::memory_order_seq_cst)) break;
-    ASSERT_TRUE(readable(bell, 10'000));
-    bell.drain();
-  }
-  bell.cancel();
-  ringer.join();
 }
 
 }  // namespace

@@ -49,12 +49,6 @@ TEST(Status, IsToldWithItsPlace) {
   EXPECT_TRUE(Status().at("x").ok());
 }
 
-TEST(Status, HasANameForEachCode) {
-  EXPECT_EQ(code_name(Code::kOk), "ok");
-  EXPECT_EQ(code_name(Code::kMethodNotAllowed), "method not allowed");
-  EXPECT_EQ(code_name(static_cast<Code>(200)), "unknown");
-}
-
 TEST(Result, HoldsAValueOrAStatus) {
   Result<int> value = 7;
   ASSERT_TRUE(value.ok());
