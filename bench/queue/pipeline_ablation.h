@@ -192,7 +192,7 @@ class QueueServer {
 
   void join() {
     stop_.store(true, std::memory_order_seq_cst);
-    worker_bell_.ring_all();
+    worker_bell_.wake_all();
     loop_waker_.wake();
     worker_.join();
     io_.join();
@@ -246,7 +246,7 @@ class QueueServer {
         ++pushed;
       });
       loop_waker_.end_sleep();
-      if (pushed > 0) worker_bell_.ring(pushed);
+      if (pushed > 0) worker_bell_.wake(pushed);
     }
   }
 

@@ -294,7 +294,7 @@ void throughput(Pipe& pipe, Sink& sink, size_t stages, uint64_t duration_ns) {
               static_cast<double>(pipe.futex_calls()) * 1e4 / static_cast<double>(pushed));
 }
 
-// Sleeps on a doorbell that nobody rings: longer than any spin, so that the stages are parked.
+// Sleeps on a doorbell that nobody wakes: longer than any spin, so that the stages are parked.
 void rest(uint64_t nanoseconds) {
   Doorbell nobody;
   nobody.wait(nobody.prepare(), now_ns() + nanoseconds);

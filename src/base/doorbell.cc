@@ -41,7 +41,7 @@ uint64_t wake_cost_ns() noexcept {
 
 template <FutexScope kScope>
 bool BasicDoorbell<kScope>::take_token() noexcept {
-  // sync[doorbell.state]: acquire of the ringer's release
+  // sync[doorbell.state]: acquire of the waker's release
   uint64_t state = state_.load(std::memory_order_acquire);
   while (tokens_of(state) != 0) {
     // sync[doorbell.state]: as above; on failure the state is looked at anew
@@ -55,7 +55,7 @@ bool BasicDoorbell<kScope>::take_token() noexcept {
 
 template <FutexScope kScope>
 bool BasicDoorbell<kScope>::leave() noexcept {
-  // sync[doorbell.state]: acquire of the ringer's release, should a token be taken
+  // sync[doorbell.state]: acquire of the waker's release, should a token be taken
   uint64_t state = state_.load(std::memory_order_acquire);
   for (;;) {
     const bool all_promised = waiters_of(state) == 0;
@@ -82,8 +82,8 @@ bool BasicDoorbell<kScope>::wait(Ticket, uint64_t deadline_ns) noexcept {
     if (result != 0 && errno == ETIMEDOUT) return leave();
   }
   if (slept) {
-    // relaxed: a statistic; with several ringers it may belong to a later ring, never to the future
-    const uint64_t rung_at_ns = rung_at_ns_.load(std::memory_order_relaxed);
+    // relaxed: a statistic; with several wakers it may belong to a later wake, never to the future
+    const uint64_t rung_at_ns = woken_at_ns_.load(std::memory_order_relaxed);
     const uint64_t now = now_ns();
     if (now > rung_at_ns) record_wake(now - rung_at_ns);
   }
@@ -91,7 +91,7 @@ bool BasicDoorbell<kScope>::wait(Ticket, uint64_t deadline_ns) noexcept {
 }
 
 template <FutexScope kScope>
-void BasicDoorbell<kScope>::ring_slow(uint32_t count) noexcept {
+void BasicDoorbell<kScope>::wake_slow(uint32_t count) noexcept {
   // relaxed: the compare-and-swap below checks it
   uint64_t state = state_.load(std::memory_order_relaxed);
   uint32_t promised = 0;
@@ -103,7 +103,7 @@ void BasicDoorbell<kScope>::ring_slow(uint32_t count) noexcept {
   } while (!state_.compare_exchange_weak(state,
                                          state - promised * kOneWaiter + promised * kOneToken,
                                          std::memory_order_release, std::memory_order_relaxed));
-  rung_at_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a statistic
+  woken_at_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a statistic
   ::syscall(SYS_futex, &state_, futex_operation<kScope>(FUTEX_WAKE),
             static_cast<int>(std::min<uint32_t>(promised, INT_MAX)), nullptr, nullptr, 0);
 }

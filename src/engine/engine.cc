@@ -128,7 +128,7 @@ class GatedSubmitter final : public Submitter {
     // sync[engine.retiring]: release; pairs with help_retire(). Acquire, if the thread has left.
     if (retiring_.compare_exchange_strong(nobody, &scheduler, std::memory_order_acq_rel,
                                           std::memory_order_acquire)) {
-      if (CompletionSink* sink = wake_sink(); sink != nullptr) sink->flush();
+      if (CompletionSink* sink = wake_sink(); sink != nullptr) sink->wake();
       // sync[engine.retiring]: acquire; the thread does not touch it any more
       retiring_.wait(&scheduler, std::memory_order_acquire);
       // sync[engine.retiring]: acquire; as above

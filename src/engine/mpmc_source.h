@@ -3,19 +3,19 @@
 // worker take the wake-up that was meant for another, which is no matter for a request (either may run
 // it) but is for a worker's own news (room in its instance).
 //
-//   park                                        ring, or whoever has taken a request
+//   park                                        wake_workers(), or whoever has taken a request
 //     prepare the doorbell                        (the request is published)
 //     set the bit                                 any bit?
 //     look once more                              more requests than workers on the way?
-//     sleep                                       clear a bit: a worker is on the way, ring it
+//     sleep                                       clear a bit: a worker is on the way, wake it
 //     clear the bit; was it cleared already:
 //       no longer on the way, look once more
 //
 // Invariant: a request that can be taken never lies beside a sleeping worker that may take it while
-// nobody is on the way to it: a worker that polls or was rung, or a submitter before its ring().
-//   The doorbell before the bit: who finds a bit finds a doorbell that it can ring. The other way round
-//   a worker once slept for ever, its bit cleared by a ring that came between the two.
-//   Whoever takes a request and sees another wakes one more sleeper: the ring for that other may have
+// nobody is on the way to it: a worker that polls or was woken, or a submitter before its wake_workers().
+//   The doorbell before the bit: who finds a bit finds a doorbell that works. The other way round
+//   a worker once slept for ever, its bit cleared by a wake that came between the two.
+//   Whoever takes a request and sees another wakes one more sleeper: the wake for that other may have
 //   been spent on a worker that had found a request by itself, or that could take none yet because the
 //   one before it was claimed and not published.
 // tests/spin/sleepers.pml proves it, statement by statement.
@@ -57,11 +57,11 @@ class MpmcSource : public WorkSource {
 
   bool push(uint32_t submitter, InferRequest& request) noexcept override {
     if (!queue_.try_push(&request)) return false;
-    ++pushed_[submitter].since_ring;
+    ++pushed_[submitter].since_wake;
     return true;
   }
-  void ring(uint32_t submitter) noexcept override {
-    const uint32_t count = std::exchange(pushed_[submitter].since_ring, 0);
+  void wake_workers(uint32_t submitter) noexcept override {
+    const uint32_t count = std::exchange(pushed_[submitter].since_wake, 0);
     if (count > 0) wake_sleepers(count);
   }
   InferRequest* try_take(uint32_t) noexcept override {
@@ -76,14 +76,14 @@ class MpmcSource : public WorkSource {
     if (places_.size() == 1) return true;  // nobody else could sleep meanwhile
     // sync[work_source.searching]: see end_search()
     if (searching_.fetch_add(1, std::memory_order_acq_rel) < most_searchers_) return true;
-    // A ring that counted on this worker is seen by the look of park(), which follows.
+    // A wake_workers() that counted on this worker is seen by the look of park(), which follows.
     // sync[work_source.searching]: as above
     searching_.fetch_sub(1, std::memory_order_acq_rel);
     return false;
   }
   InferRequest* end_search(uint32_t worker) noexcept override {
     // sync[work_source.searching]: a read-modify-write, as in is_short_of_workers(): one of the two
-    // comes first, so either the ringer does not count on this worker or its push is seen below
+    // comes first, so either the waker does not count on this worker or its push is seen below
     if (places_.size() > 1) searching_.fetch_sub(1, std::memory_order_acq_rel);
     return try_take(worker);
   }
@@ -95,7 +95,7 @@ class MpmcSource : public WorkSource {
     const uint64_t mask = uint64_t{1} << (worker % 64);
     const Doorbell::Ticket ticket = doorbell.prepare();
     Hooks::at(ParkSpot::kPrepared, worker);
-    // sync[work_source.sleepers]: pairs with ring(). Only who can take a request is rung for one.
+    // sync[work_source.sleepers]: pairs with wake_workers(). Only who can take a request is woken for one.
     if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
     Hooks::at(ParkSpot::kAnnounced, worker);
     InferRequest* request = nullptr;
@@ -108,18 +108,18 @@ class MpmcSource : public WorkSource {
     }
     if (!may_take) return nullptr;
     // sync[work_source.sleepers]: awake; who cleared the bit counts on this worker
-    const bool rung = (word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0;
+    const bool woken = (word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0;
     // sync[work_source.searching]: as in end_search()
-    if (rung) searching_.fetch_sub(1, std::memory_order_acq_rel);
-    if (rung && !found) return try_take(worker);
+    if (woken) searching_.fetch_sub(1, std::memory_order_acq_rel);
+    if (woken && !found) return try_take(worker);
     if (found) pass_on();
     return request;
   }
-  void wake(uint32_t worker) noexcept override { places_[worker].doorbell.ring(); }
+  void wake(uint32_t worker) noexcept override { places_[worker].doorbell.wake(); }
 
  protected:  // for the test that claims a slot and publishes it later
   struct alignas(kFalseSharingRange) Pushed {
-    uint32_t since_ring = 0;  // the submitter's own count
+    uint32_t since_wake = 0;  // the submitter's own count
   };
   struct alignas(kFalseSharingRange) Sleepers {
     std::atomic<uint64_t> bits{0};
@@ -136,7 +136,7 @@ class MpmcSource : public WorkSource {
   // After a request was taken. Nobody asleep, as under load: a load of a line that nobody writes.
   void pass_on() noexcept {
     for (const Sleepers& group : sleepers_) {
-      // relaxed: who must see a bit was itself rung after it was set; for others it is a hint
+      // relaxed: who must see a bit was itself woken after it was set; for others it is a hint
       if (group.bits.load(std::memory_order_relaxed) != 0) return wake_sleepers(1);
     }
   }
@@ -151,13 +151,13 @@ class MpmcSource : public WorkSource {
         const auto bit = static_cast<uint32_t>(std::countr_zero(bits));
         const uint64_t mask = uint64_t{1} << bit;
         bits &= ~mask;
-        // sync[work_source.sleepers]: as above; who clears the bit does the ringing
+        // sync[work_source.sleepers]: as above; who clears the bit wakes
         if ((word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0) continue;
         // The worker may have taken one off before this adds it: then the count is too low for a
         // moment and a sleeper too many is woken; too high it never is.
         // sync[work_source.searching]: as in end_search()
         searching_.fetch_add(1, std::memory_order_acq_rel);
-        places_[i * 64 + bit].doorbell.ring();
+        places_[i * 64 + bit].doorbell.wake();
         --most;
       }
     }
@@ -173,7 +173,7 @@ class MpmcSource : public WorkSource {
   std::vector<Place> places_;
   // Each poller takes a CPU, and a second one only helps against a burst.
   const int64_t most_searchers_;
-  // Workers on the way to the queue, which will look before they sleep: that poll it or were rung.
+  // Workers on the way to the queue, which will look before they sleep: that poll it or were woken.
   alignas(kFalseSharingRange) std::atomic<int64_t> searching_{0};
 };
 

@@ -200,8 +200,8 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
     return;
   }
   // What was completed before must not wait for a slow model's turn.
-  if (unflushed_count_ > 0 && now + slot.service_ns > unflushed_since_ns_ + kCoalesceNs) {
-    flush_completions();
+  if (waiting_sink_count_ > 0 && now + slot.service_ns > waiting_sinks_since_ns_ + kCoalesceNs) {
+    wake_sinks();
   }
   request.in_engine = this;
   // Counted before start(): a completion may come before it returns.
@@ -220,8 +220,8 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
 
 void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept {
   const std::span<InferRequest* const> members = std::span(members_).first(count);
-  if (unflushed_count_ > 0 && now + slot.service_ns > unflushed_since_ns_ + kCoalesceNs) {
-    flush_completions();
+  if (waiting_sink_count_ > 0 && now + slot.service_ns > waiting_sinks_since_ns_ + kCoalesceNs) {
+    wake_sinks();
   }
   for (InferRequest* member : members) {
     member->trace.dequeued_ns = now;
@@ -377,15 +377,15 @@ void Runner::note_pending_service(ModelSlot& slot, uint64_t begin_ns, size_t req
 
 void Runner::note_sink(CompletionSink* sink, uint64_t now) noexcept {
   if (sink == nullptr) return;
-  if (unflushed_count_ == 0) unflushed_since_ns_ = now;
-  const auto known = std::span(unflushed_).first(unflushed_count_);
-  if (std::ranges::find(known, sink) == known.end()) unflushed_[unflushed_count_++] = sink;
-  if (unflushed_count_ == unflushed_.size()) flush_completions();
+  if (waiting_sink_count_ == 0) waiting_sinks_since_ns_ = now;
+  const auto known = std::span(waiting_sinks_).first(waiting_sink_count_);
+  if (std::ranges::find(known, sink) == known.end()) waiting_sinks_[waiting_sink_count_++] = sink;
+  if (waiting_sink_count_ == waiting_sinks_.size()) wake_sinks();
 }
 
-void Runner::flush_completions() noexcept {
-  for (size_t i = 0; i < unflushed_count_; ++i) unflushed_[i]->flush();
-  unflushed_count_ = 0;
+void Runner::wake_sinks() noexcept {
+  for (size_t i = 0; i < waiting_sink_count_; ++i) waiting_sinks_[i]->wake();
+  waiting_sink_count_ = 0;
 }
 
 void Runner::on_done(InferRequest& request) noexcept {
@@ -396,7 +396,7 @@ void Runner::on_done(InferRequest& request) noexcept {
   CompletionSink* sink = request.sink;
   runner.note_pending_service(slot, request.trace.dequeued_ns, 1);
   runner.finish_elsewhere(request, 1);
-  if (sink != nullptr) sink->flush();
+  if (sink != nullptr) sink->wake();
   runner.leave_callback(&slot);
 }
 
@@ -423,7 +423,7 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   for (InferRequest* member : members) {
     CompletionSink* sink = member->sink;
     runner.finish_elsewhere(*member, std::exchange(executions, 0));
-    if (sink != nullptr) sink->flush();
+    if (sink != nullptr) sink->wake();
   }
   (void)place.batch.reset();
   // sync[runner.batch_free]: release; the batch may be packed again
@@ -472,7 +472,7 @@ bool Runner::is_done() const noexcept {
   if (!waiting_.empty()) return false;
   // sync[runner.pending]: acquire; pairs with leave_callback
   if (pending_.load(std::memory_order_acquire) != 0) return false;
-  // sync[runner.callbacks]: acquire; a few instructions of another thread, which has rung already:
+  // sync[runner.callbacks]: acquire; a few instructions of another thread, which has woken already:
   // who slept on it would not be woken again
   while (callbacks_inside_.load(std::memory_order_acquire) != 0) ::sched_yield();
   return true;

@@ -81,7 +81,7 @@ class Runner {
   enum class Pass : uint8_t { kAll, kOneCall };
   size_t run(Pass pass = Pass::kAll) noexcept;
   // Tells the sinks of completed requests; before the owner waits for anything, or turns to other work.
-  void flush_completions() noexcept;
+  void wake_sinks() noexcept;
 
   // Of who turns it.
   [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return counters_; }
@@ -144,9 +144,9 @@ class Runner {
   uint64_t hold_until_ns_ = UINT64_MAX;  // a batch that waits for more rows
 
   // Sinks that have completions they were not told of, since when.
-  std::array<CompletionSink*, limits::kMaxSubmitters> unflushed_{};
-  size_t unflushed_count_ = 0;
-  uint64_t unflushed_since_ns_ = 0;
+  std::array<CompletionSink*, limits::kMaxSubmitters> waiting_sinks_{};
+  size_t waiting_sink_count_ = 0;
+  uint64_t waiting_sinks_since_ns_ = 0;
 
   BatchPlace* failed_here_ = nullptr;  // failed batches that wait until waiting_ has room for them
   // Written by backends' threads: completions that run() has not looked at yet, calls that are not

@@ -147,13 +147,13 @@ SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexc
 
 size_t Scheduler::end_turn(uint32_t submitter) noexcept {
   if (source_ != nullptr) {
-    source_->ring(submitter);
+    source_->wake_workers(submitter);
     return 0;
   }
   Runner& runner = *inline_[submitter]->runner;
   const size_t done = runner.run(Runner::Pass::kOneCall);
   // The caller looks at completions itself after each call; who else has some is told.
-  runner.flush_completions();
+  runner.wake_sinks();
   return done;
 }
 
@@ -164,7 +164,7 @@ void Scheduler::finish(uint32_t submitter) noexcept {
     const uint64_t completions = runner.completions();
     while (runner.run(Runner::Pass::kAll) > 0) {
     }
-    runner.flush_completions();
+    runner.wake_sinks();
     if (runner.is_done()) return;
     // What waits has no room before a call comes back. A deadline may pass meanwhile: it is then
     // answered that much later.
@@ -173,7 +173,7 @@ void Scheduler::finish(uint32_t submitter) noexcept {
 }
 
 void Scheduler::wake_workers(uint32_t submitter) noexcept {
-  if (source_ != nullptr) source_->ring(submitter);
+  if (source_ != nullptr) source_->wake_workers(submitter);
 }
 
 uint64_t Scheduler::next_ns(uint32_t submitter) const noexcept {

@@ -74,7 +74,7 @@ class Scheduler {
     void on_room() noexcept override {
       // sync[scheduler.wake_sink]: acquire; the sink is whole
       CompletionSink* sink = wake_sink.load(std::memory_order_acquire);
-      if (sink != nullptr) sink->flush();
+      if (sink != nullptr) sink->wake();
     }
   };
 

@@ -62,9 +62,9 @@ class SpscSource final : public WorkSource {
     ring.pushed = true;
     return true;
   }
-  void ring(uint32_t submitter) noexcept override {
+  void wake_workers(uint32_t submitter) noexcept override {
     for (uint32_t worker = 0; worker < workers_; ++worker) {
-      if (std::exchange(ring_of(submitter, worker).pushed, false)) lanes_[worker].doorbell.ring();
+      if (std::exchange(ring_of(submitter, worker).pushed, false)) lanes_[worker].doorbell.wake();
     }
   }
   InferRequest* try_take(uint32_t worker) noexcept override {
@@ -88,7 +88,7 @@ class SpscSource final : public WorkSource {
                      WakeReason& reason) noexcept override {
     return sleep_on(lanes_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
   }
-  void wake(uint32_t worker) noexcept override { lanes_[worker].doorbell.ring(); }
+  void wake(uint32_t worker) noexcept override { lanes_[worker].doorbell.wake(); }
   std::atomic<uint32_t>* outstanding(uint32_t worker) noexcept override {
     return &lanes_[worker].load.requests;
   }
@@ -139,7 +139,7 @@ class NaiveSource final : public WorkSource {
     }
     return true;
   }
-  void ring(uint32_t) noexcept override {}
+  void wake_workers(uint32_t) noexcept override {}
   InferRequest* try_take(uint32_t) noexcept override {
     const std::lock_guard lock(mutex_);
     return take();
@@ -150,10 +150,10 @@ class NaiveSource final : public WorkSource {
   }
   InferRequest* park(uint32_t, bool may_take, uint64_t deadline_ns,
                      WakeReason& reason) noexcept override {
-    const uint64_t rings = rings_so_far();
+    const uint64_t wakes = wakes_so_far();
     if (reason.has_reason()) return nullptr;
     std::unique_lock lock(mutex_);
-    const auto awake = [&] { return rings_ != rings || (may_take && head_ != tail_); };
+    const auto awake = [&] { return wakes_ != wakes || (may_take && head_ != tail_); };
     if (!may_take) ++barred_;
     if (deadline_ns > kLatestNs) {
       changed_.wait(lock, awake);
@@ -167,7 +167,7 @@ class NaiveSource final : public WorkSource {
   void wake(uint32_t) noexcept override {
     {
       const std::lock_guard lock(mutex_);
-      ++rings_;
+      ++wakes_;
     }
     changed_.notify_all();
   }
@@ -179,9 +179,9 @@ class NaiveSource final : public WorkSource {
   InferRequest* take() noexcept {
     return head_ == tail_ ? nullptr : requests_[head_++ & (requests_.size() - 1)];
   }
-  uint64_t rings_so_far() noexcept {
+  uint64_t wakes_so_far() noexcept {
     const std::lock_guard lock(mutex_);
-    return rings_;
+    return wakes_;
   }
 
   mutable std::mutex mutex_;
@@ -190,7 +190,7 @@ class NaiveSource final : public WorkSource {
   size_t head_ = 0;
   size_t tail_ = 0;
   uint32_t barred_ = 0;  // sleepers that may not take
-  uint64_t rings_ = 0;   // wake() of anyone: it is naive
+  uint64_t wakes_ = 0;   // wake() of anyone: it is naive
 };
 
 }  // namespace

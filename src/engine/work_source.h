@@ -1,5 +1,5 @@
 // WorkSource: how requests get from I/O threads to workers, one class a queue type.
-// Threads: push() and ring() by the submitter with that number, the others by the worker with that
+// Threads: push() and wake_workers() by the submitter with that number, the others by the worker with that
 // number, wake() by any. Memory: all of it at make_work_source(). Errors: push() is false when
 // there is no room.
 #pragma once
@@ -35,15 +35,15 @@ class WorkSource {
   virtual ~WorkSource() = default;
 
   [[nodiscard]] virtual bool push(uint32_t submitter, InferRequest& request) noexcept = 0;
-  // Wakes parked workers for what this submitter has pushed since it last rang: one for each request
+  // Wakes parked workers for what this submitter has pushed since it last did: one for each request
   // at most, and none where others are on the way already.
-  virtual void ring(uint32_t submitter) noexcept = 0;
+  virtual void wake_workers(uint32_t submitter) noexcept = 0;
 
   // nullptr: nothing there.
   [[nodiscard]] virtual InferRequest* try_take(uint32_t worker) noexcept = 0;
   [[nodiscard]] virtual bool was_empty(uint32_t worker) const noexcept = 0;
   // Around a worker's polling of was_empty() before it parks. begin_search() is false where enough
-  // others poll. Where a ring counts on who polls, end_search() looks once more and returns what it
+  // others poll. Where wake_workers() counts on who polls, end_search() looks once more and returns what it
   // takes; elsewhere it is nullptr.
   [[nodiscard]] virtual bool begin_search(uint32_t worker) noexcept {
     (void)worker;

@@ -62,7 +62,7 @@ void Worker::main() noexcept {
 void Worker::run() noexcept {
   for (;;) {
     if (do_work()) continue;
-    runner_.flush_completions();
+    runner_.wake_sinks();
     if (may_leave()) return;
     wait_for_work();
   }
@@ -82,7 +82,7 @@ bool Worker::do_work() noexcept {
   has_taken_ = false;
   if (runner_.run() > 0) {
     progressed = true;
-    if (source_.was_empty(options_.index)) runner_.flush_completions();
+    if (source_.was_empty(options_.index)) runner_.wake_sinks();
   }
   return progressed;
 }

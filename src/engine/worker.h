@@ -51,7 +51,7 @@ class Worker final : private WakeReason, private RoomListener {
  private:
   // How long a worker polls before it parks, at most, and only while that gains more than it costs
   // (SpinBudget) and a CPU is to spare. A parked thread takes about 20 us to run after its wake-up on a virtual
-  // machine, often more, and the wake costs the ringer 6. At 50 us a worker parked after every request
+  // machine, often more, and the wake costs the waker 6. At 50 us a worker parked after every request
   // of one client over TCP, whose requests come 60 to 100 us apart: each then waited 29 us for it.
   static constexpr uint64_t kMaxSpinNs = IdleStrategy::kMaxSpinNs;
   // Requests of a model whose instance is full, kept so that those of other models pass them. Few:

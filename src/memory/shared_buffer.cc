@@ -94,21 +94,21 @@ Result<std::unique_ptr<SharedBuffer>> SharedBuffer::create(const Options& option
 
 SharedBuffer::~SharedBuffer() {
   close();
-  const uint64_t patience_ns = std::max(2 * options_.stall_timeout_ns, kLastFlushNs);
-  (void)flush(now_ns() + patience_ns);
+  const uint64_t longest_ns = std::max(2 * options_.stall_timeout_ns, kLastFlushNs);
+  (void)flush(now_ns() + longest_ns);
 }
 
 void SharedBuffer::seal_at(uint64_t sequence, uint64_t used) noexcept {
   uint64_t open = pack(sequence, 0);
   // sync[shared_buffer.slot]: seq_cst, `used` for the flusher; also the work that sealed_bell_
-  // rings for. It fails where the flusher has sealed in our place, and then knows `used` itself.
+  // wakes for. It fails where the flusher has sealed in our place, and then knows `used` itself.
   slot_of(sequence).word.compare_exchange_strong(
       open, pack(sequence, used + 1), std::memory_order_seq_cst, std::memory_order_relaxed);
   (void)try_make_room(sequence);
   if (options_.flush_by_writers) {
     (void)flush_ready();
   } else {
-    sealed_bell_.ring();
+    sealed_bell_.wake();
   }
 }
 
@@ -136,7 +136,7 @@ SharedBuffer::Room SharedBuffer::try_make_room(uint64_t sequence) noexcept {
       // sync[shared_buffer.open]: seq_cst, the freed slot to all who fetch_add after this
       if (word_.compare_exchange_weak(current, pack(next, 0), std::memory_order_seq_cst,
                                       std::memory_order_relaxed)) {
-        room_bell_.ring_all();
+        room_bell_.wake_all();
         return Room::kOpen;
       }
     }
@@ -165,7 +165,7 @@ SharedBuffer::Room SharedBuffer::wait_for_room(uint64_t sequence) noexcept {
       pause();
       continue;
     }
-    sealed_bell_.ring();  // lets a sleeping flusher see a closer that never sealed
+    sealed_bell_.wake();  // lets a sleeping flusher see a closer that never sealed
     const Doorbell::Ticket ticket = room_bell_.prepare();
     room = try_make_room(sequence);
     if (room != Room::kFull) {
@@ -204,8 +204,8 @@ void SharedBuffer::seal() noexcept { (void)seal_open(false); }
 
 void SharedBuffer::close() noexcept {
   (void)seal_open(true);
-  room_bell_.ring_all();
-  sealed_bell_.ring_all();
+  room_bell_.wake_all();
+  sealed_bell_.wake_all();
   if (options_.flush_by_writers) (void)flush_ready();
 }
 
@@ -240,7 +240,7 @@ bool SharedBuffer::flush(uint64_t deadline_ns) noexcept {
 
 // Something is sealed, or should have been: the flusher polls instead of sleeping.
 bool SharedBuffer::flush_is_pending() noexcept {
-  // relaxed: who sleeps on an old view is rung
+  // relaxed: who sleeps on an old view is woken
   const uint64_t next = next_flush_.load(std::memory_order_relaxed);
   // seq_cst: the look between prepare() and wait() of sealed_bell_.
   // sync[shared_buffer.slot]: pairs with seal_at(); sync[shared_buffer.open]: with seal_open()

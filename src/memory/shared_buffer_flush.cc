@@ -348,7 +348,7 @@ void SharedBuffer::recycle(Slot& slot, uint64_t sequence, bool usable) noexcept 
   // sync[shared_buffer.open]: acquire, as in flush_next()
   const uint64_t open = word_.load(std::memory_order_acquire);
   if (offset_of(open) > options_.buffer_bytes) (void)try_make_room(sequence_of(open));
-  room_bell_.ring_all();
+  room_bell_.wake_all();
 }
 
 void SharedBuffer::quarantine(Slot& slot, uint64_t sequence, uint64_t used) noexcept {

@@ -1,7 +1,7 @@
 // The epoll loop's turns. Owner thread only, but for wake(). Allocates at creation. What fails to be made
 // is a Status.
 //
-// wake() and the loop share a word of three states. wake() makes it kWoken, and rings the eventfd only
+// wake() and the loop share a word of three states. wake() makes it kWoken, and writes to the eventfd only
 // if it was kAsleep. kWoken stays until the loop is where on_wake() and on_turn_end() both follow in
 // the same turn: a wake() that comes behind them keeps the next wait from sleeping. With two states,
 // awake and asleep, such a wake() was lost: a change of the engine's configuration then hung.
@@ -147,7 +147,7 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   ran += found;
   uint32_t awake = kAwake;
   // sync[loop.wake_state]: both sides are read-modify-writes of one word, so one comes first: if
-  // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and rings
+  // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and writes
   if (found > 0 || has_completions() ||
       !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {
@@ -199,7 +199,7 @@ void EpollLoop::wake() noexcept {
   // sync[loop.wake_state]: see sleep() and served()
   if (wake_state_.exchange(kWoken, std::memory_order_acq_rel) == kAsleep) {
     const uint64_t one = 1;
-    (void)!::write(event_.get(), &one, sizeof(one));  // can only fail when it is rung already
+    (void)!::write(event_.get(), &one, sizeof(one));  // can only fail when it is woken already
   }
 }
 

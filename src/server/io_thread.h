@@ -38,7 +38,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void request_drain() noexcept;
 
   // Any worker: the engine has completed requests.
-  void flush() noexcept override { loop_->wake(); }
+  void wake() noexcept override { loop_->wake(); }
   size_t on_wake() noexcept override;
   size_t on_turn_end() noexcept override;
   bool may_spin() noexcept override { return !http_->is_waiting() && !draining_; }

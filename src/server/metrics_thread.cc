@@ -20,13 +20,13 @@ void MetricsThread::submit(service::Job& job) noexcept {
   while (!waiting_.compare_exchange_weak(job.next, &job, std::memory_order_seq_cst,
                                          std::memory_order_relaxed)) {
   }
-  bell_.ring_published();
+  bell_.wake_published();
 }
 
 void MetricsThread::join() {
   // sync[metrics.stop]: seq_cst, against the sleeper's announcement of itself
   stop_.store(true, std::memory_order_seq_cst);
-  bell_.ring_published();
+  bell_.wake_published();
   if (thread_.joinable()) thread_.join();
 }
 

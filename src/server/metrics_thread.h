@@ -42,7 +42,7 @@ class MetricsThread final : public service::JobThread {
   std::vector<char> text_;
   std::atomic<service::Job*> waiting_{nullptr};  // the newest first
   std::atomic<bool> stop_{false};
-  Doorbell bell_;  // rung when one of these has changed
+  Doorbell bell_;  // woken when one of these has changed
   std::thread thread_;
 };
 

@@ -90,14 +90,14 @@ void complete(Call& call) noexcept {
     call.infer.trace.postprocessed_ns = now_ns();
   }
   dispatcher.finish(call);
-  dispatcher.sink_.flush();
+  dispatcher.sink_.wake();
 }
 
 void resume(Call& call) noexcept {
   Dispatcher& dispatcher = *call.way.dispatcher;
   call.way.goes_on = true;
   call.owner->on_returned(call);
-  dispatcher.sink_.flush();
+  dispatcher.sink_.wake();
 }
 
 bool Dispatcher::take_back(Call& call) noexcept {
@@ -138,7 +138,7 @@ void Dispatcher::abandon(Call& call, const Status& status) noexcept {
   unpark(call);
   call.infer.status = status;
   finish(call);
-  sink_.flush();
+  sink_.wake();
 }
 
 void Dispatcher::park(Call& call, Step& step) noexcept {

@@ -168,7 +168,7 @@ void TraceLog::write(const RequestRecord& record) noexcept {
   if ((static_cast<size_t>(at - memory_.data()) & (options_.buffer_bytes - 1)) != 0) return;
   // sync[trace_log.news]: seq_cst, against the sleeper's announcement of itself
   begun_.fetch_add(1, std::memory_order_seq_cst);
-  news_bell_.ring_published();
+  news_bell_.wake_published();
 }
 
 // sync[trace_log.news]: seq_cst, both: they are the look between announcing oneself and sleeping
@@ -211,7 +211,7 @@ void TraceLog::run() noexcept {
     asked = answer;
     // sync[trace_log.answered]: seq_cst, what is in the file; the look of who waits for it
     answered_.store(closing ? UINT64_MAX : answer, std::memory_order_seq_cst);
-    answered_bell_.ring_all();
+    answered_bell_.wake_all();
     if (closing) return;
   }
 }
@@ -219,7 +219,7 @@ void TraceLog::run() noexcept {
 bool TraceLog::flush(uint64_t deadline_ns) noexcept {
   // sync[trace_log.news]: seq_cst, as write()
   const uint64_t ticket = asked_.fetch_add(1, std::memory_order_seq_cst) + 1;
-  news_bell_.ring_published();
+  news_bell_.wake_published();
   // Not await(): an IdleStrategy would count the caller, some control thread, as one that spins.
   while (!was_answered(ticket)) {
     const Doorbell::Ticket waiter = answered_bell_.prepare();

@@ -53,7 +53,7 @@ class Source final : public MpmcSource<GateHooks> {
  public:
   using MpmcSource::MpmcSource;
   auto claim(uint32_t submitter) {
-    ++pushed_[submitter].since_ring;
+    ++pushed_[submitter].since_wake;
     return queue_.reserve(1);
   }
   [[nodiscard]] bool is_asleep(uint32_t worker) const {
@@ -105,8 +105,8 @@ std::string name_of(ParkSpot spot) {
 
 class HeldWorker : public testing::TestWithParam<ParkSpot> {};
 
-// Was: the bit before prepare(). A worker that had taken R1 set its bit; the ring for R1 cleared it and
-// rang a doorbell on which nobody waited; the worker prepared, found nothing and slept without a bit.
+// Was: the bit before prepare(). A worker that had taken R1 set its bit; the wake for R1 cleared it and
+// went to a doorbell on which nobody waited; the worker prepared, found nothing and slept without a bit.
 TEST_P(HeldWorker, IsWokenForTheNextRequestThoughTheRingForItsLastOneCameThen) {
   Source source(4, 1, 1);
   std::array<InferRequest, 2> requests;
@@ -115,11 +115,11 @@ TEST_P(HeldWorker, IsWokenForTheNextRequestThoughTheRingForItsLastOneCameThen) {
   gate.hold(GetParam(), 0);
   Parker worker(source, 0);
   gate.wait_until_held();
-  source.ring(0);  // for the first
+  source.wake_workers(0);  // for the first
   gate.release();
   worker.wait_for_sleep();
   ASSERT_TRUE(source.push(0, requests[1]));
-  source.ring(0);
+  source.wake_workers(0);
   EXPECT_EQ(worker.result(), &requests[1]);
 }
 
@@ -128,26 +128,26 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldWorker,
                                          ParkSpot::kLooked),
                          [](const auto& one) { return name_of(one.param); });
 
-// Was: the ring for R2 went to a worker that had just found R1 by itself, and R2 lay beside a sleeping
+// Was: the wake for R2 went to a worker that had just found R1 by itself, and R2 lay beside a sleeping
 // worker for as long as R1 took.
 TEST(MpmcSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
   Source source(4, 1, 2);
   std::array<InferRequest, 2> requests;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
-  ASSERT_TRUE(source.push(0, requests[0]));  // not rung for yet
+  ASSERT_TRUE(source.push(0, requests[0]));  // not woken for yet
   gate.hold(ParkSpot::kLooked, 0);
   Parker finder(source, 0);
   gate.wait_until_held();
   ASSERT_TRUE(source.push(0, requests[1]));
-  source.ring(0);
+  source.wake_workers(0);
   gate.release();
   EXPECT_EQ(finder.result(), &requests[0]) << "and does not come back for the other";
   EXPECT_EQ(sleeper.result(), &requests[1]);
 }
 
-// Was: the ring for R2 went to a worker that could not take it, since the one before was claimed and
-// not published. Then R1 was published, its ring woke one worker, and R2 lay beside the other.
+// Was: the wake for R2 went to a worker that could not take it, since the one before was claimed and
+// not published. Then R1 was published, its wake went to one worker, and R2 lay beside the other.
 TEST(MpmcSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   Source source(4, 2, 2);
   std::array<InferRequest, 2> requests;
@@ -157,12 +157,12 @@ TEST(MpmcSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   other.wait_for_sleep();
   auto claimed = source.claim(0);
   ASSERT_TRUE(source.push(1, requests[1]));
-  source.ring(1);
-  // Whoever was rung has found nothing and sleeps again.
+  source.wake_workers(1);
+  // Whoever was woken has found nothing and sleeps again.
   one.wait_for_sleep(2);
   claimed[0] = &requests[0];
   claimed.done();
-  source.ring(0);
+  source.wake_workers(0);
   InferRequest* const first = one.result();
   InferRequest* const second = other.result();
   EXPECT_NE(first, nullptr);
@@ -178,11 +178,11 @@ TEST(MpmcSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.begin_search(0));
   ASSERT_TRUE(source.push(0, request));
-  source.ring(0);
+  source.wake_workers(0);
   EXPECT_TRUE(source.is_asleep(1));
   EXPECT_EQ(source.end_search(0), &request);
   ASSERT_TRUE(source.push(0, sentinel));
-  source.ring(0);
+  source.wake_workers(0);
   EXPECT_EQ(sleeper.result(), &sentinel);
 }
 
@@ -193,7 +193,7 @@ TEST(MpmcSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.begin_search(0));
   ASSERT_TRUE(source.push(0, requests[0]));
-  source.ring(0);
+  source.wake_workers(0);
   ASSERT_TRUE(source.push(1, requests[1]));  // its submitter is still in its turn
   EXPECT_EQ(source.end_search(0), &requests[0]);
   EXPECT_EQ(sleeper.result(), &requests[1]);

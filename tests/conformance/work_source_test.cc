@@ -60,7 +60,7 @@ TEST_P(WorkSourceTest, GivesRequestsInTheOrderOfTheirSubmitter) {
   EXPECT_TRUE(source->was_empty(0));
   EXPECT_EQ(source->try_take(0), nullptr);
   for (InferRequest& request : requests) ASSERT_TRUE(source->push(0, request));
-  source->ring(0);
+  source->wake_workers(0);
   EXPECT_FALSE(source->was_empty(0));
   for (InferRequest& request : requests) EXPECT_EQ(source->try_take(0), &request);
   EXPECT_EQ(source->try_take(0), nullptr);
@@ -107,7 +107,7 @@ TEST_P(WorkSourceTest, ParkSleepsThoughItsDeadlineIsFurtherAwayThanAClockCanSay)
   for (const uint64_t until = now_ns() + 2'000'000; now_ns() < until;) std::this_thread::yield();
   InferRequest request;
   ASSERT_TRUE(source->push(0, request));
-  source->ring(0);
+  source->wake_workers(0);
   sleeper.join();
   EXPECT_EQ(got, &request);
 }
@@ -125,13 +125,13 @@ TEST_P(WorkSourceTest, AWorkerThatMayNotTakeLeavesTheRequest) {
   make(1, 1, 4);
   InferRequest request;
   ASSERT_TRUE(source->push(0, request));
-  source->ring(0);
+  source->wake_workers(0);
   Asked reason;
   EXPECT_EQ(source->park(0, false, now_ns() + 1'000'000, reason), nullptr);
   EXPECT_EQ(source->try_take(0), &request);
 }
 
-// Was: one doorbell for all workers. A ring that told worker 0 of room in its instance was taken by
+// Was: one doorbell for all workers. A wake that told worker 0 of room in its instance was taken by
 // worker 1, which had just come to sleep, and worker 0 slept for ever.
 TEST_P(WorkSourceTest, AWakeUpIsNotTakenByAnotherWorkerThatComesToSleep) {
   for (int round = 0; round < 200; ++round) {
@@ -173,10 +173,10 @@ TEST_P(SharedSourceTest, ARequestWakesTheWorkerThatMayTakeItNotTheOneThatMayNot)
     free_sleeps.wait();
     InferRequest request;
     ASSERT_TRUE(source->push(0, request));
-    source->ring(0);
-    const uint64_t rung = now_ns();
+    source->wake_workers(0);
+    const uint64_t woken_at_ns = now_ns();
     free.join();
-    EXPECT_LT(now_ns() - rung, 4'000'000'000u) << "round " << round;
+    EXPECT_LT(now_ns() - woken_at_ns, 4'000'000'000u) << "round " << round;
     EXPECT_EQ(got, &request);
     source->wake(0);
     full.join();
@@ -225,11 +225,11 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
     submitters.emplace_back([&, s] {
       for (uint64_t i = 0; i < each; ++i) {
         while (!source->push(s, requests[s * each + i])) {
-          source->ring(s);
+          source->wake_workers(s);
           std::this_thread::yield();
         }
         // As a turn of the loop does: sometimes one, sometimes several.
-        if (i % 3 == 0 || i + 1 == each) source->ring(s);
+        if (i % 3 == 0 || i + 1 == each) source->wake_workers(s);
       }
     });
   }

@@ -3,16 +3,16 @@
  * The sleep and wake of lumen::Doorbell (include/lumen/base/doorbell.h): waiters and tokens in one
  * word, every step on it one atomic action, so that sequential consistency is the right model (the
  * code's operations on it are read-modify-writes or seq_cst).
- * Two ringers publish two items and one; three waiters take items, and sleep when there are none; one
+ * Two wakers publish two items and one; three waiters take items, and sleep when there are none; one
  * of them may time out once. The kernel may wake any sleeper, not only the oldest.
  * Shown: once nothing can move, no item is left (no lost wake-up), no token is left over (no wake-up
  * without a sleeper), and each sleeper is counted exactly once.
  * BROKEN         no second look between prepare() and wait()
- * BROKEN_CANCEL  cancel() leaves a token lying that a ringer has promised it already
- * BROKEN_WAKE    the ringer promises one more waiter than it wakes
+ * BROKEN_CANCEL  cancel() leaves a token lying that a waker has promised it already
+ * BROKEN_WAKE    the waker promises one more waiter than it wakes
  */
 #define WAITERS 3
-#define RINGERS 2
+#define WAKERS 2
 
 byte work = 0;     /* items published and not taken */
 byte waiters = 0;  /* the high half of the word */
@@ -88,14 +88,14 @@ inline futex_wake(count) {
   od
 }
 
-proctype ringer(byte items; byte most) {
+proctype waker(byte items; byte most) {
   byte seen;
   byte promised;
   do
   :: items > 0 ->
      items--;
      work++;                            /* publish */
-     seen = waiters;                    /* ring(): its fast look */
+     seen = waiters;                    /* wake(): its fast look */
      if
      :: seen == 0
      :: else ->
@@ -125,8 +125,8 @@ proctype monitor() {
 init {
   atomic {
     run waiter(0); run waiter(1); run waiter(2);
-    run ringer(2, 1);                      /* ring() */
-    run ringer(1, 3);                      /* ring_all() */
+    run waker(2, 1);                      /* wake() */
+    run waker(1, 3);                      /* wake_all() */
     run monitor()
   }
 }

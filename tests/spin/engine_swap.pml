@@ -4,7 +4,7 @@
  * help_retire(), close(), retire(), replace(); src/engine/scheduler.cc: finish()). Two submitters submit,
  * turn and leave when they like; one change and then a drain by the control plane. A model may complete
  * later, on a thread of its own, one call at a time for each scheduler and submitter.
- * The loop that a nudge wakes is loop_wake.pml's: here a flag that stays until the turn that serves it.
+ * The loop that a wake wakes is loop_wake.pml's: here a flag that stays until the turn that serves it.
  * Shown: nobody uses a scheduler that is gone, and once nothing can move the change and the drain are
  * through and nothing that was accepted waits.
  * BROKEN_WAITS_FOR_THREAD  a thread that leaves tells nobody, and retire() waits for it: the code before

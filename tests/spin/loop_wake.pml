@@ -2,7 +2,7 @@
  *
  * The sleep and wake of lumen::net::Loop (src/net/epoll_loop.cc: wake(), sleep(), served(), run_once())
  * with what its handlers do (src/server/io_thread.cc). Three threads each leave something and call wake():
- * `posted` is taken by on_wake(), `nudged` (a scheduler to retire) by on_turn_end() only, `drain` is
+ * `posted` is taken by on_wake(), `changed` (a scheduler to retire) by on_turn_end() only, `drain` is
  * looked at after run_once(). Retiring completes a request, which wakes the loop from its own thread.
  * Sockets have events of their own at any time.
  * Shown: once nothing can move, nothing is left, and the loop sleeps in the kernel with no event to read.
@@ -20,7 +20,7 @@ byte word = AWAKE;
 bool eventfd = false;
 byte socket_events = 2;
 bool posted = false;
-bool nudged = false;
+bool changed = false;
 bool drain = false;
 bool drain_seen = false;
 byte finished = 0;
@@ -97,7 +97,7 @@ active proctype loop() {
 #endif
         on_wake(found);
         worked = false;                                    /* on_turn_end() */
-        atomic { if :: nudged -> nudged = false; worked = true :: else fi };
+        atomic { if :: changed -> changed = false; worked = true :: else fi };
         if :: worked -> wake(old) :: else -> break fi
      :: round == 2 -> break
      od;
@@ -109,14 +109,14 @@ active proctype loop() {
 }
 
 active proctype poster() { byte old; posted = true; wake(old); finished++ }
-active proctype nudger() { byte old; nudged = true; wake(old); finished++ }
+active proctype changer() { byte old; changed = true; wake(old); finished++ }
 active proctype drainer() { byte old; drain = true; wake(old); finished++ }
 
 active proctype monitor() {
   timeout ->
   assert(finished == 3);
   assert(!posted);
-  assert(!nudged);
+  assert(!changed);
   assert(drain_seen);
   assert(in_kernel && word == ASLEEP && !eventfd)
 }

@@ -3,15 +3,15 @@
  * The single waiting place of lumen::ThreadPipeline (include/lumen/queue/waiting_place.h and
  * thread_pipeline.h): one producer, a ring of two slots, two stages of one thread each
  * (with a second thread in stage 1 no error shows in 90 million states, where the search was stopped).
- * Stages sleep in class IDLE while nothing is in flight before them (a push rings it), stage 1 in
- * class LAGGING while its predecessor works on something (stage 0 rings it), the producer in class
- * SPACE (the last stage alone rings it). All these operations are seq_cst in the code, so each step
- * here is one atomic action. The kernel wakes all sleepers of the rung classes, as FUTEX_WAKE_BITSET
+ * Stages sleep in class IDLE while nothing is in flight before them (a push wakes it), stage 1 in
+ * class LAGGING while its predecessor works on something (stage 0 wakes it), the producer in class
+ * SPACE (the last stage alone wakes it). All these operations are seq_cst in the code, so each step
+ * here is one atomic action. The kernel wakes all sleepers of the woken classes, as FUTEX_WAKE_BITSET
  * does; a sleeper whose epoch is out of date does not fall asleep.
  * Shown: once nothing can move, every item has passed through both stages, each exactly once.
  * BROKEN_ORDER  prepare() sets its bit first and reads the epoch after
  * BROKEN_LOOK   no second look between prepare() and the sleep
- * BROKEN_CLASS  stage 1 sleeps in IDLE even while its predecessor works (nobody rings it then)
+ * BROKEN_CLASS  stage 1 sleeps in IDLE even while its predecessor works (nobody wakes it then)
  */
 #define ITEMS 3
 #define SLOTS 2
@@ -55,27 +55,27 @@ inline wake(me, classes) {
   if :: (sleeping_in[me] & (classes)) -> sleeping_in[me] = 0 :: else fi
 }
 
-inline ring(classes) {
+inline wake_classes(classes) {
   if
   :: (asleep_bits & (classes)) == 0
   :: else ->
-     atomic { rung = asleep_bits & (classes); asleep_bits = asleep_bits & ~(classes) };
+     atomic { woken = asleep_bits & (classes); asleep_bits = asleep_bits & ~(classes) };
      if
-     :: rung == 0
+     :: woken == 0
      :: else ->
         epoch++;
-        d_step { wake(0, rung); wake(1, rung); wake(2, rung); rung = 0 }
+        d_step { wake(0, woken); wake(1, woken); wake(2, woken); woken = 0 }
      fi
   fi
 }
 
 proctype producer() {
-  byte ticket; byte rung;
+  byte ticket; byte woken;
   do
   :: tail == ITEMS -> break
   :: else ->
      if
-     :: tail < freed + SLOTS -> tail++; ring(IDLE)
+     :: tail < freed + SLOTS -> tail++; wake_classes(IDLE)
      :: else ->
         prepare(SPACE);
 #ifndef BROKEN_LOOK
@@ -91,10 +91,10 @@ proctype producer() {
 }
 
 proctype stage0() {
-  byte ticket; byte rung;
+  byte ticket; byte woken;
   do
   :: if
-     :: done0 < tail -> done0++; ring(LAGGING)
+     :: done0 < tail -> done0++; wake_classes(LAGGING)
      :: else ->
         prepare(IDLE);
         if
@@ -111,7 +111,7 @@ proctype stage0() {
 }
 
 proctype stage1(byte me) {
-  byte ticket; byte rung; byte mine; byte class;
+  byte ticket; byte woken; byte mine; byte class;
   do
   :: atomic {
        if
@@ -123,7 +123,7 @@ proctype stage1(byte me) {
      :: mine < ITEMS ->
         assert(!mark[mine]);
         atomic { mark[mine] = true; mine = 0 };
-        ring(SPACE)
+        wake_classes(SPACE)
      :: else ->
 #ifdef BROKEN_CLASS
         class = IDLE;

@@ -4,7 +4,7 @@
  * on_batch_done(), leave_callback(), run(), is_done()). One slot with room for one call; three requests.
  * Its owner is an I/O thread (`inline`), which may end once every reply is out, after which a drain
  * finishes (Scheduler::finish()); with WORKER a worker, which parks on its doorbell (doorbell.pml's: here
- * a bell that only rings for who has announced himself) and ends after the engine was closed.
+ * a bell that wakes only whoever has announced itself) and ends after the engine was closed.
  * Shown: the batch is not packed while a callback still reads it, nothing of the runner is touched once it
  * is gone, every request is completed once, and once nothing can move the drain is through.
  * BROKEN_WAITS_FOR_THREAD  the drain waits for the I/O thread, which is gone: the code before
@@ -30,9 +30,9 @@ bool thread_left = false;
 bool is_through = false;
 #ifdef WORKER
 bool announced = false;
-bool rung = false;
+bool woken = false;
 bool closed = false;
-inline bell() { atomic { if :: announced -> announced = false; rung = true :: else fi } }
+inline bell() { atomic { if :: announced -> announced = false; woken = true :: else fi } }
 #else
 bool woken = false;          /* the loop's word, kWoken */
 inline bell() { woken = true }
@@ -144,9 +144,9 @@ proctype worker() {
         fi;
         announced = true;                /* park(): prepare() */
         if
-        :: HAS_NEWS -> atomic { announced = false; rung = false }
-        :: closed && waiting == 0 && in_flight == 0 -> atomic { announced = false; rung = false }
-        :: else -> atomic { rung -> rung = false }
+        :: HAS_NEWS -> atomic { announced = false; woken = false }
+        :: closed && waiting == 0 && in_flight == 0 -> atomic { announced = false; woken = false }
+        :: else -> atomic { woken -> woken = false }
         fi
      fi
   od;

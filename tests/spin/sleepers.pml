@@ -1,8 +1,8 @@
-/* expect: pass; with -DBROKEN_BIT_FIRST: fail; with -DORDER_ALONE: pass; with -DBROKEN_ORDER_ALONE: fail; with -DBROKEN_RUNG: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_SEARCH: fail
+/* expect: pass; with -DBROKEN_BIT_FIRST: fail; with -DORDER_ALONE: pass; with -DBROKEN_ORDER_ALONE: fail; with -DBROKEN_WOKEN: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_SEARCH: fail
  *
  * Sleep and wake of lumen::engine::MpmcSource (src/engine/mpmc_source.h), its statements in their order.
  * Two submitters push a request each, or one submitter two, in one turn or in two; each is claimed and
- * published in two steps, with a ring at the end of a turn. Two workers take them and park; with one
+ * published in two steps, with a wake at the end of a turn. Two workers take them and park; with one
  * submitter one sleep may end by a deadline; in three of the four scenarios worker 0 also polls
  * (begin_search, end_search). A worker that runs a request may do so for ever. A pop is one step: it
  * looks at the slot at head, and its compare-and-swap makes it look again if head has moved. Each
@@ -15,8 +15,8 @@
  *                     which never runs for ever: a request is lost even so
  * ORDER_ALONE         only the order mended, no worker runs for ever: nothing is lost
  * BROKEN_ORDER_ALONE  the same where workers may: a request lies beside a sleeping worker
- * BROKEN_RUNG         who was rung while it found a request does not pass the wake on
- * BROKEN_TAKER        only who was rung passes on, not everyone who takes a request
+ * BROKEN_WOKEN         who was woken while it found a request does not pass the wake on
+ * BROKEN_TAKER        only who was woken passes on, not everyone who takes a request
  * BROKEN_SEARCH       who ends its polling takes a request first and leaves the count of searchers after
  */
 #define WORKERS 2
@@ -24,16 +24,16 @@
 #define MOST_SEARCHERS 1
 
 #ifdef BROKEN_BIT_FIRST
-#define OLD_RING
+#define OLD_WAKE
 #define ALWAYS_ENDS
 #define ONE_WORKER
 #endif
 #ifdef ORDER_ALONE
-#define OLD_RING
+#define OLD_WAKE
 #define ALWAYS_ENDS
 #endif
 #ifdef BROKEN_ORDER_ALONE
-#define OLD_RING
+#define OLD_WAKE
 #endif
 
 byte tail = 0;                 /* claimed by submitters */
@@ -62,7 +62,7 @@ inline wake_sleepers(count) {
   do
   :: seen == 0 || most == 0 -> break
   :: else ->
-#ifndef OLD_RING
+#ifndef OLD_WAKE
      requests = tail - head;                /* size_was(); a head read later wakes one too many */
      if :: requests <= searching -> break :: else fi;
 #endif
@@ -71,7 +71,7 @@ inline wake_sleepers(count) {
      d_step { was = bits & mask(which); bits = bits & ~mask(which) };
      if
      :: was != 0 ->
-#ifndef OLD_RING
+#ifndef OLD_WAKE
         searching++;
 #endif
         if :: bell[which] == 1 -> bell[which] = 2 :: else fi;
@@ -83,7 +83,7 @@ inline wake_sleepers(count) {
 }
 
 inline pass_on() {
-#ifndef OLD_RING
+#ifndef OLD_WAKE
   if :: bits != 0 -> wake_sleepers(1) :: else fi
 #else
   skip
@@ -123,36 +123,36 @@ inline park(me, got) {
      :: atomic { timeouts_left > 0 -> timeouts_left--; bell[me] = 0; asleep[me] = false }
      fi
   fi;
-  d_step { rung = ((bits & mask(me)) == 0); bits = bits & ~mask(me) };
-#ifndef OLD_RING
+  d_step { woken = ((bits & mask(me)) == 0); bits = bits & ~mask(me) };
+#ifndef OLD_WAKE
   if
-  :: rung ->
+  :: woken ->
      searching--;
      if
      :: !got -> try_take(got)
-#ifdef BROKEN_RUNG
+#ifdef BROKEN_WOKEN
      :: else
 #else
      :: else -> pass_on()
 #endif
      fi
-  :: !rung && got -> taker_passes_on()
+  :: !woken && got -> taker_passes_on()
   :: else
   fi;
 #endif
-  rung = false
+  woken = false
 }
 
 proctype worker(byte me) {
   bool got;
-  bool rung;
+  bool woken;
   byte seen; byte most; byte requests; byte which; byte was;
   do
   :: try_take(got);
      if
      :: got
      :: else ->
-#ifndef OLD_RING
+#ifndef OLD_WAKE
         if
         :: me == 1 || !polls
         :: me == 0 && polls ->              /* begin_search() */

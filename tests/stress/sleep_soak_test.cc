@@ -53,7 +53,7 @@ std::string name_of(const Shape& shape) {
 }
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << name_of(shape); }
 
-// On a doorbell that nobody rings: the load has gaps, and the watch looks now and then.
+// On a doorbell that nobody wakes: the load has gaps, and the watch looks now and then.
 void rest(uint64_t ns) {
   Doorbell nobody;
   (void)nobody.wait(nobody.prepare(), now_ns() + ns);
@@ -223,7 +223,7 @@ class SleepSoak : public FakeServer, public testing::WithParamInterface<Shape> {
   }
 
   // As many requests as workers, one after the other, while no model gets done: each finds a worker.
-  // One that sleeps where no ring finds it is found out here.
+  // One that sleeps where no wake finds it is found out here.
   void call_the_roll() {
     if (!has_workers() || failed.load()) return;
     control_->hold();

@@ -1,6 +1,6 @@
 // EngineTurns: an I/O thread in small, for tests: a real loop whose turns end in a submitter's end_turn(), and
 // places where a test can hold a thread.
-// Threads: run() on its own; flush() from any; the rest is the test's. Memory: the heap.
+// Threads: run() on its own; wake() from any; the rest is the test's. Memory: the heap.
 // Errors: LUMEN_CHECK where a loop can't be made.
 #pragma once
 
@@ -60,17 +60,17 @@ class Gate {
   int passes_ = 0;
 };
 
-// Calls `after` when it is flushed, and counts.
+// Calls `after` when it is woken, and counts.
 struct TestSink final : CompletionSink {
   std::function<void()> after = [] {};
-  std::atomic<int> flushes{0};
-  void flush() noexcept override {
+  std::atomic<int> wakes{0};
+  void wake() noexcept override {
     after();
-    flushes.fetch_add(1);
-    flushes.notify_all();
+    wakes.fetch_add(1);
+    wakes.notify_all();
   }
   void wait_for(int count) const {
-    for (int seen = flushes.load(); seen < count; seen = flushes.load()) flushes.wait(seen);
+    for (int seen = wakes.load(); seen < count; seen = wakes.load()) wakes.wait(seen);
   }
 };
 
@@ -95,7 +95,7 @@ class EngineTurns final : public net::WakeHandler {
     }
     loop_->wake();
   }
-  // Returns when the thread is gone. The sinks go after the engine, whose callbacks may still flush them.
+  // Returns when the thread is gone. The sinks go after the engine, whose callbacks may still wake them.
   void leave() {
     if (!thread_.joinable()) return;
     post([this] { leaves_ = true; });

@@ -1,5 +1,5 @@
-// Doorbell: sleep until rung, with no system call on ring() when nobody sleeps. Futex-based.
-// Threads: any number of ringers and waiters; SharedDoorbell also across processes.
+// Doorbell: sleep until woken, with no system call on wake() when nobody sleeps. Futex-based.
+// Threads: any number of wakers and waiters; SharedDoorbell also across processes.
 // Memory: none; 64 bytes, fixed layout, all zeros is a valid doorbell (so that a segment may hold
 // it).
 // Errors: wait() returns false on timeout and only then; never loses a wake-up.
@@ -8,18 +8,18 @@
 // true without work for this waiter (another took it), so the caller looks again in a loop.
 //
 // One 64-bit word counts both kinds of waiter: {waiters: high 32, tokens: low 32 and futex word}.
-//   prepare  waiters + 1                       ring(k)  moves min(k, waiters) to tokens, wakes as many
+//   prepare  waiters + 1                       wake(k)  moves min(k, waiters) to tokens, wakes as many
 //   wait     takes a token, or sleeps while there is none
 //   cancel   takes back a waiter, or, when all are promised, a token
 // Invariant: waiters + tokens = threads between prepare() and the end of wait() or cancel(). So a
-// waiter that steals another's token leaves its own count behind for it, and a ringer that finds
+// waiter that steals another's token leaves its own count behind for it, and a waker that finds
 // waiters == 0 knows that each sleeper has a wake-up on its way already: one futex call a sleeper,
-// not one a ring (a sleeper takes 20 µs to run on some machines; 200 pushes fit into that).
-// Two separate words, as in folly's EventCount, would need a bounded spin in cancel() for a ringer
+// not one a wake (a sleeper takes 20 µs to run on some machines; 200 pushes fit into that).
+// Two separate words, as in folly's EventCount, would need a bounded spin in cancel() for a waker
 // that is held between the two. tests/spin/doorbell.pml proves the protocol for 3 waiters.
 //
-// Dead threads: a waiter that dies leaves its count; the next ring turns it into a token, which one
-// later waiter takes as a wake-up without work. Nothing blocks. A ringer that dies between its
+// Dead threads: a waiter that dies leaves its count; the next wake turns it into a token, which one
+// later waiter takes as a wake-up without work. Nothing blocks. A waker that dies between its
 // compare-and-swap and the futex call leaves that token with a sleeper that nobody wakes until the
 // next waiter comes: across processes, wait with a deadline.
 #pragma once
@@ -44,35 +44,35 @@ class alignas(kCacheLine) BasicDoorbell {
  public:
   struct Ticket {};
 
-  // Announces a waiter. Work that was published before a ring() which missed this announcement is
+  // Announces a waiter. Work that was published before a wake() which missed this announcement is
   // seen by the look that follows, if that look's loads are seq_cst or read-modify-writes.
   [[nodiscard]] Ticket prepare() noexcept {
-    // sync[doorbell.state]: store-load order against ring(): both sides are seq_cst, so either the
-    // ringer sees this waiter or this waiter's look sees the ringer's work.
+    // sync[doorbell.state]: store-load order against wake(): both sides are seq_cst, so either the
+    // waker sees this waiter or this waiter's look sees the waker's work.
     state_.fetch_add(kOneWaiter, std::memory_order_seq_cst);
     return {};
   }
   void cancel() noexcept { (void)leave(); }
 
-  // Ends the announcement of prepare(). True: rung since; false: `deadline_ns` (CLOCK_MONOTONIC,
+  // Ends the announcement of prepare(). True: woken since; false: `deadline_ns` (CLOCK_MONOTONIC,
   // UINT64_MAX for never) has passed.
   bool wait(Ticket ticket, uint64_t deadline_ns = UINT64_MAX) noexcept;
 
   // Call after publishing work. `count`: how many waiters to wake at most.
-  void ring(uint32_t count = 1) noexcept {
+  void wake(uint32_t count = 1) noexcept {
     // A read-modify-write of the seq_cst total order instead of a fence, since TSan can't see
     // fences. sync[doorbell.state]: pairs with prepare().
-    if (state_.fetch_add(0, std::memory_order_seq_cst) >= kOneWaiter) ring_slow(count);
+    if (state_.fetch_add(0, std::memory_order_seq_cst) >= kOneWaiter) wake_slow(count);
   }
   // The same where the publishing operation was itself seq_cst (an exchange, say): on x86 a plain
-  // load of a line that stays shared, where ring() takes it exclusively (5 ns alone, 14 contended).
-  void ring_published(uint32_t count = 1) noexcept {
+  // load of a line that stays shared, where wake() takes it exclusively (5 ns alone, 14 contended).
+  void wake_published(uint32_t count = 1) noexcept {
     // sync[doorbell.state]: pairs with prepare(), by the total order of seq_cst
-    if (state_.load(std::memory_order_seq_cst) >= kOneWaiter) ring_slow(count);
+    if (state_.load(std::memory_order_seq_cst) >= kOneWaiter) wake_slow(count);
   }
-  void ring_all() noexcept { ring(UINT32_MAX); }
+  void wake_all() noexcept { wake(UINT32_MAX); }
 
-  // Racy: how many had announced themselves and were not yet rung for, a moment ago.
+  // Racy: how many had announced themselves and were not yet woken for, a moment ago.
   [[nodiscard]] uint32_t waiters_were() const noexcept {
     return waiters_of(state_.load(std::memory_order_relaxed));  // relaxed: a statistic
   }
@@ -84,12 +84,12 @@ class alignas(kCacheLine) BasicDoorbell {
   static uint32_t tokens_of(uint64_t state) noexcept { return static_cast<uint32_t>(state); }
 
   bool take_token() noexcept;
-  // Takes back the announcement. True: what it took was a token, a ring has come in between.
+  // Takes back the announcement. True: what it took was a token, a wake has come in between.
   bool leave() noexcept;
-  void ring_slow(uint32_t count) noexcept;
+  void wake_slow(uint32_t count) noexcept;
 
   std::atomic<uint64_t> state_{0};
-  std::atomic<uint64_t> rung_at_ns_{0};  // of the latest futex call: feeds wake_cost_ns()
+  std::atomic<uint64_t> woken_at_ns_{0};  // of the latest futex call: feeds wake_cost_ns()
 };
 
 using Doorbell = BasicDoorbell<FutexScope::kProcess>;

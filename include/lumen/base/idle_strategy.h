@@ -128,7 +128,7 @@ class IdleStrategy {
   static constexpr uint64_t kMaxSpinNs = SpinBudget::kMaxWorthNs;
 
   // A sleep in the kernel that another CPU's interrupt ends: 20 to 60 µs on virtual machines, and nothing
-  // here measures it. Doorbells do measure theirs, which is 3 µs where ringer and sleeper share a CPU.
+  // here measures it. Doorbells do measure theirs, which is 3 µs where waker and sleeper share a CPU.
   static constexpr uint64_t kKernelWakeCostNs = 20'000;
 
   // `max_spin_ns` 0: always park at once. `least_wake_cost_ns`: what a wake-up costs at least, where
@@ -177,7 +177,7 @@ class IdleStrategy {
 
 // Waits until look() is true or `deadline_ns` has passed; false in the latter case alone. look()
 // must read what it looks at by seq_cst loads (or read-modify-writes), and whoever makes it true
-// must ring `bell` after.
+// must wake `bell` after.
 template <FutexScope kScope, typename Look>
 [[nodiscard]] bool await(BasicDoorbell<kScope>& bell, IdleStrategy& idle, uint64_t deadline_ns,
                          Look&& look) noexcept {
@@ -191,10 +191,10 @@ template <FutexScope kScope, typename Look>
       break;
     }
     idle.parking();
-    const bool rung = bell.wait(ticket, deadline_ns);
+    const bool woken = bell.wait(ticket, deadline_ns);
     idle.unparked();
-    if (!rung) {
-      // The ring may have gone to another while the work is ours, so a last look decides.
+    if (!woken) {
+      // The wake may have gone to another while the work is ours, so a last look decides.
       if (!look()) return false;
       break;
     }

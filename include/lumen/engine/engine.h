@@ -82,7 +82,7 @@ class Submitter {
     bool has_latency_budget = false;  // else fits_budget() is always true
   };
   [[nodiscard]] virtual Types types(const Model& model) noexcept = 0;
-  // Whoever must get this thread to call end_turn() soon (a change of configuration) flushes it.
+  // Whoever must get this thread to call end_turn() soon (a change of configuration) wakes it.
   virtual void set_wake_sink(CompletionSink& sink) noexcept = 0;
 
  protected:

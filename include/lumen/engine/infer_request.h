@@ -29,12 +29,12 @@ struct Trace {
   uint64_t postprocessed_ns = 0;  // outputs are in the arena, reply encoded
 };
 
-// Where completed requests go. complete() hands a request over; flush() wakes who waits for it, and
+// Where completed requests go. complete() hands a request over; wake() wakes whoever waits for it, and
 // is called once for several completions that follow closely, because a wake-up costs its caller
 // 6 us and, on a shared core, a switch to the woken thread and back.
 class CompletionSink {
  public:
-  virtual void flush() noexcept = 0;  // any thread; never waits
+  virtual void wake() noexcept = 0;  // any thread; never waits
 
  protected:
   ~CompletionSink() = default;
@@ -75,7 +75,7 @@ struct InferRequest {
   void (*complete)(InferRequest&) noexcept = nullptr;
   AllocatorType allocator_type{};  // of `memory`, for the telemetry
   void* owner = nullptr;           // for complete()
-  CompletionSink* sink = nullptr;  // flushed after complete(), if given
+  CompletionSink* sink = nullptr;  // woken after complete(), if given
   // For the latency budget: time that it has lain in its socket, and that its way back will take.
   uint64_t outside_ns = 0;
 

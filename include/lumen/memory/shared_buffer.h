@@ -21,7 +21,7 @@
 //            chunk revoked, then looks whether a record is open in it. reserve() says "open" and
 //            then looks for the mark: Dekker's pattern, paid by the flusher (asymmetric_fence.h).
 //   flush    whoever holds the flush token takes the oldest sealed slot, waits for its commits by
-//            polling (20 µs to 1 ms: a ring on every commit would cost more than the commit), calls
+//            polling (20 µs to 1 ms: a wake on every commit would cost more than the commit), calls
 //            back and frees the slot. Exactly once and in order, because only the token moves on.
 // Orders. Record bytes reach the flusher by release and acquire of the counter. A freed slot
 // reaches writers by the release of the slot word, the acquire of whoever opens it, the release of
@@ -278,8 +278,8 @@ class SharedBuffer {
   std::atomic<uint64_t> next_flush_{0};
   std::atomic<uint64_t> flushed_buffers_{0}, flushed_bytes_{0}, wasted_bytes_{0};
   std::atomic<uint64_t> missing_bytes_{0}, incomplete_buffers_{0}, quarantined_{0};
-  Doorbell room_bell_;    // rung when a slot was opened, freed or closed
-  Doorbell sealed_bell_;  // rung for the flusher
+  Doorbell room_bell_;    // woken when a slot was opened, freed or closed
+  Doorbell sealed_bell_;  // woken for the flusher
 };
 
 // A thread's handle. At most one reservation is open at a time; reserve() while one is open is a

@@ -170,13 +170,13 @@ class MpmcQueue {
 
   // No push succeeds from here on; all that was accepted is still popped; everyone is woken.
   void close() noexcept {
-    // sync[mpmc.closing]: seq_cst before the rings below, so that who pops later sees it
+    // sync[mpmc.closing]: seq_cst before the wakes below, so that who pops later sees it
     closing_.store(true, std::memory_order_seq_cst);
     // sync[mpmc.tail]: seq_cst against a sleeper's look; a claim now fails its compare-and-swap
     tail_side_.index.fetch_or(kClosedBit, std::memory_order_seq_cst);
     if constexpr (kBlocking) {
-      not_empty_.ring_all();
-      not_full_.ring_all();
+      not_empty_.wake_all();
+      not_full_.wake_all();
     }
   }
   // True: closed, and nothing is left nor will come. False while an accepted item is on its way.
@@ -201,7 +201,7 @@ class MpmcQueue {
     return tail > head ? std::min(tail - head, capacity()) : 0;
   }
   [[nodiscard]] bool was_empty() const noexcept { return size_was() == 0; }
-  // Racy: how many slept on an empty (full) queue and were not rung for, a moment ago.
+  // Racy: how many slept on an empty (full) queue and were not woken for, a moment ago.
   [[nodiscard]] uint32_t consumers_slept() const noexcept
     requires kBlocking
   {
@@ -340,31 +340,31 @@ class MpmcQueue {
     std::destroy_at(value);
     publish_free(position);
   }
-  // A ring may have gone to a sleeper that could do nothing yet, since the position before was claimed
+  // A wake may have gone to a sleeper that could do nothing yet, since the position before was claimed
   // and not published. So whoever takes or fills a position, and sees that the next is ready too, wakes
   // one more sleeper of its own side. Nobody asleep: a load of a line that nobody writes.
   template <typename Sleepers>
   void pass_on(Sleepers& own_side, size_t next, size_t offset) noexcept {
     // sync[mpmc.slot]: as in claim()
     if (own_side.waiters_were() != 0 && slot(next).turn.load(kLook) == next + offset) {
-      own_side.ring_published();
+      own_side.wake_published();
     }
   }
   // `next`: the position after the `count` that were filled (emptied).
   void after_push(size_t next, size_t count) noexcept {
     if constexpr (kBlocking) {
-      not_empty_.ring_published(static_cast<uint32_t>(count));
+      not_empty_.wake_published(static_cast<uint32_t>(count));
       pass_on(not_full_, next, 0);
     }
   }
   void after_pop(size_t next, size_t count) noexcept {
     if constexpr (kBlocking) {
-      not_full_.ring_published(static_cast<uint32_t>(count));
+      not_full_.wake_published(static_cast<uint32_t>(count));
       pass_on(not_empty_, next, 1);
       // The sleepers of a closed queue that has just become empty have nobody else to wake them.
       // sync[mpmc.closing]: seq_cst after the claim; who reads false here leaves it to close()'s
-      // ring
-      if (closing_.load(std::memory_order_seq_cst) && drained()) not_empty_.ring_all();
+      // wake
+      if (closing_.load(std::memory_order_seq_cst) && drained()) not_empty_.wake_all();
     }
   }
   void end_run(size_t position, size_t count, bool filling) noexcept {

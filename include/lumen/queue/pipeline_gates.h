@@ -32,7 +32,7 @@ class CursorGate {
     const size_t done = done_.load(std::memory_order_seq_cst);
     return static_cast<ptrdiff_t>(done - position) > 0 ? done - position : 0;
   }
-  // True where one seq_cst operation has published all (WaitingPlace::ring_published suffices).
+  // True where one seq_cst operation has published all (WaitingPlace::wake_published suffices).
   bool publish(size_t position, size_t count) noexcept {
     // sync[pipeline.gate]: release, and seq_cst against a sleeper's announcement
     done_.exchange(position + count, std::memory_order_seq_cst);

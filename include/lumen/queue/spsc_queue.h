@@ -67,8 +67,8 @@ class SpscQueue {
   {
     // sync[spsc.tail]: seq_cst against a sleeper's look; a push now fails its compare-and-swap
     tail_.fetch_or(kClosedBit, std::memory_order_seq_cst);
-    not_empty_.ring_all();
-    not_full_.ring_all();
+    not_empty_.wake_all();
+    not_full_.wake_all();
   }
 
   [[nodiscard]] size_t capacity() const noexcept { return mask_ + 1; }
@@ -89,7 +89,7 @@ class SpscQueue {
   std::atomic<bool> producer_taken_{false};
   alignas(kFalseSharingRange) std::atomic<size_t> head_{0};
   std::atomic<bool> consumer_taken_{false};
-  // Rung by the other side, so apart from the lines above; empty where there is no waiting.
+  // Woken by the other side, so apart from the lines above; empty where there is no waiting.
   struct NoDoorbell {};
   using Bell = std::conditional_t<kBlocking, Doorbell, NoDoorbell>;
   alignas(kFalseSharingRange) Bell not_empty_;
@@ -234,7 +234,7 @@ class SpscQueue<T, kWaiting>::Producer {
         return false;
       }
       tail_ += count;
-      queue_->not_empty_.ring_published();
+      queue_->not_empty_.wake_published();
     } else {
       tail_ += count;
       // sync[spsc.tail]: release, the items are there for the consumer
@@ -369,7 +369,7 @@ class SpscQueue<T, kWaiting>::Consumer {
     if constexpr (kBlocking) {
       // sync[spsc.head]: release of the slots; seq_cst against the producer's announcement
       queue_->head_.exchange(head_, std::memory_order_seq_cst);
-      queue_->not_full_.ring_published();
+      queue_->not_full_.wake_published();
     } else {
       // sync[spsc.head]: release, the slots are free for the producer
       queue_->head_.store(head_, std::memory_order_release);

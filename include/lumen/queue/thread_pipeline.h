@@ -107,7 +107,7 @@ class Pipeline {
   void close() noexcept {
     // sync[pipeline.tail]: seq_cst against a sleeper's look; a claim now fails
     tail_.fetch_or(kClosedBit, std::memory_order_seq_cst);
-    place_.ring_published(UINT32_MAX);
+    place_.wake_published(UINT32_MAX);
   }
 
   [[nodiscard]] size_t capacity() const noexcept { return mask_ + 1; }
@@ -156,8 +156,8 @@ class Pipeline {
     // sync[pipeline.tail]: seq_cst, it may be the look of a thread that is about to sleep
     return tail_.load(std::memory_order_seq_cst);
   }
-  void ring(uint32_t classes, bool published_by_seq_cst) noexcept {
-    published_by_seq_cst ? place_.ring_published(classes) : place_.ring(classes);
+  void wake(uint32_t classes, bool published_by_seq_cst) noexcept {
+    published_by_seq_cst ? place_.wake_published(classes) : place_.wake(classes);
   }
 
   struct alignas(kFalseSharingRange) Claim {
@@ -204,7 +204,7 @@ class Pipeline<T, kProducers, Stages...>::Producer {
       if (count == 0) return 0;
       fill(position, items.first(count));
       const bool seq_cst = pipeline_->pushed_.publish(position, count);
-      pipeline_->ring(WaitingPlace::bit(kIdle), seq_cst);
+      pipeline_->wake(WaitingPlace::bit(kIdle), seq_cst);
       return count;
     }
   }
@@ -278,7 +278,7 @@ class Pipeline<T, kProducers, Stages...>::Producer {
       }
       return 0;
     }
-    pipeline_->place_.ring_published(WaitingPlace::bit(kIdle));
+    pipeline_->place_.wake_published(WaitingPlace::bit(kIdle));
     return count;
   }
 
@@ -335,7 +335,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
     }
     const bool seq_cst = std::get<kStage>(pipeline_->gates_).publish(position, count);
     constexpr uint32_t kNext = kStage == kLast ? kSpace : lagging(kStage + 1);
-    pipeline_->ring(WaitingPlace::bit(kNext), seq_cst);
+    pipeline_->wake(WaitingPlace::bit(kNext), seq_cst);
     return count;
   }
 
@@ -357,7 +357,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
       }
     }
     // Other threads of this stage may sleep, and nobody else can tell them that they are done.
-    pipeline_->place_.ring(WaitingPlace::bit(kIdle) | WaitingPlace::bit(lagging(kStage)));
+    pipeline_->place_.wake(WaitingPlace::bit(kIdle) | WaitingPlace::bit(lagging(kStage)));
   }
 
  private:

@@ -9,7 +9,7 @@
 // are told by on_error and last_error().
 //
 // Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
-// exactly one thread; it is the one that rings. So nothing is polled, and "has the timer been armed?"
+// exactly one thread; it is the one that wakes. So nothing is polled, and "has the timer been armed?"
 // needs no word that all writers share: a new buffer means that the one before is full, or was
 // sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a line
 // 80 ns of "lumen-trace".
@@ -128,7 +128,7 @@ class TraceLog {
   alignas(kFalseSharingRange) std::atomic<uint64_t> begun_{0};  // raw buffers with a first record
   std::atomic<uint64_t> asked_{0};                              // flush() and close() calls
   std::atomic<bool> closing_{false};
-  Doorbell news_bell_;  // rung when one of these has moved
+  Doorbell news_bell_;  // woken when one of these has moved
   std::atomic<uint64_t> answered_{0};
   Doorbell answered_bell_;
   SharedCounter refused_;  // by write() itself

@@ -26,7 +26,7 @@ TEST(Doorbell, AllZeroBytesAreAValidDoorbell) {
   std::memset(bytes, 0, sizeof bytes);
   auto* bell = std::launder(reinterpret_cast<SharedDoorbell*>(bytes));
   const auto ticket = bell->prepare();
-  bell->ring();
+  bell->wake();
   EXPECT_TRUE(bell->wait(ticket, 0));
 }
 
@@ -34,14 +34,14 @@ TEST(Doorbell, ARingBetweenPrepareAndWaitIsNotLost) {
   Doorbell bell;
   const auto ticket = bell.prepare();
   EXPECT_EQ(bell.waiters_were(), 1u);
-  bell.ring();
-  EXPECT_EQ(bell.waiters_were(), 0u) << "a wake-up is promised, so nobody else needs to ring";
+  bell.wake();
+  EXPECT_EQ(bell.waiters_were(), 0u) << "a wake-up is promised, so nobody else needs to wake it";
   EXPECT_TRUE(bell.wait(ticket, 0));
 }
 
 TEST(Doorbell, ARingBeforePrepareIsNotRemembered) {
   Doorbell bell;
-  bell.ring_all();
+  bell.wake_all();
   EXPECT_FALSE(bell.wait(bell.prepare(), 0));
   EXPECT_EQ(bell.waiters_were(), 0u);
 }
@@ -51,14 +51,14 @@ TEST(Doorbell, CancelTakesTheAnnouncementBack) {
   static_cast<void>(bell.prepare());
   bell.cancel();
   EXPECT_EQ(bell.waiters_were(), 0u);
-  bell.ring();
+  bell.wake();
   EXPECT_FALSE(bell.wait(bell.prepare(), 0)) << "no token may be left over";
 }
 
 TEST(Doorbell, CancelAfterARingTakesThatRingWithIt) {
   Doorbell bell;
   static_cast<void>(bell.prepare());
-  bell.ring();
+  bell.wake();
   bell.cancel();
   EXPECT_FALSE(bell.wait(bell.prepare(), 0)) << "no token may be left over";
 }
@@ -67,7 +67,7 @@ TEST(Doorbell, CancelOfOneWaiterLeavesTheTokenToTheOther) {
   Doorbell bell;
   const auto first = bell.prepare();
   static_cast<void>(bell.prepare());
-  bell.ring(1);
+  bell.wake(1);
   bell.cancel();
   EXPECT_EQ(bell.waiters_were(), 0u);
   EXPECT_TRUE(bell.wait(first, 0));
@@ -80,7 +80,7 @@ TEST(Doorbell, ReturnsFalseOnlyOnceTheDeadlineHasPassed) {
   EXPECT_GE(now_ns(), deadline_ns);
 }
 
-TEST(Doorbell, RingWakesAsManyAsAsked) {
+TEST(Doorbell, WakeWakesAsManyAsAsked) {
   Doorbell bell;
   std::atomic<int> awake{0};
   std::vector<std::thread> sleepers;
@@ -92,22 +92,22 @@ TEST(Doorbell, RingWakesAsManyAsAsked) {
     });
   }
   await_waiters(bell, 3);
-  bell.ring(2);
+  bell.wake(2);
   while (awake.load() != 2) std::this_thread::yield();
   EXPECT_EQ(bell.waiters_were(), 1u);
-  bell.ring(2);
+  bell.wake(2);
   for (std::thread& sleeper : sleepers) sleeper.join();
   EXPECT_EQ(awake.load(), 3);
   EXPECT_EQ(bell.waiters_were(), 0u);
 }
 
-TEST(Doorbell, RingAllWakesEveryone) {
+TEST(Doorbell, WakeAllWakesEveryone) {
   Doorbell bell;
   std::vector<std::thread> sleepers;
   sleepers.reserve(8);
   for (int i = 0; i < 8; ++i) sleepers.emplace_back([&] { bell.wait(bell.prepare()); });
   await_waiters(bell, 8);
-  bell.ring_all();
+  bell.wake_all();
   for (std::thread& sleeper : sleepers) sleeper.join();
   EXPECT_FALSE(bell.wait(bell.prepare(), 0)) << "each sleeper took exactly one token";
 }
@@ -117,7 +117,7 @@ TEST(Doorbell, MeasuresWhatAWakeUpCosts) {
   for (int i = 0; i < 64; ++i) {
     std::thread sleeper([&] { bell.wait(bell.prepare()); });
     await_waiters(bell, 1);
-    bell.ring_published();
+    bell.wake_published();
     sleeper.join();
   }
   EXPECT_GT(wake_cost_ns(), 0u);
@@ -140,7 +140,7 @@ TEST(Doorbell, AWaiterKilledInItsSleepCostsOneIdleWakeUpAndBlocksNobody) {
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_EQ(bell->waiters_were(), 1u);
-  bell->ring();
+  bell->wake();
   EXPECT_TRUE(bell->wait(bell->prepare(), 0)) << "the dead waiter's token";
   EXPECT_FALSE(bell->wait(bell->prepare(), 0)) << "one, not two";
   munmap(memory, sizeof(SharedDoorbell));
@@ -155,7 +155,7 @@ TEST(SharedDoorbell, WakesASleeperInAnotherProcess) {
   ASSERT_GE(child, 0);
   if (child == 0) _exit(bell->wait(bell->prepare(), now_ns() + 10'000'000'000u) ? 7 : 1);
   await_waiters(*bell, 1);
-  bell->ring();
+  bell->wake();
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 7);

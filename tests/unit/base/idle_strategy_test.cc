@@ -284,7 +284,7 @@ TEST(Await, HandsOverEachOfManyItems) {
   std::thread producer([&] {
     for (uint32_t i = 1; i <= kItems; ++i) {
       published.store(i, std::memory_order_seq_cst);
-      bell.ring_published();
+      bell.wake_published();
     }
   });
   IdleStrategy idle(1'000);

@@ -273,18 +273,18 @@ TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
   for (auto& pending : all) EXPECT_EQ(pending->times_completed(), 1u);
 }
 
-// Counts how often it was flushed, and notes whether a completion came after the last flush.
+// Counts how often it was woken, and notes whether a completion came after the last wake.
 class CountingSink final : public CompletionSink {
  public:
-  void flush() noexcept override {
-    flushes_.fetch_add(1, std::memory_order_seq_cst);
-    flushes_.notify_all();
+  void wake() noexcept override {
+    wakes_.fetch_add(1, std::memory_order_seq_cst);
+    wakes_.notify_all();
   }
-  void wait_for_flush() const { flushes_.wait(0); }
-  [[nodiscard]] int flushes() const { return flushes_.load(); }
+  void wait_for_wake() const { wakes_.wait(0); }
+  [[nodiscard]] int wakes() const { return wakes_.load(); }
 
  private:
-  std::atomic<int> flushes_{0};
+  std::atomic<int> wakes_{0};
 };
 
 TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
@@ -300,8 +300,8 @@ TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
   }
   control->release();
   engine->drain();
-  EXPECT_GE(sink.flushes(), 1);
-  EXPECT_LT(sink.flushes(), 100);
+  EXPECT_GE(sink.wakes(), 1);
+  EXPECT_LT(sink.wakes(), 100);
 }
 
 TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
@@ -312,7 +312,7 @@ TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
     auto pending = make_request({1, 2, 3, 4}, model);
     pending->request.sink = &sink;
     ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
-    sink.wait_for_flush();
+    sink.wait_for_wake();
     EXPECT_EQ(pending->times_completed(), 1u);
   }
   CountingSink sink;
@@ -320,7 +320,7 @@ TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
   late->request.deadline_ns = 1;
   late->request.sink = &sink;
   ASSERT_EQ(submit_now(*engine, late->request), SubmitOutcome::kAccepted);
-  sink.wait_for_flush();
+  sink.wait_for_wake();
 }
 
 TEST_F(EngineTest, WakesWorkersForRequestsSubmittedWithoutAWakeUp) {

@@ -311,7 +311,7 @@ TEST_F(RunnerTest, ADeviceThatTakesSeveralAtOnceGetsSingleRequests) {
   expect_all_answered();
 }
 
-// Was: is_done() said no while a device's thread was inside the completion. That thread had rung
+// Was: is_done() said no while a device's thread was inside the completion. That thread had woken
 // already, so a worker that slept on this answer was not woken again.
 TEST_F(RunnerTest, WhoLooksWhileACompletionIsInsideWaitsForItToLeave) {
   control->asynchronous = true;

@@ -168,8 +168,8 @@ using Bells = MpmcQueue<int, Padding::kNone, Waiting::kDoorbell>;
 // Only waited for by code that is wrong.
 constexpr uint64_t kLostNs = 3'000'000'000;
 
-// Was: the ring for the second item went to a consumer that could not take it, since the first was
-// claimed and not published. Then that one's ring woke one consumer, and the second item lay beside the
+// Was: the wake for the second item went to a consumer that could not take it, since the first was
+// claimed and not published. Then that one's wake went to one consumer, and the second item lay beside the
 // other.
 TEST(MpmcQueueWithDoorbells, AnItemBehindAHeldProducerIsTakenByASleeperOnceThatGoesOn) {
   Bells queue(4);
@@ -187,7 +187,7 @@ TEST(MpmcQueueWithDoorbells, AnItemBehindAHeldProducerIsTakenByASleeperOnceThatG
   }
   while (queue.consumers_slept() != 2) std::this_thread::yield();
   auto held = queue.reserve(1);
-  ASSERT_TRUE(queue.try_push(2));  // rings one, which finds nothing and sleeps again
+  ASSERT_TRUE(queue.try_push(2));  // wakes one, which finds nothing and sleeps again
   while (queue.consumers_slept() != 2) std::this_thread::yield();
   held[0] = 1;
   held.done();
@@ -212,7 +212,7 @@ TEST(MpmcQueueWithDoorbells, APlaceBehindAHeldConsumerIsFilledByASleeperOnceThat
   while (queue.producers_slept() != 2) std::this_thread::yield();
   auto held = queue.peek(1);
   int value = 0;
-  ASSERT_TRUE(queue.try_pop(value));  // rings one, which finds no place and sleeps again
+  ASSERT_TRUE(queue.try_pop(value));  // wakes one, which finds no place and sleeps again
   while (queue.producers_slept() != 2) std::this_thread::yield();
   held.done();
   for (std::thread& producer : producers) producer.join();

@@ -105,13 +105,13 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   void on_returned(Call& call) noexcept override {
     LUMEN_CHECK(returned_.try_push(number_of(call)));
   }
-  void flush() noexcept override { flushes.fetch_add(1); }
+  void wake() noexcept override { wakes.fetch_add(1); }
 
   SharedRegion region;
   telemetry::CounterWriter counters;
   Dispatcher dispatcher;
   std::vector<uint32_t> done;
-  std::atomic<uint32_t> flushes{0};
+  std::atomic<uint32_t> wakes{0};
 
  private:
   struct Slot {

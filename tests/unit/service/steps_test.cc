@@ -158,12 +158,12 @@ TEST_F(StepsTest, AFollowerThatIsCancelledReturnsAtOnceAndTheOthersAreServed) {
   b->cancel(0);
   run_until([&] { return b->done.size() == 1; });  // while the model is held
   EXPECT_EQ(models->counters->total("cancelled"), 1u) << "the parked one counts too";
-  EXPECT_EQ(b->flushes.load(), 1u);
+  EXPECT_EQ(b->wakes.load(), 1u);
   EXPECT_EQ(b->code(0), Code::kCancelled);
   EXPECT_EQ(b->times_encoded(0), 0u);
   control->release();
   wait_for(2, 2);
-  EXPECT_EQ(b->flushes.load(), 2u) << "of the other, that the leader's end completed";
+  EXPECT_EQ(b->wakes.load(), 2u) << "of the other, that the leader's end completed";
   expect_reply(*a, 0);
   expect_reply(*b, 1);
 }
@@ -214,7 +214,7 @@ TEST_F(StepsTest, ACallThatGoesOnAndIsRefusedReturnsWithTheReason) {
   a->cancel(0);
   control->release();
   while (a->done.size() < 2) a->turn();  // `b` does not look: its call is to go on
-  EXPECT_EQ(b->flushes.load(), 1u) << "it is told to";
+  EXPECT_EQ(b->wakes.load(), 1u) << "it is told to";
   control->hold();
   ASSERT_EQ(send(*a, 62, 30), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
