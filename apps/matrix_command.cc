@@ -171,7 +171,7 @@ void add_options(CLI::App& command, MatrixArguments& arguments) {
 }  // namespace
 
 void add_matrix_command(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand("matrix", "measure every queue kind with every allocator");
+  CLI::App* command = app.add_subcommand("matrix", "measure every queue type with every allocator");
   auto arguments = std::make_shared<MatrixArguments>();
   add_options(*command, *arguments);
   add_server_options(*command, *arguments);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The question: what does the server cost while nobody asks, or few do?
 
-Idle: for each queue kind, with telemetry CSV and metrics on: 100 connections, a burst of load over
+Idle: for each queue type, with telemetry CSV and metrics on: 100 connections, a burst of load over
 each, then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit
 0. Spinning: an open loop of 1,000 and of 2,100 requests a second, and one client in a closed loop,
 each against a server that polls before it sleeps and one that does not (`--spin off`), in turn: the

@@ -1,4 +1,4 @@
-"""After a burst of load a server at rest costs nothing, whatever its queue kind."""
+"""After a burst of load a server at rest costs nothing, whatever its queue type."""
 
 from __future__ import annotations
 

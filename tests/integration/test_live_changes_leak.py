@@ -21,7 +21,7 @@ from integration.reference import Reference
 pytestmark = pytest.mark.skipif(SANITIZED, reason="RSS under a sanitizer is the sanitizer's")
 
 CHANGES = 500 if int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1 else 60
-# By then each kind has run with each number of workers that it gets here, twice.
+# By then each queue type has run with each number of workers that it gets here, twice.
 SETTLED = 20
 CYCLE = 10
 THREAD_COUNTS = (3, 1, 2, 3, 1, 3, 2, 1, 3, 2)

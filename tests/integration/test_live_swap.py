@@ -38,8 +38,11 @@ KEYS = [
 
 
 def all_changes() -> list[str]:
-    """A round trip that makes each of the 20 ordered changes of queue kind once (Hierholzer)."""
-    left = {kind: [other for other in QUEUE_TYPES if other != kind] for kind in QUEUE_TYPES}
+    """A round trip that makes each of the 20 ordered changes of queue type once (Hierholzer)."""
+    left = {
+        queue_type: [other for other in QUEUE_TYPES if other != queue_type]
+        for queue_type in QUEUE_TYPES
+    }
     path, tour = [QUEUE_TYPES[0]], []
     while path:
         if left[path[-1]]:
@@ -104,7 +107,7 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
     assert {line["status"] for line in lines} == {"200"}
     served = Counter((line["queue_type"], line["allocator_type"]) for line in lines)
     assert set(served) == set(COMBINATIONS), served
-    # With 3 workers the third has had requests too, if not of every kind.
+    # With 3 workers the third has had requests too, if not of every queue_type.
     assert {line["worker"] for line in lines} == {"0", "1", "2"}
 
 
@@ -119,7 +122,7 @@ WAYS_UNDER_LOAD = (
     else [("post", 2, 400), ("sighup", 1, 400)]
 )
 CHANGES_UNDER_LOAD = (
-    [(kind, allocator) for allocator in ALLOCATORS for kind in all_changes()]
+    [(queue_type, allocator) for allocator in ALLOCATORS for queue_type in all_changes()]
     if PATIENCE == 1
     else list(zip(all_changes(), cycle((*ALLOCATORS, *reversed(ALLOCATORS)))))
 )
@@ -139,10 +142,10 @@ def test_every_change_under_load_fails_not_one_request(
     with one.serve:
         load = Load(one.serve.connect, cases, clients=6)
         thread_counts = cycle((3, 2, 1))
-        for kind, allocator in CHANGES_UNDER_LOAD:
-            # The first of each 21 kinds differs from what was by its workers.
+        for queue_type, allocator in CHANGES_UNDER_LOAD:
+            # The first of each 21 changes differs from what was by its workers.
             workers = next(thread_counts)
-            change(queue_type=kind, allocator_type=allocator, thread_count=workers)
+            change(queue_type=queue_type, allocator_type=allocator, thread_count=workers)
             load.wait_for(requests // len(CHANGES_UNDER_LOAD) + 1)
         outcome = load.end()
         with one.serve.connect() as connection:
@@ -156,8 +159,8 @@ def test_every_change_under_load_fails_not_one_request(
 
 def test_a_change_takes_effect_for_the_next_request(swapped: Swapped, cases: list[Case]) -> None:
     with swapped.serve.connect() as connection:
-        for kind, allocator in COMBINATIONS:
-            swapped.change_by_post(queue_type=kind, allocator_type=allocator)
+        for queue_type, allocator in COMBINATIONS:
+            swapped.change_by_post(queue_type=queue_type, allocator_type=allocator)
             assert connection.exchange(cases[0].request).status == 200
     swapped.serve.stop()
     lines = read_csv(swapped.csv)

@@ -123,7 +123,7 @@ def raise_descriptor_limit() -> None:
 
 
 @pytest.mark.skipif(PATIENCE > 1, reason="sanitizers: memory for 64 requests only, see harness")
-@pytest.mark.parametrize("queue", [kind for kind in QUEUE_TYPES if kind != "inline"])
+@pytest.mark.parametrize("queue", [name for name in QUEUE_TYPES if name != "inline"])
 def test_with_the_defaults_too_many_at_once_are_answered_429(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
