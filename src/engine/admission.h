@@ -39,7 +39,7 @@ class Admission {
     // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
     if (ahead_ns == 0) return true;
     const uint64_t now = now_ns();
-    const uint64_t begun_ns = request.trace.received_ns;
+    const uint64_t begun_ns = request.times.received_ns;
     const uint64_t used_ns = begun_ns == 0 || begun_ns > now ? 0 : now - begun_ns;
     const uint64_t own_ns = request.model->service_time().high_ns() + request.outside_ns;
     const uint64_t estimate_ns = used_ns + ahead_ns + own_ns;

@@ -80,17 +80,17 @@ bool Batch::pack(std::span<InferRequest* const> members, uint32_t run_rows) noex
   request_.model = first.model;
   request_.inputs = inputs_;
   request_.memory = &memory_;
-  request_.trace = first.trace;
+  request_.times = first.times;
   return true;
 }
 
 void Batch::split() noexcept {
   uint64_t row = 0;
   for (InferRequest* member : members_) {
-    const Trace& trace = request_.trace;
-    member->trace.preprocessed_ns = trace.preprocessed_ns;
-    member->trace.inferred_ns = trace.inferred_ns;
-    member->trace.postprocessed_ns = trace.postprocessed_ns;
+    const StageTimes& times = request_.times;
+    member->times.preprocessed_ns = times.preprocessed_ns;
+    member->times.inferred_ns = times.inferred_ns;
+    member->times.postprocessed_ns = times.postprocessed_ns;
     member->status = request_.status.ok() ? split_into(*member, row) : request_.status;
     row += rows_of(*member);
   }

@@ -32,7 +32,7 @@ class Batch {
 
   // `run_rows` >= the rows of all members together; what is above is zeros.
   [[nodiscard]] bool pack(std::span<InferRequest* const> members, uint32_t run_rows) noexcept;
-  // Gives every member its rows of the outputs, its status and its trace.
+  // Gives every member its rows of the outputs, its status and its times.
   void split() noexcept;
   // Forgets the members.
   RequestMemory::Usage reset() noexcept;

@@ -26,7 +26,7 @@ class GatedSubmitter final : public Submitter {
       : index_(index), current_(current), workers_have_a_cpu_(cpu_count > 1) {}
 
   SubmitOutcome submit(InferRequest& request) noexcept override {
-    const uint64_t parsed_ns = request.trace.parsed_ns;  // it may be gone once it is accepted
+    const uint64_t parsed_ns = request.times.parsed_ns;  // it may be gone once it is accepted
     Scheduler* scheduler = enter();
     const SubmitOutcome outcome =
         scheduler == nullptr ? SubmitOutcome::kClosed : scheduler->submit(index_, request);

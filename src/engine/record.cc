@@ -23,7 +23,7 @@ void record(const InferRequest& request, uint64_t executions,
             telemetry::CounterWriter& counters) noexcept {
   if (!request.status.ok()) return;
   const uint32_t model = request.model->index();
-  const Trace& trace = request.trace;
+  const StageTimes& times = request.times;
   // Rows are counted where the model has a free first axis; otherwise a call is one inference.
   counters.add(model, "inference", std::max<uint32_t>(1, rows_of(request)));
   counters.add(model, "execution", executions);
@@ -31,10 +31,10 @@ void record(const InferRequest& request, uint64_t executions,
   const auto add_stage = [&](telemetry::ModelTime stage, uint64_t begin_ns, uint64_t end_ns) {
     if (begin_ns != 0 && end_ns >= begin_ns) counters.add_time(model, stage, end_ns - begin_ns);
   };
-  add_stage("queue", trace.parsed_ns, trace.dequeued_ns);
-  add_stage("preprocess", trace.dequeued_ns, trace.preprocessed_ns);
-  add_stage("run", trace.preprocessed_ns, trace.inferred_ns);
-  add_stage("postprocess", trace.inferred_ns, trace.postprocessed_ns);
+  add_stage("queue", times.parsed_ns, times.dequeued_ns);
+  add_stage("preprocess", times.dequeued_ns, times.preprocessed_ns);
+  add_stage("run", times.preprocessed_ns, times.inferred_ns);
+  add_stage("postprocess", times.inferred_ns, times.postprocessed_ns);
 }
 
 }  // namespace lumen::engine

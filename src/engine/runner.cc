@@ -184,11 +184,11 @@ BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) 
   const uint64_t max_delay_ns = options_.config.queue_type == QueueType::kBatched
                                     ? uint64_t{options_.config.max_queue_delay_us} * 1000
                                     : 0;
-  return decide_batch({candidate_rows_, oldest.trace.parsed_ns}, slot.plan, now, max_delay_ns);
+  return decide_batch({candidate_rows_, oldest.times.parsed_ns}, slot.plan, now, max_delay_ns);
 }
 
 void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept {
-  request.trace.dequeued_ns = now;
+  request.times.dequeued_ns = now;
   request.worker = options_.index;
   if (slot.instance == nullptr) {
     request.status =
@@ -224,7 +224,7 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
     wake_sinks();
   }
   for (InferRequest* member : members) {
-    member->trace.dequeued_ns = now;
+    member->times.dequeued_ns = now;
     member->worker = options_.index;
   }
   // sync[runner.batch_free]: acquire; who had it is through with it. There is one, as there is room.
@@ -329,14 +329,14 @@ void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
                        "request expired: %llu us after its first byte, %llu us of them in the "
                        "queue, model '%s' had not begun with it; raise its timeout or send less at "
                        "once",
-                       us_since(request.trace.received_ns), us_since(request.trace.parsed_ns),
+                       us_since(request.times.received_ns), us_since(request.times.parsed_ns),
                        request.model->metadata().name.c_str()),
          now);
 }
 
 void Runner::refuse(InferRequest& request, const Status& status, uint64_t now) noexcept {
   request.worker = options_.index;
-  request.trace.dequeued_ns = now;
+  request.times.dequeued_ns = now;
   request.status = status;
   CompletionSink* sink = request.sink;
   finish(request, 0, counters_);
@@ -394,7 +394,7 @@ void Runner::on_done(InferRequest& request) noexcept {
   // relaxed: ordered before the release on in_flight, which is what is_done() looks at first
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   CompletionSink* sink = request.sink;
-  runner.note_pending_service(slot, request.trace.dequeued_ns, 1);
+  runner.note_pending_service(slot, request.times.dequeued_ns, 1);
   runner.finish_elsewhere(request, 1);
   if (sink != nullptr) sink->wake();
   runner.leave_callback(&slot);
@@ -418,7 +418,7 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   }
   place.batch.split();
   const auto members = place.batch.members();
-  runner.note_pending_service(slot, members.front()->trace.dequeued_ns, members.size());
+  runner.note_pending_service(slot, members.front()->times.dequeued_ns, members.size());
   uint64_t executions = 1;
   for (InferRequest* member : members) {
     CompletionSink* sink = member->sink;

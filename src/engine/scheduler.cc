@@ -129,14 +129,14 @@ bool Scheduler::fits_budget(const InferRequest& request) const noexcept {
 void Scheduler::set_default_deadline(InferRequest& request) const noexcept {
   const bool has_none = request.deadline_ns == UINT64_MAX && !request.waits_for_ever;
   if (!has_none || config_.default_timeout_us == 0) return;
-  const uint64_t begun_ns = request.trace.received_ns;
+  const uint64_t begun_ns = request.times.received_ns;
   request.deadline_ns =
-      (begun_ns != 0 ? begun_ns : request.trace.parsed_ns) + config_.default_timeout_us * 1000;
+      (begun_ns != 0 ? begun_ns : request.times.parsed_ns) + config_.default_timeout_us * 1000;
 }
 
 SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
   request.queue_type = config_.queue_type;
-  if (request.trace.parsed_ns == 0) request.trace.parsed_ns = now_ns();
+  if (request.times.parsed_ns == 0) request.times.parsed_ns = now_ns();
   set_default_deadline(request);
   if (!fits_budget(request)) return SubmitOutcome::kOverBudget;
   admission_.charge(request);

@@ -14,7 +14,7 @@ void Call::set_timeout(std::optional<uint64_t> timeout_us) noexcept {
   infer.waits_for_ever = *timeout_us == 0;
   if (*timeout_us == 0) return;
   // The cap keeps the addition from overflowing.
-  infer.deadline_ns = infer.trace.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
+  infer.deadline_ns = infer.times.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
 }
 
 Status inputs_arrived(const Call& call) noexcept {

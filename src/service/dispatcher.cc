@@ -33,7 +33,7 @@ Status refusal(SubmitOutcome outcome) noexcept {
 
 SubmitOutcome Dispatcher::submit(Call& call) noexcept {
   call.way = {.dispatcher = this};
-  call.infer.trace.parsed_ns = now_ns();
+  call.infer.times.parsed_ns = now_ns();
   // A step may keep it for long, and the engine asks only then.
   if (!steps_.empty()) submitter_.set_default_deadline(call.infer);
   return go_on(call);
@@ -65,7 +65,7 @@ SubmitOutcome Dispatcher::to_engine(Call& call) noexcept {
   infer.encode = [](InferRequest& request) noexcept {
     Call& self = *static_cast<Call*>(request.owner);
     self.owner->encode(self);
-    request.trace.postprocessed_ns = now_ns();
+    request.times.postprocessed_ns = now_ns();
   };
   infer.complete = [](InferRequest& request) noexcept {
     Call& self = *static_cast<Call*>(request.owner);
@@ -87,7 +87,7 @@ void complete(Call& call) noexcept {
   Dispatcher& dispatcher = *call.way.dispatcher;
   if (call.infer.status.ok()) {
     call.owner->encode(call);
-    call.infer.trace.postprocessed_ns = now_ns();
+    call.infer.times.postprocessed_ns = now_ns();
   }
   dispatcher.finish(call);
   dispatcher.sink_.wake();

@@ -133,10 +133,10 @@ TEST_P(BackendTest, StampsTheStagesInOrder) {
   const uint64_t before = now_ns();
   pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
   run(*instance, pending);
-  const Trace& trace = pending.request.trace;
-  EXPECT_LE(before, trace.preprocessed_ns);
-  EXPECT_LE(trace.preprocessed_ns, trace.inferred_ns);
-  EXPECT_LE(trace.inferred_ns, trace.postprocessed_ns);
+  const StageTimes& times = pending.request.times;
+  EXPECT_LE(before, times.preprocessed_ns);
+  EXPECT_LE(times.preprocessed_ns, times.inferred_ns);
+  EXPECT_LE(times.inferred_ns, times.postprocessed_ns);
 }
 
 TEST_P(BackendTest, RunsTwoInstancesOfAModelOnTwoThreadsAtOnce) {

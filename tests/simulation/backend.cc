@@ -43,7 +43,7 @@ class SimInstance final : public engine::Instance {
   engine::StartOutcome start(engine::InferRequest& request, Done done) noexcept override {
     // A client's request alone. What the engine measures at a start or a change, and what it packs then, takes as
     // long for many rows as for one, so that packing is worth it.
-    if (request.trace.received_ns == 0) {
+    if (request.times.received_ns == 0) {
       let_time_pass_ns(10'000);
     } else if (random().one_in(2)) {
       let_time_pass_ns(random().below(random().one_in(50) ? 80 * kMs : 100'000));

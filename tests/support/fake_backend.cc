@@ -67,7 +67,7 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     return Status::error(Code::kInternal, "model '%s' failed as the test wants",
                          metadata.name.c_str());
   }
-  request.trace.inferred_ns = now_ns();
+  request.times.inferred_ns = now_ns();
   const size_t wanted =
       request.outputs_wanted.empty() ? metadata.outputs.size() : request.outputs_wanted.size();
   const auto outputs = request.list_memory().allocate_array<TensorView>(wanted);
@@ -90,7 +90,7 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     if (control.models_that_sum_rows.contains(metadata.name)) sum_rows(output);
   }
   request.outputs = outputs;
-  request.trace.postprocessed_ns = now_ns();
+  request.times.postprocessed_ns = now_ns();
   return {};
 }
 
@@ -116,7 +116,7 @@ class SyncInstance final : public Instance {
   StartOutcome start(InferRequest& request, void (*)(InferRequest&) noexcept) noexcept override {
     control_->starts.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
     control_->starts.notify_all();
-    request.trace.preprocessed_ns = now_ns();
+    request.times.preprocessed_ns = now_ns();
     control_->pass_gate();
     bound_ = request.inputs[0].data;
     request.status = run_model(fake_, request, {});
@@ -164,7 +164,7 @@ class AsyncInstance final : public Instance {
     for (const TensorView& input : request.inputs) {
       job.staged.emplace_back(input.data, input.data + input.byte_size);
     }
-    request.trace.preprocessed_ns = now_ns();
+    request.times.preprocessed_ns = now_ns();
     {
       const std::lock_guard lock(mutex_);
       jobs_.push_back(std::move(job));

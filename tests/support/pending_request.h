@@ -26,7 +26,7 @@ class PendingRequest {
     request.memory = &arena_;
     request.owner = this;
     request.complete = &PendingRequest::on_complete;
-    request.trace.parsed_ns = now_ns();
+    request.times.parsed_ns = now_ns();
     inputs_.reserve(limits::kMaxTensors);
   }
   PendingRequest(const PendingRequest&) = delete;

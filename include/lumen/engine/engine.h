@@ -56,7 +56,7 @@ class Submitter {
   // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
   // it before end_turn() or wake_if_late(): with many clients that is one wake-up for all that a turn brought.
   [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
-  // Whether the latency budget would let this request in now, by its model, trace.received_ns and
+  // Whether the latency budget would let this request in now, by its model, times.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
   [[nodiscard]] virtual bool fits_budget(const InferRequest& request) noexcept = 0;
   // What submit() does too, for who keeps a request back before: where it asked for no deadline and not for

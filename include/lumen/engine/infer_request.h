@@ -19,7 +19,7 @@ class Model;
 
 // When each stage of a request ended; CLOCK_MONOTONIC ns, 0 where the stage did not happen.
 // One list of stages everywhere: metrics, statistics, bench, docs.
-struct Trace {
+struct StageTimes {
   uint64_t accepted_ns = 0;       // the connection was; only with its first request
   uint64_t received_ns = 0;       // first byte of the request was read
   uint64_t parsed_ns = 0;         // head and tensors understood, admitted
@@ -92,7 +92,7 @@ struct InferRequest {
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
   bool runs_alone = false;      // the batch that it was in failed
   void* in_engine = nullptr;    // the engine's own, while the request is pending
-  Trace trace;
+  StageTimes times;
 };
 
 // Rows of a request: the size of the first axis where that is free in the model, otherwise 1; 0 where

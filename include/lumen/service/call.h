@@ -54,7 +54,7 @@ struct Call {
 
   // What its client asked for, from the request's first byte on, as all that the server measures.
   // nullopt: nothing, the default counts; 0: no deadline, as the Open Inference Protocol has it.
-  // Needs infer.trace.received_ns.
+  // Needs infer.times.received_ns.
   void set_timeout(std::optional<uint64_t> timeout_us) noexcept;
 
   // --- the dispatcher's -------------------------------------------------------------------------

@@ -135,12 +135,12 @@ class OpenVinoInstance final : public Instance {
     last_ = variant.plan.get();
     Plan& plan = *variant.plan;
     LUMEN_RETURN_IF_ERROR(plan.bind(request, outputs));
-    request.trace.preprocessed_ns = now_ns();
+    request.times.preprocessed_ns = now_ns();
     plan.infer();
-    request.trace.inferred_ns = now_ns();
+    request.times.inferred_ns = now_ns();
     LUMEN_RETURN_IF_ERROR(plan.collect(request, outputs));
     request.outputs = outputs;
-    request.trace.postprocessed_ns = now_ns();
+    request.times.postprocessed_ns = now_ns();
     return {};
   }
 

@@ -105,7 +105,7 @@ void Connection::read_head() noexcept {
   }
   timeout_.unlink();
   is_overdue_ = false;
-  context_->call.infer.trace.accepted_ns = std::exchange(accepted_ns_, 0);
+  context_->call.infer.times.accepted_ns = std::exchange(accepted_ns_, 0);
   go_on(host_.handler().on_head(*context_, stream_, is_local_));
 }
 

@@ -101,7 +101,7 @@ service::MemoryNeed need_of(const RequestContext& context,
 Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept {
   const wire::HttpHead& head = context.head();
   host_.counters().add("requests");
-  context.call.infer.trace.received_ns = context.head_reader.first_byte_ns();
+  context.call.infer.times.received_ns = context.head_reader.first_byte_ns();
   context.close_after = !head.keep_alive || host_.draining();
   context.body.begin(head);
   context.route = route_path(head.path);

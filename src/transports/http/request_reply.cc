@@ -89,7 +89,7 @@ Next RequestHandler::reply_infer(RequestContext& context) noexcept {
   context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
                             context.reply_outputs, host_.http_date());
   const engine::InferRequest& infer = context.call.infer;
-  host_.counters().add_time(infer.model->index(), "success", now_ns() - infer.trace.received_ns);
+  host_.counters().add_time(infer.model->index(), "success", now_ns() - infer.times.received_ns);
   return replied(context);
 }
 
@@ -110,7 +110,7 @@ Next RequestHandler::refuse(RequestContext& context, int status, std::string_vie
                             std::string_view extra) noexcept {
   const engine::InferRequest& infer = context.call.infer;
   if (infer.model != nullptr) {
-    host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.trace.received_ns);
+    host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.times.received_ns);
   }
   // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
   // chunked body may not be known: neither can be skipped, so the connection ends with this reply.

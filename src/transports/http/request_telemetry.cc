@@ -21,26 +21,26 @@ void ConnectionHost::record(const RequestContext& context) noexcept {
   using telemetry::Stage;
   if (context.call.infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
   const engine::InferRequest& infer = context.call.infer;
-  const engine::Trace& trace = infer.trace;
+  const engine::StageTimes& times = infer.times;
   const uint64_t now = now_ns();
   telemetry::RequestRecord record;
   record.sequence = 1 + thread_.index + recorded_++ * services_.options.io_thread_count;
   timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
   const int64_t wall_ns = int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec;
-  record.received_wall_ns = wall_ns - static_cast<int64_t>(now - trace.received_ns);
+  record.received_wall_ns = wall_ns - static_cast<int64_t>(now - times.received_ns);
   const auto set = [&record](Stage stage, uint64_t ns) {
     record.stage_ns[static_cast<size_t>(stage)] = ns;
   };
-  set(Stage::kConnect, between(trace.accepted_ns, trace.received_ns));
-  set(Stage::kParse, between(trace.received_ns, trace.parsed_ns));
-  set(Stage::kQueue, between(trace.parsed_ns, trace.dequeued_ns));
-  set(Stage::kPreprocess, between(trace.dequeued_ns, trace.preprocessed_ns));
-  set(Stage::kInference, between(trace.preprocessed_ns, trace.inferred_ns));
-  set(Stage::kPostprocess, between(trace.inferred_ns, trace.postprocessed_ns));
-  set(Stage::kWrite, between(trace.postprocessed_ns, now));
-  if (trace.postprocessed_ns != 0) reply_time_.add(now - trace.postprocessed_ns);
-  set(Stage::kTotal, now - trace.received_ns);
+  set(Stage::kConnect, between(times.accepted_ns, times.received_ns));
+  set(Stage::kParse, between(times.received_ns, times.parsed_ns));
+  set(Stage::kQueue, between(times.parsed_ns, times.dequeued_ns));
+  set(Stage::kPreprocess, between(times.dequeued_ns, times.preprocessed_ns));
+  set(Stage::kInference, between(times.preprocessed_ns, times.inferred_ns));
+  set(Stage::kPostprocess, between(times.inferred_ns, times.postprocessed_ns));
+  set(Stage::kWrite, between(times.postprocessed_ns, now));
+  if (times.postprocessed_ns != 0) reply_time_.add(now - times.postprocessed_ns);
+  set(Stage::kTotal, now - times.received_ns);
   record.rows = infer.inputs.empty() ? 0 : engine::rows_of(infer);
   record.model = static_cast<uint16_t>(infer.model->index());
   record.worker = infer.worker == engine::InferRequest::kNoWorker

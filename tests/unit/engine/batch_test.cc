@@ -169,9 +169,9 @@ TEST_P(BatchTest, StampsEveryMemberWithTheTimesOfTheCall) {
   add(1, 20);
   run(2);
   for (const auto& one : all) {
-    EXPECT_EQ(one->request.trace.inferred_ns, batch->request().trace.inferred_ns);
-    EXPECT_EQ(one->request.trace.preprocessed_ns, batch->request().trace.preprocessed_ns);
-    EXPECT_GT(one->request.trace.postprocessed_ns, 0u);
+    EXPECT_EQ(one->request.times.inferred_ns, batch->request().times.inferred_ns);
+    EXPECT_EQ(one->request.times.preprocessed_ns, batch->request().times.preprocessed_ns);
+    EXPECT_GT(one->request.times.postprocessed_ns, 0u);
   }
 }
 

@@ -67,11 +67,11 @@ TEST_F(EngineTest, StampsTheStagesInOrder) {
   auto pending = make_request();
   ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
-  const Trace& trace = pending->request.trace;
-  EXPECT_LE(trace.parsed_ns, trace.dequeued_ns);
-  EXPECT_LE(trace.dequeued_ns, trace.preprocessed_ns);
-  EXPECT_LE(trace.preprocessed_ns, trace.inferred_ns);
-  EXPECT_LE(trace.inferred_ns, trace.postprocessed_ns);
+  const StageTimes& times = pending->request.times;
+  EXPECT_LE(times.parsed_ns, times.dequeued_ns);
+  EXPECT_LE(times.dequeued_ns, times.preprocessed_ns);
+  EXPECT_LE(times.preprocessed_ns, times.inferred_ns);
+  EXPECT_LE(times.inferred_ns, times.postprocessed_ns);
 }
 
 TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {

@@ -209,16 +209,16 @@ TEST_F(RunnerTest, OneBadRequestDoesNotFailItsNeighboursOnAnAsynchronousDevice) 
 TEST_F(RunnerTest, HoldsABatchUntilItsDelayEnds) {
   start_batched(10'000'000);
   PendingRequest& first = add(1);
-  first.request.trace.parsed_ns = now_ns();
+  first.request.times.parsed_ns = now_ns();
   EXPECT_EQ(runner->run(), 0u);
   EXPECT_TRUE(runner->has_waiting());
-  EXPECT_EQ(runner->next_ns(), first.request.trace.parsed_ns + 10'000'000'000u);
+  EXPECT_EQ(runner->next_ns(), first.request.times.parsed_ns + 10'000'000'000u);
   EXPECT_FALSE(runner->is_done());
   add(2);
   EXPECT_EQ(runner->run(), 0u);
   EXPECT_THAT(control->take_rows_run(), IsEmpty());
   // As if the delay had passed.
-  first.request.trace.parsed_ns -= 10'000'000'000u;
+  first.request.times.parsed_ns -= 10'000'000'000u;
   EXPECT_EQ(runner->run(), 2u);
   EXPECT_THAT(control->take_rows_run(), ElementsAre(2));
   expect_all_answered();
@@ -234,7 +234,7 @@ TEST_F(RunnerTest, DoesNotHoldABatchThatIsFull) {
   EXPECT_EQ(runner->run(), 8u);
   EXPECT_THAT(control->take_rows_run(), ElementsAre(8));
   EXPECT_TRUE(runner->has_waiting()) << "the ninth begins the next batch";
-  all.back()->request.trace.parsed_ns = 1;
+  all.back()->request.times.parsed_ns = 1;
   EXPECT_EQ(runner->run(), 1u);
   expect_all_answered();
 }

@@ -159,7 +159,7 @@ TEST_F(SchedulerTest, SaysBeforeTheBodyWhetherARequestWouldFit) {
   next.request.outside_ns = 1 * kMs;
   EXPECT_FALSE(io.fits_budget(next.request)) << "3 ms with its way in and back";
   next.request.outside_ns = 0;
-  next.request.trace.received_ns = now_ns() - 1 * kMs;
+  next.request.times.received_ns = now_ns() - 1 * kMs;
   EXPECT_FALSE(io.fits_budget(next.request)) << "1 ms of it is over";
   control->release();
   all[1]->wait();
@@ -193,7 +193,7 @@ TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
   PendingRequest& own = make();
   own.request.deadline_ns = now_ns() + 60'000 * kMs;
   PendingRequest& none = make();
-  none.request.trace.parsed_ns = now_ns() - 2 * kMs;  // parsed so long ago
+  none.request.times.parsed_ns = now_ns() - 2 * kMs;  // parsed so long ago
   ASSERT_EQ(submit_now(*engine, none.request), SubmitOutcome::kAccepted);
   ASSERT_EQ(submit_now(*engine, own.request), SubmitOutcome::kAccepted);
   own.wait();
@@ -213,7 +213,7 @@ TEST_F(SchedulerTest, ARequestThatMayWaitForEverGetsNoDefaultTimeoutAndNoDeadlin
   start({.queue_type = QueueType::kMpmc, .default_timeout_us = 1});
   PendingRequest& pending = make();
   pending.request.waits_for_ever = true;
-  pending.request.trace.received_ns = 1;  // its default deadline would have passed long ago
+  pending.request.times.received_ns = 1;  // its default deadline would have passed long ago
   ASSERT_EQ(submit_now(*engine, pending.request), SubmitOutcome::kAccepted);
   EXPECT_EQ(pending.request.deadline_ns, UINT64_MAX);
   control->release();
@@ -241,7 +241,7 @@ TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
   start({.thread_count = 1});
   while (counters->total("worker_parks") == 0) std::this_thread::yield();
   PendingRequest& pending = make();
-  pending.request.trace.parsed_ns = 1;  // late
+  pending.request.times.parsed_ns = 1;  // late
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
   engine->submitter(0).wake_if_late();
   for (int i = 0; i < 1000; ++i) std::this_thread::yield();
@@ -252,7 +252,7 @@ TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
 TEST_F(SchedulerTest, WithinATurnInlineRunsNothing) {
   start({.queue_type = QueueType::kInline});
   PendingRequest& pending = make();
-  pending.request.trace.parsed_ns = 1;  // late
+  pending.request.times.parsed_ns = 1;  // late
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
   engine->submitter(0).wake_if_late();
   EXPECT_EQ(pending.times_completed(), 0u);
@@ -319,8 +319,8 @@ TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItsDelayEnds) {
   start({.queue_type = QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 3000});
   for (int i = 0; i < 3; ++i) ASSERT_EQ(submit(static_cast<float>(i)), SubmitOutcome::kAccepted);
   for (const auto& one : all) one->wait();
-  const uint64_t began = all[0]->request.trace.parsed_ns;
-  EXPECT_GE(all[0]->request.trace.dequeued_ns, began + 3 * kMs);
+  const uint64_t began = all[0]->request.times.parsed_ns;
+  EXPECT_GE(all[0]->request.times.dequeued_ns, began + 3 * kMs);
   EXPECT_THAT(control->take_rows_run(), ElementsAre(4)) << "three rows, padded, in one call";
 }
 

@@ -196,7 +196,7 @@ TEST_F(StepsTest, AFollowerWithoutADeadlineOfItsOwnHasTheDefaultOne) {
   ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
   ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
   const Call& parked = b->call(0);
-  EXPECT_EQ(parked.infer.deadline_ns, parked.infer.trace.parsed_ns + default_timeout_us * 1000);
+  EXPECT_EQ(parked.infer.deadline_ns, parked.infer.times.parsed_ns + default_timeout_us * 1000);
   EXPECT_EQ(b->dispatcher.next_ns(), parked.infer.deadline_ns);
   b->dispatcher.expire(parked.infer.deadline_ns + 1);
   run_until([&] { return b->done.size() == 1; });
