@@ -215,36 +215,51 @@ int run_bench(const BenchArguments& arguments) {
 void add_options(CLI::App& bench, BenchArguments& arguments) {
   bench.add_option("url", arguments.url, "http://HOST:PORT, unix:/PATH or http+unix://%2FPATH");
   bench.add_option("--model", arguments.model, "name of the model");
-  bench.add_option("--model-version", arguments.version, "default: the server's choice");
-  bench.add_option("--clients", arguments.clients, "a row for each number; default 1,4,16")
+  bench.add_option("--model-version", arguments.version,
+                   "version of the model; default: the server's choice");
+  bench
+      .add_option("--clients", arguments.clients,
+                  "numbers of clients, one table row for each; default 1,4,16")
       ->delimiter(',')
       ->check(CLI::Range(1, 10'000));
-  bench.add_option("--threads", arguments.threads, "of this client; default 1")
+  bench.add_option("--threads", arguments.threads, "threads that the clients share; default 1")
       ->check(CLI::Range(1, 256));
-  bench.add_option("--duration", arguments.duration_s, "seconds a row; default 5")
+  bench
+      .add_option("--duration", arguments.duration_s,
+                  "seconds that each row is measured; default 5")
       ->check(CLI::Range(0.001, 86'400.0));
-  bench.add_option("--warm-up", arguments.warm_up_s, "seconds before them; default 0.5")
+  bench
+      .add_option("--warm-up", arguments.warm_up_s,
+                  "seconds of load before each measurement; default 0.5")
       ->check(CLI::Range(0.0, 3'600.0));
-  bench.add_option("--requests", arguments.requests, "so many a row, instead of a duration")
+  bench
+      .add_option("--requests", arguments.requests,
+                  "measure each row for this many requests instead of --duration")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  auto* rate =
-      bench
-          .add_option("--rate", arguments.rate,
-                      "open loop: requests/s over all clients, latency from the intended time")
-          ->check(CLI::Range(0.001, 1e8));
-  bench.add_option("--timeout", arguments.timeout_s, "seconds a request; default 20")
+  auto* rate = bench
+                   .add_option("--rate", arguments.rate,
+                               "open loop: requests a second of all clients together; latency "
+                               "counts from when each was due")
+                   ->check(CLI::Range(0.001, 1e8));
+  bench
+      .add_option("--timeout", arguments.timeout_s,
+                  "seconds after which a request counts as failed; default 20")
       ->check(CLI::Range(0.001, 3'600.0));
   bench.add_option("--input", arguments.inputs,
                    "FILE.npy or NAME=FILE.npy; default: random values");
-  bench.add_option("--seed", arguments.seed, "of the random values; default 1");
-  bench.add_flag("--new-connection", arguments.new_connection, "a connection a request");
+  bench.add_option("--seed", arguments.seed, "seed of the random values; default 1");
+  bench.add_flag("--new-connection", arguments.new_connection,
+                 "open a new connection for each request");
   bench
       .add_flag("--obey-retry-after", arguments.obey_retry_after,
-                "who is refused waits as it was told; closed loop only")
+                "a client that is refused waits for the time in Retry-After; closed loop only")
       ->excludes(rate);
-  bench.add_flag("--poll", arguments.poll, "never sleep: takes a whole core a thread");
-  auto* json = bench.add_flag("--json", arguments.json, "one object on stdout");
-  bench.add_flag("--csv", arguments.csv, "a row for each number of clients")->excludes(json);
+  bench.add_flag("--poll", arguments.poll,
+                 "poll instead of sleeping; each thread then takes a whole core");
+  auto* json = bench.add_flag("--json", arguments.json, "write one JSON object to stdout");
+  bench
+      .add_flag("--csv", arguments.csv, "write CSV to stdout, one line for each number of clients")
+      ->excludes(json);
 }
 
 // Reads its own arguments, --help among them.
@@ -267,7 +282,7 @@ CLI::App* add_shared_buffer(CLI::App& bench, int& exit_status) {
 
 void add_bench_command(CLI::App& app, int& exit_status) {
   CLI::App* bench =
-      app.add_subcommand("bench", "load on a server, or measure one of the libraries");
+      app.add_subcommand("bench", "load a server and measure it, or measure one of the libraries");
   auto arguments = std::make_shared<BenchArguments>();
   const CLI::App* shared_buffer = add_shared_buffer(*bench, exit_status);
   add_options(*bench, *arguments);

@@ -150,22 +150,29 @@ void add_options(CLI::App& command, MatrixArguments& arguments) {
   plan.queue_types.assign(queues.begin(), queues.end());
   plan.allocator_types.assign(allocators.begin(), allocators.end());
   command.add_option("--model", plan.model, "name of the model")->required();
-  command.add_option("--model-repository", plan.model_repository, "default: models");
-  command.add_option("--requests", plan.requests, "measured a row; default 800")
+  command.add_option("--model-repository", plan.model_repository,
+                     "directory of the models; default: models");
+  command.add_option("--requests", plan.requests, "requests measured for each row; default 800")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32));
-  command.add_option("--clients", plan.clients, "connections; default 4")
+  command
+      .add_option("--clients", plan.clients, "connections that send at the same time; default 4")
       ->check(CLI::Range(1, 10'000));
-  command.add_option("--rounds", plan.rounds, "medians of so many; default 1")
+  command
+      .add_option("--rounds", plan.rounds,
+                  "rounds over all rows, of which the medians are shown; default 1")
       ->check(CLI::Range(1, 1'000));
-  command.add_option("--out", plan.out, "folder of macro/ and micro/; default: results");
-  command.add_option("--queue-types", plan.queue_types, "default: all")
+  command.add_option("--out", plan.out,
+                     "folder for the CSV files, in macro/ and micro/; default: results");
+  command.add_option("--queue-types", plan.queue_types, "by commas; default: all")
       ->delimiter(',')
       ->check([&queues](const std::string& name) { return check_name(name, queues); });
-  command.add_option("--allocator-types", plan.allocator_types, "default: all")
+  command.add_option("--allocator-types", plan.allocator_types, "by commas; default: all")
       ->delimiter(',')
       ->check([&allocators](const std::string& name) { return check_name(name, allocators); });
-  command.add_flag("--poll", plan.poll, "the client never sleeps: takes a whole core");
-  command.add_flag("--json", arguments.json, "one object on stdout instead of a Markdown table");
+  command.add_flag("--poll", plan.poll,
+                   "the client polls instead of sleeping; it then takes a whole core");
+  command.add_flag("--json", arguments.json,
+                   "write one JSON object to stdout instead of a Markdown table");
 }
 
 }  // namespace

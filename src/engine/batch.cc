@@ -1,4 +1,4 @@
-// See the header for threads, memory and refusals.
+// See the header for threads, memory and errors.
 #include "engine/batch.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The engine's face to its I/O threads, and the change from one scheduler to the next. Threads,
-// memory and refusals: see engine.h.
+// memory and errors: see engine.h.
 #include <lumen/engine/engine.h>
 
 #include <lumen/base/cache_line.h>

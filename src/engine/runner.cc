@@ -1,4 +1,4 @@
-// See the header for threads, memory and refusals.
+// See the header for threads, memory and errors.
 #include "engine/runner.h"
 
 #include <lumen/base/clock.h>

@@ -118,7 +118,7 @@ class SpscSource final : public WorkSource {
   std::vector<Lane> lanes_;
 };
 
-// Mutex and condition variable, as a first version of any server has it: the rival in the house.
+// Mutex and condition variable, as a first version of any server has it: what the others are compared with.
 class NaiveSource final : public WorkSource {
  public:
   explicit NaiveSource(size_t capacity) : requests_(capacity) {}

@@ -1,4 +1,4 @@
-// The worker's loop and its start-up. Threads, memory and refusals: see worker.h.
+// The worker's loop and its start-up. Threads, memory and errors: see worker.h.
 #include "engine/worker.h"
 
 #include <lumen/base/cpu.h>

@@ -1,4 +1,4 @@
-// RLIMIT_NOFILE and /proc/self/fd. Control plane. Threads, memory and refusals: see the header.
+// RLIMIT_NOFILE and /proc/self/fd. Control plane. Threads, memory and errors: see the header.
 #include <lumen/net/descriptor_limit.h>
 
 #include <sys/resource.h>

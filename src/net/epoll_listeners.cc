@@ -15,8 +15,8 @@ namespace {
 // Connections taken from one listener a turn, so that a flood does not starve those that are served.
 constexpr int kAcceptsPerTurn = 64;
 // How long no connection is accepted once no descriptor is left, not even the reserve: other threads
-// close connections too, and tell nobody. Long beside an empty turn (20 us), short beside a client's
-// patience.
+// close connections too, and tell nobody. Long beside an empty turn (20 us), short beside what a
+// client waits.
 constexpr uint64_t kAcceptPauseNs = 20'000'000;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// See the header for threads, memory and refusals.
+// See the header for threads, memory and errors.
 #include "server/control_thread.h"
 
 #include <lumen/base/cpu.h>

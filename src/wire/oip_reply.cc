@@ -1,5 +1,5 @@
 // An infer reply's JSON: its longest possible size is computed first, so that memory is taken once;
-// the few bytes too many stay in the arena until it is reset.
+// the few bytes too many stay in the region until it is reset.
 // Threads: any. Memory: one block from the Allocator. Errors: Status naming the tensor.
 #include <lumen/base/check.h>
 #include <lumen/tensor/bytes_tensor.h>

@@ -1,6 +1,6 @@
 // InferRequest: one inference on its way through the engine. The I/O thread fills the first half,
 // the worker the second; ownership passes with the pointer (queue in, complete() back).
-// Threads: exactly one owner at a time. Memory: lives in its request's arena. Errors: `status`.
+// Threads: exactly one owner at a time. Memory: lives in its request's region. Errors: `status`.
 #pragma once
 
 #include <lumen/base/allocator.h>
@@ -26,7 +26,7 @@ struct StageTimes {
   uint64_t dequeued_ns = 0;       // a worker took it
   uint64_t preprocessed_ns = 0;   // inputs bound or copied
   uint64_t inferred_ns = 0;       // the model has run
-  uint64_t postprocessed_ns = 0;  // outputs are in the arena, reply encoded
+  uint64_t postprocessed_ns = 0;  // outputs are in the request's memory, reply encoded
 };
 
 // Where completed requests go. complete() hands a request over; wake() wakes whoever waits for it, and

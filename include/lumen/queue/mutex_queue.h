@@ -1,10 +1,11 @@
-// MutexQueue: the naive rival, kept honest: a ring under a mutex with two condition variables.
+// MutexQueue: the simple queue that the others are compared with: a ring under a mutex, with two
+// condition variables.
 // Threads: any may push, pop and close. Memory: one array at construction.
 // Errors: try_* return false or 0 when full, empty or closed; they wait for the mutex alone.
 //
-// Honest: bounded and without allocation as the others; it notifies only where a thread waits, and
-// after the mutex is free, so that the woken one does not run into it (POSIX allows both).
-// A thread that dies inside holds the mutex for ever and blocks everyone: that is what the
+// The comparison is fair: it is bounded and allocates nothing, as the others; it notifies only where a thread
+// waits, and after the mutex is free, so that the woken one does not run into it (POSIX allows both).
+// A thread that dies inside holds the mutex from then on and blocks everyone: that is what the
 // lock-free ones are for.
 #pragma once
 

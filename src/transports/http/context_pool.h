@@ -67,7 +67,7 @@ class ContextPool {
   MemoryBudget budget_;  // of all requests of this thread
   const Status no_room_;
   std::vector<std::unique_ptr<RequestContext>> contexts_;
-  // Last in, first out: with few clients the same few arenas stay hot in the caches.
+  // Last in, first out: with few clients the same few regions stay hot in the caches.
   RequestContext* free_ = nullptr;
   Connection* waiting_first_ = nullptr;  // for a context, in order
   Connection* waiting_last_ = nullptr;
