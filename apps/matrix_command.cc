@@ -137,10 +137,10 @@ void add_server_options(CLI::App& command, MatrixArguments& arguments) {
         },
         help);
   };
-  pass_on("--batch-size", "of every server; default: the server's");
-  pass_on("--thread-count", "of every server; default: the server's");
-  pass_on("--io-threads", "of every server; default: the server's");
-  pass_on("--max-queue-delay-us", "of every server; default: the server's");
+  pass_on("--batch-size", "passed on to every server; default: the server's");
+  pass_on("--thread-count", "passed on to every server; default: the server's");
+  pass_on("--io-threads", "passed on to every server; default: the server's");
+  pass_on("--max-queue-delay-us", "passed on to every server; default: the server's");
 }
 
 void add_options(CLI::App& command, MatrixArguments& arguments) {

@@ -19,7 +19,7 @@
 // distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes). How far the cores are
 // from each other each side learns from its own looks (base/core_distance.h).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
-// same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots).
+// same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots); for the bench.
 // The top bit of tail is `closed`: a push has claimed its position before it, or fails.
 // A thread that dies (or is held) between claiming a slot and publishing it blocks that slot:
 // consumers see the queue as empty from there on, producers see it full one lap later. Items before

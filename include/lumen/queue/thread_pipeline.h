@@ -46,14 +46,14 @@
 namespace lumen {
 
 enum class Producers : uint8_t { kOne, kMany };
-// kEveryStage: each stage wakes only the next, by a system call each time; for the A/B.
+// kEveryStage: each stage wakes only the next, by a system call each time; for ADR 0008's A/B.
 enum class PipelineWake : uint8_t { kLastStage, kEveryStage };
 
 struct PipelineOptions {
   size_t capacity = 1024;  // a power of two, at least 2
   PipelineWake wake = PipelineWake::kLastStage;
   uint64_t max_spin_ns = IdleStrategy::kMaxSpinNs;
-  uint32_t fixed_spins = 0;  // > 0: this many pauses before each sleep instead of IdleStrategy
+  uint32_t fixed_spins = 0;  // > 0: so many pauses before each sleep instead; for ADR 0008
 };
 
 template <typename Handler, size_t kThreadCount = 1, size_t kMostAtOnce = 64>
