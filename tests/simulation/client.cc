@@ -141,6 +141,7 @@ std::vector<float> SimClient::some_values() {
   if (random().one_in(10)) rows = 1 + random().below(200);
   if (random().one_in(tally_.large_one_in)) rows = 1 + random().below(kMostRows);
   std::vector<float> values;
+  values.reserve(rows * 4);
   // Exact in a float, and so is one more.
   for (size_t i = 0; i < rows * 4; ++i) {
     values.push_back(static_cast<float>(2 + tally_.next_value++ % 8'000'000));

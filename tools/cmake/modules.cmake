@@ -234,7 +234,7 @@ function(lumen_simulation)
   add_test(NAME simulation COMMAND simulation)
   set_tests_properties(simulation PROPERTIES LABELS cpp)
   if(LUMEN_SANITIZE)
-    set_tests_properties(simulation PROPERTIES ENVIRONMENT "LUMEN_SIM_HISTORIES=20000")
+    set_tests_properties(simulation PROPERTIES ENVIRONMENT "LUMEN_SIM_HISTORIES=10000")
     return()
   endif()
   # Each of these faults is found within a minute, and the seed that shows it is told.
