@@ -164,7 +164,7 @@ def test_loopback_and_the_unix_socket_bring_no_such_warning(
 
 def test_a_queue_that_cannot_fill_is_told_at_start(base: list[str]) -> None:
     with ServeProcess(*base, "--max-active-requests", "1024") as serve:
-        serve.wait_for_log("warning", "max_active_requests 1024", "before they are answered 429")
+        serve.wait_for_log("warning", "max_active_requests 1024", "before it is answered 429")
     if PATIENCE == 1:  # the sanitizers' runs have fewer, see ServeProcess
         with ServeProcess(*base) as serve:
             pass
@@ -176,7 +176,7 @@ def test_a_live_change_to_a_queue_that_cannot_fill_is_told(base: list[str], tmp_
     with ServeProcess("--config", str(file), *base) as serve:
         write_config(tmp_path, engine={"queue_capacity": 4096})
         serve.reload()
-        serve.wait_for_log("warning", "max_active_requests", "before they are answered 429")
+        serve.wait_for_log("warning", "max_active_requests", "before it is answered 429")
 
 
 # --- log ------------------------------------------------------------------------------------------
