@@ -4,6 +4,9 @@
 #ifdef LUMEN_WITH_OPENVINO
 #include <lumen/backends/openvino.h>
 #endif
+#ifdef LUMEN_WITH_ONNXRUNTIME
+#include <lumen/backends/onnxruntime.h>
+#endif
 
 namespace lumen::backends {
 
@@ -11,6 +14,9 @@ std::vector<std::unique_ptr<engine::Backend>> built_in() {
   std::vector<std::unique_ptr<engine::Backend>> backends;
 #ifdef LUMEN_WITH_OPENVINO
   backends.push_back(make_openvino());
+#endif
+#ifdef LUMEN_WITH_ONNXRUNTIME
+  backends.push_back(make_onnxruntime());
 #endif
   return backends;
 }

@@ -1,5 +1,5 @@
-# What Lumen is built on: Debian packages, and OpenVINO from the PyPI wheel (docs/adr/0002).
-set(LUMEN_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "virtual environment with the openvino wheel")
+# What Lumen is built on: Debian packages, OpenVINO and ONNX Runtime from their PyPI wheels (docs/adr/0002).
+set(LUMEN_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "virtual environment with the wheels")
 
 # Sets LUMEN_OPENVINO_DIR, the folder of the package `openvino`, or leaves it empty.
 function(lumen_find_openvino_wheel)
@@ -41,4 +41,29 @@ find_package(CLI11 REQUIRED)
 if(LUMEN_WITH_OPENVINO)
   find_package(OpenVINO REQUIRED CONFIG PATHS "${LUMEN_OPENVINO_DIR}/cmake" NO_DEFAULT_PATH)
   list(APPEND CMAKE_BUILD_RPATH "${LUMEN_OPENVINO_DIR}/libs")
+endif()
+
+# ONNX Runtime: the library out of its wheel, opened when a model first needs it; the headers of the
+# distribution, or those that ./dev setup fetched. The build goes on without.
+function(lumen_find_onnxruntime)
+  file(GLOB library "${LUMEN_VENV}/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
+  find_path(LUMEN_ONNXRUNTIME_INCLUDE onnxruntime_c_api.h
+            PATHS "${LUMEN_VENV}/include/onnxruntime" PATH_SUFFIXES onnxruntime)
+  if(library AND LUMEN_ONNXRUNTIME_INCLUDE)
+    set(LUMEN_ONNXRUNTIME_LIBRARY ${library} PARENT_SCOPE)
+    return()
+  endif()
+  set(LUMEN_WITH_ONNXRUNTIME OFF PARENT_SCOPE)
+  message(STATUS "building without ONNX Runtime, so its models will be UNAVAILABLE:"
+                 " no onnxruntime wheel or no headers (onnxruntime_c_api.h) in ${LUMEN_VENV}."
+                 " ./dev setup fetches both where apt can")
+endfunction()
+
+if(LUMEN_WITH_ONNXRUNTIME)
+  lumen_find_onnxruntime()
+endif()
+if(LUMEN_WITH_ONNXRUNTIME)
+  cmake_path(GET LUMEN_ONNXRUNTIME_LIBRARY PARENT_PATH folder)
+  cmake_path(GET LUMEN_ONNXRUNTIME_LIBRARY FILENAME LUMEN_ONNXRUNTIME_FILE)
+  list(APPEND CMAKE_BUILD_RPATH "${folder}")
 endif()

@@ -1,12 +1,16 @@
 # How a module, a test folder, a bench and an app become targets. Sources are globbed: a new file in
 # the right folder needs no line here.
 
-# Without OpenVINO (the TSan build), src/backends/openvino and files whose name begins with openvino_ are
-# left out; the tests bring a fake backend.
-macro(lumen_drop_openvino SOURCES)
-  if(NOT LUMEN_WITH_OPENVINO)
-    list(FILTER ${SOURCES} EXCLUDE REGEX "/openvino(_[^/]*|/[^/]*)$")
-  endif()
+# Without a backend (the TSan build has none), its folder src/backends/NAME and files whose name begins
+# with NAME_ are left out; the tests bring a fake backend.
+set(LUMEN_BACKENDS openvino onnxruntime)
+macro(lumen_drop_backends SOURCES)
+  foreach(backend ${LUMEN_BACKENDS})
+    string(TOUPPER ${backend} upper)
+    if(NOT LUMEN_WITH_${upper})
+      list(FILTER ${SOURCES} EXCLUDE REGEX "/${backend}(_[^/]*|/[^/]*)$")
+    endif()
+  endforeach()
 endmacro()
 
 # The row of NAME in tools/layers.toml, the one place that says what a module may use.
@@ -85,7 +89,7 @@ function(lumen_module NAME)
     file(GLOB found CONFIGURE_DEPENDS ${folder}/*.cc)
     list(APPEND sources ${found})
   endforeach()
-  lumen_drop_openvino(sources)
+  lumen_drop_backends(sources)
   set(target lumen_mod_${NAME})
   if(sources)
     add_library(${target} STATIC ${sources})
@@ -205,14 +209,14 @@ function(lumen_tests)
   get_property(modules GLOBAL PROPERTY LUMEN_MODULES)
   foreach(module ${modules})
     file(GLOB sources CONFIGURE_DEPENDS tests/unit/${module}/*_test.cc)
-    lumen_drop_openvino(sources)
+    lumen_drop_backends(sources)
     lumen_test_program(unit_${module} SOURCES ${sources} LIBS lumen::${module})
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS tests/unit/apps/*_test.cc)
   lumen_test_program(unit_apps SOURCES ${sources} LIBS lumen::client)
   foreach(kind conformance stress integration regression)
     file(GLOB sources CONFIGURE_DEPENDS tests/${kind}/*.cc)
-    lumen_drop_openvino(sources)
+    lumen_drop_backends(sources)
     lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::server lumen::backends)
   endforeach()
   # The server on a loop whose completions come late, as a kernel ring's do.

@@ -20,6 +20,7 @@ if(DEFINED ENV{LUMEN_WARNINGS_AS_ERRORS})
 endif()
 option(LUMEN_WARNINGS_AS_ERRORS "-Werror, as CI builds" ${LUMEN_STRICT})
 option(LUMEN_WITH_OPENVINO "build the OpenVINO backend" ON)
+option(LUMEN_WITH_ONNXRUNTIME "build the ONNX Runtime backend, where its headers are found" ON)
 set(LUMEN_ARCH "x86-64-v2" CACHE STRING "-march: x86-64-v2 runs anywhere, x86-64-v3, native")
 set(LUMEN_SANITIZE "" CACHE STRING "empty, address,undefined or thread")
 # Tests of code that has one thread, in which TSan has nothing to see.

@@ -15,6 +15,8 @@ struct TensorSpec {
   std::string name;
   ElementType type = ElementType::kFp32;
   Shape shape;  // -1: any size on that axis
+  // A classifier's classes, in the order of the last axis; empty where the model names none.
+  std::vector<std::string> labels{};
 };
 
 // Two free axes that the model's operations take only with equal sizes; of one input or of two.

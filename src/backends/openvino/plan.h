@@ -6,7 +6,7 @@
 
 #include <lumen/engine/infer_request.h>
 
-#include "backends/openvino/bytes_tensor.h"
+#include "backends/bytes_tensor.h"
 #include "backends/openvino/ports.h"
 
 #include <openvino/openvino.hpp>
@@ -205,12 +205,17 @@ class DynamicPlan final : public Plan {
       const std::span<const std::string> texts =
           strings ? std::span(tensor.data<const std::string>(), tensor.get_size())
                   : std::span<const std::string>();
-      output.byte_size = strings ? bytes_tensor_size(texts) : tensor.get_byte_size();
+      output.byte_size = tensor.get_byte_size();
+      if (strings) {
+        output.byte_size = texts.size() * sizeof(uint32_t);
+        for (const std::string& text : texts) output.byte_size += text.size();
+      }
       output.data = static_cast<std::byte*>(
           request.memory->allocate(output.byte_size, alignof(std::max_align_t)));
       if (output.data == nullptr) return no_room(name, output.byte_size);
       if (strings) {
-        write_bytes_tensor(texts, output.data);
+        std::byte* next = output.data;
+        for (const std::string& text : texts) next = write_bytes_element(text, next);
       } else if (output.byte_size > 0) {
         std::memcpy(output.data, tensor.data(), output.byte_size);
       }
@@ -257,8 +262,9 @@ class DynamicPlan final : public Plan {
       slot.bound = slot.strings.data();
       slot.shape = input.shape;
     }
-    const std::span<std::string> texts(slot.strings.data<std::string>(), slot.strings.get_size());
-    return read_bytes_tensor(inputs_[index].spec.name, input.bytes(), texts);
+    auto* texts = slot.strings.data<std::string>();
+    return read_bytes_tensor(inputs_[index].spec.name, input.bytes(), slot.strings.get_size(),
+                             [texts](size_t i, std::string_view text) { texts[i] = text; });
   }
 
   std::vector<Slot> slots_;

@@ -8,6 +8,8 @@
 #include <lumen/engine/metadata.h>
 #include <lumen/tensor/tensor_view.h>
 
+#include "backends/failure.h"
+
 #include <openvino/openvino.hpp>
 
 #include <algorithm>
@@ -71,34 +73,6 @@ inline std::optional<Shape> our_shape(const ov::PartialShape& shape) {
     }
   }
   return result;
-}
-
-// What an exception says, on one line: OpenVINO's texts begin with "Exception from FILE:LINE:" and
-// "Check ... failed at ...", the reason stands last.
-inline Status failed(Code code, const char* doing, const std::string& model,
-                     const char* what) noexcept {
-  char text[Status::kMaxMessage];
-  size_t size = 0;
-  for (const char* c = what; *c != '\0' && size + 1 < sizeof(text); ++c) {
-    const bool space = *c == '\n' || *c == '\r' || *c == '\t' || *c == ' ';
-    if (space && (size == 0 || text[size - 1] == ' ')) continue;
-    text[size++] = space ? ' ' : *c;
-  }
-  while (size > 0 && text[size - 1] == ' ') --size;
-  text[size] = '\0';
-  return Status::error(code, "%s model '%s': %s", doing, model.c_str(), text);
-}
-
-// What `act` returns, or what it threw.
-template <typename Act>
-auto or_failed(Code code, const char* doing, const std::string& model, Act act) -> decltype(act()) {
-  try {
-    return act();
-  } catch (const std::exception& error) {
-    return failed(code, doing, model, error.what());
-  } catch (...) {
-    return failed(code, doing, model, "unknown exception");
-  }
 }
 
 // What a model's port is to us. `shape` holds -1 for a free axis; `bounds` is kept only where an
@@ -184,12 +158,6 @@ inline Status check_bounds(const std::vector<Port>& inputs, std::span<const Tens
                          port.bounds->to_string().c_str());
   }
   return {};
-}
-
-inline Status no_room(const std::string& output, size_t bytes) noexcept {
-  return Status::error(Code::kTooLarge,
-                       "output '%s' needs %zu bytes, more than the request's memory has left",
-                       output.c_str(), bytes);
 }
 
 }  // namespace lumen::backends::openvino

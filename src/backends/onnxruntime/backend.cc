@@ -1,0 +1,174 @@
+// The ONNX Runtime backend: a session for each model, which all its instances run, each on its worker's
+// own thread. Threads: load() one at a time, create_instance() by several. Memory: a session's weights
+// once, whatever the number of instances. Errors: what the library says becomes a Status.
+#include <lumen/backends/onnxruntime.h>
+
+#include "backends/failure.h"
+#include "backends/onnxruntime/instance.h"
+#include "backends/onnxruntime/library.h"
+#include "backends/onnxruntime/ports.h"
+#include "backends/onnxruntime/zip_map.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lumen::backends::onnxruntime {
+namespace {
+
+void set(OrtSessionOptions* options, const char* key, const char* value) {
+  must(api().AddSessionConfigEntry(options, key, value));
+}
+
+// The model runs on the thread that calls it, and nothing of it waits on another.
+Owned<OrtSessionOptions> options_for(bool shapes_vary) {
+  OrtSessionOptions* made = nullptr;
+  must(api().CreateSessionOptions(&made));
+  Owned<OrtSessionOptions> options(made);
+  must(api().SetIntraOpNumThreads(made, 1));
+  must(api().SetInterOpNumThreads(made, 1));
+  must(api().SetSessionExecutionMode(made, ORT_SEQUENTIAL));
+  must(api().SetSessionGraphOptimizationLevel(made, ORT_ENABLE_ALL));
+  set(made, "session.intra_op.allow_spinning", "0");
+  set(made, "session.inter_op.allow_spinning", "0");
+  // Its arena never gives memory back, and takes a lock that all instances would share.
+  must(api().DisableCpuMemArena(made));
+  // A plan of memory is kept for each combination of shapes, and never forgotten: only where there
+  // is one (onnxruntime issues 5796, 11118).
+  if (shapes_vary) must(api().DisableMemPattern(made));
+  return options;
+}
+
+bool has_free_axes(const Ports& ports) {
+  return std::ranges::any_of(ports.inputs,
+                             [](const Port& port) { return !port.spec.shape.is_static(); });
+}
+
+// A model's file, or what was made of it, and how to open it.
+class ModelFile {
+ public:
+  ModelFile(Library& library, const ModelSource& source) : library_(library), source_(source) {}
+
+  Owned<OrtSession> open(OrtSessionOptions* options) const {
+    OrtSession* session = nullptr;
+    if (cut_) {
+      // Weights in files of their own are beside the model's.
+      const std::string folder = source_.file.parent_path().string();
+      set(options, "session.model_external_initializers_file_folder_path", folder.c_str());
+      must(api().CreateSessionFromArray(&library_.env(), cut_->bytes.data(), cut_->bytes.size(),
+                                        options, &session));
+    } else {
+      must(api().CreateSession(&library_.env(), source_.file.c_str(), options, &session));
+    }
+    return Owned<OrtSession>(session);
+  }
+
+  // False: there is nothing to cut.
+  bool cut() {
+    std::ifstream stream(source_.file, std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+    cut_ = cut_zip_maps(std::as_bytes(std::span(bytes)));
+    return cut_.has_value();
+  }
+  [[nodiscard]] std::vector<std::string> labels(const std::string& output) const {
+    if (!cut_) return {};
+    const auto found = cut_->labels.find(output);
+    return found == cut_->labels.end() ? std::vector<std::string>() : found->second;
+  }
+
+ private:
+  Library& library_;
+  const ModelSource& source_;
+  std::optional<CutModel> cut_;
+};
+
+class OnnxRuntimeModel final : public LoadedModel {
+ public:
+  explicit OnnxRuntimeModel(std::shared_ptr<const SharedSession> shared)
+      : shared_(std::move(shared)) {}
+
+  const ModelMetadata& metadata() const noexcept override { return shared_->metadata; }
+
+  Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {
+    return or_failed(Code::kInternal, "starting", shared_->metadata.name,
+                     [&]() -> Result<std::unique_ptr<Instance>> { return make_instance(shared_); });
+  }
+
+ private:
+  const std::shared_ptr<const SharedSession> shared_;
+};
+
+class OnnxRuntimeBackend final : public Backend {
+ public:
+  std::string_view name() const noexcept override { return "onnxruntime"; }
+  std::string description() const override {
+    const auto library = Library::open();
+    return library.ok() ? "ONNX Runtime " + Library::version() : "ONNX Runtime (not found)";
+  }
+  BackendTraits traits() const noexcept override {
+    return {.makes_instances_in_parallel = true, .is_reference = true};
+  }
+
+  Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
+    if (source.file.extension() != ".onnx") {
+      return Status::error(
+          Code::kUnsupported,
+          "model '%s': %s is not an ONNX file, and the backend onnxruntime reads no "
+          "other; \"backend\": \"openvino\" reads model.xml",
+          source.name.c_str(), source.file.filename().c_str());
+    }
+    if (source.options.precision == Precision::kBf16) {
+      return Status::error(
+          Code::kUnsupported,
+          "model '%s': \"precision\": \"bf16\" is computed by the backend openvino "
+          "only; wanted \"f32\" or \"auto\" with onnxruntime",
+          source.name.c_str());
+    }
+    Result<std::shared_ptr<Library>> library = Library::open();
+    if (!library.ok()) return library.status();
+    return or_failed(Code::kUnavailable, "loading", source.name,
+                     [&] { return open(std::move(*library), source); });
+  }
+
+ private:
+  static Result<std::unique_ptr<LoadedModel>> open(std::shared_ptr<Library> library,
+                                                   const ModelSource& source) {
+    auto shared = std::make_shared<SharedSession>();
+    shared->library = std::move(library);
+    ModelFile file(*shared->library, source);
+    shared->session = file.open(options_for(true).get());
+    Result<Ports> ports = describe(source.name, *shared->session);
+    if (!ports.ok() && file.cut()) {
+      shared->session = file.open(options_for(true).get());
+      ports = describe(source.name, *shared->session);
+    }
+    if (!ports.ok()) return ports.status();
+    shared->ports = std::move(*ports);
+    if (!has_free_axes(shared->ports)) shared->session = file.open(options_for(false).get());
+    for (Port& port : shared->ports.outputs) port.spec.labels = file.labels(port.spec.name);
+    ModelMetadata& metadata = shared->metadata;
+    metadata.name = source.name;
+    metadata.version = source.version;
+    metadata.platform = "onnxruntime_onnx";  // as the protocol's other servers call it
+    for (const Port& port : shared->ports.inputs) metadata.inputs.push_back(port.spec);
+    for (const Port& port : shared->ports.outputs) metadata.outputs.push_back(port.spec);
+    return std::unique_ptr<LoadedModel>(std::make_unique<OnnxRuntimeModel>(std::move(shared)));
+  }
+};
+
+}  // namespace
+}  // namespace lumen::backends::onnxruntime
+
+namespace lumen::backends {
+
+std::unique_ptr<engine::Backend> make_onnxruntime() {
+  return std::make_unique<onnxruntime::OnnxRuntimeBackend>();
+}
+
+}  // namespace lumen::backends

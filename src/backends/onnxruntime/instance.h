@@ -1,0 +1,29 @@
+// One worker's way into a session: the values that inputs and outputs are bound to. The session, its
+// weights and what it packed of them belong to all instances of a model.
+// Threads: made on one, used by one, its worker's, on which the model runs. Memory: buffers of small
+// tensors at construction; ONNX Runtime allocates in each call.
+// Errors: a failed run is a Status in the request and leaves nothing behind.
+#pragma once
+
+#include <lumen/engine/backend.h>
+
+#include "backends/onnxruntime/library.h"
+#include "backends/onnxruntime/ports.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lumen::backends::onnxruntime {
+
+// What instances share. The library outlives the session.
+struct SharedSession {
+  std::shared_ptr<Library> library;
+  Owned<OrtSession> session;
+  ModelMetadata metadata;
+  Ports ports;
+};
+
+[[nodiscard]] std::unique_ptr<Instance> make_instance(std::shared_ptr<const SharedSession> shared);
+
+}  // namespace lumen::backends::onnxruntime

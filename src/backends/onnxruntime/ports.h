@@ -1,0 +1,39 @@
+// A session's inputs and outputs as Lumen describes tensors.
+// Threads: control plane. Memory: the heap. Errors: a Status for what the protocol has no word for; what
+// the library says is thrown as Failure.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/metadata.h>
+
+#include "backends/onnxruntime/library.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lumen::backends::onnxruntime {
+
+using namespace engine;  // what a backend implements
+
+[[nodiscard]] std::optional<ElementType> our_type(ONNXTensorElementDataType type) noexcept;
+[[nodiscard]] ONNXTensorElementDataType their_type(ElementType type) noexcept;
+
+struct Port {
+  TensorSpec spec;
+  // The names of its free axes ("" without a name, and for axes that are not free): axes of one name
+  // have one size.
+  std::vector<std::string> axes;
+};
+
+struct Ports {
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+};
+
+// kUnsupported for sequences, maps and types that the protocol does not have.
+[[nodiscard]] Result<Ports> describe(const std::string& model, const OrtSession& session);
+
+}  // namespace lumen::backends::onnxruntime

@@ -1,0 +1,257 @@
+// See the header.
+#include "backends/onnxruntime/zip_map.h"
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace lumen::backends::onnxruntime {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+// Numbers of fields in onnx.proto3.
+enum ModelField : uint32_t { kGraph = 7, kOpsetImport = 8 };
+enum GraphField : uint32_t { kNode = 1, kOutput = 12 };
+enum NodeField : uint32_t { kInput = 1, kNodeOutput = 2, kOpType = 4, kAttribute = 5 };
+enum AttributeField : uint32_t { kAttributeName = 1, kInts = 8, kStrings = 9 };
+enum ValueField : uint32_t { kValueName = 1, kValueType = 2 };
+enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+std::string_view text_of(Bytes bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// One field of a message. `whole` has its tag too; `payload` is empty for numbers.
+struct Field {
+  uint32_t number = 0;
+  WireType type{};
+  Bytes whole;
+  Bytes payload;
+  uint64_t value = 0;
+};
+
+// A message's fields, one after the other.
+class Fields {
+ public:
+  explicit Fields(Bytes message) : rest_(message) {}
+
+  // nullopt at the end, and where the bytes are no message: see is_whole().
+  std::optional<Field> next() {
+    const Bytes begin = rest_;
+    Field field;
+    uint64_t tag = 0;
+    if (rest_.empty() || !take_varint(tag)) return std::nullopt;
+    field.number = static_cast<uint32_t>(tag >> 3);
+    field.type = static_cast<WireType>(tag & 7);
+    uint64_t size = 0;
+    switch (field.type) {
+      case kVarint:
+        if (!take_varint(field.value)) return std::nullopt;
+        break;
+      case kFixed64: size = 8; break;
+      case kFixed32: size = 4; break;
+      case kBytes:
+        if (!take_varint(size)) return std::nullopt;
+        break;
+      default: return std::nullopt;
+    }
+    if (size > rest_.size()) return std::nullopt;
+    field.payload = rest_.first(size);
+    rest_ = rest_.subspan(size);
+    field.whole = begin.first(begin.size() - rest_.size());
+    return field;
+  }
+  [[nodiscard]] bool is_whole() const noexcept { return rest_.empty(); }
+
+ private:
+  bool take_varint(uint64_t& value) noexcept {
+    value = 0;
+    for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<uint8_t>(rest_.front());
+      rest_ = rest_.subspan(1);
+      value |= uint64_t{byte & 0x7Fu} << shift;
+      if ((byte & 0x80u) == 0) return true;
+    }
+    return false;
+  }
+
+  Bytes rest_;
+};
+
+class Writer {
+ public:
+  void add(Bytes raw) { bytes_.insert(bytes_.end(), raw.begin(), raw.end()); }
+  void add_message(uint32_t number, Bytes payload) {
+    add_varint(uint64_t{number} << 3 | kBytes);
+    add_varint(payload.size());
+    add(payload);
+  }
+  void add_text(uint32_t number, std::string_view text) {
+    add_message(number, std::as_bytes(std::span(text)));
+  }
+  void add_number(uint32_t number, uint64_t value) {
+    add_varint(uint64_t{number} << 3 | kVarint);
+    add_varint(value);
+  }
+  [[nodiscard]] std::vector<std::byte>& bytes() noexcept { return bytes_; }
+
+ private:
+  void add_varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_.push_back(std::byte((value & 0x7F) | 0x80));
+    bytes_.push_back(std::byte(value));
+  }
+
+  std::vector<std::byte> bytes_;
+};
+
+struct ZipMap {
+  std::string input;
+  std::string output;
+  std::vector<std::string> labels;
+};
+
+void read_labels(Bytes attribute, std::vector<std::string>& labels) {
+  Fields fields(attribute);
+  std::string_view name;
+  std::vector<std::string> found;
+  while (const auto field = fields.next()) {
+    if (field->number == kAttributeName) name = text_of(field->payload);
+    if (field->number == kStrings) found.emplace_back(text_of(field->payload));
+    if (field->number != kInts) continue;
+    if (field->type == kVarint) found.push_back(std::to_string(static_cast<int64_t>(field->value)));
+    // Packed: numbers without tags. A tag of their own makes each a field.
+    Bytes packed = field->payload;
+    uint64_t value = 0;
+    for (unsigned shift = 0; !packed.empty(); packed = packed.subspan(1)) {
+      const auto byte = static_cast<uint8_t>(packed.front());
+      if (shift < 64) value |= uint64_t{byte & 0x7Fu} << shift;
+      shift += 7;
+      if ((byte & 0x80u) != 0) continue;
+      found.push_back(std::to_string(static_cast<int64_t>(value)));
+      value = 0;
+      shift = 0;
+    }
+  }
+  if (name.starts_with("classlabels_") && !found.empty()) labels = std::move(found);
+}
+
+std::optional<ZipMap> read_zip_map(Bytes node) {
+  ZipMap zip;
+  bool is_zip = false;
+  Fields fields(node);
+  while (const auto field = fields.next()) {
+    if (field->number == kOpType) is_zip = text_of(field->payload) == "ZipMap";
+    if (field->number == kInput) zip.input = text_of(field->payload);
+    if (field->number == kNodeOutput) zip.output = text_of(field->payload);
+    if (field->number == kAttribute) read_labels(field->payload, zip.labels);
+  }
+  return is_zip ? std::optional(std::move(zip)) : std::nullopt;
+}
+
+// Identity instead of ZipMap: the name of the output stays.
+std::vector<std::byte> identity_node(const ZipMap& zip) {
+  Writer node;
+  node.add_text(kInput, zip.input);
+  node.add_text(kNodeOutput, zip.output);
+  node.add_text(kOpType, "Identity");
+  return std::move(node.bytes());
+}
+
+// FP32, any number of rows, one column a label.
+std::vector<std::byte> tensor_output(const ZipMap& zip) {
+  Writer columns;
+  columns.add_number(1, zip.labels.size());  // dim_value
+  Writer shape;
+  shape.add_message(1, {});  // dim: nothing said
+  shape.add_message(1, columns.bytes());
+  Writer tensor;
+  tensor.add_number(1, 1);  // elem_type FLOAT
+  tensor.add_message(2, shape.bytes());
+  Writer type;
+  type.add_message(1, tensor.bytes());  // tensor_type
+  Writer value;
+  value.add_text(kValueName, zip.output);
+  value.add_message(kValueType, type.bytes());
+  return std::move(value.bytes());
+}
+
+std::string_view name_of_value(Bytes value) {
+  Fields fields(value);
+  while (const auto field = fields.next()) {
+    if (field->number == kValueName) return text_of(field->payload);
+  }
+  return {};
+}
+
+std::map<std::string, ZipMap, std::less<>> find_zip_maps(Bytes graph) {
+  std::map<std::string, ZipMap, std::less<>> found;
+  Fields fields(graph);
+  while (const auto field = fields.next()) {
+    if (field->number != kNode) continue;
+    if (auto zip = read_zip_map(field->payload)) found.emplace(zip->output, std::move(*zip));
+  }
+  return found;
+}
+
+std::vector<std::byte> cut_graph(Bytes graph,
+                                 const std::map<std::string, ZipMap, std::less<>>& zips) {
+  Writer cut;
+  Fields fields(graph);
+  while (const auto field = fields.next()) {
+    if (field->number == kNode) {
+      if (const auto zip = read_zip_map(field->payload)) {
+        cut.add_message(kNode, identity_node(*zip));
+        continue;
+      }
+    }
+    const auto zip =
+        field->number == kOutput ? zips.find(name_of_value(field->payload)) : zips.end();
+    if (zip == zips.end()) {
+      cut.add(field->whole);
+    } else {
+      cut.add_message(kOutput, tensor_output(zip->second));
+    }
+  }
+  return std::move(cut.bytes());
+}
+
+// Whether an operator set of ONNX itself, where Identity is, is imported.
+bool is_default_opset(Bytes opset) {
+  Fields fields(opset);
+  while (const auto field = fields.next()) {
+    if (field->number == 1 && !field->payload.empty() && text_of(field->payload) != "ai.onnx") {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<CutModel> cut_zip_maps(std::span<const std::byte> model) {
+  CutModel cut;
+  Writer writer;
+  Fields fields(model);
+  bool has_opset = false;
+  while (const auto field = fields.next()) {
+    has_opset |= field->number == kOpsetImport && is_default_opset(field->payload);
+    if (field->number != kGraph || field->type != kBytes) {
+      writer.add(field->whole);
+      continue;
+    }
+    const auto zips = find_zip_maps(field->payload);
+    for (const auto& [output, zip] : zips) cut.labels.emplace(output, zip.labels);
+    writer.add_message(kGraph, cut_graph(field->payload, zips));
+  }
+  if (!fields.is_whole() || cut.labels.empty()) return std::nullopt;
+  if (!has_opset) {
+    Writer opset;
+    opset.add_number(2, 13);  // version: Identity takes all types
+    writer.add_message(kOpsetImport, opset.bytes());
+  }
+  cut.bytes = std::move(writer.bytes());
+  return cut;
+}
+
+}  // namespace lumen::backends::onnxruntime

@@ -1,0 +1,243 @@
+// What is ONNX Runtime's own: datatypes, strings, where tensors lie, failed runs, ZipMap, one session for
+// all instances.
+#include <lumen/backends/onnxruntime.h>
+#include <lumen/base/cpu.h>
+#include <lumen/engine/backend.h>
+#include <lumen/engine/model_repository.h>
+
+#include "support/failing_models.h"
+#include "support/pending_request.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace lumen::engine {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::filesystem::path kFixtures =
+    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
+const std::filesystem::path kFailing =
+    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/models";
+
+class OnnxRuntimeTest : public testing::Test {
+ protected:
+  void open(const std::filesystem::path& directory = kFixtures) {
+    auto opened = ModelRepository::open(directory, backends::make_onnxruntime(), *counters);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+  }
+  std::unique_ptr<Instance> instance_of(const char* model) {
+    Model* found = repository->find(model, "");
+    EXPECT_EQ(found->state(), ModelState::kReady) << found->reason();
+    auto made = found->loaded()->create_instance({});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? std::move(*made) : nullptr;
+  }
+  static Status run(Instance& instance, PendingRequest& pending) {
+    EXPECT_EQ(instance.start(pending.request, nullptr), StartOutcome::kDone);
+    return pending.request.status;
+  }
+  template <typename T>
+  void expect_identity(const char* model, ElementType type, const std::vector<T>& values) {
+    SCOPED_TRACE(model);
+    PendingRequest pending(repository->find(model, ""));
+    EXPECT_EQ(pending.request.model->metadata().inputs[0].type, type);
+    pending.add_input(type, {static_cast<int64_t>(values.size())}, values);
+    const auto instance = instance_of(model);
+    const Status status = run(*instance, pending);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(pending.request.outputs[0].type, type);
+    EXPECT_EQ(pending.output<T>(0), values);
+  }
+
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+};
+
+TEST_F(OnnxRuntimeTest, CarriesEveryDatatypeThereAndBackInFullWidth) {
+  open();
+  expect_identity<uint8_t>("identity_bool", ElementType::kBool, {1, 0, 1});
+  expect_identity<uint8_t>("identity_uint8", ElementType::kUint8, {0, 255});
+  expect_identity<uint16_t>("identity_uint16", ElementType::kUint16, {0, 65535});
+  expect_identity<uint32_t>("identity_uint32", ElementType::kUint32, {0, UINT32_MAX});
+  expect_identity<uint64_t>("identity_uint64", ElementType::kUint64, {0, UINT64_MAX});
+  expect_identity<int8_t>("identity_int8", ElementType::kInt8, {-128, 127});
+  expect_identity<int16_t>("identity_int16", ElementType::kInt16, {-32768, 32767});
+  expect_identity<int32_t>("identity_int32", ElementType::kInt32, {INT32_MIN, INT32_MAX});
+  expect_identity<int64_t>("identity_int64", ElementType::kInt64, {INT64_MIN, INT64_MAX});
+  expect_identity<uint16_t>("identity_fp16", ElementType::kFp16, {0x3c00, 0xfbff});
+  expect_identity<uint16_t>("identity_bf16", ElementType::kBf16, {0x3f80, 0xff7f});
+  expect_identity<float>("identity_fp32", ElementType::kFp32, {1.5f, -3.4e38f});
+  expect_identity<double>("identity_fp64", ElementType::kFp64, {1.5, -2.25});
+}
+
+TEST_F(OnnxRuntimeTest, CarriesStringsWithAnyBytesInThem) {
+  open();
+  const std::vector<uint8_t> bytes = {3, 0, 0, 0, 'a', 0, 'c', 0, 0, 0, 0, 1, 0, 0, 0, 0xff};
+  const auto instance = instance_of("identity_bytes");
+  for (int i = 0; i < 3; ++i) {
+    PendingRequest pending(repository->find("identity_bytes", ""));
+    pending.add_input(ElementType::kBytes, {3}, bytes);
+    const Status status = run(*instance, pending);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(pending.output<uint8_t>(0), bytes);
+  }
+}
+
+TEST_F(OnnxRuntimeTest, RefusesStringsWhoseLengthsDoNotAddUp) {
+  open();
+  const auto instance = instance_of("identity_bytes");
+  for (const std::vector<uint8_t>& bytes :
+       {std::vector<uint8_t>{9, 0, 0, 0, 'a'}, {1, 0, 0}, {0, 0, 0, 0, 'x'}}) {
+    PendingRequest pending(repository->find("identity_bytes", ""));
+    pending.add_input(ElementType::kBytes, {1}, bytes);
+    EXPECT_EQ(run(*instance, pending).code(), Code::kInvalidArgument);
+  }
+}
+
+TEST_F(OnnxRuntimeTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
+  open();
+  const auto instance = instance_of("add_one_large");
+  PendingRequest large(repository->find("add_one_large", ""));
+  large.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
+  ASSERT_TRUE(run(*instance, large).ok());
+  EXPECT_EQ(instance->last_bound_input(0), large.request.inputs[0].data);
+  const auto other = instance_of("add_one");
+  PendingRequest small(repository->find("add_one", ""));
+  small.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
+  ASSERT_TRUE(run(*other, small).ok());
+  EXPECT_FALSE(small.arena().owns(other->last_bound_input(0)));
+}
+
+TEST_F(OnnxRuntimeTest, WritesNothingIntoARequestThatIsAlreadyAnswered) {
+  open();
+  const auto instance = instance_of("two_large");
+  PendingRequest first(repository->find("two_large", ""));
+  first.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 1.0f));
+  ASSERT_TRUE(run(*instance, first).ok());
+  const std::vector<float> more = first.output<float>(0);
+  PendingRequest second(repository->find("two_large", ""));
+  second.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
+  second.want_outputs({1});
+  ASSERT_TRUE(run(*instance, second).ok());
+  EXPECT_EQ(second.output<float>(0), std::vector<float>(16384, 6.0f));
+  EXPECT_EQ(first.output<float>(0), more);
+}
+
+TEST_F(OnnxRuntimeTest, AnOutputThatIsNamedTwiceIsThereTwice) {
+  open();
+  const auto instance = instance_of("two_large");
+  PendingRequest pending(repository->find("two_large", ""));
+  pending.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
+  pending.want_outputs({1, 0, 1});
+  ASSERT_TRUE(run(*instance, pending).ok());
+  EXPECT_EQ(pending.output<float>(0), std::vector<float>(16384, 6.0f));
+  EXPECT_EQ(pending.output<float>(2), pending.output<float>(0));
+}
+
+TEST_F(OnnxRuntimeTest, ReturnsTheShapeThatTheDataDecided) {
+  open();
+  const auto instance = instance_of("nonzero");
+  for (const auto& [values, found] :
+       {std::pair{std::vector<float>{0, 1, 0, 1}, 2}, {std::vector<float>{1, 1, 1}, 3}}) {
+    PendingRequest pending(repository->find("nonzero", ""));
+    pending.add_input(ElementType::kFp32, {static_cast<int64_t>(values.size())}, values);
+    ASSERT_TRUE(run(*instance, pending).ok());
+    EXPECT_EQ(pending.request.outputs[0].shape[1], found);
+  }
+}
+
+TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoTrace) {
+  open(kFailing);
+  for (const char* name : {"relu_sum", "relu_concat"}) {
+    SCOPED_TRACE(name);
+    Model* model = repository->find(name, "");
+    const auto instance = instance_of(name);
+    const auto run_rows = [&](int64_t left, int64_t right, std::vector<float>* sums) {
+      PendingRequest pending(model);
+      add_pair(pending, left, right);
+      const Status status = run(*instance, pending);
+      if (status.ok()) *sums = pending.output<float>(0);
+      return status;
+    };
+    std::vector<float> before;
+    ASSERT_TRUE(run_rows(2, 2, &before).ok());
+    for (int i = 0; i < 3; ++i) {
+      const Status refused = run_rows(2, 3, &before);
+      EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+      EXPECT_THAT(
+          std::string(refused.message()),
+          AllOf(HasSubstr("'left' [2,4]"), HasSubstr("'right' [3,4]"), Not(HasSubstr("\n"))));
+      std::vector<float> after;
+      ASSERT_TRUE(run_rows(2, 2, &after).ok());
+      EXPECT_EQ(after, before);
+    }
+  }
+}
+
+TEST_F(OnnxRuntimeTest, AnIndexOutsideOfATableIsTheClientsError) {
+  open(kFailing);
+  Model* model = repository->find("pick", "");
+  const auto instance = instance_of("pick");
+  PendingRequest outside(model);
+  add_pick(outside, 3, 9);
+  EXPECT_EQ(run(*instance, outside).code(), Code::kInvalidArgument);
+  PendingRequest inside(model);
+  add_pick(inside, 2, 1);
+  EXPECT_TRUE(run(*instance, inside).ok());
+}
+
+TEST_F(OnnxRuntimeTest, ABrokenFileAndOneOfAnotherKindSayWhatIsWrong) {
+  TempRepository files;
+  files.write("garbage/1/model.onnx", "this is no model");
+  files.write("ir/1/model.xml", "<net/>");
+  files.copy_model(kFixtures / "add_one/1", "half");
+  files.write("half/config.json", R"({"precision": "bf16"})");
+  open(files.path());
+  EXPECT_THAT(repository->find("garbage", "")->reason(), HasSubstr("garbage"));
+  EXPECT_THAT(repository->find("ir", "")->reason(),
+              AllOf(HasSubstr("model.xml"), HasSubstr("openvino")));
+  EXPECT_THAT(repository->find("half", "")->reason(),
+              AllOf(HasSubstr("bf16"), HasSubstr("\"f32\"")));
+}
+
+TEST_F(OnnxRuntimeTest, RunsOnTheCallingThreadAloneAndLeavesItsPinning) {
+  open();
+  const std::vector<uint32_t> before = usable_cpus();
+  const uint32_t cpu = before.back();
+  const auto threads = [] {
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& task :
+         std::filesystem::directory_iterator("/proc/self/task")) {
+      ++count;
+    }
+    return count;
+  };
+  const auto instance = instance_of("add_one");
+  const size_t threads_before = threads();
+  std::thread worker([&] {
+    ASSERT_TRUE(pin_this_thread(cpu).ok());
+    PendingRequest pending(repository->find("add_one", ""));
+    pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
+    ASSERT_TRUE(run(*instance, pending).ok());
+    EXPECT_THAT(usable_cpus(), ElementsAre(cpu));
+    EXPECT_EQ(threads(), threads_before + 1);  // this one
+  });
+  worker.join();
+  EXPECT_EQ(usable_cpus(), before);
+}
+
+TEST(OnnxRuntimeBackend, NamesItsVersion) {
+  EXPECT_THAT(backends::make_onnxruntime()->description(), HasSubstr("ONNX Runtime 1."));
+}
+
+}  // namespace
+}  // namespace lumen::engine
