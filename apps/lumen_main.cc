@@ -1,8 +1,12 @@
 // Parses the command line and hands over to one file per subcommand. Main thread.
 #include "lumen_main.h"
 
+#include <lumen/backends/built_in.h>
+#include <lumen/engine/backends.h>
+
 #include "bench_command.h"
 #include "matrix_command.h"
+#include "models_command.h"
 #include "serve_command.h"
 
 #include <lumen/base/nearest_name.h>
@@ -35,12 +39,16 @@ std::string nearest_flag(const CLI::App& command) {
 
 int lumen_main(int argc, char** argv) {
   CLI::App app("Lumen: a low-latency inference server for one machine", "lumen");
-  app.set_version_flag("--version", "lumen " LUMEN_VERSION);
+  app.set_version_flag("--version", [] {
+    const lumen::engine::Backends backends(lumen::backends::built_in());
+    return "lumen " LUMEN_VERSION ", " + backends.description();
+  });
   app.require_subcommand(1);
   int exit_status = 0;
   add_serve_command(app, exit_status);
   add_bench_command(app, exit_status);
   add_matrix_command(app, exit_status);
+  add_models_command(app, exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError& error) {

@@ -137,6 +137,7 @@ void add_server_options(CLI::App& command, MatrixArguments& arguments) {
         },
         help);
   };
+  pass_on("--backend", "passed on to every server; default: the server's");
   pass_on("--batch-size", "passed on to every server; default: the server's");
   pass_on("--thread-count", "passed on to every server; default: the server's");
   pass_on("--io-threads", "passed on to every server; default: the server's");

@@ -72,14 +72,12 @@ std::string absolute_text(const std::filesystem::path& path) {
 void print_models(const lumen::engine::ModelRepository& repository) {
   const auto& models = repository.models();
   for (size_t i = 0; i < std::min(models.size(), kBannerModels); ++i) {
-    const auto& metadata = models[i]->metadata();
-    if (models[i]->state() == ModelState::kReady) {
-      std::printf("  %s/%s  %s -> %s\n", metadata.name.c_str(), metadata.version.c_str(),
-                  tensor_list(metadata.inputs).c_str(), tensor_list(metadata.outputs).c_str());
-    } else {
-      std::printf("  %s/%s  UNAVAILABLE, see the log\n", metadata.name.c_str(),
-                  metadata.version.c_str());
-    }
+    // A choice that nobody made by measuring says nothing new.
+    const auto& choice = models[i]->choice();
+    const bool was_measured =
+        std::ranges::any_of(choice.tried, [](const auto& tried) { return !tried.costs.empty(); });
+    std::printf("  %s%s%s\n", model_line(*models[i]).c_str(), was_measured ? "  " : "",
+                was_measured ? choice.why.c_str() : "");
   }
   if (models.size() > kBannerModels) {
     std::printf("  and %zu more\n", models.size() - kBannerModels);
@@ -87,6 +85,14 @@ void print_models(const lumen::engine::ModelRepository& repository) {
 }
 
 }  // namespace
+
+std::string model_line(const lumen::engine::Model& model) {
+  const auto& metadata = model.metadata();
+  std::string line = metadata.name + "/" + metadata.version;
+  if (model.state() != ModelState::kReady) return line + "  UNAVAILABLE, see the log";
+  line.append("  ").append(model.choice().backend);
+  return line + "  " + tensor_list(metadata.inputs) + " -> " + tensor_list(metadata.outputs);
+}
 
 std::string overcommit_warning(const lumen::server::ServerOptions& options,
                                const lumen::CpuBudget& budget) {

@@ -17,6 +17,9 @@
 // Empty where `http_address` is reached from this machine alone, or is off.
 [[nodiscard]] std::string exposure_warning(std::string_view http_address);
 
+// "mlp/1  openvino  input FP32[-1,256] -> output FP32[-1,10]".
+[[nodiscard]] std::string model_line(const lumen::engine::Model& model);
+
 // `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a listener
 // that there is not. The last line begins with "lumen: ready", and is what a caller of the process
 // waits for.

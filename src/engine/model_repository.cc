@@ -5,6 +5,7 @@
 
 #include <lumen/base/limits.h>
 
+#include "engine/choose_backend.h"
 #include "engine/repository_scan.h"
 
 #include <algorithm>
@@ -77,7 +78,8 @@ Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t>
 }
 
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
-    const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters) {
+    const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
+    ChoiceOptions choosing) {
   Result<std::vector<FoundModel>> found = scan_repository(directory);
   if (!found.ok()) return found.status();
   if (found->size() > limits::kMaxModels) {
@@ -87,7 +89,7 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
   }
   // alloc: at start
   std::unique_ptr<ModelRepository> repository(
-      new ModelRepository(directory, std::move(backends), counters));
+      new ModelRepository(directory, std::move(backends), counters, std::move(choosing)));
   for (const FoundModel& version : *found) {
     repository->models_.push_back(repository->make_model(version));
   }
@@ -136,18 +138,17 @@ void ModelRepository::forget(const Model& model) {
 }
 
 Status ModelRepository::load_into(Model& model, const ModelSource& source) {
-  Result<Backends::Entry*> entry = backends_.find(source.options.backend);
-  if (!entry.ok()) return entry.status();
-  LUMEN_RETURN_IF_ERROR(backends_.use(**entry));
-  Result<std::unique_ptr<LoadedModel>> loaded = (*entry)->backend->load(source);
-  if (!loaded.ok()) return loaded.status();
-  LUMEN_RETURN_IF_ERROR(check_metadata((*loaded)->metadata()));
-  model.metadata_ = (*loaded)->metadata();
+  Result<ChosenBackend> chosen = choose_backend(backends_, source, choosing_);
+  if (!chosen.ok()) return chosen.status();
+  LUMEN_RETURN_IF_ERROR(backends_.use(*chosen->entry));
+  LUMEN_RETURN_IF_ERROR(check_metadata(chosen->loaded->metadata()));
+  model.metadata_ = chosen->loaded->metadata();
   // find() rests on the order of the scan's names, whatever a backend puts there.
   model.metadata_.name = source.name;
   model.metadata_.version = source.version;
-  model.backend_ = *entry;
-  model.loaded_ = std::move(*loaded);
+  model.backend_ = chosen->entry;
+  model.choice_ = std::move(chosen->choice);
+  model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;
   return {};
 }

@@ -3,9 +3,9 @@
 
 #include <lumen/base/clock.h>
 
+#include "engine/trial_run.h"
+
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -23,90 +23,13 @@ constexpr uint64_t kMarginPercent = 5;
 // For a batch's inputs and outputs; virtual memory until touched.
 constexpr size_t kBatchBytes = size_t{256} << 20;
 
-// One call of a model with made-up rows, as the engine itself would make it.
-class Trial {
- public:
-  Trial(Model& model, RequestMemory& memory) : model_(model), memory_(memory) {}
-
-  // `first`: the number of the first row; the same number gives the same row in every trial.
-  bool run(Instance& instance, uint32_t first, uint32_t rows) {
-    request_ = {};
-    request_.model = &model_;
-    request_.memory = &memory_;
-    request_.owner = &done_;
-    inputs_.clear();
-    for (const TensorSpec& spec : model_.metadata().inputs) {
-      if (!add_input(spec, first, rows)) return false;
-    }
-    request_.inputs = inputs_;
-    // relaxed: the wait below is what orders
-    done_.store(0, std::memory_order_relaxed);
-    const auto on_done = [](InferRequest& request) noexcept {
-      auto* done = static_cast<std::atomic<uint32_t>*>(request.owner);
-      // sync[warm_up.done]: release; the outputs are there
-      done->store(1, std::memory_order_release);
-      done->notify_all();
-    };
-    if (instance.start(request_, on_done) == StartOutcome::kPending) {
-      // sync[warm_up.done]: acquire; pairs with on_done
-      done_.wait(0, std::memory_order_acquire);
-    }
-    return request_.status.ok();
-  }
-  std::span<const TensorView> outputs() const { return request_.outputs; }
-
- private:
-  bool add_input(const TensorSpec& spec, uint32_t first, uint32_t rows) {
-    if (spec.type == ElementType::kBytes) return false;  // what would a string be?
-    TensorView view;
-    view.type = spec.type;
-    view.shape = spec.shape;
-    if (has_batch_axis(model_.metadata())) view.shape[0] = rows;
-    size_t elements = 1;
-    for (const int64_t size : view.shape.dimensions()) {
-      if (size < 0) return false;  // another free axis: nothing to measure by
-      elements *= static_cast<size_t>(size);
-    }
-    view.byte_size = elements * element_size(spec.type);
-    view.data = static_cast<std::byte*>(memory_.allocate(view.byte_size, 64));
-    if (view.data == nullptr) return false;
-    fill(view, first * (elements / rows), elements);
-    inputs_.push_back(view);
-    return true;
-  }
-  // Floats between -1 and 1, anything else 0 or 1 (an integer may be an index into a table).
-  static void fill(const TensorView& view, size_t begin, size_t count) {
-    const size_t size = element_size(view.type);
-    for (size_t i = 0; i < count; ++i) {
-      uint64_t bits = (begin + i) * 0x9E37'79B9'7F4A'7C15u;  // Weyl's sequence, the golden ratio
-      bits ^= bits >> 31;
-      std::byte* place = view.data + i * size;
-      if (view.type == ElementType::kFp32) {
-        const float value = static_cast<float>(bits >> 40) / 8388608.0f - 1.0f;
-        std::memcpy(place, &value, sizeof(value));
-      } else {
-        std::memset(place, 0, size);
-        const bool is_float = view.type == ElementType::kFp64 || view.type == ElementType::kFp16 ||
-                              view.type == ElementType::kBf16;
-        if (!is_float) *place = static_cast<std::byte>(bits >> 63);
-      }
-    }
-  }
-
-  Model& model_;
-  RequestMemory& memory_;
-  InferRequest request_;
-  std::vector<TensorView> inputs_;
-  std::atomic<uint32_t> done_{0};
-};
-
 // Whether `rows` rows in one call give, bit for bit, what they give one by one. An f32 model promises
 // what its framework computes for a request, and kernels may add up in another order for another
 // number of rows; and a free first axis may be no batch at all (a sequence).
 bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows) {
-  Trial together(*slot.model, memory);
+  TrialRun together(slot.model->metadata(), slot.model, memory);
   if (!together.run(*slot.instance, 0, rows)) return false;
-  Trial alone(*slot.model, memory);
+  TrialRun alone(slot.model->metadata(), slot.model, memory);
   for (uint32_t row = 0; row < rows; ++row) {
     if (!alone.run(*slot.instance, row, 1)) return false;
     for (size_t i = 0; i < alone.outputs().size(); ++i) {
@@ -129,7 +52,7 @@ uint64_t measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
   for (int run = 0; run < kMeasuredRuns; ++run) {
     if (run >= least_runs && now_ns() - begin > kMeasureForNs) break;
     memory.reset(kBatchBytes);
-    Trial trial(*slot.model, memory);
+    TrialRun trial(slot.model->metadata(), slot.model, memory);
     const uint64_t before = now_ns();
     if (!trial.run(*slot.instance, 0, rows)) return 0;
     fastest = std::min(fastest, now_ns() - before);

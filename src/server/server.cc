@@ -110,6 +110,15 @@ class RunningServer final : public Server {
   std::vector<std::thread> threads_;
 };
 
+engine::ChoiceOptions choice_options(const ServerOptions& options) {
+  engine::ChoiceOptions choosing{.backend = options.backend,
+                                 .budget_ns = options.backend_trial_ns,
+                                 .cache = options.backend_choices};
+  if (options.backend_choices.empty()) choosing.cache = engine::default_choices_file();
+  if (options.backend_choices == kOff) choosing.cache.clear();
+  return choosing;
+}
+
 Status RunningServer::start(engine::Backends backends) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
   // Sockets first: a port that is taken should not cost the loading of every model.
@@ -118,8 +127,11 @@ Status RunningServer::start(engine::Backends backends) {
       Mapping::create(telemetry::Counters::bytes_for(options_.io_thread_count));
   if (!region.ok()) return region.status();
   counters_ = std::make_unique<telemetry::Counters>(std::move(*region), options_.io_thread_count);
-  auto repository =
-      engine::ModelRepository::open(options_.model_repository, std::move(backends), *counters_);
+  if (options_.backend != engine::kAutoBackend) {
+    LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
+  }
+  auto repository = engine::ModelRepository::open(options_.model_repository, std::move(backends),
+                                                  *counters_, choice_options(options_));
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());

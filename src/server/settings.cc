@@ -136,7 +136,7 @@ Status check_unix(const Setting&, std::string_view value) {
 Status check_hosts(const Setting& setting, std::string_view value) {
   return http::is_host_list(value) ? Status() : wanted(value, setting.values_text());
 }
-Status check_directory(const Setting& setting, std::string_view value) {
+Status check_not_empty(const Setting& setting, std::string_view value) {
   return value.empty() ? wanted(value, setting.values_text()) : Status();
 }
 
@@ -194,8 +194,18 @@ constexpr Setting kSettings[] = {
          .check = check_hosts},
         "what a browser's request may have in Host beside the names and addresses of this machine"),
     row<&S::model_repository>("server.model_repository", kRestart,
-                              {.form = "a directory", .check = check_directory},
+                              {.form = "a directory", .check = check_not_empty},
                               "holds the models as <name>/<version>/model.onnx or model.xml"),
+    row<&S::backend>("server.backend", kRestart,
+                     {.form = "auto, or a backend's name", .check = check_not_empty},
+                     "runs the models whose config.json names no backend; auto: of those that can "
+                     "serve a model and agree on its answers, the faster on this machine"),
+    row<&S::backend_trial_ns>("server.backend_trial_ms", kRestart,
+                              {.bounds = {0, 60'000}, .unit = 1'000'000},
+                              "how long auto may measure for one model, loading not counted"),
+    row<&S::backend_choices>("server.backend_choices", kRestart, {.form = "a path, or off"},
+                             "where the choices of auto are kept for the next start; not set: "
+                             "$XDG_CACHE_HOME/lumen/backends.json"),
     row<&S::io_thread_count>("server.io_threads", kRestart, numbers(1, limits::kMaxIoThreads),
                              "event loops, each with its own listener"),
     row<&S::overload_status>("server.overload_status", kRestart, words(kOverloadStatuses),

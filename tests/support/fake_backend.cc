@@ -48,13 +48,14 @@ void sum_rows(TensorView& output) {
 // What the instances of a model share.
 struct FakeRun {
   std::shared_ptr<FakeControl> control;
-  float adds = 1;  // of the model that it was made for, whatever the request names
+  const ModelMetadata* metadata;  // of the model that it was made for, whatever the request names
+  float adds = 1;
 };
 
 Status run_model(const FakeRun& fake, InferRequest& request,
                  std::span<const std::vector<std::byte>> staged) {
   FakeControl& control = *fake.control;
-  const ModelMetadata& metadata = request.model->metadata();
+  const ModelMetadata& metadata = *fake.metadata;
   const uint64_t begin = now_ns();
   if (request.inputs[0].shape.rank() > 0) {
     const auto rows = static_cast<uint64_t>(request.inputs[0].shape[0]);
@@ -239,7 +240,7 @@ class FakeModel final : public LoadedModel {
                            metadata_.name.c_str());
     }
     control_->instances.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
-    FakeRun fake{control_};
+    FakeRun fake{control_, &metadata_};
     const auto adds = control_->adds.find(metadata_.name);
     if (adds != control_->adds.end()) fake.adds = adds->second;
     if (control_->asynchronous) {

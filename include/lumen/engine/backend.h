@@ -29,7 +29,7 @@ enum class Precision : uint8_t {
 
 // From the model's own config.json (all optional).
 struct ModelOptions {
-  std::string backend;  // its name; empty: the server's first
+  std::string backend;  // its name; empty or "auto": chosen by measuring
   Precision precision = Precision::kF32;
   // Sizes of the first axis that get a static-shape compile; others run on the dynamic one.
   std::vector<uint32_t> batch_sizes = {1};
@@ -98,6 +98,8 @@ struct BackendTraits {
   // An instance with several in flight gets packed requests too. Otherwise it is taken to overlap
   // single ones itself, and nothing is packed for it.
   bool batches_in_flight = false;
+  // Computes each operator as ONNX defines it: where answers differ, or can't be compared, it serves.
+  bool is_reference = false;
 };
 
 class Backend {

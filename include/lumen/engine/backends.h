@@ -38,6 +38,9 @@ class Backends {
     for (auto& backend : all) add(std::move(backend));
   }
 
+  [[nodiscard]] std::span<const std::unique_ptr<Entry>> entries() const noexcept {
+    return entries_;
+  }
   // No two have the same name.
   void add(std::unique_ptr<Backend> backend);
   // Empty: the first one. kUnsupported when no backend has that name.

@@ -7,6 +7,7 @@
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/result.h>
+#include <lumen/engine/backend_choice.h>
 #include <lumen/engine/backends.h>
 #include <lumen/engine/metadata.h>
 #include <lumen/engine/size_cost.h>
@@ -55,6 +56,8 @@ class Model {
   [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
   [[nodiscard]] telemetry::ModelCounters counters() const noexcept { return {*counters_, index_}; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
+  // Which backend serves it, and why that one.
+  [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
   // What its backend allows; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
   // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
@@ -82,6 +85,7 @@ class Model {
   std::string reason_;
   ModelMetadata metadata_;              // name and version are set even when unavailable
   Backends::Entry* backend_ = nullptr;  // that loaded it
+  BackendChoice choice_;
   std::unique_ptr<LoadedModel> loaded_;
   const std::shared_ptr<ModelIndices> indices_;
   const uint32_t index_;
@@ -96,7 +100,8 @@ struct FoundModel;  // of the scan
 class ModelRepository {
  public:
   [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
-      const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters);
+      const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
+      ChoiceOptions choosing = {});
 
   // `version` empty: the highest. nullptr: no such model (or version).
   [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
@@ -116,15 +121,20 @@ class ModelRepository {
   [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }
 
  private:
-  ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters)
-      : directory_(std::move(directory)), counters_(counters), backends_(std::move(backends)) {}
+  ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters,
+                  ChoiceOptions choosing)
+      : directory_(std::move(directory)),
+        counters_(counters),
+        backends_(std::move(backends)),
+        choosing_(std::move(choosing)) {}
   // A version that can't be loaded gives a model that is unavailable; nullptr: no index is free.
   [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
-  // Through the backend that its options name; on a failure it stays unavailable.
+  // Through the backend that is chosen for it; on a failure it stays unavailable.
   [[nodiscard]] Status load_into(Model& model, const ModelSource& source);
   const std::filesystem::path directory_;
   telemetry::Counters& counters_;
   Backends backends_;
+  const ChoiceOptions choosing_;
   const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
   std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number
 };

@@ -6,6 +6,7 @@
 #include <lumen/base/cpu_pinning.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
+#include <lumen/engine/backend_choice.h>
 #include <lumen/engine/engine_config.h>
 #include <lumen/memory/request_memory.h>
 #include <lumen/transports/http/options.h>
@@ -57,6 +58,11 @@ struct ServerOptions {
   // separated by commas; "*": all.
   std::string allowed_hosts;
   std::filesystem::path model_repository = "models";
+  // For the models whose config.json names no backend; "auto": the faster of those that can serve it.
+  std::string backend{engine::kAutoBackend};
+  uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
+  // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.
+  std::string backend_choices;
   engine::EngineConfig engine;
   // The threads that run models.
   PinThreads pin_threads;

@@ -37,9 +37,33 @@ void write_tensors(JsonWriter& json, std::string_view key,
     json.key("datatype").string(element_type_name(tensor.type));
     json.key("shape").begin_array();
     for (int64_t dimension : tensor.shape.dimensions()) json.integer(dimension);
-    json.end_array().end_object();
+    json.end_array();
+    if (!tensor.labels.empty()) {
+      json.key("parameters").begin_object().key("labels").begin_array();
+      for (const std::string& label : tensor.labels) json.string(label);
+      json.end_array().end_object();
+    }
+    json.end_object();
   }
   json.end_array();
+}
+
+// Which backend serves the model, and what was measured of each when that was chosen.
+void write_choice(JsonWriter& json, const engine::BackendChoice& choice) {
+  json.key("parameters").begin_object().key("backend").string(choice.backend);
+  json.key("backend_why").string(choice.why);
+  json.key("backends_tried").begin_array();
+  for (const engine::TriedBackend& tried : choice.tried) {
+    json.begin_object().key("name").string(tried.name);
+    if (!tried.problem.empty()) json.key("problem").string(tried.problem);
+    json.key("costs").begin_array();
+    for (const engine::SizeCost& cost : tried.costs) {
+      json.begin_object().key("rows").unsigned_integer(cost.rows);
+      json.key("ns").unsigned_integer(cost.ns).end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().end_object();
 }
 
 void write_duration(JsonWriter& json, std::string_view key, uint64_t count, uint64_t ns) noexcept {
@@ -95,6 +119,7 @@ service::ModelDocuments Documents::describe(const engine::Model& model,
     json.end_array().key("platform").string(metadata.platform);
     write_tensors(json, "inputs", metadata.inputs);
     write_tensors(json, "outputs", metadata.outputs);
+    write_choice(json, model.choice());
     json.end_object();
   });
   documents.ready = render([&](JsonWriter& json) {

@@ -1,0 +1,79 @@
+// See the header.
+#include "models_command.h"
+
+#include <lumen/backends/built_in.h>
+#include <lumen/engine/model_repository.h>
+#include <lumen/telemetry/counters.h>
+
+#include "serve_banner.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace {
+
+using lumen::engine::BackendChoice;
+using lumen::engine::Model;
+using lumen::engine::ModelState;
+
+struct ModelsArguments {
+  std::filesystem::path repository = "models";
+  std::string backend{lumen::engine::kAutoBackend};
+  bool explain = false;
+};
+
+void print_tried(const lumen::engine::TriedBackend& tried) {
+  std::printf("    %-12s", tried.name.c_str());
+  if (!tried.problem.empty()) std::printf(" can't: %s", tried.problem.c_str());
+  for (const lumen::engine::SizeCost& cost : tried.costs) {
+    std::printf(" %u row%s %.1f us;", cost.rows, cost.rows == 1 ? "" : "s",
+                static_cast<double>(cost.ns) / 1e3);
+  }
+  std::printf("%s\n", tried.problem.empty() && tried.costs.empty() ? " not measured" : "");
+}
+
+void print_model(const Model& model, bool explain) {
+  std::printf("%s\n", model_line(model).c_str());
+  if (!explain) return;
+  const BackendChoice& choice = model.choice();
+  if (model.state() != ModelState::kReady) {
+    std::printf("    %s\n", model.reason().c_str());
+  } else {
+    std::printf("    %s%s: %s\n", choice.backend.c_str(),
+                choice.is_remembered ? " (measured at an earlier start)" : "", choice.why.c_str());
+  }
+  for (const lumen::engine::TriedBackend& tried : choice.tried) print_tried(tried);
+}
+
+int run_models(const ModelsArguments& arguments) {
+  const auto counters = std::make_unique<lumen::telemetry::Counters>();
+  const auto repository = lumen::engine::ModelRepository::open(
+      arguments.repository, lumen::backends::built_in(), *counters,
+      {.backend = arguments.backend, .cache = lumen::engine::default_choices_file()});
+  if (!repository.ok()) {
+    std::fprintf(stderr, "lumen models: %s\n", repository.status().message().data());
+    return 1;
+  }
+  bool all_ready = true;
+  for (const auto& model : (*repository)->models()) {
+    print_model(*model, arguments.explain);
+    all_ready = all_ready && model->state() == ModelState::kReady;
+  }
+  return all_ready ? 0 : 1;
+}
+
+}  // namespace
+
+void add_models_command(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand(
+      "models", "load the models of a repository and say which backend serves each");
+  auto arguments = std::make_shared<ModelsArguments>();
+  command->add_option("--model-repository", arguments->repository, "default: models");
+  command->add_option("--backend", arguments->backend,
+                      "of models whose config.json names none; default: auto");
+  command->add_flag("--explain", arguments->explain,
+                    "with what was measured of each backend, and why one can't");
+  command->callback([arguments, &exit_status] { exit_status = run_models(*arguments); });
+}

@@ -1,0 +1,308 @@
+// See the header.
+#include "engine/choose_backend.h"
+
+#include <lumen/base/clock.h>
+#include <lumen/engine/engine_config.h>
+#include <lumen/memory/request_memory.h>
+
+#include "engine/batch.h"
+#include "engine/choice_cache.h"
+#include "engine/trial_run.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lumen::engine {
+namespace {
+
+// Sizes that calls are measured with: one row, and what batched and inline pack by default.
+constexpr uint32_t kPackedRows = limits::kDefaultBatchSize;
+constexpr uint32_t kMeasuredRows[] = {1, kPackedRows};
+constexpr int kMostRounds = 40;
+constexpr int kLeastRounds = 3;
+constexpr uint32_t kComparedRows = 3;  // each as a request of its own
+// Of the output's largest number. Kernels add up in different orders: some 1e-6 for f32; a wrong operator
+// is off by orders of magnitude. "auto" precision may compute in bf16, which keeps three digits.
+constexpr double kTolerance = 1e-3;
+constexpr double kHalfPrecisionTolerance = 5e-2;
+// For the first axis but one of models that leave it free: a short text, a small picture.
+constexpr int64_t kFreeSize = 16;
+constexpr size_t kTrialBytes = size_t{256} << 20;  // virtual until touched
+
+// A backend that has loaded the model.
+struct Candidate {
+  Backends::Entry* entry;
+  std::unique_ptr<LoadedModel> loaded;
+  std::unique_ptr<Instance> instance;
+  RequestMemory memory;
+  TriedBackend* report;  // its entry in the choice
+};
+
+[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
+  std::array<char, 300> buffer{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(buffer.data(), buffer.size(), format, arguments);
+  va_end(arguments);
+  return buffer.data();
+}
+
+std::string microseconds(uint64_t ns) { return text("%.1f us", static_cast<double>(ns) / 1e3); }
+
+double number_at(const TensorView& view, size_t index) noexcept {
+  const std::byte* place = view.data + index * element_size(view.type);
+  const auto as = [place]<typename T>(T value) {
+    std::memcpy(&value, place, sizeof(value));
+    return static_cast<double>(value);
+  };
+  switch (view.type) {
+    case ElementType::kFp32: return as(float{});
+    case ElementType::kFp64: return as(double{});
+    default: return 0;
+  }
+}
+
+// The largest difference of two outputs, by the largest number in either; 0: the same, 1 or more: not
+// comparable. Whole numbers, halves and texts: the bytes.
+double difference(const TensorView& one, const TensorView& other) noexcept {
+  if (one.type != other.type || !(one.shape == other.shape) || one.byte_size != other.byte_size) {
+    return 1;
+  }
+  if (one.type != ElementType::kFp32 && one.type != ElementType::kFp64) {
+    return std::memcmp(one.data, other.data, one.byte_size) == 0 ? 0 : 1;
+  }
+  double largest = 0;
+  double apart = 0;
+  for (size_t i = 0; i < one.byte_size / element_size(one.type); ++i) {
+    const double a = number_at(one, i);
+    const double b = number_at(other, i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!std::isfinite(a) || !std::isfinite(b)) return 1;
+    largest = std::max({largest, std::abs(a), std::abs(b)});
+    apart = std::max(apart, std::abs(a - b));
+  }
+  // What is equal was passed over above: it can only make the largest number larger.
+  for (size_t i = 0; apart > 0 && i < one.byte_size / element_size(one.type); ++i) {
+    const double a = std::abs(number_at(one, i));
+    if (std::isfinite(a)) largest = std::max(largest, a);
+  }
+  return apart == 0 ? 0 : apart / largest;
+}
+
+bool same_interface(const std::vector<TensorSpec>& one, const std::vector<TensorSpec>& other) {
+  return std::ranges::equal(one, other, [](const TensorSpec& a, const TensorSpec& b) {
+    return a.name == b.name && a.type == b.type && a.shape.rank() == b.shape.rank();
+  });
+}
+
+bool run(Candidate& on, TrialRun& trial, uint32_t first, uint32_t rows) {
+  on.memory.reset(kTrialBytes);
+  return trial.run(*on.instance, first, rows, kFreeSize);
+}
+
+TrialRun trial_of(Candidate& on) { return {on.loaded->metadata(), nullptr, on.memory}; }
+
+// Why the two can't be compared, or how far their answers are apart; empty: they agree.
+std::string disagreement(Candidate& one, Candidate& other, Precision precision) {
+  const ModelMetadata& metadata = one.loaded->metadata();
+  if (!same_interface(metadata.inputs, other.loaded->metadata().inputs) ||
+      !same_interface(metadata.outputs, other.loaded->metadata().outputs)) {
+    return "they name or type its tensors differently";
+  }
+  for (uint32_t row = 0; row < kComparedRows; ++row) {
+    TrialRun left = trial_of(one);
+    TrialRun right = trial_of(other);
+    if (!run(one, left, row, 1) || !run(other, right, row, 1)) {
+      return "no input could be made up that both take";
+    }
+    for (size_t i = 0; i < left.outputs().size(); ++i) {
+      const double apart = difference(left.outputs()[i], right.outputs()[i]);
+      if (apart <= (precision == Precision::kF32 ? kTolerance : kHalfPrecisionTolerance)) continue;
+      return text("their answers differ: output '%s' by %.2g of its largest number",
+                  metadata.outputs[i].name.c_str(), apart);
+    }
+  }
+  return {};
+}
+
+// Adds what the fastest call with `rows` rows took to each; false: one of them failed.
+bool measure(std::vector<Candidate>& candidates, uint32_t rows, uint64_t until_ns) {
+  std::vector<uint64_t> fastest(candidates.size(), UINT64_MAX);
+  for (int round = 0; round < kMostRounds; ++round) {
+    if (round >= kLeastRounds && now_ns() > until_ns) break;
+    for (size_t i = 0; i < candidates.size(); ++i) {  // one after the other: noise meets both
+      TrialRun trial = trial_of(candidates[i]);
+      const uint64_t before = now_ns();
+      if (!run(candidates[i], trial, 0, rows)) return false;
+      if (round > 0) fastest[i] = std::min(fastest[i], now_ns() - before);
+    }
+  }
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    candidates[i].report->costs.push_back({rows, fastest[i]});
+  }
+  return true;
+}
+
+// By the geometric mean over the sizes that were measured.
+double cost_of(const TriedBackend& tried) noexcept {
+  double sum = 0;
+  for (const SizeCost& cost : tried.costs) sum += std::log(static_cast<double>(cost.ns));
+  return std::exp(sum / static_cast<double>(tried.costs.size()));
+}
+
+std::string sentence(const TriedBackend& best, const TriedBackend& other) {
+  std::string why = "faster";
+  for (size_t i = 0; i < best.costs.size(); ++i) {
+    why += text("%s %u row%s in %s against %s", i == 0 ? ":" : ",", best.costs[i].rows,
+                best.costs[i].rows == 1 ? "" : "s", microseconds(best.costs[i].ns).c_str(),
+                microseconds(other.costs[i].ns).c_str());
+  }
+  return why.append(" of ").append(other.name);
+}
+
+// The one to serve, of those that can; `why` says on what grounds.
+size_t decide(std::vector<Candidate>& candidates, Precision precision, uint64_t budget_ns,
+              std::string& why) {
+  const auto is_reference = [](const Candidate& one) {
+    return one.entry->backend->traits().is_reference;
+  };
+  const auto found = std::ranges::find_if(candidates, is_reference);
+  const auto reference =
+      found == candidates.end() ? size_t{0} : static_cast<size_t>(found - candidates.begin());
+  const uint64_t begin = now_ns();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (i == reference) continue;
+    const std::string apart = disagreement(candidates[reference], candidates[i], precision);
+    if (apart.empty()) continue;
+    why = text("computes as ONNX defines it; %s was not compared in speed: %s",
+               candidates[i].report->name.c_str(), apart.c_str());
+    return reference;
+  }
+  const bool has_rows = has_batch_axis(candidates[reference].loaded->metadata());
+  // Half of the budget for one row, so that the other size has a share too; it is left out where not
+  // even the least of calls would fit.
+  if (!measure(candidates, 1, begin + budget_ns / 2)) {
+    why = "computes as ONNX defines it; a call to measure failed";
+    return reference;
+  }
+  uint64_t least_ns = 0;
+  for (const Candidate& one : candidates) {
+    least_ns += one.report->costs.front().ns * kPackedRows * kLeastRounds;
+  }
+  if (has_rows && least_ns <= budget_ns) {
+    (void)measure(candidates, kPackedRows, begin + budget_ns);  // one that can't is no worse for it
+  }
+  size_t best = 0;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    if (cost_of(*candidates[i].report) < cost_of(*candidates[best].report)) best = i;
+  }
+  size_t other = best == 0 ? 1 : 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const bool is_nearer = cost_of(*candidates[i].report) < cost_of(*candidates[other].report);
+    if (i != best && is_nearer) other = i;
+  }
+  why = sentence(*candidates[best].report, *candidates[other].report);
+  return best;
+}
+
+Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
+                                const ModelSource& source, BackendChoice choice) {
+  Result<Backends::Entry*> entry = backends.find(name);
+  if (!entry.ok()) return entry.status();
+  Result<std::unique_ptr<LoadedModel>> loaded = (*entry)->backend->load(source);
+  if (!loaded.ok()) return loaded.status();
+  choice.backend = (*entry)->backend->name();
+  return ChosenBackend{*entry, std::move(*loaded), std::move(choice)};
+}
+
+// What each said, on one line.
+Status nobody(const ModelSource& source, const std::vector<TriedBackend>& tried, Code code) {
+  std::string all;
+  for (const TriedBackend& one : tried) {
+    all.append(all.empty() ? "" : "; ").append(one.name).append(": ").append(one.problem);
+  }
+  return Status::error(code, "no backend can serve model '%s': %s", source.name.c_str(),
+                       all.c_str());
+}
+
+// Loads the model with each backend, and makes an instance where there is somebody to compare with.
+Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
+                              const ChoiceOptions& options) {
+  ChosenBackend chosen;
+  std::vector<TriedBackend>& tried = chosen.choice.tried;
+  std::vector<Candidate> candidates;
+  Code code = Code::kUnavailable;
+  tried.reserve(backends.entries().size());  // the candidates point into it
+  for (const auto& entry : backends.entries()) {
+    tried.push_back({.name = std::string(entry->backend->name()), .problem = {}, .costs = {}});
+    Result<std::unique_ptr<LoadedModel>> loaded = entry->backend->load(source);
+    if (!loaded.ok()) {
+      code = loaded.status().code();
+      tried.back().problem = loaded.status().message();
+      continue;
+    }
+    candidates.push_back({entry.get(), std::move(*loaded), nullptr, {}, &tried.back()});
+  }
+  if (candidates.empty()) return nobody(source, tried, code);
+  size_t best = 0;
+  if (candidates.size() == 1) {
+    chosen.choice.why = "the only backend that can serve it";
+  } else {
+    std::erase_if(candidates, [](Candidate& one) {
+      Result<std::unique_ptr<Instance>> made = one.loaded->create_instance(kMeasuredRows);
+      if (!made.ok()) one.report->problem = made.status().message();
+      if (made.ok()) one.instance = std::move(*made);
+      return one.instance == nullptr;
+    });
+    if (candidates.empty()) return nobody(source, tried, Code::kUnavailable);
+    for (Candidate& one : candidates) {
+      Result<RequestMemory> memory = RequestMemory::create(kTrialBytes);
+      if (!memory.ok()) return memory.status();
+      one.memory = std::move(*memory);
+    }
+    if (candidates.size() > 1) {
+      best = decide(candidates, source.options.precision, options.budget_ns, chosen.choice.why);
+    } else {
+      chosen.choice.why = "the only backend that can run it";
+    }
+  }
+  chosen.entry = candidates[best].entry;
+  chosen.choice.backend = chosen.entry->backend->name();
+  candidates[best].instance.reset();
+  chosen.loaded = std::move(candidates[best].loaded);
+  return chosen;
+}
+
+}  // namespace
+
+Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
+                                     const ChoiceOptions& options) {
+  const bool is_its_own = !source.options.backend.empty();
+  const std::string& named = is_its_own ? source.options.backend : options.backend;
+  if (named != kAutoBackend) {
+    return load_with(backends, named, source,
+                     {.why = is_its_own ? "config.json names it" : "the server's setting"});
+  }
+  if (backends.entries().size() < 2) {
+    return load_with(backends, "", source, {.why = "the only backend of this server"});
+  }
+  ChoiceCache cache(options.cache);
+  const std::string key = ChoiceCache::key_of(source, backends.description());
+  if (std::optional<BackendChoice> known = cache.find(key)) {
+    known->is_remembered = true;
+    Result<ChosenBackend> chosen = load_with(backends, known->backend, source, *known);
+    if (chosen.ok()) return chosen;
+  }
+  Result<ChosenBackend> chosen = try_all(backends, source, options);
+  if (chosen.ok()) cache.put(key, chosen->choice);
+  return chosen;
+}
+
+}  // namespace lumen::engine

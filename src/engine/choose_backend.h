@@ -1,0 +1,25 @@
+// Chooses the backend of a model: the one that config.json names, the only one that can serve it, or,
+// where several can and their answers agree, the faster on this machine.
+// Threads: control plane, one model at a time. Memory: the heap; while two backends are compared, both
+// have the model in memory.
+// Errors: Status when no backend can serve the model, with what each said.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/backend_choice.h>
+#include <lumen/engine/backends.h>
+
+#include <memory>
+
+namespace lumen::engine {
+
+struct ChosenBackend {
+  Backends::Entry* entry = nullptr;
+  std::unique_ptr<LoadedModel> loaded;
+  BackendChoice choice;
+};
+
+[[nodiscard]] Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
+                                                   const ChoiceOptions& options);
+
+}  // namespace lumen::engine

@@ -1,0 +1,178 @@
+// Which backend a model gets: by name, alone, by measuring, and from an earlier start.
+#include <lumen/base/clock.h>
+#include <lumen/engine/backends.h>
+#include <lumen/engine/model_repository.h>
+
+#include "support/fake_backend.h"
+#include "support/temp_repository.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lumen::engine {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class ChooseBackendTest : public testing::Test {
+ protected:
+  ChooseBackendTest() {
+    first->backend_name = "first";
+    second->backend_name = "second";
+    files.add_model("m");
+    options.budget_ns = 20'000'000;
+  }
+  const BackendChoice& choose() {
+    Backends backends;
+    backends.add(make_fake_backend(first));
+    backends.add(make_fake_backend(second));
+    auto opened = ModelRepository::open(files.path(), std::move(backends), *counters, options);
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+    return repository->find("m", "")->choice();
+  }
+  void keep_choices() { options.cache = cache.path() / "deeper" / "choices.json"; }
+  static uint64_t starts(const FakeControl& control) {
+    return control.starts.load(std::memory_order_relaxed);  // relaxed: nothing runs any more
+  }
+
+  TempRepository files;
+  TempRepository cache;
+  ChoiceOptions options;
+  std::shared_ptr<FakeControl> first = std::make_shared<FakeControl>();
+  std::shared_ptr<FakeControl> second = std::make_shared<FakeControl>();
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<ModelRepository> repository;
+};
+
+uint64_t slow_call(uint64_t) { return 300'000; }
+uint64_t slow_row(uint64_t rows) { return rows * 100'000; }
+uint64_t quick_rows(uint64_t) { return 200'000; }
+
+TEST_F(ChooseBackendTest, TheFasterServesAndSaysByWhatMeasure) {
+  first->cost_ns = slow_call;
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_THAT(choice.why,
+              AllOf(HasSubstr("faster: 1 row in"), HasSubstr("16 rows in"), HasSubstr("of first")));
+  ASSERT_THAT(choice.tried, SizeIs(2));
+  ASSERT_THAT(choice.tried[0].costs, SizeIs(2));
+  EXPECT_GE(choice.tried[0].costs[0].ns, slow_call(1));
+  EXPECT_FALSE(choice.is_remembered);
+}
+
+TEST_F(ChooseBackendTest, SizesThatArePackedCountAsMuchAsOneRow) {
+  first->cost_ns = slow_row;     // one row 100 us, sixteen 1,600
+  second->cost_ns = quick_rows;  // 200 us, whatever the rows
+  EXPECT_EQ(choose().backend, "second");
+}
+
+TEST_F(ChooseBackendTest, WhatConfigJsonNamesIsNotTried) {
+  files.write("m/config.json", R"({"backend": "first"})");
+  first->cost_ns = slow_call;
+  EXPECT_EQ(choose().backend, "first");
+  EXPECT_EQ(starts(*first) + starts(*second), 0u);
+  files.write("m/config.json", R"({"backend": "auto"})");
+  EXPECT_EQ(choose().backend, "second");
+}
+
+TEST_F(ChooseBackendTest, TheOnlyOneThatCanServesAndTheOtherSaysWhyItCannot) {
+  second->models_that_fail_to_load = {"m"};
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "first");
+  EXPECT_THAT(choice.why, HasSubstr("only backend"));
+  EXPECT_THAT(choice.tried[0].problem, IsEmpty());
+  EXPECT_THAT(choice.tried[1].problem, Not(IsEmpty()));
+  EXPECT_EQ(starts(*first), 0u);
+}
+
+TEST_F(ChooseBackendTest, ABackendThatCanLoadButNotMakeAnInstanceIsLeftOut) {
+  first->models_without_instance = {"m"};
+  EXPECT_EQ(choose().backend, "second");
+}
+
+TEST_F(ChooseBackendTest, WhenNoneCanEachIsHeard) {
+  first->models_that_fail_to_load = {"m"};
+  second->models_that_fail_to_load = {"m"};
+  EXPECT_THAT(choose().backend, IsEmpty());
+  EXPECT_THAT(
+      repository->find("m", "")->reason(),
+      AllOf(HasSubstr("no backend can serve"), HasSubstr("first: "), HasSubstr("second: ")));
+}
+
+// Zeros for answers, say: a fast wrong one is never chosen.
+TEST_F(ChooseBackendTest, WhereAnswersDifferTheReferenceServesHoweverSlow) {
+  second->traits.is_reference = true;
+  second->cost_ns = slow_call;
+  first->adds["m"] = 2;
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_THAT(choice.why, AllOf(HasSubstr("first was not compared in speed"),
+                                HasSubstr("answers differ: output 'y'")));
+}
+
+TEST_F(ChooseBackendTest, AModelForWhichNoInputCanBeMadeUpGoesToTheReference) {
+  second->traits.is_reference = true;
+  first->inputs[0].type = ElementType::kBytes;
+  second->inputs[0].type = ElementType::kBytes;
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_THAT(choice.why, HasSubstr("no input could be made up"));
+}
+
+TEST_F(ChooseBackendTest, ASecondStartRemembersAndMeasuresNothing) {
+  keep_choices();
+  first->cost_ns = slow_call;
+  EXPECT_EQ(choose().backend, "second");
+  const uint64_t before = starts(*first) + starts(*second);
+  first->cost_ns = nullptr;
+  second->cost_ns = slow_call;
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_TRUE(choice.is_remembered);
+  EXPECT_THAT(choice.why, HasSubstr("faster: 1 row in"));
+  EXPECT_EQ(starts(*first) + starts(*second), before);
+}
+
+TEST_F(ChooseBackendTest, AChangedModelIsMeasuredAgain) {
+  keep_choices();
+  first->cost_ns = slow_call;
+  EXPECT_EQ(choose().backend, "second");
+  first->cost_ns = nullptr;
+  second->cost_ns = slow_call;
+  files.write("m/1/model.onnx", "another");
+  EXPECT_EQ(choose().backend, "first");
+}
+
+TEST_F(ChooseBackendTest, ARememberedBackendThatCannotLoadAnyMoreIsNotInsistedOn) {
+  keep_choices();
+  first->cost_ns = slow_call;
+  EXPECT_EQ(choose().backend, "second");
+  second->models_that_fail_to_load = {"m"};
+  EXPECT_EQ(choose().backend, "first");
+}
+
+TEST_F(ChooseBackendTest, AFileOfChoicesThatIsBrokenIsNoneAndIsWrittenAnew) {
+  keep_choices();
+  for (const char* broken :
+       {"", "{", "[]", R"({"version": 1, "choices": 3})", R"({"version": "x"})"}) {
+    cache.write("deeper/choices.json", broken);
+    first->cost_ns = slow_call;
+    EXPECT_EQ(choose().backend, "second") << broken;
+    EXPECT_TRUE(choose().is_remembered) << broken;
+  }
+}
+
+TEST_F(ChooseBackendTest, AFolderThatCannotBeWrittenCostsTheMeasuringAgainAndNothingElse) {
+  options.cache = "/proc/choices.json";
+  first->cost_ns = slow_call;
+  EXPECT_EQ(choose().backend, "second");
+  EXPECT_FALSE(choose().is_remembered);
+}
+
+}  // namespace
+}  // namespace lumen::engine
