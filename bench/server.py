@@ -211,6 +211,7 @@ def start_lumen(
     name = f"lumen {queue_type}"
     log = folder / f"lumen-{queue_type}-{cores}.log"
     words = [str(BINARY), "serve", "--http", f"127.0.0.1:{port}", "--unix", "off"]
+    words += ["--backend", "openvino"]  # its rivals run the same models by the same runtime
     words += ["--model-repository", str(ROOT / "models"), "--queue-type", queue_type]
     process = stack.enter_context(running(words, log, cores=cores))
     return [make_target(name, w, port, lumen_request(w), process, log) for w in WORKLOADS]

@@ -12,6 +12,12 @@ from integration import harness
 from lumen_engine import Server
 
 
+@pytest.fixture(scope="session", autouse=True)
+def choices_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What `auto` measures is kept between the tests' servers, and not with the user's."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     return harness.ROOT

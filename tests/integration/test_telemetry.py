@@ -350,7 +350,9 @@ def test_the_allocators_really_differ(
 
 def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Path) -> None:
     page = (ROOT / "docs" / "formats" / "metrics.md").read_text()
-    documented = set(re.findall(r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests))[`{]", page))
+    documented = set(
+        re.findall(r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests))[`{]", page)
+    )
     one = server("--telemetry-csv-path", str(file))
     with Connection(one.address) as connection:
         assert set(scrape(connection)) == documented

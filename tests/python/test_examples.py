@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from integration import harness
 from lumen_engine import Server
 
 Run = Callable[..., str]
@@ -60,6 +61,14 @@ def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:
     rows = dict(re.findall(r"^  (\w+) +([\d.]+)$", said, re.MULTILINE))
     assert {"parse", "queue", "inference", "write", "total"} <= rows.keys()
     assert float(rows["inference"]) < float(rows["total"])
+
+
+def test_a_pipeline_of_scikit_learn_answers_as_it_does_itself(run: Run) -> None:
+    if not harness.has_onnxruntime():
+        pytest.skip("built without ONNX Runtime: ./dev setup found no headers of it")
+    said = run("tabular/tabular.py")
+    assert re.search(r"^9\d\.\d% of 45 held-out wines right$", said, re.MULTILINE)
+    assert said.endswith("the answers are the pipeline's own\n")
 
 
 def test_the_live_swap_serves_by_all_ten_combinations_and_fails_nobody(run: Run) -> None:
