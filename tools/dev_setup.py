@@ -197,6 +197,8 @@ def download_package(folder: Path) -> Path:
             "-oDir::Etc::SourceParts=/dev/null",
             f"-oDir::State::Lists={folder / 'lists'}",
             f"-oDir::Cache={folder / 'cache'}",
+            "-oAPT::Sandbox::User=root",
+            "-oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
         ]
         for words in (["update"], ["download", ONNXRUNTIME_PACKAGE]):
             command = ["apt-get", "-qq", *options, *words]
