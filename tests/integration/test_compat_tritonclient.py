@@ -328,6 +328,7 @@ def test_statistics_of_all_models_name_each_once(client: triton.InferenceServerC
     wanted = [
         p.name for folder in (MODELS, FIXTURES) for p in folder.iterdir() if (p / "1").is_dir()
     ]
+    wanted.remove("tabular")  # not ready: OpenVINO, which these tests run with, can't serve it
     assert sorted(names) == sorted(wanted)
 
 

@@ -36,7 +36,7 @@ struct Job {
 
   Status status{};
   std::string_view document{};  // the answer, if that is ok
-  Job* next = nullptr;        // among those that wait
+  Job* next = nullptr;          // among those that wait
 };
 
 class JobThread {
