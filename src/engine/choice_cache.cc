@@ -73,19 +73,24 @@ Json to_json(const BackendChoice& choice) {
   return {{"backend", choice.backend}, {"why", choice.why}, {"tried", std::move(tried)}};
 }
 
-BackendChoice from_json(const Json& json) {
-  BackendChoice choice;
-  choice.backend = json.at("backend").get<std::string>();
-  choice.why = json.at("why").get<std::string>();
-  for (const Json& one : json.at("tried")) {
-    TriedBackend& tried = choice.tried.emplace_back();
-    tried.name = one.at("name").get<std::string>();
-    tried.problem = one.at("problem").get<std::string>();
-    for (const Json& cost : one.at("costs")) {
-      tried.costs.push_back({cost.at("rows").get<uint32_t>(), cost.at("ns").get<uint64_t>()});
+// nullopt: of another form than to_json() gives it; then the model is measured again.
+std::optional<BackendChoice> from_json(const Json& json) {
+  try {
+    BackendChoice choice;
+    choice.backend = json.at("backend").get<std::string>();
+    choice.why = json.at("why").get<std::string>();
+    for (const Json& one : json.at("tried")) {
+      TriedBackend& tried = choice.tried.emplace_back();
+      tried.name = one.at("name").get<std::string>();
+      tried.problem = one.at("problem").get<std::string>();
+      for (const Json& cost : one.at("costs")) {
+        tried.costs.push_back({cost.at("rows").get<uint32_t>(), cost.at("ns").get<uint64_t>()});
+      }
     }
+    return choice;
+  } catch (const Json::exception&) {
+    return std::nullopt;
   }
-  return choice;
 }
 
 }  // namespace
@@ -118,13 +123,9 @@ std::string ChoiceCache::key_of(const ModelSource& source, std::string_view back
 
 std::optional<BackendChoice> ChoiceCache::find(const std::string& key) const {
   if (file_.empty()) return std::nullopt;
-  try {
-    const Json json = read(file_);
-    const auto found = json["choices"].find(key);
-    if (found != json["choices"].end()) return from_json(*found);
-  } catch (const Json::exception&) {  // of another form than ours: measured again
-  }
-  return std::nullopt;
+  const Json json = read(file_);
+  const auto found = json["choices"].find(key);
+  return found == json["choices"].end() ? std::nullopt : from_json(*found);
 }
 
 void ChoiceCache::put(const std::string& key, const BackendChoice& choice) const {

@@ -19,7 +19,6 @@ using engine::Model;
 using engine::ModelState;
 using engine::PendingRequest;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
