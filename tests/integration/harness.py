@@ -43,7 +43,7 @@ def lumen_binary() -> Path:
 
 def has_onnxruntime() -> bool:
     shown = subprocess.run([lumen_binary(), "--version"], capture_output=True, text=True)
-    return "ONNX Runtime" in shown.stdout
+    return "ONNX Runtime" in shown.stdout and "not found" not in shown.stdout
 
 
 def make_squeezenet() -> None:

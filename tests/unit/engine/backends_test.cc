@@ -85,7 +85,7 @@ TEST_F(BackendsTest, WithoutAnyBackendEachModelSaysSo) {
 }
 
 TEST_F(BackendsTest, MemoryIsTheBusinessOfThoseThatHaveAModel) {
-  files.add_model("a");
+  add_model("a", "first");
   open();
   ASSERT_TRUE(repository->backends().register_memory(region).ok());
   EXPECT_EQ(known_to(*first), 100u);
