@@ -129,19 +129,22 @@ int run_matrix(const MatrixArguments& arguments) {
 
 void add_server_options(CLI::App& command, MatrixArguments& arguments) {
   const auto pass_on = [&command, &arguments](const char* flag, const char* help) {
-    command.add_option_function<uint32_t>(
+    return command.add_option_function<std::string>(
         flag,
-        [&arguments, flag](const uint32_t& value) {
+        [&arguments, flag](const std::string& value) {
           auto& words = arguments.plan.server_arguments;
-          words.insert(words.end(), {flag, std::to_string(value)});
+          words.insert(words.end(), {flag, value});
         },
         help);
   };
+  const CLI::TypeValidator<uint32_t> whole_number("a whole number");
   pass_on("--backend", "passed on to every server; default: the server's");
-  pass_on("--batch-size", "passed on to every server; default: the server's");
-  pass_on("--thread-count", "passed on to every server; default: the server's");
-  pass_on("--io-threads", "passed on to every server; default: the server's");
-  pass_on("--max-queue-delay-us", "passed on to every server; default: the server's");
+  pass_on("--batch-size", "passed on to every server; default: the server's")->check(whole_number);
+  pass_on("--thread-count", "passed on to every server; default: the server's")
+      ->check(whole_number);
+  pass_on("--io-threads", "passed on to every server; default: the server's")->check(whole_number);
+  pass_on("--max-queue-delay-us", "passed on to every server; default: the server's")
+      ->check(whole_number);
 }
 
 void add_options(CLI::App& command, MatrixArguments& arguments) {
