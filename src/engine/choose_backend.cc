@@ -83,15 +83,11 @@ double difference(const TensorView& one, const TensorView& other) noexcept {
   for (size_t i = 0; i < one.byte_size / element_size(one.type); ++i) {
     const double a = number_at(one, i);
     const double b = number_at(other, i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (!std::isfinite(a) || !std::isfinite(b)) return 1;
+    const bool is_same = a == b || (std::isnan(a) && std::isnan(b));
+    if (!is_same && !(std::isfinite(a) && std::isfinite(b))) return 1;
+    if (!std::isfinite(a)) continue;
     largest = std::max({largest, std::abs(a), std::abs(b)});
     apart = std::max(apart, std::abs(a - b));
-  }
-  // What is equal was passed over above: it can only make the largest number larger.
-  for (size_t i = 0; apart > 0 && i < one.byte_size / element_size(one.type); ++i) {
-    const double a = std::abs(number_at(one, i));
-    if (std::isfinite(a)) largest = std::max(largest, a);
   }
   return apart == 0 ? 0 : apart / largest;
 }

@@ -10,13 +10,11 @@ import numpy as np
 import onnxruntime
 import pytest
 import tritonclient.http as triton
-from integration.harness import Server, has_onnxruntime
+from integration.harness import Server, needs_onnxruntime
 from integration.tabular_models import MAKERS, Case, make_repository, write_model
 from onnx import TensorProto, helper
 
-pytestmark = pytest.mark.skipif(
-    not has_onnxruntime(), reason="built without ONNX Runtime: ./dev setup found no headers of it"
-)
+pytestmark = needs_onnxruntime
 ROWS = 1000
 
 
@@ -77,11 +75,8 @@ def split(answer: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return labels, next(array for name, array in answer.items() if "prob" in name)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize("count", [1, ROWS])
-def test_answers_are_the_frameworks_own(served: Served, name: str, count: int) -> None:
+def expect_the_frameworks_answers(served: Served, name: str, rows: np.ndarray) -> None:
     case = served.cases[name]
-    rows = rows_of(case, count)
     answer = served.infer(name, {"X": rows})
     if case.is_classifier:
         labels, probabilities = split(answer)
@@ -90,6 +85,12 @@ def test_answers_are_the_frameworks_own(served: Served, name: str, count: int) -
     else:
         values = next(iter(answer.values())).ravel()
         np.testing.assert_allclose(values, case.model.predict(rows), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("count", [1, ROWS])
+def test_answers_are_the_frameworks_own(served: Served, name: str, count: int) -> None:
+    expect_the_frameworks_answers(served, name, rows_of(served.cases[name], count))
 
 
 @pytest.mark.parametrize(
@@ -101,14 +102,7 @@ def test_missing_values_are_taken_as_the_framework_takes_them(served: Served, na
     rows = rows_of(case, 100).copy()
     rows[::3, 1] = np.nan
     rows[::7, 0] = np.nan
-    answer = served.infer(name, {"X": rows})
-    if case.is_classifier:
-        labels, probabilities = split(answer)
-        np.testing.assert_array_equal(labels, case.model.predict(rows))
-        np.testing.assert_allclose(probabilities, case.model.predict_proba(rows), atol=1e-5)
-    else:
-        values = next(iter(answer.values())).ravel()
-        np.testing.assert_allclose(values, case.model.predict(rows), rtol=1e-5)
+    expect_the_frameworks_answers(served, name, rows)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -63,9 +63,8 @@ def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:
     assert float(rows["inference"]) < float(rows["total"])
 
 
+@harness.needs_onnxruntime
 def test_a_pipeline_of_scikit_learn_answers_as_it_does_itself(run: Run) -> None:
-    if not harness.has_onnxruntime():
-        pytest.skip("built without ONNX Runtime: ./dev setup found no headers of it")
     said = run("tabular/tabular.py")
     assert re.search(r"^9\d\.\d% of 45 held-out wines right$", said, re.MULTILINE)
     assert said.endswith("the answers are the pipeline's own\n")

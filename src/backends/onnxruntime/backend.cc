@@ -142,15 +142,19 @@ class OnnxRuntimeBackend final : public Backend {
     auto shared = std::make_shared<SharedSession>();
     shared->library = std::move(library);
     ModelFile file(*shared->library, source);
-    shared->session = file.open(options_for(true).get());
+    const auto open_session = [&](bool shapes_vary) {
+      shared->session.reset();  // never the weights of two at once
+      shared->session = file.open(options_for(shapes_vary).get());
+    };
+    open_session(true);
     Result<Ports> ports = describe(source.name, *shared->session);
     if (!ports.ok() && file.cut()) {
-      shared->session = file.open(options_for(true).get());
+      open_session(true);
       ports = describe(source.name, *shared->session);
     }
     if (!ports.ok()) return ports.status();
     shared->ports = std::move(*ports);
-    if (!has_free_axes(shared->ports)) shared->session = file.open(options_for(false).get());
+    if (!has_free_axes(shared->ports)) open_session(false);
     for (Port& port : shared->ports.outputs) port.spec.labels = file.labels(port.spec.name);
     ModelMetadata& metadata = shared->metadata;
     metadata.name = source.name;

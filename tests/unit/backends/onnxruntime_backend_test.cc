@@ -6,7 +6,7 @@
 #include <lumen/engine/model_repository.h>
 
 #include "support/failing_models.h"
-#include "support/pending_request.h"
+#include "support/one_backend.h"
 #include "support/temp_repository.h"
 
 #include <gmock/gmock.h>
@@ -22,44 +22,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::filesystem::path kFixtures =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
-const std::filesystem::path kFailing =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/models";
-
-class OnnxRuntimeTest : public testing::Test {
+class OnnxRuntimeTest : public OneBackendTest {
  protected:
-  void open(const std::filesystem::path& directory = kFixtures) {
-    auto opened = ModelRepository::open(directory, backends::make_onnxruntime(), *counters);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    repository = std::move(*opened);
-  }
-  std::unique_ptr<Instance> instance_of(const char* model) {
-    Model* found = repository->find(model, "");
-    EXPECT_EQ(found->state(), ModelState::kReady) << found->reason();
-    auto made = found->loaded()->create_instance({});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? std::move(*made) : nullptr;
-  }
-  static Status run(Instance& instance, PendingRequest& pending) {
-    EXPECT_EQ(instance.start(pending.request, nullptr), StartOutcome::kDone);
-    return pending.request.status;
-  }
-  template <typename T>
-  void expect_identity(const char* model, ElementType type, const std::vector<T>& values) {
-    SCOPED_TRACE(model);
-    PendingRequest pending(repository->find(model, ""));
-    EXPECT_EQ(pending.request.model->metadata().inputs[0].type, type);
-    pending.add_input(type, {static_cast<int64_t>(values.size())}, values);
-    const auto instance = instance_of(model);
-    const Status status = run(*instance, pending);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(pending.request.outputs[0].type, type);
-    EXPECT_EQ(pending.output<T>(0), values);
-  }
-
-  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  OnnxRuntimeTest() : OneBackendTest(backends::make_onnxruntime) {}
 };
 
 TEST_F(OnnxRuntimeTest, CarriesEveryDatatypeThereAndBackInFullWidth) {
@@ -86,8 +51,7 @@ TEST_F(OnnxRuntimeTest, CarriesStringsWithAnyBytesInThem) {
   for (int i = 0; i < 3; ++i) {
     PendingRequest pending(repository->find("identity_bytes", ""));
     pending.add_input(ElementType::kBytes, {3}, bytes);
-    const Status status = run(*instance, pending);
-    ASSERT_TRUE(status.ok()) << status.message();
+    run(*instance, pending);
     EXPECT_EQ(pending.output<uint8_t>(0), bytes);
   }
 }
@@ -99,7 +63,7 @@ TEST_F(OnnxRuntimeTest, RefusesStringsWhoseLengthsDoNotAddUp) {
        {std::vector<uint8_t>{9, 0, 0, 0, 'a'}, {1, 0, 0}, {0, 0, 0, 0, 'x'}}) {
     PendingRequest pending(repository->find("identity_bytes", ""));
     pending.add_input(ElementType::kBytes, {1}, bytes);
-    EXPECT_EQ(run(*instance, pending).code(), Code::kInvalidArgument);
+    EXPECT_EQ(status_of(*instance, pending).code(), Code::kInvalidArgument);
   }
 }
 
@@ -108,12 +72,12 @@ TEST_F(OnnxRuntimeTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
   const auto instance = instance_of("add_one_large");
   PendingRequest large(repository->find("add_one_large", ""));
   large.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
-  ASSERT_TRUE(run(*instance, large).ok());
+  run(*instance, large);
   EXPECT_EQ(instance->last_bound_input(0), large.request.inputs[0].data);
   const auto other = instance_of("add_one");
   PendingRequest small(repository->find("add_one", ""));
   small.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
-  ASSERT_TRUE(run(*other, small).ok());
+  run(*other, small);
   EXPECT_FALSE(small.arena().owns(other->last_bound_input(0)));
 }
 
@@ -122,12 +86,12 @@ TEST_F(OnnxRuntimeTest, WritesNothingIntoARequestThatIsAlreadyAnswered) {
   const auto instance = instance_of("two_large");
   PendingRequest first(repository->find("two_large", ""));
   first.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 1.0f));
-  ASSERT_TRUE(run(*instance, first).ok());
+  run(*instance, first);
   const std::vector<float> more = first.output<float>(0);
   PendingRequest second(repository->find("two_large", ""));
   second.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
   second.want_outputs({1});
-  ASSERT_TRUE(run(*instance, second).ok());
+  run(*instance, second);
   EXPECT_EQ(second.output<float>(0), std::vector<float>(16384, 6.0f));
   EXPECT_EQ(first.output<float>(0), more);
 }
@@ -138,7 +102,7 @@ TEST_F(OnnxRuntimeTest, AnOutputThatIsNamedTwiceIsThereTwice) {
   PendingRequest pending(repository->find("two_large", ""));
   pending.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
   pending.want_outputs({1, 0, 1});
-  ASSERT_TRUE(run(*instance, pending).ok());
+  run(*instance, pending);
   EXPECT_EQ(pending.output<float>(0), std::vector<float>(16384, 6.0f));
   EXPECT_EQ(pending.output<float>(2), pending.output<float>(0));
 }
@@ -150,13 +114,13 @@ TEST_F(OnnxRuntimeTest, ReturnsTheShapeThatTheDataDecided) {
        {std::pair{std::vector<float>{0, 1, 0, 1}, 2}, {std::vector<float>{1, 1, 1}, 3}}) {
     PendingRequest pending(repository->find("nonzero", ""));
     pending.add_input(ElementType::kFp32, {static_cast<int64_t>(values.size())}, values);
-    ASSERT_TRUE(run(*instance, pending).ok());
+    run(*instance, pending);
     EXPECT_EQ(pending.request.outputs[0].shape[1], found);
   }
 }
 
 TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoTrace) {
-  open(kFailing);
+  open(kFailingFixtures);
   for (const char* name : {"relu_sum", "relu_concat"}) {
     SCOPED_TRACE(name);
     Model* model = repository->find(name, "");
@@ -164,7 +128,7 @@ TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoT
     const auto run_rows = [&](int64_t left, int64_t right, std::vector<float>* sums) {
       PendingRequest pending(model);
       add_pair(pending, left, right);
-      const Status status = run(*instance, pending);
+      const Status status = status_of(*instance, pending);
       if (status.ok()) *sums = pending.output<float>(0);
       return status;
     };
@@ -184,22 +148,22 @@ TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoT
 }
 
 TEST_F(OnnxRuntimeTest, AnIndexOutsideOfATableIsTheClientsError) {
-  open(kFailing);
+  open(kFailingFixtures);
   Model* model = repository->find("pick", "");
   const auto instance = instance_of("pick");
   PendingRequest outside(model);
   add_pick(outside, 3, 9);
-  EXPECT_EQ(run(*instance, outside).code(), Code::kInvalidArgument);
+  EXPECT_EQ(status_of(*instance, outside).code(), Code::kInvalidArgument);
   PendingRequest inside(model);
   add_pick(inside, 2, 1);
-  EXPECT_TRUE(run(*instance, inside).ok());
+  EXPECT_TRUE(status_of(*instance, inside).ok());
 }
 
 TEST_F(OnnxRuntimeTest, ABrokenFileAndOneOfAnotherKindSayWhatIsWrong) {
   TempRepository files;
   files.write("garbage/1/model.onnx", "this is no model");
   files.write("ir/1/model.xml", "<net/>");
-  files.copy_model(kFixtures / "add_one/1", "half");
+  files.copy_model(kBackendFixtures / "add_one/1", "half");
   files.write("half/config.json", R"({"precision": "bf16"})");
   open(files.path());
   EXPECT_THAT(repository->find("garbage", "")->reason(), HasSubstr("garbage"));
@@ -227,7 +191,7 @@ TEST_F(OnnxRuntimeTest, RunsOnTheCallingThreadAloneAndLeavesItsPinning) {
     ASSERT_TRUE(pin_this_thread(cpu).ok());
     PendingRequest pending(repository->find("add_one", ""));
     pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
-    ASSERT_TRUE(run(*instance, pending).ok());
+    run(*instance, pending);
     EXPECT_THAT(usable_cpus(), ElementsAre(cpu));
     EXPECT_EQ(threads(), threads_before + 1);  // this one
   });

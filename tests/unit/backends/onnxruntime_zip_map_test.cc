@@ -4,19 +4,18 @@
 #include <lumen/engine/model_repository.h>
 
 #include "backends/onnxruntime/zip_map.h"
-#include "support/pending_request.h"
+#include "support/one_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
+#include <numeric>
 
 namespace lumen::backends::onnxruntime {
 namespace {
 
-using engine::Model;
-using engine::ModelState;
 using engine::PendingRequest;
 using testing::ElementsAre;
 using testing::Pair;
@@ -64,61 +63,47 @@ TEST(ZipMap, AFileThatEndsAnywhereOrHasAnyByteWrongIsNoTrap) {
   }
 }
 
-class OnnxRuntimeOutputs : public testing::Test {
+class OnnxRuntimeOutputs : public engine::OneBackendTest {
  protected:
-  Model& model(const char* name) {
-    if (repository == nullptr) {
-      auto opened = engine::ModelRepository::open(kFixtures, make_onnxruntime(), *counters);
-      EXPECT_TRUE(opened.ok()) << opened.status().message();
-      repository = std::move(*opened);
-    }
-    Model* found = repository->find(name, "");
-    EXPECT_EQ(found->state(), ModelState::kReady) << found->reason();
-    return *found;
+  OnnxRuntimeOutputs() : OneBackendTest(make_onnxruntime) { open(kFixtures); }
+
+  const engine::TensorSpec& output_of(const char* name) {
+    return repository->find(name, "")->metadata().outputs[0];
   }
-  static std::vector<float> run(engine::Instance& on, Model& model, int64_t rows) {
-    PendingRequest pending(&model);
+  // `rows` times three numbers that count up.
+  std::vector<float> run(engine::Instance& on, const char* name, int64_t rows) {
+    PendingRequest pending(repository->find(name, ""));
     std::vector<float> values(static_cast<size_t>(rows) * 3);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    std::iota(values.begin(), values.end(), 0.0f);
     pending.add_input(ElementType::kFp32, {rows, 3}, values);
-    EXPECT_EQ(on.start(pending.request, nullptr), engine::StartOutcome::kDone);
-    EXPECT_TRUE(pending.request.status.ok()) << pending.request.status.message();
+    OneBackendTest::run(on, pending);
     return pending.output<float>(0);
   }
-  std::unique_ptr<engine::Instance> instance_of(Model& model) {
-    return std::move(model.loaded()->create_instance({}).value());
-  }
-
-  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<engine::ModelRepository> repository;
 };
 
 TEST_F(OnnxRuntimeOutputs, ProbabilitiesComeAsATensorWithLabels) {
   for (const char* name : {"zip_map_strings", "zip_map_numbers"}) {
     SCOPED_TRACE(name);
-    Model& zip = model(name);
-    const engine::TensorSpec& output = zip.metadata().outputs[0];
+    const engine::TensorSpec& output = output_of(name);
     EXPECT_EQ(output.name, "probabilities");
     EXPECT_EQ(output.labels.size(), 3u);
     EXPECT_THAT(output.shape.dimensions(), ElementsAre(Shape::kDynamic, 3));
-    EXPECT_THAT(run(*instance_of(zip), zip, 2), ElementsAre(0, 1, 2, 3, 4, 5));
+    EXPECT_THAT(run(*instance_of(name), name, 2), ElementsAre(0, 1, 2, 3, 4, 5));
   }
 }
 
 // Was: a row count of 1 in the model's document, for any number of rows.
 TEST_F(OnnxRuntimeOutputs, AnOutputThatSaysOneRowHasAsManyAsTheInput) {
-  Model& sums = model("says_one_row");
-  EXPECT_EQ(sums.metadata().outputs[0].shape[0], Shape::kDynamic);
-  const auto instance = instance_of(sums);
-  EXPECT_THAT(run(*instance, sums, 3), ElementsAre(3, 12, 21));
-  EXPECT_THAT(run(*instance, sums, 1), ElementsAre(3));
+  EXPECT_EQ(output_of("says_one_row").shape[0], Shape::kDynamic);
+  const auto instance = instance_of("says_one_row");
+  EXPECT_THAT(run(*instance, "says_one_row", 3), ElementsAre(3, 12, 21));
+  EXPECT_THAT(run(*instance, "says_one_row", 1), ElementsAre(3));
 }
 
 TEST_F(OnnxRuntimeOutputs, AnOutputThatIsNotOfTheSizeThatItSaysComesWhole) {
-  Model& twice = model("says_same_size");
-  const auto instance = instance_of(twice);
+  const auto instance = instance_of("says_same_size");
   for (const int64_t rows : {1, 2, 5000}) {
-    EXPECT_EQ(run(*instance, twice, rows).size(), static_cast<size_t>(rows) * 6);
+    EXPECT_EQ(run(*instance, "says_same_size", rows).size(), static_cast<size_t>(rows) * 6);
   }
 }
 

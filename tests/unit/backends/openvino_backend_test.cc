@@ -7,6 +7,7 @@
 #include <lumen/engine/validate.h>
 
 #include "support/failing_models.h"
+#include "support/one_backend.h"
 #include "support/submit_now.h"
 #include "support/temp_repository.h"
 
@@ -31,44 +32,9 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::Pointwise;
 
-const std::filesystem::path kFixtures =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
-
-const std::filesystem::path kFailing =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/models";
-
-class OpenVinoTest : public testing::Test {
+class OpenVinoTest : public OneBackendTest {
  protected:
-  void open(const std::filesystem::path& directory = kFixtures) {
-    auto opened = ModelRepository::open(directory, backends::make_openvino(), *counters);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    repository = std::move(*opened);
-  }
-  std::unique_ptr<Instance> instance_of(const char* model) {
-    Model* found = repository->find(model, "");
-    EXPECT_EQ(found->state(), ModelState::kReady) << found->reason();
-    auto made = found->loaded()->create_instance({});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? std::move(*made) : nullptr;
-  }
-  static void run(Instance& instance, PendingRequest& pending) {
-    EXPECT_EQ(instance.start(pending.request, nullptr), StartOutcome::kDone);
-    EXPECT_TRUE(pending.request.status.ok()) << pending.request.status.message();
-  }
-  template <typename T>
-  void expect_identity(const char* model, ElementType type, const std::vector<T>& values) {
-    SCOPED_TRACE(model);
-    PendingRequest pending(repository->find(model, ""));
-    EXPECT_EQ(pending.request.model->metadata().inputs[0].type, type);
-    pending.add_input(type, {static_cast<int64_t>(values.size())}, values);
-    const auto instance = instance_of(model);
-    run(*instance, pending);
-    EXPECT_EQ(pending.request.outputs[0].type, type);
-    EXPECT_EQ(pending.output<T>(0), values);
-  }
-
-  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  OpenVinoTest() : OneBackendTest(backends::make_openvino) {}
 };
 
 TEST_F(OpenVinoTest, CarriesEveryDatatypeThereAndBack) {
@@ -265,12 +231,12 @@ TEST_F(OpenVinoTest, NamesTensorsThatHaveNoNameByTheirPlace) {
 
 TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
   TempRepository files;
-  files.copy_model(kFixtures / "add_one/1", "good");
-  files.copy_model(kFixtures / "add_one/1", "truncated");
+  files.copy_model(kBackendFixtures / "add_one/1", "good");
+  files.copy_model(kBackendFixtures / "add_one/1", "truncated");
   std::filesystem::resize_file(files.path() / "truncated/1/model.onnx", 60);
   files.write("garbage/1/model.onnx", "this is no model");
   files.write("bad_ir/1/model.xml", "<net name=");
-  files.copy_model(kFixtures / "add_one/1", "bad_config");
+  files.copy_model(kBackendFixtures / "add_one/1", "bad_config");
   files.write("bad_config/config.json", R"({"precision": "fp8"})");
   open(files.path());
   EngineOptions options;
@@ -329,7 +295,7 @@ TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
 // failed request, and so was every later request failed.
 class FailedRunTest : public OpenVinoTest {
  protected:
-  void SetUp() override { open(kFailing); }
+  void SetUp() override { open(kFailingFixtures); }
 
   // `left_rows` and `right_rows` rows to the instance; its status.
   static Status run_rows(Instance& on, Model* model, int64_t left_rows, int64_t right_rows,
