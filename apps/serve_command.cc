@@ -192,6 +192,9 @@ int run_serve(const ServeArguments& arguments) {
     if (model->state() == ModelState::kUnavailable) {
       spdlog::warn("model {}/{} is unavailable: {}", model->metadata().name,
                    model->metadata().version, model->reason());
+    } else if (model->choice().answers_differ) {
+      spdlog::warn("model {}/{} is served by {}, which {}", model->metadata().name,
+                   model->metadata().version, model->choice().backend, model->choice().why);
     }
   }
   if (!server.unix_note().empty()) spdlog::warn("{}", server.unix_note());

@@ -70,7 +70,10 @@ Json to_json(const BackendChoice& choice) {
     for (const SizeCost& cost : one.costs) costs.push_back({{"rows", cost.rows}, {"ns", cost.ns}});
     tried.push_back({{"name", one.name}, {"problem", one.problem}, {"costs", std::move(costs)}});
   }
-  return {{"backend", choice.backend}, {"why", choice.why}, {"tried", std::move(tried)}};
+  return {{"backend", choice.backend},
+          {"why", choice.why},
+          {"answers_differ", choice.answers_differ},
+          {"tried", std::move(tried)}};
 }
 
 // nullopt: of another form than to_json() gives it; then the model is measured again.
@@ -79,6 +82,7 @@ std::optional<BackendChoice> from_json(const Json& json) {
     BackendChoice choice;
     choice.backend = json.at("backend").get<std::string>();
     choice.why = json.at("why").get<std::string>();
+    choice.answers_differ = json.at("answers_differ").get<bool>();
     for (const Json& one : json.at("tried")) {
       TriedBackend& tried = choice.tried.emplace_back();
       tried.name = one.at("name").get<std::string>();

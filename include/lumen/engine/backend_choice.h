@@ -23,6 +23,8 @@ struct BackendChoice {
   std::string backend{};       // empty: none can serve the model
   std::string why{};           // a sentence for people: banner, log, documents
   bool is_remembered = false;  // measured at an earlier start
+  // Another backend was left out because its answers are not this one's.
+  bool answers_differ = false;
   std::vector<TriedBackend> tried{};
 };
 

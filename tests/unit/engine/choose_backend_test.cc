@@ -111,8 +111,29 @@ TEST_F(ChooseBackendTest, WhereAnswersDifferTheReferenceServesHoweverSlow) {
   first->adds["m"] = 2;
   const BackendChoice& choice = choose();
   EXPECT_EQ(choice.backend, "second");
-  EXPECT_THAT(choice.why, AllOf(HasSubstr("first was not compared in speed"),
-                                HasSubstr("answers differ: output 'y'")));
+  EXPECT_THAT(choice.why, AllOf(HasSubstr("first was left out: their answers differ: output 'y'"),
+                                HasSubstr("by second and first")));
+  EXPECT_TRUE(choice.answers_differ);
+}
+
+// OpenVINO runs one row and several by different code, and one may be wrong alone.
+TEST_F(ChooseBackendTest, AnswersToSeveralRowsAtOnceAreComparedToo) {
+  second->traits.is_reference = true;
+  second->cost_ns = slow_call;
+  first->models_that_sum_rows = {"m"};
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_TRUE(choice.answers_differ);
+}
+
+TEST_F(ChooseBackendTest, ThatAnswersDifferIsToldAtTheNextStartToo) {
+  keep_choices();
+  second->traits.is_reference = true;
+  first->adds["m"] = 2;
+  const std::string why = choose().why;
+  EXPECT_TRUE(choose().is_remembered);
+  EXPECT_TRUE(choose().answers_differ);
+  EXPECT_EQ(choose().why, why);
 }
 
 TEST_F(ChooseBackendTest, AModelForWhichNoInputCanBeMadeUpGoesToTheReference) {
@@ -122,6 +143,7 @@ TEST_F(ChooseBackendTest, AModelForWhichNoInputCanBeMadeUpGoesToTheReference) {
   const BackendChoice& choice = choose();
   EXPECT_EQ(choice.backend, "second");
   EXPECT_THAT(choice.why, HasSubstr("no input could be made up"));
+  EXPECT_FALSE(choice.answers_differ);
 }
 
 TEST_F(ChooseBackendTest, ASecondStartRemembersAndMeasuresNothing) {
