@@ -51,36 +51,30 @@ bool is_stopped() noexcept {
   return lumen::load::stop_flag.load(std::memory_order_relaxed);
 }
 
-struct Cell {
-  matrix::MatrixRow row;
-  std::vector<matrix::MatrixValues> rounds;
-};
-
-std::vector<Cell> make_cells(const matrix::MatrixPlan& plan) {
-  std::vector<Cell> cells;
+std::vector<matrix::MatrixRow> make_rows(const matrix::MatrixPlan& plan) {
+  std::vector<matrix::MatrixRow> rows;
   for (const std::string& queue : plan.queue_types) {
-    for (const std::string& allocator : plan.allocator_types) {
-      cells.push_back({{queue, allocator, {}, {}}, {}});
-    }
+    for (const std::string& allocator : plan.allocator_types)
+      rows.push_back({queue, allocator, {}});
   }
-  return cells;
+  return rows;
 }
 
 // False: no other combination could do better.
-bool run_cell(const matrix::MatrixPlan& plan, Cell& cell, uint32_t round) {
-  const std::string name = cell.row.queue_type + " x " + cell.row.allocator_type;
-  auto values = matrix::measure(plan, cell.row.queue_type, cell.row.allocator_type, round,
-                                lumen::load::stop_flag);
+bool run_row(const matrix::MatrixPlan& plan, matrix::MatrixRow& row, uint32_t round) {
+  const std::string name = row.queue_type + " x " + row.allocator_type;
+  auto values =
+      matrix::measure(plan, row.queue_type, row.allocator_type, round, lumen::load::stop_flag);
   if (values.ok()) {
-    cell.rounds.push_back(*values);
+    row.rounds.push_back(*values);
     std::fprintf(stderr, "round %u of %u: %s: %.0f requests/s\n", round, plan.rounds, name.c_str(),
                  (*values)[matrix::Value::kPerSecond].value_or(0));
     return true;
   }
   const Status status = values.status();
-  cell.row.error = status.message();
+  row.error = status.message();
   std::fprintf(stderr, "round %u of %u: %s: failed: %s\n", round, plan.rounds, name.c_str(),
-               cell.row.error.c_str());
+               row.error.c_str());
   return status.code() != lumen::Code::kNotFound;
 }
 
@@ -102,21 +96,19 @@ int run_matrix(const MatrixArguments& arguments) {
   std::error_code error;
   plan.executable = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return fail("/proc/self/exe can't be read: " + error.message());
-  std::vector<Cell> cells = make_cells(plan);
+  std::vector<matrix::MatrixRow> rows = make_rows(plan);
   for (uint32_t round = 1; round <= plan.rounds; ++round) {
-    for (Cell& cell : cells) {
+    for (matrix::MatrixRow& row : rows) {
       if (is_stopped()) break;
       // One that failed is not tried again: its row is the error.
-      if (cell.row.error.empty() && !run_cell(plan, cell, round)) return fail(cell.row.error);
+      if (row.error.empty() && !run_row(plan, row, round)) return fail(row.error);
     }
   }
-  std::vector<matrix::MatrixRow> rows;
   bool all_good = true;
-  for (Cell& cell : cells) {
-    if (cell.rounds.empty() && cell.row.error.empty()) cell.row.error = "stopped";
-    cell.row.values = matrix::medians(cell.rounds);
-    all_good = all_good && cell.row.error.empty();
-    rows.push_back(cell.row);
+  for (matrix::MatrixRow& row : rows) {
+    if (row.rounds.empty() && row.error.empty()) row.error = "stopped";
+    row.values = matrix::medians(row.rounds);
+    all_good = all_good && row.error.empty();
   }
   if (arguments.json) {
     std::printf("%s\n", matrix::to_json(plan, rows).dump(1).c_str());

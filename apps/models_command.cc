@@ -2,6 +2,8 @@
 #include "models_command.h"
 
 #include <lumen/backends/built_in.h>
+#include <lumen/base/clock.h>
+#include <lumen/engine/load_progress.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/telemetry/counters.h>
 
@@ -11,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -49,9 +52,15 @@ void print_model(const Model& model, bool explain) {
 
 int run_models(const ModelsArguments& arguments) {
   const auto counters = std::make_unique<lumen::telemetry::Counters>();
+  lumen::engine::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
   const auto repository = lumen::engine::ModelRepository::open(
       arguments.repository, lumen::backends::built_in(), *counters,
-      {.backend = arguments.backend, .cache = lumen::engine::default_choices_file()});
+      {.backend = arguments.backend, .cache = lumen::engine::default_choices_file()},
+      [&progress](const Model& model, size_t number, size_t count) {
+        progress.on_loaded(model, number, count, lumen::now_ns());
+      });
   if (!repository.ok()) {
     std::fprintf(stderr, "lumen models: %s\n", repository.status().message().data());
     return 1;

@@ -75,8 +75,9 @@ struct MatrixValues {
 struct MatrixRow {
   std::string queue_type;
   std::string allocator_type;
-  std::string error;  // empty: none
-  MatrixValues values;
+  std::string error;      // empty: none
+  MatrixValues values{};  // the medians
+  std::vector<MatrixValues> rounds{};
 };
 
 }  // namespace lumen::matrix

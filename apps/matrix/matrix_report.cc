@@ -21,6 +21,18 @@ std::string one_line(std::string text, std::string_view banned) {
   return text;
 }
 
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+// Of each column the value of every round.
+Json raw_rounds(const std::vector<MatrixValues>& rounds) {
+  Json json = Json::object();
+  for (size_t i = 0; i < kColumns.size(); ++i) {
+    Json& values = json[std::string(kColumns[i].key)] = Json::array();
+    for (const MatrixValues& round : rounds) values.push_back(json_of(round.values[i]));
+  }
+  return json;
+}
+
 }  // namespace
 
 MatrixValues medians(const std::vector<MatrixValues>& rounds) {
@@ -87,9 +99,9 @@ Json to_json(const MatrixPlan& plan, const std::vector<MatrixRow>& rows) {
   for (const MatrixRow& row : rows) {
     Json entry = {{"queue_type", row.queue_type}, {"allocator_type", row.allocator_type}};
     for (size_t i = 0; i < kColumns.size(); ++i) {
-      const auto& value = row.values.values[i];
-      entry[std::string(kColumns[i].key)] = value ? Json(*value) : Json(nullptr);
+      entry[std::string(kColumns[i].key)] = json_of(row.values.values[i]);
     }
+    entry["rounds"] = raw_rounds(row.rounds);
     entry["error"] = row.error.empty() ? Json(nullptr) : Json(row.error);
     json["rows"].push_back(std::move(entry));
   }

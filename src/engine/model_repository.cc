@@ -79,7 +79,7 @@ Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t>
 
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
     const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
-    ChoiceOptions choosing) {
+    ChoiceOptions choosing, const OnLoaded& on_loaded) {
   Result<std::vector<FoundModel>> found = scan_repository(directory);
   if (!found.ok()) return found.status();
   if (found->size() > limits::kMaxModels) {
@@ -92,6 +92,7 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
       new ModelRepository(directory, std::move(backends), counters, std::move(choosing)));
   for (const FoundModel& version : *found) {
     repository->models_.push_back(repository->make_model(version));
+    on_loaded(*repository->models_.back(), repository->models_.size(), found->size());
   }
   return repository;
 }

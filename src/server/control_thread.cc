@@ -3,9 +3,9 @@
 
 #include <lumen/base/cpu.h>
 #include <lumen/server/settings.h>
-#include <lumen/wire/json_writer.h>
+#include <lumen/wire/json_text.h>
 
-#include <array>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,28 +13,46 @@
 namespace lumen::server {
 namespace {
 
-constexpr size_t kDocumentBytes = 1024;
+using wire::json_text;
+using wire::JsonWriter;
 
 // The engine section as config.json has it, of what can change while serving.
-std::string_view write_engine(const engine::EngineConfig& config, std::span<char> out) {
+void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
   ServerOptions options;
   options.engine = config;
-  wire::JsonWriter json(out);
-  json.begin_object().key("engine").begin_object();
+  json.key("engine").begin_object();
   for (const Setting& setting : settings()) {
     if (setting.section != "engine" || setting.change != SettingChange::kLive) continue;
     json.key(setting.key);
     const std::string value = setting.get(options);
     setting.is_number ? json.raw(value) : json.string(value);
   }
-  json.end_object().end_object();
-  return json.text();
+  json.end_object();
+}
+
+// Of each model which backend serves it and why, or why none can.
+void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog) {
+  json.key("models").begin_array();
+  for (const service::CatalogModel& entry : catalog.models) {
+    const engine::Model& model = *entry.model;
+    const bool is_ready = model.state() == engine::ModelState::kReady;
+    json.begin_object().key("name").string(model.metadata().name);
+    json.key("version").string(model.metadata().version);
+    json.key("backend").string(model.choice().backend);
+    json.key("why").string(is_ready ? model.choice().why : model.reason()).end_object();
+  }
+  json.end_array();
 }
 
 }  // namespace
 
-ControlThread::ControlThread(engine::Engine& engine, Report report, const ServerOptions& options)
-    : engine_(engine), report_(std::move(report)), options_(options), thread_([this] { run(); }) {}
+ControlThread::ControlThread(engine::Engine& engine, const service::Catalog& catalog, Report report,
+                             const ServerOptions& options)
+    : engine_(engine),
+      catalog_(catalog),
+      report_(std::move(report)),
+      options_(options),
+      thread_([this] { run(); }) {}
 
 void ControlThread::submit(service::Job& job) noexcept {
   {
@@ -76,9 +94,13 @@ Status ControlThread::change(const service::Job& job) {
     by.append(", uid ").append(std::to_string(job.by->uid));
   }
   const Status status = engine_.reconfigure(*config);
-  std::array<char, kDocumentBytes> room;
   if (status.ok()) {
-    report_(LogLevel::kInfo, by.append(": ").append(write_engine(engine_.config(), room)));
+    by.append(": ").append(json_text([this](JsonWriter& json) {
+      json.begin_object();
+      write_engine(json, engine_.config());
+      json.end_object();
+    }));
+    report_(LogLevel::kInfo, by);
     const std::string note = overload_note(options_, engine_.config());
     if (!note.empty()) report_(LogLevel::kWarn, note);
   } else {
@@ -87,12 +109,19 @@ Status ControlThread::change(const service::Job& job) {
   return status;
 }
 
+void ControlThread::tell(service::Job& job) {
+  const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
+  job.answer(json_text([&](JsonWriter& json) {
+    json.begin_object();
+    write_engine(json, engine_.config());
+    write_models(json, *catalog);
+    json.end_object();
+  }));
+}
+
 void ControlThread::handle(service::Job& job) {
   if (!job.text.empty()) job.status = change(job);
-  if (job.status.ok()) {
-    const std::span<char> room = job.memory->allocate_array<char>(kDocumentBytes);
-    job.document = write_engine(engine_.config(), room);
-  }
+  if (job.status.ok()) tell(job);
   job.owner->on_done(job);
 }
 

@@ -6,6 +6,7 @@
 
 #include <lumen/engine/engine.h>
 #include <lumen/server/server.h>
+#include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
 
 #include <condition_variable>
@@ -18,7 +19,8 @@ namespace lumen::server {
 class ControlThread final : public service::JobThread {
  public:
   // `options`: as the server was started with them.
-  ControlThread(engine::Engine& engine, Report report, const ServerOptions& options);
+  ControlThread(engine::Engine& engine, const service::Catalog& catalog, Report report,
+                const ServerOptions& options);
   ~ControlThread() { join(); }
   ControlThread(const ControlThread&) = delete;
   ControlThread& operator=(const ControlThread&) = delete;
@@ -30,9 +32,12 @@ class ControlThread final : public service::JobThread {
  private:
   void run();
   void handle(service::Job& job);
+  // Writes the answer: the engine's configuration and which backend serves each model.
+  void tell(service::Job& job);
   [[nodiscard]] Status change(const service::Job& job);
 
   engine::Engine& engine_;
+  const service::Catalog& catalog_;
   const Report report_;
   const ServerOptions& options_;
   std::mutex mutex_;

@@ -4,8 +4,8 @@
 #include <lumen/base/cpu.h>
 #include <lumen/telemetry/prometheus.h>
 
-#include <algorithm>
-#include <span>
+#include "server/backend_figures.h"
+
 #include <utility>
 
 namespace lumen::server {
@@ -51,13 +51,7 @@ void MetricsThread::answer(service::Job* first) {
   const std::string_view text = render();
   for (service::Job* job = first; job != nullptr;) {
     service::Job* const next = std::exchange(job->next, nullptr);
-    const std::span<char> room = job->memory->allocate_array<char>(text.size());
-    if (room.size() == text.size()) {
-      std::ranges::copy(text, room.begin());
-      job->document = {room.data(), room.size()};
-    } else {
-      job->status = Status::error(Code::kTooLarge, "the metrics do not fit a request's memory");
-    }
+    job->answer(text);
     job->owner->on_done(*job);
     job = next;
   }
@@ -71,7 +65,9 @@ std::string_view MetricsThread::render() {
     const engine::ModelMetadata& metadata = entry.model->metadata();
     listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
-  telemetry::PrometheusInput input{.counters = counters_, .models = listed};
+  const BackendFigures backends(*catalog);
+  telemetry::PrometheusInput input{
+      .counters = counters_, .models = listed, .figures = backends.figures()};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
   text_.resize(telemetry::prometheus_size_bound(input));
   return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};

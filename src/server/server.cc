@@ -5,9 +5,11 @@
 #include "server/io_thread.h"
 #include "server/metrics_thread.h"
 
+#include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
 #include <lumen/base/machine_memory.h>
+#include <lumen/engine/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 #include <lumen/transports/http/documents.h>
@@ -130,8 +132,13 @@ Status RunningServer::start(engine::Backends backends) {
   if (options_.backend != engine::kAutoBackend) {
     LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
   }
-  auto repository = engine::ModelRepository::open(options_.model_repository, std::move(backends),
-                                                  *counters_, choice_options(options_));
+  engine::LoadProgress progress(now_ns(),
+                                [this](std::string_view text) { report_(LogLevel::kInfo, text); });
+  auto repository = engine::ModelRepository::open(
+      options_.model_repository, std::move(backends), *counters_, choice_options(options_),
+      [&progress](const engine::Model& model, size_t number, size_t count) {
+        progress.on_loaded(model, number, count, now_ns());
+      });
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());
@@ -152,7 +159,7 @@ Status RunningServer::start(engine::Backends backends) {
         trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
       });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
-  control_ = std::make_unique<ControlThread>(*engine_, report_, options_);
+  control_ = std::make_unique<ControlThread>(*engine_, *catalog_, report_, options_);
   metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, trace_log_.get());
   return start_io_threads();
 }

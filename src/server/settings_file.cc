@@ -139,6 +139,8 @@ Result<const Setting*> row_of(const Document& document, const Document::Place& p
 // "engine" alone.
 Result<ServerOptions> apply(const Document& document, ServerOptions options, bool is_change) {
   for (const auto& [section, values] : document.root.items()) {
+    // The document that a GET gives has them, so that it can be changed and sent back.
+    if (is_change && section == "models") continue;
     if (is_change && section != "engine") {
       return document.refuse({"", section}, " can't be here; wanted the section 'engine' alone");
     }

@@ -215,11 +215,11 @@ void figures_part(Sink& out, std::span<const PrometheusFigure> figures) {
     if (figure.name != last) family(out, figure.name, figure.help, figure.type);
     last = figure.name;
     out << figure.name;
-    if (!figure.label.empty()) {
-      out << "{" << figure.label << "=\"";
-      out.escaped(figure.label_value, true) << "\"}";
+    for (const PrometheusLabel& label : figure.labels) {
+      out << (&label == figure.labels.data() ? "{" : ",") << label.name << "=\"";
+      out.escaped(label.value, true) << "\"";
     }
-    out << " " << figure.value << "\n";
+    out << (figure.labels.empty() ? " " : "} ") << figure.value << "\n";
   }
 }
 

@@ -96,5 +96,47 @@ TEST_F(MetricsTest, ScrapersThatGoAwayLeaveNothingBehind) {
   EXPECT_EQ(total("connections_open"), 0u);
 }
 
+// Two backends that can serve the model, of which the second is chosen since it is quicker.
+class BackendChoiceTest : public FakeServer {
+ protected:
+  void SetUp() override {
+    slow_->backend_name = "slow";
+    slow_->cost_ns = [](uint64_t) -> uint64_t { return 300'000; };
+    options_.backend_choices = "off";
+    engine::Backends backends;
+    backends.add(engine::make_fake_backend(slow_));
+    backends.add(engine::make_fake_backend(control_));
+    start(std::move(backends));
+  }
+  std::shared_ptr<engine::FakeControl> slow_ = std::make_shared<engine::FakeControl>();
+};
+
+TEST_F(BackendChoiceTest, TheMetricsSayWhichBackendServesAndWhatEachTook) {
+  const std::string text = get("/metrics").body;
+  const std::string model = R"({model="plus_one",version="1",backend=)";
+  EXPECT_NE(text.find("lumen_model_backend_info" + model + "\"fake\"} 1\n"), text.npos) << text;
+  EXPECT_EQ(text.find("lumen_model_backend_info" + model + "\"slow\""), text.npos);
+  for (const char* rows : {"1", "16"}) {
+    const std::string line =
+        "lumen_model_backend_trial_seconds" + model + "\"slow\",rows=\"" + rows + "\"} ";
+    const size_t at = text.find(line);
+    ASSERT_NE(at, text.npos) << text;
+    EXPECT_GE(std::stod(text.substr(at + line.size())), 300e-6);
+  }
+}
+
+TEST_F(BackendChoiceTest, TheEnginesDocumentSaysWhichBackendServesAndCanBeSentBack) {
+  HttpClient by_unix = unix_client();
+  const HttpReply told = by_unix.exchange(get_request("/v2/lumen/engine"));
+  ASSERT_EQ(told.status, 200) << told.body;
+  EXPECT_NE(told.body.find(R"("models":[{"name":"plus_one","version":"1","backend":"fake",)"
+                           R"("why":"faster: 1 row in )"),
+            told.body.npos)
+      << told.body;
+  const HttpReply back = by_unix.exchange(post_request("/v2/lumen/engine", told.body));
+  EXPECT_EQ(back.status, 200) << back.body;
+  EXPECT_EQ(back.body, told.body);
+}
+
 }  // namespace
 }  // namespace lumen::server

@@ -18,6 +18,7 @@
 #include <bitset>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -99,9 +100,12 @@ struct FoundModel;  // of the scan
 
 class ModelRepository {
  public:
+  // Told of each model that is loaded or can't be: the `number`-th of `count`.
+  using OnLoaded = std::function<void(const Model& model, size_t number, size_t count)>;
+
   [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
       const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
-      ChoiceOptions choosing = {});
+      ChoiceOptions choosing = {}, const OnLoaded& on_loaded = [](const Model&, size_t, size_t) {});
 
   // `version` empty: the highest. nullptr: no such model (or version).
   [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace lumen::service {
@@ -37,6 +38,17 @@ struct Job {
   Status status{};
   std::string_view document{};  // the answer, if that is ok
   Job* next = nullptr;          // among those that wait
+
+  // Copies the answer into the job's memory; the status says so where it does not fit.
+  void answer(std::string_view text) noexcept {
+    const std::span<char> room = memory->allocate_array<char>(text.size());
+    if (room.size() == text.size()) {
+      document = {room.data(), text.copy(room.data(), room.size())};
+    } else {
+      status = Status::error(Code::kTooLarge,
+                             "the answer, %zu bytes, does not fit a request's memory", text.size());
+    }
+  }
 };
 
 class JobThread {

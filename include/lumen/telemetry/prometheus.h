@@ -31,6 +31,11 @@ struct PrometheusModel {
   uint32_t index = 0;  // by which Counters know it
 };
 
+struct PrometheusLabel {
+  std::string_view name;
+  std::string_view value;
+};
+
 // A figure of the caller's own. Those of one name stand one behind the other; the first one's help
 // and type count.
 struct PrometheusFigure {
@@ -38,8 +43,7 @@ struct PrometheusFigure {
   std::string_view help;
   std::string_view type;  // "gauge" or "counter"
   double value = 0;
-  std::string_view label = {};  // its name; empty: none
-  std::string_view label_value = {};
+  std::span<const PrometheusLabel> labels = {};
 };
 
 struct PrometheusInput {

@@ -1,33 +1,18 @@
 // Rendering of metadata, index and statistics. Control plane but for write_statistics (any thread).
 #include <lumen/transports/http/documents.h>
 
-#include <lumen/base/check.h>
-#include <lumen/wire/json_writer.h>
+#include <lumen/wire/json_text.h>
 
 #include <algorithm>
 
 namespace lumen::http {
 namespace {
 
+using wire::json_text;
 using wire::JsonWriter;
 
 // Only what is true: clients (perf_analyzer) act on this list.
 constexpr std::string_view kExtensions[] = {"binary_tensor_data", "statistics"};
-
-// Renders into a string that grows until the document fits. Control plane.
-template <typename Render>
-std::string render(Render&& fill) {
-  for (size_t bytes = 4096;; bytes *= 4) {
-    std::string text(bytes, '\0');
-    JsonWriter writer(text);
-    fill(writer);
-    if (!writer.overflowed()) {
-      text.resize(writer.text().size());
-      return text;
-    }
-    LUMEN_CHECK(bytes < (1u << 30));
-  }
-}
 
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<engine::TensorSpec>& tensors) {
@@ -101,7 +86,7 @@ void write_model_statistics(JsonWriter& json, const engine::Model& model) noexce
 }  // namespace
 
 Documents::Documents() {
-  server_metadata_ = render([](JsonWriter& json) {
+  server_metadata_ = json_text([](JsonWriter& json) {
     json.begin_object().key("name").string("lumen").key("version").string(LUMEN_VERSION);
     json.key("extensions").begin_array();
     for (std::string_view extension : kExtensions) json.string(extension);
@@ -113,7 +98,7 @@ service::ModelDocuments Documents::describe(const engine::Model& model,
                                             std::span<const std::string> versions) {
   const engine::ModelMetadata& metadata = model.metadata();
   service::ModelDocuments documents;
-  documents.metadata = render([&](JsonWriter& json) {
+  documents.metadata = json_text([&](JsonWriter& json) {
     json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
     for (const std::string& version : versions) json.string(version);
     json.end_array().key("platform").string(metadata.platform);
@@ -122,7 +107,7 @@ service::ModelDocuments Documents::describe(const engine::Model& model,
     write_choice(json, model.choice());
     json.end_object();
   });
-  documents.ready = render([&](JsonWriter& json) {
+  documents.ready = json_text([&](JsonWriter& json) {
     json.begin_object().key("name").string(metadata.name);
     json.key("ready").boolean(model.state() == engine::ModelState::kReady).end_object();
   });

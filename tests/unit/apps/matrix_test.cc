@@ -64,10 +64,12 @@ TEST(Medians, AreTakenOfEachColumnAlone) {
 }
 
 std::vector<MatrixRow> two_rows() {
-  std::vector<MatrixRow> rows = {{"mpmc", "standard", "", {}},
-                                 {"spsc", "standard", "a|b\n\"c\"", {}}};
+  std::vector<MatrixRow> rows = {{"mpmc", "standard", ""}, {"spsc", "standard", "a|b\n\"c\""}};
   for (auto& value : rows[0].values.values) value = 1.25;
   rows[0].values[Value::kArenaBytes].reset();
+  rows[0].rounds = {rows[0].values, rows[0].values};
+  rows[0].rounds[0][Value::kRows] = 1;
+  rows[0].rounds[1][Value::kRows] = 1.5;
   return rows;
 }
 
@@ -96,6 +98,8 @@ TEST(MatrixReport, WritesAbsentValuesAsEmptyFieldsAndNull) {
   EXPECT_EQ(json["rows"][0]["rows_per_inference"], 1.25);
   EXPECT_TRUE(json["rows"][0]["arena_bytes_per_request"].is_null());
   EXPECT_TRUE(json["rows"][0]["error"].is_null());
+  EXPECT_EQ(json["rows"][0]["rounds"]["rows_per_inference"].dump(), "[1.0,1.5]");
+  EXPECT_EQ(json["rows"][0]["rounds"]["arena_bytes_per_request"].dump(), "[null,null]");
   EXPECT_EQ(json["rows"][1]["error"], "a|b\n\"c\"");
 }
 

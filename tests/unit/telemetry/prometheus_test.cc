@@ -253,21 +253,24 @@ TEST_F(Prometheus, EveryStageOfEveryModelIsThereFromTheStart) {
 
 TEST_F(Prometheus, LabelsAndHelpAreEscaped) {
   const std::vector<PrometheusModel> models = {{"a\"b\\c\nd", "1", 0}};
+  const std::vector<PrometheusLabel> labels = {{"kind", "x\"\\\n"}, {"of", "y"}};
   const std::vector<PrometheusFigure> figures = {
-      {"lumen_odd", "back\\slash\nand \"quotes\"", "gauge", 1.5, "kind", "x\"\\\n"}};
+      {"lumen_odd", "back\\slash\nand \"quotes\"", "gauge", 1.5, labels}};
   const Families families =
       parse(text_of({.counters = *counters_, .models = models, .figures = figures}));
   EXPECT_EQ(
       value_of(families, "lumen_inference_total", {{"model", "a\"b\\c\nd"}, {"version", "1"}}), 0);
   EXPECT_EQ(families.at("lumen_odd").help, "back\\\\slash\\nand \"quotes\"");
-  EXPECT_EQ(value_of(families, "lumen_odd", {{"kind", "x\"\\\n"}}), 1.5);
+  EXPECT_EQ(value_of(families, "lumen_odd", {{"kind", "x\"\\\n"}, {"of", "y"}}), 1.5);
 }
 
 TEST_F(Prometheus, FiguresOfTheCallerWithOneNameAreOneFamily) {
+  const std::vector<PrometheusLabel> mpmc = {{"queue_type", "mpmc"}};
+  const std::vector<PrometheusLabel> spsc = {{"queue_type", "spsc"}};
   const std::vector<PrometheusFigure> figures = {
       {"lumen_workers", "Worker threads.", "gauge", 2},
-      {"lumen_engine_info", "The engine's configuration.", "gauge", 1, "queue_type", "mpmc"},
-      {"lumen_engine_info", "", "", 0, "queue_type", "spsc"},
+      {"lumen_engine_info", "The engine's configuration.", "gauge", 1, mpmc},
+      {"lumen_engine_info", "", "", 0, spsc},
       {"lumen_ratio", "A fraction.", "gauge", 1e-9}};
   const Families families = parse(text_of({.counters = *counters_, .figures = figures}));
   EXPECT_EQ(value_of(families, "lumen_workers"), 2);
