@@ -11,10 +11,16 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
-from integration.harness import CHANGE_TIMEOUT_S, SANITIZED, ServeProcess, UnixConnection
+from integration.harness import (
+    CHANGE_TIMEOUT_S,
+    SANITIZED,
+    ServeProcess,
+    UnixConnection,
+    needs_onnxruntime,
+)
 from integration.load import ALLOCATORS, QUEUE_TYPES, Load, make_cases
 from integration.raw_http import post_json
-from integration.reference import Reference
+from integration.reference import reference_of
 
 # Under ASan freed memory waits in a quarantine, so that the kernel's figures say nothing of Lumen;
 # LeakSanitizer looks at the end of each server's life, and the other tests change engines there.
@@ -68,16 +74,23 @@ def change(serve: ServeProcess, number: int) -> None:
     assert reply.status == 200, reply
 
 
-@pytest.mark.parametrize("loaded", [False, True], ids=["idle", "under_load"])
+@pytest.mark.parametrize(
+    ("backend", "loaded"),
+    [
+        pytest.param("openvino", False, id="openvino_idle"),
+        pytest.param("openvino", True, id="openvino_under_load"),
+        pytest.param("onnxruntime", True, id="onnxruntime_under_load", marks=needs_onnxruntime),
+    ],
+)
 def test_what_the_server_holds_is_flat_from_the_twentieth_change_on(
-    tmp_path: Path, small_repository: Path, loaded: bool
+    tmp_path: Path, small_repository: Path, backend: str, loaded: bool
 ) -> None:
     serve = ServeProcess(
         *("--http", "127.0.0.1:0", "--unix", str(tmp_path / "lumen.sock")),
-        *("--model-repository", str(small_repository)),
+        *("--model-repository", str(small_repository), "--backend", backend),
     )
     with serve:
-        cases = make_cases(Reference(small_repository), "mlp", [1, 1, 3], seed=7)
+        cases = make_cases(reference_of(backend, small_repository), "mlp", [1, 1, 3], seed=7)
         load = Load(serve.connect, cases, clients=2) if loaded else None
         # Each at the same place of the cycle, so that the same configuration is looked at.
         series: dict[int, Held] = {}

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.harness import CHANGE_TIMEOUT_S, PATIENCE, ServeProcess, UnixConnection
+from integration.harness import (
+    CHANGE_TIMEOUT_S,
+    PATIENCE,
+    ServeProcess,
+    UnixConnection,
+    needs_onnxruntime,
+)
 from integration.load import (
     ALLOCATORS,
     COMBINATIONS,
@@ -22,7 +28,7 @@ from integration.load import (
     read_csv,
 )
 from integration.raw_http import Reply, get, head, post, post_json
-from integration.reference import Reference
+from integration.reference import reference_of
 
 ENGINE = "/v2/lumen/engine"
 KEYS = [
@@ -53,10 +59,14 @@ def all_changes() -> list[str]:
     return tour
 
 
+def make_swap_cases(backend: str, repository: Path) -> list[Case]:
+    rows = [3 if i % 3 == 2 else 1 for i in range(60)]
+    return make_cases(reference_of(backend, repository), "mlp", rows, seed=3)
+
+
 @pytest.fixture
 def cases(small_repository: Path) -> list[Case]:
-    rows = [3 if i % 3 == 2 else 1 for i in range(60)]
-    return make_cases(Reference(small_repository), "mlp", rows, seed=3)
+    return make_swap_cases("openvino", small_repository)
 
 
 class Swapped:
@@ -121,6 +131,10 @@ WAYS_UNDER_LOAD = (
     if PATIENCE == 1
     else [("post", 2, 400), ("sighup", 1, 400)]
 )
+BACKENDS_UNDER_LOAD = [
+    *[pytest.param("openvino", *way) for way in WAYS_UNDER_LOAD],
+    pytest.param("onnxruntime", *WAYS_UNDER_LOAD[0], marks=needs_onnxruntime),
+]
 CHANGES_UNDER_LOAD = (
     [(queue_type, allocator) for allocator in ALLOCATORS for queue_type in all_changes()]
     if PATIENCE == 1
@@ -128,16 +142,13 @@ CHANGES_UNDER_LOAD = (
 )
 
 
-@pytest.mark.parametrize(("way", "io_threads", "requests"), WAYS_UNDER_LOAD)
+@pytest.mark.parametrize(("backend", "way", "io_threads", "requests"), BACKENDS_UNDER_LOAD)
 def test_every_change_under_load_fails_not_one_request(
-    tmp_path: Path,
-    small_repository: Path,
-    cases: list[Case],
-    way: str,
-    io_threads: int,
-    requests: int,
+    tmp_path: Path, small_repository: Path, backend: str, way: str, io_threads: int, requests: int
 ) -> None:
-    one = Swapped(tmp_path, small_repository, "--io-threads", str(io_threads))
+    cases = make_swap_cases(backend, small_repository)
+    flags = ("--io-threads", str(io_threads), "--backend", backend)
+    one = Swapped(tmp_path, small_repository, *flags)
     change = one.change_by_post if way == "post" else one.change_by_sighup
     with one.serve:
         load = Load(one.serve.connect, cases, clients=6)
@@ -173,7 +184,9 @@ def test_a_change_takes_effect_for_the_next_request(swapped: Swapped, cases: lis
 def test_get_tells_the_configuration_and_a_change_shows_in_it(swapped: Swapped) -> None:
     with swapped.connect_unix() as connection:
         before = connection.exchange(get(ENGINE)).json()
-        assert list(before) == ["engine"] and list(before["engine"]) == KEYS
+        assert list(before) == ["engine", "models"] and list(before["engine"]) == KEYS
+        names = [(model["name"], model["backend"]) for model in before["models"]]
+        assert names == [(name, "openvino") for name in ("add_sub", "identity", "mlp")]
         assert before["engine"]["queue_type"] == "mpmc"
         wanted = {"queue_type": "batched", "batch_size": 8, "max_queue_delay_us": 100}
         assert connection.exchange(post_json(ENGINE, wanted)).json()["engine"] == {

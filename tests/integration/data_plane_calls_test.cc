@@ -5,6 +5,7 @@
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
+#include <lumen/backends/built_in.h>
 #include <lumen/backends/openvino.h>
 #include <lumen/server/server.h>
 
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -125,9 +127,24 @@ void expect_none(const std::string& what, const CallCounts& counts) {
   EXPECT_EQ(0u, counts.locks) << what;
 }
 
-// --- every queue type, over TCP and the unix socket, the telemetry CSV on ----------------------------
+// --- every queue type and backend, over TCP and the unix socket, the telemetry CSV on -----------------
 
-class DataPlaneCallsOf : public testing::TestWithParam<std::tuple<QueueType, bool>> {
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const auto& backend : backends::built_in()) names.emplace_back(backend->name());
+  return names;
+}
+
+std::unique_ptr<engine::Backend> make_backend(std::string_view name) {
+  for (auto& backend : backends::built_in()) {
+    if (backend->name() == name) return std::move(backend);
+  }
+  return nullptr;
+}
+
+using QueueOverSocketToBackend = std::tuple<QueueType, bool, std::string>;
+
+class DataPlaneCallsOf : public testing::TestWithParam<QueueOverSocketToBackend> {
  protected:
   [[nodiscard]] static QueueType queue_type() { return std::get<0>(GetParam()); }
   [[nodiscard]] static bool over_unix() { return std::get<1>(GetParam()); }
@@ -137,7 +154,7 @@ class DataPlaneCallsOf : public testing::TestWithParam<std::tuple<QueueType, boo
     served.options.engine.batch_size = 8;
     models.copy_model(LUMEN_SOURCE_DIR "/models/mlp/1", "mlp");  // alone: warm-up takes its time
     served.options.model_repository = models.path();
-    served.start();
+    served.start(make_backend(std::get<2>(GetParam())));
   }
   // Only `naive` locks.
   static void expect_queue_calls(const CallCounts& counts) {
@@ -160,11 +177,12 @@ TEST_P(DataPlaneCallsOf, ARequestAllocatesNothingAndOnlyNaiveLocks) {
   // All that sleeps on the data plane is a worker that parks (and counts it) or the loop in epoll.
   const uint64_t may_wait = queue_type() == QueueType::kInline ? 0 : served.parks_within + 1;
   EXPECT_LE(counts.data_plane.futex_waits, may_wait);
-  std::printf("a request: %.2f futex waits; OpenVINO: %.2f allocations, %.2f locks\n",
-              static_cast<double>(counts.data_plane.futex_waits) / kRequests,
+  const std::string& backend = std::get<2>(GetParam());
+  std::printf("a request: %.2f futex waits; %s: %.2f allocations, %.2f locks\n",
+              static_cast<double>(counts.data_plane.futex_waits) / kRequests, backend.c_str(),
               static_cast<double>(counts.backend.allocations) / kRequests,
               static_cast<double>(counts.backend.locks) / kRequests);
-  EXPECT_GT(counts.backend.allocations, 0u) << "the counter sees what OpenVINO does";
+  EXPECT_GT(counts.backend.allocations, 0u) << "the counter sees what the backend does";
 }
 
 TEST_P(DataPlaneCallsOf, EightConnectionsAtOnceAllocateNothing) {
@@ -192,10 +210,11 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
                          testing::Combine(testing::Values(QueueType::kMpmc, QueueType::kSpsc,
                                                           QueueType::kNaive, QueueType::kBatched,
                                                           QueueType::kInline),
-                                          testing::Bool()),
-                         [](const testing::TestParamInfo<std::tuple<QueueType, bool>>& one) {
-                           return std::string(engine::name_of(std::get<0>(one.param))) +
-                                  (std::get<1>(one.param) ? "OverUnix" : "OverTcp");
+                                          testing::Bool(), testing::ValuesIn(backend_names())),
+                         [](const testing::TestParamInfo<QueueOverSocketToBackend>& one) {
+                           std::string name(engine::name_of(std::get<0>(one.param)));
+                           name += std::get<1>(one.param) ? "OverUnixTo" : "OverTcpTo";
+                           return name + std::get<2>(one.param);
                          });
 
 // --- packing ---------------------------------------------------------------------------------------
