@@ -45,12 +45,12 @@ ModelNeed::ModelNeed(const engine::ModelMetadata& model) noexcept
                     : 1) {
   for (const engine::TensorSpec& output : model.outputs) {
     const std::optional<size_t> row = elements_of_a_row(output.shape);
-    if (!row) {
+    const size_t element = element_size(output.type);  // 0: BYTES, of any length
+    if (!row || element == 0 || !output.has_rank) {
       ++open_outputs_;
       continue;
     }
-    const size_t bytes =
-        saturated_product(saturated_product(*row, element_size(output.type)), 1 + kTextOfAByte);
+    const size_t bytes = saturated_product(saturated_product(*row, element), 1 + kTextOfAByte);
     size_t& sum = has_rows(output.shape) ? row_reply_bytes_ : fixed_reply_bytes_;
     sum = saturated_sum(sum, bytes);
   }

@@ -1,5 +1,5 @@
-"""A model of 200 MB of weights: what each backend keeps of them for more than one instance, and what
-`auto` leaves of the backend that it did not choose.
+"""A model of 200 MB of weights: what each backend keeps for several instances, and `auto` of the
+one that it did not choose.
 
 Pss: private pages and a share of those that processes share, so that weights in a mapped file count
 once however many instances map them. The libraries' own pages are some 50 MB of it.

@@ -17,6 +17,7 @@ struct TensorSpec {
   Shape shape;  // -1: any size on that axis
   // A classifier's classes, in the order of the last axis; empty where the model names none.
   std::vector<std::string> labels{};
+  bool has_rank = true;  // false, of outputs only: any shape comes; `shape` is empty
 };
 
 // Two free axes that the model's operations take only with equal sizes; of one input or of two.

@@ -50,6 +50,12 @@ bool has_free_axes(const Ports& ports) {
                              [](const Port& port) { return !port.spec.shape.is_static(); });
 }
 
+bool has_scalars(const Ports& ports) {
+  const auto is_scalar = [](const Port& port) { return port.spec.shape.rank() == 0; };
+  return std::ranges::any_of(ports.inputs, is_scalar) ||
+         std::ranges::any_of(ports.outputs, is_scalar);
+}
+
 // A model's file, or what was made of it, and how to open it.
 class ModelFile {
  public:
@@ -71,10 +77,13 @@ class ModelFile {
 
   // False: there is nothing to cut.
   bool cut() {
-    std::ifstream stream(source_.file, std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+    const std::string bytes = read();
     cut_ = cut_zip_maps(std::as_bytes(std::span(bytes)));
     return cut_.has_value();
+  }
+  [[nodiscard]] std::string read() const {
+    std::ifstream stream(source_.file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
   }
   [[nodiscard]] std::vector<std::string> labels(const std::string& output) const {
     if (!cut_) return {};
@@ -153,6 +162,10 @@ class OnnxRuntimeBackend final : public Backend {
       ports = describe(source.name, *shared->session);
     }
     if (!ports.ok()) return ports.status();
+    if (has_scalars(*ports)) {
+      const std::string bytes = file.read();
+      LUMEN_RETURN_IF_ERROR(mark_unranked(source.name, std::as_bytes(std::span(bytes)), *ports));
+    }
     shared->ports = std::move(*ports);
     if (!has_free_axes(shared->ports)) open_session(false);
     for (Port& port : shared->ports.outputs) port.spec.labels = file.labels(port.spec.name);

@@ -130,6 +130,7 @@ class OnnxRuntimeInstance final : public Instance {
   };
 
   std::vector<AxisSource> sources_of(const Port& output) const {
+    if (!output.spec.has_rank) return {AxisSource()};
     std::vector<AxisSource> sources;
     const std::vector<Port>& inputs = shared_->ports.inputs;
     for (size_t axis = 0; axis < output.axes.size(); ++axis) {
@@ -291,14 +292,17 @@ class OnnxRuntimeInstance final : public Instance {
       return failed(Code::kInternal, "running", shared_->metadata.name, text);
     }
     const Status shapes = shapes_refused(shared_->metadata, request.inputs, true);
-    return Status::error(shapes.code(), "%.300s: %.180s", shapes.message().data(),
-                         last_sentence(text));
+    const std::string_view reason = last_sentence(said).substr(0, 180);
+    return Status::error(shapes.code(), "%.300s: %.*s", shapes.message().data(),
+                         static_cast<int>(reason.size()), reason.data());
   }
-  // The reason stands at the end, behind the node's and the file's names.
-  static const char* last_sentence(const char* text) noexcept {
-    const char* mark = "Status Message: ";
-    const char* found = std::strstr(text, mark);
-    return found == nullptr ? text : found + std::strlen(mark);
+  // The reason stands at the end, behind the node's name, and a source file and the condition there.
+  static std::string_view last_sentence(std::string_view text) noexcept {
+    for (const std::string_view mark : {"Status Message: ", " was false. "}) {
+      const size_t found = text.find(mark);
+      if (found != text.npos) text.remove_prefix(found + mark.size());
+    }
+    return text.substr(0, text.find('\n'));
   }
 
   Status collect(const InferRequest& request, std::span<TensorView> views) {

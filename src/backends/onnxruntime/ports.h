@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,5 +36,10 @@ struct Ports {
 
 // kUnsupported for sequences, maps and types that the protocol does not have.
 [[nodiscard]] Result<Ports> describe(const std::string& model, const OrtSession& session);
+
+// The session says of what has no shape in the file what it says of a scalar (its interface tells them
+// apart from version 1.24 on only). Marks such outputs; kUnsupported for inputs.
+[[nodiscard]] Status mark_unranked(const std::string& model, std::span<const std::byte> file,
+                                   Ports& ports);
 
 }  // namespace lumen::backends::onnxruntime

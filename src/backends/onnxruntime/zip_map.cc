@@ -1,6 +1,8 @@
 // See the header.
 #include "backends/onnxruntime/zip_map.h"
 
+#include "backends/onnxruntime/onnx_proto.h"
+
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -8,76 +10,10 @@
 namespace lumen::backends::onnxruntime {
 namespace {
 
-using Bytes = std::span<const std::byte>;
-
 // Numbers of fields in onnx.proto3.
-enum ModelField : uint32_t { kGraph = 7, kOpsetImport = 8 };
-enum GraphField : uint32_t { kNode = 1, kOutput = 12 };
+enum OpsetField : uint32_t { kOpsetImport = 8 };
 enum NodeField : uint32_t { kInput = 1, kNodeOutput = 2, kOpType = 4, kAttribute = 5 };
 enum AttributeField : uint32_t { kAttributeName = 1, kInts = 8, kStrings = 9 };
-enum ValueField : uint32_t { kValueName = 1, kValueType = 2 };
-enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-std::string_view text_of(Bytes bytes) noexcept {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// One field of a message. `whole` has its tag too; `payload` is empty for numbers.
-struct Field {
-  uint32_t number = 0;
-  WireType type{};
-  Bytes whole;
-  Bytes payload;
-  uint64_t value = 0;
-};
-
-// A message's fields, one after the other.
-class Fields {
- public:
-  explicit Fields(Bytes message) : rest_(message) {}
-
-  // nullopt at the end, and where the bytes are no message: see is_whole().
-  std::optional<Field> next() {
-    const Bytes begin = rest_;
-    Field field;
-    uint64_t tag = 0;
-    if (rest_.empty() || !take_varint(tag)) return std::nullopt;
-    field.number = static_cast<uint32_t>(tag >> 3);
-    field.type = static_cast<WireType>(tag & 7);
-    uint64_t size = 0;
-    switch (field.type) {
-      case kVarint:
-        if (!take_varint(field.value)) return std::nullopt;
-        break;
-      case kFixed64: size = 8; break;
-      case kFixed32: size = 4; break;
-      case kBytes:
-        if (!take_varint(size)) return std::nullopt;
-        break;
-      default: return std::nullopt;
-    }
-    if (size > rest_.size()) return std::nullopt;
-    field.payload = rest_.first(size);
-    rest_ = rest_.subspan(size);
-    field.whole = begin.first(begin.size() - rest_.size());
-    return field;
-  }
-  [[nodiscard]] bool is_whole() const noexcept { return rest_.empty(); }
-
- private:
-  bool take_varint(uint64_t& value) noexcept {
-    value = 0;
-    for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(rest_.front());
-      rest_ = rest_.subspan(1);
-      value |= uint64_t{byte & 0x7Fu} << shift;
-      if ((byte & 0x80u) == 0) return true;
-    }
-    return false;
-  }
-
-  Bytes rest_;
-};
 
 class Writer {
  public:
@@ -166,22 +102,14 @@ std::vector<std::byte> tensor_output(const ZipMap& zip) {
   shape.add_message(1, {});  // dim: nothing said
   shape.add_message(1, columns.bytes());
   Writer tensor;
-  tensor.add_number(1, 1);  // elem_type FLOAT
-  tensor.add_message(2, shape.bytes());
+  tensor.add_number(kElementType, 1);  // FLOAT
+  tensor.add_message(kShape, shape.bytes());
   Writer type;
-  type.add_message(1, tensor.bytes());  // tensor_type
+  type.add_message(kTensorType, tensor.bytes());
   Writer value;
   value.add_text(kValueName, zip.output);
   value.add_message(kValueType, type.bytes());
   return std::move(value.bytes());
-}
-
-std::string_view name_of_value(Bytes value) {
-  Fields fields(value);
-  while (const auto field = fields.next()) {
-    if (field->number == kValueName) return text_of(field->payload);
-  }
-  return {};
 }
 
 std::map<std::string, ZipMap, std::less<>> find_zip_maps(Bytes graph) {
@@ -206,7 +134,9 @@ std::vector<std::byte> cut_graph(Bytes graph,
       }
     }
     const auto zip =
-        field->number == kOutput ? zips.find(name_of_value(field->payload)) : zips.end();
+        field->number == kOutput
+            ? zips.find(text_of(find_field(field->payload, kValueName).value_or(Bytes())))
+            : zips.end();
     if (zip == zips.end()) {
       cut.add(field->whole);
     } else {

@@ -54,6 +54,14 @@ TEST(MemoryNeed, AnOutputWhoseShapeOnlyTheRunKnowsCountsAsMuchAsTheInputs) {
   EXPECT_EQ(ModelNeed(found).of({.binary_bytes = 1 << 20}).reply_bytes, size_t{1} << 20);
 }
 
+TEST(MemoryNeed, AnOutputOfTextsOrOfAnyRankCountsAsMuchAsTheInputs) {
+  const auto texts = model(tensor(ElementType::kBytes, {-1}), tensor(ElementType::kBytes, {-1}));
+  EXPECT_EQ(ModelNeed(texts).of({.binary_bytes = 1 << 20}).reply_bytes, size_t{1} << 20);
+  auto any_rank = model(tensor(ElementType::kFp32, {-1}), tensor(ElementType::kFp32, {}));
+  any_rank.outputs[0].has_rank = false;
+  EXPECT_EQ(ModelNeed(any_rank).of({.binary_bytes = 1 << 20}).reply_bytes, size_t{1} << 20);
+}
+
 TEST(MemoryNeed, DoesNotOverflow) {
   const auto huge =
       model(tensor(ElementType::kFp32, {-1}), tensor(ElementType::kFp64, {-1, INT64_MAX / 4}));
