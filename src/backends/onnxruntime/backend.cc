@@ -6,12 +6,13 @@
 #include "backends/failure.h"
 #include "backends/onnxruntime/instance.h"
 #include "backends/onnxruntime/library.h"
+#include "backends/onnxruntime/mapped_file.h"
+#include "backends/onnxruntime/onnx_proto.h"
+#include "backends/onnxruntime/onnx_shapes.h"
 #include "backends/onnxruntime/ports.h"
 #include "backends/onnxruntime/zip_map.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,21 +46,16 @@ Owned<OrtSessionOptions> options_for(bool shapes_vary) {
   return options;
 }
 
-bool has_free_axes(const Ports& ports) {
-  return std::ranges::any_of(ports.inputs,
-                             [](const Port& port) { return !port.spec.shape.is_static(); });
-}
-
-bool has_scalars(const Ports& ports) {
-  const auto is_scalar = [](const Port& port) { return port.spec.shape.rank() == 0; };
-  return std::ranges::any_of(ports.inputs, is_scalar) ||
-         std::ranges::any_of(ports.outputs, is_scalar);
-}
-
-// A model's file, or what was made of it, and how to open it.
+// A model's file with its ZipMaps cut, and how to open it.
 class ModelFile {
  public:
-  ModelFile(Library& library, const ModelSource& source) : library_(library), source_(source) {}
+  ModelFile(Library& library, const ModelSource& source)
+      : library_(library),
+        source_(source),
+        mapped_(source.file),
+        cut_(cut_zip_maps(mapped_.bytes())) {}
+
+  [[nodiscard]] Bytes bytes() const noexcept { return cut_ ? Bytes(cut_->bytes) : mapped_.bytes(); }
 
   Owned<OrtSession> open(OrtSessionOptions* options) const {
     OrtSession* session = nullptr;
@@ -75,16 +71,6 @@ class ModelFile {
     return Owned<OrtSession>(session);
   }
 
-  // False: there is nothing to cut.
-  bool cut() {
-    const std::string bytes = read();
-    cut_ = cut_zip_maps(std::as_bytes(std::span(bytes)));
-    return cut_.has_value();
-  }
-  [[nodiscard]] std::string read() const {
-    std::ifstream stream(source_.file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
   [[nodiscard]] std::vector<std::string> labels(const std::string& output) const {
     if (!cut_) return {};
     const auto found = cut_->labels.find(output);
@@ -94,7 +80,8 @@ class ModelFile {
  private:
   Library& library_;
   const ModelSource& source_;
-  std::optional<CutModel> cut_;
+  const MappedFile mapped_;
+  const std::optional<CutModel> cut_;
 };
 
 class OnnxRuntimeModel final : public LoadedModel {
@@ -150,24 +137,12 @@ class OnnxRuntimeBackend final : public Backend {
                                                    const ModelSource& source) {
     auto shared = std::make_shared<SharedSession>();
     shared->library = std::move(library);
-    ModelFile file(*shared->library, source);
-    const auto open_session = [&](bool shapes_vary) {
-      shared->session.reset();  // never the weights of two at once
-      shared->session = file.open(options_for(shapes_vary).get());
-    };
-    open_session(true);
+    const ModelFile file(*shared->library, source);
+    shared->session = file.open(options_for(has_free_axes(file.bytes())).get());
     Result<Ports> ports = describe(source.name, *shared->session);
-    if (!ports.ok() && file.cut()) {
-      open_session(true);
-      ports = describe(source.name, *shared->session);
-    }
     if (!ports.ok()) return ports.status();
-    if (has_scalars(*ports)) {
-      const std::string bytes = file.read();
-      LUMEN_RETURN_IF_ERROR(mark_unranked(source.name, std::as_bytes(std::span(bytes)), *ports));
-    }
+    LUMEN_RETURN_IF_ERROR(mark_unranked(source.name, file.bytes(), *ports));
     shared->ports = std::move(*ports);
-    if (!has_free_axes(shared->ports)) open_session(false);
     for (Port& port : shared->ports.outputs) port.spec.labels = file.labels(port.spec.name);
     ModelMetadata& metadata = shared->metadata;
     metadata.name = source.name;

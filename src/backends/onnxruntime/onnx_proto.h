@@ -19,6 +19,8 @@ enum GraphField : uint32_t { kNode = 1, kGraphInput = 11, kOutput = 12 };
 enum ValueField : uint32_t { kValueName = 1, kValueType = 2 };
 enum TypeField : uint32_t { kTensorType = 1 };
 enum TensorField : uint32_t { kElementType = 1, kShape = 2 };
+enum ShapeField : uint32_t { kAxis = 1 };
+enum AxisField : uint32_t { kSize = 1 };
 enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 inline std::string_view text_of(Bytes bytes) noexcept {

@@ -3,11 +3,10 @@
 
 #include <lumen/base/limits.h>
 
-#include "backends/onnxruntime/onnx_proto.h"
+#include "backends/onnxruntime/onnx_shapes.h"
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <string_view>
 
 namespace lumen::backends::onnxruntime {
@@ -130,21 +129,6 @@ void free_rows(const std::vector<Port>& inputs, std::vector<Port>& outputs) {
   }
 }
 
-// The names of the graph's values of this kind whose type has no shape.
-std::set<std::string_view> values_without_shape(Bytes model, uint32_t kind) {
-  std::set<std::string_view> names;
-  Fields graph(find_field(model, kGraph).value_or(Bytes()));
-  while (const auto value = graph.next()) {
-    if (value->number != kind) continue;
-    const Bytes type = find_field(value->payload, kValueType).value_or(Bytes());
-    const std::optional<Bytes> tensor = find_field(type, kTensorType);
-    if (tensor && !find_field(*tensor, kShape)) {
-      names.insert(text_of(find_field(value->payload, kValueName).value_or(Bytes())));
-    }
-  }
-  return names;
-}
-
 }  // namespace
 
 std::optional<ElementType> our_type(ONNXTensorElementDataType type) noexcept {
@@ -169,7 +153,7 @@ Result<Ports> describe(const std::string& model, const OrtSession& session) {
 }
 
 Status mark_unranked(const std::string& model, std::span<const std::byte> file, Ports& ports) {
-  const auto inputs = values_without_shape(file, kGraphInput);
+  const auto inputs = inputs_without_shape(file);
   for (const Port& port : ports.inputs) {
     if (port.spec.shape.rank() > 0 || !inputs.contains(port.spec.name)) continue;
     return Status::error(Code::kUnsupported,
@@ -178,7 +162,7 @@ Status mark_unranked(const std::string& model, std::span<const std::byte> file, 
                          "(onnx.tools.update_model_dims), or export the model with an example",
                          model.c_str(), port.spec.name.c_str());
   }
-  const auto outputs = values_without_shape(file, kOutput);
+  const auto outputs = outputs_without_shape(file);
   for (Port& port : ports.outputs) {
     port.spec.has_rank = port.spec.shape.rank() > 0 || !outputs.contains(port.spec.name);
   }

@@ -4,6 +4,7 @@
 #include "backends/onnxruntime/onnx_proto.h"
 
 #include <cstdint>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -72,17 +73,20 @@ void read_labels(Bytes attribute, std::vector<std::string>& labels) {
   if (name.starts_with("classlabels_") && !found.empty()) labels = std::move(found);
 }
 
+std::string_view name_of(Bytes value) {
+  return text_of(find_field(value, kValueName).value_or(Bytes()));
+}
+
 std::optional<ZipMap> read_zip_map(Bytes node) {
+  if (text_of(find_field(node, kOpType).value_or(Bytes())) != "ZipMap") return std::nullopt;
   ZipMap zip;
-  bool is_zip = false;
   Fields fields(node);
   while (const auto field = fields.next()) {
-    if (field->number == kOpType) is_zip = text_of(field->payload) == "ZipMap";
     if (field->number == kInput) zip.input = text_of(field->payload);
     if (field->number == kNodeOutput) zip.output = text_of(field->payload);
     if (field->number == kAttribute) read_labels(field->payload, zip.labels);
   }
-  return is_zip ? std::optional(std::move(zip)) : std::nullopt;
+  return zip;
 }
 
 // Identity instead of ZipMap: the name of the output stays.
@@ -112,31 +116,34 @@ std::vector<std::byte> tensor_output(const ZipMap& zip) {
   return std::move(value.bytes());
 }
 
-std::map<std::string, ZipMap, std::less<>> find_zip_maps(Bytes graph) {
-  std::map<std::string, ZipMap, std::less<>> found;
+// By name, those whose output is one of the graph's.
+using ZipMaps = std::map<std::string, ZipMap, std::less<>>;
+
+ZipMaps find_zip_maps(Bytes graph) {
+  ZipMaps found;
+  std::set<std::string_view> outputs;
   Fields fields(graph);
   while (const auto field = fields.next()) {
+    if (field->number == kOutput) outputs.insert(name_of(field->payload));
     if (field->number != kNode) continue;
     if (auto zip = read_zip_map(field->payload)) found.emplace(zip->output, std::move(*zip));
   }
+  std::erase_if(found, [&](const auto& zip) { return !outputs.contains(zip.first); });
   return found;
 }
 
-std::vector<std::byte> cut_graph(Bytes graph,
-                                 const std::map<std::string, ZipMap, std::less<>>& zips) {
+std::vector<std::byte> cut_graph(Bytes graph, const ZipMaps& zips) {
   Writer cut;
   Fields fields(graph);
   while (const auto field = fields.next()) {
     if (field->number == kNode) {
-      if (const auto zip = read_zip_map(field->payload)) {
+      const auto zip = read_zip_map(field->payload);
+      if (zip && zips.contains(zip->output)) {
         cut.add_message(kNode, identity_node(*zip));
         continue;
       }
     }
-    const auto zip =
-        field->number == kOutput
-            ? zips.find(text_of(find_field(field->payload, kValueName).value_or(Bytes())))
-            : zips.end();
+    const auto zip = field->number == kOutput ? zips.find(name_of(field->payload)) : zips.end();
     if (zip == zips.end()) {
       cut.add(field->whole);
     } else {
@@ -160,21 +167,22 @@ bool is_default_opset(Bytes opset) {
 }  // namespace
 
 std::optional<CutModel> cut_zip_maps(std::span<const std::byte> model) {
+  const ZipMaps zips = find_zip_maps(find_field(model, kGraph).value_or(Bytes()));
+  if (zips.empty()) return std::nullopt;
   CutModel cut;
+  for (const auto& [output, zip] : zips) cut.labels.emplace(output, zip.labels);
   Writer writer;
   Fields fields(model);
   bool has_opset = false;
   while (const auto field = fields.next()) {
     has_opset |= field->number == kOpsetImport && is_default_opset(field->payload);
-    if (field->number != kGraph || field->type != kBytes) {
+    if (field->number == kGraph) {
+      writer.add_message(kGraph, cut_graph(field->payload, zips));
+    } else {
       writer.add(field->whole);
-      continue;
     }
-    const auto zips = find_zip_maps(field->payload);
-    for (const auto& [output, zip] : zips) cut.labels.emplace(output, zip.labels);
-    writer.add_message(kGraph, cut_graph(field->payload, zips));
   }
-  if (!fields.is_whole() || cut.labels.empty()) return std::nullopt;
+  if (!fields.is_whole()) return std::nullopt;
   if (!has_opset) {
     Writer opset;
     opset.add_number(2, 13);  // version: Identity takes all types

@@ -3,6 +3,7 @@
 #include <lumen/backends/onnxruntime.h>
 #include <lumen/engine/model_repository.h>
 
+#include "backends/onnxruntime/onnx_shapes.h"
 #include "backends/onnxruntime/zip_map.h"
 #include "support/one_backend.h"
 
@@ -41,6 +42,17 @@ TEST(ZipMap, IsCutAndItsLabelsAreRead) {
   ASSERT_TRUE(numbers);
   EXPECT_THAT(numbers->labels,
               UnorderedElementsAre(Pair("probabilities", ElementsAre("-1", "0", "300"))));
+}
+
+// What is known before there is a session, so that a model is loaded once.
+TEST(OnnxFile, TellsWhetherAnInputHasFreeAxes) {
+  const auto is_free = [](const std::string& file) {
+    return has_free_axes(std::as_bytes(std::span(file)));
+  };
+  EXPECT_TRUE(is_free(file_of("../backend/add_one")));
+  EXPECT_TRUE(is_free(file_of("../backend/add_one_free")));
+  EXPECT_FALSE(is_free(file_of("../backend/add_one_fixed")));
+  EXPECT_FALSE(is_free("this is no model"));
 }
 
 TEST(ZipMap, AModelWithoutOneIsLeftAlone) {
