@@ -24,8 +24,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 # Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path.append(str(Path(__file__).resolve().parent))
-import server as bench
+sys.path.append(str(Path(__file__).resolve().parent / "load"))
+import serving as bench
 
 CLIENTS = 16
 QUEUE_TYPES = ("mpmc", "inline")

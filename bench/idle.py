@@ -26,9 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "python"))
 # Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path += [str(ROOT / "bench"), str(ROOT / "tools")]
+sys.path += [str(ROOT / "bench" / "load"), str(ROOT / "tools")]
 import goals
-import server as bench
+import serving as bench
 from lumen_engine import Server
 
 QUEUE_TYPES = ("mpmc", "spsc", "naive", "batched", "inline")

@@ -18,7 +18,7 @@ class OrtModel:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
         self.session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self.input = self.session.get_inputs()[0]
-        self.outputs = [self.session.get_outputs()[0].name]
+        self.outputs = [os.environ.get("BENCH_OUTPUT") or self.session.get_outputs()[0].name]
         self.row_shape = self.input.shape[1:]
 
     def run(self, rows: np.ndarray) -> np.ndarray:
@@ -30,9 +30,14 @@ class OrtModel:
 
 
 def from_environment() -> Any:
-    """BENCH_RUNTIME=openvino: the same over OpenVINO, so that runtime and server come apart."""
+    """BENCH_RUNTIME=openvino: the same over OpenVINO, so that runtime and server come apart;
+    framework: the model as it was trained."""
     if os.environ.get("BENCH_RUNTIME") == "openvino":
         from openvino_model import OpenVinoModel
 
         return OpenVinoModel(os.environ["BENCH_MODEL"])
+    if os.environ.get("BENCH_RUNTIME") == "framework":
+        from framework_model import FrameworkModel
+
+        return FrameworkModel(os.environ["BENCH_MODEL"])
     return OrtModel(os.environ["BENCH_MODEL"])

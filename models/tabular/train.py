@@ -11,6 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import data
+import numpy as np
 from skl2onnx import to_onnx
 from sklearn.ensemble import GradientBoostingClassifier
 
@@ -18,10 +19,14 @@ SEED = 7
 REQUIRED_ACCURACY = 0.93
 
 
+def fit(rows: np.ndarray, labels: np.ndarray) -> GradientBoostingClassifier:
+    model = GradientBoostingClassifier(n_estimators=100, max_depth=3, random_state=SEED)
+    return model.fit(rows, labels)
+
+
 def main() -> int:
     train_rows, held_out_rows, train_labels, held_out_labels = data.split()
-    model = GradientBoostingClassifier(n_estimators=100, max_depth=3, random_state=SEED)
-    model.fit(train_rows, train_labels)
+    model = fit(train_rows, train_labels)
     accuracy = model.score(held_out_rows, held_out_labels)
     print(f"{accuracy:.2%} of {len(held_out_labels)} held-out rows right")
     if accuracy < REQUIRED_ACCURACY:
