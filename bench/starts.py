@@ -74,7 +74,7 @@ def time_starts(rounds: int, folder: Path) -> list[dict[str, Any]]:
         for backend in (*BACKENDS[turn:], *BACKENDS[:turn]):
             choices = folder / f"{backend}-{number}.json"
             for kind in STARTS:
-                taken[kind, backend].append(start(backend, choices)[0])
+                taken[kind, backend].append(round(start(backend, choices)[0], 1))
     rows = []
     for (kind, backend), times in sorted(taken.items()):
         more: dict[str, Any] = {"rounds": {backend: times}}
@@ -105,7 +105,7 @@ def count_choices(starts: int, folder: Path) -> list[dict[str, Any]]:
             costs = {one["name"]: cost(one) for one in found["backends_tried"] if one["costs"]}
             if len(costs) == len(RIVALS):
                 chosen[name].append(found["backend"])
-                ratios[name].append(costs["onnxruntime"] / costs["openvino"])
+                ratios[name].append(round(costs["onnxruntime"] / costs["openvino"], 4))
     rows = []
     for name, backends in sorted(chosen.items()):
         usual = max(RIVALS, key=backends.count)
@@ -128,7 +128,7 @@ def count_choices(starts: int, folder: Path) -> list[dict[str, Any]]:
 
 def show(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        text = f"{row['row']:<40}{row['ours']:>10,.3g} {row['unit']}"
+        text = f"{row['row']:<40}{row['ours']:>10,} {row['unit']}"
         if row["rival"] is not None:
             text += f", {row['rival_name']} {row['rival']:,.0f}"
         if "chosen" in row:

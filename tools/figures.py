@@ -161,7 +161,7 @@ def matrix(document: dict[str, Any]) -> str:
 
 # Name of a table, which is that of its baseline file, and how it is drawn.
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    **{name: bench(name) for name in ("server", "queue", "memory", "pipeline", "idle")},
+    **{name: bench(name) for name in ("server", "queue", "memory", "pipeline", "idle", "starts")},
     "matrix_mlp": matrix,
     "residency": pivot(
         "residency",
