@@ -6,7 +6,10 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace lumen::testing {
@@ -263,6 +266,65 @@ TEST(MpmcQueueDeathTest, ARunThatIsDroppedWouldBlockTheQueueAndIsOurOwnBug) {
   EXPECT_DEATH({ auto run = queue.reserve(2); }, "count_ == 0");
 }
 
+// Looks at its queue whenever it is moved, as another thread might at that moment.
+struct Looking {
+  static inline std::function<void()> look;
+  int value = 0;
+  explicit Looking(int v = 0) : value(v) {}
+  Looking(Looking&& other) noexcept : value(other.value) { look_once(); }
+  Looking& operator=(Looking&& other) noexcept {
+    value = other.value;
+    look_once();
+    return *this;
+  }
+  static void look_once() {
+    if (const auto now = std::exchange(look, nullptr)) {
+      now();
+      look = now;
+    }
+  }
+};
+
+template <typename Queue>
+class QueueBatch : public ::testing::Test {
+ protected:
+  ~QueueBatch() override { Looking::look = nullptr; }
+};
+using LookingQueues =
+    ::testing::Types<MpmcPlain<Looking>, MpmcPadded<Looking>, MpmcWaiting<Looking>>;
+TYPED_TEST_SUITE(QueueBatch, LookingQueues);
+
+TYPED_TEST(QueueBatch, IsSeenAllAtOnceAndNotItemByItem) {
+  TypeParam queue(4);
+  std::array<Looking, 4> items;
+  std::array<Looking, 4> popped;
+  int looks = 0;
+  Looking::look = [&] {
+    ++looks;
+    EXPECT_EQ(queue.try_pop_n(popped), 0u) << "a part of the batch at look " << looks;
+  };
+  ASSERT_EQ(queue.try_push_n(items), 4u);
+  EXPECT_EQ(looks, 4);
+  Looking::look = nullptr;
+  EXPECT_EQ(queue.try_pop_n(popped), 4u);
+}
+
+TYPED_TEST(QueueBatch, GivesItsRoomBackAllAtOnce) {
+  TypeParam queue(4);
+  std::array<Looking, 4> items;
+  std::array<Looking, 4> popped;
+  ASSERT_EQ(queue.try_push_n(items), 4u);
+  int looks = 0;
+  Looking::look = [&] {
+    ++looks;
+    EXPECT_EQ(queue.try_push_n(items), 0u) << "room for a part at look " << looks;
+  };
+  ASSERT_EQ(queue.try_pop_n(popped), 4u);
+  EXPECT_EQ(looks, 4);
+  Looking::look = nullptr;
+  EXPECT_EQ(queue.try_push_n(items), 4u);
+}
+
 // What the headers say of a thread that is held (or dies) between claim and publication.
 TEST(MpmcQueue, AHeldProducerHidesWhatComesAfterItAndNothingBefore) {
   MpmcQueue<int> queue(4);
@@ -281,6 +343,39 @@ TEST(MpmcQueue, AHeldProducerHidesWhatComesAfterItAndNothingBefore) {
   for (const int expected : {2, 3, 4, 5}) {
     ASSERT_TRUE(queue.try_pop(value));
     EXPECT_EQ(value, expected);
+  }
+}
+
+TEST(MpmcQueue, ABatchEndsAtTheFirstSlotThatIsHeldWhereverTheRingBegins) {
+  constexpr size_t kSlots = 16;
+  std::array<int, kSlots> items;
+  std::array<int, kSlots> popped;
+  for (size_t shift = 0; shift < kSlots; ++shift) {
+    MpmcQueue<int> queue(kSlots);
+    ASSERT_EQ(queue.try_push_n(std::span(items).first(shift)), shift);
+    ASSERT_EQ(queue.try_pop_n(popped), shift);
+    for (size_t before = 0; before < kSlots; ++before) {
+      const size_t after = kSlots - before - 1;
+      std::iota(items.begin(), items.end(), 0);
+      popped.fill(-1);
+      ASSERT_EQ(queue.try_push_n(std::span(items).first(before)), before);
+      auto filling = queue.reserve(1);
+      ASSERT_EQ(queue.try_push_n(std::span(items).last(after)), after);
+      ASSERT_EQ(queue.try_pop_n(popped), before);
+      filling[0] = static_cast<int>(before);
+      filling.done();
+      ASSERT_EQ(queue.try_pop_n(std::span(popped).subspan(before)), after + 1);
+      ASSERT_EQ(popped, items) << "shift " << shift;
+
+      ASSERT_EQ(queue.try_push_n(items), kSlots);
+      ASSERT_EQ(queue.try_pop_n(std::span(popped).first(before)), before);
+      auto emptying = queue.peek(1);
+      ASSERT_EQ(queue.try_pop_n(popped), after);
+      ASSERT_EQ(queue.try_push_n(items), before) << "shift " << shift;
+      emptying.done();
+      ASSERT_EQ(queue.try_push_n(items), after + 1);
+      ASSERT_EQ(queue.try_pop_n(popped), kSlots);
+    }
   }
 }
 
