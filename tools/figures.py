@@ -159,9 +159,10 @@ def matrix(document: dict[str, Any]) -> str:
     return said + table(heads, lines, 2)
 
 
+BENCHES = ("server", "queue", "memory", "pipeline", "idle", "connections", "starts")
 # Name of a table, which is that of its baseline file, and how it is drawn.
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    **{name: bench(name) for name in ("server", "queue", "memory", "pipeline", "idle", "starts")},
+    **{name: bench(name) for name in BENCHES},
     "matrix_mlp": matrix,
     "residency": pivot(
         "residency",
