@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.harness import PATIENCE, SANITIZED, ServeProcess, UnixConnection, run_serve
+from integration.harness import PATIENCE, ROOT, SANITIZED, ServeProcess, UnixConnection, run_serve
 from integration.raw_http import Connection, get, post_json
 
-# As users have it; it must load as it is.
-VERBATIM = """{
-  "engine": {
-    "queue_type": "mpmc",
-    "allocator_type": "lumen_arena",
-    "thread_count": 8,
-    "batch_size": 1,
-    "telemetry_csv_path": "../results/micro/squeezenet_mpmc_lumen_arena.csv"
-  }
-}
-"""
+# It must load as it is.
+CONFIG_OF_USERS = ROOT / "tests" / "fixtures" / "config_of_users.json"
 
 
 @pytest.fixture
@@ -54,7 +46,7 @@ def banner_line(serve: ServeProcess, begin: str) -> str:
 def test_the_form_that_users_have_loads_as_it_is(base: list[str], tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    (work / "config.json").write_text(VERBATIM)
+    shutil.copy(CONFIG_OF_USERS, work / "config.json")
     with ServeProcess("--config", "config.json", *base, cwd=work) as serve:
         csv = tmp_path / "results" / "micro" / "squeezenet_mpmc_lumen_arena.csv"
         assert len(serve.banner) <= 12

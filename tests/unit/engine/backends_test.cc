@@ -1,9 +1,5 @@
 // Backends by name: which model gets which, what an unknown name is told, and who hears of memory when.
-#include <lumen/engine/backends.h>
-#include <lumen/engine/model_repository.h>
-
-#include "support/fake_backend.h"
-#include "support/temp_repository.h"
+#include "support/two_backends.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,24 +12,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class BackendsTest : public testing::Test {
+class BackendsTest : public TwoBackends {
  protected:
-  BackendsTest() {
-    first->backend_name = "first";
-    second->backend_name = "second";
-  }
-  void open() { open(both()); }
-  void open(Backends backends) {
-    auto opened = ModelRepository::open(files.path(), std::move(backends), *counters);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    repository = std::move(*opened);
-  }
-  Backends both() const {
-    Backends backends;
-    backends.add(make_fake_backend(first));
-    backends.add(make_fake_backend(second));
-    return backends;
-  }
   void add_model(const std::string& name, const std::string& backend) {
     files.add_model(name);
     files.write(name + "/config.json", R"({"backend": ")" + backend + R"("})");
@@ -42,11 +22,6 @@ class BackendsTest : public testing::Test {
     return control.registered_bytes.load(std::memory_order_relaxed);  // relaxed: a statistic
   }
 
-  TempRepository files;
-  std::shared_ptr<FakeControl> first = std::make_shared<FakeControl>();
-  std::shared_ptr<FakeControl> second = std::make_shared<FakeControl>();
-  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
   std::array<std::byte, 100> region{};
   std::array<std::byte, 10> other_region{};
 };

@@ -1,10 +1,7 @@
 // Which backend a model gets: by name, alone, by measuring, and from an earlier start.
 #include <lumen/base/clock.h>
-#include <lumen/engine/backends.h>
-#include <lumen/engine/model_repository.h>
 
-#include "support/fake_backend.h"
-#include "support/temp_repository.h"
+#include "support/two_backends.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,21 +15,14 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-class ChooseBackendTest : public testing::Test {
+class ChooseBackendTest : public TwoBackends {
  protected:
   ChooseBackendTest() {
-    first->backend_name = "first";
-    second->backend_name = "second";
     files.add_model("m");
     options.budget_ns = 20'000'000;
   }
   const BackendChoice& choose() {
-    Backends backends;
-    backends.add(make_fake_backend(first));
-    backends.add(make_fake_backend(second));
-    auto opened = ModelRepository::open(files.path(), std::move(backends), *counters, options);
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    repository = std::move(*opened);
+    open();
     return repository->find("m", "")->choice();
   }
   void keep_choices() { options.cache = cache.path() / "deeper" / "choices.json"; }
@@ -40,13 +30,7 @@ class ChooseBackendTest : public testing::Test {
     return control.starts.load(std::memory_order_relaxed);  // relaxed: nothing runs any more
   }
 
-  TempRepository files;
   TempRepository cache;
-  ChoiceOptions options;
-  std::shared_ptr<FakeControl> first = std::make_shared<FakeControl>();
-  std::shared_ptr<FakeControl> second = std::make_shared<FakeControl>();
-  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
 };
 
 uint64_t slow_call(uint64_t) { return 300'000; }

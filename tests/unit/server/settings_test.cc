@@ -69,15 +69,7 @@ TEST_F(ConfigFile, TheOneInTheProjectsRootLoads) {
 }
 
 TEST_F(ConfigFile, TheFormThatUsersHaveLoadsAsItIs) {
-  const auto options = load(R"({
-  "engine": {
-    "queue_type": "mpmc",
-    "allocator_type": "lumen_arena",
-    "thread_count": 8,
-    "batch_size": 1,
-    "telemetry_csv_path": "../results/micro/squeezenet_mpmc_lumen_arena.csv"
-  }
-})");
+  const auto options = load_config(LUMEN_SOURCE_DIR "/tests/fixtures/config_of_users.json", {});
   ASSERT_TRUE(options.ok()) << options.status().message();
   EngineConfig wanted;
   wanted.queue_type = QueueType::kMpmc;
