@@ -110,10 +110,10 @@ def test_every_python_requirement_is_pinned(project_root: Path) -> None:
             assert re.fullmatch(r"[\w.\-]+(\[\w+\])?==[\w.]+", name), f"{path.name}: {name}"
 
 
-def test_the_wheel_asks_for_the_same_openvino(project_root: Path) -> None:
-    pinned = next(
-        name for name in dev_setup.names_in(dev_setup.REQUIREMENTS) if name.startswith("openvino==")
-    )
+@pytest.mark.parametrize("package", ["openvino", "onnxruntime"])
+def test_the_wheel_asks_for_the_same_runtimes(project_root: Path, package: str) -> None:
+    names = dev_setup.names_in(dev_setup.REQUIREMENTS)
+    pinned = next(name for name in names if name.startswith(f"{package}=="))
     assert (project_root / "pyproject.toml").read_text().count(f'"{pinned}"') == 2
 
 
@@ -426,8 +426,8 @@ def test_cmake_says_to_run_setup_where_the_wheel_is_missing(
 def test_pip_install_gives_the_executable_and_the_package(
     project_root: Path, tmp_path: Path
 ) -> None:
-    """Into a fresh environment, without downloads: the build uses what .venv has, and the openvino
-    of .venv is lent by a link. The executable must find it below its own environment."""
+    """Into a fresh environment, without downloads: the build uses what .venv has, and the runtimes
+    of .venv are lent by links. The executable must find them below its own environment."""
     tree = copy_of_tree(project_root, tmp_path / "lumen")
     venv = tmp_path / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", venv], tmp_path)
@@ -438,14 +438,16 @@ def test_pip_install_gives_the_executable_and_the_package(
         ).stdout.strip()
     )
     ours = next((project_root / ".venv" / "lib").glob("python3*/site-packages"))
-    for package in ("openvino", "numpy", "numpy.libs"):
+    for package in ("openvino", "onnxruntime", "numpy", "numpy.libs"):
         if (ours / package).exists():
             (site / package).symlink_to(ours / package)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     offline = ["--quiet", "--no-deps", "--no-index"]
     # scikit-build would take g++, of which ccache has nothing though it is the same compiler.
     wheel_of_tree = [*pip, "wheel", *offline, "--no-build-isolation", "-w", tmp_path, tree]
-    run(wheel_of_tree, tmp_path, env={**os.environ, "CXX": "c++"})
+    headers = dev_setup.ONNXRUNTIME_HEADERS
+    wants = f"-DLUMEN_ONNXRUNTIME_INCLUDE={headers}" if headers.exists() else ""
+    run(wheel_of_tree, tmp_path, env={**os.environ, "CXX": "c++", "CMAKE_ARGS": wants})
     wheel = next(tmp_path.glob("lumen_engine-*.whl"))
     run([*pip, "--python", python, "install", *offline, wheel], tmp_path)
     shown = run(
@@ -457,3 +459,8 @@ def test_pip_install_gives_the_executable_and_the_package(
     assert "serve" in run([python, "-m", "lumen_engine", "--help"], tmp_path).stdout
     models = ["--model-repository", str(project_root / "models")]
     start_and_stop(venv / "bin" / "lumen", ["serve", "--http", "127.0.0.1:0", *models])
+    if headers.exists():
+        # Only ONNX Runtime can serve it: the exit status says that it was found.
+        only = tmp_path / "only"
+        shutil.copytree(project_root / "models" / "tabular" / "1", only / "tabular" / "1")
+        run([venv / "bin" / "lumen", "models", "--model-repository", only], tmp_path)

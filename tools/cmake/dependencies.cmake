@@ -1,30 +1,30 @@
 # What Lumen is built on: Debian packages, OpenVINO and ONNX Runtime from their PyPI wheels (docs/adr/0002).
 set(LUMEN_VENV "${PROJECT_SOURCE_DIR}/.venv" CACHE PATH "virtual environment with the wheels")
 
-# Sets LUMEN_OPENVINO_DIR, the folder of the package `openvino`, or leaves it empty.
-function(lumen_find_openvino_wheel)
+# Sets `result` to the folder of a Python package, or leaves it empty.
+function(lumen_find_wheel PACKAGE result)
   set(found "")
   if(SKBUILD)
     # pip builds in an environment of its own, where pyproject.toml has put the wheel.
     execute_process(
       COMMAND ${Python_EXECUTABLE} -c
-              "import importlib.util as u; print(u.find_spec('openvino').submodule_search_locations[0])"
+              "import importlib.util as u; print(u.find_spec('${PACKAGE}').submodule_search_locations[0])"
       OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   else()
-    file(GLOB found "${LUMEN_VENV}/lib/python3*/site-packages/openvino")
+    file(GLOB found "${LUMEN_VENV}/lib/python3*/site-packages/${PACKAGE}")
   endif()
-  set(LUMEN_OPENVINO_DIR "${found}" PARENT_SCOPE)
+  set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
 if(SKBUILD)
   find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)
 endif()
 if(LUMEN_WITH_OPENVINO)
-  lumen_find_openvino_wheel()
+  lumen_find_wheel(openvino LUMEN_OPENVINO_DIR)
   if(NOT LUMEN_OPENVINO_DIR AND LUMEN_VENV STREQUAL "${PROJECT_SOURCE_DIR}/.venv")
     message(STATUS "no openvino wheel in ${LUMEN_VENV}: running ./dev setup")
     execute_process(COMMAND ${PROJECT_SOURCE_DIR}/dev setup)
-    lumen_find_openvino_wheel()
+    lumen_find_wheel(openvino LUMEN_OPENVINO_DIR)
   endif()
   if(NOT LUMEN_OPENVINO_DIR)
     message(FATAL_ERROR "no openvino wheel in ${LUMEN_VENV}\n  Run ./dev setup, then this again.")
@@ -46,7 +46,8 @@ endif()
 # ONNX Runtime: the library out of its wheel, opened when a model first needs it; the headers of the
 # distribution, or those that ./dev setup fetched. The build goes on without.
 function(lumen_find_onnxruntime)
-  file(GLOB library "${LUMEN_VENV}/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
+  lumen_find_wheel(onnxruntime wheel)
+  file(GLOB library "${wheel}/capi/libonnxruntime.so.*")
   find_path(LUMEN_ONNXRUNTIME_INCLUDE onnxruntime_c_api.h
             PATHS "${LUMEN_VENV}/include/onnxruntime" PATH_SUFFIXES onnxruntime)
   if(library AND LUMEN_ONNXRUNTIME_INCLUDE)
@@ -55,8 +56,8 @@ function(lumen_find_onnxruntime)
   endif()
   set(LUMEN_WITH_ONNXRUNTIME OFF PARENT_SCOPE)
   message(STATUS "building without ONNX Runtime, so its models will be UNAVAILABLE:"
-                 " no onnxruntime wheel or no headers (onnxruntime_c_api.h) in ${LUMEN_VENV}."
-                 " ./dev setup fetches both where apt can")
+                 " no onnxruntime wheel, or no headers (onnxruntime_c_api.h) in ${LUMEN_VENV} or of the"
+                 " distribution. ./dev setup fetches both where apt can")
 endfunction()
 
 if(LUMEN_WITH_ONNXRUNTIME)

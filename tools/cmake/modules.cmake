@@ -166,8 +166,11 @@ function(lumen_install)
     return()
   endif()
   set(lib "$ORIGIN/../lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}")
-  set_target_properties(lumen PROPERTIES INSTALL_RPATH
-    "${lib}/site-packages/openvino/libs;${lib}/dist-packages/openvino/libs")
+  set(folders "")
+  foreach(packages "${lib}/site-packages" "${lib}/dist-packages")
+    list(APPEND folders "${packages}/openvino/libs" "${packages}/onnxruntime/capi")
+  endforeach()
+  set_target_properties(lumen PROPERTIES INSTALL_RPATH "${folders}")
   install(TARGETS lumen RUNTIME DESTINATION "${SKBUILD_SCRIPTS_DIR}" COMPONENT lumen)
 endfunction()
 
