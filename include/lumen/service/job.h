@@ -40,10 +40,10 @@ struct Job {
   Job* next = nullptr;          // among those that wait
 
   // Copies the answer into the job's memory; the status says so where it does not fit.
-  void answer(std::string_view text) noexcept {
-    const std::span<char> room = memory->allocate_array<char>(text.size());
-    if (room.size() == text.size()) {
-      document = {room.data(), text.copy(room.data(), room.size())};
+  void answer(std::string_view reply) noexcept {
+    const std::span<char> room = memory->allocate_array<char>(reply.size());
+    if (room.size() == reply.size()) {
+      document = {room.data(), reply.copy(room.data(), room.size())};
     } else {
       status = Status::error(Code::kTooLarge,
                              "the answer, %zu bytes, does not fit a request's memory", text.size());
