@@ -7,17 +7,16 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
 
 namespace lumen::wire {
 
 // What `fill(JsonWriter&)` writes. It may be called several times.
 template <typename Fill>
-[[nodiscard]] std::string json_text(Fill&& fill) {
+[[nodiscard]] std::string json_text(const Fill& fill) {
   for (size_t bytes = 4096;; bytes *= 4) {
     std::string text(bytes, '\0');
     JsonWriter writer(text);
-    std::forward<Fill>(fill)(writer);
+    fill(writer);
     if (!writer.overflowed()) {
       text.resize(writer.text().size());
       return text;
