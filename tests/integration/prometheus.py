@@ -65,11 +65,13 @@ def parse(text: str) -> dict[str, Family]:
 
 
 def check(name: str, family: Family) -> None:
-    """Counters end in _total and are whole; buckets rise to +Inf, which is the count."""
+    """Counters end in _total and are whole, as all is but times; buckets rise to +Inf, the count."""
     assert family.kind and family.samples, name
     if family.kind != "histogram":
         assert name.endswith("_total") == (family.kind == "counter"), name
-        assert all(value >= 0 and value == int(value) for value in family.samples.values()), name
+        values = family.samples.values()
+        assert all(value >= 0 for value in values), name
+        assert name.endswith("_seconds") or all(value == int(value) for value in values), name
         return
     series: dict[Labels, list[tuple[float, float]]] = {}
     for (sample, labels), value in family.samples.items():

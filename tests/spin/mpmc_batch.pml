@@ -10,7 +10,7 @@
  * BROKEN_ORDER  turns are written from the first slot of the run on
  * BROKEN_LOOK   only the turn of the first slot is looked at
  * BROKEN_CLAIM  the index is stored, not compared and swapped
- * Waiting, closing and wake-ups are left out; the code looks at four turns at once, which changes nothing:
+ * Waiting, closing and wake-ups are mpmc_doorbell.pml; the code looks at four turns at once, which changes nothing:
  * a turn that is as wanted stays so until its position is claimed, and then the compare-and-swap fails.
  */
 #define SLOTS 4
