@@ -65,7 +65,7 @@ def parse(text: str) -> dict[str, Family]:
 
 
 def check(name: str, family: Family) -> None:
-    """Counters end in _total and are whole, as all is but times; buckets rise to +Inf, the count."""
+    """Counters end in _total; all but times are whole; buckets rise to +Inf, which is the count."""
     assert family.kind and family.samples, name
     if family.kind != "histogram":
         assert name.endswith("_total") == (family.kind == "counter"), name
