@@ -189,13 +189,17 @@ def test_both_backends_were_tried(served: Served, name: str) -> None:
 
 
 def test_where_openvino_is_wrong_the_log_and_the_document_say_both_numbers(served: Served) -> None:
+    differing = 0
     for name in sorted(NAMES):  # as they are logged
         x = rows_for(name, 1)
         other = openvinos(served.file(name), x)
         if other is None or share_apart(other, onnxruntimes(served.file(name), x)) <= 0.1:
             continue  # it can't, or is right
+        differing += 1
         choice = served.choice(name)
         assert choice["backend"] == "onnxruntime"
         numbers = r"'y' at \d+ is -?[\d.e-]+ and -?[\d.e-]+ by onnxruntime and openvino"
         assert re.search(numbers, choice["backend_why"])
         assert choice["backend_why"] in served.server.wait_for_log(f"model {name}/1")
+    if differing == 0:  # choose_backend_test has it with fake backends
+        pytest.skip("OpenVINO answers every quantised model rightly on this CPU")

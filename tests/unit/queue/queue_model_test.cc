@@ -285,6 +285,20 @@ struct Looking {
   }
 };
 
+// The other side finds nothing at each of the four moves of `batch`, and all four items after it.
+template <typename Batch, typename OtherSide>
+void expect_all_at_once(const Batch& batch, const OtherSide& other_side) {
+  int looks = 0;
+  Looking::look = [&] {
+    ++looks;
+    EXPECT_EQ(other_side(), 0u) << "a part of the batch at look " << looks;
+  };
+  EXPECT_EQ(batch(), 4u);
+  EXPECT_EQ(looks, 4);
+  Looking::look = nullptr;
+  EXPECT_EQ(other_side(), 4u);
+}
+
 template <typename Queue>
 class QueueBatch : public ::testing::Test {
  protected:
@@ -298,15 +312,8 @@ TYPED_TEST(QueueBatch, IsSeenAllAtOnceAndNotItemByItem) {
   TypeParam queue(4);
   std::array<Looking, 4> items;
   std::array<Looking, 4> popped;
-  int looks = 0;
-  Looking::look = [&] {
-    ++looks;
-    EXPECT_EQ(queue.try_pop_n(popped), 0u) << "a part of the batch at look " << looks;
-  };
-  ASSERT_EQ(queue.try_push_n(items), 4u);
-  EXPECT_EQ(looks, 4);
-  Looking::look = nullptr;
-  EXPECT_EQ(queue.try_pop_n(popped), 4u);
+  expect_all_at_once([&] { return queue.try_push_n(items); },
+                     [&] { return queue.try_pop_n(popped); });
 }
 
 TYPED_TEST(QueueBatch, GivesItsRoomBackAllAtOnce) {
@@ -314,15 +321,8 @@ TYPED_TEST(QueueBatch, GivesItsRoomBackAllAtOnce) {
   std::array<Looking, 4> items;
   std::array<Looking, 4> popped;
   ASSERT_EQ(queue.try_push_n(items), 4u);
-  int looks = 0;
-  Looking::look = [&] {
-    ++looks;
-    EXPECT_EQ(queue.try_push_n(items), 0u) << "room for a part at look " << looks;
-  };
-  ASSERT_EQ(queue.try_pop_n(popped), 4u);
-  EXPECT_EQ(looks, 4);
-  Looking::look = nullptr;
-  EXPECT_EQ(queue.try_push_n(items), 4u);
+  expect_all_at_once([&] { return queue.try_pop_n(popped); },
+                     [&] { return queue.try_push_n(items); });
 }
 
 // What the headers say of a thread that is held (or dies) between claim and publication.
