@@ -36,19 +36,6 @@ void limit_unsent_time(int fd, uint64_t ns) noexcept {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &wanted, sizeof(wanted));
 }
 
-std::optional<PeerCredentials> peer_credentials(int fd) noexcept {
-  // A TCP socket answers SO_PEERCRED too, with nobody's.
-  int domain = 0;
-  socklen_t size = sizeof(domain);
-  if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX) {
-    return std::nullopt;
-  }
-  ucred credentials{};
-  size = sizeof(credentials);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
-  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
-}
-
 std::optional<sockaddr_storage> own_address(int fd) noexcept {
   sockaddr_storage own{};
   socklen_t size = sizeof(own);

@@ -15,7 +15,6 @@ void reset_on_close(int fd) noexcept;
 [[nodiscard]] bool had_unsent(int fd) noexcept;
 // See Loop.
 void limit_unsent_time(int fd, uint64_t ns) noexcept;
-[[nodiscard]] std::optional<PeerCredentials> peer_credentials(int fd) noexcept;
 [[nodiscard]] std::optional<sockaddr_storage> own_address(int fd) noexcept;
 
 }  // namespace lumen::net

@@ -204,7 +204,7 @@ bool EpollLoop::had_unread(Stream& stream) noexcept { return peek(of(stream)); }
 bool EpollLoop::had_unsent(Stream& stream) noexcept { return net::had_unsent(of(stream).fd); }
 
 std::optional<PeerCredentials> EpollLoop::peer_credentials(Stream& stream) noexcept {
-  return net::peer_credentials(of(stream).fd);
+  return lumen::peer_credentials(of(stream).fd);
 }
 
 std::optional<sockaddr_storage> EpollLoop::own_address(Stream& stream) noexcept {

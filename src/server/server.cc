@@ -9,6 +9,7 @@
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
 #include <lumen/base/machine_memory.h>
+#include <lumen/base/unix_socket.h>
 #include <lumen/engine/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
@@ -94,7 +95,7 @@ class RunningServer final : public Server {
   ServerOptions options_;
   Report report_;
   std::vector<UniqueFd> tcp_listeners_;  // until the I/O threads have them
-  net::UnixListener unix_listener_;
+  UnixListener unix_listener_;
   std::string http_address_;
   std::string unix_path_;
   std::string unix_note_;
@@ -183,9 +184,9 @@ Status RunningServer::listen() {
 Status RunningServer::listen_on_unix() {
   if (options_.unix_path == "off") return {};
   const bool asked_for = !options_.unix_path.empty();
-  const std::string path = asked_for ? options_.unix_path : net::default_unix_path();
+  const std::string path = asked_for ? options_.unix_path : default_unix_path();
   if (path.empty()) return {};
-  Result<net::UnixListener> listener = net::listen_unix(path);
+  Result<UnixListener> listener = listen_unix(path);
   const bool is_only_one = options_.http_address == kOff;
   if (!listener.ok() && (asked_for || is_only_one)) return listener.status();
   if (!listener.ok()) {

@@ -3,6 +3,7 @@
 #include <lumen/server/settings.h>
 
 #include <lumen/base/nearest_name.h>
+#include <lumen/base/unix_socket.h>
 #include <lumen/net/socket.h>
 #include <lumen/transports/http/host_check.h>
 
@@ -131,7 +132,7 @@ Status check_http(const Setting&, std::string_view value) {
   return value == kOff ? Status() : net::parse_tcp_address(value).status();
 }
 Status check_unix(const Setting&, std::string_view value) {
-  return value == kOff || value.empty() ? Status() : net::check_unix_path(value);
+  return value == kOff || value.empty() ? Status() : check_unix_path(value);
 }
 Status check_hosts(const Setting& setting, std::string_view value) {
   return http::is_host_list(value) ? Status() : wanted(value, setting.values_text());
@@ -286,7 +287,7 @@ Status validate_options(const ServerOptions& options) {
                          options.max_memory_bytes, least, options.io_thread_count);
   }
   if (options.http_address != kOff) return {};
-  const bool has_default = options.unix_path.empty() && !net::default_unix_path().empty();
+  const bool has_default = options.unix_path.empty() && !default_unix_path().empty();
   if (has_default || (options.unix_path != kOff && !options.unix_path.empty())) return {};
   return Status::error(
       Code::kInvalidArgument,

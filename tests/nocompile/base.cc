@@ -2,6 +2,7 @@
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
 #include <lumen/base/unique_fd.h>
+#include <lumen/base/unix_socket.h>
 
 #include <string>
 
@@ -69,6 +70,13 @@ void an_allocator_is_not_owned_through_its_face(Allocator* memory) {
   delete memory;  // error: protected
 #else
   static_cast<void>(memory);
+#endif
+}
+void the_file_of_a_unix_socket_has_one_owner(UnixListener& listener) {
+#ifdef WRONG
+  const UnixListener second = listener;  // error: deleted
+#else
+  const UnixListener second = std::move(listener);
 #endif
 }
 

@@ -17,13 +17,6 @@ void what_a_loop_points_to_stays_where_it_is(Stream& stream, TimeoutList& list) 
   static_cast<void>(list.duration_ns());
 #endif
 }
-void the_file_of_a_unix_socket_has_one_owner(UnixListener& listener) {
-#ifdef WRONG
-  const UnixListener second = listener;  // error: deleted
-#else
-  const UnixListener second = std::move(listener);
-#endif
-}
 void a_stream_that_the_loop_refused_is_looked_at(Loop& loop, Stream& stream, Socket socket) {
 #ifdef WRONG
   loop.add(stream, socket);  // error: ignoring return

@@ -100,7 +100,7 @@ class SimLoop final : public net::Loop {
   bool had_unsent(net::Stream& stream) noexcept override {
     return !of(stream).wire->to_client.empty();
   }
-  std::optional<net::PeerCredentials> peer_credentials(net::Stream&) noexcept override {
+  std::optional<PeerCredentials> peer_credentials(net::Stream&) noexcept override {
     return std::nullopt;
   }
   std::optional<sockaddr_storage> own_address(net::Stream&) noexcept override {

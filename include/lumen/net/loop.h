@@ -12,6 +12,7 @@
 
 #include <lumen/base/result.h>
 #include <lumen/base/unique_fd.h>
+#include <lumen/base/unix_socket.h>
 
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -115,13 +116,6 @@ class WakeHandler {
 
  protected:
   ~WakeHandler() = default;
-};
-
-// Who connected to a unix socket.
-struct PeerCredentials {
-  pid_t pid;
-  uid_t uid;
-  gid_t gid;
 };
 
 class Loop {

@@ -196,7 +196,7 @@ Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
                                 "/v2/lumen/engine answers on the unix socket only; see --unix"));
   }
   const wire::HttpHead& head = context.head();
-  const std::optional<net::PeerCredentials> peer = host_.loop().peer_credentials(stream);
+  const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(stream);
   if (peer) context.job.by = {.pid = peer->pid, .uid = peer->uid};
   if (head.method != HttpMethod::kPost) return host_.ask(context, host_.services().control, {});
   if (head.framing != BodyFraming::kChunked && context.body.left() == 0) {

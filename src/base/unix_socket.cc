@@ -1,5 +1,5 @@
 // Unix sockets: a listener whose file can't be had by two servers or be opened too early. Control plane.
-#include <lumen/net/socket.h>
+#include <lumen/base/unix_socket.h>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-namespace lumen::net {
+namespace lumen {
 namespace {
 
 constexpr mode_t kSocketMode = 0660;
@@ -23,13 +23,6 @@ constexpr int kListenBacklog = 4096;
 // Another server's bind() takes microseconds; whoever holds the lock for longer does not let go.
 constexpr int kLockTries = 100;
 constexpr int kLockPauseMs = 10;
-
-sockaddr_un to_socket_address(std::string_view path) noexcept {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
 
 std::string parent_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -57,13 +50,12 @@ Result<UniqueFd> lock_folder(const std::string& path) {
 
 Status refuse_live(const std::string& path) {
   return Status::error(Code::kAlreadyExists,
-                       "unix socket %s: another server listens there; wanted a path of its own "
-                       "(--unix PATH, or --unix off)",
+                       "unix socket %s: another server listens there; wanted a path of its own",
                        path.c_str());
 }
 
 // Nothing is at `path` afterwards.
-Status remove_stale(const std::string& path, const sockaddr_un& address) {
+Status remove_stale(const std::string& path, const sockaddr_un& address, int type) {
   struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) {
     if (errno == ENOENT) return {};
@@ -75,13 +67,15 @@ Status remove_stale(const std::string& path, const sockaddr_un& address) {
                          "wanted another path",
                          path.c_str());
   }
-  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const UniqueFd probe(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!probe.valid()) return Status::from_errno(errno, "opening a unix socket");
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
       errno == EAGAIN) {  // a full backlog: somebody is there, and busy
     return refuse_live(path);
   }
   if (errno == ENOENT) return {};
+  if (errno == EPROTOTYPE)
+    return refuse_live(path);  // a socket of another kind, and somebody listens
   if (errno != ECONNREFUSED) {
     return Status::from_errno(errno, "unix socket %s: a socket is there that can't be probed",
                               path.c_str());
@@ -138,13 +132,21 @@ void UnixListener::close() noexcept {
   fd_.reset();
 }
 
-Result<UnixListener> listen_unix(const std::string& path) {
+sockaddr_un unix_address(std::string_view path) noexcept {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+Result<UnixListener> listen_unix(const std::string& path, UnixSocketKind kind) {
+  const int type = kind == UnixSocketKind::kStream ? SOCK_STREAM : SOCK_SEQPACKET;
   LUMEN_RETURN_IF_ERROR(check_unix_path(path));
-  const sockaddr_un address = to_socket_address(path);
+  const sockaddr_un address = unix_address(path);
   const Result<UniqueFd> lock = lock_folder(path);
   if (!lock.ok()) return lock.status();
-  LUMEN_RETURN_IF_ERROR(remove_stale(path, address));
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  LUMEN_RETURN_IF_ERROR(remove_stale(path, address, type));
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno(errno, "opening a unix socket");
   // Linux makes the file with the socket's own mode, less the umask: never wider than this, not for
   // a moment. What the umask took is put back before listen(), when connect() is still refused.
@@ -166,4 +168,17 @@ Result<UnixListener> listen_unix(const std::string& path) {
   return listener;
 }
 
-}  // namespace lumen::net
+std::optional<PeerCredentials> peer_credentials(int fd) noexcept {
+  // A TCP socket answers SO_PEERCRED too, with nobody's.
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX) {
+    return std::nullopt;
+  }
+  ucred credentials{};
+  size = sizeof(credentials);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
+}
+
+}  // namespace lumen

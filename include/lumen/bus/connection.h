@@ -1,0 +1,57 @@
+// Connection: two processes that share rings; connect() is the side that comes, a Listener the other.
+//
+//   auto connection = bus::connect("/run/user/1000/prices.bus", {.role = bus::Role::kPublish});
+//   if (!connection.ok()) ...                        // its message says what, where and the fix
+//   connection->publisher->send(bytes, kType);
+//
+// Threads: a Publisher and a Subscriber of one connection may be used by two threads.
+// Memory: control plane. Errors: Result at the start, Outcome after.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/bus/publisher.h>
+#include <lumen/bus/stream_memory.h>
+#include <lumen/bus/subscriber.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lumen::bus {
+
+// What a side does; its listener or connector does the other.
+enum class Role : uint32_t {
+  kPublish = 1,
+  kSubscribe = 2,
+  kSubscribeLossy = 3,  // is lapped by the publisher instead of holding it back
+  kBoth = 4,            // a ring each way: request and reply
+};
+
+struct Connection {
+  std::shared_ptr<Peer> peer;
+  std::optional<Publisher> publisher;
+  std::optional<Subscriber> subscriber;
+  std::optional<LossySubscriber> lossy_subscriber;
+  // Memory that both sides may read and write, where the listener offers some; what lies where is between
+  // them. Whatever is read here is to be copied before it is checked.
+  std::span<std::byte> area;
+  // Keeps the area mapped, and the listener's count of its connections true.
+  std::shared_ptr<const void> area_memory;
+  std::shared_ptr<const void> lease;
+};
+
+struct ConnectOptions {
+  Role role = Role::kSubscribe;
+  // Waits for the listener to appear, and for its answer.
+  uint64_t deadline_ns = 0;  // CLOCK_MONOTONIC; 0: one second from now
+  bool wait_for_listener = false;
+  std::vector<uid_t> listener_users{};  // whose listener will do; empty: anybody's
+};
+
+[[nodiscard]] Result<Connection> connect(const std::string& path,
+                                         const ConnectOptions& options = {});
+
+}  // namespace lumen::bus

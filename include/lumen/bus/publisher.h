@@ -1,0 +1,230 @@
+// Publisher: writes frames in place into the ring of a stream.
+//
+//   if (auto place = publisher.try_reserve(1024)) {
+//     fill(place.bytes);
+//     publisher.commit(1024, kType);      // not seen by subscribers yet, no bell
+//   }
+//   publisher.flush();                    // all that was committed is published; who sleeps is woken
+//
+// Threads: one at a time. Memory: none after it was made, but what a new subscriber needs.
+// Errors: Outcome. A subscriber's words are checked; who writes what can't be is left, and told so.
+//
+// Waiting for room spins, then sleeps, and reads the subscribers' words only: what is committed is
+// published once before, and nothing of the subscribers' side is written or rung in that loop.
+// A publisher that dies leaves at most frames that were not published; subscribers drain the others.
+#pragma once
+
+#include <lumen/base/backoff.h>
+#include <lumen/base/check.h>
+#include <lumen/base/idle_strategy.h>
+#include <lumen/bus/frame.h>
+#include <lumen/bus/peer.h>
+#include <lumen/bus/stream_memory.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lumen::bus {
+
+// One subscriber, as the publisher has it.
+struct SubscriberLink {
+  std::shared_ptr<CursorMemory> cursor;
+  std::shared_ptr<Peer> peer;
+  Bell bell;
+  bool holds_back = true;               // false: is lapped instead
+  uint64_t max_hold_ns = UINT64_MAX;    // dropped once the publisher has waited for it for so long
+  uint32_t entry = 0;                   // in PublisherPage::subscribers
+  uint32_t generation = 0;              // of that entry
+  std::shared_ptr<const void> lease{};  // its place among the listener's connections
+
+  // The publisher's: as last seen and checked.
+  uint64_t head_bytes = 0;
+  uint64_t head_frames = 0;
+  bool has_moved = false;  // its words were not 0 any more
+};
+
+// Subscribers that a listener has accepted while the publisher is at work.
+class PendingSubscribers {
+ public:
+  PendingSubscribers() noexcept;
+  void add(std::unique_ptr<SubscriberLink> link);
+  [[nodiscard]] std::vector<std::unique_ptr<SubscriberLink>> take();
+  // Cheap: a number that changes with add(), and whenever somebody is known to be gone.
+  [[nodiscard]] uint32_t version() const noexcept {
+    return version_.load(std::memory_order_acquire);  // sync[bus.pending]: with add() and touch()
+  }
+  // Wakes the publisher if it sleeps.
+  void touch() noexcept;
+  // Readable after touch(), until drain().
+  [[nodiscard]] pollfd poll() const noexcept { return {event_.get(), POLLIN, 0}; }
+  void drain() noexcept;
+
+ private:
+  std::mutex mutex_;
+  UniqueFd event_;
+  std::vector<std::unique_ptr<SubscriberLink>> links_;
+  std::atomic<uint32_t> version_{0};
+};
+
+class Publisher {
+ public:
+  struct [[nodiscard]] Place {
+    Outcome outcome = Outcome::kNotNow;
+    std::span<std::byte> bytes{};  // starts at a multiple of 64
+    explicit operator bool() const noexcept { return outcome == Outcome::kOk; }
+  };
+  // `count` frames of one size, one behind the other, `stride` bytes apart.
+  struct [[nodiscard]] Places {
+    Outcome outcome = Outcome::kNotNow;
+    std::byte* data = nullptr;
+    size_t stride = 0;
+    size_t count = 0;
+    explicit operator bool() const noexcept { return outcome == Outcome::kOk; }
+  };
+
+  // Over one subscriber, for ever.
+  Publisher(std::shared_ptr<PublisherMemory> memory, std::unique_ptr<SubscriberLink> link);
+  // Over those that come and go. Without any, frames are dropped.
+  Publisher(std::shared_ptr<PublisherMemory> memory, std::shared_ptr<PendingSubscribers> pending);
+  Publisher(Publisher&&) noexcept = default;
+  Publisher& operator=(Publisher&&) = delete;
+  ~Publisher();  // publishes what is committed
+
+  // One at a time; the next one takes the place of one that was not committed.
+  [[nodiscard]] Place try_reserve(size_t size) noexcept {
+    const Places places = try_reserve_batch(size, 1);
+    return {places.outcome, {places.data, places ? size : 0}};
+  }
+  // As many as there is room for, at most `most` and at least one.
+  [[nodiscard]] Places try_reserve_batch(size_t size, size_t most) noexcept {
+    const uint64_t stride = payload_bytes(size);
+    if (!has_room(stride) || fork_count() != born_) [[unlikely]] {
+      if (const Outcome outcome = make_room(stride); outcome != Outcome::kOk) return {outcome};
+    }
+    size_t count = 1;
+    if (most > 1) {
+      count = std::min<uint64_t>(most, frames_until_ - tail_frames_);
+      if (stride != 0) count = std::min<uint64_t>(count, (bytes_until_ - tail_bytes_) / stride);
+    }
+    return {Outcome::kOk, payload_ + (tail_bytes_ & bytes_mask_), stride, count};
+  }
+  // Waits for room.
+  [[nodiscard]] Place reserve(size_t size, uint64_t deadline_ns = UINT64_MAX) noexcept;
+  [[nodiscard]] Places reserve_batch(size_t size, size_t most,
+                                     uint64_t deadline_ns = UINT64_MAX) noexcept;
+
+  // The frame at the place that was reserved; `size` at most what was asked for.
+  void commit(size_t size, uint32_t type_id, uint64_t id = 0) noexcept {
+    LUMEN_DCHECK(has_room(payload_bytes(size)));
+    Descriptor& descriptor = descriptors_[tail_frames_ & slots_mask_];
+    // relaxed, both: flush() publishes them
+    descriptor.size_and_type.store(size | uint64_t{type_id} << 32, std::memory_order_relaxed);
+    descriptor.id.store(id, std::memory_order_relaxed);  // relaxed: as above
+    tail_bytes_ += payload_bytes(size);
+    ++tail_frames_;
+    if (type_id != counted_.type_id) [[unlikely]]
+      count_type(type_id);
+    ++counted_.frames;
+    counted_.bytes += size;
+  }
+  // The first `count` places that try_reserve_batch() gave.
+  void commit_batch(size_t size, size_t count, uint32_t type_id, uint64_t id = 0) noexcept {
+    for (size_t i = 0; i < count; ++i) commit(size, type_id, id);
+  }
+  // What was reserved is not sent. (Nothing to do: the next one takes its place.)
+  void abandon() noexcept {}
+  // Subscribers see all that was committed; those that sleep are woken.
+  void flush() noexcept;
+
+  // Copies `data` into a frame of its own and publishes it.
+  Outcome send(std::span<const std::byte> data, uint32_t type_id, uint64_t id = 0,
+               uint64_t deadline_ns = UINT64_MAX) noexcept;
+
+  // Until so many are attached; kTimedOut, kInterrupted.
+  Outcome wait_for_subscribers(size_t count, uint64_t deadline_ns = UINT64_MAX) noexcept;
+  // kOk while frames reach somebody, or somebody may come.
+  [[nodiscard]] Outcome state() noexcept;
+  [[nodiscard]] size_t subscribers() const noexcept { return links_.size(); }
+  [[nodiscard]] uint64_t published_frames() const noexcept { return published_frames_; }
+  [[nodiscard]] uint64_t stalls() const noexcept { return stalls_; }
+  [[nodiscard]] const Geometry& geometry() const noexcept { return memory_->geometry(); }
+  // Frames that were committed and that the slowest subscriber has not given back, as last seen.
+  [[nodiscard]] uint64_t unread_were() const noexcept {
+    return tail_frames_ + memory_->geometry().slots - frames_until_;
+  }
+  [[nodiscard]] const std::vector<std::unique_ptr<SubscriberLink>>& links() const noexcept {
+    return links_;
+  }
+
+ private:
+  // The row of the type that was committed last, and what it is to hold.
+  struct Counted {
+    TypeCounter* row = nullptr;
+    uint32_t type_id = 0;
+    uint64_t frames = 0;
+    uint64_t bytes = 0;
+  };
+
+  [[nodiscard]] bool has_room(uint64_t stride) const noexcept {
+    return bytes_until_ - tail_bytes_ >= stride && frames_until_ != tail_frames_;
+  }
+  // has_room() was false: looks at the subscribers. kNotNow, or what has ended the stream.
+  [[nodiscard]] Outcome make_room(uint64_t stride) noexcept;
+  void look() noexcept;
+  void look_at_peers() noexcept;
+  [[nodiscard]] bool look_at(SubscriberLink& link) noexcept;
+  void claim(uint64_t stride) noexcept;
+  Outcome wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept;
+  Outcome sleep(uint64_t stride, uint64_t deadline_ns) noexcept;
+  [[nodiscard]] uint64_t drop_holders(uint64_t now) noexcept;
+  void publish() noexcept;
+  void ring_all() noexcept;
+  void attach_pending() noexcept;
+  void attach(SubscriberLink& link) noexcept;
+  void let_go_of_gone() noexcept;
+  void list_polls();
+  void count_type(uint32_t type_id) noexcept;
+  void write_counts() noexcept {
+    // relaxed: statistics
+    counted_.row->frames.store(counted_.frames, std::memory_order_relaxed);
+    counted_.row->bytes.store(counted_.bytes, std::memory_order_relaxed);  // relaxed: as above
+  }
+
+  std::shared_ptr<PublisherMemory> memory_;
+  Descriptor* descriptors_;
+  std::byte* payload_;
+  uint64_t bytes_mask_;
+  uint64_t slots_mask_;
+  uint64_t tail_frames_ = 0;  // committed
+  uint64_t tail_bytes_ = 0;
+  uint64_t frames_until_;  // room as last seen: commit while tail_frames_ != frames_until_,
+  uint64_t bytes_until_;   // and tail_bytes_ + payload <= bytes_until_
+  uint64_t published_frames_ = 0;
+  uint64_t published_bytes_ = 0;
+  Counted counted_;
+
+  std::vector<std::unique_ptr<SubscriberLink>> links_;
+  std::shared_ptr<PendingSubscribers> pending_;  // nullptr: one subscriber, for ever
+  uint32_t pending_version_ = 0;
+  bool has_lapped_ = false;  // some subscriber does not hold back
+  uint64_t claimed_bytes_ = 0;
+  uint64_t claimed_frames_ = 0;
+  Outcome over_ = Outcome::kOk;
+  const uint32_t born_ = fork_count();
+
+  std::vector<pollfd> polls_;
+  SleepWord sleep_;
+  uint64_t stalls_ = 0;
+  uint64_t stuck_at_ = 0;  // where it last lacked room
+  uint64_t stalled_since_ns_ = 0;
+  uint32_t empty_looks_ = 0;
+  CoreDistance distance_ = start_core_distance();
+  IdleStrategy idle_;
+};
+
+}  // namespace lumen::bus

@@ -1,0 +1,212 @@
+// Subscriber: reads frames where they lie, and gives them back together.
+//
+//   while (subscriber.wait() == Outcome::kOk) {
+//     while (auto frame = subscriber.try_take()) use(frame->data);   // a view of the ring
+//     subscriber.release();                                          // of all that was taken
+//   }
+//
+// LossySubscriber: one that never holds the publisher back; it copies, and is told what it has missed.
+//
+// Threads: one at a time. Memory: none after it was made. Errors: Outcome. What the publisher writes is
+// loaded once and checked; a publisher that writes what can't be is left (kInvalid). Payload can change
+// while it is read, if the publisher breaks its word: then it is wrong, never out of bounds.
+// A subscriber that dies holds the publisher back until the kernel tells of it, which is at once.
+#pragma once
+
+#include <lumen/base/backoff.h>
+#include <lumen/base/check.h>
+#include <lumen/base/idle_strategy.h>
+#include <lumen/bus/frame.h>
+#include <lumen/bus/peer.h>
+#include <lumen/bus/stream_memory.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace lumen::bus {
+
+// Where a subscriber is in its stream.
+struct Position {
+  uint64_t frames = 0;
+  uint64_t bytes = 0;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+// Frames of one size and type, `stride` bytes apart.
+struct Batch {
+  const std::byte* data = nullptr;
+  size_t count = 0;
+  size_t stride = 0;
+  uint32_t size = 0;
+  uint32_t type_id = 0;
+};
+
+// What a subscriber is made of.
+struct SubscriberParts {
+  std::shared_ptr<PublisherMemory> memory;
+  std::shared_ptr<CursorMemory> cursor;
+  std::shared_ptr<Peer> peer;
+  Bell bell;
+  // Its entry in the publisher's page, where several share one publisher.
+  bool has_entry = false;
+  uint32_t entry = 0;
+  uint32_t generation = 0;
+};
+
+class Subscriber {
+ public:
+  explicit Subscriber(SubscriberParts parts) noexcept;
+  Subscriber(Subscriber&&) noexcept = default;
+  Subscriber& operator=(Subscriber&&) = delete;
+
+  // The next frame, if one is there; state() says why not.
+  [[nodiscard]] std::optional<Frame> try_take() noexcept {
+    if (taken_.frames == tail_seen_ && !look_for(1)) return std::nullopt;
+    return take();
+  }
+  // As many as are there and fit into `frames`.
+  [[nodiscard]] size_t try_take(std::span<Frame> frames) noexcept {
+    if (tail_seen_ - taken_.frames < frames.size()) (void)look_for(1);
+    const size_t count = std::min<uint64_t>(frames.size(), tail_seen_ - taken_.frames);
+    for (size_t i = 0; i < count; ++i) {
+      const std::optional<Frame> frame = take();
+      if (!frame) return i;
+      frames[i] = *frame;
+    }
+    return count;
+  }
+  // As many as are there, at most `most`, up to where size or type changes. count 0: none.
+  [[nodiscard]] Batch try_take_batch(size_t most) noexcept;
+
+  // Frames are taken up to here. With release_to(): gives back all that was taken before that.
+  [[nodiscard]] Position position() const noexcept { return taken_; }
+  void release_to(Position position) noexcept {
+    if (fork_count() != born_ || position == head_) return;
+    LUMEN_DCHECK(position.frames - head_.frames <= taken_.frames - head_.frames);
+    head_ = position;
+    // sync[bus.head_frames]: release of the descriptors
+    cursor_->page().head_frames.store(position.frames, std::memory_order_release);
+    // sync[bus.head]: release of the places; seq_cst against the publisher's announcement
+    cursor_->page().head_bytes.exchange(position.bytes, std::memory_order_seq_cst);
+    // sync[bus.asleep]: seq_cst, after what was given back
+    bell_.ring(memory_->page().asleep.load(std::memory_order_seq_cst));
+  }
+  void release() noexcept { release_to(taken_); }
+
+  // Until `least` frames are there that were not taken. kOk with fewer, but at least one, where no more can
+  // come; kHeld: none can, since the publisher waits for room that this subscriber holds.
+  Outcome wait(uint64_t deadline_ns = UINT64_MAX, uint64_t least = 1) noexcept;
+
+  // Frames that are there and were not taken, as last seen.
+  [[nodiscard]] uint64_t ready() const noexcept { return tail_seen_ - taken_.frames; }
+  [[nodiscard]] uint64_t held_frames() const noexcept { return taken_.frames - head_.frames; }
+  [[nodiscard]] uint64_t held_bytes() const noexcept { return taken_.bytes - head_.bytes; }
+  // kOk while frames may come; looks at the other side.
+  [[nodiscard]] Outcome state() noexcept;
+  [[nodiscard]] const Geometry& geometry() const noexcept { return memory_->geometry(); }
+  // As long as it lives, views stay readable, after the subscriber's end too.
+  [[nodiscard]] std::shared_ptr<const void> memory() const noexcept { return memory_; }
+  // Readable when the publisher has rung or is gone: for an event loop, which announces a sleep by
+  // announce_sleep(), looks once more, and calls woken() after.
+  [[nodiscard]] std::array<pollfd, 3> polls() const noexcept {
+    return {pollfd{bell_.fd(), POLLIN, 0}, peer_->connection_poll(), peer_->process_poll()};
+  }
+  void announce_sleep() noexcept { (void)sleep_.announce(); }
+  // Whether frames that were not taken are there now.
+  [[nodiscard]] bool look_now() noexcept { return look_for(1); }
+  void woken() noexcept {
+    sleep_.wake_up();
+    bell_.drain();
+  }
+  [[nodiscard]] const std::shared_ptr<Peer>& peer() const noexcept { return peer_; }
+
+ private:
+  [[nodiscard]] std::optional<Frame> take() noexcept {
+    const Descriptor& descriptor = descriptors_[taken_.frames & slots_mask_];
+    // relaxed, both: after the look that acquired them; each is loaded once, checked and used
+    const uint64_t word = descriptor.size_and_type.load(std::memory_order_relaxed);
+    const auto size = static_cast<uint32_t>(word);
+    const uint64_t stride = payload_bytes(size);
+    if (stride > capacity_ - held_bytes()) [[unlikely]] {
+      invalid();
+      return std::nullopt;
+    }
+    const std::byte* data = payload_ + (taken_.bytes & (capacity_ - 1));
+    const uint64_t id = descriptor.id.load(std::memory_order_relaxed);  // relaxed: as above
+    ++taken_.frames;
+    taken_.bytes += stride;
+    return Frame{{data, size}, static_cast<uint32_t>(word >> 32), id};
+  }
+  [[nodiscard]] bool look_for(uint64_t least) noexcept;
+  void look() noexcept;
+  [[nodiscard]] bool attach() noexcept;
+  [[nodiscard]] bool is_stuck() const noexcept;
+  void invalid() noexcept;
+  Outcome sleep(uint64_t deadline_ns, uint64_t least) noexcept;
+
+  std::shared_ptr<PublisherMemory> memory_;
+  std::shared_ptr<CursorMemory> cursor_;
+  std::shared_ptr<Peer> peer_;
+  Bell bell_;
+  const Descriptor* descriptors_;
+  const std::byte* payload_;
+  uint64_t capacity_;
+  uint64_t slots_mask_;
+  Position taken_;
+  Position head_;
+  uint64_t tail_seen_ = 0;
+
+  const SubscriberEntry* entry_ = nullptr;  // nullptr: the only one, from the beginning
+  uint32_t generation_ = 0;
+  bool attached_ = true;
+  const uint32_t born_ = fork_count();
+
+  SleepWord sleep_;
+  uint64_t stuck_at_ = 0;  // where it last found nothing
+  uint32_t empty_looks_ = 0;
+  CoreDistance distance_ = start_core_distance();
+  IdleStrategy idle_;
+};
+
+class LossySubscriber {
+ public:
+  struct Read {
+    uint64_t lost = 0;  // frames that were missed since the last read
+    size_t size = 0;    // of the frame; more than the buffer: only its beginning was copied
+    uint32_t type_id = 0;
+    uint64_t id = 0;
+  };
+  explicit LossySubscriber(SubscriberParts parts) noexcept;
+  LossySubscriber(LossySubscriber&&) noexcept = default;
+  LossySubscriber& operator=(LossySubscriber&&) = delete;
+
+  // Copies the next frame, the oldest that is still there. nullopt: state() says why.
+  [[nodiscard]] std::optional<Read> try_read(std::span<std::byte> into) noexcept;
+  Outcome wait(uint64_t deadline_ns = UINT64_MAX) noexcept;
+  [[nodiscard]] Outcome state() noexcept;
+  [[nodiscard]] uint64_t lost() const noexcept { return lost_; }
+  [[nodiscard]] const std::shared_ptr<Peer>& peer() const noexcept { return parts_.peer; }
+
+ private:
+  [[nodiscard]] bool attach() noexcept;
+  [[nodiscard]] bool is_lapped(Position position) const noexcept;
+  void skip_to_newest() noexcept;
+  [[nodiscard]] bool look() noexcept;
+
+  SubscriberParts parts_;
+  uint64_t capacity_;
+  uint64_t slots_;
+  Position next_;
+  uint64_t lost_ = 0;
+  uint64_t told_lost_ = 0;
+  bool attached_ = false;
+  const uint32_t born_ = fork_count();
+  SleepWord sleep_;
+  uint32_t empty_looks_ = 0;
+  IdleStrategy idle_;
+};
+
+}  // namespace lumen::bus

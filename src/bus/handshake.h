@@ -1,0 +1,103 @@
+// The messages of a connection's beginning; docs/formats/bus.md describes them byte by byte.
+// Threads: any. Memory: none. Errors: Status.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/base/unique_fd.h>
+#include <lumen/bus/connection.h>
+#include <lumen/bus/layout.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace lumen::bus {
+
+inline constexpr uint16_t kNewestProtocol = 1;
+inline constexpr uint16_t kOldestProtocol = 1;
+inline constexpr size_t kMostStreams = 2;
+// Publisher's file, cursor file and bell of each stream, and the area.
+inline constexpr size_t kMostDescriptors = 3 * kMostStreams + 1;
+// Beyond the roles of a Connection: asks for figures, takes part in nothing (`lumen bus top`).
+inline constexpr uint32_t kObserve = 5;
+
+// From who connects.
+struct Hello {
+  uint64_t magic = kMagic;
+  uint16_t newest = kNewestProtocol;
+  uint16_t oldest = kOldestProtocol;
+  uint32_t role = 0;  // of who connects
+  std::array<uint8_t, 48> reserved{};
+};
+
+enum class Answer : uint16_t {
+  kWelcome = 0,
+  kMalformed = 1,
+  kVersion = 2,
+  kRole = 3,
+  kForbidden = 4,
+  kFull = 5,
+  kNoMemory = 6,
+};
+
+struct StreamGeometry {
+  uint64_t capacity = 0;
+  uint32_t slots = 0;
+  uint32_t entry = 0;  // of the subscriber in PublisherPage::subscribers
+  uint32_t generation = 0;
+  uint32_t has_entry = 0;
+};
+
+// From the listener, with the descriptors beside it; or a refusal with its text, and no descriptors.
+struct Welcome {
+  uint64_t magic = kMagic;
+  uint16_t version = kNewestProtocol;
+  Answer answer = Answer::kWelcome;
+  uint16_t streams = 0;
+  uint16_t has_area = 0;
+  uint64_t area_bytes = 0;
+  std::array<StreamGeometry, kMostStreams> stream{};
+  std::array<char, 184> text{};
+};
+
+static_assert(sizeof(Hello) == 64 && sizeof(StreamGeometry) == 24 && sizeof(Welcome) == 256);
+static_assert(offsetof(Hello, role) == 12 && offsetof(Welcome, answer) == 10);
+static_assert(offsetof(Welcome, area_bytes) == 16 && offsetof(Welcome, stream) == 24);
+static_assert(offsetof(Welcome, text) == 72);
+
+// One message with descriptors, without waiting. False: the other side is gone or does not read.
+[[nodiscard]] bool send_with_descriptors(int socket, const Welcome& welcome,
+                                         std::span<const int> descriptors) noexcept;
+
+struct ReceivedWelcome {
+  Welcome welcome;
+  std::array<UniqueFd, kMostDescriptors> descriptors;
+  size_t descriptor_count = 0;
+};
+// Waits for the answer until the deadline.
+[[nodiscard]] Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns);
+
+// The shortest text that says it, cut to fit.
+[[nodiscard]] Welcome refusal(Answer answer, std::string_view text) noexcept;
+
+// Figures of one ring, for observers.
+struct RingFigures {
+  uint32_t pid = 0;  // of the other side
+  uint32_t uid = 0;
+  uint32_t publishes = 0;  // 1: the other side publishes
+  uint32_t lapped = 0;     // 1: the subscriber is lapped
+  uint64_t capacity = 0;
+  uint64_t slots = 0;
+  uint64_t frames = 0;
+  uint64_t bytes = 0;
+  uint64_t unread_frames = 0;
+  uint64_t unread_bytes = 0;
+  uint64_t stalls = 0;
+  uint64_t dropped = 0;
+  uint64_t lost = 0;
+  uint64_t type_rows = 0;  // that follow: type_id, frames, bytes, each of 64 bits
+};
+static_assert(sizeof(RingFigures) == 96);
+
+}  // namespace lumen::bus

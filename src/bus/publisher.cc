@@ -1,0 +1,380 @@
+// The slow half of Publisher: looking for room, sleeping, subscribers that come and go.
+// One thread at a time. Memory: when a subscriber is attached. Errors: Outcome.
+#include <lumen/base/clock.h>
+#include <lumen/bus/publisher.h>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace lumen::bus {
+namespace {
+
+// How far ahead room is claimed from subscribers that are lapped: a part of the ring, so that a claim, a
+// locked store, is made once for many frames.
+constexpr uint64_t kClaimsARing = 16;
+// A program that never waits learns of a death after so many looks that found nothing: under a
+// millisecond, for one poll() of 0.5 us.
+constexpr uint32_t kLooksAPoll = 4096;
+
+}  // namespace
+
+void PendingSubscribers::add(std::unique_ptr<SubscriberLink> link) {
+  {
+    const std::scoped_lock lock(mutex_);
+    links_.push_back(std::move(link));
+  }
+  touch();
+}
+
+PendingSubscribers::PendingSubscribers() noexcept
+    : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+void PendingSubscribers::touch() noexcept {
+  version_.fetch_add(1, std::memory_order_release);  // sync[bus.pending]: with version()
+  const uint64_t one = 1;
+  (void)!::write(event_.get(), &one, sizeof(one));  // EAGAIN: it is readable already
+}
+
+void PendingSubscribers::drain() noexcept {
+  uint64_t count = 0;
+  (void)!::read(event_.get(), &count, sizeof(count));  // EAGAIN: nothing to take away
+}
+
+std::vector<std::unique_ptr<SubscriberLink>> PendingSubscribers::take() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(links_, {});
+}
+
+Publisher::Publisher(std::shared_ptr<PublisherMemory> memory, std::unique_ptr<SubscriberLink> link)
+    : Publisher(std::move(memory), std::shared_ptr<PendingSubscribers>()) {
+  attach(*link);
+  links_.push_back(std::move(link));
+  look();
+}
+
+Publisher::Publisher(std::shared_ptr<PublisherMemory> memory,
+                     std::shared_ptr<PendingSubscribers> pending)
+    : memory_(std::move(memory)),
+      descriptors_(memory_->descriptors()),
+      payload_(memory_->payload()),
+      bytes_mask_(memory_->geometry().capacity - 1),
+      slots_mask_(memory_->geometry().slots - 1),
+      frames_until_(memory_->geometry().slots),
+      bytes_until_(memory_->geometry().capacity),
+      pending_(std::move(pending)),
+      sleep_(&memory_->page().asleep) {
+  count_type(0);
+}
+
+Publisher::~Publisher() {
+  if (memory_ != nullptr) flush();  // nullptr: moved from
+}
+
+Publisher::Place Publisher::reserve(size_t size, uint64_t deadline_ns) noexcept {
+  const Places places = reserve_batch(size, 1, deadline_ns);
+  return {places.outcome, {places.data, places ? size : 0}};
+}
+
+Publisher::Places Publisher::reserve_batch(size_t size, size_t most,
+                                           uint64_t deadline_ns) noexcept {
+  const Places places = try_reserve_batch(size, most);
+  if (places.outcome != Outcome::kNotNow) return places;
+  if (const Outcome waited = wait_for_room(payload_bytes(size), deadline_ns);
+      waited != Outcome::kOk) {
+    return {waited};
+  }
+  return try_reserve_batch(size, most);
+}
+
+Outcome Publisher::send(std::span<const std::byte> data, uint32_t type_id, uint64_t id,
+                        uint64_t deadline_ns) noexcept {
+  const Place place = reserve(data.size(), deadline_ns);
+  if (!place) return place.outcome;
+  if (!data.empty()) std::memcpy(place.bytes.data(), data.data(), data.size());
+  commit(data.size(), type_id, id);
+  flush();
+  return Outcome::kOk;
+}
+
+void Publisher::flush() noexcept {
+  if (published_frames_ == tail_frames_ || fork_count() != born_) return;
+  if (pending_ != nullptr && pending_->version() != pending_version_) attach_pending();
+  publish();
+  ring_all();
+}
+
+void Publisher::publish() noexcept {
+  PublisherPage& page = memory_->page();
+  write_counts();
+  page.tail_bytes.store(tail_bytes_,
+                        std::memory_order_relaxed);  // relaxed: published by the next one
+  // sync[bus.tail]: release of the frames to the subscribers' look; seq_cst against their announcement
+  page.tail_frames.exchange(tail_frames_, std::memory_order_seq_cst);
+  if (has_lapped_) {
+    // sync[bus.settled]: release, read before tail_frames by who was lapped
+    page.settled_bytes.store(tail_bytes_, std::memory_order_release);
+  }
+  published_frames_ = tail_frames_;
+  published_bytes_ = tail_bytes_;
+}
+
+void Publisher::ring_all() noexcept {
+  for (const auto& link : links_) {
+    // sync[bus.asleep]: seq_cst, after what was published
+    link->bell.ring(link->cursor->page().asleep.load(std::memory_order_seq_cst));
+  }
+}
+
+Outcome Publisher::make_room(uint64_t stride) noexcept {
+  if (fork_count() != born_) return Outcome::kForked;
+  if (stride > memory_->geometry().capacity) return Outcome::kTooLarge;
+  look();
+  // After a burst the subscribers get some lines ahead before they are looked at again.
+  if (!has_room(stride) &&
+      keep_distance(distance_, tail_frames_ - std::exchange(stuck_at_, tail_frames_))) {
+    if (distance_.is_sampled()) {
+      const uint64_t ns = time_of([&] { look(); });
+      if (has_room(stride)) distance_.took(ns);
+    } else {
+      look();
+    }
+  }
+  if (has_lapped_) claim(stride);
+  if (over_ == Outcome::kOk && has_room(stride)) return Outcome::kOk;
+  if (++empty_looks_ % kLooksAPoll == 0) look_at_peers();
+  return over_ != Outcome::kOk ? over_ : Outcome::kNotNow;
+}
+
+// What all subscribers that hold it back have given back.
+void Publisher::look() noexcept {
+  if (pending_ != nullptr && pending_->version() != pending_version_) attach_pending();
+  uint64_t least_bytes = tail_bytes_;
+  uint64_t least_frames = tail_frames_;
+  bool some_gone = false;
+  for (const auto& link : links_) {
+    if (link->peer->state() != Outcome::kOk || !look_at(*link)) {
+      some_gone = true;
+    } else if (link->holds_back) {
+      least_bytes = std::min(least_bytes, link->head_bytes);
+      least_frames = std::min(least_frames, link->head_frames);
+    }
+  }
+  if (some_gone) let_go_of_gone();
+  bytes_until_ = least_bytes + memory_->geometry().capacity;
+  frames_until_ = least_frames + memory_->geometry().slots;
+}
+
+// False: what it says can't be.
+bool Publisher::look_at(SubscriberLink& link) noexcept {
+  const CursorPage& page = link.cursor->page();
+  // sync[bus.head]: acquire of the places; seq_cst, it may be the look of a thread about to sleep. Each
+  // word is loaded once: what is checked is what is used.
+  const uint64_t bytes = page.head_bytes.load(std::memory_order_seq_cst);
+  // sync[bus.head_frames]: acquire of the descriptors
+  const uint64_t frames = page.head_frames.load(std::memory_order_acquire);
+  if (!link.has_moved) {
+    if (bytes == 0 && frames == 0) return true;  // it has not seen its start yet
+    link.has_moved = true;
+  }
+  const bool possible = bytes - link.head_bytes <= published_bytes_ - link.head_bytes &&
+                        frames - link.head_frames <= published_frames_ - link.head_frames &&
+                        bytes % kPayloadAlign == 0;
+  if (!possible && link.holds_back) {
+    link.peer->quarantine();
+    return false;
+  }
+  link.head_bytes = bytes;
+  link.head_frames = frames;
+  return true;
+}
+
+// Some of the room, so that those who are lapped know what they may not read any more.
+void Publisher::claim(uint64_t stride) noexcept {
+  PublisherPage& page = memory_->page();
+  const Geometry& geometry = memory_->geometry();
+  if (!has_room(stride)) return;
+  if (claimed_bytes_ - tail_bytes_ < stride || claimed_frames_ == tail_frames_) {
+    claimed_bytes_ =
+        std::min(bytes_until_, tail_bytes_ + std::max(stride, geometry.capacity / kClaimsARing));
+    claimed_frames_ = std::min(frames_until_,
+                               tail_frames_ + std::max<uint64_t>(1, geometry.slots / kClaimsARing));
+    // sync[bus.claimed]: before the frames are written; acquire keeps those writes behind it
+    page.claimed_frames.exchange(claimed_frames_, std::memory_order_seq_cst);
+    page.claimed_bytes.exchange(claimed_bytes_, std::memory_order_seq_cst);  // sync[bus.claimed]
+  }
+  bytes_until_ = claimed_bytes_;
+  frames_until_ = claimed_frames_;
+}
+
+void Publisher::look_at_peers() noexcept {
+  for (const auto& link : links_) (void)link->peer->look();
+  look();
+}
+
+Outcome Publisher::wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept {
+  if (fork_count() != born_) return Outcome::kForked;
+  flush();  // once: nobody gives room for what he can't see
+  PublisherPage& page = memory_->page();
+  page.stalls.store(++stalls_, std::memory_order_relaxed);  // relaxed: a statistic
+  stalled_since_ns_ = now_ns();
+  for (;;) {
+    const Outcome outcome = make_room(stride);
+    if (outcome != Outcome::kNotNow) {
+      idle_.found();
+      return outcome;
+    }
+    if (idle_.idle() != IdleStrategy::Step::kPark) continue;
+    const uint64_t now = now_ns();
+    const uint64_t drop_at = drop_holders(now);
+    if (now >= deadline_ns) return Outcome::kTimedOut;
+    if (const Outcome slept = sleep(stride, std::min(deadline_ns, drop_at)); slept != Outcome::kOk)
+      return slept;
+  }
+}
+
+// Announces itself, looks once more, and sleeps until somebody rings or is gone.
+Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
+  const uint64_t word = sleep_.announce();
+  const Outcome outcome = make_room(stride);
+  if (outcome != Outcome::kNotNow) {
+    sleep_.wake_up();
+    return Outcome::kOk;  // the caller looks again and says what it is
+  }
+  // sync[bus.stuck]: release; a subscriber that holds frames and waits for more finds that none will come
+  memory_->page().stuck_for.store(word, std::memory_order_seq_cst);
+  ring_all();
+  list_polls();
+  idle_.parking();
+  const Woken woken = sleep_on(polls_, deadline_ns);
+  idle_.unparked();
+  sleep_.wake_up();
+  if (pending_ != nullptr) pending_->drain();
+  for (const auto& link : links_) link->bell.drain();
+  look_at_peers();
+  return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
+}
+
+// Subscribers that have held the ring for longer than they may are dropped. When to look again.
+uint64_t Publisher::drop_holders(uint64_t now) noexcept {
+  PublisherPage& page = memory_->page();
+  uint64_t next = UINT64_MAX;
+  for (const auto& link : links_) {
+    if (!link->holds_back || link->max_hold_ns == UINT64_MAX) continue;
+    const bool holds = link->head_bytes != tail_bytes_ || link->head_frames != tail_frames_;
+    if (!holds) continue;
+    const uint64_t until = stalled_since_ns_ + link->max_hold_ns;
+    if (now < until) {
+      next = std::min(next, until);
+      continue;
+    }
+    link->peer->close(Goodbye::kDropped);
+    // sync[bus.attached]: release; the subscriber sees it before the ring is written on
+    page.subscribers[link->entry].state.store(
+        uint64_t{link->generation} << 32 | static_cast<uint32_t>(Attachment::kDropped),
+        std::memory_order_seq_cst);
+    // relaxed: a statistic, written by this thread alone
+    page.dropped.store(page.dropped.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  return next;
+}
+
+void Publisher::attach_pending() noexcept {
+  pending_version_ = pending_->version();
+  for (auto& link : pending_->take()) {
+    attach(*link);
+    links_.push_back(std::move(link));
+  }
+  let_go_of_gone();
+}
+
+// It begins with the next frame that is published.
+void Publisher::attach(SubscriberLink& link) noexcept {
+  link.head_bytes = published_bytes_;
+  link.head_frames = published_frames_;
+  if (!link.holds_back) has_lapped_ = true;
+  if (!link.holds_back) {
+    bytes_until_ = tail_bytes_;  // so that the next frame is claimed
+    // sync[bus.settled]: as in publish()
+    memory_->page().settled_bytes.store(published_bytes_, std::memory_order_release);
+  }
+  SubscriberEntry& entry = memory_->page().subscribers[link.entry];
+  entry.start_frames.store(published_frames_, std::memory_order_relaxed);  // relaxed: see state
+  entry.start_bytes.store(published_bytes_, std::memory_order_relaxed);    // relaxed: see state
+  // sync[bus.attached]: release of the start
+  entry.state.store(uint64_t{link.generation} << 32 | static_cast<uint32_t>(Attachment::kAttached),
+                    std::memory_order_seq_cst);
+  // sync[bus.asleep]: seq_cst, after the entry was published
+  link.bell.ring(link.cursor->page().asleep.load(std::memory_order_seq_cst));
+}
+
+void Publisher::let_go_of_gone() noexcept {
+  if (pending_ == nullptr) {
+    over_ = links_.empty() ? over_ : links_.front()->peer->state();
+    return;
+  }
+  std::erase_if(links_, [](const auto& link) { return link->peer->state() != Outcome::kOk; });
+  has_lapped_ =
+      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return !link->holds_back; });
+}
+
+void Publisher::list_polls() {
+  polls_.clear();
+  if (pending_ != nullptr) polls_.push_back(pending_->poll());
+  for (const auto& link : links_) {
+    polls_.push_back({link->bell.fd(), POLLIN, 0});
+    polls_.push_back(link->peer->connection_poll());
+    polls_.push_back(link->peer->process_poll());
+  }
+}
+
+Outcome Publisher::wait_for_subscribers(size_t count, uint64_t deadline_ns) noexcept {
+  while (links_.size() < count) {
+    if (fork_count() != born_) return Outcome::kForked;
+    if (over_ != Outcome::kOk) return over_;
+    look();
+    if (links_.size() >= count) break;
+    list_polls();
+    const Woken woken = sleep_on(polls_, deadline_ns);
+    if (woken == Woken::kInterrupted) return Outcome::kInterrupted;
+    if (woken == Woken::kTimedOut) return Outcome::kTimedOut;
+    if (pending_ != nullptr) pending_->drain();
+    look_at_peers();
+  }
+  return Outcome::kOk;
+}
+
+Outcome Publisher::state() noexcept {
+  if (fork_count() != born_) return Outcome::kForked;
+  look_at_peers();
+  return over_;
+}
+
+// The row of `type_id`; the last one for all types that found none.
+void Publisher::count_type(uint32_t type_id) noexcept {
+  constexpr uint64_t kUsed = uint64_t{1} << 32;
+  constexpr size_t kLast = kCountedTypes - 1;
+  auto& rows = memory_->page().types;
+  if (counted_.row != nullptr) write_counts();
+  size_t row = type_id * 0x9e3779b1u % kLast;  // Knuth 6.4
+  for (size_t looked = 0;; ++looked, row = (row + 1) % kLast) {
+    // relaxed, all: statistics that this thread alone writes
+    const uint64_t key = rows[row].key.load(std::memory_order_relaxed);
+    if (key == 0 || key == (kUsed | type_id)) break;
+    if (looked == kLast) {
+      row = kLast;
+      break;
+    }
+  }
+  TypeCounter& counter = rows[row];
+  // relaxed: as above
+  counter.key.store(row == kLast ? kUsed : kUsed | type_id, std::memory_order_relaxed);
+  counted_ = {&counter, type_id,
+              counter.frames.load(std::memory_order_relaxed),  // relaxed: as above
+              counter.bytes.load(std::memory_order_relaxed)};  // relaxed: as above
+}
+
+}  // namespace lumen::bus

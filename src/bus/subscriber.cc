@@ -1,0 +1,181 @@
+// The slow half of Subscriber: looking for frames, and sleeping until there are some.
+// One thread at a time. Memory: none. Errors: Outcome.
+#include <lumen/base/clock.h>
+#include <lumen/bus/subscriber.h>
+
+#include <utility>
+
+namespace lumen::bus {
+namespace {
+
+// A program that never waits learns of a death after so many looks that found nothing: under a
+// millisecond, for one poll() of 0.5 us.
+constexpr uint32_t kLooksAPoll = 4096;
+
+}  // namespace
+
+Subscriber::Subscriber(SubscriberParts parts) noexcept
+    : memory_(std::move(parts.memory)),
+      cursor_(std::move(parts.cursor)),
+      peer_(std::move(parts.peer)),
+      bell_(std::move(parts.bell)),
+      descriptors_(memory_->descriptors()),
+      payload_(memory_->payload()),
+      capacity_(memory_->geometry().capacity),
+      slots_mask_(memory_->geometry().slots - 1),
+      generation_(parts.generation),
+      attached_(!parts.has_entry),
+      sleep_(&cursor_->page().asleep) {
+  if (parts.has_entry) entry_ = &memory_->page().subscribers[parts.entry];
+}
+
+// Whether `least` frames are there that were not taken; renews what was seen.
+bool Subscriber::look_for(uint64_t least) noexcept {
+  if (fork_count() != born_ || peer_->state() == Outcome::kInvalid) return false;
+  look();
+  if (ready() >= least) return true;
+  if (least == 1 &&
+      keep_distance(distance_, taken_.frames - std::exchange(stuck_at_, taken_.frames))) {
+    if (distance_.is_sampled()) {
+      const uint64_t ns = time_of([&] { look(); });
+      if (ready() != 0) distance_.took(ns);
+    } else {
+      look();
+    }
+    if (ready() != 0) return true;
+  }
+  if (++empty_looks_ % kLooksAPoll == 0) (void)peer_->look();
+  return false;
+}
+
+void Subscriber::look() noexcept {
+  if (!attached_ && !attach()) return;
+  // sync[bus.tail]: acquire of the frames; seq_cst, it may be the look of a thread about to sleep. Loaded
+  // once: what is checked is what is used.
+  const uint64_t tail = memory_->page().tail_frames.load(std::memory_order_seq_cst);
+  const bool possible =
+      tail - tail_seen_ <= slots_mask_ + 1 && tail - head_.frames <= slots_mask_ + 1;
+  if (!possible) [[unlikely]] {
+    invalid();
+    return;
+  }
+  if (entry_ != nullptr) {
+    // sync[bus.attached]: acquire; the publisher goes on over what a dropped one holds
+    const uint64_t state = entry_->state.load(std::memory_order_acquire);
+    if (static_cast<uint32_t>(state) != static_cast<uint32_t>(Attachment::kAttached) ||
+        state >> 32 != generation_) {
+      (void)peer_->look();
+      return;
+    }
+  }
+  tail_seen_ = tail;
+}
+
+// True once the publisher has said where this subscriber begins.
+bool Subscriber::attach() noexcept {
+  // sync[bus.attached]: acquire of the start
+  const uint64_t state = entry_->state.load(std::memory_order_seq_cst);
+  if (static_cast<uint32_t>(state) != static_cast<uint32_t>(Attachment::kAttached) ||
+      state >> 32 != generation_) {
+    return false;
+  }
+  // relaxed, both: the state was acquired
+  head_ = {entry_->start_frames.load(std::memory_order_relaxed),
+           entry_->start_bytes.load(std::memory_order_relaxed) &  // relaxed: as above
+               ~uint64_t{kPayloadAlign - 1}};
+  taken_ = head_;
+  tail_seen_ = head_.frames;
+  stuck_at_ = head_.frames;
+  attached_ = true;
+  // sync[bus.head_frames]: release, as in release_to()
+  cursor_->page().head_frames.store(head_.frames, std::memory_order_release);
+  cursor_->page().head_bytes.exchange(head_.bytes, std::memory_order_seq_cst);  // sync[bus.head]
+  return true;
+}
+
+void Subscriber::invalid() noexcept {
+  peer_->quarantine();
+  tail_seen_ = taken_.frames;
+}
+
+Batch Subscriber::try_take_batch(size_t most) noexcept {
+  if (ready() < most) (void)look_for(1);
+  const uint64_t there = std::min<uint64_t>(ready(), most);
+  if (there == 0) return {};
+  const std::optional<Frame> first = take();
+  if (!first) return {};
+  Batch batch{first->data.data(), 1, payload_bytes(first->data.size()),
+              static_cast<uint32_t>(first->data.size()), first->type_id};
+  const uint64_t word = batch.size | uint64_t{batch.type_id} << 32;
+  uint64_t most_here = there;
+  if (batch.stride != 0) {
+    most_here = std::min(there, 1 + (capacity_ - held_bytes()) / batch.stride);
+  }
+  uint64_t at = taken_.frames;
+  while (batch.count < most_here) {
+    // relaxed: as in take()
+    if (descriptors_[at & slots_mask_].size_and_type.load(std::memory_order_relaxed) != word) break;
+    ++at;
+    ++batch.count;
+  }
+  taken_.frames = at;
+  taken_.bytes += (batch.count - 1) * batch.stride;
+  return batch;
+}
+
+// The publisher sleeps for want of room and has looked since this side has last given some back.
+// Where others share the publisher it may be they that hold it back, and it drops them in time.
+bool Subscriber::is_stuck() const noexcept {
+  if (entry_ != nullptr || (ready() == 0 && held_frames() == 0)) return false;
+  const PublisherPage& page = memory_->page();
+  const uint64_t asleep = page.asleep.load(std::memory_order_seq_cst);  // sync[bus.asleep]
+  // sync[bus.stuck]: acquire of the look that found none
+  const uint64_t stuck = page.stuck_for.load(std::memory_order_seq_cst);
+  return (asleep & 1) != 0 && asleep == stuck && !bell_.has_rung_for(asleep);
+}
+
+Outcome Subscriber::state() noexcept {
+  if (fork_count() != born_) return Outcome::kForked;
+  if (peer_->look() == Outcome::kOk) return Outcome::kOk;
+  if (peer_->state() != Outcome::kInvalid) look();  // what it published last
+  return ready() != 0 && peer_->state() != Outcome::kDropped ? Outcome::kOk : peer_->state();
+}
+
+Outcome Subscriber::wait(uint64_t deadline_ns, uint64_t least) noexcept {
+  least = std::max<uint64_t>(least, 1);
+  for (;;) {
+    if (fork_count() != born_) return Outcome::kForked;
+    if (ready() >= least || look_for(least)) {
+      idle_.found();
+      return Outcome::kOk;
+    }
+    if (peer_->state() != Outcome::kOk) {
+      if (const Outcome over = state(); over != Outcome::kOk) return over;
+      return Outcome::kOk;  // fewer than asked for, and no more will come
+    }
+    if (idle_.idle() != IdleStrategy::Step::kPark) continue;
+    if (is_stuck()) {
+      if (look_for(least) || ready() != 0) return Outcome::kOk;
+      return Outcome::kHeld;
+    }
+    if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns) return Outcome::kTimedOut;
+    if (const Outcome slept = sleep(deadline_ns, least); slept != Outcome::kOk) return slept;
+  }
+}
+
+Outcome Subscriber::sleep(uint64_t deadline_ns, uint64_t least) noexcept {
+  sleep_.announce();
+  if (look_for(least) || is_stuck()) {
+    sleep_.wake_up();
+    return Outcome::kOk;
+  }
+  std::array<pollfd, 3> fds = polls();
+  idle_.parking();
+  const Woken woken = sleep_on(fds, deadline_ns);
+  idle_.unparked();
+  this->woken();
+  (void)peer_->look();
+  return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
+}
+
+}  // namespace lumen::bus
