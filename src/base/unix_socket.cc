@@ -74,8 +74,6 @@ Status remove_stale(const std::string& path, const sockaddr_un& address, int typ
     return refuse_live(path);
   }
   if (errno == ENOENT) return {};
-  if (errno == EPROTOTYPE)
-    return refuse_live(path);  // a socket of another kind, and somebody listens
   if (errno != ECONNREFUSED) {
     return Status::from_errno(errno, "unix socket %s: a socket is there that can't be probed",
                               path.c_str());
