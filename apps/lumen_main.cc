@@ -5,6 +5,7 @@
 #include <lumen/engine/backends.h>
 
 #include "bench_command.h"
+#include "bus_command.h"
 #include "matrix_command.h"
 #include "models_command.h"
 #include "serve_command.h"
@@ -49,6 +50,7 @@ int lumen_main(int argc, char** argv) {
   add_bench_command(app, exit_status);
   add_matrix_command(app, exit_status);
   add_models_command(app, exit_status);
+  add_bus_command(app, exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError& error) {

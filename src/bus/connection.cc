@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bus/connect_socket.h"
 #include "bus/handshake.h"
 
 namespace lumen::bus {
@@ -18,29 +19,6 @@ namespace {
 
 constexpr uint64_t kDefaultPatienceNs = 1'000'000'000;
 constexpr uint64_t kTryAgainNs = 2'000'000;  // while the listener is not there yet
-
-Result<UniqueFd> connect_socket(const std::string& path, const ConnectOptions& options,
-                                uint64_t deadline_ns) {
-  LUMEN_RETURN_IF_ERROR(check_unix_path(path));
-  const sockaddr_un address = unix_address(path);
-  for (;;) {
-    UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd.valid()) return Status::from_errno(errno, "bus %s: opening a socket", path.c_str());
-    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-      return fd;
-    }
-    const int error = errno;
-    const bool may_come = error == EAGAIN || error == EINTR ||
-                          (options.wait_for_listener && (error == ENOENT || error == ECONNREFUSED));
-    if (!may_come || now_ns() >= deadline_ns) {
-      const char* fix = error == ENOENT || error == ECONNREFUSED ? " (nobody listens there yet)"
-                        : error == EPROTOTYPE ? " (the socket there is not one of Lumen's bus)"
-                                              : "";
-      return Status::from_errno(error, "bus %s: connecting%s", path.c_str(), fix);
-    }
-    (void)sleep_on({}, std::min(deadline_ns, now_ns() + kTryAgainNs));
-  }
-}
 
 Code code_of(Answer answer) noexcept {
   switch (answer) {
@@ -126,10 +104,33 @@ Status take_memory(Connection& connection, ReceivedWelcome& received, Role role)
 
 }  // namespace
 
+Result<UniqueFd> connect_socket(const std::string& path, bool wait_for_listener,
+                                uint64_t deadline_ns) {
+  LUMEN_RETURN_IF_ERROR(check_unix_path(path));
+  const sockaddr_un address = unix_address(path);
+  for (;;) {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return Status::from_errno(errno, "bus %s: opening a socket", path.c_str());
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+      return fd;
+    }
+    const int error = errno;
+    const bool may_come = error == EAGAIN || error == EINTR ||
+                          (wait_for_listener && (error == ENOENT || error == ECONNREFUSED));
+    if (!may_come || now_ns() >= deadline_ns) {
+      const char* fix = error == ENOENT || error == ECONNREFUSED ? " (nobody listens there yet)"
+                        : error == EPROTOTYPE ? " (the socket there is not one of Lumen's bus)"
+                                              : "";
+      return Status::from_errno(error, "bus %s: connecting%s", path.c_str(), fix);
+    }
+    (void)sleep_on({}, std::min(deadline_ns, now_ns() + kTryAgainNs));
+  }
+}
+
 Result<Connection> connect(const std::string& path, const ConnectOptions& options) {
   const uint64_t deadline_ns =
       options.deadline_ns != 0 ? options.deadline_ns : now_ns() + kDefaultPatienceNs;
-  auto socket = connect_socket(path, options, deadline_ns);
+  auto socket = connect_socket(path, options.wait_for_listener, deadline_ns);
   if (!socket.ok()) return socket.status();
   const std::optional<PeerCredentials> listener = peer_credentials(socket->get());
   if (!listener) return Status::error(Code::kInternal, "bus %s: no credentials", path.c_str());

@@ -81,23 +81,4 @@ struct ReceivedWelcome {
 // The shortest text that says it, cut to fit.
 [[nodiscard]] Welcome refusal(Answer answer, std::string_view text) noexcept;
 
-// Figures of one ring, for observers.
-struct RingFigures {
-  uint32_t pid = 0;  // of the other side
-  uint32_t uid = 0;
-  uint32_t publishes = 0;  // 1: the other side publishes
-  uint32_t lapped = 0;     // 1: the subscriber is lapped
-  uint64_t capacity = 0;
-  uint64_t slots = 0;
-  uint64_t frames = 0;
-  uint64_t bytes = 0;
-  uint64_t unread_frames = 0;
-  uint64_t unread_bytes = 0;
-  uint64_t stalls = 0;
-  uint64_t dropped = 0;
-  uint64_t lost = 0;
-  uint64_t type_rows = 0;  // that follow: type_id, frames, bytes, each of 64 bits
-};
-static_assert(sizeof(RingFigures) == 96);
-
 }  // namespace lumen::bus

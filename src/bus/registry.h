@@ -3,6 +3,7 @@
 #pragma once
 
 #include <lumen/bus/listener.h>
+#include <lumen/bus/observer.h>
 #include <lumen/bus/stream_memory.h>
 
 #include <sys/types.h>
@@ -12,8 +13,6 @@
 #include <mutex>
 #include <string>
 #include <vector>
-
-#include "bus/handshake.h"
 
 namespace lumen::bus {
 

@@ -3,8 +3,9 @@
 enable_language(C)
 
 function(lumen_c_abi)
-  add_library(lumen_c SHARED ${PROJECT_SOURCE_DIR}/src/memory/shared_buffer_c.cc)
-  target_link_libraries(lumen_c PUBLIC lumen::c PRIVATE lumen::memory)
+  add_library(lumen_c SHARED ${PROJECT_SOURCE_DIR}/src/memory/shared_buffer_c.cc
+                             ${PROJECT_SOURCE_DIR}/src/bus/bus_c.cc)
+  target_link_libraries(lumen_c PUBLIC lumen::c PRIVATE lumen::memory lumen::bus)
   # Only what the C headers declare: whoever loads it brings a C++ library of its own.
   set_target_properties(lumen_c PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 1)
   target_link_options(lumen_c PRIVATE
@@ -15,11 +16,15 @@ function(lumen_c_abi)
     return()
   endif()
   find_package(Threads REQUIRED)
-  add_executable(c_abi_shared_buffer ${PROJECT_SOURCE_DIR}/tests/c_abi/shared_buffer_test.c)
-  set_target_properties(c_abi_shared_buffer PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON
-                                                       C_EXTENSIONS OFF)
-  target_link_libraries(c_abi_shared_buffer PRIVATE lumen_c Threads::Threads)
-  add_test(NAME c_abi_shared_buffer COMMAND c_abi_shared_buffer)
+  foreach(face shared_buffer bus)
+    add_executable(c_abi_${face} ${PROJECT_SOURCE_DIR}/tests/c_abi/${face}_test.c)
+    set_target_properties(c_abi_${face} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON)
+    target_link_libraries(c_abi_${face} PRIVATE lumen_c Threads::Threads)
+    add_test(NAME c_abi_${face} COMMAND c_abi_${face})
+  endforeach()
+  add_executable(example_bus_c ${PROJECT_SOURCE_DIR}/examples/bus_c/prices.c)
+  target_link_libraries(example_bus_c PRIVATE lumen_c)
+  add_test(NAME example_bus_c COMMAND example_bus_c)
   # A sanitized library cannot be loaded into a runtime that was built without the sanitizer.
   find_program(LUMEN_SBCL sbcl)
   if(LUMEN_SBCL AND NOT LUMEN_SANITIZE)
