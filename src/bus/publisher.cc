@@ -372,9 +372,8 @@ void Publisher::count_type(uint32_t type_id) noexcept {
   TypeCounter& counter = rows[row];
   // relaxed: as above
   counter.key.store(row == kLast ? kUsed : kUsed | type_id, std::memory_order_relaxed);
-  counted_ = {&counter, type_id,
-              counter.frames.load(std::memory_order_relaxed),  // relaxed: as above
-              counter.bytes.load(std::memory_order_relaxed)};  // relaxed: as above
+  counted_ = {counter.frames.load(std::memory_order_relaxed), &counter,  // relaxed: as above
+              counter.bytes.load(std::memory_order_relaxed), type_id};   // relaxed: as above
 }
 
 }  // namespace lumen::bus

@@ -35,7 +35,7 @@ bool Subscriber::look_for(uint64_t least) noexcept {
   look();
   if (ready() >= least) return true;
   if (least == 1 &&
-      keep_distance(distance_, taken_.frames - std::exchange(stuck_at_, taken_.frames))) {
+      keep_distance(distance_, taken_frames_ - std::exchange(stuck_at_, taken_frames_))) {
     if (distance_.is_sampled()) {
       const uint64_t ns = time_of([&] { look(); });
       if (ready() != 0) distance_.took(ns);
@@ -83,7 +83,8 @@ bool Subscriber::attach() noexcept {
   head_ = {entry_->start_frames.load(std::memory_order_relaxed),
            entry_->start_bytes.load(std::memory_order_relaxed) &  // relaxed: as above
                ~uint64_t{kPayloadAlign - 1}};
-  taken_ = head_;
+  taken_frames_ = head_.frames;
+  taken_bytes_ = head_.bytes;
   tail_seen_ = head_.frames;
   stuck_at_ = head_.frames;
   attached_ = true;
@@ -95,7 +96,7 @@ bool Subscriber::attach() noexcept {
 
 void Subscriber::invalid() noexcept {
   peer_->quarantine();
-  tail_seen_ = taken_.frames;
+  tail_seen_ = taken_frames_;
 }
 
 Batch Subscriber::try_take_batch(size_t most) noexcept {
@@ -111,15 +112,15 @@ Batch Subscriber::try_take_batch(size_t most) noexcept {
   if (batch.stride != 0) {
     most_here = std::min(there, 1 + (capacity_ - held_bytes()) / batch.stride);
   }
-  uint64_t at = taken_.frames;
+  uint64_t at = taken_frames_;
   while (batch.count < most_here) {
     // relaxed: as in take()
     if (descriptors_[at & slots_mask_].size_and_type.load(std::memory_order_relaxed) != word) break;
     ++at;
     ++batch.count;
   }
-  taken_.frames = at;
-  taken_.bytes += (batch.count - 1) * batch.stride;
+  taken_frames_ = at;
+  taken_bytes_ += (batch.count - 1) * batch.stride;
   return batch;
 }
 

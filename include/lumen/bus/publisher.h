@@ -164,10 +164,10 @@ class Publisher {
  private:
   // The row of the type that was committed last, and what it is to hold.
   struct Counted {
-    TypeCounter* row = nullptr;
-    uint32_t type_id = 0;
     uint64_t frames = 0;
+    TypeCounter* row = nullptr;
     uint64_t bytes = 0;
+    uint32_t type_id = 0;
   };
 
   [[nodiscard]] bool has_room(uint64_t stride) const noexcept {
@@ -200,10 +200,12 @@ class Publisher {
   std::byte* payload_;
   uint64_t bytes_mask_;
   uint64_t slots_mask_;
+  // What each frame changes has no neighbour that it changes too: both would be written by one vector
+  // store, whose way back into two registers takes longer than all else.
   uint64_t tail_frames_ = 0;  // committed
+  uint64_t frames_until_;     // room as last seen: commit while tail_frames_ != frames_until_,
   uint64_t tail_bytes_ = 0;
-  uint64_t frames_until_;  // room as last seen: commit while tail_frames_ != frames_until_,
-  uint64_t bytes_until_;   // and tail_bytes_ + payload <= bytes_until_
+  uint64_t bytes_until_;  // and tail_bytes_ + payload <= bytes_until_
   uint64_t published_frames_ = 0;
   uint64_t published_bytes_ = 0;
   Counted counted_;
