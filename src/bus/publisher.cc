@@ -143,7 +143,7 @@ Outcome Publisher::make_room(uint64_t stride) noexcept {
       look();
     }
   }
-  if (has_lapped_) claim(stride);
+  if (has_lapped_ && !has_room(stride)) claim(stride);
   if (over_ == Outcome::kOk && has_room(stride)) return Outcome::kOk;
   if (++empty_looks_ % kLooksAPoll == 0) look_at_peers();
   return over_ != Outcome::kOk ? over_ : Outcome::kNotNow;
@@ -164,8 +164,17 @@ void Publisher::look() noexcept {
     }
   }
   if (some_gone) let_go_of_gone();
-  bytes_until_ = least_bytes + memory_->geometry().capacity;
-  frames_until_ = least_frames + memory_->geometry().slots;
+  room_bytes_until_ = least_bytes + memory_->geometry().capacity;
+  room_frames_until_ = least_frames + memory_->geometry().slots;
+  renew_room();
+}
+
+void Publisher::renew_room() noexcept {
+  bytes_until_ = room_bytes_until_;
+  frames_until_ = room_frames_until_;
+  if (!has_lapped_) return;
+  bytes_until_ = std::clamp(claimed_bytes_, tail_bytes_, bytes_until_);
+  frames_until_ = std::clamp(claimed_frames_, tail_frames_, frames_until_);
 }
 
 // False: what it says can't be.
@@ -192,22 +201,19 @@ bool Publisher::look_at(SubscriberLink& link) noexcept {
   return true;
 }
 
-// Some of the room, so that those who are lapped know what they may not read any more.
+// Some more of the room, so that those who are lapped know what they may not read any more.
 void Publisher::claim(uint64_t stride) noexcept {
-  PublisherPage& page = memory_->page();
   const Geometry& geometry = memory_->geometry();
-  if (!has_room(stride)) return;
-  if (claimed_bytes_ - tail_bytes_ < stride || claimed_frames_ == tail_frames_) {
-    claimed_bytes_ =
-        std::min(bytes_until_, tail_bytes_ + std::max(stride, geometry.capacity / kClaimsARing));
-    claimed_frames_ = std::min(frames_until_,
-                               tail_frames_ + std::max<uint64_t>(1, geometry.slots / kClaimsARing));
-    // sync[bus.claimed]: before the frames are written; acquire keeps those writes behind it
-    page.claimed_frames.exchange(claimed_frames_, std::memory_order_seq_cst);
-    page.claimed_bytes.exchange(claimed_bytes_, std::memory_order_seq_cst);  // sync[bus.claimed]
-  }
-  bytes_until_ = claimed_bytes_;
-  frames_until_ = claimed_frames_;
+  if (room_bytes_until_ - tail_bytes_ < stride || room_frames_until_ == tail_frames_) return;
+  claimed_bytes_ =
+      std::min(room_bytes_until_, tail_bytes_ + std::max(stride, geometry.capacity / kClaimsARing));
+  claimed_frames_ = std::min(room_frames_until_,
+                             tail_frames_ + std::max<uint64_t>(1, geometry.slots / kClaimsARing));
+  PublisherPage& page = memory_->page();
+  // sync[bus.claimed]: before the frames are written; acquire keeps those writes behind it
+  page.claimed_frames.exchange(claimed_frames_, std::memory_order_seq_cst);
+  page.claimed_bytes.exchange(claimed_bytes_, std::memory_order_seq_cst);  // sync[bus.claimed]
+  renew_room();
 }
 
 void Publisher::look_at_peers() noexcept {
@@ -295,9 +301,9 @@ void Publisher::attach_pending() noexcept {
 void Publisher::attach(SubscriberLink& link) noexcept {
   link.head_bytes = published_bytes_;
   link.head_frames = published_frames_;
-  if (!link.holds_back) has_lapped_ = true;
   if (!link.holds_back) {
-    bytes_until_ = tail_bytes_;  // so that the next frame is claimed
+    has_lapped_ = true;
+    renew_room();  // from here on nothing is written that is not claimed
     // sync[bus.settled]: as in publish()
     memory_->page().settled_bytes.store(published_bytes_, std::memory_order_release);
   }

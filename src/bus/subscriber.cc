@@ -65,6 +65,7 @@ void Subscriber::look() noexcept {
     if (static_cast<uint32_t>(state) != static_cast<uint32_t>(Attachment::kAttached) ||
         state >> 32 != generation_) {
       (void)peer_->look();
+      tail_seen_ = taken_frames_;
       return;
     }
   }
@@ -100,7 +101,7 @@ void Subscriber::invalid() noexcept {
 }
 
 Batch Subscriber::try_take_batch(size_t most) noexcept {
-  if (ready() < most) (void)look_for(1);
+  if (ready() < most || entry_ != nullptr) (void)look_for(1);
   const uint64_t there = std::min<uint64_t>(ready(), most);
   if (there == 0) return {};
   const std::optional<Frame> first = take();
@@ -146,7 +147,7 @@ Outcome Subscriber::wait(uint64_t deadline_ns, uint64_t least) noexcept {
   least = std::max<uint64_t>(least, 1);
   for (;;) {
     if (fork_count() != born_) return Outcome::kForked;
-    if (ready() >= least || look_for(least)) {
+    if ((ready() >= least && entry_ == nullptr) || look_for(least)) {
       idle_.found();
       return Outcome::kOk;
     }

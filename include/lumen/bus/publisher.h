@@ -179,6 +179,7 @@ class Publisher {
   void look_at_peers() noexcept;
   [[nodiscard]] bool look_at(SubscriberLink& link) noexcept;
   void claim(uint64_t stride) noexcept;
+  void renew_room() noexcept;
   Outcome wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept;
   Outcome sleep(uint64_t stride, uint64_t deadline_ns) noexcept;
   [[nodiscard]] uint64_t drop_holders(uint64_t now) noexcept;
@@ -213,7 +214,10 @@ class Publisher {
   std::vector<std::unique_ptr<SubscriberLink>> links_;
   std::shared_ptr<PendingSubscribers> pending_;  // nullptr: one subscriber, for ever
   uint32_t pending_version_ = 0;
-  bool has_lapped_ = false;  // some subscriber does not hold back
+  uint64_t room_frames_until_ = 0;  // what subscribers have given back
+  uint64_t room_bytes_until_ = 0;
+  bool has_lapped_ =
+      false;  // some subscriber does not hold back: of that room only what is claimed
   uint64_t claimed_bytes_ = 0;
   uint64_t claimed_frames_ = 0;
   Outcome over_ = Outcome::kOk;

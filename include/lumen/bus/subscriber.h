@@ -64,12 +64,13 @@ class Subscriber {
 
   // The next frame, if one is there; state() says why not.
   [[nodiscard]] std::optional<Frame> try_take() noexcept {
-    if (taken_frames_ == tail_seen_ && !look_for(1)) return std::nullopt;
+    if ((taken_frames_ == tail_seen_ || entry_ != nullptr) && !look_for(1)) return std::nullopt;
     return take();
   }
-  // As many as are there and fit into `frames`.
+  // As many as are there and fit into `frames`: where several subscribers share a publisher, which may have
+  // dropped this one, a look for all of them instead of one a frame.
   [[nodiscard]] size_t try_take(std::span<Frame> frames) noexcept {
-    if (tail_seen_ - taken_frames_ < frames.size()) (void)look_for(1);
+    if (ready() < frames.size() || entry_ != nullptr) (void)look_for(1);
     const size_t count = std::min<uint64_t>(frames.size(), tail_seen_ - taken_frames_);
     for (size_t i = 0; i < count; ++i) {
       const std::optional<Frame> frame = take();
@@ -190,7 +191,7 @@ class LossySubscriber {
   LossySubscriber(LossySubscriber&&) noexcept = default;
   LossySubscriber& operator=(LossySubscriber&&) = delete;
 
-  // Copies the next frame, the oldest that is still there. nullopt: state() says why.
+  // Copies the next frame; once it was lapped, the next that is published. nullopt: state() says why.
   [[nodiscard]] std::optional<Read> try_read(std::span<std::byte> into) noexcept;
   Outcome wait(uint64_t deadline_ns = UINT64_MAX) noexcept;
   [[nodiscard]] Outcome state() noexcept;

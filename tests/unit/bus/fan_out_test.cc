@@ -1,0 +1,170 @@
+// One publisher, several subscribers: who holds it back, who is lapped, who comes, goes, and is dropped.
+#include "unit/bus/bus_fixture.h"
+
+#include <array>
+#include <thread>
+#include <vector>
+
+namespace lumen::bus {
+namespace {
+
+class FanOut : public BusTest {
+ protected:
+  void start(ListenerOptions options = {}) {
+    options.role = Role::kPublish;
+    listen(options);
+  }
+  // Attached from the next frame on.
+  Connection subscribe(Role role = Role::kSubscribe) {
+    Connection connection = connect_as(role);
+    ++subscribers;
+    EXPECT_EQ(listener->publisher().wait_for_subscribers(subscribers, patience()), Outcome::kOk);
+    return connection;
+  }
+  void send(std::string_view text) {
+    ASSERT_EQ(listener->publisher().send(bytes_of(text), 1, 0, patience()), Outcome::kOk);
+  }
+  static std::string read_all(Subscriber& subscriber) {
+    std::string all;
+    while (const auto frame = subscriber.try_take()) all += text_of(*frame);
+    subscriber.release();
+    return all;
+  }
+  size_t subscribers = 0;
+};
+
+TEST_F(FanOut, EachSubscriberSeesWhatIsPublishedFromItsAttachingOn) {
+  start();
+  send("a");
+  Connection first = subscribe();
+  send("b");
+  Connection second = subscribe();
+  send("c");
+  EXPECT_EQ(read_all(*first.subscriber), "bc");
+  EXPECT_EQ(read_all(*second.subscriber), "c");
+}
+
+TEST_F(FanOut, WithoutSubscribersFramesAreDroppedAndThePublisherNeverWaits) {
+  start({.capacity = 4096});
+  for (int i = 0; i < 100; ++i) send(std::string(4096, 'x'));
+}
+
+TEST_F(FanOut, TheSlowestThatHoldsBackDecides) {
+  start({.capacity = 4096, .max_hold_ns = UINT64_MAX});
+  Connection fast = subscribe();
+  Connection slow = subscribe();
+  for (int i = 0; i < 4; ++i) send(std::string(1024, 'x'));
+  EXPECT_EQ(read_all(*fast.subscriber).size(), 4096u);
+  EXPECT_EQ(listener->publisher().reserve(1, now_ns()).outcome, Outcome::kTimedOut);
+  EXPECT_EQ(read_all(*slow.subscriber).size(), 4096u);
+  send("next");
+  EXPECT_EQ(read_all(*fast.subscriber), "next");
+  EXPECT_EQ(read_all(*slow.subscriber), "next");
+}
+
+TEST_F(FanOut, WhoHoldsTheRingForTooLongIsDroppedAndTold) {
+  start({.capacity = 4096, .max_hold_ns = 1'000'000});
+  Connection good = subscribe();
+  Connection bad = subscribe();
+  for (int i = 0; i < 4; ++i) send(std::string(1024, 'x'));
+  EXPECT_EQ(read_all(*good.subscriber).size(), 4096u);
+  ASSERT_TRUE(bad.subscriber->try_take());
+  send("goes on");
+  EXPECT_EQ(read_all(*good.subscriber), "goes on");
+  EXPECT_EQ(bad.subscriber->wait(patience()), Outcome::kDropped);
+  EXPECT_FALSE(bad.subscriber->try_take()) << "what it has not read is written over";
+  EXPECT_EQ(listener->publisher().subscribers(), 1u);
+}
+
+TEST_F(FanOut, ASubscriberThatLeavesHoldsNobodyBackAndItsPlaceIsUsedAgain) {
+  start({.capacity = 4096, .max_hold_ns = UINT64_MAX});
+  for (int round = 0; round < 200; ++round) {
+    auto one = std::make_optional(subscribe());
+    send("x");
+    EXPECT_EQ(read_all(*one->subscriber), "x");
+    send(std::string(4096, 'y'));
+    one.reset();
+    send("z");
+    --subscribers;
+  }
+  while (listener->counts().connections != 0) (void)listener->publisher().state();
+}
+
+TEST_F(FanOut, ALappedSubscriberIsToldHowManyItHasMissed) {
+  start({.capacity = 4096});
+  Connection lossy = subscribe(Role::kSubscribeLossy);
+  constexpr uint64_t kFrames = 10'000;
+  uint64_t read = 0;
+  uint64_t lost = 0;
+  std::array<std::byte, 64> bytes;
+  for (uint64_t i = 0; i < kFrames; ++i) {
+    const std::string text = std::to_string(i);
+    ASSERT_EQ(listener->publisher().send(bytes_of(text), 1, i, now_ns()), Outcome::kOk)
+        << "never held back";
+    if (i % 100 > 1) continue;  // what is read after a lap begins with the next frame
+    while (const auto one = lossy.lossy_subscriber->try_read(bytes)) {
+      ++read;
+      lost += one->lost;
+      ASSERT_EQ(one->id, read + lost - 1) << "in order, and what is missing is counted";
+      const std::string_view got(reinterpret_cast<const char*>(bytes.data()), one->size);
+      ASSERT_EQ(got, std::to_string(one->id));
+    }
+  }
+  EXPECT_GT(read, 0u);
+  EXPECT_GT(lost, 0u);
+  while (lossy.lossy_subscriber->try_read(bytes)) ++read;
+  EXPECT_EQ(read + lossy.lossy_subscriber->lost(), kFrames);
+}
+
+TEST_F(FanOut, ALappedSubscriberNeverSeesAFrameThatIsHalfWritten) {
+  start({.capacity = 8192});
+  Connection lossy = subscribe(Role::kSubscribeLossy);
+  const std::jthread publishes([&](const std::stop_token& stop) {
+    Publisher& publisher = listener->publisher();
+    for (uint64_t i = 0; !stop.stop_requested(); ++i) {
+      std::array<uint64_t, 96> words;
+      words.fill(i);
+      const auto bytes = std::as_bytes(std::span(words)).first(8 * (1 + i % words.size()));
+      ASSERT_EQ(publisher.send(bytes, 1, i, now_ns()), Outcome::kOk);
+    }
+  });
+  uint64_t last = 0;
+  for (int read = 0; read < 20'000;) {
+    ASSERT_EQ(lossy.lossy_subscriber->wait(patience()), Outcome::kOk);
+    std::array<uint64_t, 96> words;
+    const auto one = lossy.lossy_subscriber->try_read(std::as_writable_bytes(std::span(words)));
+    if (!one) continue;
+    ASSERT_EQ(one->size, 8 * (1 + one->id % words.size()));
+    for (size_t i = 0; i < one->size / 8; ++i) ASSERT_EQ(words[i], one->id);
+    ASSERT_TRUE(read == 0 || one->id == last + 1 + one->lost);
+    last = one->id;
+    ++read;
+  }
+}
+
+TEST_F(FanOut, AllPlacesCanBeTakenAndOneMoreIsRefused) {
+  start({.max_connections = 1000, .max_connections_per_user = 1000});
+  std::vector<Connection> all;
+  for (uint32_t i = 0; i < kMostSubscribers; ++i) all.push_back(subscribe());
+  send("to all");
+  for (Connection& one : all) EXPECT_EQ(read_all(*one.subscriber), "to all");
+  const auto more = connect(path, {.role = Role::kSubscribe, .deadline_ns = patience()});
+  ASSERT_FALSE(more.ok());
+  EXPECT_NE(more.status().message().find("all 64 places"), std::string_view::npos)
+      << more.status().message();
+}
+
+TEST_F(FanOut, APublisherThatWaitsForASubscriberThatDiesGoesOn) {
+  start({.capacity = 4096, .max_hold_ns = UINT64_MAX});
+  auto holds = std::make_optional(subscribe());
+  send(std::string(4096, 'x'));
+  std::thread leaves([&] {
+    while (listener->publisher().stalls() == 0) std::this_thread::yield();
+    holds.reset();
+  });
+  send("after");
+  leaves.join();
+}
+
+}  // namespace
+}  // namespace lumen::bus
