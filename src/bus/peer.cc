@@ -89,7 +89,7 @@ UniqueFd open_peer_process(int socket, const PeerCredentials& credentials) noexc
 }
 
 void Bell::ring_slow(uint64_t asleep) noexcept {
-  rung_for_ = asleep;
+  rung_for_.store(asleep, std::memory_order_relaxed);  // relaxed: this side's own
   const char byte = 0;
   // EAGAIN: its buffer is full of bells that it does not look at; anything else: it is gone.
   (void)::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -225,7 +225,7 @@ Outcome Publisher::wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept
   if (fork_count() != born_) return Outcome::kForked;
   flush();  // once: nobody gives room for what he can't see
   PublisherPage& page = memory_->page();
-  page.stalls.store(++stalls_, std::memory_order_relaxed);  // relaxed: a statistic
+  page.stalls.store(stalls() + 1, std::memory_order_relaxed);  // relaxed: a statistic
   stalled_since_ns_ = now_ns();
   for (;;) {
     const Outcome outcome = make_room(stride);

@@ -29,6 +29,21 @@ Subscriber::Subscriber(SubscriberParts parts) noexcept
   if (parts.has_entry) entry_ = &memory_->page().subscribers[parts.entry];
 }
 
+Subscriber::Subscriber(Subscriber&& other) noexcept
+    : Subscriber(SubscriberParts{std::move(other.memory_), std::move(other.cursor_),
+                                 std::move(other.peer_), std::move(other.bell_), false, 0,
+                                 other.generation_}) {
+  entry_ = other.entry_;
+  attached_ = other.attached_;
+  put_back(other.position());
+  tail_seen_ = other.tail_seen_;
+  // relaxed, both: a move has one thread
+  head_frames_.store(other.head().frames, std::memory_order_relaxed);
+  head_bytes_.store(other.head().bytes, std::memory_order_relaxed);  // relaxed: as above
+  sleep_ = other.sleep_;
+  stuck_at_ = other.stuck_at_;
+}
+
 // Whether `least` frames are there that were not taken; renews what was seen.
 bool Subscriber::look_for(uint64_t least) noexcept {
   if (fork_count() != born_ || peer_->state() == Outcome::kInvalid) return false;
@@ -54,7 +69,7 @@ void Subscriber::look() noexcept {
   // once: what is checked is what is used.
   const uint64_t tail = memory_->page().tail_frames.load(std::memory_order_seq_cst);
   const bool possible =
-      tail - tail_seen_ <= slots_mask_ + 1 && tail - head_.frames <= slots_mask_ + 1;
+      tail - tail_seen_ <= slots_mask_ + 1 && tail - head().frames <= slots_mask_ + 1;
   if (!possible) [[unlikely]] {
     invalid();
     return;
@@ -81,17 +96,13 @@ bool Subscriber::attach() noexcept {
     return false;
   }
   // relaxed, both: the state was acquired
-  head_ = {entry_->start_frames.load(std::memory_order_relaxed),
-           entry_->start_bytes.load(std::memory_order_relaxed) &  // relaxed: as above
-               ~uint64_t{kPayloadAlign - 1}};
-  taken_frames_ = head_.frames;
-  taken_bytes_ = head_.bytes;
-  tail_seen_ = head_.frames;
-  stuck_at_ = head_.frames;
+  taken_frames_ = entry_->start_frames.load(std::memory_order_relaxed);
+  taken_bytes_ = entry_->start_bytes.load(std::memory_order_relaxed) &  // relaxed: as above
+                 ~uint64_t{kPayloadAlign - 1};
+  tail_seen_ = taken_frames_;
+  stuck_at_ = taken_frames_;
   attached_ = true;
-  // sync[bus.head_frames]: release, as in release_to()
-  cursor_->page().head_frames.store(head_.frames, std::memory_order_release);
-  cursor_->page().head_bytes.exchange(head_.bytes, std::memory_order_seq_cst);  // sync[bus.head]
+  release();
   return true;
 }
 

@@ -72,6 +72,13 @@ class Bell {
  public:
   Bell() noexcept = default;
   explicit Bell(UniqueFd socket) noexcept : socket_(std::move(socket)) {}
+  Bell(Bell&& other) noexcept { *this = std::move(other); }
+  Bell& operator=(Bell&& other) noexcept {
+    socket_ = std::move(other.socket_);
+    // relaxed, both: a move has one thread
+    rung_for_.store(other.rung_for_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return *this;
+  }
 
   // `asleep`: the other side's word, loaded after what it waits for was published, both seq_cst. Rings
   // once for each sleep. Whatever the word says, it costs this side one system call at most.
@@ -88,7 +95,7 @@ class Bell {
  private:
   void ring_slow(uint64_t asleep) noexcept;
   UniqueFd socket_;
-  uint64_t rung_for_ = 0;
+  std::atomic<uint64_t> rung_for_{0};  // atomic: one thread may wait while another gives back
 };
 
 // What a sleeping side writes into its own `asleep` word: odd while it sleeps, another number each time.

@@ -151,7 +151,10 @@ class Publisher {
   [[nodiscard]] Outcome state() noexcept;
   [[nodiscard]] size_t subscribers() const noexcept { return links_.size(); }
   [[nodiscard]] uint64_t published_frames() const noexcept { return published_frames_; }
-  [[nodiscard]] uint64_t stalls() const noexcept { return stalls_; }
+  // How often it had to wait for room. Any thread.
+  [[nodiscard]] uint64_t stalls() const noexcept {
+    return memory_->page().stalls.load(std::memory_order_relaxed);  // relaxed: a statistic
+  }
   [[nodiscard]] const Geometry& geometry() const noexcept { return memory_->geometry(); }
   // Frames that were committed and that the slowest subscriber has not given back, as last seen.
   [[nodiscard]] uint64_t unread_were() const noexcept {
@@ -225,7 +228,6 @@ class Publisher {
 
   std::vector<pollfd> polls_;
   SleepWord sleep_;
-  uint64_t stalls_ = 0;
   uint64_t stuck_at_ = 0;  // where it last lacked room
   uint64_t stalled_since_ns_ = 0;
   uint32_t empty_looks_ = 0;

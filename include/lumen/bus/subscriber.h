@@ -7,7 +7,8 @@
 //
 // LossySubscriber: one that never holds the publisher back; it copies, and is told what it has missed.
 //
-// Threads: one at a time. Memory: none after it was made. Errors: Outcome. What the publisher writes is
+// Threads: one at a time; release_to() may be called by another than the one that takes and waits.
+// Memory: none after it was made. Errors: Outcome. What the publisher writes is
 // loaded once and checked; a publisher that writes what can't be is left (kInvalid). Payload can change
 // while it is read, if the publisher breaks its word: then it is wrong, never out of bounds.
 // A subscriber that dies holds the publisher back until the kernel tells of it, which is at once.
@@ -59,7 +60,7 @@ struct SubscriberParts {
 class Subscriber {
  public:
   explicit Subscriber(SubscriberParts parts) noexcept;
-  Subscriber(Subscriber&&) noexcept = default;
+  Subscriber(Subscriber&& other) noexcept;
   Subscriber& operator=(Subscriber&&) = delete;
 
   // The next frame, if one is there; state() says why not.
@@ -85,9 +86,10 @@ class Subscriber {
   // Frames are taken up to here. With release_to(): gives back all that was taken before that.
   [[nodiscard]] Position position() const noexcept { return {taken_frames_, taken_bytes_}; }
   void release_to(Position position) noexcept {
-    if (fork_count() != born_ || position == head_) return;
-    LUMEN_DCHECK(position.frames - head_.frames <= taken_frames_ - head_.frames);
-    head_ = position;
+    if (fork_count() != born_ || position == head()) return;
+    // relaxed, both: what the publisher does with it comes back by the tail, which is acquired
+    head_frames_.store(position.frames, std::memory_order_relaxed);
+    head_bytes_.store(position.bytes, std::memory_order_relaxed);  // relaxed: as above
     // sync[bus.head_frames]: release of the descriptors
     cursor_->page().head_frames.store(position.frames, std::memory_order_release);
     // sync[bus.head]: release of the places; seq_cst against the publisher's announcement
@@ -96,6 +98,11 @@ class Subscriber {
     bell_.ring(memory_->page().asleep.load(std::memory_order_seq_cst));
   }
   void release() noexcept { release_to(position()); }
+  // Frames after `position` were not taken after all; it is not before what was given back.
+  void put_back(Position position) noexcept {
+    taken_frames_ = position.frames;
+    taken_bytes_ = position.bytes;
+  }
 
   // Until `least` frames are there that were not taken. kOk with fewer, but at least one, where no more can
   // come; kHeld: none can, since the publisher waits for room that this subscriber holds.
@@ -103,8 +110,8 @@ class Subscriber {
 
   // Frames that are there and were not taken, as last seen.
   [[nodiscard]] uint64_t ready() const noexcept { return tail_seen_ - taken_frames_; }
-  [[nodiscard]] uint64_t held_frames() const noexcept { return taken_frames_ - head_.frames; }
-  [[nodiscard]] uint64_t held_bytes() const noexcept { return taken_bytes_ - head_.bytes; }
+  [[nodiscard]] uint64_t held_frames() const noexcept { return taken_frames_ - head().frames; }
+  [[nodiscard]] uint64_t held_bytes() const noexcept { return taken_bytes_ - head().bytes; }
   // kOk while frames may come; looks at the other side.
   [[nodiscard]] Outcome state() noexcept;
   [[nodiscard]] const Geometry& geometry() const noexcept { return memory_->geometry(); }
@@ -145,6 +152,11 @@ class Subscriber {
     }
     return frame;
   }
+  [[nodiscard]] Position head() const noexcept {
+    // relaxed, both: see release_to()
+    return {head_frames_.load(std::memory_order_relaxed),
+            head_bytes_.load(std::memory_order_relaxed)};  // relaxed: as above
+  }
   [[nodiscard]] bool look_for(uint64_t least) noexcept;
   void look() noexcept;
   [[nodiscard]] bool attach() noexcept;
@@ -165,7 +177,9 @@ class Subscriber {
   uint64_t taken_frames_ = 0;
   uint64_t tail_seen_ = 0;
   uint64_t taken_bytes_ = 0;
-  Position head_;
+  // Given back. Atomic: see Threads.
+  std::atomic<uint64_t> head_frames_{0};
+  std::atomic<uint64_t> head_bytes_{0};
 
   const SubscriberEntry* entry_ = nullptr;  // nullptr: the only one, from the beginning
   uint32_t generation_ = 0;

@@ -190,6 +190,49 @@ TEST_F(Stream, AProgramThatNeverWaitsLearnsOfAnEndToo) {
   EXPECT_EQ(subscriber().state(), Outcome::kClosed);
 }
 
+TEST_F(Stream, AConnectionThatIsMovedGoesOnWhereItWas) {
+  start({.capacity = 4096});
+  for (int i = 0; i < 3; ++i) {
+    put(std::to_string(i));
+    publisher().flush();
+    EXPECT_EQ(text_of(*subscriber().try_take()), std::to_string(i));
+    EXPECT_EQ(subscriber().wait(now_ns() + 1'000), Outcome::kTimedOut) << "it has slept";
+    Connection moved = std::move(*ours);
+    ours.emplace(std::move(moved));
+    EXPECT_EQ(subscriber().held_frames(), 1u + static_cast<uint64_t>(i));
+  }
+}
+
+TEST_F(Stream, AnotherThreadMayGiveBackWhileOneWaits) {
+  start({.capacity = 4096});
+  put(std::string(4096, 'a'));
+  publisher().flush();
+  ASSERT_TRUE(subscriber().try_take());
+  const Position all = subscriber().position();
+  std::thread publishes([&] { EXPECT_EQ(publisher().send(bytes_of("next"), 1), Outcome::kOk); });
+  while (publisher().stalls() == 0) std::this_thread::yield();
+  std::thread gives_back([&] { subscriber().release_to(all); });
+  Outcome outcome = Outcome::kHeld;
+  while (outcome == Outcome::kHeld) outcome = subscriber().wait(patience());
+  EXPECT_EQ(outcome, Outcome::kOk);
+  EXPECT_EQ(text_of(*subscriber().try_take()), "next");
+  gives_back.join();
+  publishes.join();
+}
+
+TEST_F(Stream, WhatIsPutBackIsTakenAgain) {
+  start();
+  put("a");
+  put("b");
+  publisher().flush();
+  const Position before = subscriber().position();
+  ASSERT_TRUE(subscriber().try_take());
+  ASSERT_TRUE(subscriber().try_take());
+  subscriber().put_back(before);
+  EXPECT_EQ(subscriber().held_frames(), 0u);
+  EXPECT_EQ(text_of(*subscriber().try_take()), "a");
+}
+
 TEST_F(Stream, TwoRingsCarryARequestAndItsReply) {
   listen({.role = Role::kBoth, .area_bytes = 8192});
   Connection client = connect_as(Role::kBoth);
