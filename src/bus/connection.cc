@@ -121,9 +121,16 @@ Result<UniqueFd> connect_socket(const std::string& path, bool wait_for_listener,
       const char* fix = error == ENOENT || error == ECONNREFUSED ? " (nobody listens there yet)"
                         : error == EPROTOTYPE ? " (the socket there is not one of Lumen's bus)"
                                               : "";
+      if (may_come) {
+        return Status::error(Code::kDeadlineExceeded, "bus %s: connecting%s: %s", path.c_str(), fix,
+                             std::strerror(error));
+      }
       return Status::from_errno(error, "bus %s: connecting%s", path.c_str(), fix);
     }
-    (void)sleep_on({}, std::min(deadline_ns, now_ns() + kTryAgainNs));
+    if (sleep_on({}, std::min(deadline_ns, now_ns() + kTryAgainNs)) == Woken::kInterrupted) {
+      return Status::error(Code::kCancelled,
+                           "bus %s: a signal came while a listener was waited for", path.c_str());
+    }
   }
 }
 
@@ -141,10 +148,8 @@ Result<Connection> connect(const std::string& path, const ConnectOptions& option
   }
   Hello hello;
   hello.role = static_cast<uint32_t>(options.role);
-  if (::send(socket->get(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
-    return Status::from_errno(errno, "bus %s: the listener has closed the connection",
-                              path.c_str());
-  }
+  // Where it fails, the listener has refused already, and its answer says why.
+  (void)!::send(socket->get(), &hello, sizeof(hello), MSG_NOSIGNAL);
   auto received = receive_welcome(socket->get(), deadline_ns);
   if (!received.ok()) return received.status().at(path);
   Welcome& welcome = received->welcome;

@@ -61,6 +61,10 @@ Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns) {
   for (;;) {
     const Woken woken = sleep_on(fds, deadline_ns);
     if (woken == Woken::kEvent) break;
+    if (woken == Woken::kInterrupted) {
+      return Status::error(Code::kCancelled,
+                           "bus: a signal came while the listener was waited for");
+    }
     if (woken == Woken::kTimedOut) {
       return Status::error(Code::kDeadlineExceeded,
                            "bus: the listener has not answered in time; is it stopped?");
@@ -74,7 +78,12 @@ Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns) {
   message.msg_iovlen = 1;
   message.msg_control = control.bytes.data();
   message.msg_controllen = sizeof(control.bytes);
-  const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // A listener that has refused without reading the hello resets the connection; what it said is behind that.
+  if (got < 0 && errno == ECONNRESET) {
+    message.msg_controllen = sizeof(control.bytes);
+    got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  }
   const int error = errno;
   if (got > 0) received.descriptor_count = take_descriptors(message, received.descriptors);
   if (got <= 0) {

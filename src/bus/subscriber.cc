@@ -68,14 +68,9 @@ void Subscriber::look() noexcept {
   // sync[bus.tail]: acquire of the frames; seq_cst, it may be the look of a thread about to sleep. Loaded
   // once: what is checked is what is used.
   const uint64_t tail = memory_->page().tail_frames.load(std::memory_order_seq_cst);
-  const bool possible =
-      tail - tail_seen_ <= slots_mask_ + 1 && tail - head().frames <= slots_mask_ + 1;
-  if (!possible) [[unlikely]] {
-    invalid();
-    return;
-  }
   if (entry_ != nullptr) {
-    // sync[bus.attached]: acquire; the publisher goes on over what a dropped one holds
+    // sync[bus.attached]: acquire; the publisher goes on over what a dropped one holds, so
+    // this comes before the check of its tail
     const uint64_t state = entry_->state.load(std::memory_order_acquire);
     if (static_cast<uint32_t>(state) != static_cast<uint32_t>(Attachment::kAttached) ||
         state >> 32 != generation_) {
@@ -83,6 +78,12 @@ void Subscriber::look() noexcept {
       tail_seen_ = taken_frames_;
       return;
     }
+  }
+  const bool possible =
+      tail - tail_seen_ <= slots_mask_ + 1 && tail - head().frames <= slots_mask_ + 1;
+  if (!possible) [[unlikely]] {
+    invalid();
+    return;
   }
   tail_seen_ = tail;
 }

@@ -51,6 +51,8 @@ struct ConnectOptions {
   std::vector<uid_t> listener_users{};  // whose listener will do; empty: anybody's
 };
 
+// kCancelled: a signal has ended the wait. kDeadlineExceeded: the listener has not answered. kForbidden,
+// kUnsupported, kResourceExhausted: refused, in the listener's words.
 [[nodiscard]] Result<Connection> connect(const std::string& path,
                                          const ConnectOptions& options = {});
 

@@ -102,15 +102,17 @@ class Bell {
 class SleepWord {
  public:
   explicit SleepWord(std::atomic<uint64_t>* word) noexcept : word_(word) {}
-  // Then look once more, and sleep only if that finds nothing.
+  // Then look once more, and sleep only if that finds nothing. May be announced anew.
   uint64_t announce() noexcept {
+    value_ = (value_ + 1) | 1;
     // sync[bus.asleep]: seq_cst, so that either the other side sees it or the look that follows sees what
     // the other side has published
-    word_->exchange(++value_, std::memory_order_seq_cst);
+    word_->exchange(value_, std::memory_order_seq_cst);
     return value_;
   }
   void wake_up() noexcept {
-    word_->store(++value_, std::memory_order_relaxed);  // relaxed: a ring too many does no harm
+    value_ = (value_ + 1) & ~uint64_t{1};
+    word_->store(value_, std::memory_order_relaxed);  // relaxed: a ring too many does no harm
   }
 
  private:

@@ -1,0 +1,192 @@
+// lumen_engine._bus: Requester and Responder. Threads: one at a time. Errors: Python exceptions.
+#include <lumen/bus/request_reply.h>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "handles.h"
+
+namespace lumen::bus::python {
+namespace {
+
+std::span<const std::byte> bytes_of(const Buffer& buffer) {
+  return {static_cast<const std::byte*>(buffer.view().buf), buffer.size()};
+}
+nb::bytes copy_of(std::span<const std::byte> data) {
+  return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
+}
+
+class RequesterHandle {
+ public:
+  RequesterHandle(const std::string& path, std::optional<double> timeout, uint32_t in_flight)
+      : requester_(connect_interruptibly(path, Role::kBoth, timeout, true), in_flight) {}
+
+  // Its id, or None where no more may be in flight.
+  std::optional<uint64_t> send(nb::handle data, uint32_t type_id, std::optional<double> timeout) {
+    check();
+    const Use use(busy_);
+    const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
+    const Requester::Sent sent = requester_.send(bytes_of(buffer), type_id, deadline_of(timeout));
+    if (sent.outcome == Outcome::kNotNow) return std::nullopt;
+    if (sent.outcome != Outcome::kOk) raise(sent.outcome);
+    return sent.id;
+  }
+  bool cancel(uint64_t id) {
+    check();
+    const Use use(busy_);
+    return requester_.cancel(id);
+  }
+  // (id, timed out, status, type_id, data) or None.
+  nb::object try_take() {
+    check();
+    const Use use(busy_);
+    const std::optional<Requester::Reply> reply = requester_.try_take();
+    if (!reply) return nb::none();
+    nb::object taken = nb::make_tuple(reply->id, reply->outcome != Outcome::kOk, reply->status,
+                                      reply->type_id, copy_of(reply->data));
+    requester_.release();
+    return taken;
+  }
+  // Until try_take() has something; false once the time is over or nothing is in flight.
+  bool wait(std::optional<double> timeout) {
+    check();
+    const Use use(busy_);
+    const uint64_t deadline_ns = deadline_of(timeout);
+    const Outcome outcome = wait_interruptibly([&] { return requester_.wait(deadline_ns); });
+    if (outcome == Outcome::kTimedOut || outcome == Outcome::kNotNow) return false;
+    if (outcome != Outcome::kOk) raise(outcome);
+    return true;
+  }
+  // (status, type_id, data)
+  nb::object call(nb::handle data, uint32_t type_id, std::optional<double> timeout) {
+    check();
+    const Use use(busy_);
+    const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
+    const uint64_t deadline_ns = deadline_of(timeout);
+    Requester::Reply reply;
+    (void)wait_interruptibly([&] {
+      reply = requester_.call(bytes_of(buffer), type_id, deadline_ns);
+      return reply.outcome == Outcome::kInterrupted ? Outcome::kOk : reply.outcome;
+    });
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (reply.outcome != Outcome::kOk) raise(reply.outcome);
+    nb::object taken = nb::make_tuple(reply.status, reply.type_id, copy_of(reply.data));
+    requester_.release();
+    return taken;
+  }
+  // For an event loop: what it watches. announce() before it sleeps: true: don't, something is there.
+  std::vector<int> descriptors() {
+    std::vector<int> found;
+    for (const pollfd& fd : requester_.connection().subscriber->polls()) {
+      if (fd.fd >= 0) found.push_back(fd.fd);
+    }
+    return found;
+  }
+  bool announce() {
+    Subscriber& subscriber = *requester_.connection().subscriber;
+    subscriber.announce_sleep();
+    return subscriber.ready() != 0 || subscriber.look_now();
+  }
+  void woken() { requester_.connection().subscriber->woken(); }
+  bool is_alive() { return requester_.connection().peer->look() == Outcome::kOk; }
+  uint32_t in_flight() const { return requester_.in_flight(); }
+  void close() {
+    is_closed_ = true;
+    requester_.connection().publisher->flush();
+    requester_.connection().peer->close(Goodbye::kClosed);
+  }
+
+ private:
+  void check() const {
+    if (is_closed_) raise_bus_error("bus: this connection is closed");
+    if (fork_count() != born_) raise(Outcome::kForked);
+  }
+
+  Requester requester_;
+  std::atomic<bool> busy_{false};
+  bool is_closed_ = false;
+  const uint32_t born_ = fork_count();
+};
+
+class ResponderHandle {
+ public:
+  // Of the next who connects.
+  ResponderHandle(const ListenerHandle& listener, std::optional<double> timeout)
+      : responder_(next_connection(listener, timeout)) {}
+
+  // (id, type_id, data, is a cancel), or None at the end of the stream.
+  nb::object take(std::optional<double> timeout) {
+    check();
+    const Use use(busy_);
+    const uint64_t deadline_ns = deadline_of(timeout);
+    for (;;) {
+      if (const auto request = responder_.try_take()) {
+        nb::object taken = nb::make_tuple(request->id, request->type_id, copy_of(request->data),
+                                          request->kind == MessageKind::kCancel);
+        responder_.release();
+        return taken;
+      }
+      const Outcome outcome = wait_interruptibly([&] { return responder_.wait(deadline_ns); });
+      if (outcome == Outcome::kClosed) return nb::none();
+      if (outcome != Outcome::kOk) raise(outcome);
+    }
+  }
+  void reply(uint64_t id, nb::handle data, uint32_t type_id, uint32_t status,
+             std::optional<double> timeout) {
+    check();
+    const Use use(busy_);
+    const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
+    const uint64_t deadline_ns = deadline_of(timeout);
+    const Outcome outcome = wait_interruptibly(
+        [&] { return responder_.reply(id, bytes_of(buffer), type_id, status, deadline_ns); });
+    if (outcome != Outcome::kOk) raise(outcome);
+  }
+  void close() { responder_.connection().peer->close(Goodbye::kClosed); }
+
+ private:
+  void check() const {
+    if (fork_count() != born_) raise(Outcome::kForked);
+  }
+  Responder responder_;
+  std::atomic<bool> busy_{false};
+  const uint32_t born_ = fork_count();
+};
+
+}  // namespace
+
+void bind_requests(nb::module_& module) {
+  nb::class_<RequesterHandle>(module, "RequesterBase",
+                              "Requests over a ring, replies over another.")
+      .def(nb::init<const std::string&, std::optional<double>, uint32_t>(), nb::arg("path"),
+           nb::arg("timeout") = 10.0, nb::arg("in_flight") = 1024)
+      .def("send", &RequesterHandle::send, nb::arg("data"), nb::arg("type_id") = 0,
+           nb::arg("timeout") = nb::none())
+      .def("cancel", &RequesterHandle::cancel, nb::arg("id"))
+      .def("try_take", &RequesterHandle::try_take,
+           nb::sig("def try_take(self) -> tuple[int, bool, int, int, bytes] | None"))
+      .def("wait", &RequesterHandle::wait, nb::arg("timeout") = nb::none())
+      .def("call_raw", &RequesterHandle::call, nb::arg("data"), nb::arg("type_id") = 0,
+           nb::arg("timeout") = nb::none(),
+           nb::sig("def call_raw(self, data: object, type_id: int = 0, timeout: float | None = None)"
+                   " -> tuple[int, int, bytes]"))
+      .def("descriptors", &RequesterHandle::descriptors)
+      .def("announce", &RequesterHandle::announce)
+      .def("woken", &RequesterHandle::woken)
+      .def_prop_ro("is_alive", &RequesterHandle::is_alive)
+      .def_prop_ro("in_flight", &RequesterHandle::in_flight)
+      .def("close", &RequesterHandle::close);
+  nb::class_<ResponderHandle>(module, "ResponderBase", "Answers requests.")
+      .def(nb::init<const ListenerHandle&, std::optional<double>>(), nb::arg("listener"),
+           nb::arg("timeout") = nb::none())
+      .def("take_raw", &ResponderHandle::take, nb::arg("timeout") = nb::none(),
+           nb::sig("def take_raw(self, timeout: float | None = None)"
+                   " -> tuple[int, int, bytes, bool] | None"))
+      .def("reply", &ResponderHandle::reply, nb::arg("id"), nb::arg("data"), nb::arg("type_id") = 0,
+           nb::arg("status") = 0, nb::arg("timeout") = nb::none())
+      .def("close", &ResponderHandle::close);
+}
+
+}  // namespace lumen::bus::python

@@ -1,0 +1,90 @@
+// What the parts of the extension share: errors, deadlines, and who may use a handle.
+// Threads: the interpreter's lock is held unless a comment says otherwise. Memory: Python's and the heap's.
+// Errors: Python exceptions.
+#pragma once
+
+#include <lumen/bus/frame.h>
+#include <lumen/bus/peer.h>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace nb = nanobind;
+
+namespace lumen::bus::python {
+
+void bind_errors(nb::module_& module);
+void bind_publisher(nb::module_& module);
+void bind_subscriber(nb::module_& module);
+void bind_requests(nb::module_& module);
+void bind_connections(nb::module_& module);
+
+// Raises the exception for anything but kOk; `what` is its message's end.
+[[noreturn]] void raise(Outcome outcome, const std::string& what = {});
+[[noreturn]] void raise_bus_error(const std::string& message);
+
+// `timeout` in seconds from now; None: never.
+[[nodiscard]] uint64_t deadline_of(std::optional<double> timeout);
+
+// One thread at a time uses a handle, also while that thread waits without the interpreter's lock.
+class Use {
+ public:
+  explicit Use(std::atomic<bool>& busy) : busy_(busy) {
+    // sync[bus.python]: acquire from the thread that used it before
+    if (busy_.exchange(true, std::memory_order_acquire)) {
+      throw nb::value_error("this end of the bus is in use by another thread; give each its own");
+    }
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  // sync[bus.python]: release to the next
+  ~Use() { busy_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
+// Calls `wait` without the interpreter's lock until it says something else than "a signal has come", whose
+// Python handlers run in between: so Ctrl-C raises KeyboardInterrupt out of every wait.
+template <typename Wait>
+Outcome wait_interruptibly(Wait&& wait) {
+  for (;;) {
+    Outcome outcome = Outcome::kOk;
+    {
+      const nb::gil_scoped_release without;
+      outcome = wait();
+    }
+    if (outcome != Outcome::kInterrupted) return outcome;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+// A buffer of Python's, for the time of a call.
+class Buffer {
+ public:
+  Buffer(nb::handle object, int flags) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { PyBuffer_Release(&view_); }
+  [[nodiscard]] const Py_buffer& view() const noexcept { return view_; }
+  [[nodiscard]] size_t size() const noexcept { return static_cast<size_t>(view_.len); }
+
+ private:
+  Py_buffer view_{};
+};
+
+// The size of one item of what NumPy calls `name` ("float32", "f4", ...).
+struct ItemType {
+  nb::dlpack::dtype dtype;
+  size_t bytes;
+};
+[[nodiscard]] ItemType item_type(nb::handle dtype);
+
+}  // namespace lumen::bus::python

@@ -1,0 +1,519 @@
+"""lumen_engine.bus: views over the ring, who holds them, and what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lumen_engine import bus
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "bus")
+
+
+class Pair:
+    """Both sides in one process: this one publishes into the ring that it reads."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        self.listener = bus.listen(path, **options)
+        self.theirs = bus.connect(path, role="publish")
+        self.ours = self.listener.accept(PATIENCE)
+        self.publisher = self.theirs.publisher
+        self.subscriber = self.ours.subscriber
+
+    def close(self) -> None:
+        self.theirs.close()
+        self.ours.close()
+        self.listener.close()
+
+
+@pytest.fixture
+def make_pair(path: str) -> Iterator[Callable[..., Pair]]:
+    made: list[Pair] = []
+
+    def make(**options: Any) -> Pair:
+        made.append(Pair(path, **options))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.close()
+
+
+def rows(count: int, start: int = 0) -> np.ndarray[Any, Any]:
+    return np.arange(start * 16, (start + count) * 16, dtype="f4").reshape(count, 16)
+
+
+def test_a_batch_is_a_view_of_the_ring(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    assert pair.publisher.send_batch(rows(10), type_id=3) == 10
+    pair.theirs.close()
+    batches = list(pair.subscriber.batches(256, dtype="float32"))
+    assert len(batches) == 1
+    batch = batches[0]
+    assert batch.shape == (10, 16) and batch.dtype == np.float32
+    assert batch.flags.c_contiguous and not batch.flags.owndata and not batch.flags.writeable
+    assert batch.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(batch, rows(10))
+    assert pair.subscriber.type_id == 3
+    with pytest.raises(ValueError, match="read-only"):
+        batch[0, 0] = 1
+
+
+def test_a_batch_ends_where_size_or_type_changes(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    pair.publisher.send_batch(rows(2), type_id=1)
+    pair.publisher.send_batch(rows(3), type_id=2)
+    pair.publisher.send(b"", type_id=2)
+    pair.publisher.send(b"", type_id=2)
+    pair.theirs.close()
+    seen = [(batch.shape, pair.subscriber.type_id) for batch in pair.subscriber.batches(256)]
+    assert seen == [((2, 64), 1), ((3, 64), 2), ((2, 0), 2)]
+
+
+def test_frames_that_an_item_does_not_divide_are_refused_and_stay(
+    make_pair: Callable[..., Pair],
+) -> None:
+    pair = make_pair()
+    pair.publisher.send(b"0123456789")
+    with pytest.raises(ValueError, match="10 bytes are no whole number of items of 4 bytes"):
+        next(pair.subscriber.batches(8, dtype="f4"))
+    assert next(pair.subscriber.batches(8)).tobytes() == b"0123456789"
+    # Rows of 10 bytes lie 64 apart: a view all the same, though not in one piece.
+    pair.publisher.send_batch(np.arange(30, dtype="u1").reshape(3, 10))
+    batch = next(pair.subscriber.batches(8))
+    assert batch.shape == (3, 10) and batch.strides == (64, 1)
+    np.testing.assert_array_equal(batch, np.arange(30).reshape(3, 10))
+    with pytest.raises(ValueError, match="dtype"):
+        next(pair.subscriber.batches(8, dtype="U4"))
+
+
+def test_slots_go_back_when_the_last_object_is_gone_in_any_order(
+    make_pair: Callable[..., Pair],
+) -> None:
+    pair = make_pair(capacity=4096)
+    pair.publisher.send_batch(rows(64))  # the ring is full
+    batches = pair.subscriber.batches(16, dtype="f4")
+    first, second, third = next(batches), next(batches), next(batches)
+    assert pair.subscriber.held_frames == 48 and pair.subscriber.views == 3
+    derived = second[3:5].T
+    del second
+    gc.collect()
+    assert pair.subscriber.views == 3, "something that was made of it is alive"
+    with pytest.raises(BufferError, match="3 views"):
+        pair.subscriber.release()
+    del third
+    gc.collect()
+    assert pair.subscriber.held_frames == 48, "in order, since the ring is"
+    with pytest.raises(TimeoutError):
+        pair.publisher.send(b"x", timeout=0)
+    del first
+    gc.collect()
+    assert pair.subscriber.held_frames == 32
+    pair.publisher.send_batch(rows(16, start=1000))
+    np.testing.assert_array_equal(derived, rows(64)[19:21].T)
+    del derived
+    gc.collect()
+    assert pair.subscriber.held_frames == 0
+    pair.subscriber.release()
+
+
+def test_the_loop_holds_one_batch_while_the_next_is_waited_for(
+    make_pair: Callable[..., Pair],
+) -> None:
+    pair = make_pair(capacity=4096)
+
+    def publish() -> None:
+        for i in range(50):
+            pair.publisher.send_batch(rows(64, start=64 * i), timeout=PATIENCE)
+        pair.theirs.close()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    got = 0
+    for batch in pair.subscriber.batches(1000, dtype="f4", timeout=PATIENCE):
+        np.testing.assert_array_equal(batch, rows(len(batch), start=got))
+        got += len(batch)
+    thread.join()
+    assert got == 50 * 64
+
+
+def test_who_holds_the_whole_ring_is_told_what_it_holds(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair(capacity=4096)
+    pair.publisher.send_batch(rows(64))
+    held = [next(pair.subscriber.batches(32, dtype="f4")) for _ in range(2)]
+    thread = threading.Thread(target=lambda: pair.publisher.send(b"next", timeout=PATIENCE))
+    thread.start()
+    with pytest.raises(bus.HeldError, match=r"2 views hold 64 frames \(4096 of 4096 bytes\)"):
+        next(pair.subscriber.batches(32, timeout=PATIENCE))
+    copies = [batch.copy() for batch in held]
+    del held[:]
+    gc.collect()
+    assert next(pair.subscriber.batches(32, timeout=PATIENCE)).tobytes() == b"next"
+    thread.join()
+    np.testing.assert_array_equal(np.concatenate(copies), rows(64))
+
+
+def test_views_survive_the_close_and_the_end_of_everything(path: str) -> None:
+    pair = Pair(path)
+    pair.publisher.send_batch(rows(4))
+    batch = next(pair.subscriber.batches(4, dtype="f4"))
+    frame_data = b""
+    pair.publisher.send(b"frame")
+    frame = pair.subscriber.take(PATIENCE)
+    assert frame is not None
+    pair.close()
+    frame_data = bytes(frame.data)
+    with pytest.raises(bus.BusError, match="closed"):
+        next(pair.subscriber.batches(4))
+    with pytest.raises(bus.BusError, match="closed"):
+        pair.publisher.send(b"x")
+    del pair, frame
+    gc.collect()
+    np.testing.assert_array_equal(batch, rows(4))
+    assert frame_data == b"frame"
+
+
+def test_a_frame_is_released_only_without_views(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    for text in (b"one", b"two"):
+        pair.publisher.send(text, type_id=7, id=9)
+    frames = pair.subscriber.frames(timeout=PATIENCE)
+    frame = next(frames)
+    assert (bytes(frame.data), frame.type_id, frame.id, len(frame)) == (b"one", 7, 9, 3)
+    view = frame.data
+    assert view.readonly
+    with pytest.raises(BufferError, match="views of this frame are alive"):
+        frame.release()
+    view.release()
+    frame.release()
+    assert pair.subscriber.held_frames == 0
+    with pytest.raises(BufferError, match="was released"):
+        memoryview(frame)  # type: ignore[arg-type]
+    array = np.frombuffer(next(frames), dtype="u1")  # type: ignore[call-overload]
+    assert array.tobytes() == b"two" and pair.subscriber.held_frames == 1
+    del array
+    gc.collect()
+    assert pair.subscriber.held_frames == 0
+
+
+def test_read_into_copies_and_gives_back_at_once(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair(capacity=4096)
+    pair.publisher.send_batch(rows(20))
+    into = np.zeros((16, 16), dtype="f4")
+    assert pair.subscriber.read_into(into, timeout=PATIENCE) == 16
+    np.testing.assert_array_equal(into, rows(16))
+    assert pair.subscriber.held_frames == 0
+    with pytest.raises(ValueError, match="frames of 64 bytes don't fit rows of 32"):
+        pair.subscriber.read_into(np.zeros((4, 8), dtype="f4"))
+    assert pair.subscriber.read_into(into) == 4
+    read_only = np.zeros((4, 16), dtype="f4")
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only|not writable"):
+        pair.subscriber.read_into(read_only)
+    pair.theirs.close()
+    assert pair.subscriber.read_into(into) == 0
+
+
+def test_min_and_timeout(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    with pytest.raises(TimeoutError):
+        next(pair.subscriber.batches(8, timeout=0))
+    pair.publisher.send_batch(rows(2))
+    assert len(next(pair.subscriber.batches(8, min=4, timeout=0.01))) == 2, "what is there"
+    pair.publisher.send_batch(rows(5))
+    assert len(next(pair.subscriber.batches(8, min=4, timeout=PATIENCE))) == 5
+
+
+def test_a_place_is_written_without_a_copy(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    with pair.publisher.reserve(64, type_id=5, id=6) as place:
+        np.frombuffer(place, dtype="f4")[:] = 1.5
+    frame = pair.subscriber.take(PATIENCE)
+    assert frame is not None and (frame.type_id, frame.id) == (5, 6)
+    np.testing.assert_array_equal(np.frombuffer(frame, "f4"), np.full(16, 1.5))  # type: ignore[call-overload]
+    with pytest.raises(KeyError), pair.publisher.reserve(64):
+        raise KeyError
+    kept = None
+    with pytest.raises(BufferError), pair.publisher.reserve(64) as place:
+        kept = np.frombuffer(place, dtype="f4")
+    assert kept is not None
+    with pytest.raises(TimeoutError):
+        pair.subscriber.take(0)
+    del kept, place
+    gc.collect()
+    pair.publisher.send(b"goes on")
+    assert pair.subscriber.take(PATIENCE) is not None
+    with pytest.raises(ValueError, match="got 2097152 bytes, the ring has 1048576"):
+        pair.publisher.send(b"x" * (1 << 21))
+
+
+def test_a_publisher_of_several_and_one_that_is_lapped(path: str) -> None:
+    with bus.listen(path, role="publish", capacity=4096) as listener:
+        publisher = listener.publisher
+        first = bus.connect(path)
+        lossy = bus.connect(path, role="lossy")
+        publisher.wait_for_subscribers(2, PATIENCE)
+        for i in range(200):
+            publisher.send(b"x" * 64, id=i, timeout=PATIENCE)
+            frame = first.subscriber.take(PATIENCE)
+            assert frame is not None and frame.id == i
+            del frame
+        publisher.send(b"last", id=200)
+        frames: list[bus.LossyFrame] = []
+        while lossy.lost + len(frames) < 201:
+            try:
+                got = lossy.read(timeout=0)
+            except TimeoutError:
+                publisher.send(b"more", id=201)
+                continue
+            assert got is not None
+            frames.append(got)
+        assert lossy.lost > 0
+        with pytest.raises(ValueError, match="lossy"):
+            _ = lossy.subscriber
+
+
+def test_dropped_after_max_hold(path: str) -> None:
+    with bus.listen(path, role="publish", capacity=4096, max_hold=0.01) as listener:
+        holder = bus.connect(path)
+        listener.publisher.wait_for_subscribers(1, PATIENCE)
+        listener.publisher.send_batch(rows(64))
+        held = next(holder.subscriber.batches(8, dtype="f4"))
+        listener.publisher.send_batch(rows(64), timeout=PATIENCE)
+        with pytest.raises(bus.Dropped):
+            while True:
+                next(holder.subscriber.batches(8, timeout=PATIENCE))
+        assert held.shape == (8, 16), "it can be read, though no longer what it was"
+
+
+def test_dlpack_says_that_a_view_is_read_only(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    pair.publisher.send_batch(rows(4))
+    batch = next(pair.subscriber.batches(4, dtype="f4"))
+    with pytest.raises(BufferError):
+        batch.__dlpack__()  # without DLPack 1.0 there is no way to say it
+    again = np.from_dlpack(batch)
+    assert not again.flags.writeable and again.ctypes.data == batch.ctypes.data
+    del batch
+    gc.collect()
+    assert pair.subscriber.views == 1
+    del again
+    gc.collect()
+    assert pair.subscriber.views == 0
+
+
+def test_a_child_of_fork_has_dead_handles_and_readable_views(
+    make_pair: Callable[..., Pair],
+) -> None:
+    pair = make_pair(capacity=4096)
+    pair.publisher.send_batch(rows(8))
+    batch = next(pair.subscriber.batches(8, dtype="f4"))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for attempt in (
+                lambda: pair.publisher.send(b"x"),
+                lambda: next(pair.subscriber.batches(1)),
+                lambda: pair.listener.accept(0),
+            ):
+                with pytest.raises(bus.ForkedError):
+                    attempt()
+            np.testing.assert_array_equal(batch, rows(8))
+            del batch
+            gc.collect()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert pair.subscriber.held_frames == 8, "the child has given nothing back"
+    del batch
+    gc.collect()
+    pair.publisher.send_batch(rows(64), timeout=PATIENCE)
+
+
+def test_the_stub_says_what_the_extension_has(project_root: Path, tmp_path: Path) -> None:
+    stub = tmp_path / "_bus.pyi"
+    subprocess.run(
+        [sys.executable, "-m", "nanobind.stubgen", "-m", "lumen_engine._bus", "-o", stub],
+        env={**os.environ, "PYTHONPATH": str(project_root / "python")},
+        check=True,
+        capture_output=True,
+    )
+    golden = project_root / "python" / "lumen_engine" / "_bus.pyi"
+    assert stub.read_text() == golden.read_text(), (
+        "make it anew: PYTHONPATH=python .venv/bin/python -m nanobind.stubgen"
+        " -m lumen_engine._bus -o python/lumen_engine/_bus.pyi"
+    )
+
+
+WAITER = """
+import sys
+from lumen_engine import bus
+path, what = sys.argv[1:]
+if what == "accept":
+    waits = bus.listen(path).accept
+elif what == "connect":
+    waits = lambda: bus.connect(path, timeout=None)
+else:
+    connection = bus.connect(path, role="publish")
+    def waits():
+        while True:
+            connection.publisher.send(b"x" * 1024)
+print("waiting", flush=True)
+waits()
+"""
+
+
+@pytest.mark.parametrize("what", ["accept", "connect", "send"])
+def test_ctrl_c_breaks_every_wait(path: str, what: str) -> None:
+    listener = bus.listen(path, capacity=4096) if what == "send" else None
+    source = Path(bus.__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITER, path, what],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    # Into the wait, or before it: a signal that came before is seen at the wait's beginning too.
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert "KeyboardInterrupt" in err
+    if listener is not None:
+        listener.close()
+
+
+PRODUCER = """
+import sys
+import numpy as np
+from lumen_engine import bus
+connection = bus.connect(sys.argv[1], role="publish")
+connection.publisher.send_batch(np.arange(64, dtype="f4").reshape(4, 16))
+print("sent", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_publisher_that_is_killed_is_told_and_its_frames_stay(path: str) -> None:
+    with bus.listen(path) as listener:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PRODUCER, path],
+            env={**os.environ, "PYTHONPATH": str(Path(bus.__file__).parent.parent)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        connection = listener.accept(PATIENCE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+        process.wait()
+        batch = next(connection.subscriber.batches(64, dtype="f4", timeout=PATIENCE))
+        with pytest.raises(bus.PeerDied):
+            next(connection.subscriber.batches(64, timeout=PATIENCE))
+        np.testing.assert_array_equal(batch, rows(4))
+        assert not connection.is_alive
+
+
+def test_one_end_is_used_by_one_thread_at_a_time(make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    thread = threading.Thread(target=lambda: pair.subscriber.take(PATIENCE))
+    thread.start()
+    with pytest.raises((ValueError, TimeoutError)) as caught:
+        while True:
+            try:
+                pair.subscriber.take(0)
+            except TimeoutError:
+                continue
+    assert "in use by another thread" in str(caught.value)
+    pair.publisher.send(b"x")
+    thread.join()
+
+
+def test_requests_and_replies_and_await(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+
+        def answer() -> None:
+            with listener.responder(PATIENCE) as responder:
+                late: list[bus.Request] = []
+                for request in responder.requests(PATIENCE):
+                    late.append(request)
+                    if len(late) == 1 and request.type_id == 2:
+                        continue  # answered after the next one
+                    for one in reversed(late):
+                        responder.reply(one.id, one.data.upper(), type_id=9, status=4)
+                    late.clear()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with bus.Requester(path) as requester:
+            reply = requester.call(b"hello", timeout=PATIENCE)
+            assert (reply.data, reply.type_id, reply.status) == (b"HELLO", 9, 4)
+            first = requester.send(b"a", type_id=2)
+            second = requester.send(b"b")
+            got = {reply.id: reply.data for reply in requester.replies(PATIENCE)}
+            assert got == {first: b"A", second: b"B"}
+
+            async def several() -> list[bytes]:
+                calls = [requester.acall(b"%d" % i, timeout=PATIENCE) for i in range(50)]
+                return [reply.data for reply in await asyncio.gather(*calls)]
+
+            assert asyncio.run(several()) == [b"%d" % i for i in range(50)]
+            assert requester.in_flight == 0
+        thread.join()
+
+
+def test_an_answer_that_does_not_come_in_time(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        with pytest.raises(TimeoutError):
+            requester.call(b"x", timeout=0.01)
+
+        async def wait() -> None:
+            with pytest.raises(TimeoutError):
+                await requester.acall(b"x", timeout=0.01)
+            call = asyncio.ensure_future(requester.acall(b"y", timeout=PATIENCE))
+            await asyncio.sleep(0)
+            responder.close()
+            with pytest.raises(bus.PeerDied):
+                await call
+
+        asyncio.run(wait())
+        assert requester.in_flight == 0
+
+
+def test_who_is_refused_is_told_why(path: str) -> None:
+    with pytest.raises(bus.BusError, match="powers of two"):
+        bus.listen(path, capacity=5000)
+    with bus.listen(path, users=[4242]):
+        with pytest.raises(bus.BusError, match="may not connect here"):
+            bus.connect(path, role="publish")
+    with bus.listen(path, max_connections=1):
+        first = bus.connect(path, role="publish")
+        with pytest.raises(bus.BusError, match="limit of 1 connections"):
+            bus.connect(path, role="publish")
+        with pytest.raises(bus.BusError, match="only publishers connect here"):
+            bus.connect(path)
+        first.close()
+    with pytest.raises(TimeoutError, match="nobody listens there yet"):
+        bus.connect(path, timeout=0.01)
+    with pytest.raises(ValueError, match="role"):
+        bus.listen(path, role="reader")  # type: ignore[arg-type]
