@@ -43,6 +43,21 @@ void EpollLoop::remove(Listener& listener) noexcept {
   listener.fd.reset();
 }
 
+Status EpollLoop::add(Watch& watch) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = reinterpret_cast<uint64_t>(&watch) | kWatchTag;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watch.fd, &event) != 0) {
+    return Status::from_errno(errno, "adding a watch to epoll");
+  }
+  return {};
+}
+
+void EpollLoop::remove(Watch& watch) noexcept {
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watch.fd, nullptr);
+  watch.fd = -1;
+}
+
 size_t EpollLoop::accept_some(Listener& listener) noexcept {
   size_t ran = 0;
   for (int i = 0; i < kAcceptsPerTurn && listener.fd.valid(); ++i) {

@@ -102,6 +102,12 @@ size_t EpollLoop::on_event(const epoll_event& event) noexcept {
   if (tag == kListenerTag) {
     return accept_some(*reinterpret_cast<Listener*>(event.data.u64 & ~kTagMask));
   }
+  if (tag == kWatchTag) {
+    Watch& watch = *reinterpret_cast<Watch*>(event.data.u64 & ~kTagMask);
+    if (watch.fd < 0) return 0;  // removed earlier in this turn
+    watch.handler->on_ready(watch, (event.events & (EPOLLHUP | EPOLLERR)) != 0);
+    return 1;
+  }
   EpollStream& state = *reinterpret_cast<EpollStream*>(event.data.u64 & ~kTagMask);
   if (state.fd >= 0) on_stream_event(state, event.events);  // not closed earlier in this turn
   return 0;
@@ -129,19 +135,22 @@ void EpollLoop::served() noexcept {
   if (was_woken()) wake_state_.exchange(kAwake, std::memory_order_acq_rel);
 }
 
-// Events that came while the loop polled; 0: it is time to sleep, or to look what a wake() was for.
-int EpollLoop::poll_before_sleep() noexcept {
-  if (!wake_handler_.may_spin()) return 0;
-  while (!was_woken() && idle_.idle() != IdleStrategy::Step::kPark) {
+// What came while the loop polled; nothing: it is time to sleep, or to look what a wake() was for.
+EpollLoop::Found EpollLoop::poll_before_sleep() noexcept {
+  if (!wake_handler_.may_spin()) return {};
+  while (!was_woken()) {
+    if (wake_handler_.poll_memory()) return {.events = 0, .in_memory = true};
+    if (idle_.idle() == IdleStrategy::Step::kPark) break;
     const int count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
-    if (count > 0) return count;
+    if (count > 0) return {.events = count, .in_memory = false};
   }
-  return 0;
+  return {};
 }
 
 // Events after a wait in the kernel, which work that is there already makes a mere look.
 int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   ++wakeups_;
+  wake_handler_.before_sleep();
   // What was left without a wake() so far (a worker lets completions gather) saves that wake().
   const size_t found = wake_handler_.on_wake();
   ran += found;
@@ -151,6 +160,7 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   if (found > 0 || has_completions() ||
       !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {
+    wake_handler_.after_sleep();
     return ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
   }
   idle_.parking();
@@ -160,6 +170,7 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   // sync[loop.wake_state]: an exchange, not a store, so that a wake() is acquired. It may be
   // forgotten here, since on_wake() and on_turn_end() follow in this turn.
   wake_state_.exchange(kAwake, std::memory_order_acq_rel);
+  wake_handler_.after_sleep();
   return count;
 }
 
@@ -170,15 +181,18 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
   const bool may_sleep =
       !has_completions() && (deadline_ns == UINT64_MAX || wait_ms(deadline_ns) != 0);
   int count = 0;
+  bool found_in_memory = false;
   if (may_sleep) {
-    count = poll_before_sleep();
-    if (count == 0) count = sleep(deadline_ns, ran);
+    const Found found = poll_before_sleep();
+    count = found.events;
+    found_in_memory = found.in_memory;
+    if (count == 0 && !found_in_memory) count = sleep(deadline_ns, ran);
   } else {
     count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
   }
   turn_began_ns_ = now_ns();
   if (turn_began_ns_ >= resume_ns_) resume_listeners();
-  if (count > 0) idle_.found();
+  if (count > 0 || found_in_memory) idle_.found();
   for (int i = 0; i < count; ++i) ran += on_event(events_[static_cast<size_t>(i)]);
   // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
   // without another system call between them.

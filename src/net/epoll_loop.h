@@ -24,6 +24,7 @@ constexpr uint64_t kMaxSpinNs = 50'000;
 constexpr uint64_t kStreamTag = 0;
 constexpr uint64_t kListenerTag = 1;
 constexpr uint64_t kWakeTag = 2;
+constexpr uint64_t kWatchTag = 3;
 constexpr uint64_t kTagMask = 3;
 
 // What the loop knows of a stream: its Stream::state().
@@ -63,6 +64,8 @@ class EpollLoop final : public Loop {
   void close(Stream& stream, Closing how) noexcept override;
   Status add(Listener& listener) noexcept override;
   void remove(Listener& listener) noexcept override;
+  Status add(Watch& watch) noexcept override;
+  void remove(Watch& watch) noexcept override;
   void wait_readable(Stream& stream) noexcept override;
   void give_back(std::span<char> lent) noexcept override { (void)lent; }  // lends nothing
   void receive(Stream& stream, std::span<iovec> buffers) noexcept override;
@@ -97,7 +100,12 @@ class EpollLoop final : public Loop {
   void pause(Listener& listener) noexcept;
   void resume_listeners() noexcept;
   [[nodiscard]] bool peek(EpollStream& state) noexcept;
-  int poll_before_sleep() noexcept;
+  // Events that came, or nothing but news in memory.
+  struct Found {
+    int events = 0;
+    bool in_memory = false;
+  };
+  [[nodiscard]] Found poll_before_sleep() noexcept;
   int sleep(uint64_t deadline_ns, size_t& ran) noexcept;
   int wait_ms(uint64_t deadline_ns) noexcept;
   [[nodiscard]] bool was_woken() const noexcept;

@@ -142,6 +142,8 @@ class LateLoop final : public Loop, public WakeHandler {
   void close(Stream& stream, Closing how) noexcept override;
   Status add(Listener& listener) noexcept override;
   void remove(Listener& listener) noexcept override;
+  Status add(Watch& watch) noexcept override { return inner_->add(watch); }
+  void remove(Watch& watch) noexcept override { inner_->remove(watch); }
   void wait_readable(Stream& stream) noexcept override { ask_receive(stream, {}).waits = true; }
   void give_back(std::span<char> lent) noexcept override;
   void receive(Stream& stream, std::span<iovec> buffers) noexcept override;
@@ -174,6 +176,9 @@ class LateLoop final : public Loop, public WakeHandler {
   size_t on_wake() noexcept override { return wake_handler_.on_wake(); }
   size_t on_turn_end() noexcept override;
   bool may_spin() noexcept override { return wake_handler_.may_spin(); }
+  bool poll_memory() noexcept override { return wake_handler_.poll_memory(); }
+  void before_sleep() noexcept override { wake_handler_.before_sleep(); }
+  void after_sleep() noexcept override { wake_handler_.after_sleep(); }
 
   // --- of its streams -----------------------------------------------------------------------------
   void end_receive(LateStream& late, int64_t result) noexcept;

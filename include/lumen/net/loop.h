@@ -102,6 +102,22 @@ struct Listener {
   Listener* next_paused = nullptr;  // the loop's
 };
 
+class WatchHandler {
+ public:
+  // The descriptor is readable, or its other side has hung up; told each turn as long as that is so. The
+  // watch may be removed here, but has to stay where it is until the turn ends.
+  virtual void on_ready(struct Watch& watch, bool hung_up) noexcept = 0;
+
+ protected:
+  ~WatchHandler() = default;
+};
+
+// A descriptor that somebody else reads: the loop tells when there is something.
+struct Watch {
+  int fd = -1;  // the owner's, open until the watch is removed
+  WatchHandler* handler = nullptr;
+};
+
 class WakeHandler {
  public:
   // Takes what other threads have left; returns how much it did. Several times a turn, and once more
@@ -113,6 +129,14 @@ class WakeHandler {
   // Whether the loop may poll for a moment before it sleeps. Asked before each sleep. Not while work
   // is elsewhere: a thread that polls for its result may hold the CPU that the result needs.
   virtual bool may_spin() noexcept { return false; }
+  // For what comes through memory, of which no descriptor tells while this thread is awake. poll_memory(): may
+  // look several times, for less than what a system call takes; true: on_wake() has something to do. Called
+  // while the loop spins.
+  virtual bool poll_memory() noexcept { return false; }
+  // Around the kernel's wait: from before_sleep() on, whoever leaves something in memory makes a watched
+  // descriptor readable. on_wake() follows before the loop sleeps.
+  virtual void before_sleep() noexcept {}
+  virtual void after_sleep() noexcept {}
 
  protected:
   ~WakeHandler() = default;
@@ -136,6 +160,12 @@ class Loop {
   virtual void close(Stream& stream, Closing how) noexcept = 0;
   [[nodiscard]] virtual Status add(Listener& listener) noexcept = 0;
   virtual void remove(Listener& listener) noexcept = 0;
+  // Loops without descriptors have no watches.
+  [[nodiscard]] virtual Status add(Watch& watch) noexcept {
+    return Status::error(Code::kUnsupported, "the loop '%s' can't watch descriptor %d", name(),
+                         watch.fd);
+  }
+  virtual void remove(Watch& watch) noexcept { (void)watch; }
 
   virtual void wait_readable(Stream& stream) noexcept = 0;
   // A buffer that on_readable() has lent; after close() too.
