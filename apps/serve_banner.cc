@@ -113,7 +113,8 @@ std::string exposure_warning(std::string_view http_address) {
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
-                  std::string_view http_address, std::string_view unix_path) {
+                  std::string_view http_address, std::string_view unix_path,
+                  std::string_view bus_path) {
   const auto& models = repository.models();
   const auto ready = static_cast<size_t>(std::ranges::count_if(
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
@@ -131,6 +132,7 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
   std::string line = "lumen: ready";
   if (!http_address.empty()) line.append(" http=").append(http_address);
   if (!unix_path.empty()) line.append(" unix=").append(absolute_text(unix_path));
+  if (!bus_path.empty()) line.append(" bus=").append(absolute_text(bus_path));
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);  // whoever waits for the last line reads a pipe
 }

@@ -22,7 +22,8 @@ from typing import Any
 
 # One of the two at least; the path comes last because it may hold spaces.
 READY = re.compile(
-    r"^lumen: ready(?= http=| unix=)(?: http=(?P<host>\S*):(?P<port>\d+))?(?: unix=(?P<unix>.+))?$"
+    r"^lumen: ready(?= http=| unix=| bus=)(?: http=(?P<host>\S*):(?P<port>\d+))?"
+    r"(?: unix=(?P<unix>.+?))?(?: bus=(?P<bus>.+))?$"
 )
 
 
@@ -59,6 +60,7 @@ class Server:
         executable: str | os.PathLike[str] | None = None,
         http: str | None = "127.0.0.1:0",
         unix: str | os.PathLike[str] | None = "off",
+        bus: str | os.PathLike[str] | None = "off",
         env: dict[str, str] | None = None,
         start_timeout_s: float = 60.0,
         stop_timeout_s: float = 30.0,
@@ -68,13 +70,19 @@ class Server:
         self.host = ""
         self.port = 0
         self.unix_path = ""
+        self.bus_path = ""
         self.exit_code: int | None = None
         self.banner: list[str] = []  # lines of the standard output
         self.log: list[str] = []  # lines of the standard error
         self._stop_timeout_s = stop_timeout_s
         self._news = threading.Condition()  # a line more, or the end of an output
         words = [str(executable or find_executable()), "serve"]
-        flags = {"--http": http, "--unix": unix, "--model-repository": model_repository}
+        flags = {
+            "--http": http,
+            "--unix": unix,
+            "--bus": bus,
+            "--model-repository": model_repository,
+        }
         for flag, value in flags.items():
             words += [flag, os.fspath(value)] if value is not None else []
         with ExitStack() as stack:
@@ -206,6 +214,7 @@ class Server:
         if match is not None:
             self.host, self.port = match["host"] or "", int(match["port"] or 0)
             self.unix_path = match["unix"] or ""
+            self.bus_path = match["bus"] or ""
         elif ended:
             code = self.process.wait()
             raise ServerError(f"lumen exited with {code} before it was ready:\n{self.output}")

@@ -16,39 +16,48 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 
 }  // namespace
 
-IoThread::IoThread(telemetry::Counters& counters, engine::Submitter& submitter,
-                   service::Catalog& catalog, const ServerOptions& options)
-    : counters_(counters),
-      submitter_(submitter),
-      catalog_(catalog.add_reader([this] { loop_->wake(); })),
-      dispatcher_(options.steps, submitter_, *this, counters_),
-      drain_timeout_ns_(options.drain_timeout_ns) {}
+IoThread::IoThread(const Parts& parts)
+    : counters_(parts.counters),
+      submitter_(parts.submitter),
+      catalog_(parts.catalog.add_reader([this] { loop_->wake(); })),
+      dispatcher_(parts.options.steps, submitter_, *this, counters_),
+      recorder_(parts.counters.stages(), parts.trace_log, parts.index,
+                parts.options.io_thread_count),
+      drain_timeout_ns_(parts.options.drain_timeout_ns) {}
 
-Result<std::unique_ptr<IoThread>> IoThread::create(const http::Services& services, uint32_t index,
-                                                   telemetry::Counters& counters,
-                                                   engine::Submitter& submitter,
-                                                   service::Catalog& catalog,
-                                                   const ServerOptions& options,
+Result<std::unique_ptr<IoThread>> IoThread::create(const http::Services& http_services,
+                                                   const std::optional<shm::Services>& shm_services,
+                                                   const Parts& parts,
                                                    std::vector<ListenerSocket> sockets) {
-  std::unique_ptr<IoThread> io(
-      new IoThread(counters, submitter, catalog, options));  // alloc: at start
+  std::unique_ptr<IoThread> io(new IoThread(parts));  // alloc: at start
   Result<std::unique_ptr<net::Loop>> loop = net::make_loop(*io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
-  submitter.set_wake_sink(*io);
-  auto http = http::Transport::create(services, {.index = index,
-                                                 .loop = *io->loop_,
-                                                 .submitter = submitter,
-                                                 .dispatcher = io->dispatcher_,
-                                                 .catalog = io->catalog_,
-                                                 .counters = io->counters_});
+  parts.submitter.set_wake_sink(*io);
+  auto http = http::Transport::create(http_services, {.index = parts.index,
+                                                      .loop = *io->loop_,
+                                                      .submitter = parts.submitter,
+                                                      .dispatcher = io->dispatcher_,
+                                                      .catalog = io->catalog_,
+                                                      .counters = io->counters_,
+                                                      .recorder = io->recorder_});
   if (!http.ok()) return http.status();
   io->http_ = std::move(*http);
+  if (shm_services) {
+    auto shm = shm::Transport::create(*shm_services, {.loop = *io->loop_,
+                                                      .submitter = parts.submitter,
+                                                      .dispatcher = io->dispatcher_,
+                                                      .catalog = io->catalog_,
+                                                      .counters = io->counters_,
+                                                      .recorder = io->recorder_});
+    if (!shm.ok()) return shm.status();
+    io->shm_ = std::move(*shm);
+  }
   LUMEN_RETURN_IF_ERROR(io->listen(std::move(sockets)));
   return io;
 }
 
-// Which transport a listener's connections go to. There is one yet.
+// All speak HTTP; the bus has a listener of its own.
 Status IoThread::listen(std::vector<ListenerSocket> sockets) {
   for (ListenerSocket& socket : sockets) {
     net::Listener& listener = listeners_.emplace_back();
@@ -62,7 +71,7 @@ Status IoThread::listen(std::vector<ListenerSocket> sockets) {
 
 void IoThread::run() noexcept {
   IdleStrategy::enrol_this_thread();
-  while (!draining_ || !http_->is_empty()) {
+  while (!draining_ || !is_empty()) {
     const uint64_t wakeups_before = loop_->wakeups();
     loop_->run_once(next_deadline_ns());
     counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
@@ -73,6 +82,10 @@ void IoThread::run() noexcept {
   }
   submitter_.close();
   catalog_.close();
+}
+
+bool IoThread::is_empty() const noexcept {
+  return http_->is_empty() && (shm_ == nullptr || shm_->is_empty());
 }
 
 void IoThread::request_drain() noexcept {
@@ -86,11 +99,16 @@ void IoThread::begin_drain() noexcept {
   drain_deadline_ns_ = coarse_now_ns() + drain_timeout_ns_;
   for (net::Listener& listener : listeners_) loop_->remove(listener);
   http_->begin_drain();
+  if (shm_ != nullptr) shm_->begin_drain();
 }
 
 size_t IoThread::on_wake() noexcept {
   submitter_.wake_if_late();
-  return http_->take_returned();
+  return take_returned() + (shm_ != nullptr ? shm_->take_requests() : 0);
+}
+
+size_t IoThread::take_returned() noexcept {
+  return http_->take_returned() + (shm_ != nullptr ? shm_->take_returned() : 0);
 }
 
 // Workers are woken here: with many clients that is one wake-up for all the requests that a turn
@@ -100,7 +118,9 @@ size_t IoThread::on_turn_end() noexcept {
   size_t done = 0;
   while (const size_t now_done = submitter_.end_turn()) {
     done += now_done;
-    (void)on_wake();
+    submitter_.wake_if_late();
+    // No new requests from the bus, of which there may be no end.
+    (void)take_returned();
   }
   return done;
 }
@@ -115,8 +135,10 @@ void IoThread::expire_timeouts() noexcept {
   const uint64_t now = coarse_now_ns();
   dispatcher_.expire(now);
   http_->end_turn(now);
+  if (shm_ != nullptr) shm_->end_turn();
   if (now < drain_deadline_ns_) return;
   http_->close_all();
+  if (shm_ != nullptr) shm_->close_all();
   drain_deadline_ns_ = UINT64_MAX;  // what the engine still holds completes in its own time
 }
 

@@ -1,4 +1,4 @@
-// IoThread: one loop, its listeners, the transport that has their connections, and the thread's way to the engine.
+// IoThread: one loop, its listeners, the transports that have their connections, and the thread's way to the engine.
 // Threads: run() on its own thread; wake() from workers; request_drain() from the control thread.
 // Memory: everything at create(). Errors: create() returns why.
 #pragma once
@@ -8,12 +8,15 @@
 #include <lumen/server/options.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
+#include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/transports/http/transport.h>
+#include <lumen/transports/shm/transport.h>
 
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lumen::server {
@@ -27,10 +30,17 @@ struct ListenerSocket {
 
 class IoThread final : public net::WakeHandler, public engine::CompletionSink {
  public:
-  // `index`: among the I/O threads.
+  // What it is given beside its transports' services.
+  struct Parts {
+    uint32_t index;  // among the I/O threads
+    telemetry::Counters& counters;
+    telemetry::TraceLog* trace_log;  // nullptr: none is kept
+    engine::Submitter& submitter;
+    service::Catalog& catalog;
+    const ServerOptions& options;
+  };
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(
-      const http::Services& services, uint32_t index, telemetry::Counters& counters,
-      engine::Submitter& submitter, service::Catalog& catalog, const ServerOptions& options,
+      const http::Services& http, const std::optional<shm::Services>& shm, const Parts& parts,
       std::vector<ListenerSocket> sockets);
   // Serves until drained. Blocks.
   void run() noexcept;
@@ -41,12 +51,22 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void wake() noexcept override { loop_->wake(); }
   size_t on_wake() noexcept override;
   size_t on_turn_end() noexcept override;
-  bool may_spin() noexcept override { return !http_->is_waiting() && !draining_; }
+  bool may_spin() noexcept override {
+    return !http_->is_waiting() && (shm_ == nullptr || !shm_->is_waiting()) && !draining_;
+  }
+  bool poll_memory() noexcept override { return shm_ != nullptr && shm_->poll_memory(); }
+  void before_sleep() noexcept override {
+    if (shm_ != nullptr) shm_->before_sleep();
+  }
+  void after_sleep() noexcept override {
+    if (shm_ != nullptr) shm_->after_sleep();
+  }
 
  private:
-  IoThread(telemetry::Counters& counters, engine::Submitter& submitter, service::Catalog& catalog,
-           const ServerOptions& options);
+  explicit IoThread(const Parts& parts);
   [[nodiscard]] Status listen(std::vector<ListenerSocket> sockets);
+  [[nodiscard]] bool is_empty() const noexcept;
+  size_t take_returned() noexcept;
   void expire_timeouts() noexcept;
   void begin_drain() noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
@@ -55,9 +75,11 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   engine::Submitter& submitter_;
   service::Catalog::Reader& catalog_;
   service::Dispatcher dispatcher_;
+  service::RequestRecorder recorder_;
   std::deque<net::Listener> listeners_;  // a deque, since they must not move
   std::unique_ptr<net::Loop> loop_;
   std::unique_ptr<http::Transport> http_;
+  std::unique_ptr<shm::Transport> shm_;  // nullptr: nobody listens on the bus
 
   const uint64_t drain_timeout_ns_;
   uint64_t drain_deadline_ns_ = UINT64_MAX;

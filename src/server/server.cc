@@ -13,7 +13,7 @@
 #include <lumen/engine/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
-#include <lumen/transports/http/documents.h>
+#include <lumen/service/documents.h>
 #include <lumen/transports/http/host_check.h>
 
 #include <fcntl.h>
@@ -34,6 +34,11 @@ namespace {
 constexpr uint64_t kDescriptorsOfAnIoThread = 6;
 // What is opened now and then: the CSV's next file, a model's files, /proc.
 constexpr uint64_t kSpareDescriptors = 16;
+// A client of the bus has two bells, a socket and a pidfd.
+constexpr uint64_t kDescriptorsOfABusConnection = 4;
+// 1,820 refusals, and as many replies of up to 576 bytes, at once.
+constexpr uint64_t kBusRingBytes = uint64_t{1} << 20;
+constexpr uint32_t kMaxBusConnections = 64;
 
 http::Options http_options_of(const ServerOptions& options) {
   return {.io_thread_count = options.io_thread_count,
@@ -60,6 +65,7 @@ class RunningServer final : public Server {
 
   const std::string& http_address() const noexcept override { return http_address_; }
   const std::string& unix_path() const noexcept override { return unix_path_; }
+  const std::string& bus_path() const noexcept override { return bus_path_; }
   const std::string& unix_note() const noexcept override { return unix_note_; }
   const engine::ModelRepository& models() const noexcept override { return *repository_; }
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
@@ -86,6 +92,7 @@ class RunningServer final : public Server {
  private:
   Status listen();
   Status listen_on_unix();
+  Status listen_on_bus();
   Status open_telemetry();
   void fit_descriptors();
   void fit_memory();
@@ -99,11 +106,14 @@ class RunningServer final : public Server {
   std::string http_address_;
   std::string unix_path_;
   std::string unix_note_;
+  std::unique_ptr<bus::Listener> bus_listener_;
+  std::string bus_path_;
   std::unique_ptr<telemetry::Counters> counters_;
   std::unique_ptr<engine::ModelRepository> repository_;
-  std::unique_ptr<http::Documents> documents_;
+  std::unique_ptr<service::Documents> documents_;
   http::HostCheck hosts_;
   http::Options http_options_{};
+  shm::Options shm_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<service::Catalog> catalog_;
@@ -143,7 +153,7 @@ Status RunningServer::start(engine::Backends backends) {
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
   LUMEN_RETURN_IF_ERROR(open_telemetry());
-  documents_ = std::make_unique<http::Documents>();
+  documents_ = std::make_unique<service::Documents>();
   allow_spinning(options_.spin == SpinMode::kAuto);
   const engine::EngineOptions engine_options{
       .config = options_.engine,
@@ -155,7 +165,7 @@ Status RunningServer::start(engine::Backends backends) {
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   catalog_ = std::make_unique<service::Catalog>(
-      *repository_, *engine_, &http::Documents::describe, [this](const engine::Model& model) {
+      *repository_, *engine_, &service::Documents::describe, [this](const engine::Model& model) {
         if (trace_log_ == nullptr) return;
         trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
       });
@@ -177,7 +187,26 @@ Status RunningServer::listen() {
       tcp_listeners_.push_back(std::move(listener->fd));
     }
   }
+  LUMEN_RETURN_IF_ERROR(listen_on_bus());
   return listen_on_unix();
+}
+
+Status RunningServer::listen_on_bus() {
+  if (options_.bus_path.empty()) return {};
+  const size_t area_bytes = (options_.bus_area_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  Result<std::unique_ptr<bus::Listener>> listener = bus::Listener::create(
+      options_.bus_path,
+      {.role = bus::Role::kBoth,
+       .capacity = kBusRingBytes,
+       .area_bytes = area_bytes,
+       .max_connections = kMaxBusConnections,
+       .max_connections_per_user = kMaxBusConnections,
+       .max_bytes = kMaxBusConnections * (area_bytes + 4 * kBusRingBytes),
+       .max_bytes_per_user = kMaxBusConnections * (area_bytes + 4 * kBusRingBytes)});
+  if (!listener.ok()) return listener.status();
+  bus_listener_ = std::move(*listener);
+  bus_path_ = bus_listener_->path();
+  return {};
 }
 
 // The path that nobody asked for may be another server's: then this one goes without and says so.
@@ -219,7 +248,8 @@ Status RunningServer::open_telemetry() {
 void RunningServer::fit_descriptors() {
   const uint64_t threads = options_.io_thread_count;
   const uint64_t own =
-      net::open_descriptors() + kSpareDescriptors + threads * kDescriptorsOfAnIoThread;
+      net::open_descriptors() + kSpareDescriptors + threads * kDescriptorsOfAnIoThread +
+      (bus_listener_ != nullptr ? kMaxBusConnections * kDescriptorsOfABusConnection : 0);
   const uint64_t wanted = own + threads * options_.max_connections;
   const uint64_t got = net::raise_descriptor_limit(wanted);
   if (got >= wanted) return;
@@ -261,10 +291,16 @@ Status RunningServer::start_io_threads() {
                                 .documents = *documents_,
                                 .hosts = hosts_,
                                 .backends = repository_->backends(),
-                                .stages = counters_->stages(),
-                                .trace_log = trace_log_.get(),
                                 .control = *control_,
                                 .metrics = *metrics_};
+  shm_options_ = {.overload_status = options_.overload_status,
+                  .max_body_bytes = options_.max_body_bytes,
+                  .max_active_requests = options_.max_active_requests};
+  std::optional<shm::Services> shm_services;
+  if (bus_listener_ != nullptr) {
+    shm_services.emplace(shm::Services{
+        .options = shm_options_, .documents = *documents_, .listener = *bus_listener_});
+  }
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
     std::vector<ListenerSocket> sockets;
     if (!tcp_listeners_.empty()) {
@@ -277,7 +313,13 @@ Status RunningServer::start_io_threads() {
       sockets.push_back(
           {.fd = std::move(fd), .is_local = true, .is_shared = options_.io_thread_count > 1});
     }
-    auto io = IoThread::create(services, i, *counters_, engine_->submitter(i), *catalog_, options_,
+    auto io = IoThread::create(services, shm_services,
+                               {.index = i,
+                                .counters = *counters_,
+                                .trace_log = trace_log_.get(),
+                                .submitter = engine_->submitter(i),
+                                .catalog = *catalog_,
+                                .options = options_},
                                std::move(sockets));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
@@ -296,6 +338,7 @@ void RunningServer::drain() noexcept {
   for (auto& io : io_threads_) io->request_drain();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  bus_listener_.reset();
   if (catalog_ != nullptr) catalog_->close();
   if (control_ != nullptr) control_->join();
   if (metrics_ != nullptr) metrics_->join();

@@ -134,6 +134,9 @@ Status check_http(const Setting&, std::string_view value) {
 Status check_unix(const Setting&, std::string_view value) {
   return value == kOff || value.empty() ? Status() : check_unix_path(value);
 }
+Status check_bus(const Setting&, std::string_view value) {
+  return value == kOff ? Status() : check_unix_path(value);
+}
 Status check_hosts(const Setting& setting, std::string_view value) {
   return http::is_host_list(value) ? Status() : wanted(value, setting.values_text());
 }
@@ -189,6 +192,11 @@ constexpr Setting kSettings[] = {
         "where to listen for TCP: an IPv4 address, [IPv6] or localhost; port 0 takes a free one"),
     row<&S::unix_path>("server.unix", kRestart, {.form = "a path, or off", .check = check_unix},
                        "where to listen as a unix socket; not set: $XDG_RUNTIME_DIR/lumen.sock"),
+    row<&S::bus_path>("server.bus", kRestart, {.form = "a path", .check = check_bus, .none = kOff},
+                      "where clients of this machine connect to the bus, over which requests and "
+                      "replies need no copy and no system call"),
+    row<&S::bus_area_bytes>("server.bus_area_bytes", kRestart, numbers(4096, uint64_t{1} << 30),
+                            "shared memory for the tensors of each client of the bus"),
     row<&S::allowed_hosts>(
         "server.allowed_hosts", kRestart,
         {.form = "names and addresses without ports, separated by commas, or *",
@@ -286,7 +294,7 @@ Status validate_options(const ServerOptions& options) {
                          "each; raise it, or lower max_body_bytes or max_active_requests",
                          options.max_memory_bytes, least, options.io_thread_count);
   }
-  if (options.http_address != kOff) return {};
+  if (options.http_address != kOff || !options.bus_path.empty()) return {};
   const bool has_default = options.unix_path.empty() && !default_unix_path().empty();
   if (has_default || (options.unix_path != kOff && !options.unix_path.empty())) return {};
   return Status::error(

@@ -42,6 +42,18 @@ bool deduce_shape(Shape& shape, size_t elements) noexcept {
   return true;
 }
 
+// Whether an element may say where to read.
+bool may_be_position(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::kBytes:
+    case ElementType::kInt32:
+    case ElementType::kInt64:
+    case ElementType::kUint32:
+    case ElementType::kUint64: return true;
+    default: return false;
+  }
+}
+
 bool is_aligned(const TensorView& tensor) noexcept {
   const size_t element = std::max<size_t>(element_size(tensor.type), 1);
   return reinterpret_cast<uintptr_t>(tensor.data) % element == 0;
@@ -73,11 +85,11 @@ Status Binder::input(std::string_view name, const TensorView& tensor, InputBytes
   TensorView& bound = bound_[*index];
   bound = tensor;
   if (bytes == InputBytes::kToReceive) return place(name, bound);
-  if (bytes == InputBytes::kShared && tensor.type == ElementType::kBytes) {
+  if (bytes == InputBytes::kShared && may_be_position(tensor.type)) {
     bound.data =
-        static_cast<std::byte*>(call_.scratch->allocate(bound.byte_size, alignof(uint32_t)));
+        static_cast<std::byte*>(call_.scratch->allocate(bound.byte_size, kTensorAlignment));
     if (bound.data == nullptr) return out_of_memory(name, bound.byte_size);
-    std::memcpy(bound.data, tensor.data, bound.byte_size);
+    if (bound.byte_size > 0) std::memcpy(bound.data, tensor.data, bound.byte_size);
   }
   if (!is_aligned(bound)) {
     return Status::error(Code::kInvalidArgument,

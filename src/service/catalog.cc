@@ -41,6 +41,25 @@ const CatalogModel* CatalogSnapshot::find(std::string_view name,
   return nullptr;
 }
 
+Status model_not_found(std::string_view name, std::string_view version) noexcept {
+  if (version.empty()) {
+    return Status::error(Code::kNotFound,
+                         "model '%.*s' is not in the repository; GET /v2/models/stats lists those "
+                         "that are ready",
+                         width(name), name.data());
+  }
+  return Status::error(Code::kNotFound,
+                       "model '%.*s' version '%.*s' is not in the repository; leave the version "
+                       "out for the highest",
+                       width(name), name.data(), width(version), version.data());
+}
+
+Status model_unavailable(const engine::Model& model) noexcept {
+  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
+                       model.metadata().name.c_str(), model.metadata().version.c_str(),
+                       model.reason().c_str());
+}
+
 Catalog::Reader::Reader(const std::atomic<const CatalogSnapshot*>& current,
                         std::function<void()> wake)
     : current_(current),

@@ -33,7 +33,7 @@ Status refusal(SubmitOutcome outcome) noexcept {
 
 SubmitOutcome Dispatcher::submit(Call& call) noexcept {
   call.way = {.dispatcher = this};
-  call.infer.times.parsed_ns = now_ns();
+  if (call.infer.times.parsed_ns == 0) call.infer.times.parsed_ns = now_ns();
   // A step may keep it for long, and the engine asks only then.
   if (!steps_.empty()) submitter_.set_default_deadline(call.infer);
   return go_on(call);

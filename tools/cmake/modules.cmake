@@ -220,7 +220,7 @@ function(lumen_tests)
   foreach(kind conformance stress integration regression)
     file(GLOB sources CONFIGURE_DEPENDS tests/${kind}/*.cc)
     lumen_drop_backends(sources)
-    lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::server lumen::backends)
+    lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::server lumen::backends lumen::bus_client)
   endforeach()
   # The server on a loop whose completions come late, as a kernel ring's do.
   lumen_test_program(late SOURCES tests/late/make_loop.cc tests/integration/server_test.cc

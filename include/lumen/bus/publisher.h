@@ -141,6 +141,13 @@ class Publisher {
   // Subscribers see all that was committed; those that sleep are woken.
   void flush() noexcept;
 
+  // For an event loop that lacks room, over one subscriber: after announce_sleep() and another look by
+  // try_reserve() that finds none, bell() is readable once the subscriber has given some back. end_sleep()
+  // once for each announcement.
+  void announce_sleep() noexcept { (void)sleep_.announce(); }
+  void end_sleep() noexcept { sleep_.wake_up(); }
+  [[nodiscard]] Bell& bell() noexcept { return links_.front()->bell; }
+
   // Copies `data` into a frame of its own and publishes it.
   Outcome send(std::span<const std::byte> data, uint32_t type_id, uint64_t id = 0,
                uint64_t deadline_ns = UINT64_MAX) noexcept;

@@ -118,17 +118,20 @@ class Subscriber {
   // As long as it lives, views stay readable, after the subscriber's end too.
   [[nodiscard]] std::shared_ptr<const void> memory() const noexcept { return memory_; }
   // Readable when the publisher has rung or is gone: for an event loop, which announces a sleep by
-  // announce_sleep(), looks once more, and calls woken() after.
+  // announce_sleep(), looks once more, and calls woken() after; or end_sleep(), where it drains the bell only
+  // when that was readable.
   [[nodiscard]] std::array<pollfd, 3> polls() const noexcept {
     return {pollfd{bell_.fd(), POLLIN, 0}, peer_->connection_poll(), peer_->process_poll()};
   }
   void announce_sleep() noexcept { (void)sleep_.announce(); }
   // Whether frames that were not taken are there now.
   [[nodiscard]] bool look_now() noexcept { return look_for(1); }
+  void end_sleep() noexcept { sleep_.wake_up(); }
   void woken() noexcept {
-    sleep_.wake_up();
+    end_sleep();
     bell_.drain();
   }
+  [[nodiscard]] Bell& bell() noexcept { return bell_; }
   [[nodiscard]] const std::shared_ptr<Peer>& peer() const noexcept { return peer_; }
 
  private:

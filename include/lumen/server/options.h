@@ -54,6 +54,10 @@ struct ServerOptions {
   std::string http_address = "127.0.0.1:8000";
   // A path, or "off". Empty: $XDG_RUNTIME_DIR/lumen.sock, or none where that is not set or taken.
   std::string unix_path;
+  // A path where clients connect to the bus; empty: none.
+  std::string bus_path;
+  // What each of them has for tensors, taken from the machine when it connects.
+  size_t bus_area_bytes = size_t{16} << 20;
   // Names and addresses beside this machine's own that a browser's request may have in its Host,
   // separated by commas; "*": all.
   std::string allowed_hosts;

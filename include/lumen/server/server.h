@@ -36,6 +36,8 @@ class Server {
   // Empty when off, or when the default path could not be had: then unix_note() says why.
   [[nodiscard]] virtual const std::string& unix_path() const noexcept = 0;
   [[nodiscard]] virtual const std::string& unix_note() const noexcept = 0;
+  // Of the bus; empty when off.
+  [[nodiscard]] virtual const std::string& bus_path() const noexcept = 0;
   // Where the threads that run models are pinned, in words.
   [[nodiscard]] virtual std::string pinning() const = 0;
   // As it is now. Any thread.

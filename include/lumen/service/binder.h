@@ -23,8 +23,9 @@ namespace lumen::service {
 enum class InputBytes : uint8_t {
   kToReceive,  // not here yet; the binder gives them a place in call.to_receive
   kPresent,    // at tensor.data, and nobody writes there before the call is done
-  // At tensor.data, where another process may write at any time. Numbers are read in place, whatever
-  // they are; the lengths inside a BYTES tensor decide what is read, so it is copied before it is checked.
+  // At tensor.data, where another process may write at any time. Floats, small integers and booleans are
+  // read in place, whatever they are. What decides where is read is copied first: the lengths inside a BYTES
+  // tensor, and integers of 32 and 64 bits, which a kernel may use as indices after it has checked them.
   kShared,
 };
 

@@ -58,6 +58,10 @@ struct CatalogSnapshot {
                                          std::string_view version) const noexcept;
 };
 
+// Why a request for a model is refused. `version` as it was asked for; names may be any bytes of a client.
+[[nodiscard]] Status model_not_found(std::string_view name, std::string_view version) noexcept;
+[[nodiscard]] Status model_unavailable(const engine::Model& model) noexcept;
+
 class Catalog {
  public:
   // A thread's view. What now() gives is used within the turn; a model that is held stays until release().

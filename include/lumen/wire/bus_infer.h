@@ -87,26 +87,26 @@ static_assert(static_cast<int>(ElementType::kBool) == 0 &&
 struct BusTensor {
   std::string_view name;
   ElementType type = ElementType::kFp32;
-  Shape shape;
+  Shape shape = {};
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
 
 struct BusRequest {
-  std::string_view model;
-  std::string_view version;  // empty: the highest
-  std::optional<uint64_t> timeout_us;
+  std::string_view model = {};
+  std::string_view version = {};  // empty: the highest
+  std::optional<uint64_t> timeout_us = {};
   uint64_t reply_offset = 0;
   uint64_t reply_room = 0;
-  std::span<const BusTensor> inputs;
-  std::span<const std::string_view> outputs;  // by name; empty: all
+  std::span<const BusTensor> inputs = {};
+  std::span<const std::string_view> outputs = {};  // by name; empty: all
 };
 
 struct BusReply {
   uint16_t status = 0;
-  std::string_view version;  // of the model
-  std::span<const BusTensor> outputs;
-  std::string_view text;
+  std::string_view version = {};  // of the model
+  std::span<const BusTensor> outputs = {};
+  std::string_view text = {};
 };
 
 [[nodiscard]] Result<BusRequest> parse_bus_request(std::span<const std::byte> frame,

@@ -9,7 +9,7 @@
 
 #include <lumen/engine/smoothed_time.h>
 #include <lumen/queue/mpmc_queue.h>
-#include <lumen/transports/http/documents.h>
+#include <lumen/service/documents.h>
 #include <lumen/transports/http/host_check.h>
 #include <lumen/transports/http/transport.h>
 
@@ -93,7 +93,6 @@ class ConnectionHost final : public Transport {
   Connection* free_ = nullptr;
   size_t open_ = 0;
   size_t closing_ = 0;
-  uint64_t recorded_ = 0;
   engine::SmoothedTime reply_time_;  // from a model's end to the last byte written
   size_t away_ = 0;                  // submitted, and not come back
   MpmcQueue<RequestContext*> returned_;

@@ -14,29 +14,9 @@ namespace {
 using wire::BodyFraming;
 using wire::HttpMethod;
 
-// A name from a URL is echoed in errors, but never more of it than a valid name can have.
-int echo_width(std::string_view text, size_t most = limits::kMaxNameBytes) noexcept {
+// What a client sent is echoed in errors, but no more of it than `most`.
+int echo_width(std::string_view text, size_t most) noexcept {
   return static_cast<int>(std::min(text.size(), most));
-}
-
-Status model_not_found(const Route& route) noexcept {
-  if (route.version.empty()) {
-    return Status::error(Code::kNotFound,
-                         "model '%.*s' is not in the repository; GET /v2/models/stats lists those "
-                         "that are ready",
-                         echo_width(route.model), route.model.data());
-  }
-  return Status::error(Code::kNotFound,
-                       "model '%.*s' version '%.*s' is not in the repository; leave the version "
-                       "out for the highest",
-                       echo_width(route.model), route.model.data(), echo_width(route.version),
-                       route.version.data());
-}
-
-Status model_unavailable(const engine::Model& model) noexcept {
-  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
-                       model.metadata().name.c_str(), model.metadata().version.c_str(),
-                       model.reason().c_str());
 }
 
 bool takes(Endpoint endpoint, HttpMethod method) noexcept {
@@ -156,13 +136,14 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   const Route& route = context.route;
   const service::CatalogModel* entry =
       host_.thread().catalog.now().find(route.model, route.version);
-  if (entry == nullptr) return refuse(context, model_not_found(route));
+  if (entry == nullptr)
+    return refuse(context, service::model_not_found(route.model, route.version));
   engine::Model* const model = entry->model.get();
   host_.thread().catalog.hold(*model);  // until the context is reset
   context.call.infer.model = model;
   context.use(host_.thread().submitter.types(*model));
   if (model->state() != engine::ModelState::kReady) {
-    return refuse(context, model_unavailable(*model));
+    return refuse(context, service::model_unavailable(*model));
   }
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
     return refuse(context,
@@ -212,9 +193,10 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
   if (!route.model.empty()) {
     const service::CatalogModel* entry =
         host_.thread().catalog.now().find(route.model, route.version);
-    if (entry == nullptr) return refuse(context, model_not_found(route));
+    if (entry == nullptr)
+      return refuse(context, service::model_not_found(route.model, route.version));
     if (entry->model->state() != engine::ModelState::kReady) {
-      return refuse(context, model_unavailable(*entry->model));
+      return refuse(context, service::model_unavailable(*entry->model));
     }
     return answer_of_model(context, *entry);
   }
@@ -247,8 +229,8 @@ Next RequestHandler::answer_statistics(RequestContext& context,
   const service::CatalogSnapshot& catalog = host_.thread().catalog.now();
   const size_t models = only != nullptr ? 1 : catalog.models.size();
   const std::span<char> buffer =
-      context.memory.allocate_array<char>(Documents::statistics_bytes(models));
-  return reply(context, Documents::write_statistics(buffer, catalog, only));
+      context.memory.allocate_array<char>(service::Documents::statistics_bytes(models));
+  return reply(context, service::Documents::write_statistics(buffer, catalog, only));
 }
 
 Next RequestHandler::on_text(RequestContext& context) noexcept {

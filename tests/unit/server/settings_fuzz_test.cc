@@ -76,6 +76,8 @@ const std::map<std::string, Rule>& rules() {
       {"telemetry_csv_keep", number("engine", false, 0, 1000)},
       {"http", text("server", {"off", "127.0.0.1:0", ":80", "[::1]:65535", "localhost:1"},
                     {"", "x", "127.0.0.1", "127.0.0.1:65536", "1.2.3:80", "::1:80"})},
+      {"bus", text("server", {"off", "a.bus", std::string(107, 'x')}, {"", std::string(108, 'x')})},
+      {"bus_area_bytes", number("server", false, 4096, 1 << 30)},
       {"unix",
        text("server", {"off", "", "a.sock", std::string(107, 'x')}, {std::string(108, 'x')})},
       {"allowed_hosts", text("server", {"", "a.example", "a,10.0.0.1,::1", "*"},

@@ -98,6 +98,8 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"telemetry_csv_keep", "19"},
       {"http", "[::1]:80"},
       {"unix", "a.sock"},
+      {"bus", "a.bus"},
+      {"bus_area_bytes", "65536"},
       {"allowed_hosts", "a.example,10.0.0.1"},
       {"model_repository", "elsewhere"},
       {"backend", "onnxruntime"},
@@ -263,6 +265,9 @@ TEST(Options, BothListenersOffAreRefused) {
   options.unix_path = "off";
   EXPECT_THAT(std::string(validate_options(options).message()),
               HasSubstr("unix too: nothing would listen"));
+  options.bus_path = "a.bus";
+  EXPECT_TRUE(validate_options(options).ok()) << "the bus is somewhere to listen";
+  options.bus_path = "";
   options.unix_path = "";
   ASSERT_EQ(0, ::unsetenv("XDG_RUNTIME_DIR"));
   EXPECT_THAT(std::string(validate_options(options).message()),

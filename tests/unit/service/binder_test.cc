@@ -88,6 +88,27 @@ TEST_F(BinderTest, ABytesTensorInSharedMemoryIsCopiedBeforeItsLengthsAreChecked)
   EXPECT_EQ(std::memcmp(call.infer.inputs[0].data, "\1\0\0\0a\2\0\0\0bc", 11), 0);
 }
 
+// A kernel may check an index, and read it once more.
+TEST_F(BinderTest, IntegersThatMayBeIndicesAreCopiedOutOfSharedMemoryAndOthersAreNot) {
+  for (const ElementType type :
+       {ElementType::kInt32, ElementType::kUint32, ElementType::kInt64, ElementType::kUint64,
+        ElementType::kUint8, ElementType::kFp32, ElementType::kBool}) {
+    control->inputs = {{"i", type, shape_of(-1)}};
+    open();
+    call = {.owner = nullptr, .scratch = &scratch, .reply_memory = &scratch};
+    alignas(8) std::array<std::byte, 16> shared{std::byte{1}};
+    const size_t bytes = 2 * element_size(type);
+    Binder bind = binder();
+    ASSERT_TRUE(
+        bind.input("i", tensor_of(type, {2}, bytes, shared.data()), InputBytes::kShared).ok());
+    ASSERT_TRUE(bind.inputs_named().ok());
+    shared.fill(std::byte{0xff});  // by the other process
+    const bool is_copied = element_size(type) >= 4 && type != ElementType::kFp32;
+    EXPECT_EQ(call.infer.inputs[0].data != shared.data(), is_copied) << element_type_name(type);
+    EXPECT_EQ(call.infer.inputs[0].data[0], is_copied ? std::byte{1} : std::byte{0xff});
+  }
+}
+
 TEST_F(BinderTest, LengthsThatLieAreRefusedHoweverTheBytesCame) {
   control->inputs = {{"s", ElementType::kBytes, shape_of(-1)}};
   std::string lie("\5\0\0\0a", 5);

@@ -10,28 +10,29 @@
 #include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
 #include <lumen/service/job.h>
+#include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
-#include <lumen/telemetry/trace_log.h>
 #include <lumen/transports/http/options.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+namespace lumen::service {
+class Documents;
+}
+
 namespace lumen::http {
 
-class Documents;
 class HostCheck;
 
 // What the transports of all I/O threads share.
 struct Services {
   const Options& options;
-  const Documents& documents;
+  const service::Documents& documents;
   const HostCheck& hosts;
-  engine::Backends& backends;  // which are told of the requests' memory
-  telemetry::StageHistograms& stages;
-  telemetry::TraceLog* trace_log;  // nullptr: none is kept
-  service::JobThread& control;     // tells and changes the engine's configuration
+  engine::Backends& backends;   // which are told of the requests' memory
+  service::JobThread& control;  // tells and changes the engine's configuration
   service::JobThread& metrics;
 };
 
@@ -43,6 +44,7 @@ struct ThreadServices {
   service::Dispatcher& dispatcher;
   service::Catalog::Reader& catalog;
   telemetry::CounterWriter& counters;
+  service::RequestRecorder& recorder;
 };
 
 class Transport {

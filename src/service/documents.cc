@@ -1,11 +1,11 @@
 // Rendering of metadata, index and statistics. Control plane but for write_statistics (any thread).
-#include <lumen/transports/http/documents.h>
+#include <lumen/service/documents.h>
 
 #include <lumen/wire/json_text.h>
 
 #include <algorithm>
 
-namespace lumen::http {
+namespace lumen::service {
 namespace {
 
 using wire::json_text;
@@ -94,10 +94,10 @@ Documents::Documents() {
   });
 }
 
-service::ModelDocuments Documents::describe(const engine::Model& model,
-                                            std::span<const std::string> versions) {
+ModelDocuments Documents::describe(const engine::Model& model,
+                                   std::span<const std::string> versions) {
   const engine::ModelMetadata& metadata = model.metadata();
-  service::ModelDocuments documents;
+  ModelDocuments documents;
   documents.metadata = json_text([&](JsonWriter& json) {
     json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
     for (const std::string& version : versions) json.string(version);
@@ -114,12 +114,11 @@ service::ModelDocuments Documents::describe(const engine::Model& model,
   return documents;
 }
 
-std::string_view Documents::write_statistics(std::span<char> out,
-                                             const service::CatalogSnapshot& catalog,
+std::string_view Documents::write_statistics(std::span<char> out, const CatalogSnapshot& catalog,
                                              const engine::Model* only) noexcept {
   JsonWriter json(out);
   json.begin_object().key("model_stats").begin_array();
-  for (const service::CatalogModel& entry : catalog.models) {
+  for (const CatalogModel& entry : catalog.models) {
     const engine::Model& model = *entry.model;
     const bool wanted =
         only != nullptr ? &model == only : model.state() == engine::ModelState::kReady;
@@ -129,4 +128,4 @@ std::string_view Documents::write_statistics(std::span<char> out,
   return json.overflowed() ? std::string_view{} : json.text();
 }
 
-}  // namespace lumen::http
+}  // namespace lumen::service

@@ -1,4 +1,5 @@
-// Documents: the JSON of everything that is not infer. What never changes is rendered at start.
+// Documents: the JSON of everything that is not infer, whatever the transport. What never changes is rendered at
+// start.
 // Threads: built once, read by any. Memory: the heap at start; write_* into the caller's buffer.
 // Errors: write_* return an empty view when the buffer is too small.
 #pragma once
@@ -9,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::http {
+namespace lumen::service {
 
 class Documents {
  public:
@@ -17,19 +18,19 @@ class Documents {
 
   [[nodiscard]] std::string_view server_metadata() const noexcept { return server_metadata_; }
   // Of one model; `versions`: of its name. Control plane.
-  [[nodiscard]] static service::ModelDocuments describe(const engine::Model& model,
-                                                        std::span<const std::string> versions);
+  [[nodiscard]] static ModelDocuments describe(const engine::Model& model,
+                                               std::span<const std::string> versions);
   // Bytes that write_statistics needs at most for `models` models.
   [[nodiscard]] static size_t statistics_bytes(size_t models) noexcept {
     return 64 + models * 2048;
   }
   // {"model_stats":[...]} of one model, or of all ready ones with nullptr.
   [[nodiscard]] static std::string_view write_statistics(std::span<char> out,
-                                                         const service::CatalogSnapshot& catalog,
+                                                         const CatalogSnapshot& catalog,
                                                          const engine::Model* only) noexcept;
 
  private:
   std::string server_metadata_;
 };
 
-}  // namespace lumen::http
+}  // namespace lumen::service

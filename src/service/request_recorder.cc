@@ -1,0 +1,60 @@
+// See the header. I/O thread only; allocates nothing.
+#include <lumen/service/request_recorder.h>
+
+#include <lumen/base/clock.h>
+#include <lumen/engine/model_repository.h>
+
+#include <algorithm>
+#include <ctime>
+
+namespace lumen::service {
+namespace {
+
+uint64_t between(uint64_t begin_ns, uint64_t end_ns) noexcept {
+  constexpr uint64_t kAbsent = telemetry::RequestRecord::kAbsent;
+  return begin_ns == 0 || end_ns < begin_ns ? kAbsent : end_ns - begin_ns;
+}
+
+}  // namespace
+
+ReplyMoment ReplyMoment::now() noexcept {
+  timespec wall;
+  clock_gettime(CLOCK_REALTIME, &wall);
+  return {lumen::now_ns(), int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec};
+}
+
+void RequestRecorder::record(const engine::InferRequest& infer, int status, std::string_view id,
+                             const ReplyMoment& out) noexcept {
+  using telemetry::Stage;
+  const engine::StageTimes& times = infer.times;
+  telemetry::RequestRecord record;
+  record.sequence = 1 + thread_ + recorded_++ * threads_;
+  record.received_wall_ns = out.wall_ns - static_cast<int64_t>(out.now_ns - times.received_ns);
+  const auto set = [&record](Stage stage, uint64_t ns) {
+    record.stage_ns[static_cast<size_t>(stage)] = ns;
+  };
+  set(Stage::kConnect, between(times.accepted_ns, times.received_ns));
+  set(Stage::kParse, between(times.received_ns, times.parsed_ns));
+  set(Stage::kQueue, between(times.parsed_ns, times.dequeued_ns));
+  set(Stage::kPreprocess, between(times.dequeued_ns, times.preprocessed_ns));
+  set(Stage::kInference, between(times.preprocessed_ns, times.inferred_ns));
+  set(Stage::kPostprocess, between(times.inferred_ns, times.postprocessed_ns));
+  set(Stage::kWrite, between(times.postprocessed_ns, out.now_ns));
+  set(Stage::kTotal, out.now_ns - times.received_ns);
+  record.rows = infer.inputs.empty() ? 0 : engine::rows_of(infer);
+  record.model = static_cast<uint16_t>(infer.model->index());
+  record.worker = infer.worker == engine::InferRequest::kNoWorker
+                      ? telemetry::RequestRecord::kNone
+                      : static_cast<uint16_t>(infer.worker);
+  record.status = static_cast<uint16_t>(status);
+  record.queue_type = static_cast<uint8_t>(infer.queue_type);
+  record.allocator_type = static_cast<uint8_t>(infer.allocator_type);
+  if (id.size() <= record.id.size()) {
+    record.id_bytes = static_cast<uint8_t>(id.size());
+    std::ranges::copy(id, record.id.begin());
+  }
+  stages_.record(record, thread_);
+  if (trace_log_ != nullptr) trace_log_->write(record);
+}
+
+}  // namespace lumen::service

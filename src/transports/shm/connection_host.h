@@ -1,0 +1,67 @@
+// ConnectionHost: the bus connections of one I/O thread, and the requests that they share.
+// Threads: its I/O thread; post() from any. Memory: requests at create(), connections as they come.
+// Errors: create() returns why.
+#pragma once
+
+#include "transports/shm/connection.h"
+
+#include <lumen/memory/memory_budget.h>
+#include <lumen/queue/mpmc_queue.h>
+#include <lumen/transports/shm/transport.h>
+
+#include <memory>
+#include <vector>
+
+namespace lumen::shm {
+
+class ConnectionHost final : public Transport, public net::WatchHandler {
+ public:
+  ConnectionHost(const Services& services, const ThreadServices& thread);
+  ~ConnectionHost() override;
+  [[nodiscard]] Status create();
+
+  size_t take_requests() noexcept override;
+  size_t take_returned() noexcept override;
+  bool poll_memory() noexcept override;
+  void before_sleep() noexcept override;
+  void after_sleep() noexcept override;
+  bool is_waiting() const noexcept override { return away_ > 0; }
+  void end_turn() noexcept override;
+  void begin_drain() noexcept override;
+  void close_all() noexcept override;
+  bool is_empty() const noexcept override { return connections_.empty(); }
+  // The listener has a connection.
+  void on_ready(net::Watch& watch, bool hung_up) noexcept override;
+
+  // A request comes back: from any thread, which wakes the loop then.
+  void post(Request& request) noexcept;
+
+  // --- for connections ----------------------------------------------------------------------------
+  [[nodiscard]] const Services& services() const noexcept { return services_; }
+  [[nodiscard]] const ThreadServices& thread() const noexcept { return thread_; }
+  [[nodiscard]] bool draining() const noexcept { return draining_; }
+  // nullptr: all are in use.
+  [[nodiscard]] Request* acquire() noexcept;
+  void release(Request& request) noexcept;
+  void went_away() noexcept { ++away_; }
+  [[nodiscard]] const Status& no_room() noexcept;
+
+ private:
+  void accept(bus::Connection bus);
+  void refresh_models() noexcept;
+
+  const Services services_;
+  const ThreadServices thread_;
+  net::Watch listener_watch_;
+  MemoryBudget budget_;  // of private copies: lists, strings, what may not lie in shared memory
+  const Status no_room_;
+  std::vector<std::unique_ptr<Request>> requests_;
+  Request* free_ = nullptr;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  const service::CatalogSnapshot* snapshot_ = nullptr;  // in which connections have looked
+  size_t away_ = 0;                                     // submitted, and not come back
+  MpmcQueue<Request*> returned_;
+  bool draining_ = false;
+};
+
+}  // namespace lumen::shm

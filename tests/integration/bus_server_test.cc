@@ -1,0 +1,468 @@
+// Inference over the bus, from a client's area through the server's rings to a model and back, with the fake
+// backend: answers, refusals, clients that go, hostile ones. Runs under ASan and TSan.
+#include <lumen/base/clock.h>
+#include <lumen/bus_client/infer_client.h>
+
+#include "support/fake_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <thread>
+
+namespace lumen::server {
+namespace {
+
+using bus::Outcome;
+using bus_client::InferClient;
+using bus_client::Reply;
+using bus_client::Sent;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using wire::BusRequest;
+using wire::BusTensor;
+using wire::BusVerb;
+
+// What no test should ever wait for, on a slow machine either.
+uint64_t patience() { return now_ns() + 60'000'000'000u; }
+
+// A reply whose text outlives the client's memory for it.
+struct Answer {
+  int status = 0;
+  std::string text;
+  std::vector<BusTensor> outputs;  // without their names
+  std::vector<std::string> names;
+  std::string version;
+};
+
+class BusServer : public FakeServer, public testing::WithParamInterface<engine::QueueType> {
+ protected:
+  BusServer() {
+    options_.bus_path = (repository_.path() / "lumen.bus").string();
+    options_.bus_area_bytes = 1 << 20;
+    options_.max_active_requests = 512;
+    options_.engine.queue_type = GetParam();
+    options_.engine.thread_count = 1;
+  }
+  [[nodiscard]] InferClient connect() {
+    auto client = InferClient::connect(options_.bus_path, patience());
+    LUMEN_CHECK(client.ok());
+    return std::move(*client);
+  }
+  // A row of four floats at `offset`, its reply's room 64 bytes behind it.
+  static void put_row(InferClient& client, uint64_t offset, float first) {
+    const std::array<float, 4> row{first, first + 1, first + 2, first + 3};
+    std::memcpy(client.area().data() + offset, row.data(), sizeof(row));
+  }
+  static std::array<float, 4> row_at(InferClient& client, uint64_t offset) {
+    std::array<float, 4> row{};
+    std::memcpy(row.data(), client.area().data() + offset, sizeof(row));
+    return row;
+  }
+  static BusTensor input_at(uint64_t offset, int64_t rows = 1) {
+    BusTensor x{.name = "x", .type = ElementType::kFp32, .shape = {}, .offset = offset};
+    LUMEN_CHECK(x.shape.append(rows) && x.shape.append(4));
+    x.bytes = 16 * static_cast<uint64_t>(rows);
+    return x;
+  }
+  static uint64_t send_row(InferClient& client, uint64_t offset, float first,
+                           std::optional<uint64_t> timeout_us = std::nullopt) {
+    put_row(client, offset, first);
+    const BusTensor x = input_at(offset);
+    const Sent sent = client.send({.model = "plus_one",
+                                   .version = {},
+                                   .timeout_us = timeout_us,
+                                   .reply_offset = offset + 64,
+                                   .reply_room = 64,
+                                   .inputs = {&x, 1},
+                                   .outputs = {}});
+    EXPECT_EQ(sent.outcome, Outcome::kOk) << name_of(sent.outcome);
+    return sent.id;
+  }
+  // Everything that is there, once something is.
+  static size_t take(InferClient& client, std::map<uint64_t, Answer>& into) {
+    const Outcome outcome = client.wait(patience());
+    EXPECT_EQ(outcome, Outcome::kOk) << name_of(outcome);
+    size_t taken = 0;
+    while (const std::optional<Reply> reply = client.try_take()) {
+      Answer answer{.status = reply->reply.status,
+                    .text = std::string(reply->reply.text),
+                    .outputs = {},
+                    .names = {},
+                    .version = std::string(reply->reply.version)};
+      for (const BusTensor& output : reply->reply.outputs) {
+        answer.names.emplace_back(output.name);
+        answer.outputs.push_back(output);
+        answer.outputs.back().name = {};
+      }
+      EXPECT_TRUE(into.emplace(reply->id, answer).second) << "answered twice";
+      ++taken;
+    }
+    client.release();
+    return taken;
+  }
+  static Answer answer_to(InferClient& client, const Sent& sent) {
+    EXPECT_EQ(sent.outcome, Outcome::kOk) << name_of(sent.outcome);
+    std::map<uint64_t, Answer> answers;
+    while (sent.outcome == Outcome::kOk && !answers.contains(sent.id)) {
+      if (take(client, answers) == 0) break;
+    }
+    return answers[sent.id];
+  }
+  static Answer ask_of(InferClient& client, const BusRequest& request,
+                       BusVerb verb = BusVerb::kInfer) {
+    return answer_to(client, client.send(request, verb));
+  }
+  // The server still serves this client.
+  static void expect_alive(InferClient& client) {
+    const uint64_t id = send_row(client, 8192, 5);
+    const Answer answer = answer_to(client, {Outcome::kOk, id});
+    EXPECT_EQ(answer.status, 200) << answer.text;
+    EXPECT_THAT(row_at(client, 8192 + 64), ElementsAre(6, 7, 8, 9));
+  }
+  void wait_for(telemetry::ServerCounter counter, uint64_t value) {
+    while (total(counter) != value) std::this_thread::yield();
+  }
+};
+
+TEST_P(BusServer, AnswersWhereTheClientWantsIt) {
+  start();
+  InferClient client = connect();
+  const uint64_t id = send_row(client, 128, 1);
+  const Answer answer = answer_to(client, {Outcome::kOk, id});
+  EXPECT_EQ(answer.status, 200) << answer.text;
+  EXPECT_EQ(answer.version, "1");
+  EXPECT_THAT(answer.names, ElementsAre("y"));
+  ASSERT_EQ(answer.outputs.size(), 1u);
+  EXPECT_EQ(answer.outputs[0].offset, 192u);
+  EXPECT_EQ(answer.outputs[0].bytes, 16u);
+  EXPECT_EQ(answer.outputs[0].type, ElementType::kFp32);
+  EXPECT_THAT(answer.outputs[0].shape.dimensions(), ElementsAre(1, 4));
+  EXPECT_THAT(row_at(client, 192), ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(total("responses_2xx"), 1u);
+  EXPECT_EQ(total("requests"), 1u);
+}
+
+TEST_P(BusServer, KeepsManyRequestsOfOneClientInFlight) {
+  start();
+  InferClient client = connect();
+  constexpr uint64_t kCount = 256;
+  for (int round = 0; round < 20; ++round) {
+    std::map<uint64_t, uint64_t> offsets;
+    for (uint64_t i = 0; i < kCount; ++i) {
+      offsets[send_row(client, i * 128, static_cast<float>(i))] = i * 128;
+    }
+    std::map<uint64_t, Answer> answers;
+    while (answers.size() < kCount && take(client, answers) > 0) {
+    }
+    ASSERT_EQ(answers.size(), kCount);
+    for (const auto& [id, offset] : offsets) {
+      ASSERT_EQ(answers[id].status, 200) << answers[id].text;
+      const uint64_t number = offset / 128;
+      const auto value = static_cast<float>(number);
+      ASSERT_EQ(row_at(client, offset + 64)[3], value + 4);
+    }
+  }
+}
+
+TEST_P(BusServer, TellsWhatHttpTells) {
+  start();
+  InferClient client = connect();
+  const BusRequest of_model{.model = "plus_one"};
+  EXPECT_EQ(answer_to(client, client.ask(BusVerb::kServerMetadata)).text, get("/v2").body);
+  EXPECT_EQ(answer_to(client, client.ask(BusVerb::kServerReady)).text,
+            get("/v2/health/ready").body);
+  EXPECT_EQ(ask_of(client, of_model, BusVerb::kModelMetadata).text,
+            get("/v2/models/plus_one").body);
+  EXPECT_EQ(ask_of(client, of_model, BusVerb::kModelReady).text,
+            get("/v2/models/plus_one/ready").body);
+  expect_alive(client);
+  EXPECT_EQ(ask_of(client, of_model, BusVerb::kStatistics).text,
+            get("/v2/models/plus_one/stats").body);
+  EXPECT_EQ(ask_of(client, {}, BusVerb::kStatistics).text, get("/v2/models/stats").body);
+  EXPECT_EQ(ask_of(client, {.model = "none"}, BusVerb::kModelMetadata).status, 404);
+  EXPECT_EQ(ask_of(client, of_model, static_cast<BusVerb>(99)).status, 501);
+}
+
+TEST_P(BusServer, RefusesWhatHttpRefusesWithTheSameWords) {
+  start();
+  InferClient client = connect();
+  BusTensor x = input_at(0);
+  BusRequest request{.model = "plus_one", .reply_offset = 4096, .reply_room = 64};
+  request.inputs = {&x, 1};
+  const std::string good_row(16, '\0');
+  const auto http_says = [&](const std::string& text) {
+    return this->client().exchange(text).body;
+  };
+  request.model = "none";
+  Answer answer = ask_of(client, request);
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_THAT(http_says(binary_infer("none", "x", good_row)), HasSubstr(answer.text));
+  request.model = "plus_one";
+  x.name = "z";
+  answer = ask_of(client, request);
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_THAT(http_says(binary_infer("plus_one", "z", good_row)), HasSubstr(answer.text));
+  request.inputs = {};
+  EXPECT_THAT(ask_of(client, request).text, HasSubstr("input 'x' of model 'plus_one' is missing"));
+  x = input_at(0);
+  x.bytes = 12;
+  request.inputs = {&x, 1};
+  EXPECT_EQ(ask_of(client, request).status, 400);
+  const std::string_view wrong = "w";
+  x = input_at(0);
+  request.outputs = {&wrong, 1};
+  EXPECT_THAT(ask_of(client, request).text, HasSubstr("no output 'w'"));
+  request.outputs = {};
+  x = input_at(0, 8192);
+  answer = ask_of(client, request);
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_THAT(answer.text, HasSubstr("131072 bytes are above the limit of 65536"));
+  expect_alive(client);
+}
+
+TEST_P(BusServer, PlacesOutsideOfTheAreaAreRefusedWithTheNumbers) {
+  start();
+  InferClient client = connect();
+  constexpr uint64_t kArea = 1 << 20;
+  for (const uint64_t offset : {kArea, kArea - 8, UINT64_MAX, UINT64_MAX - 15}) {
+    const BusTensor x = input_at(offset);
+    const Answer answer = ask_of(
+        client, {.model = "plus_one", .reply_offset = 0, .reply_room = 64, .inputs = {&x, 1}});
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(answer.text, HasSubstr("are not within the 1048576 bytes of the area")) << offset;
+  }
+  const BusTensor x = input_at(0);
+  const Answer answer = ask_of(client, {.model = "plus_one",
+                                        .reply_offset = kArea - 32,
+                                        .reply_room = UINT64_MAX - 64,
+                                        .inputs = {&x, 1}});
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_THAT(answer.text, HasSubstr("room for outputs"));
+  expect_alive(client);
+}
+
+TEST_P(BusServer, OutputsThatDoNotFitTheirRoomAreRefusedWithBothNumbers) {
+  start();
+  InferClient client = connect();
+  const BusTensor x = input_at(0, 4);
+  const Answer answer = ask_of(
+      client, {.model = "plus_one", .reply_offset = 4096, .reply_room = 63, .inputs = {&x, 1}});
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_THAT(answer.text, HasSubstr("need 64 bytes"));
+  EXPECT_THAT(answer.text, HasSubstr("room for 63"));
+  expect_alive(client);
+}
+
+TEST_P(BusServer, AFrameThatIsNoRequestIsRefusedAndTheNextIsServed) {
+  start();
+  InferClient client = connect();
+  bus::Publisher& ring = *client.connection().publisher;
+  const std::vector<std::byte> rubbish(40'000, std::byte{0xff});
+  ASSERT_EQ(ring.send(std::span(rubbish).first(100), 1, 7), Outcome::kOk);
+  ASSERT_EQ(ring.send({}, 1, 8), Outcome::kOk);
+  ASSERT_EQ(ring.send(rubbish, 1, 9), Outcome::kOk);
+  std::map<uint64_t, Answer> answers;
+  while (answers.size() < 3 && take(client, answers) > 0) {
+  }
+  EXPECT_EQ(answers[7].status, 400);
+  EXPECT_EQ(answers[8].status, 400);
+  EXPECT_EQ(answers[9].status, 413);
+  expect_alive(client);
+}
+
+TEST_P(BusServer, ModelsComeAndGoBetweenTwoRequests) {
+  repository_.add_model("plus_one", "2");
+  start();
+  InferClient client = connect();
+  const auto version_now = [&] {
+    return answer_to(client, {Outcome::kOk, send_row(client, 0, 1)}).version;
+  };
+  EXPECT_EQ(version_now(), "2");
+  ASSERT_TRUE(server_->remove_model("plus_one", "2").ok());
+  EXPECT_EQ(version_now(), "1");
+  ASSERT_TRUE(server_->add_model("plus_one", "2").ok());
+  EXPECT_EQ(version_now(), "2");
+}
+
+TEST_P(BusServer, AClientThatTakesNoRepliesHoldsUpNobodyElse) {
+  start();
+  InferClient greedy = connect();
+  // More than the ring of replies has room for; the rest stays in the ring of requests.
+  constexpr int kMany = 6000;
+  int sent = 0;
+  const BusTensor x = input_at(0);
+  while (sent < kMany) {
+    const Outcome outcome =
+        greedy.send({.model = "none", .reply_offset = 4096, .reply_room = 64, .inputs = {&x, 1}})
+            .outcome;
+    if (outcome != Outcome::kOk) break;
+    ++sent;
+  }
+  ASSERT_GT(sent, 3000);
+  greedy.flush();
+  InferClient other = connect();
+  for (int i = 0; i < 50; ++i) expect_alive(other);
+  // Once it takes some, the rest is answered.
+  std::map<uint64_t, Answer> answers;
+  while (answers.size() < static_cast<size_t>(sent) && take(greedy, answers) > 0) {
+  }
+  EXPECT_EQ(answers.size(), static_cast<size_t>(sent));
+  for (const auto& [id, answer] : answers) EXPECT_EQ(answer.status, 404);
+}
+
+TEST_P(BusServer, AtDrainAnIdleConnectionEndsAtOnce) {
+  options_.drain_timeout_ns = uint64_t{3600} * 1'000'000'000;  // not by this
+  start();
+  InferClient client = connect();
+  expect_alive(client);
+  std::thread drain([&] { server_->drain(); });
+  while (client.state() == Outcome::kOk) std::this_thread::yield();
+  drain.join();
+  EXPECT_EQ(client.state(), Outcome::kClosed);
+  EXPECT_EQ(total("connections_open"), 0u);
+}
+
+TEST_P(BusServer, OneThatWritesIntoItsRingWhatCantBeIsLeftAndOthersAreServed) {
+  start();
+  InferClient other = connect();
+  InferClient hostile = connect();
+  // Its own file, mapped with the first place of the payload behind the page.
+  bus::Publisher& ring = *hostile.connection().publisher;
+  std::byte* const payload = ring.try_reserve(64).bytes.data();
+  auto& page = *reinterpret_cast<bus::PublisherPage*>(payload - ring.geometry().payload_offset());
+  expect_alive(hostile);
+  page.tail_frames.store(uint64_t{1} << 40, std::memory_order_seq_cst);
+  while (hostile.state() == Outcome::kOk) {
+    expect_alive(other);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(hostile.state(), Outcome::kInvalid);
+  expect_alive(other);
+  wait_for("connections_open", 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(QueueTypes, BusServer,
+                         testing::Values(engine::QueueType::kMpmc, engine::QueueType::kBatched,
+                                         engine::QueueType::kInline),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
+
+// --- what a worker holds meanwhile --------------------------------------------------------------------
+
+class HeldBusServer : public BusServer {};
+
+TEST_P(HeldBusServer, AClientThatGoesCancelsItsRequestsAndItsMemoryStaysUntilTheyAreBack) {
+  start();
+  control_->hold();
+  {
+    InferClient client = connect();
+    for (int i = 0; i < 8; ++i) (void)send_row(client, static_cast<uint64_t>(i) * 128, 1);
+    client.flush();
+    control_->wait_until_held(1);
+    wait_for("requests", 8);
+  }
+  InferClient other = connect();
+  while (answer_to(other, other.ask(BusVerb::kServerReady)).status != 200) {
+  }
+  control_->release();
+  wait_for("cancelled", 7);
+  wait_for("connections_open", 1);
+  expect_alive(other);
+}
+
+TEST_P(HeldBusServer, AtDrainWhatIsInFlightIsAnsweredAndWhatComesIsRefused) {
+  options_.drain_timeout_ns = uint64_t{3600} * 1'000'000'000;
+  start();
+  control_->hold();
+  InferClient client = connect();
+  const uint64_t first = send_row(client, 0, 1);
+  client.flush();
+  control_->wait_until_held(1);
+  std::thread drain([&] { server_->drain(); });
+  Answer ready;
+  while ((ready = answer_to(client, client.ask(BusVerb::kServerReady))).status == 200) {
+  }
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_THAT(answer_to(client, {Outcome::kOk, send_row(client, 128, 1)}).text,
+              HasSubstr("shutting down"));
+  control_->release();
+  EXPECT_EQ(answer_to(client, {Outcome::kOk, first}).status, 200);
+  EXPECT_THAT(row_at(client, 64), ElementsAre(2, 3, 4, 5));
+  drain.join();
+  EXPECT_EQ(client.state(), Outcome::kClosed);
+}
+
+TEST_P(HeldBusServer, OneRequestIsCancelledAndAnsweredSo) {
+  start();
+  control_->hold();
+  InferClient client = connect();
+  const uint64_t first = send_row(client, 0, 1);
+  client.flush();
+  control_->wait_until_held(1);
+  const uint64_t second = send_row(client, 128, 1);
+  const uint64_t third = send_row(client, 256, 1);
+  client.flush();
+  ASSERT_EQ(client.cancel(second), Outcome::kOk);
+  // What the server read after the cancel.
+  std::map<uint64_t, Answer> answers;
+  const Sent ready = client.ask(BusVerb::kServerReady);
+  while (!answers.contains(ready.id) && take(client, answers) > 0) {
+  }
+  control_->release();
+  while (answers.size() < 4 && take(client, answers) > 0) {
+  }
+  EXPECT_EQ(answers[first].status, 200);
+  EXPECT_EQ(answers[second].status, 499);
+  EXPECT_EQ(answers[third].status, 200);
+}
+
+TEST_P(HeldBusServer, ADeadlineThatPassesInTheQueueIsAnswered504) {
+  start();
+  control_->hold();
+  InferClient client = connect();
+  const uint64_t first = send_row(client, 0, 1, 0);
+  client.flush();
+  control_->wait_until_held(1);
+  const uint64_t late = send_row(client, 128, 1, 1);
+  client.flush();
+  wait_for("requests", 2);
+  const uint64_t then = now_ns() + 2'000'000;
+  while (now_ns() < then) std::this_thread::yield();
+  control_->release();
+  std::map<uint64_t, Answer> answers;
+  while (answers.size() < 2 && take(client, answers) > 0) {
+  }
+  EXPECT_EQ(answers[first].status, 200);
+  EXPECT_EQ(answers[late].status, 504);
+  EXPECT_THAT(answers[late].text, HasSubstr("request expired"));
+}
+
+TEST_P(HeldBusServer, OneRequestTooManyIsRefusedWith429) {
+  options_.engine.queue_capacity = 4;
+  start();
+  control_->hold();
+  InferClient client = connect();
+  (void)send_row(client, 0, 1);
+  client.flush();
+  control_->wait_until_held(1);
+  for (uint64_t i = 1; i < 12; ++i) (void)send_row(client, i * 128, 1);
+  std::map<uint64_t, Answer> answers;
+  while (answers.size() < 7 && take(client, answers) > 0) {
+  }
+  for (const auto& [id, answer] : answers) EXPECT_EQ(answer.status, 429);
+  EXPECT_THAT(answers.begin()->second.text, HasSubstr("queue is full"));
+  control_->release();
+  while (answers.size() < 12 && take(client, answers) > 0) {
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(QueueTypes, HeldBusServer, testing::Values(engine::QueueType::kMpmc),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
+
+}  // namespace
+}  // namespace lumen::server
