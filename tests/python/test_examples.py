@@ -76,3 +76,37 @@ def test_the_live_swap_serves_by_all_ten_combinations_and_fails_nobody(run: Run)
     assert len({(queue, allocator) for queue, allocator, _ in rows}) == 10
     assert all(int(count) >= 100 for _, _, count in rows)
     assert said.endswith("\n0 failed or different\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["consumer", "producer"])
+def test_the_frames_of_a_cpp_producer_reach_python_bit_for_bit(
+    project_root: Path, tmp_path_factory: pytest.TempPathFactory, first: str
+) -> None:
+    """Whoever starts first; the producer is built as its CMake file says, once for both."""
+    folder = project_root / "examples" / "cpp_producer_python_consumer"
+    build = tmp_path_factory.getbasetemp() / "producer"
+    if not (build / "producer").exists():
+        release = "-DCMAKE_BUILD_TYPE=Release"
+        subprocess.run(["cmake", "-B", build, "-S", folder / "producer", release], check=True)
+        subprocess.run(["cmake", "--build", build, "-j2"], check=True)
+    path = str(tmp_path_factory.mktemp("bus") / "bus")
+    commands = {
+        "consumer": [sys.executable, folder / "consumer.py", path, "--check"],
+        "producer": [build / "producer", path],
+    }
+    env = {**os.environ, "PYTHONPATH": str(project_root / "python")}
+    running = {}
+    try:
+        for name in sorted(commands, key=lambda name: name != first):
+            running[name] = subprocess.Popen(
+                commands[name], stdout=subprocess.PIPE, text=True, env=env
+            )
+        said = {name: process.communicate(timeout=300)[0] for name, process in running.items()}
+    finally:
+        for process in running.values():
+            process.kill()
+    assert all(process.returncode == 0 for process in running.values()), said
+    rate = r"[\d]+ frames/s, [\d.]+ GB/s"
+    assert re.search(rf"consumer: 500000 frames in \d+ batches, {rate}, 0 wrong", said["consumer"])
+    assert re.search(rf"producer: 500000 frames, {rate}", said["producer"])
