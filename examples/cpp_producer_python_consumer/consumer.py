@@ -1,4 +1,4 @@
-"""Reads the frames of the C++ producer beside it where they lie, and multiplies each batch by a matrix.
+"""Reads the frames of the C++ producer beside it where they lie, and multiplies them by a matrix.
 
     python consumer.py [PATH] [--check]
 
