@@ -29,14 +29,15 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lumen::bench {
 
 enum class Side { kProducer, kConsumer };
 
-[[noreturn]] inline void give_up(const std::string& why) {
-  std::fprintf(stderr, "bench bus: %s\n", why.c_str());
+[[noreturn]] inline void give_up(std::string_view why) {
+  std::fprintf(stderr, "bench bus: %.*s\n", static_cast<int>(why.size()), why.data());
   std::exit(2);
 }
 
