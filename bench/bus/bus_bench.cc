@@ -6,7 +6,7 @@
 //
 // One measurement a call, so that bench/bus.py interleaves contenders:
 //   bench_bus --via lumen|pipe|socket|boost --row stream|trip|call --bytes 32|1024 --count N
-//             [--parked 1] [--capacity BYTES]     prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}
+//             [--parked 1] [--capacity BYTES] [--every N]     prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}
 #include "lumen_bus.h"
 #include "lumen_call.h"
 #include "system_transports.h"
@@ -22,7 +22,8 @@ int run(const Arguments& arguments) {
   const std::string own = "bench_bus." + std::to_string(::getpid());
   if (via == "lumen") {
     LumenTransport transport{"/tmp/" + own, arguments.number("--capacity", 1 << 20),
-                             arguments.number("--parked", 0) != 0};
+                             arguments.number("--parked", 0) != 0,
+                             static_cast<uint32_t>(arguments.number("--every", kFlushEvery))};
     if (row == "call") {
       CallTransport calls{transport};
       round_trip(calls, count);

@@ -24,8 +24,12 @@ inline constexpr uint32_t kFlushEvery = 32;
 
 class LumenEnd {
  public:
-  LumenEnd(std::unique_ptr<bus::Listener> listener, bus::Connection connection, bool parked)
-      : listener_(std::move(listener)), connection_(std::move(connection)), parked_(parked) {}
+  LumenEnd(std::unique_ptr<bus::Listener> listener, bus::Connection connection, bool parked,
+           uint32_t every)
+      : listener_(std::move(listener)),
+        connection_(std::move(connection)),
+        parked_(parked),
+        every_(every) {}
 
   template <typename Fill>
   void send(size_t size, Fill&& fill) {
@@ -34,7 +38,7 @@ class LumenEnd {
     must(place.outcome);
     fill(place.bytes.data());
     out.commit(size, 1);
-    if (++unpublished_ == kFlushEvery) flush();
+    if (++unpublished_ == every_) flush();
   }
   void flush() {
     connection_.publisher->flush();
@@ -45,7 +49,7 @@ class LumenEnd {
     bus::Subscriber& in = *connection_.subscriber;
     if (parked_) must(in.wait());
     size_t count = 0;
-    while (count < kFlushEvery) {
+    while (count < every_) {
       const std::optional<bus::Frame> frame = in.try_take();
       if (!frame) break;
       use(frame->data.data());
@@ -55,16 +59,19 @@ class LumenEnd {
   }
   void give_back() {
     bus::Subscriber& in = *connection_.subscriber;
-    if (parked_ || in.held_frames() >= kFlushEvery) in.release();
+    if (parked_ || in.held_frames() >= every_) in.release();
   }
   bus::Connection& connection() noexcept { return connection_; }
   // Keeps the connection alive on its side.
-  [[nodiscard]] std::unique_ptr<bus::Listener> take_listener() noexcept { return std::move(listener_); }
+  [[nodiscard]] std::unique_ptr<bus::Listener> take_listener() noexcept {
+    return std::move(listener_);
+  }
 
  private:
   std::unique_ptr<bus::Listener> listener_;
   bus::Connection connection_;
   bool parked_;
+  uint32_t every_;
   uint32_t unpublished_ = 0;
 };
 
@@ -72,6 +79,7 @@ struct LumenTransport {
   std::string path;
   uint64_t capacity;
   bool parked;
+  uint32_t every = kFlushEvery;
 
   [[nodiscard]] LumenEnd open(Side side) const {
     if (parked) allow_spinning(false);
@@ -81,13 +89,13 @@ struct LumenTransport {
       auto listener = std::move(made).value();
       auto accepted = listener->accept();
       must(accepted.outcome);
-      return {std::move(listener), std::move(*accepted.connection), parked};
+      return {std::move(listener), std::move(*accepted.connection), parked, every};
     }
     auto made = bus::connect(path, {.role = bus::Role::kBoth,
                                     .deadline_ns = now_ns() + 10'000'000'000,
                                     .wait_for_listener = true});
     if (!made.ok()) give_up(made.status().message());
-    return {nullptr, std::move(made).value(), parked};
+    return {nullptr, std::move(made).value(), parked, every};
   }
 };
 

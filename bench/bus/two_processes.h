@@ -52,8 +52,8 @@ struct Shared {
 // Runs `consumer` on CPU 1 in a child and `producer` on CPU 0 here; both get the shared page.
 template <typename Producer, typename Consumer>
 Shared& run_two(Producer&& producer, Consumer&& consumer) {
-  void* page = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
+  void* page =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) give_up("mmap");
   auto& shared = *new (page) Shared;
   const pid_t child = ::fork();

@@ -13,7 +13,8 @@ using lumen::bench::Side;
 
 tachyon_bus_t* listen(const std::string& path, size_t capacity) {
   tachyon_bus_t* bus = nullptr;
-  if (tachyon_bus_listen(path.c_str(), capacity, &bus) != TACHYON_SUCCESS) give_up("Tachyon: listen");
+  if (tachyon_bus_listen(path.c_str(), capacity, &bus) != TACHYON_SUCCESS)
+    give_up("Tachyon: listen");
   return bus;
 }
 
@@ -75,7 +76,8 @@ struct Transport {
 int main(int argc, char** argv) {
   const lumen::bench::Arguments arguments(argc, argv);
   Transport transport{"/tmp/bench_tachyon." + std::to_string(::getpid()),
-                      arguments.number("--capacity", 1 << 20), arguments.number("--parked", 0) != 0};
+                      arguments.number("--capacity", 1 << 20),
+                      arguments.number("--parked", 0) != 0};
   lumen::bench::measure(transport, arguments.text("--row", "stream"),
                         arguments.number("--bytes", 32), arguments.number("--count", 1'000'000));
   return 0;
