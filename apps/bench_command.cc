@@ -38,6 +38,7 @@ struct BenchArguments {
   double timeout_s = 20;
   uint64_t requests = 0;
   uint64_t seed = 1;
+  uint32_t in_flight = 1;
   std::vector<std::string> inputs;  // FILE or NAME=FILE
   bool new_connection = false;
   bool obey_retry_after = false;
@@ -92,6 +93,7 @@ Status probe(load::LoadPlan plan) {
   plan.requests = 1;
   plan.warm_up_requests = 0;
   plan.rate = 0;
+  plan.in_flight = 1;
   plan.poll = false;
   const auto tally = load::run_load(plan, load::stop_flag);
   // relaxed: nothing else is read because of it.
@@ -108,6 +110,19 @@ Result<load::BenchHead> prepare(const BenchArguments& arguments) {
   if (!model.ok()) return model.status();
   auto inputs = make_inputs(*model, arguments);
   if (!inputs.ok()) return inputs.status();
+  if (target->is_bus() &&
+      (arguments.rate > 0 || arguments.new_connection || arguments.obey_retry_after)) {
+    return Status::error(lumen::Code::kUnsupported,
+                         "%s: over the bus there is a closed loop on kept connections alone; leave "
+                         "--rate, --new-connection and --obey-retry-after out",
+                         arguments.url.c_str());
+  }
+  if (!target->is_bus() && arguments.in_flight != 1) {
+    return Status::error(lumen::Code::kUnsupported,
+                         "--in-flight %u: over HTTP a client has one request in flight; wanted "
+                         "bus:/PATH, or more --clients",
+                         arguments.in_flight);
+  }
   load::BenchHead head;
   head.model = arguments.model;
   for (const load::InputTensor& input : *inputs) {
@@ -118,6 +133,10 @@ Result<load::BenchHead> prepare(const BenchArguments& arguments) {
   const auto use =
       arguments.new_connection ? load::ConnectionUse::kOneRequest : load::ConnectionUse::kKept;
   plan.request = load::build_request(*target, *model, *inputs, {}, use);
+  plan.model = arguments.model;
+  plan.version = arguments.version;
+  plan.inputs = std::move(*inputs);
+  plan.in_flight = arguments.in_flight;
   plan.target = std::move(*target);
   plan.threads = arguments.threads;
   plan.warm_up_ns = to_ns(arguments.warm_up_s);
@@ -143,7 +162,7 @@ void raise_descriptor_limit() {
 load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
   load::LoadPlan plan = head.plan;
   plan.clients = clients;
-  plan.warm_up_requests = clients;
+  plan.warm_up_requests = uint64_t{clients} * plan.in_flight;
   load::BenchRow row;
   row.clients = clients;
   load::StageSums before;
@@ -191,7 +210,7 @@ int refuse_word(const std::string& word) {
   const std::string near(lumen::nearest_name(word, kBenches));
   std::fprintf(stderr,
                "lumen bench: '%s' is no bench (shared-buffer) and no URL (http://HOST:PORT, "
-               "unix:/PATH)%s%s%s\n",
+               "unix:/PATH, bus:/PATH)%s%s%s\n",
                word.c_str(), near.empty() ? "" : "; did you mean '", near.c_str(),
                near.empty() ? "" : "'?");
   return 2;
@@ -200,7 +219,7 @@ int refuse_word(const std::string& word) {
 int run_bench(const BenchArguments& arguments) {
   if (arguments.url.empty()) {
     std::fprintf(stderr,
-                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH) or a bench "
+                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH, bus:/PATH) or a bench "
                  "(shared-buffer)\n");
     return 2;
   }
@@ -213,7 +232,8 @@ int run_bench(const BenchArguments& arguments) {
 }
 
 void add_options(CLI::App& bench, BenchArguments& arguments) {
-  bench.add_option("url", arguments.url, "http://HOST:PORT, unix:/PATH or http+unix://%2FPATH");
+  bench.add_option("url", arguments.url,
+                   "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH or bus:/PATH");
   bench.add_option("--model", arguments.model, "name of the model");
   bench.add_option("--model-version", arguments.version,
                    "version of the model; default: the server's choice");
@@ -222,6 +242,10 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
                   "numbers of clients, one table row for each; default 1,4,16")
       ->delimiter(',')
       ->check(CLI::Range(1, 10'000));
+  bench
+      .add_option("--in-flight", arguments.in_flight,
+                  "requests of each client at once, over the bus; default 1")
+      ->check(CLI::Range(1, 4096));
   bench.add_option("--threads", arguments.threads, "threads that the clients share; default 1")
       ->check(CLI::Range(1, 256));
   bench

@@ -2,10 +2,12 @@
 // Threads: a value, read by all load threads. Memory: one copy of the request. Errors: never.
 #pragma once
 
+#include "load/model_info.h"
 #include "load/target.h"
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lumen::load {
 
@@ -13,6 +15,12 @@ struct LoadPlan {
   Target target;
   std::string request;          // whole, as build_request() makes it
   std::string warm_up_request;  // sent while warming up; empty: `request`
+  // The same for the bus.
+  std::string model;
+  std::string version;
+  std::vector<InputTensor> inputs;
+  uint32_t in_flight = 1;  // requests of a client, over the bus alone
+
   uint32_t clients = 1;
   uint32_t threads = 1;
 

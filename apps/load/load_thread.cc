@@ -1,6 +1,8 @@
 // The loop of one load thread. Its own thread; no allocation for a reply; what fails is counted.
 #include "load/load_thread.h"
 
+#include "load/thread_share.h"
+
 #include <lumen/base/clock.h>
 
 #include <sys/epoll.h>
@@ -21,18 +23,6 @@ constexpr uint64_t kLongestRestS = 3'600;
 constexpr uint64_t kTickNs = 100'000'000u;
 // Open loop: how long after its end a run waits for replies that are under way.
 constexpr uint64_t kGraceNs = 1'000'000'000u;
-constexpr size_t kErrorTextBytes = 300;
-
-uint64_t thread_cpu_ns() noexcept {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
-
-// The part of `total` that the one of `parts` at `index` takes.
-uint64_t share(uint64_t total, uint32_t parts, uint32_t index) noexcept {
-  return total / parts + (index < total % parts ? 1 : 0);
-}
 
 }  // namespace
 

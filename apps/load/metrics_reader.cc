@@ -1,6 +1,7 @@
 // Parses Prometheus text leniently and works out stage means. Control plane; the heap.
 #include "load/metrics_reader.h"
 
+#include "load/bus_load.h"
 #include "load/fetch.h"
 
 #include <lumen/telemetry/stages.h>
@@ -157,6 +158,11 @@ StageSums stage_sums_of_statistics(std::string_view text) {
 }
 
 StageSums read_stage_sums(const Target& target, std::string_view model) {
+  if (target.is_bus()) {
+    const auto document =
+        fetch_over_bus(target, wire::BusVerb::kStatistics, std::string(model), {});
+    return document.ok() ? stage_sums_of_statistics(*document) : StageSums{};
+  }
   if (const auto metrics = read_metrics(target)) {
     const StageSums sums = stage_sums_of_metrics(*metrics, model);
     if (sums.source != StageSums::Source::kNone) return sums;

@@ -1,6 +1,7 @@
 // Reads a model's metadata and writes infer requests. Control plane; the heap; as model_info.h says.
 #include "load/model_info.h"
 
+#include "load/bus_load.h"
 #include "load/fetch.h"
 
 #include <nlohmann/json.hpp>
@@ -99,6 +100,13 @@ Result<ModelInfo> parse_model_info(std::string_view text) {
 
 Result<ModelInfo> read_model_info(const Target& target, const std::string& name,
                                   const std::string& version) {
+  if (target.is_bus()) {
+    auto document = fetch_over_bus(target, wire::BusVerb::kModelMetadata, name, version);
+    if (!document.ok()) return document.status();
+    auto info = parse_model_info(*document);
+    if (info.ok()) info->version = version;
+    return info;
+  }
   const std::string suffix = version.empty() ? "" : "/versions/" + version;
   auto reply = fetch(target, "/v2/models/" + name + suffix);
   if (!reply.ok()) return reply.status();

@@ -19,7 +19,8 @@ namespace lumen::load {
 
 namespace {
 
-constexpr std::string_view kForms = "wanted http://HOST:PORT, unix:/PATH or http+unix://%2FPATH";
+constexpr std::string_view kForms =
+    "wanted http://HOST:PORT, unix:/PATH, http+unix://%2FPATH or bus:/PATH";
 
 Status refuse(std::string_view url, const char* why) {
   return Status::error(Code::kInvalidArgument, "URL '%.*s': %s; %.*s", static_cast<int>(url.size()),
@@ -109,9 +110,17 @@ bool looks_like_url(std::string_view word) noexcept {
 }
 
 Result<Target> parse_target(std::string_view url) {
-  constexpr std::string_view kUnix = "unix:", kHttpUnix = "http+unix://", kHttp = "http://";
+  constexpr std::string_view kBus = "bus:", kUnix = "unix:", kHttpUnix = "http+unix://",
+                             kHttp = "http://";
   for (const char c : url) {
     if (static_cast<unsigned char>(c) <= ' ' || c == 0x7f) return refuse(url, "holds a blank");
+  }
+  if (url.starts_with(kBus)) {
+    Target target;
+    target.url = url;
+    target.bus_path = url.substr(kBus.size());
+    if (target.bus_path.empty()) return refuse(url, "has no path");
+    return target;
   }
   if (url.starts_with(kUnix)) {
     std::string_view path = url.substr(kUnix.size());

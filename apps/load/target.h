@@ -1,5 +1,5 @@
-// Target: where a server listens, from a URL: http://HOST:PORT[/prefix], unix:/path or
-// http+unix://%2Fpath[/prefix].
+// Target: where a server listens, from a URL: http://HOST:PORT[/prefix], unix:/path,
+// http+unix://%2Fpath[/prefix], or bus:/path.
 // Threads: a value, any may connect. Memory: control plane; the name is resolved once.
 // Errors: Status naming the URL and the forms that are understood.
 #pragma once
@@ -21,7 +21,9 @@ struct Target {
   std::string base_path;  // "" or "/prefix", put before every path
   sockaddr_storage address{};
   socklen_t address_bytes = 0;
+  std::string bus_path;  // not empty: over the bus, and all else but the URL is not used
 
+  [[nodiscard]] bool is_bus() const noexcept { return !bus_path.empty(); }
   [[nodiscard]] bool is_unix() const noexcept { return address.ss_family == AF_UNIX; }
 };
 

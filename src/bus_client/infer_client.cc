@@ -28,14 +28,15 @@ Result<InferClient> InferClient::connect(const std::string& path, uint64_t deadl
   return InferClient(std::move(*connection), std::move(*memory));
 }
 
-Sent InferClient::send(const wire::BusRequest& request, wire::BusVerb verb) noexcept {
+Sent InferClient::send(const wire::BusRequest& request, wire::BusVerb verb, uint64_t id) noexcept {
   const std::optional<size_t> bytes = frame_bytes(request);
   if (!bytes) return {bus::Outcome::kTooLarge};
   const bus::Publisher::Place place = connection_.publisher->try_reserve(*bytes);
   if (!place) return {place.outcome};
   wire::write_bus_request(request, place.bytes);
-  connection_.publisher->commit(*bytes, static_cast<uint32_t>(verb), ++last_id_);
-  return {bus::Outcome::kOk, last_id_};
+  if (id == 0) id = ++last_id_;
+  connection_.publisher->commit(*bytes, static_cast<uint32_t>(verb), id);
+  return {bus::Outcome::kOk, id};
 }
 
 Sent InferClient::ask(wire::BusVerb verb) noexcept {

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,35 @@ def test_a_unix_socket_is_a_url_too(server: Any, tmp_path: Path) -> None:
     done = bench(f"unix:{path}", "--model", "mlp", "--clients", "2", "--requests", "50", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"][0]["requests"] == 50
+
+
+# --- over the bus ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bus_server(server: Callable[..., Server], tmp_path: Path) -> Server:
+    return server("--bus", str(tmp_path / "lumen.bus"), "--bus-area-bytes", "262144")
+
+
+def test_over_the_bus_several_requests_of_a_client_are_in_flight(bus_server: Server) -> None:
+    for in_flight in (1, 16):
+        done = bench(
+            f"bus:{bus_server.bus_path}",
+            *("--json", "--model", "mlp", "--clients", "1,3", "--requests", "500"),
+            *("--in-flight", str(in_flight)),
+        )
+        assert done.returncode == 0, done.stderr
+        for row in json.loads(done.stdout)["rows"]:
+            assert row["requests"] == 500 and row["errors"]["count"] == 0, row
+            assert row["bytes_sent"] == 500 * 1024 and row["bytes_received"] == 500 * 40
+            assert 0 < row["latency_us"]["p50"] <= row["latency_us"]["max"]
+            assert row["server"]["requests"] >= 500
+
+
+def test_what_the_bus_does_not_do_is_said(bus_server: Server) -> None:
+    url = f"bus:{bus_server.bus_path}"
+    assert "closed loop" in bench(url, "--model", "mlp", "--rate", "10").stderr
+    assert "is not in the repository" in bench(url, "--model", "none").stderr
+    assert "--bus-area-bytes" in bench(url, "--model", "mlp", "--in-flight", "4000").stdout
+    assert "no/bus" in bench("bus:/no/bus", "--model", "mlp").stderr
+    assert "--in-flight 2" in bench(url_of(bus_server), "--model", "mlp", "--in-flight", "2").stderr

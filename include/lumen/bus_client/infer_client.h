@@ -47,9 +47,10 @@ class InferClient {
   // as they are, and its room for outputs is the server's.
   [[nodiscard]] std::span<std::byte> area() const noexcept { return connection_.area; }
 
-  // Not seen by the server before flush(). kTooLarge: more than a frame can say.
+  // Not seen by the server before flush(). `id`: comes back with the reply; 0: the next number. kTooLarge: more
+  // than a frame can say.
   [[nodiscard]] Sent send(const wire::BusRequest& request,
-                          wire::BusVerb verb = wire::BusVerb::kInfer) noexcept;
+                          wire::BusVerb verb = wire::BusVerb::kInfer, uint64_t id = 0) noexcept;
   // What needs no body: server metadata, server ready.
   [[nodiscard]] Sent ask(wire::BusVerb verb) noexcept;
   // The request is not wanted any more; it is answered all the same, with 499 if it has not run.
