@@ -4,6 +4,9 @@
   stream        process on CPU 0 --> process on CPU 1, each byte written and each byte read
   round trip    CPU 0 --> CPU 1 --> CPU 0, 32 bytes, both spinning; and both sleeping in between
   request       the same by request and reply; its limit is the plain round trip of the same run
+  frames        C++ on CPU 0 --> NumPy on CPU 1, which multiplies each 256 frames f32[256] by a
+                matrix; the limit is what NumPy does alone. Before, every bit of them is compared
+  waits         the same with a publisher that waits for room in other ways
 
 Rivals: Tachyon (its C face) and Aeron IPC; pipe, unix socket and boost's message queue are what
 the system has. Near or far is probed around each measurement.
@@ -16,16 +19,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 sys.path += [str(BENCH / "queue"), str(BENCH / "rivals")]
-from build_bus import build_aeron, build_tachyon  # noqa: E402
+from build_bus import build_aeron, build_tachyon, install_python  # noqa: E402
 from interleave import (  # noqa: E402
     KINDS,
     ROOT,
@@ -45,6 +51,17 @@ STREAMS = {
 }
 TRIPS = {"lumen": 1e6, "lumen call": 1e6, "tachyon": 1e6, "aeron": 1e6}
 PARKED = {"lumen": 10e3, "tachyon": 10e3, "pipe": 10e3, "socket": 10e3}
+FRAMES_ROW = Row("f32[256] from C++ to NumPy", "frames_s", "frames/s", True)
+FRAMES = 500_000
+# Of iceoryx2, whose producer here is Python too.
+FEW_FRAMES = 100_000
+WAITS = {
+    "reserve": "lumen",  # spins, then parks
+    "spin": "no flush",
+    "flush": "flush in the wait loop",
+    "sleep": "10 us sleeps",
+    "park": "park at once",
+}
 NAMES = {"socket": "unix socket", "boost": "boost message_queue"}
 QUICK_PART = 0.2
 
@@ -103,6 +120,10 @@ class Bench:
             self.report += results("bus", row, ours, rivals)
         return contenders
 
+    def keep(self, line: dict[str, Any] | None) -> None:
+        if line is not None:
+            self.report.append(line)
+
     def streams(self) -> None:
         for size, counts in STREAMS.items():
             row = Row(f"stream {size} B", "mops", "M/s", True)
@@ -117,8 +138,7 @@ class Bench:
             if plain.counts(kind):
                 limit = round(median(plain.values("p50_ns", kind)), 3)
                 row = Row("request and reply 32 B", "p50_ns", "ns", False, limit)
-                line = result("bus", row, kind, call, [])
-                self.report += [] if line is None else [line]
+                self.keep(result("bus", row, kind, call, []))
 
     def parked(self) -> None:
         rows = [
@@ -126,11 +146,60 @@ class Bench:
         ]
         self.rows(rows, PARKED, ["--row", "trip", "--parked", "1"])
 
+    def frames_by(self, name: str, via: str, count: int, producer: list[str]) -> Contender:
+        """Compares every bit first."""
+        words = [sys.executable, "-P", str(BENCH / "bus" / "frames.py"), "--via", via]
+        words += ["--count", str(count)]
+        contender = Contender(name, [*words, "--", *producer])
+        checked = subprocess.run([*words, "--check", "--", *producer], stdout=subprocess.DEVNULL)
+        if checked.returncode != 0:
+            contender.failed = "frames were lost or wrong"
+            print(f"bench: {name} left out: {contender.failed}", file=sys.stderr)
+        return contender
+
+    def frames(self) -> None:
+        install_python(ROOT / ".build")
+        count, few = int(FRAMES * self.part), int(FEW_FRAMES * self.part)
+        own = self.rivals.commands["lumen"]
+        bound = self.frames_by("NumPy alone", "bound", count, [])
+        contenders = [
+            self.frames_by("lumen", "view", count, own),
+            self.frames_by("lumen read_into", "read_into", count, own),
+            self.frames_by("iceoryx2, Python producer", "iceoryx2", few, []),
+        ]
+        if "tachyon" in self.rivals.commands:
+            theirs = self.rivals.commands["tachyon"]
+            contenders.append(self.frames_by("tachyon", "tachyon", count, theirs))
+        measure([bound, *contenders], self.rounds)
+        for kind in KINDS:
+            if not bound.counts(kind):
+                continue
+            limit = round(median(bound.values("frames_s", kind)), 3)
+            row = replace(FRAMES_ROW, limit=limit)
+            self.keep(result("bus", row, kind, contenders[0], contenders[2:]))
+        if not self.options.json:
+            show(FRAMES_ROW, [bound, *contenders], "lumen")
+
+    def waits(self) -> None:
+        count = int(FRAMES * self.part)
+        own = self.rivals.commands["lumen"]
+        contenders = [
+            self.frames_by(name, "view", count, [*own, "--wait", wait])
+            for wait, name in WAITS.items()
+        ]
+        measure(contenders, self.rounds)
+        row = replace(FRAMES_ROW, name=f"{FRAMES_ROW.name}, how the publisher waits")
+        if not self.options.json:
+            show(row, contenders, "lumen")
+        self.report += results("bus", row, contenders[0], contenders[1:])
+
 
 PARTS: dict[str, Callable[[Bench], None]] = {
     "streams": Bench.streams,
     "trips": Bench.trips,
     "parked": Bench.parked,
+    "frames": Bench.frames,
+    "waits": Bench.waits,
 }
 
 
@@ -141,6 +210,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}, those that match")
     options = parser.parse_args()
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     bench = Bench(options)
     for name, part in PARTS.items():
         if re.search(options.only, name):

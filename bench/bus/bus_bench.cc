@@ -3,16 +3,27 @@
 //   stream   process on CPU 0 --> process on CPU 1, each byte written and each byte read
 //   trip     CPU 0 --> CPU 1 --> CPU 0, 32 bytes, spinning, or with --parked 1 sleeping
 //   call     the same through Requester and Responder (lumen alone)
+//   frames   the producer of bench/bus/frames.py, which listens at --path (lumen alone)
 //
 // One measurement a call, so that bench/bus.py interleaves contenders:
-//   bench_bus --via lumen|pipe|socket|boost --row stream|trip|call --bytes 32|1024 --count N
-//             [--parked 1] [--capacity BYTES] [--every N]     prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}
+//   bench_bus --via lumen|pipe|socket|boost --row stream|trip|call|frames --bytes 32|1024 --count N
+//             [--parked 1] [--capacity BYTES] [--every N] [--wait reserve|spin|flush|sleep|park]
+// It prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}.
+#include "frames.h"
 #include "lumen_bus.h"
 #include "lumen_call.h"
 #include "system_transports.h"
 
 namespace lumen::bench {
 namespace {
+
+Wait wait_named(const std::string& name) {
+  constexpr std::array kNames = {"reserve", "spin", "flush", "sleep", "park"};
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) return static_cast<Wait>(i);
+  }
+  give_up("--wait reserve|spin|flush|sleep|park");
+}
 
 int run(const Arguments& arguments) {
   const std::string via = arguments.text("--via", "lumen");
@@ -21,12 +32,19 @@ int run(const Arguments& arguments) {
   const uint64_t count = arguments.number("--count", 1'000'000);
   const std::string own = "bench_bus." + std::to_string(::getpid());
   if (via == "lumen") {
-    LumenTransport transport{"/tmp/" + own, arguments.number("--capacity", 1 << 20),
-                             arguments.number("--parked", 0) != 0,
-                             static_cast<uint32_t>(arguments.number("--every", kFlushEvery))};
+    const LumenTuning tuning{
+        .capacity = arguments.number("--capacity", 1 << 20),
+        .parked = arguments.number("--parked", 0) != 0,
+        .every = static_cast<uint32_t>(arguments.number("--every", kFlushEvery)),
+        .wait = wait_named(arguments.text("--wait", "reserve"))};
+    LumenTransport transport{"/tmp/" + own, tuning};
     if (row == "call") {
       CallTransport calls{transport};
       round_trip(calls, count);
+    } else if (row == "frames") {
+      pin_to(0);
+      LumenEnd end = connect_to(arguments.text("--path", ""), bus::Role::kPublish, tuning);
+      produce_frames(end, count);
     } else {
       measure(transport, row, bytes, count);
     }

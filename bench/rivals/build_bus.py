@@ -94,7 +94,7 @@ def install_python(build: Path) -> Path:
     env = compiler() or {}
     for package, module in ((TACHYON, "tachyon"), (ICEORYX2, "iceoryx2")):
         if not (folder / module).exists():
-            words = [*PIP, "install", "--no-deps", "--upgrade", "--target", folder, package]
+            words = [*PIP, "install", "--upgrade", "--target", folder, package]
             run(f"{module} for Python", words, env)
     return folder
 

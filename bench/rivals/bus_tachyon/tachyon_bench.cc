@@ -1,8 +1,9 @@
 // Tachyon in bench/bus.py, by its C face, as its own package runs it: spinning, published every 32
 // messages or by flush. Built by bench/rivals/build_bus.py with the sources of the package.
-//   bench_tachyon --row stream|trip --bytes 32|1024 --count N [--parked 1] [--capacity BYTES]
+// With --row frames it is the producer of bench/bus/frames.py, which listens at --path.
+//   bench_tachyon --row stream|trip|frames --bytes 32|1024 --count N [--parked 1] [--capacity BYTES]
 // Threads: one a process. Memory: Tachyon's. Errors: exit 2 with a reason.
-#include "../../bus/two_processes.h"
+#include "../../bus/frames.h"
 
 #include <tachyon.h>
 
@@ -27,14 +28,14 @@ tachyon_bus_t* connect(const std::string& path) {
 class End {
  public:
   End(tachyon_bus_t* out, tachyon_bus_t* in, bool parked) : out_(out), in_(in), parked_(parked) {
-    if (!parked_) tachyon_bus_set_polling_mode(in_, 1);
+    if (in_ != nullptr && !parked_) tachyon_bus_set_polling_mode(in_, 1);
   }
   template <typename Fill>
-  void send(size_t size, Fill&& fill) {
+  void send(size_t size, Fill&& fill, uint32_t type = 1) {
     void* place = nullptr;
     while ((place = tachyon_acquire_tx(out_, size)) == nullptr) continue;
     fill(static_cast<std::byte*>(place));
-    (void)tachyon_commit_tx(out_, size, 1);
+    (void)tachyon_commit_tx(out_, size, type);
   }
   void flush() { tachyon_flush(out_); }
   template <typename Use>
@@ -78,7 +79,16 @@ int main(int argc, char** argv) {
   Transport transport{"/tmp/bench_tachyon." + std::to_string(::getpid()),
                       arguments.number("--capacity", 1 << 20),
                       arguments.number("--parked", 0) != 0};
-  lumen::bench::measure(transport, arguments.text("--row", "stream"),
-                        arguments.number("--bytes", 32), arguments.number("--count", 1'000'000));
+  const std::string row = arguments.text("--row", "stream");
+  const uint64_t count = arguments.number("--count", 1'000'000);
+  if (row == "frames") {
+    lumen::bench::pin_to(0);
+    tachyon_bus_t* out = connect(arguments.text("--path", ""));
+    End end(out, nullptr, false);
+    lumen::bench::produce_frames(end, count);
+    tachyon_bus_destroy(out);
+  } else {
+    lumen::bench::measure(transport, row, arguments.number("--bytes", 32), count);
+  }
   return 0;
 }
