@@ -1,10 +1,10 @@
-"""One measurement of bench/bus.py: a producer in C++ (CPU 0) sends f32[256] frames, this process (CPU 1)
-multiplies 256 of them at a time by a matrix 256 x 64 in NumPy, with one BLAS thread.
+"""One measurement of bench/bus.py: a producer in C++ (CPU 0) sends f32[256] frames, this process
+(CPU 1) multiplies 256 of them at a time by a matrix 256 x 64 in NumPy.
 
   frames.py --via bound|view|read_into|tachyon|iceoryx2 [--count N] [--check] -- PRODUCER...
 
-It prints {"frames_s": ..}: from the first batch to the last. With --check every value is compared bit
-for bit instead, which takes longer than the rest, and {"frames": .., "wrong": ..} is printed.
+It prints {"frames_s": ..}: from the first batch to the last. With --check every value is compared
+bit for bit instead, which takes longer than the rest, and {"frames": .., "wrong": ..} is printed.
 PRODUCER gets --row frames --path PATH --count N. Errors: a wrong or lost frame is exit status 1.
 """
 
@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parent.parent.parent
 VALUES, OUTPUTS, BATCH, SENTINEL = 256, 64, 256, 0
 BYTES = 4 * VALUES
-# So much lies between producer and consumer: larger than the caches of a core, as a ring would be that
-# bridges a consumer's pauses.
+# Between producer and consumer: more than a core's own caches hold, so that a ring bridges pauses.
 CAPACITY = 1 << 22
 
 Batches = Iterator[NDArray[np.float32]]
@@ -83,7 +82,7 @@ def tachyon(count: int, producer: list[str], path: str) -> Batches:
     from tachyon import Bus
 
     mine = np.empty((BATCH, VALUES), dtype="f4")
-    rows = [memoryview(row).cast("B") for row in mine]
+    rows = [row.data.cast("B") for row in mine]
     with start(producer, path, count), Bus.listen(path, CAPACITY) as bus:
         bus.set_polling_mode(1)
         filled = 0
