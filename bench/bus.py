@@ -46,27 +46,12 @@ from interleave import (  # noqa: E402
 
 # Messages of a measurement, so many that each takes some tenths of a second.
 STREAMS = {
-    32: {
-        "lumen": 30e6,
-        "tachyon": 30e6,
-        "lumen, 16 MiB": 30e6,
-        "tachyon, 16 MiB": 30e6,
-        "aeron": 10e6,
-        "pipe": 5e6,
-        "socket": 5e6,
-        "boost": 1e6,
-    },
-    1024: {
-        "lumen": 8e6,
-        "tachyon": 8e6,
-        "lumen, 16 MiB": 8e6,
-        "tachyon, 16 MiB": 8e6,
-        "aeron": 3e6,
-        "pipe": 1e6,
-        "socket": 1e6,
-        "boost": 1e6,
-    },
+    32: {"lumen": 30e6, "tachyon": 30e6, "aeron": 10e6, "pipe": 5e6, "socket": 5e6, "boost": 1e6},
+    1024: {"lumen": 8e6, "tachyon": 8e6, "aeron": 3e6, "pipe": 1e6, "socket": 1e6, "boost": 1e6},
 }
+# The option that says how large the ring is; all else has a fixed size and one row.
+RINGS = {"lumen": "--capacity", "tachyon": "--capacity", "aeron": "--term"}
+RING_BYTES = {"1 MiB": 1 << 20, "16 MiB": 1 << 24}
 TRIPS = {"lumen": 1e6, "lumen call": 1e6, "tachyon": 1e6, "aeron": 1e6}
 PARKED = {"lumen": 10e3, "tachyon": 10e3, "pipe": 10e3, "socket": 10e3}
 FRAMES_ROW = Row("f32[256] from C++ to NumPy", "frames_s", "frames/s", True)
@@ -94,16 +79,12 @@ class Rivals:
         tachyon = build_tachyon(ROOT / ".build")
         if tachyon is not None:
             self.commands["tachyon"] = [str(tachyon)]
-        for name in ("lumen", "tachyon"):
-            if name in self.commands:
-                larger = [*self.commands[name], "--capacity", str(1 << 24)]
-                self.commands[f"{name}, 16 MiB"] = larger
         aeron = build_aeron(ROOT / ".build")
         if aeron is not None:
             self.commands["aeron"] = aeron
 
     def contenders(
-        self, counts: dict[str, float], part: float, arguments: list[str]
+        self, counts: dict[str, float], part: float, arguments: list[str], ring: int
     ) -> list[Contender]:
         found = []
         for name, count in counts.items():
@@ -129,10 +110,10 @@ class Bench:
         self.report: list[dict[str, Any]] = []
 
     def rows(
-        self, rows: list[Row], counts: dict[str, float], arguments: list[str]
+        self, rows: list[Row], counts: dict[str, float], arguments: list[str], ring: int = 1 << 20
     ) -> list[Contender]:
         """Measures all contenders round by round; several rows may show what came of it."""
-        contenders = self.rivals.contenders(counts, self.part, arguments)
+        contenders = self.rivals.contenders(counts, self.part, arguments, ring)
         measure(contenders, self.rounds)
         ours = next(c for c in contenders if c.name == "lumen")
         rivals = [c for c in contenders if not c.name.startswith("lumen")]
@@ -148,8 +129,12 @@ class Bench:
 
     def streams(self) -> None:
         for size, counts in STREAMS.items():
-            row = Row(f"stream {size} B", "mops", "M/s", True)
-            self.rows([row], counts, ["--row", "stream", "--bytes", str(size)])
+            for ring, ring_bytes in RING_BYTES.items():
+                row = Row(f"stream {size} B, ring of {ring}", "mops", "M/s", True)
+                arguments = ["--row", "stream", "--bytes", str(size)]
+                self.rows([row], counts, arguments, ring_bytes)
+                # The others have no ring.
+                counts = {name: counts[name] for name in RINGS}
 
     def trips(self) -> None:
         name = "round trip 32 B"
