@@ -10,4 +10,5 @@ NB_MODULE(_bus, module) {
   bind_subscriber(module);
   bind_connections(module);
   bind_requests(module);
+  bind_infer(module);
 }

@@ -23,6 +23,7 @@ void bind_publisher(nb::module_& module);
 void bind_subscriber(nb::module_& module);
 void bind_requests(nb::module_& module);
 void bind_connections(nb::module_& module);
+void bind_infer(nb::module_& module);
 
 // Raises the exception for anything but kOk; `what` is its message's end.
 [[noreturn]] void raise(Outcome outcome, const std::string& what = {});

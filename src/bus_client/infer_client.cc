@@ -17,7 +17,11 @@ Result<InferClient> InferClient::connect(const std::string& path, uint64_t deadl
   Result<bus::Connection> connection =
       bus::connect(path, {.role = bus::Role::kBoth, .deadline_ns = deadline_ns});
   if (!connection.ok()) return connection.status();
-  if (connection->area.empty() || !connection->publisher || !connection->subscriber) {
+  return over(std::move(*connection), path);
+}
+
+Result<InferClient> InferClient::over(bus::Connection connection, const std::string& path) {
+  if (connection.area.empty() || !connection.publisher || !connection.subscriber) {
     return Status::error(Code::kInvalidArgument,
                          "bus %s: whoever listens there is no inference server; wanted a path of "
                          "`lumen serve --bus`",
@@ -25,7 +29,7 @@ Result<InferClient> InferClient::connect(const std::string& path, uint64_t deadl
   }
   Result<Arena> memory = Arena::create_growing(kFirstBytes, kMostBytes);
   if (!memory.ok()) return memory.status();
-  return InferClient(std::move(*connection), std::move(*memory));
+  return InferClient(std::move(connection), std::move(*memory));
 }
 
 Sent InferClient::send(const wire::BusRequest& request, wire::BusVerb verb, uint64_t id) noexcept {

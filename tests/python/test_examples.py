@@ -78,6 +78,26 @@ def test_the_live_swap_serves_by_all_ten_combinations_and_fails_nobody(run: Run)
     assert said.endswith("\n0 failed or different\n")
 
 
+def test_a_python_client_of_a_cpp_server_over_the_bus(
+    run: Run, lumen_binary: Path, models_path: Path, tmp_path: Path
+) -> None:
+    said = run("python_client_cpp_server/client.py")
+    assert said.endswith("2000 answers, all the same by all three ways\n")
+    program = lumen_binary.parent / "example_python_client_cpp_server"
+    if not program.exists():
+        return  # an installed `lumen` has no examples beside it
+    bus = tmp_path / "example.bus"
+    command = [str(word) for word in (program, models_path, bus)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as serving:
+        assert serving.stdout and serving.stdin
+        assert serving.stdout.readline() == f"serving at bus:{bus}\n"
+        said = run("python_client_cpp_server/client.py", f"bus:{bus}")
+        serving.stdin.close()
+    assert serving.returncode == 0
+    assert said.endswith("2000 answers, all the same by all three ways\n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["consumer", "producer"])
 def test_the_frames_of_a_cpp_producer_reach_python_bit_for_bit(

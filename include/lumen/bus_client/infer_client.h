@@ -43,6 +43,10 @@ class InferClient {
   [[nodiscard]] static Result<InferClient> connect(const std::string& path,
                                                    uint64_t deadline_ns = 0);
 
+  // Over a connection that stands already; `path` is for the error's text.
+  [[nodiscard]] static Result<InferClient> over(bus::Connection connection,
+                                                const std::string& path);
+
   // Both sides map it. What lies where is this side's to say; from send() to the reply a request's inputs stay
   // as they are, and its room for outputs is the server's.
   [[nodiscard]] std::span<std::byte> area() const noexcept { return connection_.area; }

@@ -1,0 +1,144 @@
+"""Inference over HTTP, TCP or a unix socket: one request in flight. For `client.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from lumen_engine._tensors import (
+    DATATYPES,
+    MODEL_METADATA,
+    MODEL_READY,
+    NUMBERS,
+    SERVER_METADATA,
+    SERVER_READY,
+    STATISTICS,
+    Arrays,
+    InferError,
+    Request,
+    array_of,
+)
+
+
+class UnixHttpConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float | None) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class HttpTransport:
+    PATHS = {
+        SERVER_METADATA: "",
+        SERVER_READY: "/health/ready",
+        MODEL_METADATA: "",
+        MODEL_READY: "/ready",
+        STATISTICS: "/stats",
+    }
+
+    def __init__(self, connection: http.client.HTTPConnection, base_path: str = "") -> None:
+        self._connection = connection
+        self._base = base_path + "/v2"
+        self._lock = threading.Lock()
+
+    def _path_of(self, model: str, version: str) -> str:
+        path = f"{self._base}/models/{quote(model, safe='')}"
+        return f"{path}/versions/{quote(version, safe='')}" if version else path
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = {}
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        with self._lock:
+            try:
+                self._connection.request(method, path, body, dict(headers))
+                reply = self._connection.getresponse()
+                content = reply.read()
+            except (OSError, http.client.HTTPException):
+                self._connection.close()  # the next request connects anew
+                raise
+        if reply.status != 200:
+            try:
+                message = json.loads(content)["error"]
+            except (ValueError, KeyError, TypeError):
+                message = content.decode(errors="replace")
+            raise InferError(reply.status, message)
+        return reply, content
+
+    def _infer(self, request: Request) -> Arrays:
+        parameters: dict[str, Any] = {"binary_data_output": True}
+        if request.timeout_us is not None:
+            parameters["timeout"] = request.timeout_us
+        head: dict[str, Any] = {
+            "inputs": [
+                {
+                    "name": tensor.name,
+                    "datatype": DATATYPES[tensor.number][0],
+                    "shape": tensor.shape,
+                    "parameters": {"binary_data_size": len(tensor.data)},
+                }
+                for tensor in request.inputs
+            ],
+            "parameters": parameters,
+        }
+        if request.outputs:
+            wanted = {"binary_data": True}
+            head["outputs"] = [{"name": name, "parameters": wanted} for name in request.outputs]
+        text = json.dumps(head).encode()
+        body = b"".join([text, *(bytes(tensor.data) for tensor in request.inputs)])
+        reply, content = self._exchange(
+            "POST",
+            self._path_of(request.model, request.version) + "/infer",
+            body,
+            {"Inference-Header-Content-Length": str(len(text))},
+        )
+        at = int(reply.headers.get("Inference-Header-Content-Length", len(content)))
+        arrays: Arrays = {}
+        binary = memoryview(content)
+        for output in json.loads(content[:at])["outputs"]:
+            size = output["parameters"]["binary_data_size"]
+            number = NUMBERS[output["datatype"]]
+            arrays[output["name"]] = array_of(number, output["shape"], binary[at : at + size])
+            at += size
+        return arrays
+
+    def infer_all(self, requests: Sequence[Request]) -> list[Arrays | InferError]:
+        answers: list[Arrays | InferError] = []
+        for request in requests:
+            try:
+                answers.append(self._infer(request))
+            except InferError as error:
+                answers.append(error)
+        return answers
+
+    async def infer_async(self, request: Request) -> Arrays:
+        return await asyncio.to_thread(self._infer, request)
+
+    def document(self, what: int, model: str, version: str) -> Any:
+        is_of_server = what in (SERVER_METADATA, SERVER_READY)
+        path = self._base if is_of_server else self._path_of(model, version)
+        if what == STATISTICS and not model:
+            path = self._base + "/models"
+        return json.loads(self._exchange("GET", path + self.PATHS[what])[1])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def connect(url: str, timeout: float | None) -> HttpTransport:
+    if url.startswith("unix:"):
+        return HttpTransport(UnixHttpConnection(url.removeprefix("unix:"), timeout))
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"URL {url!r}: wanted bus:/PATH, unix:/PATH or http://HOST:PORT")
+    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout)
+    return HttpTransport(connection, parts.path.rstrip("/"))

@@ -1,0 +1,175 @@
+"""A client of an inference server, over the bus, a unix socket or TCP, behind one face.
+
+    with Client("bus:/run/user/1000/lumen.bus") as client:     # or "unix:/path", "http://host:8000"
+        logits = client.infer("mlp", {"input": row})["logits"]
+        many = client.infer_batch("mlp", [{"input": row} for row in rows])   # several in flight
+        answer = await client.infer_async("mlp", {"input": row})
+
+Inputs and outputs are dicts of NumPy arrays by name; BYTES tensors are arrays of `bytes` objects.
+What the server refuses raises InferError, with the status that HTTP has for it.
+
+Over the bus arrays are copied into memory that the server reads in place, and outputs out of memory
+that it has written; nothing else is copied, and nothing goes through the kernel while both sides
+are awake. Over HTTP a client has one connection and one request in flight.
+
+Threads: a client may be used by several, one at a time goes on; `infer_async` belongs to one event
+loop, and is not mixed with the other calls while it waits. Timeouts are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lumen_engine import _http_transport
+from lumen_engine._tensors import (
+    MODEL_METADATA,
+    MODEL_READY,
+    NUMBERS,
+    SERVER_METADATA,
+    SERVER_READY,
+    STATISTICS,
+    Arrays,
+    InferError,
+    Request,
+    tensor_of,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+__all__ = ["Client", "InferError"]
+
+
+class Transport(Protocol):
+    """What differs between the bus and HTTP."""
+
+    def infer_all(self, requests: Sequence[Request]) -> list[Arrays | InferError]: ...
+    async def infer_async(self, request: Request) -> Arrays: ...
+    def document(self, what: int, model: str, version: str) -> Any: ...
+    def close(self) -> None: ...
+
+
+def transport_of(url: str, timeout: float | None) -> Transport:
+    if not url.startswith("bus:"):
+        return _http_transport.connect(url, timeout)
+    # A client over HTTP needs no extension.
+    from lumen_engine._bus_transport import BusTransport  # noqa: PLC0415
+
+    return BusTransport(url.removeprefix("bus:"), timeout)
+
+
+class Client:
+    """`url`: bus:/PATH, unix:/PATH or http://HOST:PORT; `timeout`: of a reply, None: for ever."""
+
+    def __init__(self, url: str, *, timeout: float | None = 20.0) -> None:
+        self.url = url
+        self._transport = transport_of(url, timeout)
+        self._lock = threading.Lock()
+        self._metadata: dict[tuple[str, str], Any] = {}
+
+    def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, ArrayLike],
+        *,
+        outputs: Sequence[str] = (),
+        version: str = "",
+        deadline: float | None = None,
+    ) -> Arrays:
+        """The outputs by name: those of `outputs`, or all. `deadline`: seconds after which the
+        server need not begin with it any more; 0: never; None: what the server has set."""
+        with self._lock:
+            request = self._request(model, inputs, outputs, version, deadline)
+            (answer,) = self._transport.infer_all([request])
+        if isinstance(answer, InferError):
+            raise answer
+        return answer
+
+    def infer_batch(
+        self,
+        model: str,
+        inputs: Sequence[Mapping[str, ArrayLike]],
+        *,
+        outputs: Sequence[str] = (),
+        version: str = "",
+        deadline: float | None = None,
+    ) -> list[Arrays]:
+        """An answer for each, in their order. Over the bus as many are in flight as its memory has
+        room for. One that is refused raises, once all are answered."""
+        with self._lock:
+            answers = self._transport.infer_all(
+                [self._request(model, one, outputs, version, deadline) for one in inputs]
+            )
+        for answer in answers:
+            if isinstance(answer, InferError):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, InferError)]
+
+    async def infer_async(
+        self,
+        model: str,
+        inputs: Mapping[str, ArrayLike],
+        *,
+        outputs: Sequence[str] = (),
+        version: str = "",
+        deadline: float | None = None,
+    ) -> Arrays:
+        """As infer(), any number at once on one event loop; over HTTP one after the other."""
+        request = self._request(model, inputs, outputs, version, deadline)
+        return await self._transport.infer_async(request)
+
+    def metadata(self, model: str = "", version: str = "") -> Any:
+        """Of a model; without one, of the server."""
+        return self._document(MODEL_METADATA if model else SERVER_METADATA, model, version)
+
+    def is_ready(self, model: str = "", version: str = "") -> bool:
+        try:
+            return bool(
+                self._document(MODEL_READY if model else SERVER_READY, model, version)["ready"]
+            )
+        except InferError:
+            return False
+
+    def statistics(self, model: str = "", version: str = "") -> Any:
+        return self._document(STATISTICS, model, version)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _document(self, what: int, model: str, version: str) -> Any:
+        with self._lock:
+            return self._transport.document(what, model, version)
+
+    def _request(
+        self,
+        model: str,
+        inputs: Mapping[str, ArrayLike],
+        outputs: Sequence[str],
+        version: str,
+        deadline: float | None,
+    ) -> Request:
+        # Asked once: sizes and types alone are taken from it.
+        key = (model, version)
+        if key not in self._metadata:
+            self._metadata[key] = self._transport.document(MODEL_METADATA, model, version)
+        metadata = self._metadata[key]
+        known = {one["name"]: NUMBERS[one["datatype"]] for one in metadata["inputs"]}
+        tensors = [tensor_of(name, given, known.get(name)) for name, given in inputs.items()]
+        # 0 means never; less than a microsecond is not that.
+        timeout_us = None if deadline is None else math.ceil(deadline * 1e6)
+        return Request(model, version, tensors, outputs, timeout_us, metadata["outputs"])

@@ -1,0 +1,185 @@
+"""`lumen_engine.Client` over the bus, a unix socket and TCP: the same answers and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from integration.harness import FIXTURES, MODELS, Server, copy_models
+from lumen_engine import Client, InferError
+from lumen_engine.bus import BusError
+
+TRANSPORTS = ["bus", "unix", "http"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("client")
+    repository = copy_models(
+        folder / "models",
+        [MODELS / "mlp", MODELS / "identity", *sorted(FIXTURES.iterdir())],
+    )
+    one = Server(
+        repository,
+        *("--bus", str(folder / "lumen.bus"), "--bus-area-bytes", str(1 << 20)),
+        unix=str(folder / "lumen.sock"),
+    )
+    yield one
+    one.stop()
+
+
+def url_of(server: Server, transport: str) -> str:
+    return {
+        "bus": f"bus:{server.bus_path}",
+        "unix": f"unix:{server.unix_path}",
+        "http": f"http://{server.host}:{server.port}",
+    }[transport]
+
+
+@pytest.fixture(params=TRANSPORTS)
+def client(server: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
+    with Client(url_of(server, request.param)) as one:
+        yield one
+
+
+def rows(count: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).random((count, 256), np.float32)
+
+
+def test_a_row_and_several_are_answered_alike_over_all(server: Server) -> None:
+    for count in (1, 7):
+        given = rows(count)
+        answers = []
+        for transport in TRANSPORTS:
+            with Client(url_of(server, transport)) as client:
+                (output,) = client.infer("mlp", {"input": given}).values()
+                assert output.shape == (count, 10) and output.dtype == np.float32
+                answers.append(output)
+        assert all(np.array_equal(answers[0], one) for one in answers)
+
+
+def test_a_batch_comes_back_in_its_order(client: Client) -> None:
+    given = [rows(1, seed) for seed in range(100)]
+    together = client.infer_batch("mlp", [{"input": row} for row in given])
+    assert len(together) == 100
+    for row, answer in zip(given, together):
+        (alone,) = client.infer("mlp", {"input": row}).values()
+        np.testing.assert_allclose(next(iter(answer.values())), alone, rtol=1e-5)
+
+
+def test_many_awaited_at_once(client: Client) -> None:
+    async def all_of_them() -> None:
+        given = [rows(1, seed) for seed in range(50)]
+        answers = await asyncio.gather(
+            *(client.infer_async("mlp", {"input": row}) for row in given)
+        )
+        for row, answer in zip(given, answers):
+            expected = await client.infer_async("mlp", {"input": row})
+            for name, array in answer.items():
+                np.testing.assert_allclose(array, expected[name], rtol=1e-5)
+
+    asyncio.run(all_of_them())
+
+
+def test_lists_of_python_become_what_the_model_wants(client: Client) -> None:
+    answer = client.infer("identity", {"input": [[1, 2, 3]]})
+    np.testing.assert_array_equal(answer["output"], np.array([[1, 2, 3]], np.float32))
+
+
+def test_what_is_refused_has_the_status_and_the_words_of_http(server: Server) -> None:
+    def refusal(transport: str, model: str, name: str, array: np.ndarray) -> tuple[int, str]:
+        with Client(url_of(server, transport)) as client, pytest.raises(InferError) as caught:
+            client.infer(model, {name: array})
+        return caught.value.status, caught.value.message
+
+    for asked in [
+        ("none", "input", rows(1)),
+        ("mlp", "inputs", rows(1)),
+        ("mlp", "input", rows(1)[:, :100]),
+        ("mlp", "input", rows(1).astype(np.float64)),
+    ]:
+        over_http = refusal("http", *asked)
+        assert over_http[0] in (400, 404)
+        assert refusal("bus", *asked) == over_http
+        assert refusal("unix", *asked) == over_http
+
+
+def test_documents_are_the_same_over_all(server: Server) -> None:
+    clients = [Client(url_of(server, transport)) for transport in TRANSPORTS]
+    for ask in (
+        Client.metadata,
+        lambda client: client.metadata("mlp"),
+        lambda client: client.metadata("mlp", "1"),
+        lambda client: client.statistics("identity"),
+        Client.is_ready,
+        lambda client: client.is_ready("mlp"),
+        lambda client: client.is_ready("none"),
+    ):
+        said = [ask(client) for client in clients]
+        assert said[0] == said[1] == said[2]
+    assert clients[0].is_ready() and not clients[0].is_ready("none")
+    for client in clients:
+        client.close()
+
+
+def test_more_than_the_area_holds_is_refused_with_both_numbers(server: Server) -> None:
+    with Client(url_of(server, "bus")) as client:
+        with pytest.raises(ValueError, match="and an area of 1048576"):
+            client.infer("mlp", {"input": rows(2000)})
+        # As many as there is room for are in flight, the others wait: 64 rows at a time.
+        many = client.infer_batch("mlp", [{"input": rows(200, seed)} for seed in range(20)])
+        assert len(many) == 20
+
+
+def test_outputs_whose_size_only_the_run_knows_find_room_at_last(server: Server) -> None:
+    with Client(url_of(server, "bus")) as client:
+        given = np.arange(40_000, dtype=np.float32).reshape(1, -1)  # 160 KB; the first guess is 64
+        np.testing.assert_array_equal(client.infer("identity", {"input": given})["output"], given)
+
+        async def awaited() -> None:
+            answer = await client.infer_async("identity", {"input": given})
+            np.testing.assert_array_equal(answer["output"], given)
+
+        asyncio.run(awaited())
+
+
+def test_a_client_that_gave_up_waiting_goes_on(server: Server) -> None:
+    with Client(url_of(server, "bus")) as client:
+
+        async def given_up() -> None:
+            tasks = [
+                asyncio.create_task(client.infer_async("mlp", {"input": rows(1)}))
+                for _ in range(10)
+            ]
+            await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert sum(isinstance(one, dict) for one in done) >= 5
+
+        for _ in range(20):
+            asyncio.run(given_up())
+        assert client.infer("mlp", {"input": rows(1)})
+
+
+def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
+    repository = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    server = Server(repository, "--bus", str(tmp_path / "lumen.bus"))
+    with Client(url_of(server, "bus")) as client:
+        assert client.infer("mlp", {"input": rows(1)})
+        os.kill(server.process.pid, signal.SIGKILL)
+        with pytest.raises(BusError):
+            while True:
+                client.infer("mlp", {"input": rows(1)})
+
+
+def test_a_url_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="wanted bus:/PATH"):
+        Client("https://localhost")
+    with pytest.raises((OSError, BusError)):
+        Client("bus:/no/such/bus", timeout=0.1)
