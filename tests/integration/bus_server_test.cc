@@ -2,6 +2,7 @@
 // backend: answers, refusals, clients that go, hostile ones. Runs under ASan and TSan.
 #include <lumen/base/clock.h>
 #include <lumen/bus_client/infer_client.h>
+#include <lumen/service/dispatcher.h>
 
 #include "support/fake_server.h"
 
@@ -12,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -347,9 +349,97 @@ TEST_P(BusServer, OneThatWritesIntoItsRingWhatCantBeIsLeftAndOthersAreServed) {
   wait_for("connections_open", 1);
 }
 
+TEST_P(BusServer, TheEngineIsChangedBetweenTwoRequests) {
+  start();
+  InferClient client = connect();
+  for (const auto type : {engine::QueueType::kInline, engine::QueueType::kSpsc,
+                          engine::QueueType::kBatched, engine::QueueType::kMpmc}) {
+    engine::EngineConfig config = server_->engine_config();
+    config.queue_type = type;
+    ASSERT_TRUE(server_->reconfigure(config).ok());
+    expect_alive(client);
+  }
+}
+
+TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
+  options_.telemetry_csv_path = repository_.path() / "requests.csv";
+  start();
+  InferClient client = connect();
+  expect_alive(client);
+  const BusTensor rows = input_at(0, 2);
+  EXPECT_EQ(ask_of(client, {.model = "plus_one", .reply_room = 64, .inputs = {&rows, 1}}).status,
+            200);
+  BusTensor unknown = input_at(0);
+  unknown.name = "z";
+  EXPECT_EQ(ask_of(client, {.model = "plus_one", .reply_room = 64, .inputs = {&unknown, 1}}).status,
+            400);
+  EXPECT_EQ(ask_of(client, {.model = "none"}).status, 404);
+  server_->drain();
+  std::ifstream file(options_.telemetry_csv_path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4u) << "the head, and a line for each request to a model that there is";
+  EXPECT_THAT(lines[1], testing::AllOf(HasSubstr(",plus_one," + std::string(name_of(GetParam()))),
+                                       testing::EndsWith(",1,200")));
+  EXPECT_THAT(lines[2], testing::EndsWith(",2,200"));
+  EXPECT_THAT(lines[3], testing::EndsWith(",0,400"));
+}
+
+// What answers a call instead of the engine, from memory of its own.
+class Answering final : public service::Step {
+ public:
+  service::StepOutcome before(service::Call& call) noexcept override {
+    call.infer.outputs = call.scratch->allocate_array<TensorView>(1);
+    call.infer.outputs[0] = call.infer.inputs[0];
+    call.infer.outputs[0].data = reinterpret_cast<std::byte*>(row_.data());
+    return service::StepOutcome::kDone;
+  }
+
+ private:
+  std::array<float, 4> row_{9, 8, 7, 6};
+};
+
+TEST_P(BusServer, WhatAStepAnswersIsPutWhereTheClientWantsIt) {
+  Answering step;
+  options_.steps = {&step};
+  start();
+  InferClient client = connect();
+  EXPECT_EQ(answer_to(client, {Outcome::kOk, send_row(client, 0, 1)}).status, 200);
+  EXPECT_THAT(row_at(client, 64), ElementsAre(9, 8, 7, 6));
+  const BusTensor x = input_at(0);
+  EXPECT_THAT(ask_of(client, {.model = "plus_one", .reply_room = 15, .inputs = {&x, 1}}).text,
+              HasSubstr("need 16 bytes and more, but the request has named room for 15"));
+  server_ = nullptr;  // before the step
+}
+
 INSTANTIATE_TEST_SUITE_P(QueueTypes, BusServer,
                          testing::Values(engine::QueueType::kMpmc, engine::QueueType::kBatched,
                                          engine::QueueType::kInline),
+                         [](const auto& one) { return std::string(name_of(one.param)); });
+
+// --- what one turn brings is one call of the model ------------------------------------------------------
+
+class InlineBusServer : public BusServer {};
+
+TEST_P(InlineBusServer, RequestsThatComeTogetherAreRunTogether) {
+  constexpr uint64_t kCount = 64;
+  options_.engine.batch_size = kCount;
+  control_->cost_ns = [](uint64_t) { return uint64_t{50'000}; };  // whatever the rows
+  start();
+  InferClient client = connect();
+  const telemetry::ModelCounters counters = server_->models().find("plus_one", "")->counters();
+  std::map<uint64_t, Answer> answers;
+  for (uint64_t i = 0; i < kCount; ++i) (void)send_row(client, i * 128, static_cast<float>(i));
+  while (answers.size() < kCount && take(client, answers) > 0) {
+  }
+  EXPECT_EQ(counters.total("inference"), kCount);
+  EXPECT_EQ(counters.total("execution"), 1u);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(row_at(client, i * 128 + 64)[0], static_cast<float>(i) + 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(QueueTypes, InlineBusServer, testing::Values(engine::QueueType::kInline),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 // --- what a worker holds meanwhile --------------------------------------------------------------------
@@ -459,6 +549,41 @@ TEST_P(HeldBusServer, OneRequestTooManyIsRefusedWith429) {
   control_->release();
   while (answers.size() < 12 && take(client, answers) > 0) {
   }
+}
+
+TEST_P(HeldBusServer, WithoutPlaceForAnotherRequestItIsRefused) {
+  options_.max_active_requests = 4;
+  start();
+  control_->hold();
+  InferClient client = connect();
+  for (uint64_t i = 0; i < 6; ++i) (void)send_row(client, i * 128, 1);
+  std::map<uint64_t, Answer> answers;
+  while (answers.size() < 2 && take(client, answers) > 0) {
+  }
+  for (const auto& [id, answer] : answers) {
+    EXPECT_EQ(answer.status, 429);
+    EXPECT_THAT(answer.text, HasSubstr("max_active_requests"));
+  }
+  EXPECT_EQ(total("memory_refused"), 2u);
+  control_->release();
+  while (answers.size() < 6 && take(client, answers) > 0) {
+  }
+  EXPECT_EQ(total("responses_2xx"), 4u);
+}
+
+TEST_P(HeldBusServer, ABudgetThatCanNotBeKeptRefuses) {
+  options_.engine.latency_budget_us = 1;
+  start();
+  control_->hold();
+  InferClient client = connect();
+  const uint64_t ahead = send_row(client, 0, 1);
+  client.flush();
+  control_->wait_until_held(1);
+  const Answer answer = answer_to(client, {Outcome::kOk, send_row(client, 128, 1)});
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_THAT(answer.text, HasSubstr("latency budget"));
+  control_->release();
+  EXPECT_EQ(answer_to(client, {Outcome::kOk, ahead}).status, 200);
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, HeldBusServer, testing::Values(engine::QueueType::kMpmc),

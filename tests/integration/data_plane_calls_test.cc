@@ -7,6 +7,8 @@
 
 #include <lumen/backends/built_in.h>
 #include <lumen/backends/openvino.h>
+#include <lumen/base/clock.h>
+#include <lumen/bus_client/infer_client.h>
 #include <lumen/server/server.h>
 
 #include "support/fake_backend.h"
@@ -19,6 +21,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -421,6 +424,77 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsFull,
                          });
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsRefused,
+                         testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
+                                         QueueType::kBatched, QueueType::kInline),
+                         [](const testing::TestParamInfo<QueueType>& one) {
+                           return std::string(engine::name_of(one.param));
+                         });
+
+// --- over the bus ------------------------------------------------------------------------------------
+
+class DataPlaneCallsOverTheBus : public testing::TestWithParam<QueueType> {
+ protected:
+  void start() {
+    served.options.bus_path = served.files.path() / "s.bus";
+    served.options.max_active_requests = 64;
+    served.options.engine.queue_type = GetParam();
+    served.options.engine.batch_size = 8;
+    models.copy_model(LUMEN_SOURCE_DIR "/models/mlp/1", "mlp");
+    served.options.model_repository = models.path();
+    served.start();
+    auto connected = bus_client::InferClient::connect(served.options.bus_path);
+    ASSERT_TRUE(connected.ok()) << connected.status().message();
+    client.emplace(std::move(*connected));
+    ASSERT_TRUE(input.shape.append(1) && input.shape.append(256));
+  }
+  // So many of each at once, as often as count() does it; all are answered with `status`.
+  void expect_none(const wire::BusRequest& request, wire::BusVerb verb, int in_flight, int status) {
+    const auto round = [&] {
+      for (int i = 0; i < in_flight; ++i) {
+        ASSERT_EQ(client->send(request, verb).outcome, bus::Outcome::kOk);
+      }
+      for (int taken = 0; taken < in_flight;) {
+        ASSERT_EQ(client->wait(now_ns() + 60'000'000'000u), bus::Outcome::kOk);
+        while (const auto reply = client->try_take()) {
+          ++taken;
+          EXPECT_EQ(reply->reply.status, status) << reply->reply.text;
+        }
+        client->release();
+      }
+    };
+    for (int i = 0; i < 5; ++i) round();
+    testing_support::open_call_window();
+    for (int i = 0; i < kRequests; ++i) round();
+    const CallCounts counts = testing_support::close_call_window().data_plane;
+    EXPECT_EQ(0u, counts.allocations) << status;
+    EXPECT_EQ(0u, counts.frees) << status;
+    if (GetParam() != QueueType::kNaive) {
+      EXPECT_EQ(0u, counts.locks) << status;
+    }
+  }
+
+  engine::TempRepository models;
+  DataPlaneServer served;
+  std::optional<bus_client::InferClient> client;
+  wire::BusTensor input{.name = "input", .offset = 4096, .bytes = 1024};
+};
+
+TEST_P(DataPlaneCallsOverTheBus, RequestsRefusalsAndDocumentsMakeNone) {
+  start();
+  wire::BusRequest request{
+      .model = "mlp", .reply_offset = 0, .reply_room = 4096, .inputs = {&input, 1}};
+  for (const int in_flight : {1, 32}) {
+    expect_none(request, wire::BusVerb::kInfer, in_flight, 200);
+  }
+  expect_none(request, wire::BusVerb::kModelMetadata, 1, 200);
+  expect_none(request, wire::BusVerb::kStatistics, 4, 200);
+  request.reply_room = 4;
+  expect_none(request, wire::BusVerb::kInfer, 4, 413);
+  request.model = "a model with a name that is longer than what a string holds by itself";
+  expect_none(request, wire::BusVerb::kInfer, 4, 404);
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOverTheBus,
                          testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
                                          QueueType::kBatched, QueueType::kInline),
                          [](const testing::TestParamInfo<QueueType>& one) {
