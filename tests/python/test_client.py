@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import lumen_engine
 import numpy as np
 import pytest
-from integration.harness import FIXTURES, MODELS, Server, copy_models
+from integration.harness import FIXTURES, MODELS, PATIENCE, Server, copy_models
 from lumen_engine import Client, InferError
 from lumen_engine.bus import BusError
 
@@ -176,6 +180,40 @@ def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
         with pytest.raises(BusError):
             while True:
                 client.infer("mlp", {"input": rows(1)})
+
+
+CLIENT = """
+import sys
+import numpy as np
+from lumen_engine import Client
+with Client(sys.argv[1]) as client:
+    rows = [{"input": np.zeros((1, 256), np.float32)} for _ in range(64)]
+    client.infer_batch("mlp", rows)
+    print("at work", flush=True)
+    while True:
+        client.infer_batch("mlp", rows)
+"""
+
+
+def test_clients_that_are_killed_leave_nothing_and_others_are_served(server: Server) -> None:
+    def count(what: str) -> int:
+        return len(os.listdir(f"/proc/{server.process.pid}/{what}"))
+
+    with Client(url_of(server, "bus")) as other:
+        other.infer("mlp", {"input": rows(1)})
+        before = count("fd"), count("task"), count("map_files")
+        for _ in range(5):
+            command = [sys.executable, "-c", CLIENT, url_of(server, "bus")]
+            path = Path(lumen_engine.__file__).parents[1]
+            env = {**os.environ, "PYTHONPATH": str(path)}
+            with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as client:
+                assert client.stdout and client.stdout.readline() == b"at work\n"
+                client.kill()
+            other.infer("mlp", {"input": rows(1)})
+        give_up = time.monotonic() + 20 * PATIENCE
+        while (count("fd"), count("task"), count("map_files")) != before:
+            assert time.monotonic() < give_up, "something is left"
+            other.infer("mlp", {"input": rows(1)})
 
 
 def test_a_url_of_another_kind_is_refused() -> None:

@@ -129,14 +129,18 @@ void Connection::handle(const bus::Frame& frame, uint64_t now_ns) noexcept {
   if (frame.type_id == static_cast<uint32_t>(BusVerb::kCancel)) return cancel(frame.id);
   host_.thread().counters.add("requests");
   if (frame.data.size() > wire::kMaxBusRequestBytes) {
-    return refuse(frame.id,
-                  Status::error(Code::kTooLarge,
-                                "a request of %zu bytes is above the limit of %zu; tensors belong "
-                                "into the area",
-                                frame.data.size(), wire::kMaxBusRequestBytes));
+    (void)refuse(frame.id,
+                 Status::error(Code::kTooLarge,
+                               "a request of %zu bytes is above the limit of %zu; tensors belong "
+                               "into the area",
+                               frame.data.size(), wire::kMaxBusRequestBytes));
+    return;
   }
   Request* request = host_.acquire();
-  if (request == nullptr) return refuse(frame.id, host_.no_room());
+  if (request == nullptr) {
+    (void)refuse(frame.id, host_.no_room());
+    return;
+  }
   request->connection = this;
   request->id = frame.id;
   request->call.infer.times.received_ns = now_ns;

@@ -76,7 +76,8 @@ class Connection final : public net::WatchHandler {
   void cancel(uint64_t id) noexcept;
   void answer_outputs(Request& request, const service::ReplyMoment& out) noexcept;
   void refuse(Request& request, const Status& refused, const service::ReplyMoment& out) noexcept;
-  void refuse(uint64_t id, const Status& status) noexcept;
+  // Returns the status that HTTP has for it.
+  int refuse(uint64_t id, const Status& status) noexcept;
   void write_reply(uint64_t id, const wire::BusReply& reply) noexcept;
   void release(Request& request) noexcept;
   [[nodiscard]] bool has_reply_room(uint64_t bytes) noexcept;

@@ -46,7 +46,7 @@ void Connection::flush() noexcept {
   if (std::exchange(has_replies_, false)) bus_.publisher->flush();
 }
 
-void Connection::refuse(uint64_t id, const Status& status) noexcept {
+int Connection::refuse(uint64_t id, const Status& status) noexcept {
   const int number = status.code() == Code::kResourceExhausted
                          ? static_cast<int>(host_.services().options.overload_status)
                          : wire::http_status(status.code());
@@ -54,6 +54,7 @@ void Connection::refuse(uint64_t id, const Status& status) noexcept {
                    .version = {},
                    .outputs = {},
                    .text = status.message()});
+  return number;
 }
 
 void Connection::refuse(Request& request, const Status& refused,
@@ -69,13 +70,10 @@ void Connection::refuse(Request& request, const Status& refused,
   } else if (refused.code() == Code::kTooLarge && request.memory.was_refused()) {
     status = host_.no_room();
   }
-  refuse(request.id, status);
+  const int number = refuse(request.id, status);
   if (infer.model == nullptr) return;
   host_.thread().counters.add_time(infer.model->index(), "failure",
                                    out.now_ns - infer.times.received_ns);
-  const int number = status.code() == Code::kResourceExhausted
-                         ? static_cast<int>(host_.services().options.overload_status)
-                         : wire::http_status(status.code());
   host_.thread().recorder.record(infer, number, {}, out);
 }
 
