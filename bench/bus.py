@@ -89,14 +89,10 @@ class Rivals:
         found = []
         for name, count in counts.items():
             if name in self.commands:
-                row = ["--row", "call"] if name == "lumen call" else []
-                command = [
-                    *self.commands[name],
-                    *row,
-                    *arguments,
-                    "--count",
-                    str(int(count * part)),
-                ]
+                # The first of two options with the same name counts.
+                command = [*self.commands[name], *arguments, "--count", str(int(count * part))]
+                if name in RINGS:
+                    command += [RINGS[name], str(ring)]
                 found.append(Contender(NAMES.get(name, name), command))
         return found
 
