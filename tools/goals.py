@@ -18,10 +18,14 @@ FILE = Path(__file__).resolve().parent.parent / "bench" / "goals.toml"
 Row = dict[str, Any]
 
 
+def ahead(row: Row, _: Sequence[Row], ratio: float) -> bool:
+    """Nothing to hold it against where no rival was measured, which the table shows."""
+    return row["ratio"] is None or row["ratio"] >= ratio
+
+
 def level(row: Row, _: Sequence[Row], largest_tie: float) -> bool:
-    """Nothing to hold it against where no rival was measured, which the table shows. A spread above
-    `largest_tie` says that nothing was measured, not that two are level."""
-    return row["ratio"] is None or row["ratio"] >= 1 - min(row["spread"], largest_tie)
+    """A spread above `largest_tie` says that nothing was measured, not that two are level."""
+    return ahead(row, _, 1 - min(row["spread"], largest_tie))
 
 
 def of_first(row: Row, rows: Sequence[Row], part: float) -> bool:
@@ -36,7 +40,7 @@ RULES: dict[str, Callable[[Row, Sequence[Row], float], bool]] = {
     "of_limit_at_most": lambda row, _, part: row["ours"] <= part * row["limit"],
     "over_limit_at_most": lambda row, _, more: row["ours"] <= row["limit"] + more,
     "over_rival_at_most": lambda row, _, more: row["ours"] <= row["rival"] + more,
-    "ratio_at_least": lambda row, _, ratio: row["ratio"] >= ratio,
+    "ratio_at_least": ahead,
     "level": level,
     "of_first_at_least": of_first,
 }

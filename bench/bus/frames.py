@@ -119,13 +119,13 @@ def produce_iceoryx2(path: str, count: int) -> None:
     factory = iceoryx2_service(path).publisher_builder()
     factory = factory.backpressure_strategy(iox.BackpressureStrategy.RetryUntilDelivered)
     publisher = factory.initial_max_slice_len(VALUES).create()
-    while publisher.update_connections() is None and not os.path.exists(path):
-        time.sleep(0.001)
 
     def send(address: int) -> None:
-        sample = publisher.loan_slice_uninit(VALUES)
-        ctypes.memmove(sample.payload_ptr, address, BYTES)
-        sample.assume_init().send()
+        receivers = 0
+        while receivers == 0:  # its strategy gives up at times (seen), and says so by a 0
+            sample = publisher.loan_slice_uninit(VALUES)
+            ctypes.memmove(sample.payload_ptr, address, BYTES)
+            receivers = sample.assume_init().send()
 
     for first in range(0, count, BATCH):
         frames = expected(first, min(BATCH, count - first))
