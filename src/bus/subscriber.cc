@@ -50,7 +50,10 @@ bool Subscriber::look_for(uint64_t least) noexcept {
   look();
   if (ready() >= least) return true;
   if (least == 1 &&
-      keep_distance(distance_, taken_frames_ - std::exchange(stuck_at_, taken_frames_))) {
+      keep_distance(distance_,
+                    std::min<uint64_t>(taken_frames_ - std::exchange(stuck_at_, taken_frames_),
+                                       kLongestBurst),
+                    kMostBusDistanceUnits)) {
     if (distance_.is_sampled()) {
       const uint64_t ns = time_of([&] { look(); });
       if (ready() != 0) distance_.took(ns);
