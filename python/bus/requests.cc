@@ -168,10 +168,11 @@ void bind_requests(nb::module_& module) {
       .def("try_take", &RequesterHandle::try_take,
            nb::sig("def try_take(self) -> tuple[int, bool, int, int, bytes] | None"))
       .def("wait", &RequesterHandle::wait, nb::arg("timeout") = nb::none())
-      .def("call_raw", &RequesterHandle::call, nb::arg("data"), nb::arg("type_id") = 0,
-           nb::arg("timeout") = nb::none(),
-           nb::sig("def call_raw(self, data: object, type_id: int = 0, timeout: float | None = None)"
-                   " -> tuple[int, int, bytes]"))
+      .def(
+          "call_raw", &RequesterHandle::call, nb::arg("data"), nb::arg("type_id") = 0,
+          nb::arg("timeout") = nb::none(),
+          nb::sig("def call_raw(self, data: object, type_id: int = 0, timeout: float | None = None)"
+                  " -> tuple[int, int, bytes]"))
       .def("descriptors", &RequesterHandle::descriptors)
       .def("announce", &RequesterHandle::announce)
       .def("woken", &RequesterHandle::woken)

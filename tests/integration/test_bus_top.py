@@ -1,4 +1,4 @@
-"""`lumen bus top`: the figures of a bus, whose two sides are in this process by way of the C face."""
+"""`lumen bus top`: the figures of a bus whose two sides are in this process, by the C face."""
 
 from __future__ import annotations
 
