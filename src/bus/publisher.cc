@@ -148,7 +148,14 @@ Outcome Publisher::make_room(uint64_t stride) noexcept {
   }
   if (has_lapped_ && !has_room(stride)) claim(stride);
   if (over_ == Outcome::kOk && has_room(stride)) return Outcome::kOk;
-  if (++empty_looks_ % kLooksAPoll == 0) look_at_peers();
+  if (over_ == Outcome::kOk && stalled_at_ != tail_frames_) {
+    stalled_at_ = tail_frames_;
+    stalled_since_ns_ = now_ns();
+  }
+  if (++empty_looks_ % kLooksAPoll == 0) {
+    (void)drop_holders(stride, now_ns());
+    look_at_peers();
+  }
   return over_ != Outcome::kOk ? over_ : Outcome::kNotNow;
 }
 
@@ -229,7 +236,6 @@ Outcome Publisher::wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept
   flush();  // once: nobody gives room for what he can't see
   PublisherPage& page = memory_->page();
   page.stalls.store(stalls() + 1, std::memory_order_relaxed);  // relaxed: a statistic
-  stalled_since_ns_ = now_ns();
   for (;;) {
     const Outcome outcome = make_room(stride);
     if (outcome != Outcome::kNotNow) {
@@ -238,7 +244,7 @@ Outcome Publisher::wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept
     }
     if (idle_.idle() != IdleStrategy::Step::kPark) continue;
     const uint64_t now = now_ns();
-    const uint64_t drop_at = drop_holders(now);
+    const uint64_t drop_at = drop_holders(stride, now);
     if (now >= deadline_ns) return Outcome::kTimedOut;
     if (const Outcome slept = sleep(stride, std::min(deadline_ns, drop_at)); slept != Outcome::kOk)
       return slept;
@@ -267,13 +273,15 @@ Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
   return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
 }
 
-// Subscribers that have held the ring for longer than they may are dropped. When to look again.
-uint64_t Publisher::drop_holders(uint64_t now) noexcept {
+// Subscribers for whose sake there is no room, for longer than they may, are dropped. When to look again.
+uint64_t Publisher::drop_holders(uint64_t stride, uint64_t now) noexcept {
   PublisherPage& page = memory_->page();
+  const Geometry& geometry = memory_->geometry();
   uint64_t next = UINT64_MAX;
   for (const auto& link : links_) {
     if (!link->holds_back || link->max_hold_ns == UINT64_MAX) continue;
-    const bool holds = link->head_bytes != tail_bytes_ || link->head_frames != tail_frames_;
+    const bool holds = tail_bytes_ + stride - link->head_bytes > geometry.capacity ||
+                       tail_frames_ - link->head_frames == geometry.slots;
     if (!holds) continue;
     const uint64_t until = stalled_since_ns_ + link->max_hold_ns;
     if (now < until) {

@@ -192,7 +192,7 @@ class Publisher {
   void renew_room() noexcept;
   Outcome wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept;
   Outcome sleep(uint64_t stride, uint64_t deadline_ns) noexcept;
-  [[nodiscard]] uint64_t drop_holders(uint64_t now) noexcept;
+  [[nodiscard]] uint64_t drop_holders(uint64_t stride, uint64_t now) noexcept;
   void publish() noexcept;
   void ring_all() noexcept;
   void attach_pending() noexcept;
@@ -235,7 +235,8 @@ class Publisher {
 
   std::vector<pollfd> polls_;
   SleepWord sleep_;
-  uint64_t stuck_at_ = 0;  // where it last lacked room
+  uint64_t stuck_at_ = 0;             // where it last lacked room
+  uint64_t stalled_at_ = UINT64_MAX;  // the frame for which there is no room, since then
   uint64_t stalled_since_ns_ = 0;
   uint32_t empty_looks_ = 0;
   CoreDistance distance_ = start_core_distance();
