@@ -104,7 +104,7 @@ def trip_rows(name: str) -> list[Row]:
 class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.rounds = options.rounds or (2 if options.quick else 9)
+        self.rounds = options.rounds or (3 if options.quick else 9)
         self.part = QUICK_PART if options.quick else 1.0
         self.rivals = Rivals()
         self.report: list[dict[str, Any]] = []
@@ -212,7 +212,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a fifth of the messages, two rounds")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the messages, three rounds")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}, those that match")
