@@ -212,7 +212,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a fifth of the messages, three rounds")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the messages, 3 rounds")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}, those that match")
