@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "bus/distance.h"
+
 namespace lumen::bus {
 namespace {
 
@@ -135,10 +137,7 @@ Outcome Publisher::make_room(uint64_t stride) noexcept {
   look();
   // After a burst the subscribers get some lines ahead before they are looked at again.
   if (!has_room(stride) &&
-      keep_distance(
-          distance_,
-          std::min<uint64_t>(tail_frames_ - std::exchange(stuck_at_, tail_frames_), kLongestBurst),
-          kMostBusDistanceUnits)) {
+      bus::keep_distance(distance_, tail_frames_ - std::exchange(stuck_at_, tail_frames_))) {
     if (distance_.is_sampled()) {
       const uint64_t ns = time_of([&] { look(); });
       if (has_room(stride)) distance_.took(ns);

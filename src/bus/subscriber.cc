@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "bus/distance.h"
+
 namespace lumen::bus {
 namespace {
 
@@ -50,10 +52,7 @@ bool Subscriber::look_for(uint64_t least) noexcept {
   look();
   if (ready() >= least) return true;
   if (least == 1 &&
-      keep_distance(distance_,
-                    std::min<uint64_t>(taken_frames_ - std::exchange(stuck_at_, taken_frames_),
-                                       kLongestBurst),
-                    kMostBusDistanceUnits)) {
+      bus::keep_distance(distance_, taken_frames_ - std::exchange(stuck_at_, taken_frames_))) {
     if (distance_.is_sampled()) {
       const uint64_t ns = time_of([&] { look(); });
       if (ready() != 0) distance_.took(ns);

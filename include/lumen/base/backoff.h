@@ -100,21 +100,17 @@ class Backoff {
 // consumer, 8 bytes, 1,024 slots, near: MpmcQueue 77 -> 175 M/s. Where a transfer takes 140 ns,
 // ThreadPipeline needed more (two stages: 0.4 µs 24 to 34 M/s, 0.7: 35 to 47, 1.5: 45 to 52).
 inline constexpr size_t kMostDistanceUnits = 16;
-// Over shared memory with frames of any size the consumer is the faster side, and what it waits for is
-// whole batches: 32 B frames, flushed by 32, near: 200 M/s with 16 units, 290 with 32, 345 with 64.
-inline constexpr size_t kMostBusDistanceUnits = 64;
 inline constexpr size_t kLongestBurst = 4096;  // above it the last failure says nothing
 
 // How long that is; 0: no wait.
-[[nodiscard]] constexpr uint64_t distance_wait_ns(const CoreDistance& distance, size_t burst,
-                                                  size_t most_units = kMostDistanceUnits) noexcept {
+[[nodiscard]] constexpr uint64_t distance_wait_ns(const CoreDistance& distance,
+                                                  size_t burst) noexcept {
   if (burst > kLongestBurst) return 0;
-  return std::min(std::min(burst / 2, most_units) * wait_unit_ns(distance), kMostWaitNs);
+  return std::min(std::min(burst / 2, kMostDistanceUnits) * wait_unit_ns(distance), kMostWaitNs);
 }
 // True: it has waited, so that another look is due and will cost a transfer.
-inline bool keep_distance(const CoreDistance& distance, size_t burst,
-                          size_t most_units = kMostDistanceUnits) noexcept {
-  const uint64_t ns = distance_wait_ns(distance, burst, most_units);
+inline bool keep_distance(const CoreDistance& distance, size_t burst) noexcept {
+  const uint64_t ns = distance_wait_ns(distance, burst);
   if (ns == 0) return false;
   wait_for(ns);
   return true;
