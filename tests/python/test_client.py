@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from integration.harness import FIXTURES, MODELS, PATIENCE, Server, copy_models
 from lumen_engine import Client, InferError
+from lumen_engine._tensors import BYTES, DATATYPES, array_of, tensor_of
 from lumen_engine.bus import BusError
 
 TRANSPORTS = ["bus", "unix", "http"]
@@ -93,6 +94,29 @@ def test_many_awaited_at_once(client: Client) -> None:
 def test_lists_of_python_become_what_the_model_wants(client: Client) -> None:
     answer = client.infer("identity", {"input": [[1, 2, 3]]})
     np.testing.assert_array_equal(answer["output"], np.array([[1, 2, 3]], np.float32))
+
+
+def test_every_type_of_number_comes_back_as_it_was(client: Client) -> None:
+    given = {
+        f"{name.lower()}_in": np.array([0, 1, 1, 0, 1]).astype(dtype)
+        for name, dtype in DATATYPES
+        if name not in ("BF16", "BYTES")
+    }
+    answer = client.infer("identity_types", given)
+    assert answer.keys() == {name.replace("_in", "_out") for name in given}
+    for name, array in given.items():
+        got = answer[name.replace("_in", "_out")]
+        assert got.dtype == array.dtype
+        np.testing.assert_array_equal(got, array)
+
+
+def test_strings_are_bytes_with_their_lengths() -> None:
+    given = np.array([["a", "", "ü\n"], ["b\0c", "d", "e" * 300]], object)
+    tensor = tensor_of("s", given, BYTES)
+    assert tensor.shape == (2, 3) and bytes(tensor.data)[:5] == b"\x01\0\0\0a"
+    for data in (bytes(tensor.data), np.frombuffer(tensor.data, np.uint8)):
+        back = array_of(BYTES, tensor.shape, data)
+        assert back.tolist() == [[one.encode() for one in row] for row in given.tolist()]
 
 
 def test_what_is_refused_has_the_status_and_the_words_of_http(server: Server) -> None:
