@@ -33,6 +33,16 @@ Code code_of(Answer answer) noexcept {
   return Code::kInvalidArgument;
 }
 
+// A bell is waited on: a file whose poll() is answered by another process (FUSE) could hold this one up.
+bool is_bell(const UniqueFd& fd) noexcept {
+  const auto option = [&](int name) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    return ::getsockopt(fd.get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+  };
+  return option(SO_DOMAIN) == AF_UNIX && option(SO_TYPE) == SOCK_STREAM;
+}
+
 // What the listener has sent for one stream, mapped; which of the two sides this is says `publishes`.
 Status add_stream(Connection& connection, const StreamGeometry& stream, UniqueFd* fds, Role role,
                   bool publishes) {
@@ -53,6 +63,10 @@ Status add_stream(Connection& connection, const StreamGeometry& stream, UniqueFd
   if (!memory.ok()) return memory.status();
   auto cursor = CursorMemory::map(*cursor_file, publishes ? Access::kRead : Access::kReadWrite);
   if (!cursor.ok()) return cursor.status();
+  if (!is_bell(fds[2])) {
+    return Status::error(Code::kInvalidArgument,
+                         "the listener sent a bell that is no unix stream socket");
+  }
   Bell bell(std::move(fds[2]));
   if (publishes) {
     auto link = std::make_unique<SubscriberLink>();
@@ -155,6 +169,9 @@ Result<Connection> connect(const std::string& path, const ConnectOptions& option
   Welcome& welcome = received->welcome;
   if (welcome.answer != Answer::kWelcome) {
     welcome.text.back() = '\0';
+    // It may come to a terminal or a log.
+    std::ranges::replace_if(
+        welcome.text, [](unsigned char c) { return c == 0x7f || (c != 0 && c < 0x20); }, '?');
     return Status::error(code_of(welcome.answer), "bus %s: refused: %s", path.c_str(),
                          welcome.text.data());
   }

@@ -85,7 +85,8 @@ Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns) {
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   }
   const int error = errno;
-  if (got > 0) received.descriptor_count = take_descriptors(message, received.descriptors);
+  // A message of no bytes may bring some too.
+  if (got >= 0) received.descriptor_count = take_descriptors(message, received.descriptors);
   if (got <= 0) {
     return Status::error(Code::kUnavailable, "bus: the listener has closed the connection (%s)",
                          got == 0 ? "no answer" : std::strerror(error));

@@ -15,6 +15,7 @@
 #include <csignal>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -25,8 +26,10 @@
 namespace lumen::bus {
 namespace {
 
-// Who connects and says nothing holds one of these for handshake_timeout_ns; others wait in the backlog.
+// Who connects and says nothing holds one of these for handshake_timeout_ns, or until as many others wait.
 constexpr size_t kMostNewcomers = 64;
+// Taken in one turn, so that a flood of them leaves the thread its other work.
+constexpr size_t kMostAcceptedATurn = 64;
 constexpr size_t kMostObservers = 8;
 
 // A connection whose hello has not come yet.
@@ -34,6 +37,14 @@ struct Newcomer {
   UniqueFd socket;
   PeerCredentials credentials;
   uint64_t deadline_ns = 0;
+};
+
+// A subscriber of the shared publisher. Its place is free again once it is gone, whether the publisher has
+// noticed yet or not.
+struct Served {
+  std::weak_ptr<Peer> peer;
+  std::shared_ptr<const void> lease;
+  uint32_t entry = 0;
 };
 
 Status check_options(const std::string& path, const ListenerOptions& options, Geometry& geometry) {
@@ -99,9 +110,15 @@ class ThreadedListener final : public Listener {
     sigset_t before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
+    Status status;
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      status = Status::error(Code::kResourceExhausted, "bus %s: starting a thread: %s",
+                             path_.c_str(), error.what());
+    }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return {};
+    return status;
   }
 
   Accepted accept(uint64_t deadline_ns) override;
@@ -119,8 +136,9 @@ class ThreadedListener final : public Listener {
     (void)!::write(event, &one, sizeof(one));
   }
   void run();
-  void list_polls();
+  [[nodiscard]] bool list_polls();
   void accept_newcomers();
+  void make_place_for_newcomer();
   void hear_newcomers();
   void answer(Newcomer& newcomer);
   void refuse(const Newcomer& newcomer, Answer answer, std::string_view text);
@@ -143,9 +161,8 @@ class ThreadedListener final : public Listener {
   std::optional<OwnPublisherFile> shared_file_;
   std::shared_ptr<PendingSubscribers> pending_;
   std::optional<Publisher> publisher_;
-  std::array<std::weak_ptr<const void>, kMostSubscribers> entry_leases_;
   std::array<uint32_t, kMostSubscribers> generations_{};
-  std::vector<std::weak_ptr<Peer>> subscribers_;
+  std::vector<Served> subscribers_;
 
   // The thread's.
   std::vector<Newcomer> newcomers_;
@@ -184,24 +201,28 @@ Listener::Counts ThreadedListener::counts() const {
   return counts;
 }
 
-void ThreadedListener::list_polls() {
+// False: a subscriber is gone that look_at_subscribers() has not seen.
+bool ThreadedListener::list_polls() {
   polls_.clear();
   polls_.push_back({wake_.get(), POLLIN, 0});
-  polls_.push_back({newcomers_.size() < kMostNewcomers ? socket_.fd() : -1, POLLIN, 0});
+  polls_.push_back({socket_.fd(), POLLIN, 0});
   for (const Newcomer& newcomer : newcomers_) polls_.push_back({newcomer.socket.get(), POLLIN, 0});
   for (const UniqueFd& observer : observers_) polls_.push_back({observer.get(), POLLIN, 0});
-  for (const auto& weak : subscribers_) {
-    const std::shared_ptr<Peer> peer = weak.lock();
-    if (peer == nullptr || peer->state() != Outcome::kOk) continue;
+  for (const Served& served : subscribers_) {
+    const std::shared_ptr<Peer> peer = served.peer.lock();
+    if (peer == nullptr || peer->state() != Outcome::kOk) return false;
     polls_.push_back(peer->connection_poll());
     polls_.push_back(peer->process_poll());
   }
+  return true;
 }
 
 void ThreadedListener::run() {
   ::pthread_setname_np(::pthread_self(), "lumen-bus");
   for (;;) {
-    list_polls();
+    do {
+      look_at_subscribers();
+    } while (!list_polls());
     uint64_t deadline_ns = UINT64_MAX;
     for (const Newcomer& newcomer : newcomers_) {
       deadline_ns = std::min(deadline_ns, newcomer.deadline_ns);
@@ -213,14 +234,23 @@ void ThreadedListener::run() {
     for (size_t i = observers_.size(); i-- > 0;) {
       if (polls_[observers_at + i].revents != 0) observe(i);
     }
+    look_at_subscribers();  // first: who comes may take the place of one who is gone
     hear_newcomers();
     if (somebody_comes) accept_newcomers();
-    look_at_subscribers();
   }
 }
 
+// Who has waited longest without a word goes.
+void ThreadedListener::make_place_for_newcomer() {
+  if (newcomers_.size() < kMostNewcomers) return;
+  hear_newcomers();
+  if (newcomers_.size() < kMostNewcomers) return;
+  refuse(newcomers_.front(), Answer::kFull, "too many connect and say nothing; try again");
+  newcomers_.erase(newcomers_.begin());
+}
+
 void ThreadedListener::accept_newcomers() {
-  while (newcomers_.size() < kMostNewcomers) {
+  for (size_t i = 0; i < kMostAcceptedATurn; ++i) {
     UniqueFd socket(::accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.valid()) {
       // Out of descriptors: the one that waits would be told at once, for ever. A pause instead.
@@ -236,6 +266,7 @@ void ThreadedListener::accept_newcomers() {
              "user " + std::to_string(credentials->uid) + " may not connect here");
       continue;
     }
+    make_place_for_newcomer();
     newcomers_.push_back(std::move(newcomer));
   }
 }
@@ -386,14 +417,16 @@ Status ThreadedListener::welcome(Newcomer& newcomer, Role role) {
 
 // One more subscriber of the shared publisher.
 Status ThreadedListener::welcome_subscriber(Newcomer& newcomer, bool lapped) {
-  const auto free = std::ranges::find_if(entry_leases_, [](const auto& l) { return l.expired(); });
-  if (free == entry_leases_.end()) {
+  std::array<bool, kMostSubscribers> is_taken{};
+  for (const Served& served : subscribers_) is_taken[served.entry] = true;
+  const auto free = std::ranges::find(is_taken, false);
+  if (free == is_taken.end()) {
     refuse(newcomer, Answer::kFull,
            "all " + std::to_string(kMostSubscribers) + " places of subscribers are taken");
     newcomer.socket.reset();
     return {};
   }
-  const auto index = static_cast<uint32_t>(free - entry_leases_.begin());
+  const auto index = static_cast<uint32_t>(free - is_taken.begin());
   auto cursor = make_cursor_file(false);
   if (!cursor.ok()) return cursor.status();
   auto bells = make_bells();
@@ -416,11 +449,10 @@ Status ThreadedListener::welcome_subscriber(Newcomer& newcomer, bool lapped) {
   link->max_hold_ns = options_.max_hold_ns;
   link->entry = index;
   link->generation = generations_[index];
-  link->lease = registry_->add({newcomer.credentials,
-                                sizeof(CursorPage),
-                                {{shared_file_->memory, cursor->memory, false, lapped}}});
-  *free = link->lease;
-  subscribers_.push_back(peer);
+  auto lease = registry_->add({newcomer.credentials,
+                               sizeof(CursorPage),
+                               {{shared_file_->memory, cursor->memory, false, lapped}}});
+  subscribers_.push_back({peer, std::move(lease), index});
   pending_->add(std::move(link));
   const std::scoped_lock lock(mutex_);
   ++accepted_count_;
@@ -446,8 +478,8 @@ void ThreadedListener::observe(size_t index) {
 
 void ThreadedListener::look_at_subscribers() {
   bool some_gone = false;
-  std::erase_if(subscribers_, [&](const std::weak_ptr<Peer>& weak) {
-    const std::shared_ptr<Peer> peer = weak.lock();
+  std::erase_if(subscribers_, [&](const Served& served) {
+    const std::shared_ptr<Peer> peer = served.peer.lock();
     if (peer != nullptr && peer->look() == Outcome::kOk) return false;
     some_gone = true;
     return true;

@@ -27,6 +27,7 @@ constexpr uint32_t kLooksAPoll = 4096;
 void PendingSubscribers::add(std::unique_ptr<SubscriberLink> link) {
   {
     const std::scoped_lock lock(mutex_);
+    std::erase_if(links_, [](const auto& one) { return one->peer->look() != Outcome::kOk; });
     links_.push_back(std::move(link));
   }
   touch();
@@ -158,11 +159,12 @@ Outcome Publisher::make_room(uint64_t stride) noexcept {
   return over_ != Outcome::kOk ? over_ : Outcome::kNotNow;
 }
 
-// What all subscribers that hold it back have given back.
+// What all subscribers that hold it back have given back. Without one: what is published, since whoever
+// attaches next begins there.
 void Publisher::look() noexcept {
   if (pending_ != nullptr && pending_->version() != pending_version_) attach_pending();
-  uint64_t least_bytes = tail_bytes_;
-  uint64_t least_frames = tail_frames_;
+  uint64_t least_bytes = published_bytes_;
+  uint64_t least_frames = published_frames_;
   bool some_gone = false;
   for (const auto& link : links_) {
     if (link->peer->state() != Outcome::kOk || !look_at(*link)) {
@@ -173,8 +175,9 @@ void Publisher::look() noexcept {
     }
   }
   if (some_gone) let_go_of_gone();
-  room_bytes_until_ = least_bytes + memory_->geometry().capacity;
-  room_frames_until_ = least_frames + memory_->geometry().slots;
+  const bool is_over = over_ != Outcome::kOk;  // no room any more
+  room_bytes_until_ = is_over ? tail_bytes_ : least_bytes + memory_->geometry().capacity;
+  room_frames_until_ = is_over ? tail_frames_ : least_frames + memory_->geometry().slots;
   renew_room();
 }
 
@@ -195,7 +198,8 @@ bool Publisher::look_at(SubscriberLink& link) noexcept {
   // sync[bus.head_frames]: acquire of the descriptors
   const uint64_t frames = page.head_frames.load(std::memory_order_acquire);
   if (!link.has_moved) {
-    if (bytes == 0 && frames == 0) return true;  // it has not seen its start yet
+    // It has not seen its start yet, or its second word is still to come.
+    if (bytes == 0 && (frames == 0 || link.head_bytes != 0)) return true;
     link.has_moved = true;
   }
   const bool possible = bytes - link.head_bytes <= published_bytes_ - link.head_bytes &&
@@ -341,7 +345,7 @@ void Publisher::list_polls() {
   polls_.clear();
   if (pending_ != nullptr) polls_.push_back(pending_->poll());
   for (const auto& link : links_) {
-    polls_.push_back({link->bell.fd(), POLLIN, 0});
+    polls_.push_back(link->bell.poll());
     polls_.push_back(link->peer->connection_poll());
     polls_.push_back(link->peer->process_poll());
   }

@@ -36,11 +36,10 @@ struct SubscriberLink {
   std::shared_ptr<CursorMemory> cursor;
   std::shared_ptr<Peer> peer;
   Bell bell;
-  bool holds_back = true;               // false: is lapped instead
-  uint64_t max_hold_ns = UINT64_MAX;    // dropped once the publisher has waited for it for so long
-  uint32_t entry = 0;                   // in PublisherPage::subscribers
-  uint32_t generation = 0;              // of that entry
-  std::shared_ptr<const void> lease{};  // its place among the listener's connections
+  bool holds_back = true;             // false: is lapped instead
+  uint64_t max_hold_ns = UINT64_MAX;  // dropped once the publisher has waited for it for so long
+  uint32_t entry = 0;                 // in PublisherPage::subscribers
+  uint32_t generation = 0;            // of that entry
 
   // The publisher's: as last seen and checked.
   uint64_t head_bytes = 0;
@@ -52,6 +51,7 @@ struct SubscriberLink {
 class PendingSubscribers {
  public:
   PendingSubscribers() noexcept;
+  // Forgets who is gone meanwhile, so that a publisher that does nothing for long keeps none of them.
   void add(std::unique_ptr<SubscriberLink> link);
   [[nodiscard]] std::vector<std::unique_ptr<SubscriberLink>> take();
   // Cheap: a number that changes with add(), and whenever somebody is known to be gone.

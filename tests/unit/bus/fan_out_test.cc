@@ -2,6 +2,7 @@
 #include "unit/bus/bus_fixture.h"
 
 #include <array>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -192,6 +193,80 @@ TEST_F(FanOut, APublisherThatWaitsForASubscriberThatDiesGoesOn) {
   });
   send("after");
   leaves.join();
+}
+
+// What was committed before anybody came was written over without bound, and whoever came then was given
+// more frames than a ring holds: it took the publisher for a liar.
+TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
+  start({.capacity = 4096, .slots = 8});
+  Publisher& publisher = listener->publisher();
+  for (int i = 0; i < 100; ++i) {
+    const Publisher::Place place = publisher.reserve(8, patience());
+    ASSERT_TRUE(place) << name_of(place.outcome);
+    publisher.commit(8, 1);
+  }
+  Connection one = connect_as(Role::kSubscribe);
+  while (listener->counts().accepted == 0) std::this_thread::yield();  // the publisher may have it
+  publisher.flush();
+  ASSERT_EQ(publisher.wait_for_subscribers(1, patience()), Outcome::kOk);
+  (void)one.subscriber->try_take();
+  EXPECT_EQ(one.subscriber->state(), Outcome::kOk);
+  one.subscriber->release();
+  send("after");
+  EXPECT_TRUE(read_all(*one.subscriber).ends_with("after"));
+}
+
+// A publisher that has nothing to say for long did not notice who had left: after 64 of them nobody could
+// come any more.
+TEST_F(FanOut, PlacesOfThoseWhoLeftAreFreeThoughThePublisherDoesNothing) {
+  start();
+  for (uint32_t i = 0; i < 3 * kMostSubscribers; ++i) {
+    const auto one = connect(path, {.role = Role::kSubscribe, .deadline_ns = patience()});
+    ASSERT_TRUE(one.ok()) << i << ": " << one.status().message();
+  }
+  const uint64_t until_ns = patience();
+  while (listener->counts().connections != 0 && now_ns() < until_ns) std::this_thread::yield();
+  EXPECT_EQ(listener->counts().connections, 0u);
+  Connection last = subscribe();
+  send("x");
+  EXPECT_EQ(read_all(*last.subscriber), "x");
+}
+
+TEST_F(FanOut, SubscribersComeAndGoUnderLoadAndEachSeesWithoutAGapFromItsStart) {
+  start({.capacity = 16'384, .max_connections = 1000, .max_connections_per_user = 1000});
+  std::atomic<bool> stops{false};
+  std::thread publishes([&] {
+    Publisher& publisher = listener->publisher();
+    for (uint64_t i = 0; !stops; ++i) {
+      const Publisher::Place place = publisher.reserve(1 + i % 200, patience());
+      ASSERT_TRUE(place) << name_of(place.outcome);
+      std::memset(place.bytes.data(), static_cast<int>(i), place.bytes.size());
+      publisher.commit(place.bytes.size(), 1, i);
+      if (i % 3 == 0) publisher.flush();
+    }
+  });
+  const auto read_some = [&](uint64_t rounds) {
+    for (uint64_t round = 0; round < rounds; ++round) {
+      Connection one = connect_as(Role::kSubscribe);
+      uint64_t next = 0;
+      for (uint64_t read = 0; read < 500;) {
+        ASSERT_EQ(one.subscriber->wait(patience()), Outcome::kOk);
+        while (const auto frame = one.subscriber->try_take()) {
+          if (read++ == 0) next = frame->id;
+          ASSERT_EQ(frame->id, next);
+          ASSERT_EQ(frame->data.size(), 1 + next % 200);
+          ASSERT_EQ(frame->data.back(), static_cast<std::byte>(next));
+          ++next;
+        }
+        one.subscriber->release();
+      }
+    }
+  };
+  std::thread other([&] { read_some(30); });
+  read_some(30);
+  other.join();
+  stops = true;
+  publishes.join();
 }
 
 }  // namespace
