@@ -83,7 +83,7 @@ void LossySubscriber::skip_to_newest() noexcept {
 }
 
 bool LossySubscriber::look() noexcept {
-  if (fork_count() != born_ || !attach()) return false;
+  if (fork_count() != born_ || parts_.peer->state() == Outcome::kInvalid || !attach()) return false;
   // sync[bus.tail]: acquire of the frames; seq_cst, it may be the look of a thread about to sleep
   const uint64_t tail = parts_.memory->page().tail_frames.load(std::memory_order_seq_cst);
   if (tail != next_.frames) return true;
@@ -136,8 +136,8 @@ Outcome LossySubscriber::wait(uint64_t deadline_ns) noexcept {
     if (idle_.idle() != IdleStrategy::Step::kPark) continue;
     if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns) return Outcome::kTimedOut;
     sleep_.announce();
-    std::array<pollfd, 3> fds = {pollfd{parts_.bell.fd(), POLLIN, 0},
-                                 parts_.peer->connection_poll(), parts_.peer->process_poll()};
+    std::array<pollfd, 3> fds = {parts_.bell.poll(), parts_.peer->connection_poll(),
+                                 parts_.peer->process_poll()};
     if (!look()) {
       idle_.parking();
       const Woken woken = sleep_on(fds, deadline_ns);

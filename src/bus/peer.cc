@@ -98,7 +98,8 @@ void Bell::ring_slow(uint64_t asleep) noexcept {
 void Bell::drain() noexcept {
   // One look: who rings more often than once a sleep is drained a buffer at a time, not for ever.
   std::array<char, 256> bytes;
-  (void)::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (got == 0 || (got < 0 && errno != EAGAIN)) has_hung_up_ = true;
 }
 
 Woken sleep_on(std::span<pollfd> fds, uint64_t deadline_ns) noexcept {

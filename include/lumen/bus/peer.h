@@ -75,6 +75,7 @@ class Bell {
   Bell(Bell&& other) noexcept { *this = std::move(other); }
   Bell& operator=(Bell&& other) noexcept {
     socket_ = std::move(other.socket_);
+    has_hung_up_ = other.has_hung_up_;
     // relaxed, both: a move has one thread
     rung_for_.store(other.rung_for_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     return *this;
@@ -88,13 +89,18 @@ class Bell {
   }
   // Whether it has been rung for this sleep.
   [[nodiscard]] bool has_rung_for(uint64_t asleep) const noexcept { return asleep == rung_for_; }
-  // Takes away what was rung.
+  // Takes away what was rung. By the thread that waits, as poll() and has_hung_up().
   void drain() noexcept;
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
+  // What a waiting thread watches. No descriptor once the other side has closed its end alone: that stays
+  // readable, and a wait on it would be a loop without a pause.
+  [[nodiscard]] pollfd poll() const noexcept { return {has_hung_up_ ? -1 : fd(), POLLIN, 0}; }
+  [[nodiscard]] bool has_hung_up() const noexcept { return has_hung_up_; }
 
  private:
   void ring_slow(uint64_t asleep) noexcept;
   UniqueFd socket_;
+  bool has_hung_up_ = false;
   std::atomic<uint64_t> rung_for_{0};  // atomic: one thread may wait while another gives back
 };
 

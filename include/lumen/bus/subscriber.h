@@ -121,7 +121,7 @@ class Subscriber {
   // announce_sleep(), looks once more, and calls woken() after; or end_sleep(), where it drains the bell only
   // when that was readable.
   [[nodiscard]] std::array<pollfd, 3> polls() const noexcept {
-    return {pollfd{bell_.fd(), POLLIN, 0}, peer_->connection_poll(), peer_->process_poll()};
+    return {bell_.poll(), peer_->connection_poll(), peer_->process_poll()};
   }
   void announce_sleep() noexcept { (void)sleep_.announce(); }
   // Whether frames that were not taken are there now.

@@ -64,10 +64,12 @@ Status Connection::watch() {
 }
 
 void Connection::on_ready(net::Watch& watch, bool hung_up) noexcept {
-  if (&watch == &watches_[kRequestBell]) bus_.subscriber->bell().drain();
-  if (&watch == &watches_[kReplyBell]) bus_.publisher->bell().drain();
-  const bool is_bell = &watch == &watches_[kRequestBell] || &watch == &watches_[kReplyBell];
-  if (is_bell && !hung_up) return;  // the requests are taken in this turn
+  bus::Bell* bell = &watch == &watches_[kRequestBell] ? &bus_.subscriber->bell()
+                    : &watch == &watches_[kReplyBell] ? &bus_.publisher->bell()
+                                                      : nullptr;
+  if (bell != nullptr) bell->drain();
+  // The requests are taken in this turn.
+  if (bell != nullptr && !hung_up && !bell->has_hung_up()) return;
   // A client that closes a bell alone could not be woken by any more.
   if (bus_.peer->look() == bus::Outcome::kOk) bus_.peer->quarantine();
   close();

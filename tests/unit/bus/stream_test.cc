@@ -183,6 +183,18 @@ TEST_F(Stream, APublisherLearnsThatItsSubscriberHasClosed) {
   EXPECT_EQ(publisher().state(), Outcome::kClosed);
 }
 
+// The first call said that the subscriber had gone, the next one found room again.
+TEST_F(Stream, APublisherWhoseSubscriberHasClosedFindsNoRoomAnyMore) {
+  start({.capacity = 4096});
+  ours.reset();
+  while (publisher().state() == Outcome::kOk) {
+  }
+  for (int i = 0; i < 3; ++i) {
+    while (publisher().try_reserve(1)) publisher().commit(1, 1);  // what was there before
+    EXPECT_EQ(publisher().try_reserve(1).outcome, Outcome::kClosed);
+  }
+}
+
 TEST_F(Stream, AProgramThatNeverWaitsLearnsOfAnEndToo) {
   start();
   theirs.reset();
