@@ -15,6 +15,7 @@
 #include <csignal>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -86,8 +87,9 @@ class ThreadedListener final : public Listener {
   ~ThreadedListener() override {
     if (fork_count() != born_) {
       // The thread and the socket's file are the parent's: left alone.
-      static_cast<void>(new std::thread(std::move(thread_)));   // alloc: of a child that ends
-      static_cast<void>(new UnixListener(std::move(socket_)));  // alloc: as above
+      static_cast<void>(new (std::nothrow)
+                            std::thread(std::move(thread_)));  // alloc: of a child that ends
+      static_cast<void>(new (std::nothrow) UnixListener(std::move(socket_)));  // alloc: as above
       return;
     }
     signal(wake_.get());

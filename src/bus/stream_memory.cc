@@ -113,15 +113,16 @@ Result<FileMapping> FileMapping::map(const SharedFile& file, Access access, uint
   const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
   const uint64_t again = file.bytes() - twice_from;
   // Both places at once, so that nothing else gets in between.
-  void* place = ::mmap(nullptr, file.bytes() + again, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const uint64_t total = file.bytes() + again;
+  void* place =
+      ::mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place == MAP_FAILED) {
     return Status::from_errno(errno, "bus: address space for %llu bytes",
-                              static_cast<unsigned long long>(file.bytes() + again));
+                              static_cast<unsigned long long>(total));
   }
   FileMapping mapping;
   mapping.data_ = static_cast<std::byte*>(place);
-  mapping.bytes_ = file.bytes() + again;
+  mapping.bytes_ = total;
   const int flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE;
   const bool mapped =
       ::mmap(place, file.bytes(), protection, flags, file.fd(), 0) != MAP_FAILED &&

@@ -6,6 +6,7 @@
 #include "support/stress.h"
 #include "unit/bus/bus_fixture.h"
 
+#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,11 +66,10 @@ pid_t start_child(const std::string& role, const std::string& path) {
   }
   environment.push_back(const_cast<char*>(setting.c_str()));
   environment.push_back(nullptr);
-  const pid_t child = ::vfork();
-  if (child == 0) {
-    ::execve("/proc/self/exe", arguments.data(), environment.data());
-    ::_exit(4);
-  }
+  pid_t child = -1;
+  EXPECT_EQ(::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(),
+                          environment.data()),
+            0);
   return child;
 }
 

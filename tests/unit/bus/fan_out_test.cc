@@ -11,7 +11,7 @@ namespace {
 
 class FanOut : public BusTest {
  protected:
-  void start(ListenerOptions options = {}) {
+  void publish_as(ListenerOptions options = {}) {
     options.role = Role::kPublish;
     listen(options);
   }
@@ -35,7 +35,7 @@ class FanOut : public BusTest {
 };
 
 TEST_F(FanOut, EachSubscriberSeesWhatIsPublishedFromItsAttachingOn) {
-  start();
+  publish_as();
   send("a");
   Connection first = subscribe();
   send("b");
@@ -46,12 +46,12 @@ TEST_F(FanOut, EachSubscriberSeesWhatIsPublishedFromItsAttachingOn) {
 }
 
 TEST_F(FanOut, WithoutSubscribersFramesAreDroppedAndThePublisherNeverWaits) {
-  start({.capacity = 4096});
+  publish_as({.capacity = 4096});
   for (int i = 0; i < 100; ++i) send(std::string(4096, 'x'));
 }
 
 TEST_F(FanOut, TheSlowestThatHoldsBackDecides) {
-  start({.capacity = 4096, .max_hold_ns = UINT64_MAX});
+  publish_as({.capacity = 4096, .max_hold_ns = UINT64_MAX});
   Connection fast = subscribe();
   Connection slow = subscribe();
   for (int i = 0; i < 4; ++i) send(std::string(1024, 'x'));
@@ -64,7 +64,7 @@ TEST_F(FanOut, TheSlowestThatHoldsBackDecides) {
 }
 
 TEST_F(FanOut, WhoHoldsTheRingForTooLongIsDroppedAndTold) {
-  start({.capacity = 4096, .max_hold_ns = 1'000'000});
+  publish_as({.capacity = 4096, .max_hold_ns = 1'000'000});
   Connection good = subscribe();
   Connection bad = subscribe();
   for (int i = 0; i < 4; ++i) send(std::string(1024, 'x'));
@@ -82,7 +82,7 @@ TEST_F(FanOut, WhoHoldsTheRingForTooLongIsDroppedAndTold) {
 }
 
 TEST_F(FanOut, WhoIsOnlyBehindIsNotDroppedWithWhoHoldsTheRing) {
-  start({.capacity = 4096, .max_hold_ns = 1'000'000});
+  publish_as({.capacity = 4096, .max_hold_ns = 1'000'000});
   Connection behind = subscribe();
   Connection holds = subscribe();
   for (int i = 0; i < 4; ++i) {
@@ -97,7 +97,7 @@ TEST_F(FanOut, WhoIsOnlyBehindIsNotDroppedWithWhoHoldsTheRing) {
 }
 
 TEST_F(FanOut, AProgramThatNeverWaitsDropsHoldersToo) {
-  start({.capacity = 4096, .max_hold_ns = 1'000'000});
+  publish_as({.capacity = 4096, .max_hold_ns = 1'000'000});
   Connection holds = subscribe();
   send(std::string(4096, 'x'));
   while (!listener->publisher().try_reserve(1)) {
@@ -106,7 +106,7 @@ TEST_F(FanOut, AProgramThatNeverWaitsDropsHoldersToo) {
 }
 
 TEST_F(FanOut, ASubscriberThatLeavesHoldsNobodyBackAndItsPlaceIsUsedAgain) {
-  start({.capacity = 4096, .max_hold_ns = UINT64_MAX});
+  publish_as({.capacity = 4096, .max_hold_ns = UINT64_MAX});
   for (int round = 0; round < 200; ++round) {
     auto one = std::make_optional(subscribe());
     send("x");
@@ -120,7 +120,7 @@ TEST_F(FanOut, ASubscriberThatLeavesHoldsNobodyBackAndItsPlaceIsUsedAgain) {
 }
 
 TEST_F(FanOut, ALappedSubscriberIsToldHowManyItHasMissed) {
-  start({.capacity = 4096});
+  publish_as({.capacity = 4096});
   Connection lossy = subscribe(Role::kSubscribeLossy);
   constexpr uint64_t kFrames = 10'000;
   uint64_t read = 0;
@@ -146,7 +146,7 @@ TEST_F(FanOut, ALappedSubscriberIsToldHowManyItHasMissed) {
 }
 
 TEST_F(FanOut, ALappedSubscriberNeverSeesAFrameThatIsHalfWritten) {
-  start({.capacity = 8192});
+  publish_as({.capacity = 8192});
   Connection lossy = subscribe(Role::kSubscribeLossy);
   const std::jthread publishes([&](const std::stop_token& stop) {
     Publisher& publisher = listener->publisher();
@@ -172,8 +172,9 @@ TEST_F(FanOut, ALappedSubscriberNeverSeesAFrameThatIsHalfWritten) {
 }
 
 TEST_F(FanOut, AllPlacesCanBeTakenAndOneMoreIsRefused) {
-  start({.max_connections = 1000, .max_connections_per_user = 1000});
+  publish_as({.max_connections = 1000, .max_connections_per_user = 1000});
   std::vector<Connection> all;
+  all.reserve(kMostSubscribers);
   for (uint32_t i = 0; i < kMostSubscribers; ++i) all.push_back(subscribe());
   send("to all");
   for (Connection& one : all) EXPECT_EQ(read_all(*one.subscriber), "to all");
@@ -184,7 +185,7 @@ TEST_F(FanOut, AllPlacesCanBeTakenAndOneMoreIsRefused) {
 }
 
 TEST_F(FanOut, APublisherThatWaitsForASubscriberThatDiesGoesOn) {
-  start({.capacity = 4096, .max_hold_ns = UINT64_MAX});
+  publish_as({.capacity = 4096, .max_hold_ns = UINT64_MAX});
   auto holds = std::make_optional(subscribe());
   send(std::string(4096, 'x'));
   std::thread leaves([&] {
