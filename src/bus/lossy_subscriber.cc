@@ -146,8 +146,8 @@ Outcome LossySubscriber::wait(uint64_t deadline_ns) noexcept {
         sleep_.wake_up();
         return Outcome::kInterrupted;
       }
-      parts_.bell.drain();
-      (void)parts_.peer->look();
+      if (fds[0].revents != 0) parts_.bell.drain();
+      if ((fds[1].revents | fds[2].revents) != 0) (void)parts_.peer->look();
     }
     sleep_.wake_up();
   }

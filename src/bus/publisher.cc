@@ -270,9 +270,7 @@ Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
   const Woken woken = sleep_on(polls_, deadline_ns);
   idle_.unparked();
   sleep_.wake_up();
-  if (pending_ != nullptr) pending_->drain();
-  for (const auto& link : links_) link->bell.drain();
-  look_at_peers();
+  after_poll();
   return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
 }
 
@@ -341,6 +339,17 @@ void Publisher::let_go_of_gone() noexcept {
       std::any_of(links_.begin(), links_.end(), [](const auto& link) { return !link->holds_back; });
 }
 
+// What list_polls() has listed, by the same order.
+void Publisher::after_poll() noexcept {
+  size_t at = 0;
+  if (pending_ != nullptr && polls_[at++].revents != 0) pending_->drain();
+  for (const auto& link : links_) {
+    if (polls_[at].revents != 0) link->bell.drain();
+    if ((polls_[at + 1].revents | polls_[at + 2].revents) != 0) (void)link->peer->look();
+    at += 3;
+  }
+}
+
 void Publisher::list_polls() {
   polls_.clear();
   if (pending_ != nullptr) polls_.push_back(pending_->poll());
@@ -361,8 +370,7 @@ Outcome Publisher::wait_for_subscribers(size_t count, uint64_t deadline_ns) noex
     const Woken woken = sleep_on(polls_, deadline_ns);
     if (woken == Woken::kInterrupted) return Outcome::kInterrupted;
     if (woken == Woken::kTimedOut) return Outcome::kTimedOut;
-    if (pending_ != nullptr) pending_->drain();
-    look_at_peers();
+    after_poll();
   }
   return Outcome::kOk;
 }

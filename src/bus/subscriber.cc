@@ -189,8 +189,9 @@ Outcome Subscriber::sleep(uint64_t deadline_ns, uint64_t least) noexcept {
   idle_.parking();
   const Woken woken = sleep_on(fds, deadline_ns);
   idle_.unparked();
-  this->woken();
-  (void)peer_->look();
+  sleep_.wake_up();
+  if (fds[0].revents != 0) bell_.drain();
+  if ((fds[1].revents | fds[2].revents) != 0) (void)peer_->look();
   return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
 }
 

@@ -45,9 +45,10 @@ Ready wait_any(std::span<Subscriber* const> subscribers, IdleStrategy& idle, siz
       woken = sleep_on({fds.data(), count}, deadline_ns);
       idle.unparked();
     }
-    for (Subscriber* one : subscribers) {
-      one->woken();
-      if (is_empty) (void)one->peer()->look();
+    for (size_t i = 0; i < subscribers.size(); ++i) {
+      subscribers[i]->woken();
+      const bool is_gone = is_empty && (fds[3 * i + 1].revents | fds[3 * i + 2].revents) != 0;
+      if (is_gone) (void)subscribers[i]->peer()->look();
     }
     if (woken == Woken::kInterrupted) return {Outcome::kInterrupted, 0};
   }

@@ -199,6 +199,7 @@ class Publisher {
   void attach(SubscriberLink& link) noexcept;
   void let_go_of_gone() noexcept;
   void list_polls();
+  void after_poll() noexcept;
   void count_type(uint32_t type_id) noexcept;
   void write_counts() noexcept {
     // relaxed: statistics

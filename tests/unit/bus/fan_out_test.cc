@@ -199,7 +199,7 @@ TEST_F(FanOut, APublisherThatWaitsForASubscriberThatDiesGoesOn) {
 // What was committed before anybody came was written over without bound, and whoever came then was given
 // more frames than a ring holds: it took the publisher for a liar.
 TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
-  start({.capacity = 4096, .slots = 8});
+  publish_as({.capacity = 4096, .slots = 8});
   Publisher& publisher = listener->publisher();
   for (int i = 0; i < 100; ++i) {
     const Publisher::Place place = publisher.reserve(8, patience());
@@ -220,7 +220,7 @@ TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
 // A publisher that has nothing to say for long did not notice who had left: after 64 of them nobody could
 // come any more.
 TEST_F(FanOut, PlacesOfThoseWhoLeftAreFreeThoughThePublisherDoesNothing) {
-  start();
+  publish_as();
   for (uint32_t i = 0; i < 3 * kMostSubscribers; ++i) {
     const auto one = connect(path, {.role = Role::kSubscribe, .deadline_ns = patience()});
     ASSERT_TRUE(one.ok()) << i << ": " << one.status().message();
@@ -234,7 +234,7 @@ TEST_F(FanOut, PlacesOfThoseWhoLeftAreFreeThoughThePublisherDoesNothing) {
 }
 
 TEST_F(FanOut, SubscribersComeAndGoUnderLoadAndEachSeesWithoutAGapFromItsStart) {
-  start({.capacity = 16'384, .max_connections = 1000, .max_connections_per_user = 1000});
+  publish_as({.capacity = 16'384, .max_connections = 1000, .max_connections_per_user = 1000});
   std::atomic<bool> stops{false};
   std::thread publishes([&] {
     Publisher& publisher = listener->publisher();
