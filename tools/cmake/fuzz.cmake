@@ -9,13 +9,15 @@ if(LUMEN_FUZZ AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 
 # Parsers outside of wire.
+set(LUMEN_FUZZED_bus_ring src/bus/publisher.cc src/bus/subscriber.cc src/bus/peer.cc
+    src/bus/segments.cc src/bus/stream_memory.cc)
 set(LUMEN_FUZZED_model_config src/engine/model_config.cc)
 set(LUMEN_FUZZED_npy apps/load/npy_file.cc)
 set(LUMEN_FUZZED_reply_head apps/load/reply_head.cc)
 set(LUMEN_FUZZED_route src/transports/http/route.cc)
 set(LUMEN_FUZZED_settings src/server/settings.cc src/server/settings_file.cc src/server/memory_limits.cc
     src/transports/http/host_check.cc
-    src/engine/engine_config.cc src/net/socket.cc src/net/socket_unix.cc)
+    src/engine/engine_config.cc src/net/socket.cc)
 
 function(lumen_fuzz)
   if((NOT LUMEN_FUZZ AND NOT LUMEN_TESTS) OR "fuzz" IN_LIST LUMEN_TESTS_LEFT_OUT)
