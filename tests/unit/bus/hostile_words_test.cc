@@ -1,6 +1,6 @@
 // A peer that writes what it likes into the shared memory that it may write: it is left (kInvalid) or reads
 // wrong data itself; nothing of ours is read out of bounds, no wait outlives its deadline, no other peer
-// notices. See docs/formats/bus.md, "What the other side may do".
+// notices. See docs/formats/bus.md, "What is checked".
 #include "support/bus_raw.h"
 #include "support/stress.h"
 #include "unit/bus/bus_fixture.h"
