@@ -63,7 +63,7 @@ nb::object publisher_of(const ConnectionHandle& self) {
   auto& publisher = self.state->connection.publisher;
   if (!publisher) return nb::none();
   return nb::cast(
-      PublisherHandle{&*publisher, &self.state->publisher_busy, self.state, self.state});
+      PublisherHandle{&*publisher, self.state->publisher_state, self.state, self.state});
 }
 
 nb::object subscriber_of(const ConnectionHandle& self) {
@@ -136,7 +136,7 @@ void bind_connections(nb::module_& module) {
           "publisher",
           [](const ListenerHandle& self) {
             Publisher& publisher = self.open().publisher();
-            return PublisherHandle{&publisher, self.publisher_busy.get(), self.listener, nullptr};
+            return PublisherHandle{&publisher, self.publisher_state, self.listener, nullptr};
           },
           "With role='publish': its one publisher.")
       .def_prop_ro("connections",

@@ -8,7 +8,13 @@ namespace lumen::bus::python {
 void ConnectionState::close() noexcept {
   // relaxed: under the interpreter's lock
   if (is_closed.exchange(true, std::memory_order_relaxed)) return;
-  if (connection.publisher) connection.publisher->flush();
+  // Another thread that is sending flushes by itself.
+  std::atomic<bool>& busy = publisher_state->busy;
+  if (connection.publisher &&
+      !busy.exchange(true, std::memory_order_acquire)) {  // sync[bus.python]
+    connection.publisher->flush();
+    busy.store(false, std::memory_order_release);  // sync[bus.python]
+  }
   if (connection.peer != nullptr) connection.peer->close(Goodbye::kClosed);
 }
 

@@ -17,10 +17,16 @@
 
 namespace lumen::bus::python {
 
+// Of one publisher, however many handles Python makes of it.
+struct PublisherState {
+  std::atomic<bool> busy{false};
+  bool has_reservation = false;  // under the interpreter's lock
+};
+
 struct ConnectionState {
   explicit ConnectionState(Connection c) : connection(std::move(c)) {}
   Connection connection;
-  std::atomic<bool> publisher_busy{false};
+  std::shared_ptr<PublisherState> publisher_state = std::make_shared<PublisherState>();
   std::atomic<bool> subscriber_busy{false};
   std::atomic<bool> is_closed{false};
 
@@ -66,16 +72,15 @@ class Holds {
 // Listener.publisher and a connection's publisher are the same to Python.
 struct PublisherHandle {
   Publisher* publisher;
-  std::atomic<bool>* busy;
-  std::shared_ptr<void> owner;
+  std::shared_ptr<PublisherState> state;
+  std::shared_ptr<void> owner;                  // of the publisher
   std::shared_ptr<ConnectionState> connection;  // none of a listener's publisher
-  size_t reserved = 0;                          // of Reservation, not yet committed
-  bool has_reservation = false;
+  uint32_t born = fork_count();
 };
 
 struct ListenerHandle {
   std::shared_ptr<Listener> listener;
-  std::shared_ptr<std::atomic<bool>> publisher_busy = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<PublisherState> publisher_state = std::make_shared<PublisherState>();
 
   Listener& open() const {
     if (listener == nullptr) raise_bus_error("bus: this listener is closed");

@@ -11,6 +11,14 @@ namespace {
 
 void check(const PublisherHandle& self) {
   if (self.connection != nullptr) self.connection->check_open();
+  if (fork_count() != self.born) raise(Outcome::kForked);
+}
+
+// A frame that is sent while a place is reserved would take that very place.
+void check_nothing_is_reserved(const PublisherHandle& self) {
+  if (self.state->has_reservation) {
+    throw nb::value_error("a reserved place is open: commit or abandon it first");
+  }
 }
 
 Publisher::Places wait_for_places(PublisherHandle& self, size_t size, size_t most,
@@ -35,7 +43,8 @@ Publisher::Places wait_for_places(PublisherHandle& self, size_t size, size_t mos
 void send(PublisherHandle& self, nb::handle data, uint32_t type_id, uint64_t id,
           std::optional<double> timeout, bool flush) {
   check(self);
-  const Use use(*self.busy);
+  const Use use(self.state->busy);
+  check_nothing_is_reserved(self);
   const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
   const Publisher::Places places = wait_for_places(self, buffer.size(), 1, timeout);
   if (buffer.size() != 0) std::memcpy(places.data, buffer.view().buf, buffer.size());
@@ -47,7 +56,8 @@ void send(PublisherHandle& self, nb::handle data, uint32_t type_id, uint64_t id,
 size_t send_batch(PublisherHandle& self, nb::handle array, uint32_t type_id,
                   std::optional<double> timeout) {
   check(self);
-  const Use use(*self.busy);
+  const Use use(self.state->busy);
+  check_nothing_is_reserved(self);
   const Buffer buffer(array, PyBUF_C_CONTIGUOUS);
   const Py_buffer& view = buffer.view();
   if (view.ndim < 1)
@@ -115,11 +125,15 @@ void close_reservation(Reservation& self, bool commit, std::optional<size_t> siz
     throw nb::python_error();
   }
   if (size && *size > self.size) throw nb::value_error("commit: more bytes than were reserved");
+  if (!commit) {  // nothing was written that anybody sees: also where the connection has ended
+    self.is_open = false;
+    self.handle->state->has_reservation = false;
+    return;
+  }
   check(*self.handle);
-  const Use use(*self.handle->busy);
+  const Use use(self.handle->state->busy);
   self.is_open = false;
-  self.handle->has_reservation = false;
-  if (!commit) return;
+  self.handle->state->has_reservation = false;
   self.handle->publisher->commit(size.value_or(self.size), self.type_id, self.id);
   if (flush) self.handle->publisher->flush();
 }
@@ -128,11 +142,10 @@ Reservation* reserve(nb::handle_t<PublisherHandle> object, size_t size, uint32_t
                      uint64_t id, std::optional<double> timeout) {
   auto& self = nb::cast<PublisherHandle&>(object);
   check(self);
-  const Use use(*self.busy);
-  if (self.has_reservation)
-    throw nb::value_error("one place at a time: commit or abandon the last");
+  const Use use(self.state->busy);
+  check_nothing_is_reserved(self);
   const Publisher::Places places = wait_for_places(self, size, 1, timeout);
-  self.has_reservation = true;
+  self.state->has_reservation = true;
   return new Reservation{nb::borrow(object), &self, places.data, size, type_id, id};
 }
 
@@ -153,7 +166,7 @@ void bind_publisher(nb::module_& module) {
           "flush",
           [](PublisherHandle& self) {
             check(self);
-            const Use use(*self.busy);
+            const Use use(self.state->busy);
             self.publisher->flush();
           },
           "Publish all that was committed, and wake who sleeps.")
@@ -161,7 +174,7 @@ void bind_publisher(nb::module_& module) {
           "wait_for_subscribers",
           [](PublisherHandle& self, size_t count, std::optional<double> timeout) {
             check(self);
-            const Use use(*self.busy);
+            const Use use(self.state->busy);
             const uint64_t deadline_ns = deadline_of(timeout);
             const Outcome outcome = wait_interruptibly(
                 [&] { return self.publisher->wait_for_subscribers(count, deadline_ns); });

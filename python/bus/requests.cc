@@ -66,13 +66,9 @@ class RequesterHandle {
     const Use use(busy_);
     const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
     const uint64_t deadline_ns = deadline_of(timeout);
-    Requester::Reply reply;
-    (void)wait_interruptibly([&] {
-      reply = requester_.call(bytes_of(buffer), type_id, deadline_ns);
-      return reply.outcome == Outcome::kInterrupted ? Outcome::kOk : reply.outcome;
-    });
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (reply.outcome != Outcome::kOk) raise(reply.outcome);
+    // As Requester::call(), but a signal whose handler returns does not end it.
+    const uint64_t id = send_for_call(bytes_of(buffer), type_id, deadline_ns);
+    const Requester::Reply reply = wait_for_reply(id, deadline_ns);
     nb::object taken = nb::make_tuple(reply.status, reply.type_id, copy_of(reply.data));
     requester_.release();
     return taken;
@@ -91,15 +87,60 @@ class RequesterHandle {
     return subscriber.ready() != 0 || subscriber.look_now();
   }
   void woken() { requester_.connection().subscriber->woken(); }
-  bool is_alive() { return requester_.connection().peer->look() == Outcome::kOk; }
+  // Raises what has ended the connection, if anything has.
+  void check_peer() {
+    const Outcome outcome = requester_.connection().peer->look();
+    if (outcome != Outcome::kOk) raise(outcome);
+  }
   uint32_t in_flight() const { return requester_.in_flight(); }
   void close() {
+    if (is_closed_ || fork_count() != born_) return;
     is_closed_ = true;
+    const Use use(busy_);
     requester_.connection().publisher->flush();
     requester_.connection().peer->close(Goodbye::kClosed);
   }
 
  private:
+  uint64_t send_for_call(std::span<const std::byte> data, uint32_t type_id, uint64_t deadline_ns) {
+    requester_.release();
+    for (;;) {
+      const Requester::Sent sent = requester_.send(data, type_id, deadline_ns);
+      if (sent.outcome == Outcome::kOk) return sent.id;
+      if (sent.outcome != Outcome::kNotNow) raise(sent.outcome);
+      // Replies to requests that were given up fill the ring: they are dropped.
+      while (requester_.try_take()) {
+      }
+      requester_.release();
+      Publisher& publisher = *requester_.connection().publisher;
+      const Outcome outcome = wait_interruptibly([&] {
+        return publisher.reserve(sizeof(MessageHeader) + data.size(), deadline_ns).outcome;
+      });
+      if (outcome != Outcome::kOk) raise(outcome);
+    }
+  }
+  Requester::Reply wait_for_reply(uint64_t id, uint64_t deadline_ns) {
+    for (;;) {
+      while (const std::optional<Requester::Reply> reply = requester_.try_take()) {
+        if (reply->id != id) {
+          requester_.release();
+          continue;
+        }
+        if (reply->outcome != Outcome::kOk) raise(reply->outcome);
+        return *reply;
+      }
+      Outcome outcome = Outcome::kOk;
+      try {
+        outcome = wait_interruptibly([&] { return requester_.wait(deadline_ns); });
+      } catch (...) {
+        (void)requester_.cancel(id);
+        throw;
+      }
+      if (outcome == Outcome::kOk) continue;
+      (void)requester_.cancel(id);
+      raise(outcome);
+    }
+  }
   void check() const {
     if (is_closed_) raise_bus_error("bus: this connection is closed");
     if (fork_count() != born_) raise(Outcome::kForked);
@@ -176,7 +217,7 @@ void bind_requests(nb::module_& module) {
       .def("descriptors", &RequesterHandle::descriptors)
       .def("announce", &RequesterHandle::announce)
       .def("woken", &RequesterHandle::woken)
-      .def_prop_ro("is_alive", &RequesterHandle::is_alive)
+      .def("check_peer", &RequesterHandle::check_peer)
       .def_prop_ro("in_flight", &RequesterHandle::in_flight)
       .def("close", &RequesterHandle::close);
   nb::class_<ResponderHandle>(module, "ResponderBase", "Answers requests.")

@@ -11,7 +11,7 @@
 A view keeps its slots: they go back to the publisher when the last object that refers to it is
 gone, in any order. Views are read-only and stay readable after the connection's end. If everything
 that the ring has room for is held by this process, the next wait raises HeldError, which says what
-is held.
+is held. Only a subscriber that was dropped (see `max_hold`) has views that are written over.
 
 Threads: each publisher, subscriber, requester and responder belongs to one thread at a time; views
 may end on any. Waiting releases the interpreter's lock, and Ctrl-C breaks it. Timeouts are seconds.
@@ -394,23 +394,25 @@ class Requester:
 
     async def acall(self, data: Any, type_id: int = 0, timeout: float | None = None) -> Reply:
         """As call(), with any number in flight on one event loop."""
-        while (id := self._raw.send(data, type_id, timeout)) is None:
-            await asyncio.wait(self._waiting.values(), return_when=asyncio.FIRST_COMPLETED)
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Reply] = loop.create_future()
-        self._waiting[id] = future
-        self._watch(loop)
-        self._drain()
-        try:
-            async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout):
+            while (id := self._raw.send(data, type_id, timeout)) is None:
+                if not self._waiting:
+                    raise BusError("bus: replies to send() are not taken: see replies()")
+                await asyncio.wait(self._waiting.values(), return_when=asyncio.FIRST_COMPLETED)
+            future: asyncio.Future[Reply] = loop.create_future()
+            self._waiting[id] = future
+            self._watch(loop)
+            self._drain()
+            try:
                 reply = await future
-        except BaseException:
-            self._waiting.pop(id, None)
-            self._raw.cancel(id)
-            raise
-        finally:
-            if not self._waiting:
-                self._unwatch(loop)
+            except BaseException:
+                self._waiting.pop(id, None)
+                self._raw.cancel(id)
+                raise
+            finally:
+                if not self._waiting:
+                    self._unwatch(loop)
         if reply.timed_out:
             raise TimeoutError("bus: the reply did not come in time")
         return reply
@@ -430,12 +432,14 @@ class Requester:
     def _on_readable(self, loop: asyncio.AbstractEventLoop) -> None:
         self._raw.woken()
         self._drain()
-        if not self._raw.is_alive:
+        try:
+            self._raw.check_peer()
+        except BusError as error:
             self._unwatch(loop)
             waiting, self._waiting = self._waiting, {}
             for future in waiting.values():
                 if not future.done():
-                    future.set_exception(PeerDied("bus: the other side is gone"))
+                    future.set_exception(error)
 
     def _drain(self) -> None:
         """Takes what is there, and announces a sleep that a reply will end."""

@@ -493,11 +493,99 @@ def test_an_answer_that_does_not_come_in_time(path: str) -> None:
             call = asyncio.ensure_future(requester.acall(b"y", timeout=PATIENCE))
             await asyncio.sleep(0)
             responder.close()
-            with pytest.raises(bus.PeerDied):
+            with pytest.raises(bus.PeerClosed):
                 await call
 
         asyncio.run(wait())
         assert requester.in_flight == 0
+
+
+def test_a_listeners_publisher_outlives_the_listeners_handle(path: str) -> None:
+    publisher = bus.listen(path, role="publish").publisher
+    gc.collect()
+    publisher.send(b"nobody hears it")
+    publisher.flush()
+
+
+def test_a_frame_does_not_take_a_place_that_is_reserved(path: str) -> None:
+    with bus.listen(path, role="publish") as listener:
+        connection = bus.connect(path)
+        listener.publisher.wait_for_subscribers(1, PATIENCE)
+        with listener.publisher.reserve(4) as place:
+            # Another handle of the same publisher, too.
+            for publisher in (listener.publisher, listener.publisher):
+                with pytest.raises(ValueError, match="a reserved place is open"):
+                    publisher.send(b"SSSS")
+                with pytest.raises(ValueError, match="a reserved place is open"):
+                    publisher.send_batch(rows(1))
+                with pytest.raises(ValueError, match="a reserved place is open"):
+                    publisher.reserve(4).__enter__()
+            place[:] = b"good"
+        frame = connection.subscriber.take(PATIENCE)
+        assert frame is not None and bytes(frame.data) == b"good"
+
+
+def test_an_error_in_a_reservation_is_not_hidden_by_a_close(path: str) -> None:
+    with bus.listen(path):
+        connection = bus.connect(path, role="publish")
+        with pytest.raises(KeyError), connection.publisher.reserve(4):
+            connection.close()
+            raise KeyError
+
+
+def test_a_child_can_not_commit_for_its_parent(path: str) -> None:
+    with bus.listen(path, role="publish") as listener:
+        publisher = listener.publisher
+        reservation = publisher._raw.reserve(4)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with pytest.raises(bus.ForkedError):
+                    reservation.commit()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        reservation.abandon()
+
+
+def test_a_signal_whose_handler_returns_does_not_end_a_call(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        before = signal.signal(signal.SIGALRM, lambda *_: answer())
+
+        def answer() -> None:
+            request = next(responder.requests(PATIENCE))
+            responder.reply(request.id, b"after the signal")
+
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            assert requester.call(b"x", timeout=PATIENCE).data == b"after the signal"
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_await_keeps_its_timeout_while_no_more_may_be_in_flight(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+        requester = bus.Requester(path, in_flight=1)
+        responder = listener.responder(PATIENCE)
+
+        async def wait() -> None:
+            first = asyncio.ensure_future(requester.acall(b"x", timeout=PATIENCE))
+            await asyncio.sleep(0)
+            with pytest.raises(TimeoutError):
+                await requester.acall(b"y", timeout=0.01)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            requester.send(b"not taken")
+            with pytest.raises(bus.BusError, match="are not taken"):
+                await requester.acall(b"z", timeout=PATIENCE)
+
+        asyncio.run(wait())
+        responder.close()
 
 
 def test_who_is_refused_is_told_why(path: str) -> None:

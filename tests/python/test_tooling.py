@@ -457,6 +457,8 @@ def test_pip_install_gives_the_executable_and_the_package(
     ).stdout.split()
     assert shown == ["0.1.0", str(venv / "bin" / "lumen")]
     assert "serve" in run([python, "-m", "lumen_engine", "--help"], tmp_path).stdout
+    listen = "from lumen_engine import bus; bus.listen('bus', role='publish').close()"
+    run([python, "-c", listen], tmp_path)
     models = ["--model-repository", str(project_root / "models")]
     start_and_stop(venv / "bin" / "lumen", ["serve", "--http", "127.0.0.1:0", *models])
     if headers.exists():

@@ -22,7 +22,7 @@ size_t open_descriptors() {
                                            std::filesystem::directory_iterator{}));
 }
 
-// The fixture's bytes, as they were recorded: a text file of hexadecimal digits.
+// The fixture's bytes, a text file of hexadecimal digits.
 std::vector<std::byte> fixture(const std::string& name) {
   std::ifstream file(std::string(LUMEN_SOURCE_DIR) + "/tests/fixtures/bus/" + name);
   EXPECT_TRUE(file) << name;
@@ -206,7 +206,7 @@ TEST_F(HostileListener, AnAnswerOfAnotherProtocolIsRefusedInWords) {
   EXPECT_FALSE(http.ok());
   EXPECT_NE(std::string_view(http.message()).find("no welcome of this protocol"),
             std::string_view::npos);
-  // What a listener of a later protocol says to this one: recorded.
+  // What a listener of a later protocol says to this one: bytes of the layout, kept as they were.
   const Status later = answered_by(fixture("refusal_of_version_9.hex"), {});
   EXPECT_EQ(later.code(), Code::kUnsupported);
   EXPECT_NE(std::string_view(later.message()).find("speaks versions 1 to 1, this side 9 to 9"),
