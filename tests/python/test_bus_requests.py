@@ -1,0 +1,109 @@
+"""lumen_engine.bus: request and reply, waiting and with await."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from lumen_engine import bus
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "bus")
+
+
+def test_requests_and_replies_and_await(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+
+        def answer() -> None:
+            with listener.responder(PATIENCE) as responder:
+                late: list[bus.Request] = []
+                for request in responder.requests(PATIENCE):
+                    late.append(request)
+                    if len(late) == 1 and request.type_id == 2:
+                        continue  # answered after the next one
+                    for one in reversed(late):
+                        responder.reply(one.id, one.data.upper(), type_id=9, status=4)
+                    late.clear()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with bus.Requester(path) as requester:
+            reply = requester.call(b"hello", timeout=PATIENCE)
+            assert (reply.data, reply.type_id, reply.status) == (b"HELLO", 9, 4)
+            first = requester.send(b"a", type_id=2)
+            second = requester.send(b"b")
+            got = {reply.id: reply.data for reply in requester.replies(PATIENCE)}
+            assert got == {first: b"A", second: b"B"}
+
+            async def several() -> list[bytes]:
+                calls = [requester.acall(b"%d" % i, timeout=PATIENCE) for i in range(50)]
+                return [reply.data for reply in await asyncio.gather(*calls)]
+
+            assert asyncio.run(several()) == [b"%d" % i for i in range(50)]
+            assert requester.in_flight == 0
+        thread.join()
+
+
+def test_an_answer_that_does_not_come_in_time(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        with pytest.raises(TimeoutError):
+            requester.call(b"x", timeout=0.01)
+
+        async def wait() -> None:
+            with pytest.raises(TimeoutError):
+                await requester.acall(b"x", timeout=0.01)
+            call = asyncio.ensure_future(requester.acall(b"y", timeout=PATIENCE))
+            await asyncio.sleep(0)
+            responder.close()
+            with pytest.raises(bus.PeerClosed):
+                await call
+
+        asyncio.run(wait())
+        assert requester.in_flight == 0
+
+
+def test_a_signal_whose_handler_returns_does_not_end_a_call(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        before = signal.signal(signal.SIGALRM, lambda *_: answer())
+
+        def answer() -> None:
+            request = next(responder.requests(PATIENCE))
+            responder.reply(request.id, b"after the signal")
+
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            assert requester.call(b"x", timeout=PATIENCE).data == b"after the signal"
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_await_keeps_its_timeout_while_no_more_may_be_in_flight(path: str) -> None:
+    with bus.listen(path, role="both") as listener:
+        requester = bus.Requester(path, in_flight=1)
+        responder = listener.responder(PATIENCE)
+
+        async def wait() -> None:
+            first = asyncio.ensure_future(requester.acall(b"x", timeout=PATIENCE))
+            await asyncio.sleep(0)
+            with pytest.raises(TimeoutError):
+                await requester.acall(b"y", timeout=0.01)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            requester.send(b"not taken")
+            with pytest.raises(bus.BusError, match="are not taken"):
+                await requester.acall(b"z", timeout=PATIENCE)
+
+        asyncio.run(wait())
+        responder.close()
