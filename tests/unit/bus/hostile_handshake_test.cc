@@ -327,6 +327,7 @@ TEST_F(HostileNewcomers, AThousandThatSayNothingHoldUpNobodyWhoSpeaks) {
   listen({.handshake_timeout_ns = 1000 * kSecond});
   const size_t here = open_descriptors();
   std::vector<UniqueFd> silent;
+  silent.reserve(1000);
   for (int i = 0; i < 400; ++i) silent.push_back(test::raw_connect(path));
   expect_served();
   for (int i = 0; i < 600; ++i) silent.push_back(test::raw_connect(path));

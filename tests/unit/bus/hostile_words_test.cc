@@ -25,7 +25,7 @@ constexpr uint64_t kMoment = 2'000'000;
 // Ours subscribes; the attacker publishes.
 class HostilePublisher : public BusTest {
  protected:
-  void attack(ListenerOptions options = {.capacity = 4096}) {
+  void attack(const ListenerOptions& options = {.capacity = 4096}) {
     listen(options);
     attacker.emplace(path, Role::kPublish);
     ours.emplace(accept());
