@@ -1,9 +1,12 @@
-// lumen_engine._bus.Subscriber: views of the ring as NumPy arrays and memoryviews.
-// Threads: one at a time; views may end on any. Errors: Python exceptions.
+// lumen_engine._bus.Subscriber: views of the ring as NumPy arrays and memoryviews, or copies of it.
+// Threads: one at a time; views may end on any. Memory: views have none; a copy has its own on the heap.
+// Errors: Python exceptions.
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "handles.h"
 
@@ -11,6 +14,14 @@ namespace lumen::bus::python {
 namespace {
 
 using View = nb::ndarray<nb::numpy, const uint8_t>;
+using Copy = nb::ndarray<nb::numpy, uint8_t>;
+
+// Aligned as frames in the ring are: consumers that take an array as it is want that.
+constexpr std::align_val_t kAlignment{64};
+struct FreeCopy {
+  void operator()(void* memory) const noexcept { ::operator delete(memory, kAlignment); }
+};
+using CopyMemory = std::unique_ptr<std::byte, FreeCopy>;
 
 // kOk with frames to take, kClosed at the end of the stream; raises all else. Fewer than `least`, but some,
 // once the time is over.
@@ -58,9 +69,37 @@ void check_divides(const SubscriberHandle& self, const Batch& batch, Position be
                             .c_str());
 }
 
-// (n, items) over the ring, or None at the end of the stream.
+// Copies the rows of the batch that was taken last, and gives its slots back.
+void drain(const SubscriberHandle& self, const Batch& batch, std::byte* to) {
+  Holds::Hold* hold = Holds::make(self.holds, self.state->connection.subscriber->position());
+  {
+    const nb::gil_scoped_release without;
+    if (batch.stride == batch.size) {
+      if (batch.size != 0) std::memcpy(to, batch.data, batch.count * batch.size);
+    } else {
+      for (size_t i = 0; i < batch.count; ++i) {
+        std::memcpy(to + i * batch.size, batch.data + i * batch.stride, batch.size);
+      }
+    }
+  }
+  Holds::end(hold);
+}
+
+// drain() into memory of its own; `before` is where the batch begins.
+CopyMemory copy_of(const SubscriberHandle& self, const Batch& batch, Position before) {
+  CopyMemory memory(
+      static_cast<std::byte*>(::operator new(batch.count * batch.size, kAlignment, std::nothrow)));
+  if (memory == nullptr) {
+    self.state->connection.subscriber->put_back(before);
+    throw std::bad_alloc();
+  }
+  drain(self, batch, memory.get());
+  return memory;
+}
+
+// (n, items) over the ring, or a copy that may be written to; None at the end of the stream.
 nb::object take_batch(SubscriberHandle& self, size_t most, const ItemType& item, size_t least,
-                      std::optional<double> timeout) {
+                      std::optional<double> timeout, bool copy) {
   self.state->check_open();
   const Use use(self.state->subscriber_busy);
   Subscriber& subscriber = *self.state->connection.subscriber;
@@ -68,10 +107,16 @@ nb::object take_batch(SubscriberHandle& self, size_t most, const ItemType& item,
   const std::optional<Batch> batch = take(self, most, least, timeout);
   if (!batch) return nb::none();
   check_divides(self, *batch, before, item);
+  const size_t shape[2] = {batch->count, batch->size / item.bytes};
+  if (copy) {
+    CopyMemory memory = copy_of(self, *batch, before);
+    std::byte* data = memory.get();
+    const nb::capsule owner(memory.release(), [](void* copied) noexcept { FreeCopy()(copied); });
+    return nb::cast(Copy(data, 2, shape, owner, nullptr, item.dtype));
+  }
   Holds::Hold* hold = Holds::make(self.holds, subscriber.position());
   const nb::capsule owner(hold,
                           [](void* held) noexcept { Holds::end(static_cast<Holds::Hold*>(held)); });
-  const size_t shape[2] = {batch->count, batch->size / item.bytes};
   const int64_t strides[2] = {static_cast<int64_t>(batch->stride / item.bytes), 1};
   return nb::cast(View(batch->data, 2, shape, owner, strides, item.dtype));
 }
@@ -98,45 +143,39 @@ size_t read_into(SubscriberHandle& self, nb::handle array, size_t least,
                            " bytes don't fit rows of " + std::to_string(row))
                               .c_str());
   }
-  Holds::Hold* hold = Holds::make(self.holds, subscriber.position());
-  {
-    const nb::gil_scoped_release without;
-    auto* to = static_cast<std::byte*>(view.buf);
-    if (batch->stride == row) {
-      if (row != 0) std::memcpy(to, batch->data, batch->count * row);
-    } else {
-      for (size_t i = 0; i < batch->count; ++i) {
-        std::memcpy(to + i * row, batch->data + i * batch->stride, row);
-      }
-    }
-  }
-  Holds::end(hold);
+  drain(self, *batch, static_cast<std::byte*>(view.buf));
   return batch->count;
 }
 
-// One frame: a read-only buffer over the ring.
+// One frame: a read-only buffer over the ring, or a copy that may be written to.
 struct FrameHandle {
-  Holds::Hold* hold;
   bus::Frame frame;
+  Holds::Hold* hold;  // none of a copy
+  CopyMemory copy;
   int exports = 0;
 
-  explicit FrameHandle(Holds::Hold* h, bus::Frame f) : hold(h), frame(f) {}
+  FrameHandle(bus::Frame f, Holds::Hold* h) : frame(f), hold(h) {}
+  FrameHandle(bus::Frame f, CopyMemory memory) : frame(f), hold(nullptr), copy(std::move(memory)) {
+    frame.data = {copy.get(), f.data.size()};
+  }
   FrameHandle(const FrameHandle&) = delete;
   FrameHandle& operator=(const FrameHandle&) = delete;
   ~FrameHandle() {
     if (hold != nullptr) Holds::end(hold);
   }
+  [[nodiscard]] bool is_released() const noexcept { return hold == nullptr && copy == nullptr; }
 };
 
 int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
   auto& self = *nb::inst_ptr<FrameHandle>(object);
-  if (self.hold == nullptr) {
+  if (self.is_released()) {
     PyErr_SetString(PyExc_BufferError, "this frame was released");
     return -1;
   }
   auto* data = const_cast<std::byte*>(self.frame.data.data());
-  const int failed = PyBuffer_FillInfo(view, object, data,
-                                       static_cast<Py_ssize_t>(self.frame.data.size()), 1, flags);
+  const int read_only = self.copy == nullptr ? 1 : 0;
+  const int failed = PyBuffer_FillInfo(
+      view, object, data, static_cast<Py_ssize_t>(self.frame.data.size()), read_only, flags);
   if (failed == 0) ++self.exports;
   return failed;
 }
@@ -157,18 +196,27 @@ void release_frame(FrameHandle& self) {
     throw nb::python_error();
   }
   if (self.hold != nullptr) Holds::end(std::exchange(self.hold, nullptr));
+  self.copy.reset();
 }
 
-nb::object take_frame(SubscriberHandle& self, std::optional<double> timeout) {
+nb::object take_frame(SubscriberHandle& self, std::optional<double> timeout, bool copy) {
   self.state->check_open();
   const Use use(self.state->subscriber_busy);
   Subscriber& subscriber = *self.state->connection.subscriber;
   if (subscriber.ready() == 0 && wait_for(self, 1, timeout) == Outcome::kClosed) return nb::none();
+  const Position before = subscriber.position();
   const std::optional<bus::Frame> frame = subscriber.try_take();
   if (!frame) raise(subscriber.state());
   self.type_id = frame->type_id;
-  Holds::Hold* hold = Holds::make(self.holds, subscriber.position());
-  return nb::cast(new FrameHandle(hold, *frame), nb::rv_policy::take_ownership);
+  FrameHandle* handle = nullptr;
+  if (copy) {
+    const auto size = static_cast<uint32_t>(frame->data.size());
+    const Batch alone{.data = frame->data.data(), .count = 1, .stride = size, .size = size};
+    handle = new FrameHandle(*frame, copy_of(self, alone, before));
+  } else {
+    handle = new FrameHandle(*frame, Holds::make(self.holds, subscriber.position()));
+  }
+  return nb::cast(handle, nb::rv_policy::take_ownership);
 }
 
 void release_all(const SubscriberHandle& self) {
@@ -185,7 +233,7 @@ void release_all(const SubscriberHandle& self) {
 
 void bind_subscriber(nb::module_& module) {
   nb::class_<FrameHandle>(module, "Frame", nb::type_slots(frame_slots),
-                          "One frame where it lies: a read-only buffer.")
+                          "One frame where it lies: a read-only buffer; or a writable copy of it.")
       .def_prop_ro(
           "data", [](nb::handle self) { return nb::steal(PyMemoryView_FromObject(self.ptr())); },
           nb::sig("def data(self) -> memoryview"))
@@ -203,12 +251,14 @@ void bind_subscriber(nb::module_& module) {
       .def_ro("bytes", &ItemType::bytes);
   nb::class_<SubscriberHandle>(module, "Subscriber", "Reads frames where they lie.")
       .def("take_batch", &take_batch, nb::arg("most"), nb::arg("item"), nb::arg("min") = 1,
-           nb::arg("timeout") = nb::none(),
+           nb::arg("timeout") = nb::none(), nb::arg("copy") = false,
            nb::sig("def take_batch(self, most: int, item: Item, min: int = 1, timeout: float | "
-                   "None = None)"
-                   " -> numpy.typing.NDArray[typing.Any] | None"))
-      .def("take", &take_frame, nb::arg("timeout") = nb::none(),
-           nb::sig("def take(self, timeout: float | None = None) -> Frame | None"))
+                   "None = None, copy: bool = False) -> numpy.typing.NDArray[typing.Any] | None"),
+           "A read-only view of the ring; copy: a writable copy, whose slots go back at once.")
+      .def("take", &take_frame, nb::arg("timeout") = nb::none(), nb::arg("copy") = false,
+           nb::sig("def take(self, timeout: float | None = None, copy: bool = False)"
+                   " -> Frame | None"),
+           "The next frame where it lies; copy: a writable copy, whose slot goes back at once.")
       .def("read_into", &read_into, nb::arg("array"), nb::arg("min") = 1,
            nb::arg("timeout") = nb::none())
       .def("release", &release_all)

@@ -79,7 +79,7 @@ class Reservation:
     def __len__(self) -> int: ...
 
 class Frame:
-    """One frame where it lies: a read-only buffer."""
+    """One frame where it lies: a read-only buffer; or a writable copy of it."""
 
     @property
     def data(self) -> memoryview: ...
@@ -106,9 +106,15 @@ class Item:
 class Subscriber:
     """Reads frames where they lie."""
 
-    def take_batch(self, most: int, item: Item, min: int = 1, timeout: float | None = None) -> numpy.typing.NDArray[Any] | None: ...
+    def take_batch(self, most: int, item: Item, min: int = 1, timeout: float | None = None, copy: bool = False) -> numpy.typing.NDArray[Any] | None:
+        """
+        A read-only view of the ring; copy: a writable copy, whose slots go back at once.
+        """
 
-    def take(self, timeout: float | None = None) -> Frame | None: ...
+    def take(self, timeout: float | None = None, copy: bool = False) -> Frame | None:
+        """
+        The next frame where it lies; copy: a writable copy, whose slot goes back at once.
+        """
 
     def read_into(self, array: object, min: int = 1, timeout: float | None = None) -> int: ...
 

@@ -13,6 +13,10 @@ gone, in any order. Views are read-only and stay readable after the connection's
 that the ring has room for is held by this process, the next wait raises HeldError, which says what
 is held. Only a subscriber that was dropped (see `max_hold`) has views that are written over.
 
+With writable=True (listen, connect) each batch and frame is copied once into this process's own
+memory, for consumers that take no read-only arrays: JAX's DLPack, torch before 2.0. It may be
+written to, which the publisher never sees, and its slots go back at once.
+
 Threads: each publisher, subscriber, requester and responder belongs to one thread at a time; views
 may end on any. Waiting releases the interpreter's lock, and Ctrl-C breaks it. Timeouts are seconds.
 Errors: TimeoutError; BusError (a ConnectionError) with PeerClosed, PeerDied, PeerInvalid, Dropped
@@ -153,16 +157,18 @@ class Publisher:
 
 
 class Subscriber:
-    """Reads frames where they lie."""
+    """Reads frames where they lie; with writable=True, copies of them."""
 
-    def __init__(self, raw: _bus.Subscriber) -> None:
+    def __init__(self, raw: _bus.Subscriber, writable: bool = False) -> None:
         self._raw = raw
+        self._copy = writable
 
     def batches(
         self, most: int, dtype: DTypeLike = "uint8", min: int = 1, timeout: float | None = None
     ) -> Iterator[NDArray[Any]]:
         """Views of shape (n, items) over the ring, until the publisher closes the stream.
 
+        With writable=True they are copies, and C-contiguous whatever the size of a frame.
         A batch has what is there, at most `most` frames and at most half of the ring, so that the
         last batch may still be held while the next is waited for. It ends where size or type
         changes (`type_id` says which it was), and waits for `min` frames, or fewer once `timeout`
@@ -171,15 +177,15 @@ class Subscriber:
         bytes apart, so a batch is C-contiguous where the size is one.
         """
         item = _bus.Item(dtype)
-        return _UntilNone(lambda: self._raw.take_batch(most, item, min, timeout))
+        return _UntilNone(lambda: self._raw.take_batch(most, item, min, timeout, self._copy))
 
     def frames(self, timeout: float | None = None) -> Iterator[Frame]:
         """Single frames; each gives its slot back with release(), or when it is gone."""
-        return _UntilNone(lambda: self._raw.take(timeout))
+        return _UntilNone(lambda: self.take(timeout))
 
     def take(self, timeout: float | None = None) -> Frame | None:
         """The next frame; None once the publisher has closed the stream."""
-        return self._raw.take(timeout)
+        return self._raw.take(timeout, self._copy)
 
     def read_into(self, array: Any, min: int = 1, timeout: float | None = None) -> int:
         """Copies frames into the rows of an array and gives their slots back at once.
@@ -223,11 +229,11 @@ class LossyFrame(NamedTuple):
 class Connection:
     """Rings that two processes share, until one of them closes it or ends."""
 
-    def __init__(self, raw: _bus.Connection) -> None:
+    def __init__(self, raw: _bus.Connection, writable: bool = False) -> None:
         self._raw = raw
         publisher, subscriber = raw.publisher, raw.subscriber
         self._publisher = None if publisher is None else Publisher(publisher)
-        self._subscriber = None if subscriber is None else Subscriber(subscriber)
+        self._subscriber = None if subscriber is None else Subscriber(subscriber, writable)
 
     @property
     def publisher(self) -> Publisher:
@@ -279,11 +285,12 @@ class Connection:
 class Listener:
     """Where processes connect; made by listen()."""
 
-    def __init__(self, raw: _bus.Listener) -> None:
+    def __init__(self, raw: _bus.Listener, writable: bool = False) -> None:
         self._raw = raw
+        self._writable = writable
 
     def accept(self, timeout: float | None = None) -> Connection:
-        return Connection(self._raw.accept(timeout))
+        return Connection(self._raw.accept(timeout), self._writable)
 
     def responder(self, timeout: float | None = None) -> Responder:
         """With role="both": answers the requests of the next who connects."""
@@ -330,23 +337,40 @@ def listen(
     max_connections: int = 64,
     max_hold: float = 1.0,
     users: Sequence[int] = (),
+    writable: bool = False,
 ) -> Listener:
     """Makes a socket at `path`, where the other side connects.
 
     role: what this side does ("both": request and reply). capacity: bytes of payload of each ring,
     a power of two from 4 KiB to 1 GiB; slots: frames of each ring, 0 for a 64th of it. max_hold:
     with "publish", how long a subscriber may hold the ring back before it is dropped; negative: for
-    ever. users: the user ids that may connect; none: this user and root.
+    ever. users: the user ids that may connect; none: this user and root. writable: what this side
+    subscribes to is copied once a batch or frame, and the copies may be written to.
     """
+    _check_writable(role, writable)
     raw = _bus.Listener(path, role, capacity, slots, 0, max_connections, max_hold, list(users))
-    return Listener(raw)
+    return Listener(raw, writable)
 
 
 def connect(
-    path: str, role: Role = "subscribe", *, timeout: float | None = 10.0, wait: bool = True
+    path: str,
+    role: Role = "subscribe",
+    *,
+    timeout: float | None = 10.0,
+    wait: bool = True,
+    writable: bool = False,
 ) -> Connection:
-    """Connects to a listener; `wait`: until `timeout`, where nobody listens yet."""
-    return Connection(_bus.connect(path, role, timeout, wait))
+    """Connects to a listener; `wait`: until `timeout`, where nobody listens yet.
+
+    writable: batches and frames are copies, made once each, that may be written to.
+    """
+    _check_writable(role, writable)
+    return Connection(_bus.connect(path, role, timeout, wait), writable)
+
+
+def _check_writable(role: Role, writable: bool) -> None:
+    if writable and role not in ("subscribe", "both"):
+        raise ValueError(f"writable: role={role!r} has no views; wanted 'subscribe' or 'both'")
 
 
 class Reply(NamedTuple):

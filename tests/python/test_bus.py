@@ -8,53 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from integration.bus_pair import PATIENCE, Pair, rows
 from lumen_engine import bus
-
-PATIENCE = 30.0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "bus")
-
-
-class Pair:
-    """Both sides in one process: this one publishes into the ring that it reads."""
-
-    def __init__(self, path: str, **options: Any) -> None:
-        self.listener = bus.listen(path, **options)
-        self.theirs = bus.connect(path, role="publish")
-        self.ours = self.listener.accept(PATIENCE)
-        self.publisher = self.theirs.publisher
-        self.subscriber = self.ours.subscriber
-
-    def close(self) -> None:
-        self.theirs.close()
-        self.ours.close()
-        self.listener.close()
-
-
-@pytest.fixture
-def make_pair(path: str) -> Iterator[Callable[..., Pair]]:
-    made: list[Pair] = []
-
-    def make(**options: Any) -> Pair:
-        made.append(Pair(path, **options))
-        return made[-1]
-
-    yield make
-    for pair in made:
-        pair.close()
-
-
-def rows(count: int, start: int = 0) -> np.ndarray[Any, Any]:
-    return np.arange(start * 16, (start + count) * 16, dtype="f4").reshape(count, 16)
 
 
 def test_a_batch_is_a_view_of_the_ring(make_pair: Callable[..., Pair]) -> None:
@@ -298,22 +258,6 @@ def test_dropped_after_max_hold(path: str) -> None:
             while True:
                 next(holder.subscriber.batches(8, timeout=PATIENCE))
         assert held.shape == (8, 16), "it can be read, though no longer what it was"
-
-
-def test_dlpack_says_that_a_view_is_read_only(make_pair: Callable[..., Pair]) -> None:
-    pair = make_pair()
-    pair.publisher.send_batch(rows(4))
-    batch = next(pair.subscriber.batches(4, dtype="f4"))
-    with pytest.raises(BufferError):
-        batch.__dlpack__()  # without DLPack 1.0 there is no way to say it
-    again = np.from_dlpack(batch)
-    assert not again.flags.writeable and again.ctypes.data == batch.ctypes.data
-    del batch
-    gc.collect()
-    assert pair.subscriber.views == 1
-    del again
-    gc.collect()
-    assert pair.subscriber.views == 0
 
 
 def test_a_child_of_fork_has_dead_handles_and_readable_views(

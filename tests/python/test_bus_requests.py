@@ -5,17 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from pathlib import Path
 
 import pytest
+from integration.bus_pair import PATIENCE
 from lumen_engine import bus
-
-PATIENCE = 30.0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "bus")
 
 
 def test_requests_and_replies_and_await(path: str) -> None:

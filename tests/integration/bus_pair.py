@@ -1,0 +1,57 @@
+"""What the tests of lumen_engine.bus share: both sides of a ring in one process, and programs at the
+other side of one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lumen_engine import bus
+
+PATIENCE = 30.0
+
+
+class Pair:
+    """Both sides in one process: this one publishes into the ring that it reads."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        self.listener = bus.listen(path, **options)
+        self.theirs = bus.connect(path, role="publish")
+        self.ours = self.listener.accept(PATIENCE)
+        self.publisher = self.theirs.publisher
+        self.subscriber = self.ours.subscriber
+
+    def close(self) -> None:
+        self.theirs.close()
+        self.ours.close()
+        self.listener.close()
+
+
+def rows(count: int, start: int = 0) -> np.ndarray[Any, Any]:
+    return np.arange(start * 16, (start + count) * 16, dtype="f4").reshape(count, 16)
+
+
+@contextmanager
+def python(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python with the package and these tests on its path; killed at the end if it still runs."""
+    folders = [Path(bus.__file__).parents[1], Path(__file__).parents[1]]
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
