@@ -1,6 +1,4 @@
-"""What the tests of lumen_engine.bus share: both sides of a ring in one process, and programs at the
-other side of one.
-"""
+"""What tests of lumen_engine.bus share: a ring within one process, and processes at its end."""
 
 from __future__ import annotations
 
