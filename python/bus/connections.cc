@@ -80,7 +80,8 @@ nb::object read_lossy(const ConnectionHandle& self, std::optional<double> timeou
   const uint64_t deadline_ns = deadline_of(timeout);
   std::string bytes(4096, '\0');
   for (;;) {
-    const Outcome outcome = wait_interruptibly([&] { return subscriber->wait(deadline_ns); });
+    const Outcome outcome =
+        wait_interruptibly(deadline_ns, [&](uint64_t until) { return subscriber->wait(until); });
     if (outcome == Outcome::kClosed) return nb::none();
     if (outcome != Outcome::kOk) raise(outcome);
     const auto got = subscriber->try_read(std::as_writable_bytes(std::span(bytes)));

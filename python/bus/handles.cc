@@ -23,8 +23,8 @@ Connection next_connection(const ListenerHandle& handle, std::optional<double> t
   const std::shared_ptr<Listener> listener = handle.listener;  // alive while it waits
   const uint64_t deadline_ns = deadline_of(timeout);
   std::optional<Listener::Accepted> accepted;
-  (void)wait_interruptibly([&] {
-    accepted.emplace(listener->accept(deadline_ns));
+  (void)wait_interruptibly(deadline_ns, [&](uint64_t until) {
+    accepted.emplace(listener->accept(until));
     return accepted->outcome;
   });
   if (!accepted->connection) raise(accepted->outcome, "nobody has connected");

@@ -111,7 +111,8 @@ class InferHandle {
     check();
     const Use use(busy_);
     const uint64_t deadline_ns = deadline_of(timeout);
-    const Outcome outcome = wait_interruptibly([&] { return client_.wait(deadline_ns); });
+    const Outcome outcome =
+        wait_interruptibly(deadline_ns, [&](uint64_t until) { return client_.wait(until); });
     if (outcome == Outcome::kTimedOut) return false;
     if (outcome != Outcome::kOk) raise(outcome);
     return true;

@@ -26,8 +26,8 @@ Publisher::Places wait_for_places(PublisherHandle& self, size_t size, size_t mos
   Publisher::Places places = self.publisher->try_reserve_batch(size, most);
   if (places.outcome == Outcome::kNotNow) {
     const uint64_t deadline_ns = deadline_of(timeout);
-    (void)wait_interruptibly([&] {
-      places = self.publisher->reserve_batch(size, most, deadline_ns);
+    (void)wait_interruptibly(deadline_ns, [&](uint64_t until) {
+      places = self.publisher->reserve_batch(size, most, until);
       return places.outcome;
     });
   }
@@ -176,8 +176,9 @@ void bind_publisher(nb::module_& module) {
             check(self);
             const Use use(self.state->busy);
             const uint64_t deadline_ns = deadline_of(timeout);
-            const Outcome outcome = wait_interruptibly(
-                [&] { return self.publisher->wait_for_subscribers(count, deadline_ns); });
+            const Outcome outcome = wait_interruptibly(deadline_ns, [&](uint64_t until) {
+              return self.publisher->wait_for_subscribers(count, until);
+            });
             if (outcome != Outcome::kOk) raise(outcome);
           },
           nb::arg("count") = 1, nb::arg("timeout") = nb::none(),

@@ -55,7 +55,8 @@ class RequesterHandle {
     check();
     const Use use(busy_);
     const uint64_t deadline_ns = deadline_of(timeout);
-    const Outcome outcome = wait_interruptibly([&] { return requester_.wait(deadline_ns); });
+    const Outcome outcome =
+        wait_interruptibly(deadline_ns, [&](uint64_t until) { return requester_.wait(until); });
     if (outcome == Outcome::kTimedOut || outcome == Outcome::kNotNow) return false;
     if (outcome != Outcome::kOk) raise(outcome);
     return true;
@@ -113,8 +114,8 @@ class RequesterHandle {
       }
       requester_.release();
       Publisher& publisher = *requester_.connection().publisher;
-      const Outcome outcome = wait_interruptibly([&] {
-        return publisher.reserve(sizeof(MessageHeader) + data.size(), deadline_ns).outcome;
+      const Outcome outcome = wait_interruptibly(deadline_ns, [&](uint64_t until) {
+        return publisher.reserve(sizeof(MessageHeader) + data.size(), until).outcome;
       });
       if (outcome != Outcome::kOk) raise(outcome);
     }
@@ -131,7 +132,8 @@ class RequesterHandle {
       }
       Outcome outcome = Outcome::kOk;
       try {
-        outcome = wait_interruptibly([&] { return requester_.wait(deadline_ns); });
+        outcome =
+            wait_interruptibly(deadline_ns, [&](uint64_t until) { return requester_.wait(until); });
       } catch (...) {
         (void)requester_.cancel(id);
         throw;
@@ -170,7 +172,8 @@ class ResponderHandle {
         responder_.release();
         return taken;
       }
-      const Outcome outcome = wait_interruptibly([&] { return responder_.wait(deadline_ns); });
+      const Outcome outcome =
+          wait_interruptibly(deadline_ns, [&](uint64_t until) { return responder_.wait(until); });
       if (outcome == Outcome::kClosed) return nb::none();
       if (outcome != Outcome::kOk) raise(outcome);
     }
@@ -181,8 +184,9 @@ class ResponderHandle {
     const Use use(busy_);
     const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
     const uint64_t deadline_ns = deadline_of(timeout);
-    const Outcome outcome = wait_interruptibly(
-        [&] { return responder_.reply(id, bytes_of(buffer), type_id, status, deadline_ns); });
+    const Outcome outcome = wait_interruptibly(deadline_ns, [&](uint64_t until) {
+      return responder_.reply(id, bytes_of(buffer), type_id, status, until);
+    });
     if (outcome != Outcome::kOk) raise(outcome);
   }
   void close() { responder_.connection().peer->close(Goodbye::kClosed); }

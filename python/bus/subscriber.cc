@@ -28,7 +28,8 @@ using CopyMemory = std::unique_ptr<std::byte, FreeCopy>;
 Outcome wait_for(SubscriberHandle& self, size_t least, std::optional<double> timeout) {
   Subscriber& subscriber = *self.state->connection.subscriber;
   const uint64_t deadline_ns = deadline_of(timeout);
-  const Outcome outcome = wait_interruptibly([&] { return subscriber.wait(deadline_ns, least); });
+  const Outcome outcome = wait_interruptibly(
+      deadline_ns, [&](uint64_t until) { return subscriber.wait(until, least); });
   if (outcome == Outcome::kOk || outcome == Outcome::kClosed) return outcome;
   if (outcome == Outcome::kTimedOut && subscriber.ready() != 0) return Outcome::kOk;
   raise(outcome, outcome == Outcome::kHeld ? self.holds->description() : std::string());

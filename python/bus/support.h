@@ -3,12 +3,14 @@
 // Errors: Python exceptions.
 #pragma once
 
+#include <lumen/base/clock.h>
 #include <lumen/bus/frame.h>
 #include <lumen/bus/peer.h>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -50,17 +52,24 @@ class Use {
   std::atomic<bool>& busy_;
 };
 
-// Calls `wait` without the interpreter's lock until it says something else than "a signal has come", whose
-// Python handlers run in between: so Ctrl-C raises KeyboardInterrupt out of every wait.
+// A signal that comes while a wait still spins, or that the kernel gives to another thread, does not end
+// the wait's poll(): so it is looked for this often.
+inline constexpr uint64_t kLookForSignalsNs = 100'000'000;
+
+// Calls `wait(until)` without the interpreter's lock, until it says something else than "a signal has come",
+// or that the time is over, which is the deadline's. Python's handlers of signals run in between: so Ctrl-C
+// raises KeyboardInterrupt out of every wait.
 template <typename Wait>
-Outcome wait_interruptibly(Wait&& wait) {
+Outcome wait_interruptibly(uint64_t deadline_ns, Wait&& wait) {
   for (;;) {
+    const uint64_t until = std::min(deadline_ns, now_ns() + kLookForSignalsNs);
     Outcome outcome = Outcome::kOk;
     {
       const nb::gil_scoped_release without;
-      outcome = wait();
+      outcome = wait(until);
     }
-    if (outcome != Outcome::kInterrupted) return outcome;
+    const bool is_over = outcome != Outcome::kTimedOut || until == deadline_ns;
+    if (outcome != Outcome::kInterrupted && is_over) return outcome;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
 }

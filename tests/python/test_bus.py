@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -260,36 +259,6 @@ def test_dropped_after_max_hold(path: str) -> None:
         assert held.shape == (8, 16), "it can be read, though no longer what it was"
 
 
-def test_a_child_of_fork_has_dead_handles_and_readable_views(
-    make_pair: Callable[..., Pair],
-) -> None:
-    pair = make_pair(capacity=4096)
-    pair.publisher.send_batch(rows(8))
-    batch = next(pair.subscriber.batches(8, dtype="f4"))
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            for attempt in (
-                lambda: pair.publisher.send(b"x"),
-                lambda: next(pair.subscriber.batches(1)),
-                lambda: pair.listener.accept(0),
-            ):
-                with pytest.raises(bus.ForkedError):
-                    attempt()
-            np.testing.assert_array_equal(batch, rows(8))
-            del batch
-            gc.collect()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert pair.subscriber.held_frames == 8, "the child has given nothing back"
-    del batch
-    gc.collect()
-    pair.publisher.send_batch(rows(64), timeout=PATIENCE)
-
-
 def test_the_stub_says_what_the_extension_has(project_root: Path, tmp_path: Path) -> None:
     stub = tmp_path / "_bus.pyi"
     subprocess.run(
@@ -303,76 +272,6 @@ def test_the_stub_says_what_the_extension_has(project_root: Path, tmp_path: Path
         "make it anew: PYTHONPATH=python .venv/bin/python -m nanobind.stubgen"
         " -m lumen_engine._bus -o python/lumen_engine/_bus.pyi"
     )
-
-
-WAITER = """
-import sys
-from lumen_engine import bus
-path, what = sys.argv[1:]
-if what == "accept":
-    waits = bus.listen(path).accept
-elif what == "connect":
-    waits = lambda: bus.connect(path, timeout=None)
-else:
-    connection = bus.connect(path, role="publish")
-    def waits():
-        while True:
-            connection.publisher.send(b"x" * 1024)
-print("waiting", flush=True)
-waits()
-"""
-
-
-@pytest.mark.parametrize("what", ["accept", "connect", "send"])
-def test_ctrl_c_breaks_every_wait(path: str, what: str) -> None:
-    listener = bus.listen(path, capacity=4096) if what == "send" else None
-    source = Path(bus.__file__).parent.parent
-    process = subprocess.Popen(
-        [sys.executable, "-c", WAITER, path, what],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "waiting\n"
-    # Into the wait, or before it: a signal that came before is seen at the wait's beginning too.
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert "KeyboardInterrupt" in err
-    if listener is not None:
-        listener.close()
-
-
-PRODUCER = """
-import sys
-import numpy as np
-from lumen_engine import bus
-connection = bus.connect(sys.argv[1], role="publish")
-connection.publisher.send_batch(np.arange(64, dtype="f4").reshape(4, 16))
-print("sent", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_publisher_that_is_killed_is_told_and_its_frames_stay(path: str) -> None:
-    with bus.listen(path) as listener:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PRODUCER, path],
-            env={**os.environ, "PYTHONPATH": str(Path(bus.__file__).parent.parent)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        connection = listener.accept(PATIENCE)
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.kill()
-        process.wait()
-        batch = next(connection.subscriber.batches(64, dtype="f4", timeout=PATIENCE))
-        with pytest.raises(bus.PeerDied):
-            next(connection.subscriber.batches(64, timeout=PATIENCE))
-        np.testing.assert_array_equal(batch, rows(4))
-        assert not connection.is_alive
 
 
 def test_one_end_is_used_by_one_thread_at_a_time(make_pair: Callable[..., Pair]) -> None:
@@ -421,23 +320,6 @@ def test_an_error_in_a_reservation_is_not_hidden_by_a_close(path: str) -> None:
         with pytest.raises(KeyError), connection.publisher.reserve(4):
             connection.close()
             raise KeyError
-
-
-def test_a_child_can_not_commit_for_its_parent(path: str) -> None:
-    with bus.listen(path, role="publish") as listener:
-        publisher = listener.publisher
-        reservation = publisher._raw.reserve(4)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                with pytest.raises(bus.ForkedError):
-                    reservation.commit()
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        reservation.abandon()
 
 
 def test_who_is_refused_is_told_why(path: str) -> None:
