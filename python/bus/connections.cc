@@ -146,7 +146,7 @@ void bind_connections(nb::module_& module) {
       .def("fileno", [](const ListenerHandle& self) { return self.open().fd(); })
       .def("close", [](ListenerHandle& self) {
         const std::shared_ptr<Listener> listener = std::move(self.listener);
-        const nb::gil_scoped_release without;
+        const Unlocked without_lock;
         self.listener.reset();
       });
   module.def("connect", &connect_to, nb::arg("path"), nb::arg("role") = "subscribe",

@@ -37,7 +37,7 @@ Connection connect_interruptibly(const std::string& path, Role role, std::option
   for (;;) {
     std::optional<Result<Connection>> made;
     {
-      const nb::gil_scoped_release without;
+      const Unlocked without_lock;
       made.emplace(
           connect(path, {.role = role, .deadline_ns = deadline_ns, .wait_for_listener = wait}));
     }

@@ -68,7 +68,7 @@ size_t send_batch(PublisherHandle& self, nb::handle array, uint32_t type_id,
   const auto* from = static_cast<const std::byte*>(view.buf);
   for (size_t sent = 0; sent < rows;) {
     const Publisher::Places places = wait_for_places(self, size, rows - sent, timeout);
-    const nb::gil_scoped_release without;
+    const Unlocked without_lock;
     const size_t count = std::min(places.count, rows - sent);
     if (places.stride == size) {
       if (size != 0) std::memcpy(places.data, from + sent * size, count * size);

@@ -74,7 +74,7 @@ void check_divides(const SubscriberHandle& self, const Batch& batch, Position be
 void drain(const SubscriberHandle& self, const Batch& batch, std::byte* to) {
   Holds::Hold* hold = Holds::make(self.holds, self.state->connection.subscriber->position());
   {
-    const nb::gil_scoped_release without;
+    const Unlocked without_lock;
     if (batch.stride == batch.size) {
       if (batch.size != 0) std::memcpy(to, batch.data, batch.count * batch.size);
     } else {

@@ -9,6 +9,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -52,6 +53,33 @@ class Use {
   std::atomic<bool>& busy_;
 };
 
+// Python's handlers of signals run there, and it is the one that ends the interpreter.
+[[nodiscard]] inline bool is_main_thread() noexcept { return ::gettid() == ::getpid(); }
+
+// Lets go of the interpreter's lock. Python before 3.14 ends a daemon thread that wants it back while the
+// interpreter ends, by an exception that C++ turns into an abort: such a thread sleeps until the process is over,
+// as from 3.14 on.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+  ~Unlocked() {
+    while (is_finalizing() && !is_main_thread()) ::pause();
+    PyEval_RestoreThread(state_);
+  }
+
+ private:
+  static bool is_finalizing() noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing() != 0;
+#else
+    return _Py_IsFinalizing() != 0;
+#endif
+  }
+  PyThreadState* const state_;
+};
+
 // A signal that comes while a wait still spins, or that the kernel gives to another thread, does not end
 // the wait's poll(): so it is looked for this often.
 inline constexpr uint64_t kLookForSignalsNs = 100'000'000;
@@ -61,11 +89,13 @@ inline constexpr uint64_t kLookForSignalsNs = 100'000'000;
 // raises KeyboardInterrupt out of every wait.
 template <typename Wait>
 Outcome wait_interruptibly(uint64_t deadline_ns, Wait&& wait) {
+  const bool looks = is_main_thread();
   for (;;) {
-    const uint64_t until = std::min(deadline_ns, now_ns() + kLookForSignalsNs);
+    const uint64_t until =
+        looks ? std::min(deadline_ns, now_ns() + kLookForSignalsNs) : deadline_ns;
     Outcome outcome = Outcome::kOk;
     {
-      const nb::gil_scoped_release without;
+      const Unlocked without_lock;
       outcome = wait(until);
     }
     const bool is_over = outcome != Outcome::kTimedOut || until == deadline_ns;
