@@ -36,6 +36,15 @@ def rows(count: int, start: int = 0) -> np.ndarray[Any, Any]:
     return np.arange(start * 16, (start + count) * 16, dtype="f4").reshape(count, 16)
 
 
+def is_in_use(subscriber: bus.Subscriber) -> bool:
+    """By another thread, which waits then."""
+    try:
+        subscriber.read_into(np.zeros((0, 16)))  # refused in any case, without a wait
+    except ValueError as error:
+        return "in use by another thread" in str(error)
+    raise AssertionError("an array of no rows was filled")
+
+
 @contextmanager
 def python(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A Python with the package and these tests on its path; killed at the end if it still runs."""
