@@ -80,7 +80,9 @@ bool SharedBuffer::flush_next(size_t& delivered) noexcept {
     // Passed over, or closed while empty. Only once the writers have passed it too: else they would
     // find the slot marked for its next life and wait for ever.
     const bool is_closed = is_open && (open & kClosedBit) != 0;
-    if (distance(sequence_of(open), sequence) <= 0 && !is_closed) return false;
+    if (distance(sequence_of(open), sequence) <= 0 && !is_closed) {
+      return offset_of(open) > options_.buffer_bytes && free_a_quarantined_slot(sequence_of(open));
+    }
     if (slot.forced && !slot.quarantined) quarantine(slot, sequence, 0);
     recycle(slot, sequence, quarantine_is_over(slot));
     return true;
@@ -333,13 +335,36 @@ void SharedBuffer::fill_lane_table(Slot& slot, uint64_t offset, uint64_t chunk_b
   }
 }
 
+// All that was sealed is handed over, and the writers stand before the full buffer `full`: no slot
+// will come free by being flushed. True: one whose quarantine is over is free now, or there is room.
+// Only one, and only while none is free: a writer that looks for room meanwhile has passed none over
+// that is free, so each free slot is opened in its turn.
+bool SharedBuffer::free_a_quarantined_slot(uint64_t full) noexcept {
+  Room room = try_make_room(full);
+  for (uint64_t ahead = 1; room == Room::kFull && ahead <= options_.buffer_count; ++ahead) {
+    const uint64_t sequence = full + ahead;
+    Slot& slot = slot_of(sequence);
+    // relaxed: only the token changes a slot that is passed over
+    if (slot.word.load(kRelaxed) != pack(sequence, 1)) continue;
+    if (!slot.quarantined || !quarantine_is_over(slot)) continue;
+    clear_lane_table(slot);
+    // sync[shared_buffer.slot]: seq_cst, nobody writes to its bytes any more; room_bell_'s work
+    slot.word.store(pack(sequence, 0), std::memory_order_seq_cst);
+    room = try_make_room(full);
+  }
+  return room == Room::kOpen;
+}
+
+void SharedBuffer::clear_lane_table(Slot& slot) noexcept {
+  if (slot.lane_used == nullptr) return;
+  const size_t lanes = options_.buffer_bytes / options_.lane_bytes;
+  for (size_t i = 0; i < lanes; ++i) slot.lane_used[i].store(0, kRelaxed);  // relaxed: not in use
+}
+
 // Ends this life of the slot. Not usable: its next life is passed over.
 void SharedBuffer::recycle(Slot& slot, uint64_t sequence, bool usable) noexcept {
   slot.stalled_since_ns = 0;
-  if (usable && slot.lane_used != nullptr) {
-    const size_t lanes = options_.buffer_bytes / options_.lane_bytes;
-    for (size_t i = 0; i < lanes; ++i) slot.lane_used[i].store(0, kRelaxed);  // relaxed: not in use
-  }
+  if (usable) clear_lane_table(slot);
   // sync[shared_buffer.slot]: seq_cst, we are done with its bytes; also room_bell_'s work
   slot.word.store(pack(sequence + options_.buffer_count, usable ? 0 : 1),
                   std::memory_order_seq_cst);
@@ -371,9 +396,11 @@ bool SharedBuffer::quarantine_is_over(Slot& slot) noexcept {
     const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: who comes later was not there
     for (uint32_t i = 0; i < high && over; ++i) {
       WriterState& state = writers_[i];
-      // relaxed: it only grows; and the chunk was settled in account() if it can be
-      const bool moved_on = distance(state.sequence.load(kRelaxed), since) > 0 &&
-                            !chunk_is_in(state.chunk.load(kRelaxed), since);
+      // sync[shared_buffer.moved_on]: acquire, what it wrote to the bytes before is done
+      const uint64_t reached = state.sequence.load(std::memory_order_acquire);
+      // relaxed: the chunk was settled in account() if it can be
+      const bool moved_on =
+          distance(reached, since) > 0 && !chunk_is_in(state.chunk.load(kRelaxed), since);
       // relaxed: a state that is free stays harmless when it is taken again
       over = moved_on || state.thread_id.load(kRelaxed) == 0 || write_off_if_gone(state);
     }

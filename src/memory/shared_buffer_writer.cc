@@ -44,10 +44,20 @@ SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
   // relaxed, all of them: ours alone, or for reports
   place_.value = place_.cell->load(relaxed);
   const uint64_t sequence = sequence_of(place_.word->load(relaxed));
-  const size_t slot = sequence & (owner.options_.buffer_count - 1);
   state.lane_reserved.store(state.lane_committed.load(relaxed), relaxed);
+  show_nothing_open(sequence);
+}
+
+// To the flusher: our next reservation will be in the buffer `sequence` or a later one, and all our
+// earlier ones are committed.
+void SharedBuffer::Writer::show_nothing_open(uint64_t sequence) noexcept {
+  WriterState& state = *place_.state;
+  const size_t slot = sequence & (owner_->options_.buffer_count - 1);
+  constexpr auto relaxed = std::memory_order_relaxed;
+  // relaxed, both: for reports
   state.note.store(note_of(0, state.committed[slot].load(relaxed)), relaxed);
-  state.sequence.store(sequence, relaxed);
+  // sync[shared_buffer.moved_on]: release, the bytes of our earlier records
+  state.sequence.store(sequence, std::memory_order_release);
 }
 
 SharedBuffer::Writer::~Writer() {
@@ -175,6 +185,8 @@ bool SharedBuffer::Writer::room_after(uint64_t sequence, size_t bytes, bool may_
   constexpr auto relaxed = std::memory_order_relaxed;
   // relaxed, all of them: statistics of ours
   Room room = owner_->try_make_room(sequence);
+  // Else a quarantine that waits for us to move on would wait while we wait for its slot.
+  if (room == Room::kFull) show_nothing_open((sequence + 1) & kSequenceMask);
   if (room == Room::kFull && may_wait) {
     place_.state->waits.store(place_.state->waits.load(relaxed) + 1, relaxed);
     room = owner_->wait_for_room(sequence);
@@ -204,7 +216,8 @@ std::byte* SharedBuffer::Writer::enter(uint64_t old, size_t bytes) noexcept {
   turn_begin_ = old;
   // relaxed: see reserve_as()
   place_.state->note.store(note_of(old, place_.value), std::memory_order_relaxed);
-  place_.state->sequence.store(sequence, std::memory_order_relaxed);
+  // sync[shared_buffer.moved_on]: release, the bytes of our earlier records
+  place_.state->sequence.store(sequence, std::memory_order_release);
   return reinterpret_cast<std::byte*>(place_.bias + old);
 }
 
@@ -221,7 +234,8 @@ std::byte* SharedBuffer::Writer::carve(size_t bytes, bool may_wait) noexcept {
   chunk_ = (old & ~kRevokedBit) | kOwnedBit;
   // relaxed: the release of the chunk publishes them. The chunk appears with the record open in it,
   // so that the flusher cannot take it back before the first commit.
-  place_.state->sequence.store(sequence_of(old), std::memory_order_relaxed);
+  // sync[shared_buffer.moved_on]: release, the bytes of our earlier records
+  place_.state->sequence.store(sequence_of(old), std::memory_order_release);
   place_.state->lane_committed.store(begin, std::memory_order_relaxed);
   place_.state->lane_reserved.store(place_.value, std::memory_order_relaxed);
   place_.state->chunk_bytes.store(chunk_bytes, std::memory_order_relaxed);

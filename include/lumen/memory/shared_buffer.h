@@ -196,7 +196,8 @@ class SharedBuffer {
     std::atomic<uint64_t> lane_committed{0};  // lane: address where the committed part ends
     std::atomic<uint64_t> chunk{0};           // lane: see kOwnedBit
     std::atomic<uint64_t> chunk_bytes{0};
-    std::atomic<uint64_t> sequence{0};  // of the buffer entered last
+    // Of the buffer entered last, or the next one while it waits for room: nothing is open before.
+    std::atomic<uint64_t> sequence{0};
     std::atomic<int32_t> thread_id{0};  // 0: free; < 0: the flusher has written it off
     std::atomic<uint32_t> abandoned{0};
     std::atomic<uint64_t> dropped_records{0};
@@ -258,6 +259,8 @@ class SharedBuffer {
   void recycle(Slot& slot, uint64_t sequence, bool usable) noexcept;
   void quarantine(Slot& slot, uint64_t sequence, uint64_t used) noexcept;
   [[nodiscard]] bool quarantine_is_over(Slot& slot) noexcept;
+  [[nodiscard]] bool free_a_quarantined_slot(uint64_t full) noexcept;
+  void clear_lane_table(Slot& slot) noexcept;
   [[nodiscard]] static bool write_off_if_gone(WriterState& state) noexcept;
   // Dense: bytes that `state` has reserved in the slot and not committed, by its note.
   [[nodiscard]] static uint64_t open_bytes(const WriterState& state, size_t slot) noexcept;
@@ -386,6 +389,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   [[nodiscard]] std::byte* take_fenced(size_t bytes) noexcept;
   [[nodiscard]] std::byte* enter(uint64_t old, size_t bytes) noexcept;
   void leave_chunk() noexcept;
+  void show_nothing_open(uint64_t sequence) noexcept;
   [[nodiscard]] bool is_open() const noexcept {
     // relaxed: our own store
     return place_.cell->load(std::memory_order_relaxed) != place_.value;

@@ -151,6 +151,56 @@ TEST_P(SharedBufferStall, ABufferWhoseCloserDiesIsSealedByTheFlusher) {
   EXPECT_EQ(sequence, 0u);
 }
 
+// Once each buffer was in quarantine, nobody looked again whether one's had ended: the writers waited
+// for a buffer and the flusher for them to pass it.
+TEST_P(SharedBufferStall, WithEachBufferInQuarantineOneIsUsedAgainWhenItsWriterHasCommitted) {
+  SharedBuffer::Options o = options();
+  o.buffer_count = 2;
+  auto buffer = SharedBuffer::create(o).value();
+  auto first = buffer->writer().value();
+  auto second = buffer->writer().value();
+  ASSERT_NE(first.reserve(8), nullptr);
+  ASSERT_TRUE(put(second, std::string(16, 's')));
+  buffer->seal();
+  ASSERT_TRUE(flush_until(*buffer, [&] { return c.buffers.size() == 1; }));
+  ASSERT_NE(second.reserve(8), nullptr);
+  first.commit();  // late
+  EXPECT_FALSE(put(first, std::string(64, 'f'))) << "one buffer in quarantine, the other in use";
+  ASSERT_TRUE(flush_until(*buffer, [&] { return c.buffers.size() == 2; }));
+  buffer->flush_ready();
+  EXPECT_EQ(buffer->stats().quarantined_buffers, 1u) << "the second's";
+  ASSERT_TRUE(put(first, std::string(64, 'f')));
+  second.commit();
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(put(second, std::string(64, 's'))) << i;
+  ASSERT_TRUE(buffer->flush());
+  EXPECT_EQ(buffer->stats().quarantined_buffers, 0u);
+  EXPECT_EQ(c.missing, (std::vector<size_t>{8, 8, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+// A writer that waits for room has nothing open, but looked as if it had until it entered a buffer.
+TEST_P(SharedBufferStall, AWriterThatWaitsForRoomHoldsNoBufferInQuarantine) {
+  SharedBuffer::Options o = options();
+  o.buffer_count = 2;
+  auto buffer = SharedBuffer::create(o).value();
+  auto waiting = buffer->writer().value();
+  {
+    auto other = buffer->writer().value();
+    for (size_t i = 1; i <= 2; ++i) {
+      ASSERT_TRUE(put(other, "1234"));
+      SharedBufferPeer::add_and_die(*buffer, 16);
+      buffer->seal();
+      ASSERT_TRUE(flush_until(*buffer, [&] { return c.buffers.size() == i; }));
+    }
+  }
+  buffer->flush_ready();
+  EXPECT_EQ(buffer->stats().quarantined_buffers, 2u) << "it might be where the dead thread was";
+  EXPECT_FALSE(put(waiting, "back"));
+  buffer->flush_ready();
+  ASSERT_TRUE(put(waiting, "back"));
+  ASSERT_TRUE(buffer->flush());
+  EXPECT_EQ(c.records.back(), "back");
+}
+
 TEST_P(SharedBufferStall, WithoutATimeoutTheFlushWaitsForEver) {
   SharedBuffer::Options o = options();
   o.stall_timeout_ns = 0;
