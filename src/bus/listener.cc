@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "bus/handshake.h"
+#include "bus/offer.h"
 #include "bus/registry.h"
 #include "bus/segments.h"
 
@@ -350,64 +351,15 @@ void ThreadedListener::answer(Newcomer& newcomer) {
 
 // A connection of its own, with a ring or two.
 Status ThreadedListener::welcome(Newcomer& newcomer, Role role) {
-  Welcome message;
-  std::vector<int> descriptors;
-  std::vector<UniqueFd> theirs;  // closed once they are sent
-  Registry::Entry entry{newcomer.credentials, options_.area_bytes, {}};
-  Connection connection;
-  struct Made {
-    OwnPublisherFile publisher;
-    OwnCursorFile cursor;
-    BellPair bells;
-  };
-  std::vector<Made> made;
-  const size_t streams = role == Role::kBoth ? 2 : 1;
-  for (size_t i = 0; i < streams; ++i) {
-    const bool we_publish = i == 1;
-    auto publisher = make_publisher_file(geometry_, we_publish);
-    if (!publisher.ok()) return publisher.status();
-    auto cursor = make_cursor_file(!we_publish);
-    if (!cursor.ok()) return cursor.status();
-    auto bells = make_bells();
-    if (!bells.ok()) return bells.status();
-    made.push_back(
-        {std::move(publisher).value(), std::move(cursor).value(), std::move(bells).value()});
-    message.stream[i].capacity = geometry_.capacity;
-    message.stream[i].slots = geometry_.slots;
-    const Made& last = made.back();
-    descriptors.insert(descriptors.end(),
-                       {last.publisher.file.fd(), last.cursor.file.fd(), last.bells.theirs.get()});
-    entry.bytes += geometry_.file_bytes() + sizeof(CursorPage);
-    entry.rings.push_back({last.publisher.memory, last.cursor.memory, !we_publish, false});
-  }
-  message.streams = static_cast<uint16_t>(streams);
-  std::optional<OwnArea> area;
-  if (options_.area_bytes != 0) {
-    auto own = make_area(options_.area_bytes);
-    if (!own.ok()) return own.status();
-    area.emplace(std::move(own).value());
-    message.has_area = 1;
-    message.area_bytes = options_.area_bytes;
-    descriptors.push_back(area->file.fd());
-    connection.area = {area->mapping->data(), options_.area_bytes};
-    connection.area_memory = area->mapping;
-  }
+  auto offer = Offer::make(geometry_, role, options_.area_bytes);
+  if (!offer.ok()) return offer.status();
   const int socket = newcomer.socket.get();
   UniqueFd process = open_peer_process(socket, newcomer.credentials);
-  connection.peer =
+  auto peer =
       std::make_shared<Peer>(std::move(newcomer.socket), std::move(process), newcomer.credentials);
-  if (!send_with_descriptors(socket, message, descriptors)) return {};  // gone again
-  connection.lease = registry_->add(std::move(entry));
-  SubscriberParts parts{made[0].publisher.memory, made[0].cursor.memory, connection.peer,
-                        Bell(std::move(made[0].bells.ours))};
-  connection.subscriber.emplace(std::move(parts));
-  if (role == Role::kBoth) {
-    auto link = std::make_unique<SubscriberLink>();
-    link->cursor = made[1].cursor.memory;
-    link->peer = connection.peer;
-    link->bell = Bell(std::move(made[1].bells.ours));
-    connection.publisher.emplace(made[1].publisher.memory, std::move(link));
-  }
+  if (!offer->send(socket)) return {};  // gone again
+  Connection connection = offer->take(std::move(peer));
+  connection.lease = registry_->add(offer->entry(newcomer.credentials));
   {
     const std::scoped_lock lock(mutex_);
     accepted_.push_back(std::move(connection));
