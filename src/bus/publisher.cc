@@ -18,7 +18,7 @@ namespace {
 // How far ahead room is claimed from subscribers that are lapped: a part of the ring, so that a claim, a
 // locked store, is made once for many frames.
 constexpr uint64_t kClaimsARing = 16;
-// A program that never waits learns of a death after so many looks that found nothing: under a
+// A program that never waits learns of a death after so many looks in a row that found nothing: under a
 // millisecond, for one poll() of 0.5 us.
 constexpr uint32_t kLooksAPoll = 4096;
 
@@ -136,9 +136,10 @@ Outcome Publisher::make_room(uint64_t stride) noexcept {
   if (fork_count() != born_) return Outcome::kForked;
   if (stride > memory_->geometry().capacity) return Outcome::kTooLarge;
   look();
+  const uint64_t burst = tail_frames_ - std::exchange(stuck_at_, tail_frames_);
+  if (burst != 0) empty_looks_ = 0;
   // After a burst the subscribers get some lines ahead before they are looked at again.
-  if (!has_room(stride) &&
-      bus::keep_distance(distance_, tail_frames_ - std::exchange(stuck_at_, tail_frames_))) {
+  if (!has_room(stride) && bus::keep_distance(distance_, burst)) {
     if (distance_.is_sampled()) {
       const uint64_t ns = time_of([&] { look(); });
       if (has_room(stride)) distance_.took(ns);
