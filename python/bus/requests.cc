@@ -115,7 +115,7 @@ class RequesterHandle {
       requester_.release();
       Publisher& publisher = *requester_.connection().publisher;
       const Outcome outcome = wait_interruptibly(deadline_ns, [&](uint64_t until) {
-        return publisher.reserve(sizeof(MessageHeader) + data.size(), until).outcome;
+        return publisher.reserve(sizeof(MessageTrailer) + data.size(), until).outcome;
       });
       if (outcome != Outcome::kOk) raise(outcome);
     }

@@ -12,14 +12,14 @@
 // Threads: one at a time. Memory: the table of requests in flight, at construction.
 // Errors: Outcome; a reply that nobody waits for (late, cancelled, made up) is counted and dropped.
 //
-// Each message begins with a line of its own, MessageHeader, so that its data is aligned to 64 bytes;
-// the frame's id is the correlation id.
+// The frame's id is the correlation id.
 #pragma once
 
 #include <lumen/bus/connection.h>
 
-#include <array>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
@@ -28,13 +28,47 @@ namespace lumen::bus {
 
 enum class MessageKind : uint32_t { kRequest = 1, kCancel = 2, kReply = 3 };
 
-struct MessageHeader {
+// Behind the data, in the last 16 bytes of the frame's last line: a small message is one line, and its
+// data is aligned to 64 bytes.
+struct MessageTrailer {
   uint64_t deadline_ns = UINT64_MAX;  // of a request, CLOCK_MONOTONIC; UINT64_MAX: none
   uint32_t kind = 0;                  // MessageKind
   uint32_t status = 0;                // of a reply: 0 is success, all else is the responder's
-  std::array<uint8_t, 48> reserved{};
 };
-static_assert(sizeof(MessageHeader) == kPayloadAlign);
+static_assert(sizeof(MessageTrailer) == 16);
+
+namespace detail {
+
+// The trailer of a message that the other side has written: each word loaded once. nullopt: too short.
+inline std::optional<MessageTrailer> trailer_of(const Frame& frame) noexcept {
+  if (frame.data.size() < sizeof(MessageTrailer)) return std::nullopt;
+  const std::byte* end = frame.data.data() + payload_bytes(frame.data.size());
+  const auto* words = reinterpret_cast<const std::atomic<uint64_t>*>(end - sizeof(MessageTrailer));
+  // relaxed, both: the frame was acquired with the ring's tail
+  const uint64_t deadline_ns = words[0].load(std::memory_order_relaxed);
+  const uint64_t rest = words[1].load(std::memory_order_relaxed);  // relaxed: as above
+  return MessageTrailer{deadline_ns, static_cast<uint32_t>(rest),
+                        static_cast<uint32_t>(rest >> 32)};
+}
+
+inline std::span<const std::byte> data_of(const Frame& frame) noexcept {
+  return frame.data.first(frame.data.size() - sizeof(MessageTrailer));
+}
+
+// Room for a message with `size` bytes of data, of which the caller sees the data.
+inline Publisher::Place data_of(const Publisher::Place& place) noexcept {
+  if (!place) return place;
+  return {Outcome::kOk, place.bytes.first(place.bytes.size() - sizeof(MessageTrailer))};
+}
+
+inline void commit(Publisher& publisher, std::span<std::byte> message,
+                   const MessageTrailer& trailer, uint32_t type_id, uint64_t id) noexcept {
+  std::byte* end = message.data() + payload_bytes(message.size());
+  std::memcpy(end - sizeof(trailer), &trailer, sizeof(trailer));
+  publisher.commit(message.size(), type_id, id);
+}
+
+}  // namespace detail
 
 class Requester {
  public:
@@ -134,5 +168,92 @@ class Responder {
   Connection connection_;
   uint64_t late_ = 0;
 };
+
+// Inline, since both sides of a round trip wait for them: out of line they were a third of it.
+
+inline Publisher::Place Requester::try_reserve(size_t size) noexcept {
+  if (free_.empty()) return {Outcome::kNotNow};
+  return detail::data_of(connection_.publisher->try_reserve(sizeof(MessageTrailer) + size));
+}
+
+inline Requester::Sent Requester::send_reserved(size_t size, uint32_t type_id,
+                                                uint64_t deadline_ns) noexcept {
+  // Where try_reserve() was: the same place, since nothing was committed meanwhile.
+  const Publisher::Place place = connection_.publisher->try_reserve(sizeof(MessageTrailer) + size);
+  if (free_.empty() || !place) return {free_.empty() ? Outcome::kNotNow : place.outcome};
+  Slot& slot = slots_[free_.back()];
+  free_.pop_back();
+  slot.used = true;
+  slot.deadline_ns = deadline_ns;
+  next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
+  ++in_flight_;
+  MessageTrailer trailer;
+  trailer.deadline_ns = deadline_ns;
+  trailer.kind = static_cast<uint32_t>(MessageKind::kRequest);
+  detail::commit(*connection_.publisher, place.bytes, trailer, type_id, slot.id);
+  return {Outcome::kOk, slot.id};
+}
+
+// The next request in this slot has another id, so that a late reply is not taken for its reply.
+inline void Requester::free(Slot& slot) noexcept {
+  free_.push_back(static_cast<uint32_t>(slot.id & (slots_.size() - 1)));
+  slot.used = false;
+  slot.id += slots_.size();
+  slot.deadline_ns = UINT64_MAX;
+  --in_flight_;
+}
+
+inline std::optional<Requester::Reply> Requester::try_take() noexcept {
+  while (const std::optional<Frame> frame = connection_.subscriber->try_take()) {
+    const std::optional<MessageTrailer> trailer = detail::trailer_of(*frame);
+    if (!trailer || trailer->kind != static_cast<uint32_t>(MessageKind::kReply)) {
+      connection_.peer->quarantine();
+      return std::nullopt;
+    }
+    Slot& slot = slots_[frame->id & (slots_.size() - 1)];
+    if (!slot.used || slot.id != frame->id) {
+      ++unexpected_;
+      continue;
+    }
+    free(slot);
+    return Reply{frame->id, Outcome::kOk, trailer->status, frame->type_id, detail::data_of(*frame)};
+  }
+  return next_deadline_ns_ == UINT64_MAX ? std::nullopt : take_expired();
+}
+
+inline std::optional<Responder::Request> Responder::try_take() noexcept {
+  while (const std::optional<Frame> frame = connection_.subscriber->try_take()) {
+    const std::optional<MessageTrailer> trailer = detail::trailer_of(*frame);
+    const bool is_known =
+        trailer && (trailer->kind == static_cast<uint32_t>(MessageKind::kRequest) ||
+                    trailer->kind == static_cast<uint32_t>(MessageKind::kCancel));
+    if (!is_known) {
+      connection_.peer->quarantine();
+      return std::nullopt;
+    }
+    if (trailer->deadline_ns != UINT64_MAX && now_ns() >= trailer->deadline_ns) {
+      ++late_;
+      continue;
+    }
+    return Request{static_cast<MessageKind>(trailer->kind), frame->id, trailer->deadline_ns,
+                   frame->type_id, detail::data_of(*frame)};
+  }
+  return std::nullopt;
+}
+
+inline Publisher::Place Responder::try_reserve(size_t size) noexcept {
+  return detail::data_of(connection_.publisher->try_reserve(sizeof(MessageTrailer) + size));
+}
+
+inline void Responder::reply_reserved(uint64_t id, size_t size, uint32_t type_id,
+                                      uint32_t status) noexcept {
+  // Where try_reserve() was: the same place, since nothing was committed meanwhile.
+  const Publisher::Place place = connection_.publisher->try_reserve(sizeof(MessageTrailer) + size);
+  if (!place) return;  // the requester is gone
+  MessageTrailer trailer;
+  trailer.kind = static_cast<uint32_t>(MessageKind::kReply);
+  trailer.status = status;
+  detail::commit(*connection_.publisher, place.bytes, trailer, type_id, id);
+}
 
 }  // namespace lumen::bus

@@ -104,10 +104,44 @@ TEST_F(RequestReply, NoMoreAreInFlightThanWasSaid) {
   EXPECT_EQ(requester->send(bytes_of("c"), 1).outcome, Outcome::kOk);
 }
 
+// The trailer lies behind the data, in a line of its own only where the last one is full.
+TEST_F(RequestReply, DataOfEverySizeArrivesAsItWasSentBothWays) {
+  start_pair();
+  for (size_t size = 0; size <= 200; ++size) {
+    std::string text(size, ' ');
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(size + i);
+    const uint64_t id = send(text, patience());
+    ASSERT_EQ(responder->wait(patience()), Outcome::kOk);
+    const auto request = responder->try_take();
+    ASSERT_TRUE(request) << size;
+    EXPECT_EQ(text_of(request->data), text);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(request->data.data()) % 64, 0u);
+    ASSERT_EQ(responder->reply(id, request->data, 3, 7), Outcome::kOk);
+    responder->release();
+    ASSERT_EQ(requester->wait(patience()), Outcome::kOk);
+    const auto reply = requester->try_take();
+    ASSERT_TRUE(reply) << size;
+    EXPECT_EQ(reply->id, id);
+    EXPECT_EQ(reply->status, 7u);
+    EXPECT_EQ(text_of(reply->data), text);
+    requester->release();
+  }
+}
+
+TEST_F(RequestReply, AMessageThatIsTooShortForItsTrailerEndsTheConnection) {
+  start_pair();
+  const uint64_t id = send("a");
+  ASSERT_EQ(responder->connection().publisher->send(bytes_of("15 bytes of it!"), 1, id),
+            Outcome::kOk);
+  ASSERT_EQ(requester->wait(patience()), Outcome::kOk);
+  EXPECT_FALSE(requester->try_take());
+  EXPECT_EQ(requester->wait(patience()), Outcome::kInvalid);
+}
+
 TEST_F(RequestReply, AMessageThatIsNoneOfThisProtocolEndsTheConnection) {
   start_pair();
   const uint64_t id = send("a");
-  ASSERT_EQ(responder->connection().publisher->send(bytes_of("too short for a header"), 1, id),
+  ASSERT_EQ(responder->connection().publisher->send(bytes_of("no trailer is in this text"), 1, id),
             Outcome::kOk);
   ASSERT_EQ(requester->wait(patience()), Outcome::kOk);
   EXPECT_FALSE(requester->try_take());
