@@ -8,7 +8,7 @@
                 matrix; the limit is what NumPy does alone. Before, every bit of them is compared
   waits         the same with a publisher that waits for room in other ways
 
-Rivals: Tachyon (its C face) and Aeron IPC; pipe, unix socket and boost's message queue are what
+Rivals: Tachyon (its C face), iceoryx2 (its crate) and Aeron IPC; pipe, unix socket and boost's message queue are what
 the system has. Near or far is probed around each measurement.
 
   bench/bus.py [--quick] [--json] [--rounds N] [--only REGEX]     stdout is one JSON object, the
@@ -31,7 +31,7 @@ from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 sys.path += [str(BENCH / "queue"), str(BENCH / "rivals")]
-from build_bus import build_aeron, build_tachyon, install_python  # noqa: E402
+from build_bus import build_aeron, build_iceoryx2, build_tachyon, install_python  # noqa: E402
 from interleave import (  # noqa: E402
     KINDS,
     ROOT,
@@ -46,17 +46,26 @@ from interleave import (  # noqa: E402
 
 # Messages of a measurement, so many that each takes some tenths of a second.
 STREAMS = {
-    32: {"lumen": 30e6, "tachyon": 30e6, "aeron": 10e6, "pipe": 5e6, "socket": 5e6, "boost": 1e6},
-    1024: {"lumen": 8e6, "tachyon": 8e6, "aeron": 3e6, "pipe": 1e6, "socket": 1e6, "boost": 1e6},
+    32: {
+        **{"lumen": 30e6, "tachyon": 30e6, "aeron": 10e6, "iceoryx2": 2e6},
+        **{"pipe": 5e6, "socket": 5e6, "boost": 1e6},
+    },
+    1024: {
+        **{"lumen": 8e6, "tachyon": 8e6, "aeron": 3e6, "iceoryx2": 2e6},
+        **{"pipe": 1e6, "socket": 1e6, "boost": 1e6},
+    },
 }
 # The option that says how large the ring is; all else has a fixed size and one row.
-RINGS = {"lumen": "--capacity", "tachyon": "--capacity", "aeron": "--term"}
+RINGS = {
+    **{"lumen": "--capacity", "tachyon": "--capacity"},
+    **{"aeron": "--term", "iceoryx2": "--capacity"},
+}
 RING_BYTES = {"1 MiB": 1 << 20, "16 MiB": 1 << 24}
-TRIPS = {"lumen": 1e6, "lumen call": 1e6, "tachyon": 1e6, "aeron": 1e6}
+TRIPS = {"lumen": 1e6, "lumen call": 1e6, "tachyon": 1e6, "aeron": 1e6, "iceoryx2": 1e6}
 PARKED = {"lumen": 10e3, "tachyon": 10e3, "pipe": 10e3, "socket": 10e3}
 FRAMES_ROW = Row("f32[256] from C++ to NumPy", "frames_s", "frames/s", True)
 FRAMES = 500_000
-# Of iceoryx2, whose producer here is Python too.
+# Of iceoryx2 for Python, whose producer is Python too.
 FEW_FRAMES = 100_000
 WAITS = {
     "reserve": "lumen",  # spins, then parks
@@ -79,6 +88,9 @@ class Rivals:
         tachyon = build_tachyon(ROOT / ".build")
         if tachyon is not None:
             self.commands["tachyon"] = [str(tachyon)]
+        iceoryx2 = build_iceoryx2(ROOT / ".build")
+        if iceoryx2 is not None:
+            self.commands["iceoryx2"] = [str(iceoryx2)]
         aeron = build_aeron(ROOT / ".build")
         if aeron is not None:
             self.commands["aeron"] = aeron

@@ -2,7 +2,7 @@
 
 Tachyon comes as a source package that needs gcc 14 or clang 17: Debian's clang-19 with its linker
 builds its C++ sources with bench/rivals/bus_tachyon, and its Python module. Aeron is a jar,
-iceoryx2 a wheel for Python. Errors: a rival that can't be had is None, a line on stderr says why.
+iceoryx2 a crate, and a wheel for Python. Errors: a rival that can't be had is None, a line on stderr says why.
 """
 
 from __future__ import annotations
@@ -97,6 +97,18 @@ def install_python(build: Path) -> Path:
             words = [*PIP, "install", "--upgrade", "--target", folder, package]
             run(f"{module} for Python", words, env)
     return folder
+
+
+def build_iceoryx2(build: Path) -> Path | None:
+    """bench_iceoryx2, built for this CPU."""
+    if shutil.which("cargo") is None:
+        left_out("iceoryx2", "no cargo (apt-get install cargo-web)")
+        return None
+    folder = build / "bus_iceoryx2"
+    shutil.copytree(SOURCE / "bus_iceoryx2", folder, dirs_exist_ok=True)
+    words = ["cargo", "build", "--release", "--quiet", "--manifest-path", folder / "Cargo.toml"]
+    made = folder / "target" / "release" / "bench_iceoryx2"
+    return made if run("iceoryx2", words, {"RUSTFLAGS": "-C target-cpu=native"}) else None
 
 
 def build_aeron(build: Path) -> list[str] | None:
