@@ -159,7 +159,10 @@ def matrix(document: dict[str, Any]) -> str:
     return said + table(heads, lines, 2)
 
 
-BENCHES = ("server", "queue", "memory", "pipeline", "bus", "idle", "connections", "starts")
+BENCHES = (
+    *("server", "queue", "memory", "pipeline", "bus", "bus_infer"),
+    *("idle", "connections", "starts"),
+)
 # Name of a table, which is that of its baseline file, and how it is drawn.
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     **{name: bench(name) for name in BENCHES},

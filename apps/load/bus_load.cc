@@ -107,6 +107,7 @@ bool BusLoad::probe_room(Client& client) {
     return false;
   }
   const Slot& slot = client.slots[0];
+  write_inputs(client, slot);
   const uint64_t room = slot.offset + client.slot_bytes - room_bytes_;
   const auto reply = only_reply(plan_.target, client.connection,
                                 client.connection.send({.model = plan_.model,
@@ -144,7 +145,6 @@ void BusLoad::lay_out(Client& client) {
     slot.offset = offset;
     uint64_t at = offset;
     for (const InputTensor& input : plan_.inputs) {
-      std::memcpy(area.data() + at, input.bytes.data(), input.bytes.size());
       slot.inputs.push_back({.name = input.name,
                              .type = input.type,
                              .shape = input.shape,
@@ -152,6 +152,15 @@ void BusLoad::lay_out(Client& client) {
                              .bytes = input.bytes.size()});
       at += aligned(input.bytes.size());
     }
+  }
+}
+
+// As a client with new values does: the server then reads what this core has just written.
+void BusLoad::write_inputs(Client& client, const Slot& slot) {
+  std::byte* area = client.connection.area().data();
+  for (size_t i = 0; i < slot.inputs.size(); ++i) {
+    const InputTensor& input = plan_.inputs[i];
+    std::memcpy(area + slot.inputs[i].offset, input.bytes.data(), input.bytes.size());
   }
 }
 
@@ -165,6 +174,7 @@ void BusLoad::send_one(Client& client, uint32_t number, uint64_t now) {
   }
   ++sent_count_;
   slot.sent_ns = now;
+  write_inputs(client, slot);
   const Sent sent =
       client.connection.send({.model = plan_.model,
                               .version = plan_.version,
@@ -191,7 +201,7 @@ size_t BusLoad::take_replies(Client& client) {
       break;
     }
     ++settled_count_;
-    count_reply(client.slots[number], reply->reply, now);
+    count_reply(client, client.slots[number], reply->reply, now);
     send_one(client, number, now);
   }
   if (taken == 0) return 0;
@@ -200,7 +210,8 @@ size_t BusLoad::take_replies(Client& client) {
   return taken;
 }
 
-void BusLoad::count_reply(const Slot& slot, const wire::BusReply& reply, uint64_t now) {
+void BusLoad::count_reply(Client& client, const Slot& slot, const wire::BusReply& reply,
+                          uint64_t now) {
   if (total_count_ != 0 ? !slot.measured : now < begin_ns_) return;
   last_ns_ = now;
   ++tally_.by_status[std::min<size_t>(reply.status, kMaxStatus - 1)];
@@ -209,7 +220,11 @@ void BusLoad::count_reply(const Slot& slot, const wire::BusReply& reply, uint64_
     return;
   }
   uint64_t bytes = 0;
-  for (const BusTensor& output : reply.outputs) bytes += output.bytes;
+  const std::span<std::byte> area = client.connection.area();
+  for (const BusTensor& output : reply.outputs) {
+    bytes += output.bytes;
+    for (const std::byte value : area.subspan(output.offset, output.bytes)) read_ ^= value;
+  }
   tally_.bytes_sent += request_bytes_;
   tally_.bytes_received += bytes;
   tally_.latency.record(now - slot.sent_ns);

@@ -52,9 +52,10 @@ class BusLoad {
   bool connect_one(uint64_t now);
   bool probe_room(Client& client);
   void lay_out(Client& client);
+  void write_inputs(Client& client, const Slot& slot);
   void send_one(Client& client, uint32_t slot, uint64_t now);
   size_t take_replies(Client& client);
-  void count_reply(const Slot& slot, const wire::BusReply& reply, uint64_t now);
+  void count_reply(Client& client, const Slot& slot, const wire::BusReply& reply, uint64_t now);
   void count_failure(Failure failure, const std::string& text);
   void wait(uint64_t now);
   [[nodiscard]] bool is_over(uint64_t now) const noexcept;
@@ -65,8 +66,9 @@ class BusLoad {
   const std::atomic<bool>& stop_;
   std::deque<Client> clients_;
   std::vector<bus::Subscriber*> rings_;
-  IdleStrategy idle_;
+  IdleStrategy idle_{0};  // without --poll it sleeps at once, as the client of HTTP does
   Tally tally_;
+  std::byte read_{};            // of all outputs, so that each byte is read
   uint32_t share_ = 0;          // of the plan's clients
   uint64_t room_bytes_ = 0;     // that the outputs of a request take
   uint64_t request_bytes_ = 0;  // of its inputs

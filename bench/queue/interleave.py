@@ -38,7 +38,9 @@ class Row:
 @dataclass
 class Contender:
     name: str
-    command: list[str]  # prints one line of JSON
+    command: list[str]  # prints one JSON object
+    # What of the object counts: metric by metric.
+    pick: Callable[[Any], dict[str, float]] = dict
     samples: dict[str, list[dict[str, float]]] = field(
         default_factory=lambda: {kind: [] for kind in KINDS}
     )
@@ -59,7 +61,7 @@ def program(name: str) -> Path:
     return path
 
 
-def run_json(command: list[str]) -> dict[str, float]:
+def run_json(command: list[str]) -> Any:
     done = subprocess.run(
         command,
         capture_output=True,
@@ -90,10 +92,11 @@ def measure(contenders: list[Contender], rounds: int) -> None:
             if contender.failed:
                 continue
             try:
-                sample = run_json(contender.command)
-            except (subprocess.SubprocessError, json.JSONDecodeError) as error:
-                contender.failed = str(error)
-                print(f"bench: {contender.name} left out: {error}", file=sys.stderr)
+                sample = contender.pick(run_json(contender.command))
+            except (subprocess.SubprocessError, json.JSONDecodeError, ValueError) as error:
+                said = (getattr(error, "stderr", None) or getattr(error, "stdout", None) or "")[-500:]
+                contender.failed = f"{error} {said}".strip()
+                print(f"bench: {contender.name} left out: {contender.failed}", file=sys.stderr)
                 continue
             after_ns = probe_ns()
             kind = kind_of(before_ns, after_ns)
