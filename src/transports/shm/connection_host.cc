@@ -17,8 +17,9 @@ constexpr size_t kListBytes = size_t{1} << 20;
 // Of all requests of a thread; each keeps a page.
 constexpr size_t kBudgetBytes = size_t{64} << 20;
 constexpr size_t kKeepBytes = size_t{64} << 10;
-// Looks at the rings between two looks at descriptors, while the loop spins: about what a system call takes.
-constexpr int kLooksAPoll = 8;
+// Looks at the rings between two looks at descriptors, while the loop spins: some times what the system call
+// takes, since a request that comes during it waits for its end.
+constexpr int kLooksAPoll = 32;
 
 }  // namespace
 
