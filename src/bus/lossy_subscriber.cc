@@ -39,7 +39,8 @@ LossySubscriber::LossySubscriber(SubscriberParts parts) noexcept
     : parts_(std::move(parts)),
       capacity_(parts_.memory->geometry().capacity),
       slots_(parts_.memory->geometry().slots),
-      sleep_(&parts_.cursor->page().asleep) {}
+      sleep_(&parts_.cursor->page().asleep),
+      idle_(parts_.peer->is_on_our_only_cpu() ? 0 : IdleStrategy::kMaxSpinNs) {}
 
 bool LossySubscriber::attach() noexcept {
   if (attached_) return true;

@@ -4,6 +4,7 @@
 #include <lumen/bus/peer.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,7 +39,10 @@ Outcome outcome_of(uint32_t goodbye) noexcept {
 }  // namespace
 
 Peer::Peer(UniqueFd connection, UniqueFd process, const PeerCredentials& credentials) noexcept
-    : connection_(std::move(connection)), process_(std::move(process)), credentials_(credentials) {}
+    : connection_(std::move(connection)),
+      process_(std::move(process)),
+      credentials_(credentials),
+      is_on_our_only_cpu_(share_only_cpu(credentials.pid)) {}
 
 Peer::~Peer() { close(Goodbye::kClosed); }
 
@@ -76,6 +80,17 @@ void Peer::close(Goodbye reason) noexcept {
   (void)::send(connection_.get(), &number, sizeof(number), MSG_DONTWAIT | MSG_NOSIGNAL);
   (void)::shutdown(connection_.get(), SHUT_WR);
   (void)end(reason == Goodbye::kInvalid ? Outcome::kInvalid : Outcome::kClosed);
+}
+
+bool share_only_cpu(pid_t pid) noexcept {
+  cpu_set_t ours;
+  cpu_set_t theirs;
+  if (pid <= 0 || ::sched_getaffinity(0, sizeof(ours), &ours) != 0 ||
+      ::sched_getaffinity(pid, sizeof(theirs), &theirs) != 0) {
+    return false;
+  }
+  CPU_OR(&ours, &ours, &theirs);
+  return CPU_COUNT(&ours) == 1;
 }
 
 UniqueFd open_peer_process(int socket, const PeerCredentials& credentials) noexcept {

@@ -312,6 +312,7 @@ void Publisher::attach_pending() noexcept {
 
 // It begins with the next frame that is published.
 void Publisher::attach(SubscriberLink& link) noexcept {
+  if (link.peer->is_on_our_only_cpu()) idle_ = IdleStrategy(0);
   link.head_bytes = published_bytes_;
   link.head_frames = published_frames_;
   if (!link.holds_back) {

@@ -28,7 +28,8 @@ Subscriber::Subscriber(SubscriberParts parts) noexcept
       slots_mask_(memory_->geometry().slots - 1),
       generation_(parts.generation),
       attached_(!parts.has_entry),
-      sleep_(&cursor_->page().asleep) {
+      sleep_(&cursor_->page().asleep),
+      idle_(peer_->is_on_our_only_cpu() ? 0 : IdleStrategy::kMaxSpinNs) {
   if (parts.has_entry) entry_ = &memory_->page().subscribers[parts.entry];
 }
 

@@ -47,6 +47,8 @@ class Peer {
   void close(Goodbye reason) noexcept;
 
   [[nodiscard]] const PeerCredentials& credentials() const noexcept { return credentials_; }
+  // As share_only_cpu() was when the connection was made. Who waits for it does not spin then.
+  [[nodiscard]] bool is_on_our_only_cpu() const noexcept { return is_on_our_only_cpu_; }
   [[nodiscard]] bool knows_process() const noexcept { return process_.valid(); }
   // What poll() watches beside the bell: readable or hung up when the other side is gone.
   [[nodiscard]] pollfd connection_poll() const noexcept { return {connection_.get(), POLLIN, 0}; }
@@ -58,9 +60,14 @@ class Peer {
   UniqueFd connection_;
   UniqueFd process_;
   PeerCredentials credentials_;
+  const bool is_on_our_only_cpu_;
   const uint32_t born_ = fork_count();
   std::atomic<Outcome> state_{Outcome::kOk};
 };
+
+// Whether process `pid` and the calling thread may use one CPU only, the same: then who spins keeps the other
+// from what is waited for. False where it can't be known.
+[[nodiscard]] bool share_only_cpu(pid_t pid) noexcept;
 
 // A pidfd of whoever is at the other end of a unix socket; invalid where there is none to be had.
 [[nodiscard]] UniqueFd open_peer_process(int socket, const PeerCredentials& credentials) noexcept;
