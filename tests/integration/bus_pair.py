@@ -36,6 +36,13 @@ def rows(count: int, start: int = 0) -> np.ndarray[Any, Any]:
     return np.arange(start * 16, (start + count) * 16, dtype="f4").reshape(count, 16)
 
 
+def wait_for_state(pid: int, state: str) -> None:
+    """S: its main thread sleeps; T: it is stopped."""
+    stat = Path(f"/proc/{pid}/task/{pid}/stat")
+    while (now := stat.read_text().rpartition(")")[2].split()[0]) != state:
+        assert now != "Z", "it has ended"
+
+
 def is_in_use(subscriber: bus.Subscriber) -> bool:
     """By another thread, which waits then."""
     try:

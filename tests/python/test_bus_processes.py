@@ -14,17 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration import bus_pair, bus_waits
-from integration.bus_pair import PATIENCE, Pair, is_in_use, rows
+from integration.bus_pair import PATIENCE, Pair, is_in_use, rows, wait_for_state
 from lumen_engine import bus
 
 FOLDER = Path(bus_pair.__file__).parent
-
-
-def wait_for_state(pid: int, state: str) -> None:
-    """S: its main thread sleeps; T: it is stopped."""
-    stat = Path(f"/proc/{pid}/task/{pid}/stat")
-    while (now := stat.read_text().rpartition(")")[2].split()[0]) != state:
-        assert now != "Z", "it has ended"
 
 
 @pytest.mark.parametrize("sleeps", [True, False])

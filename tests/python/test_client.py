@@ -14,6 +14,7 @@ from pathlib import Path
 import lumen_engine
 import numpy as np
 import pytest
+from integration import bus_pair
 from integration.harness import FIXTURES, MODELS, PATIENCE, Server, copy_models
 from lumen_engine import Client, InferError
 from lumen_engine._tensors import BYTES, DATATYPES, array_of, tensor_of
@@ -245,3 +246,37 @@ def test_a_url_of_another_kind_is_refused() -> None:
         Client("https://localhost")
     with pytest.raises((OSError, BusError)):
         Client("bus:/no/such/bus", timeout=0.1)
+
+
+INFER = """
+import sys
+import numpy as np
+from lumen_engine import Client
+
+with Client(sys.argv[1]) as client:
+    for what in ("warm", "waits"):
+        print(what, flush=True)
+        client.infer("mlp", {"input": np.zeros((1, 256), "f4")})
+        print("answered", flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_ctrl_c_breaks_the_wait_for_a_server_that_is_stopped(
+    server: Server, transport: str
+) -> None:
+    with bus_pair.python("-c", INFER, url_of(server, transport)) as process:
+        assert process.stdin and process.stdout
+        assert [process.stdout.readline() for _ in range(2)] == ["warm\n", "answered\n"]
+        server.signal(signal.SIGSTOP)
+        try:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "waits\n"
+            bus_pair.wait_for_state(process.pid, "S")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30 * PATIENCE)
+        finally:
+            server.signal(signal.SIGCONT)
+    assert out == "" and "KeyboardInterrupt" in err
