@@ -94,8 +94,8 @@ def measure(contenders: list[Contender], rounds: int) -> None:
             try:
                 sample = contender.pick(run_json(contender.command))
             except (subprocess.SubprocessError, json.JSONDecodeError, ValueError) as error:
-                said = (getattr(error, "stderr", None) or getattr(error, "stdout", None) or "")[-500:]
-                contender.failed = f"{error} {said}".strip()
+                said = getattr(error, "stderr", None) or getattr(error, "stdout", None) or ""
+                contender.failed = f"{error} {said[-500:]}".strip()
                 print(f"bench: {contender.name} left out: {contender.failed}", file=sys.stderr)
                 continue
             after_ns = probe_ns()

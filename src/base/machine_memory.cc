@@ -2,6 +2,7 @@
 // Any thread; allocates strings.
 #include <lumen/base/machine_memory.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <fstream>
@@ -22,37 +23,61 @@ std::optional<uint64_t> leading_number(std::string_view text) {
 }
 
 // "max" (version 2) is no number, and nothing (version 1) is a number beyond any memory.
-std::optional<uint64_t> limit_in(const std::filesystem::path& file) {
+std::optional<uint64_t> number_in(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string line;
   return std::getline(in, line) ? leading_number(line) : std::nullopt;
 }
 
+// Of the line that begins with `key`.
+std::optional<uint64_t> number_of(const std::filesystem::path& file, std::string_view key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(key)) return leading_number(std::string_view(line).substr(key.size()));
+  }
+  return std::nullopt;
+}
+
+// The files of a control group, which the two versions name differently.
+struct GroupFiles {
+  const char* limit;
+  const char* usage;
+  const char* reclaimable;  // its line in memory.stat
+};
+constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                  "total_inactive_file "};
+constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file "};
+
+enum class What : uint8_t { kAll, kUnused };
+
+// What a group allows, or what is left of it. nullopt: it does not limit.
+std::optional<uint64_t> allowed_by(const std::filesystem::path& group, const GroupFiles& files,
+                                   What what) {
+  const std::optional<uint64_t> limit = number_in(group / files.limit);
+  if (!limit || *limit == 0) return std::nullopt;
+  if (what == What::kAll) return limit;
+  const uint64_t usage = number_in(group / files.usage).value_or(0);
+  const uint64_t reclaimable = number_of(group / "memory.stat", files.reclaimable).value_or(0);
+  const uint64_t in_use = usage - std::min(usage, reclaimable);
+  return *limit - std::min(*limit, in_use);
+}
+
 // A group is bound by those around it too. Inside a container its own group may be mounted as the root.
 void lower_to(MachineMemory& memory, const std::filesystem::path& mount,
-              std::filesystem::path group, const char* file_name) {
+              std::filesystem::path group, const GroupFiles& files, What what) {
   for (;;) {
-    const std::filesystem::path file = mount / group.relative_path() / file_name;
-    const std::optional<uint64_t> limit = limit_in(file);
-    if (limit && *limit > 0 && *limit < memory.bytes) memory = {*limit, file.string()};
+    const std::filesystem::path folder = mount / group.relative_path();
+    const std::optional<uint64_t> allowed = allowed_by(folder, files, what);
+    if (allowed && *allowed < memory.bytes) memory = {*allowed, (folder / files.limit).string()};
     if (!group.has_relative_path()) return;
     group = group.parent_path();
   }
 }
 
-}  // namespace
-
-MachineMemory machine_memory(const std::filesystem::path& root) {
+MachineMemory memory_of(const std::filesystem::path& root, What what) {
+  const char* key = what == What::kAll ? "MemTotal:" : "MemAvailable:";
   MachineMemory memory{std::numeric_limits<size_t>::max(), "this machine's memory"};
-  std::ifstream meminfo(root / "proc/meminfo");
-  constexpr std::string_view kTotal = "MemTotal:";
-  for (std::string line; std::getline(meminfo, line);) {
-    if (!line.starts_with(kTotal)) continue;
-    const std::optional<uint64_t> kib =
-        leading_number(std::string_view(line).substr(kTotal.size()));
-    if (kib) memory.bytes = *kib * 1024;
-    break;
-  }
+  if (const auto kib = number_of(root / "proc/meminfo", key)) memory.bytes = *kib * 1024;
   const std::filesystem::path mount = root / "sys/fs/cgroup";
   std::ifstream groups(root / "proc/self/cgroup");
   // "0::/path" is version 2's; "4:memory,...:/path" is version 1's controller.
@@ -64,12 +89,22 @@ MachineMemory machine_memory(const std::filesystem::path& root) {
     controllers.front() = ',';
     controllers += ',';
     const std::filesystem::path group = line.substr(second + 1);
-    if (controllers == ",,") lower_to(memory, mount, group, "memory.max");
+    if (controllers == ",,") lower_to(memory, mount, group, kVersion2, what);
     if (controllers.find(",memory,") != std::string::npos) {
-      lower_to(memory, mount / "memory", group, "memory.limit_in_bytes");
+      lower_to(memory, mount / "memory", group, kVersion1, what);
     }
   }
   return memory;
+}
+
+}  // namespace
+
+MachineMemory machine_memory(const std::filesystem::path& root) {
+  return memory_of(root, What::kAll);
+}
+
+MachineMemory unused_memory(const std::filesystem::path& root) {
+  return memory_of(root, What::kUnused);
 }
 
 }  // namespace lumen

@@ -1,4 +1,5 @@
 // memfds, seals and mappings. Control plane. Errors: Status with errno's reason and what helps.
+#include <lumen/base/machine_memory.h>
 #include <lumen/bus/stream_memory.h>
 
 #include <fcntl.h>
@@ -22,6 +23,9 @@ namespace lumen::bus {
 namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+// Of what is left: page tables, and what the process itself still needs.
+constexpr uint64_t kLeftForOthers = uint64_t{2} << 20;
 
 // fallocate() above RLIMIT_FSIZE raises SIGXFSZ, whose default ends the process: blocked here, and taken
 // away again if it came, the call only fails.
@@ -47,8 +51,6 @@ class NoFileSizeSignal {
 
 int allocate(int fd, uint64_t bytes) noexcept {
   const NoFileSizeSignal guard;
-  // A memfd of a process that is killed for its memory cgroup's limit while the kernel zeroes pages is
-  // the kernel's business; where the kernel says no, it says so here.
   while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno != EINTR) return errno;
   }
@@ -58,6 +60,16 @@ int allocate(int fd, uint64_t bytes) noexcept {
 }  // namespace
 
 Result<SharedFile> SharedFile::create(const char* name, uint64_t bytes) {
+  // A memory cgroup does not refuse: it kills, the listener for a client's sake.
+  const MachineMemory left = unused_memory();
+  if (left.bytes < kLeftForOthers || bytes > left.bytes - kLeftForOthers) {
+    return Status::error(
+        Code::kResourceExhausted,
+        "bus: %llu bytes of shared memory do not fit: %s leaves %zu, of which %llu "
+        "stay for others; use a smaller capacity, or raise the limit",
+        static_cast<unsigned long long>(bytes), left.source.c_str(), left.bytes,
+        static_cast<unsigned long long>(kLeftForOthers));
+  }
   int raw = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
   if (raw < 0 && errno == EINVAL) raw = ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   UniqueFd fd(raw);

@@ -16,4 +16,8 @@ struct MachineMemory {
 // `root` stands for "/": tests bring a tree of their own.
 [[nodiscard]] MachineMemory machine_memory(const std::filesystem::path& root = "/");
 
+// What of it is left now, with what the kernel can give back at once (file pages that nobody uses). Who takes more
+// than a control group has left is not refused by the kernel, but killed.
+[[nodiscard]] MachineMemory unused_memory(const std::filesystem::path& root = "/");
+
 }  // namespace lumen

@@ -77,5 +77,29 @@ TEST_F(MachineMemoryTest, FilesOfAnotherFormLimitNothing) {
 
 TEST(MachineMemory, ThisMachineHasSome) { EXPECT_GT(machine_memory().bytes, size_t{64} << 20); }
 
+TEST_F(MachineMemoryTest, UnusedIsWhatTheGroupLeavesWithoutFilePagesThatNobodyUses) {
+  write("proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable:  8000000 kB\n");
+  EXPECT_EQ(unused_memory(root_).bytes, 8'000'000ull * 1024);
+  write("proc/self/cgroup", "0::/a\n");
+  write("sys/fs/cgroup/a/memory.max", "1000000\n");
+  write("sys/fs/cgroup/a/memory.current", "900000\n");
+  EXPECT_EQ(unused_memory(root_).bytes, 100'000u);
+  write("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 300000\nactive_file 7\n");
+  EXPECT_EQ(unused_memory(root_).bytes, 400'000u);
+  EXPECT_THAT(unused_memory(root_).source, testing::EndsWith("a/memory.max"));
+  EXPECT_EQ(got().bytes, 1'000'000u);
+  write("sys/fs/cgroup/a/memory.current", "2000000\n");
+  write("sys/fs/cgroup/a/memory.stat", "");
+  EXPECT_EQ(unused_memory(root_).bytes, 0u) << "a limit that was lowered below what is in use";
+}
+
+TEST_F(MachineMemoryTest, UnusedKnowsTheFilesOfVersionOne) {
+  write("proc/self/cgroup", "9:cpu:/b\n4:memory:/a\n");
+  write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000000\n");
+  write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "900000\n");
+  write("sys/fs/cgroup/memory/a/memory.stat", "inactive_file 5\ntotal_inactive_file 200000\n");
+  EXPECT_EQ(unused_memory(root_).bytes, 300'000u);
+}
+
 }  // namespace
 }  // namespace lumen

@@ -3,6 +3,8 @@
 // membarrier, no locked memory and no futex: nothing to refuse there.)
 #include "unit/bus/bus_fixture.h"
 
+#include <lumen/base/machine_memory.h>
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -16,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <vector>
 
@@ -152,6 +155,30 @@ TEST_F(Environment, ALimitOfFileSizeIsAnErrorAndNoSignal) {
     const auto refused = Listener::create(path, {.role = Role::kPublish});
     return expect_refused(refused.status(), "RLIMIT_FSIZE");
   });
+}
+
+// A memory cgroup does not refuse: it once killed the listener for what a client asked of it.
+TEST_F(Environment, AMemoryCgroupThatIsTooSmallIsToldAndKillsNobody) {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  const bool is_version_1 = std::filesystem::exists(root / "memory/memory.limit_in_bytes");
+  const std::filesystem::path group =
+      root / (is_version_1 ? "memory" : "") / ("lumen-test-" + std::to_string(::getpid()));
+  std::error_code refused;
+  if (!std::filesystem::create_directory(group, refused)) GTEST_SKIP() << "no cgroup can be made";
+  in_child([&] {
+    std::ofstream(group / (is_version_1 ? "memory.limit_in_bytes" : "memory.max")) << (256 << 20);
+    std::ofstream procs(group / "cgroup.procs");
+    if (!(procs << ::getpid() << std::flush)) return kNotHere;
+    if (unused_memory().bytes > (256u << 20)) return kNotHere;  // no memory controller there
+    auto made = Listener::create(path, {.capacity = 512 << 20});
+    if (!made.ok()) return 2;
+    const auto theirs_now = connect(path, {.role = Role::kPublish, .deadline_ns = patience()});
+    if (const int failed = expect_refused(theirs_now.status(), "do not fit"); failed != kGood)
+      return failed;
+    made->reset();
+    return expect_works();
+  });
+  std::filesystem::remove(group, refused);
 }
 
 TEST_F(Environment, NoMemoryMayBeLockedAndAllWorks) {
