@@ -8,8 +8,8 @@
                 matrix; the limit is what NumPy does alone. Before, every bit of them is compared
   waits         the same with a publisher that waits for room in other ways
 
-Rivals: Tachyon (its C face), iceoryx2 (its crate) and Aeron IPC; pipe, unix socket and boost's message queue are what
-the system has. Near or far is probed around each measurement.
+Rivals: Tachyon (its C face), iceoryx2 (its crate) and Aeron IPC; pipe, unix socket and boost's
+message queue are what the system has. Near or far is probed around each measurement.
 
   bench/bus.py [--quick] [--json] [--rounds N] [--only REGEX]     stdout is one JSON object, the
                                                                   table is on stderr

@@ -2,7 +2,8 @@
 
 Tachyon comes as a source package that needs gcc 14 or clang 17: Debian's clang-19 with its linker
 builds its C++ sources with bench/rivals/bus_tachyon, and its Python module. Aeron is a jar,
-iceoryx2 a crate, and a wheel for Python. Errors: a rival that can't be had is None, a line on stderr says why.
+iceoryx2 a crate, and a wheel for Python. Errors: a rival that can't be had is None, a line on
+stderr says why.
 """
 
 from __future__ import annotations
