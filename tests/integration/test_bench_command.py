@@ -221,6 +221,19 @@ def test_over_the_bus_several_requests_of_a_client_are_in_flight(bus_server: Ser
             assert row["server"]["requests"] >= 500
 
 
+def test_a_measurement_over_the_bus_begins_when_all_clients_are_connected(
+    bus_server: Server,
+) -> None:
+    """It began before, and was over when memory for the last of 16 clients had been made."""
+    done = bench(
+        f"bus:{bus_server.bus_path}",
+        *("--json", "--model", "mlp", "--clients", "16", "--duration", "0.05", "--warm-up", "0"),
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["requests"] > 0 and 0.05 <= row["seconds"] < 1, row
+
+
 def test_what_the_bus_does_not_do_is_said(bus_server: Server) -> None:
     url = f"bus:{bus_server.bus_path}"
     assert "closed loop" in bench(url, "--model", "mlp", "--rate", "10").stderr
