@@ -20,7 +20,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from dev_report import SKIPPED, Count, last_line_count  # noqa: E402
 
-STEPS = ("test", "lint", "asan", "tsan", "fuzz")
+# With their arguments. Fuzzing for a short while finds what a change has broken at once; ./dev fuzz and
+# ./dev soak take longer.
+STEPS = {"test": (), "lint": (), "asan": (), "tsan": (), "fuzz": ("12",)}
 
 
 @dataclass
@@ -39,7 +41,7 @@ def run_step(name: str) -> Step:
     start = time.monotonic()
     env = {**os.environ, "CI": "true", "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        [ROOT / "dev", name],
+        [ROOT / "dev", name, *STEPS.get(name, ())],
         cwd=ROOT,
         env=env,
         stdin=subprocess.DEVNULL,

@@ -127,6 +127,7 @@ class Publisher {
     descriptor.id.store(id, std::memory_order_relaxed);  // relaxed: as above
     tail_bytes_ += payload_bytes(size);
     ++tail_frames_;
+    fetch_ahead(payload_bytes(size));
     if (type_id != counted_.type_id) [[unlikely]]
       count_type(type_id);
     ++counted_.frames;
@@ -182,6 +183,19 @@ class Publisher {
 
   [[nodiscard]] bool has_room(uint64_t stride) const noexcept {
     return bytes_until_ - tail_bytes_ >= stride && frames_until_ != tail_frames_;
+  }
+  // The subscriber's core has the lines that are written next, from when it read them a lap ago. Asked for 16 frames
+  // early they are here in time: 48 instead of 31 million frames of 1 KiB a second, near and far. Of frames of one line
+  // the processor asks early enough itself: there it cost 15 % where cores are near.
+  // always_inline: as a function that only prefetches g++ 12 takes it for one without effect, and drops it.
+  [[gnu::always_inline]] void fetch_ahead(uint64_t stride) noexcept {
+    constexpr uint64_t kFramesAhead = 16;
+    constexpr uint64_t kLeastStride = 2 * kPayloadAlign;
+    constexpr uint64_t kMostStride = 4096;
+    if (stride - kLeastStride > kMostStride - kLeastStride) return;
+    if (bytes_until_ - tail_bytes_ <= (kFramesAhead + 1) * stride) return;
+    const std::byte* next = payload_ + ((tail_bytes_ + kFramesAhead * stride) & bytes_mask_);
+    for (uint64_t i = 0; i < stride; i += kPayloadAlign) __builtin_prefetch(next + i, 1);
   }
   // has_room() was false: looks at the subscribers. kNotNow, or what has ended the stream.
   [[nodiscard]] Outcome make_room(uint64_t stride) noexcept;
