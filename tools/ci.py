@@ -20,8 +20,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from dev_report import SKIPPED, Count, last_line_count  # noqa: E402
 
-# With their arguments. Fuzzing for a short while finds what a change has broken at once; ./dev fuzz and
-# ./dev soak take longer.
+# With their arguments. Fuzzing for a short while finds what a change has broken at once; ./dev fuzz
+# and ./dev soak take longer.
 STEPS = {"test": (), "lint": (), "asan": (), "tsan": (), "fuzz": ("12",)}
 
 
