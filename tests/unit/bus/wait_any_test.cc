@@ -19,7 +19,7 @@ TEST_F(WaitAny, SeveralPublishersReachOneThreadAndEachEndIsTold) {
   std::vector<Connection> connections;
   std::vector<std::thread> threads;
   for (size_t p = 0; p < kPublishers; ++p) {
-    threads.emplace_back([this, connection = connect_as(Role::kPublish)]() mutable {
+    threads.emplace_back([connection = connect_as(Role::kPublish)]() mutable {
       for (uint64_t i = 0; i < kFrames; ++i) {
         const auto bytes = std::as_bytes(std::span(&i, 1));
         ASSERT_EQ(connection.publisher->send(bytes, 1, i, patience()), Outcome::kOk);
