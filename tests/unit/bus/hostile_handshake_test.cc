@@ -355,7 +355,9 @@ TEST_F(HostileNewcomers, OnesThatLeaveHalfWayLeaveNothingBehind) {
     if (i % 3 == 2) (void)test::send_raw(socket.get(), test::raw_bytes(hello));
   }
   // Who is answered came behind all of them: none is still to be let in, whose descriptors were to come.
-  { const Connection last = connect_as(Role::kPublish); }
+  {
+    const Connection last = connect_as(Role::kPublish);
+  }
   // Those who were welcomed before they left are handed over, and found gone.
   const uint64_t until_ns = patience();
   while (open_descriptors() > here && now_ns() < until_ns) {
