@@ -38,6 +38,17 @@ find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 
+# Headers alone: nothing of them is linked.
+foreach(header xxhash.h highwayhash/highwayhash.h)
+  cmake_path(GET header STEM stem)
+  find_path(LUMEN_INCLUDE_OF_${stem} ${header})
+  if(NOT LUMEN_INCLUDE_OF_${stem})
+    message(FATAL_ERROR "no ${header} (Debian: lib${stem}-dev)\n  Run ./dev setup, then this again.")
+  endif()
+  list(APPEND LUMEN_HASH_INCLUDES ${LUMEN_INCLUDE_OF_${stem}})
+endforeach()
+list(REMOVE_DUPLICATES LUMEN_HASH_INCLUDES)
+
 if(LUMEN_WITH_OPENVINO)
   find_package(OpenVINO REQUIRED CONFIG PATHS "${LUMEN_OPENVINO_DIR}/cmake" NO_DEFAULT_PATH)
   list(APPEND CMAKE_BUILD_RPATH "${LUMEN_OPENVINO_DIR}/libs")

@@ -288,9 +288,16 @@ function(lumen_nocompile)
 endfunction()
 
 # bench/micro/NAME.cc -> bench_NAME; what needs more than that stands in bench/CMakeLists.txt. Run by
-# bench/<name>.py.
+# bench/<name>.py. A plain release build has bench_chronocache where Google Benchmark is found, as a user of the
+# header alone measures it.
 function(lumen_benches)
   if(NOT LUMEN_BENCHES)
+    if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SKBUILD AND NOT LUMEN_SANITIZE)
+      find_package(benchmark QUIET)
+      if(benchmark_FOUND)
+        include(bench/cache/cache.cmake)
+      endif()
+    endif()
     return()
   endif()
   find_package(benchmark REQUIRED)
@@ -318,7 +325,7 @@ function(lumen_examples)
     if(NOT TARGET example_${name})
       file(GLOB own CONFIGURE_DEPENDS ${folder}/*.cc)
       add_executable(example_${name} ${own})
-      target_link_libraries(example_${name} PRIVATE lumen::server lumen::backends lumen::bus)
+      target_link_libraries(example_${name} PRIVATE lumen::server lumen::backends lumen::bus lumen::cache)
       add_test(NAME example_${name} COMMAND example_${name} ${PROJECT_SOURCE_DIR}/models)
     endif()
   endforeach()

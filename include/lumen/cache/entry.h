@@ -1,0 +1,70 @@
+// What a slot of a table holds, by the types of key and value and the flavour of the cache.
+//
+//   in place    key and value lie in the slot. With kShared they are trivially copyable, and readers copy words
+//               that a writer may be changing; the block's version tells whether they may be used.
+//   by pointer  the slot points to a Node that does not change. What readers cannot copy word by word is held so
+//               (see hazard.h), and what could throw while a table grows.
+//
+// Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's own exceptions.
+#pragma once
+
+#include <lumen/cache/access.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace lumen::cache {
+
+// Where a hash is dear or may throw it is kept, so that growth never calls it.
+template <typename K, typename Hash>
+inline constexpr bool kKeepsHash = !(std::is_trivially_copyable_v<K> &&
+                                     std::is_nothrow_invocable_v<const Hash&, const K&, uint64_t>);
+
+template <bool kKept>
+struct KeptHash {
+  explicit KeptHash(uint64_t) noexcept {}
+};
+template <>
+struct KeptHash<true> {
+  explicit KeptHash(uint64_t its_hash) noexcept : hash(its_hash) {}
+  uint64_t hash;
+};
+
+template <typename K, typename V, bool kKept>
+struct KeyAndValue : KeptHash<kKept> {
+  template <typename K2, typename V2>
+  KeyAndValue(uint64_t its_hash, K2&& k, V2&& v)
+      : KeptHash<kKept>(its_hash), key(std::forward<K2>(k)), value(std::forward<V2>(v)) {}
+  K key;
+  V value;
+};
+
+// The same without a constructor, so that it is trivially copyable wherever K and V are. kAlign: at least that,
+// so that readers copy it in words of 8 bytes.
+template <typename K, typename V, size_t kAlign = 1>
+struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
+  K key;
+  V value;
+};
+
+template <typename K, typename V, typename Hash, bool kShared>
+struct EntryTypes {
+  static constexpr bool kTrivial =
+      std::is_trivially_copyable_v<K> && std::is_trivially_copyable_v<V>;
+  // A value larger than this is not copied under a version: the copy would take longer than a writer waits.
+  static constexpr size_t kMostWordsCopied = 256;
+  static constexpr bool kHash = kKeepsHash<K, Hash>;
+  static constexpr bool kByPointer =
+      kShared
+          ? !(kTrivial && !kHash && sizeof(PlainKeyAndValue<K, V>) <= kMostWordsCopied)
+          : !(std::is_nothrow_move_constructible_v<K> && std::is_nothrow_move_constructible_v<V>);
+  using Node = KeyAndValue<K, V, kHash>;
+  static constexpr size_t kAlign = kShared && sizeof(PlainKeyAndValue<K, V>) > 8 ? 8 : 1;
+  using InPlace = std::conditional_t<kTrivial && !kHash, PlainKeyAndValue<K, V, kAlign>, Node>;
+  using Entry = std::conditional_t<kByPointer, Node*, InPlace>;
+};
+
+}  // namespace lumen::cache

@@ -1,0 +1,109 @@
+// Flights: the computations of get_or_compute() that are under way, so that each key has one.
+// Threads: any. Memory: one flight a computation. Errors: std::bad_alloc; what compute() throws goes to the
+// caller that called it, and one of those that wait takes over.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lumen::cache {
+
+template <typename K, typename V, typename Equal>
+class Flights {
+ public:
+  struct Flight {
+    Flight(uint64_t its_hash, const K& its_key) : hash(its_hash), key(its_key) {}
+    const uint64_t hash;
+    const K key;
+    const std::thread::id leader = std::this_thread::get_id();
+    bool over = false;
+    bool stored = true;  // false: erase() or clear() came in between
+    std::optional<V> value;
+  };
+
+  // look() answers from the cache; compute() makes the value; store(value) puts it.
+  template <typename Look, typename Compute, typename Store>
+  [[nodiscard]] V run(uint64_t hash, const K& key, Look&& look, Compute&& compute, Store&& store) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      // Again, under the lock: the flight before may just have ended.
+      if (std::optional<V> found = look()) return *std::move(found);
+      const std::shared_ptr<Flight> other = find(hash, key);
+      if (other == nullptr) break;
+      if (other->leader == std::this_thread::get_id()) {
+        throw std::logic_error(
+            "ChronoCache::get_or_compute: compute() asks for the key it computes");
+      }
+      landed_.wait(lock, [&] { return other->over; });
+      if (other->value) return *other->value;
+    }
+    const auto mine = std::make_shared<Flight>(hash, key);
+    flights_.push_back(mine);
+    count_.fetch_add(
+        1, std::memory_order_relaxed);  // relaxed: who erases later is ordered by the shard's lock
+    lock.unlock();
+    return lead(*mine, std::forward<Compute>(compute), std::forward<Store>(store));
+  }
+
+  // What is being computed for that key, or for all, is not stored.
+  template <typename Q>
+  void forget(uint64_t hash, const Q& key) {
+    if (none()) return;
+    const std::lock_guard lock(mutex_);
+    if (const auto flight = find(hash, key)) flight->stored = false;
+  }
+  void forget_all() {
+    if (none()) return;
+    const std::lock_guard lock(mutex_);
+    for (const auto& flight : flights_) flight->stored = false;
+  }
+
+ private:
+  [[nodiscard]] bool none() const noexcept {
+    return count_.load(std::memory_order_relaxed) == 0;  // relaxed: as at its increment
+  }
+  template <typename Q>
+  [[nodiscard]] std::shared_ptr<Flight> find(uint64_t hash, const Q& key) const {
+    for (const auto& flight : flights_) {
+      if (flight->hash == hash && Equal{}(flight->key, key)) return flight;
+    }
+    return nullptr;
+  }
+  template <typename Compute, typename Store>
+  [[nodiscard]] V lead(Flight& flight, Compute&& compute, Store&& store) {
+    try {
+      V value = std::forward<Compute>(compute)();
+      const std::lock_guard lock(mutex_);
+      if (flight.stored) store(value);
+      flight.value = value;
+      land(flight);
+      return value;
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      land(flight);
+      throw;
+    }
+  }
+  void land(Flight& flight) noexcept {
+    if (flight.over) return;
+    flight.over = true;
+    std::erase_if(flights_, [&](const auto& one) { return one.get() == &flight; });
+    count_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as at its increment
+    landed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable landed_;
+  std::vector<std::shared_ptr<Flight>> flights_;
+  std::atomic<size_t> count_{0};
+};
+
+}  // namespace lumen::cache
