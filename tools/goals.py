@@ -40,6 +40,9 @@ RULES: dict[str, Callable[[Row, Sequence[Row], float], bool]] = {
     "of_limit_at_most": lambda row, _, part: row["ours"] <= part * row["limit"],
     "over_limit_at_most": lambda row, _, more: row["ours"] <= row["limit"] + more,
     "over_rival_at_most": lambda row, _, more: row["ours"] <= row["rival"] + more,
+    "under_rival_at_most": lambda row, _, less: (
+        row["rival"] is None or row["ours"] >= row["rival"] - less
+    ),
     "ratio_at_least": ahead,
     "level": level,
     "of_first_at_least": of_first,

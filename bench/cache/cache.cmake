@@ -1,0 +1,43 @@
+# The programs behind bench/cache.py: bench_chronocache, bench_cache_memory, bench_cache_threads, with
+# whatever rivals are packaged here. Included by bench/CMakeLists.txt; without LUMEN_BENCHES the root includes it
+# for bench_chronocache alone, where Google Benchmark is found.
+find_package(absl QUIET)
+find_package(TBB QUIET)
+find_path(LUMEN_BENCH_FLAT_BOOST_DIR boost/unordered/unordered_flat_map.hpp)
+foreach(rival "LUMEN_BENCH_FLAT_BOOST_DIR;libboost1.81-dev" "absl_FOUND;libabsl-dev" "TBB_FOUND;libtbb-dev")
+  list(GET rival 0 found)
+  list(GET rival 1 package)
+  if(NOT ${found})
+    message(STATUS "bench cache: a rival is left out, apt-get install ${package}")
+  endif()
+endforeach()
+
+function(lumen_cache_bench NAME)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/)
+  add_executable(${NAME} ${ARGN})
+  target_link_libraries(${NAME} PRIVATE lumen::cache lumen::base)
+  # The rivals' headers are not ours to keep free of warnings.
+  target_compile_options(${NAME} PRIVATE -Wno-error)
+  if(LUMEN_BENCH_FLAT_BOOST_DIR)
+    target_compile_definitions(${NAME} PRIVATE LUMEN_BENCH_FLAT_BOOST)
+    target_include_directories(${NAME} SYSTEM PRIVATE ${LUMEN_BENCH_FLAT_BOOST_DIR})
+  endif()
+  if(absl_FOUND)
+    target_compile_definitions(${NAME} PRIVATE LUMEN_BENCH_ABSL)
+    target_link_libraries(${NAME} PRIVATE absl::flat_hash_map)
+  endif()
+  if(TBB_FOUND)
+    target_compile_definitions(${NAME} PRIVATE LUMEN_BENCH_TBB)
+    target_link_libraries(${NAME} PRIVATE TBB::tbb)
+  endif()
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+endfunction()
+
+lumen_cache_bench(bench_chronocache bench_chronocache.cc rows_ours.cc rows_rivals.cc rows_variants.cc)
+target_link_libraries(bench_chronocache PRIVATE benchmark::benchmark)
+if(LUMEN_BENCHES)
+  lumen_cache_bench(bench_cache_threads threads_bench.cc)
+  lumen_cache_bench(bench_cache_memory memory_bench.cc)
+  # It counts operator new, over malloc; inlined, g++ takes the pair for a mistake.
+  target_compile_options(bench_cache_memory PRIVATE -Wno-mismatched-new-delete)
+endif()
