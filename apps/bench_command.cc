@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct BenchArguments {
   double warm_up_s = 0.5;
   double rate = 0;
   double timeout_s = 20;
+  double repeat_ratio = -1;  // below 0: all requests are the same
   uint64_t requests = 0;
   uint64_t seed = 1;
   uint32_t in_flight = 1;
@@ -137,6 +139,12 @@ Result<load::BenchHead> prepare(const BenchArguments& arguments) {
   plan.version = arguments.version;
   plan.inputs = std::move(*inputs);
   plan.in_flight = arguments.in_flight;
+  if (arguments.repeat_ratio >= 0) {
+    auto variants = load::InputVariants::create(plan.inputs);
+    if (!variants.ok()) return variants.status();
+    plan.variants = *variants;
+    plan.repeat_ratio = arguments.repeat_ratio;
+  }
   plan.target = std::move(*target);
   plan.threads = arguments.threads;
   plan.warm_up_ns = to_ns(arguments.warm_up_s);
@@ -166,9 +174,17 @@ load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
   load::BenchRow row;
   row.clients = clients;
   load::StageSums before;
-  row.tally = load::run_load(plan, load::stop_flag,
-                             [&] { before = load::read_stage_sums(plan.target, head.model); });
+  std::optional<load::CacheSums> cache_before;
+  row.tally = load::run_load(plan, load::stop_flag, [&] {
+    before = load::read_stage_sums(plan.target, head.model);
+    if (plan.variants) cache_before = load::read_cache_sums(plan.target, head.model);
+  });
   row.server = load::stage_means(before, load::read_stage_sums(plan.target, head.model));
+  if (!cache_before) return row;
+  row.cache = load::read_cache_sums(plan.target, head.model);
+  if (!row.cache) return row;
+  row.cache->hits -= cache_before->hits;
+  row.cache->misses -= cache_before->misses;
   return row;
 }
 
@@ -272,6 +288,12 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
   bench.add_option("--input", arguments.inputs,
                    "FILE.npy or NAME=FILE.npy; default: random values");
   bench.add_option("--seed", arguments.seed, "seed of the random values; default 1");
+  bench
+      .add_option(
+          "--repeat-ratio", arguments.repeat_ratio,
+          "which share of the requests repeats an earlier input, the rest being fresh ones: "
+          "shows a response cache; default: all requests are the same")
+      ->check(CLI::Range(0.0, 1.0));
   bench.add_flag("--new-connection", arguments.new_connection,
                  "open a new connection for each request");
   bench

@@ -102,6 +102,21 @@ std::string open_loop_text(const Tally& tally) {
   return text;
 }
 
+double hit_share(const CacheSums& cache) noexcept {
+  const double all = cache.hits + cache.misses;
+  return all > 0 ? cache.hits / all : 0;
+}
+
+std::string cache_text(const BenchHead& head, const BenchRow& row) {
+  if (!head.plan.variants) return {};
+  if (!row.cache || row.cache->hits + row.cache->misses == 0) {
+    return "         response cache: the server counted neither hits nor misses; is it on for this "
+           "model?\n";
+  }
+  return text_of("         response cache: %.0f hits, %.0f misses by the server's count: %.1f %%\n",
+                 row.cache->hits, row.cache->misses, 100 * hit_share(*row.cache));
+}
+
 std::string bound_text(const LoadPlan& plan, const Tally& tally) {
   if (!is_client_bound(plan, tally)) return {};
   if (plan.poll) {
@@ -163,6 +178,11 @@ Json row_json(const BenchHead& head, const BenchRow& row) {
                {"client_cpu_us_per_request", rounded(cpu_us_per_request(head, tally))},
                {"client_bound", is_client_bound(head.plan, tally)},
                {"server", server_json(row)}};
+  if (head.plan.variants && row.cache) {
+    json["cache"] = {{"hits", row.cache->hits},
+                     {"misses", row.cache->misses},
+                     {"hit_share", rounded(hit_share(*row.cache))}};
+  }
   if (head.plan.is_open_loop()) {
     json["open_loop"] = {{"rate", head.plan.rate},
                          {"most_waiting", tally.most_waiting},
@@ -213,6 +233,8 @@ std::string head_text(const BenchHead& head) {
          text_of(", %u thread%s%s, ", plan.threads, plan.threads == 1 ? "" : "s",
                  plan.poll ? ", polling" : "") +
          how_long_text(plan) + (plan.new_connection ? ", a new connection a request" : "") +
+         (plan.variants ? text_of(", %.3g %% of the inputs repeated", 100 * plan.repeat_ratio)
+                        : std::string()) +
          (plan.obey_retry_after ? ", obeying Retry-After\n\n" : "\n\n") +
          text_of("%7s %12s %11s %10s %10s %10s %10s %10s  %s\n", "clients", "requests/s", "mean µs",
                  "p50", "p90", "p99", "p99.9", "max", "errors");
@@ -232,7 +254,7 @@ std::string row_text(const BenchHead& head, const BenchRow& row) {
                   static_cast<double>(tally.bytes_received) / 1e6);
   text += connect_text(head, tally);
   if (head.plan.is_open_loop()) text += open_loop_text(tally);
-  return text + server_text(head, row) + bound_text(head.plan, tally);
+  return text + cache_text(head, row) + server_text(head, row) + bound_text(head.plan, tally);
 }
 
 std::string csv_head() {
@@ -241,7 +263,7 @@ std::string csv_head() {
       "p50_us,p90_us,p99_us,p999_us,max_us,connections,connect_mean_us,connect_p99_us,bytes_sent,"
       "bytes_received,client_cpu,client_bound";
   for (const std::string_view stage : kStageNames) text += ",server_" + std::string(stage) + "_us";
-  return text + "\n";
+  return text + ",repeat_ratio,cache_hits,cache_misses\n";
 }
 
 std::string csv_row(const BenchHead& head, const BenchRow& row) {
@@ -261,6 +283,8 @@ std::string csv_row(const BenchHead& head, const BenchRow& row) {
                   static_cast<unsigned long long>(tally.bytes_received), tally.busiest_cpu,
                   is_client_bound(head.plan, tally) ? 1 : 0);
   for (const auto& stage : row.server.us) text += stage ? text_of(",%.3f", *stage) : ",";
+  text += head.plan.variants ? text_of(",%.6g", head.plan.repeat_ratio) : ",";
+  text += row.cache ? text_of(",%.0f,%.0f", row.cache->hits, row.cache->misses) : ",,";
   return text + "\n";
 }
 
@@ -275,6 +299,7 @@ Json to_json(const BenchHead& head, const std::vector<BenchRow>& rows) {
                {"new_connection", plan.new_connection},
                {"obey_retry_after", plan.obey_retry_after},
                {"poll", plan.poll},
+               {"repeat_ratio", plan.variants ? Json(plan.repeat_ratio) : Json(nullptr)},
                {"rows", Json::array()}};
   for (const BenchRow& row : rows) json["rows"].push_back(row_json(head, row));
   return json;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct BenchRow {
   uint32_t clients = 0;
   std::unique_ptr<Tally> tally;
   StageMeans server;
+  std::optional<CacheSums> cache;  // where inputs vary, and the server tells
 };
 
 // The client's own threads were busy nearly all the time: the figures are the client's.

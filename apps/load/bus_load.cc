@@ -60,7 +60,8 @@ Result<std::string> fetch_over_bus(const Target& target, BusVerb verb, const std
 BusLoad::BusLoad(const LoadPlan& plan, uint32_t index, const std::atomic<bool>& stop)
     : plan_(plan),
       stop_(stop),
-      share_(static_cast<uint32_t>(share(plan.clients, plan.threads, index))) {
+      share_(static_cast<uint32_t>(share(plan.clients, plan.threads, index))),
+      chooser_(plan.repeat_ratio, VariantChooser::some_first()) {
   for (const InputTensor& input : plan.inputs) request_bytes_ += input.bytes.size();
   if (plan.requests == 0) return;
   warm_up_count_ = share(plan.warm_up_requests, plan.threads, index);
@@ -162,6 +163,9 @@ void BusLoad::write_inputs(Client& client, const Slot& slot) {
     const InputTensor& input = plan_.inputs[i];
     std::memcpy(area + slot.inputs[i].offset, input.bytes.data(), input.bytes.size());
   }
+  if (!plan_.variants) return;
+  const uint64_t offset = slot.inputs[plan_.variants->input()].offset;
+  plan_.variants->write(chooser_.next(), reinterpret_cast<char*>(area + offset));
 }
 
 void BusLoad::send_one(Client& client, uint32_t number, uint64_t now) {

@@ -68,8 +68,9 @@ class BusLoad {
   std::vector<bus::Subscriber*> rings_;
   IdleStrategy idle_{0};  // without --poll it sleeps at once, as the client of HTTP does
   Tally tally_;
-  std::byte read_{};            // of all outputs, so that each byte is read
-  uint32_t share_ = 0;          // of the plan's clients
+  std::byte read_{};    // of all outputs, so that each byte is read
+  uint32_t share_ = 0;  // of the plan's clients
+  VariantChooser chooser_;
   uint64_t room_bytes_ = 0;     // that the outputs of a request take
   uint64_t request_bytes_ = 0;  // of its inputs
   uint64_t warm_up_count_ = 0;  // this thread's share, where requests are counted out

@@ -2,10 +2,12 @@
 // Threads: a value, read by all load threads. Memory: one copy of the request. Errors: never.
 #pragma once
 
+#include "load/input_variants.h"
 #include "load/model_info.h"
 #include "load/target.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,11 @@ struct LoadPlan {
   std::string version;
   std::vector<InputTensor> inputs;
   uint32_t in_flight = 1;  // requests of a client, over the bus alone
+
+  // Which share of the requests repeats the input of an earlier one; the others are fresh. Without, all have the
+  // same. Each client has a request of its own to write into, then.
+  double repeat_ratio = 0;
+  std::optional<InputVariants> variants;
 
   uint32_t clients = 1;
   uint32_t threads = 1;

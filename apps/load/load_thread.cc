@@ -27,7 +27,15 @@ constexpr uint64_t kGraceNs = 1'000'000'000u;
 }  // namespace
 
 LoadThread::LoadThread(const LoadPlan& plan, uint32_t index, const std::atomic<bool>& stop)
-    : plan_(plan), stop_(stop), epoll_(epoll_create1(EPOLL_CLOEXEC)), random_(index + 1) {
+    : plan_(plan),
+      stop_(stop),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      random_(index + 1),
+      chooser_(plan.repeat_ratio, VariantChooser::some_first()),
+      inputs_at_(plan.request.size()) {
+  for (const InputTensor& input : plan.inputs) {
+    inputs_at_ -= std::min(inputs_at_, input.bytes.size());
+  }
   const uint64_t clients = share(plan.clients, plan.threads, index);
   for (uint64_t i = 0; i < clients; ++i) clients_.emplace_back(plan, epoll_.get());
   idle_.reserve(clients);
@@ -143,10 +151,9 @@ void LoadThread::send_one(Client& client, uint64_t sequence, uint64_t now) {
     begin_ns_ = plan_.is_open_loop() ? client.intended_ns : now;
     open_window();
   }
-  const bool other = warms_up && !plan_.warm_up_request.empty();
   ++sent_count_;
   ++busy_;
-  const Step step = client.connection.begin(other ? plan_.warm_up_request : plan_.request);
+  const Step step = client.connection.begin(request_of(client, warms_up));
   if (step == Step::kPending) return;
   // Refused before it could be sent. Not settle(): that begins the next request, and a server that
   // refuses everything at once would make the stack grow.
@@ -158,6 +165,16 @@ void LoadThread::send_one(Client& client, uint64_t sequence, uint64_t now) {
     count_failure(client, now, client.connection.failure(), client.connection.error_text());
   }
   rest(client, now + kRestNs);
+}
+
+std::string_view LoadThread::request_of(Client& client, bool warms_up) noexcept {
+  if (plan_.variants) {
+    char* const inputs = client.request.data() + inputs_at_;
+    plan_.variants->write(chooser_.next(), inputs + plan_.variants->offset());
+    return client.request;
+  }
+  const bool other = warms_up && !plan_.warm_up_request.empty();
+  return other ? plan_.warm_up_request : plan_.request;
 }
 
 void LoadThread::settle(Client& client, Step step) {

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <deque>
 #include <random>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace lumen::load {
@@ -30,8 +32,11 @@ class LoadThread {
  private:
   struct Client {
     Client(const LoadPlan& plan, int epoll_fd)
-        : connection(plan.target, epoll_fd, this, plan.timeout_ns) {}
+        : connection(plan.target, epoll_fd, this, plan.timeout_ns) {
+      if (plan.variants) request = plan.request;
+    }
     ClientConnection connection;
+    std::string request;         // where inputs vary
     uint64_t intended_ns = 0;    // open loop
     uint64_t idle_since_ns = 0;  // open loop
     bool measured = false;       // where requests are counted out
@@ -46,6 +51,7 @@ class LoadThread {
   void start_closed(Client& client, uint64_t now);
   void dispatch_due(uint64_t now);
   void send_one(Client& client, uint64_t sequence, uint64_t now);
+  [[nodiscard]] std::string_view request_of(Client& client, bool warms_up) noexcept;
   void settle(Client& client, Step step);
   void rest(Client& client, uint64_t until_ns);
   [[nodiscard]] uint64_t told_to_wait_ns(const Client& client) noexcept;
@@ -65,6 +71,8 @@ class LoadThread {
   double phase_ = 0;
   Schedule schedule_;
   std::minstd_rand random_;
+  VariantChooser chooser_;
+  size_t inputs_at_ = 0;  // in a request, where inputs vary
   Tally tally_;
 
   uint64_t warm_up_count_ = 0;  // this thread's share, where requests are counted out

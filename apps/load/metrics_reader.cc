@@ -157,19 +157,52 @@ StageSums stage_sums_of_statistics(std::string_view text) {
   return sums;
 }
 
-StageSums read_stage_sums(const Target& target, std::string_view model) {
-  if (target.is_bus()) {
-    const auto document =
-        fetch_over_bus(target, wire::BusVerb::kStatistics, std::string(model), {});
-    return document.ok() ? stage_sums_of_statistics(*document) : StageSums{};
+std::optional<CacheSums> cache_sums_of_statistics(std::string_view text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("model_stats")) return std::nullopt;
+  std::optional<CacheSums> sums;
+  const auto add = [](const nlohmann::json& statistics, const char* key, double& sum) {
+    const nlohmann::json::json_pointer count("/" + std::string(key) + "/count");
+    if (!statistics.contains(count) || !statistics[count].is_number()) return false;
+    sum += statistics[count].get<double>();
+    return true;
+  };
+  for (const auto& model : json["model_stats"]) {
+    const auto statistics = model.find("inference_stats");
+    if (statistics == model.end() || !statistics->is_object()) continue;
+    CacheSums all = sums.value_or(CacheSums{});
+    if (add(*statistics, "cache_hit", all.hits) && add(*statistics, "cache_miss", all.misses)) {
+      sums = all;
+    }
   }
-  if (const auto metrics = read_metrics(target)) {
+  return sums;
+}
+
+namespace {
+
+// The protocol's statistics of a model, wherever they are asked for; empty: there are none.
+std::string statistics_text(const Target& target, std::string_view model) {
+  if (target.is_bus()) {
+    auto document = fetch_over_bus(target, wire::BusVerb::kStatistics, std::string(model), {});
+    return document.ok() ? std::move(*document) : std::string();
+  }
+  auto reply = fetch(target, "/v2/models/" + std::string(model) + "/stats");
+  return reply.ok() && reply->status == 200 ? std::move(reply->body) : std::string();
+}
+
+}  // namespace
+
+std::optional<CacheSums> read_cache_sums(const Target& target, std::string_view model) {
+  return cache_sums_of_statistics(statistics_text(target, model));
+}
+
+StageSums read_stage_sums(const Target& target, std::string_view model) {
+  const auto metrics = target.is_bus() ? std::nullopt : read_metrics(target);
+  if (metrics) {
     const StageSums sums = stage_sums_of_metrics(*metrics, model);
     if (sums.source != StageSums::Source::kNone) return sums;
   }
-  const auto reply = fetch(target, "/v2/models/" + std::string(model) + "/stats");
-  if (!reply.ok() || reply->status != 200) return {};
-  return stage_sums_of_statistics(reply->body);
+  return stage_sums_of_statistics(statistics_text(target, model));
 }
 
 StageMeans stage_means(const StageSums& before, const StageSums& after) {

@@ -54,6 +54,16 @@ struct StageSums {
 [[nodiscard]] StageSums stage_sums_of_metrics(const MetricsText& metrics, std::string_view model);
 [[nodiscard]] StageSums stage_sums_of_statistics(std::string_view json);
 
+// What the response cache of a model counted, so far or between two looks.
+struct CacheSums {
+  double hits = 0;
+  double misses = 0;
+};
+// By the protocol's statistics; nullopt: the server tells of none.
+[[nodiscard]] std::optional<CacheSums> read_cache_sums(const Target& target,
+                                                       std::string_view model);
+[[nodiscard]] std::optional<CacheSums> cache_sums_of_statistics(std::string_view json);
+
 // Mean microseconds of each stage between two looks; nullopt where nothing was counted.
 struct StageMeans {
   StageSums::Source source = StageSums::Source::kNone;

@@ -24,8 +24,16 @@ constexpr uint64_t kMaxBatchSize = 4096;
 // What a backend (OpenVINO) takes where it is told nothing; nobody asks for more.
 constexpr uint64_t kMaxShapeCache = 5000;
 
-constexpr std::array<std::string_view, 4> kKeys = {"precision", "batch_sizes", "shape_cache",
-                                                   "backend"};
+// Longer than a year is a time in another unit.
+constexpr uint64_t kMaxCacheTtlMs = uint64_t{365} * 24 * 3600 * 1000;
+// Room for a few answers of a small model, with what stands beside each.
+constexpr uint64_t kMinCacheBytes = uint64_t{64} << 10;
+// Places within it are counted in 32 bits, of 64 bytes each; no machine of ours has as much.
+constexpr uint64_t kMaxCacheBytes = uint64_t{64} << 30;
+
+constexpr std::array<std::string_view, 5> kKeys = {"precision", "batch_sizes", "shape_cache",
+                                                   "backend", "response_cache"};
+constexpr std::array<std::string_view, 4> kCacheKeys = {"enable", "ttl_ms", "max_bytes", "policy"};
 // In the order of enum Precision.
 constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
 
@@ -107,6 +115,57 @@ void read_backend(Config& config, const Json& value) {
   config.options.backend = name;
 }
 
+// nullopt, and the reason is said, where it is none within the bounds.
+std::optional<uint64_t> read_cache_number(Config& config, std::string_view key, const Json& value,
+                                          uint64_t least, uint64_t most) {
+  const uint64_t number = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
+  if (number >= least && number <= most) return number;
+  config.fail("key \"response_cache." + std::string(key) + "\": got " + shown(value) +
+              ", wanted a whole number from " + std::to_string(least) + " to " +
+              std::to_string(most));
+  return std::nullopt;
+}
+
+void read_cache_policy(Config& config, const Json& value) {
+  const std::string name = value.is_string() ? value.get<std::string>() : std::string();
+  const auto found = std::ranges::find(kCachePolicyNames, name);
+  if (found == kCachePolicyNames.end()) {
+    return config.fail("key \"response_cache.policy\": got " + shown(value) +
+                       hint(name, kCachePolicyNames));
+  }
+  config.options.response_cache.policy =
+      static_cast<CachePolicy>(found - kCachePolicyNames.begin());
+}
+
+void read_response_cache(Config& config, const Json& section) {
+  if (!section.is_object()) {
+    return config.fail("key \"response_cache\": got " + shown(section) +
+                       ", wanted an object, as {\"enable\": true}");
+  }
+  ResponseCacheOptions& cache = config.options.response_cache;
+  for (const auto& [key, value] : section.items()) {
+    if (key == kCacheKeys[0]) {
+      if (value.is_boolean()) {
+        cache.enable = value.get<bool>();
+      } else {
+        config.fail("key \"response_cache.enable\": got " + shown(value) +
+                    ", wanted true or false");
+      }
+    } else if (key == kCacheKeys[1]) {
+      cache.ttl_ms = read_cache_number(config, key, value, 1, kMaxCacheTtlMs).value_or(0);
+    } else if (key == kCacheKeys[2]) {
+      cache.max_bytes =
+          read_cache_number(config, key, value, kMinCacheBytes, kMaxCacheBytes).value_or(0);
+    } else if (key == kCacheKeys[3]) {
+      read_cache_policy(config, value);
+    } else {
+      config.fail("unknown key " + shown(Json(key)) + " in \"response_cache\"" +
+                  hint(key, kCacheKeys));
+    }
+    if (!config.status.ok()) return;
+  }
+}
+
 std::string line_of(std::string_view text, size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
   return std::to_string(1 + std::count(text.begin(), end, '\n'));
@@ -114,19 +173,22 @@ std::string line_of(std::string_view text, size_t byte) {
 
 // nlohmann keeps the last of two equal keys without a word; and it prints recursively, so that a
 // deep document quoted in a message would overrun the stack.
-struct TopLevelKeys {
+struct Keys {
   static constexpr int kMaxDepth = 16;
-  std::vector<std::string> seen;
+  std::vector<std::string> seen;     // of the document
+  std::vector<std::string> seen_in;  // of the section that is read
   std::optional<std::string> twice;
   bool too_deep = false;
 
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > kMaxDepth) too_deep = true;
     if (too_deep) return false;
-    if (event == Json::parse_event_t::key && depth == 1) {
+    if (event == Json::parse_event_t::key && depth <= 2) {
+      std::vector<std::string>& keys = depth == 1 ? seen : seen_in;
+      if (depth == 1) seen_in.clear();
       const auto& key = parsed.get_ref<const std::string&>();
-      if (std::ranges::find(seen, key) != seen.end()) twice = key;
-      seen.push_back(key);
+      if (std::ranges::find(keys, key) != keys.end()) twice = key;
+      keys.push_back(key);
     }
     return true;
   }
@@ -141,7 +203,7 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
     config.fail("line " + line_of(text, nul) + " is not JSON: it holds a NUL byte");
     return config.status;
   }
-  TopLevelKeys keys;
+  Keys keys;
   Json document;
   try {
     document = Json::parse(text, std::ref(keys));
@@ -155,7 +217,7 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
     return config.status;
   }
   if (keys.too_deep) {
-    config.fail("got values nested more than " + std::to_string(TopLevelKeys::kMaxDepth) + " deep");
+    config.fail("got values nested more than " + std::to_string(Keys::kMaxDepth) + " deep");
     return config.status;
   }
   if (!document.is_object()) {
@@ -175,6 +237,8 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
       read_shape_cache(config, value);
     } else if (key == kKeys[3]) {
       read_backend(config, value);
+    } else if (key == kKeys[4]) {
+      read_response_cache(config, value);
     } else {
       config.fail("unknown key " + shown(Json(key)) + hint(key, kKeys));
     }

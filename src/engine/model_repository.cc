@@ -149,6 +149,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& source) {
   model.metadata_.version = source.version;
   model.backend_ = chosen->entry;
   model.choice_ = std::move(chosen->choice);
+  model.response_cache_ = source.options.response_cache;
   model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;
   return {};

@@ -20,7 +20,7 @@ IoThread::IoThread(const Parts& parts)
     : counters_(parts.counters),
       submitter_(parts.submitter),
       catalog_(parts.catalog.add_reader([this] { loop_->wake(); })),
-      dispatcher_(parts.options.steps, submitter_, *this, counters_),
+      dispatcher_(parts.steps, submitter_, *this, counters_),
       recorder_(parts.counters.stages(), parts.trace_log, parts.index,
                 parts.options.io_thread_count),
       drain_timeout_ns_(parts.options.drain_timeout_ns) {}

@@ -37,6 +37,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
     telemetry::TraceLog* trace_log;  // nullptr: none is kept
     engine::Submitter& submitter;
     service::Catalog& catalog;
+    std::span<service::Step* const> steps;  // outlive it
     const ServerOptions& options;
   };
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(

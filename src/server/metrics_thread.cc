@@ -4,15 +4,18 @@
 #include <lumen/base/cpu.h>
 #include <lumen/telemetry/prometheus.h>
 
-#include "server/backend_figures.h"
+#include "server/model_figures.h"
 
 #include <utility>
 
 namespace lumen::server {
 
 MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
+                             const service::ResponseCache& cache,
                              const telemetry::TraceLog* trace_log)
-    : catalog_(catalog), counters_(counters), trace_log_(trace_log), thread_([this] { run(); }) {}
+    : catalog_(catalog), counters_(counters), cache_(cache), trace_log_(trace_log), thread_([this] {
+        run();
+      }) {}
 
 void MetricsThread::submit(service::Job& job) noexcept {
   job.next = waiting_.load(std::memory_order_relaxed);  // relaxed: the exchange looks again
@@ -65,9 +68,9 @@ std::string_view MetricsThread::render() {
     const engine::ModelMetadata& metadata = entry.model->metadata();
     listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
-  const BackendFigures backends(*catalog);
+  const ModelFigures figures(*catalog, cache_);
   telemetry::PrometheusInput input{
-      .counters = counters_, .models = listed, .figures = backends.figures()};
+      .counters = counters_, .models = listed, .figures = figures.figures()};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
   text_.resize(telemetry::prometheus_size_bound(input));
   return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};

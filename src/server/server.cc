@@ -14,6 +14,7 @@
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
+#include <lumen/service/response_cache.h>
 #include <lumen/transports/http/host_check.h>
 
 #include <fcntl.h>
@@ -97,6 +98,7 @@ class RunningServer final : public Server {
   void fit_descriptors();
   void fit_memory();
   Status start_io_threads();
+  void add_to_tables(const engine::Model& model);
 
   // In order of construction: each may point to those above it.
   ServerOptions options_;
@@ -116,6 +118,8 @@ class RunningServer final : public Server {
   shm::Options shm_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<service::ResponseCache> cache_;
+  std::vector<service::Step*> steps_;  // those of the options, then the cache
   std::unique_ptr<service::Catalog> catalog_;
   std::unique_ptr<ControlThread> control_;
   std::unique_ptr<MetricsThread> metrics_;
@@ -164,15 +168,29 @@ Status RunningServer::start(engine::Backends backends) {
   auto engine = engine::Engine::create(engine_options, *repository_);
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
+  // On both transports.
+  cache_ = std::make_unique<service::ResponseCache>(2 * size_t{options_.io_thread_count} *
+                                                    options_.max_active_requests);
+  steps_ = options_.steps;
+  steps_.push_back(cache_.get());
   catalog_ = std::make_unique<service::Catalog>(
-      *repository_, *engine_, &service::Documents::describe, [this](const engine::Model& model) {
-        if (trace_log_ == nullptr) return;
-        trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
-      });
+      *repository_, *engine_, &service::Documents::describe,
+      [this](const engine::Model& model) { add_to_tables(model); },
+      [this](const engine::Model& model) { cache_->remove(model); });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
   control_ = std::make_unique<ControlThread>(*engine_, *catalog_, report_, options_);
-  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, trace_log_.get());
+  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get());
   return start_io_threads();
+}
+
+void RunningServer::add_to_tables(const engine::Model& model) {
+  if (trace_log_ != nullptr) {
+    trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
+  }
+  // It is served without, then.
+  if (const Status status = cache_->add(model); !status.ok()) {
+    report_(LogLevel::kWarn, status.message());
+  }
 }
 
 Status RunningServer::listen() {
@@ -319,6 +337,7 @@ Status RunningServer::start_io_threads() {
                                 .trace_log = trace_log_.get(),
                                 .submitter = engine_->submitter(i),
                                 .catalog = *catalog_,
+                                .steps = steps_,
                                 .options = options_},
                                std::move(sockets));
     if (!io.ok()) return io.status();

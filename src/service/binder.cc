@@ -85,18 +85,30 @@ Status Binder::input(std::string_view name, const TensorView& tensor, InputBytes
   TensorView& bound = bound_[*index];
   bound = tensor;
   if (bytes == InputBytes::kToReceive) return place(name, bound);
-  if (bytes == InputBytes::kShared && may_be_position(tensor.type)) {
-    bound.data =
-        static_cast<std::byte*>(call_.scratch->allocate(bound.byte_size, kTensorAlignment));
-    if (bound.data == nullptr) return out_of_memory(name, bound.byte_size);
-    if (bound.byte_size > 0) std::memcpy(bound.data, tensor.data, bound.byte_size);
-  }
+  if (bytes == InputBytes::kShared) LUMEN_RETURN_IF_ERROR(copy_shared(name, bound));
   if (!is_aligned(bound)) {
     return Status::error(Code::kInvalidArgument,
                          "input '%.*s' lies at an address that is no multiple of the %zu bytes of "
                          "its elements; align it",
                          width(name), name.data(), element_size(tensor.type));
   }
+  return {};
+}
+
+// What has to be copied before anybody looks at it.
+Status Binder::copy_shared(std::string_view name, TensorView& tensor) noexcept {
+  const bool has_to = may_be_position(tensor.type);
+  CacheWishes& wishes = call_.cache_wishes;
+  if (!has_to && (wishes.is_off || !call_.infer.model->response_cache().enable)) return {};
+  auto* const copy =
+      static_cast<std::byte*>(call_.scratch->allocate(tensor.byte_size, kTensorAlignment));
+  if (copy == nullptr) {
+    if (has_to) return out_of_memory(name, tensor.byte_size);
+    wishes.has_shared_input = true;  // it is run where it lies, and nothing is kept of it
+    return {};
+  }
+  if (tensor.byte_size > 0) std::memcpy(copy, tensor.data, tensor.byte_size);
+  tensor.data = copy;
   return {};
 }
 

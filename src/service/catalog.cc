@@ -103,11 +103,12 @@ void Catalog::Reader::wait_for(const CatalogSnapshot* snapshot) const noexcept {
 }
 
 Catalog::Catalog(engine::ModelRepository& repository, engine::Engine& engine, Describe describe,
-                 OnAdded on_added)
+                 OnAdded on_added, OnRemoved on_removed)
     : repository_(repository),
       engine_(engine),
       describe_(std::move(describe)),
-      on_added_(std::move(on_added)) {
+      on_added_(std::move(on_added)),
+      on_removed_(std::move(on_removed)) {
   auto first = std::make_shared<CatalogSnapshot>();
   for (const auto& model : repository.models()) {
     on_added_(*model);
@@ -198,6 +199,7 @@ Status Catalog::remove(std::string_view name, std::string_view version) {
   describe_all(*next, name);
   publish(next);
   engine_.remove_model(*model);
+  on_removed_(*model);
   repository_.forget(*model);
   return {};
 }

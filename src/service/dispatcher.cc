@@ -52,6 +52,7 @@ SubmitOutcome Dispatcher::go_on(Call& call) noexcept {
   if (outcome != SubmitOutcome::kAccepted) {
     call.infer.status = refusal(outcome);
     tell_steps(call);
+    count_cache(call);
   }
   return outcome;
 }
@@ -104,10 +105,26 @@ bool Dispatcher::take_back(Call& call) noexcept {
   if (call.way.parked_at != nullptr) unpark(call);
   if (!std::exchange(call.way.goes_on, false)) {
     if (call.infer.status.code() == Code::kCancelled) counters_.add("cancelled");
+    count_cache(call);
     return true;
   }
   ++call.way.passed;
   return go_on(call) != SubmitOutcome::kAccepted;
+}
+
+// Here, since a step does not know whose counters are the thread's that it is on. As the protocol has it, the time
+// in the queue is that of all requests, what a run takes that of runs alone.
+void Dispatcher::count_cache(const Call& call) noexcept {
+  if (call.cache_outcome == CacheOutcome::kNone) return;
+  const uint32_t model = call.infer.model->index();
+  if (call.was_not_kept) counters_.add(model, "cache_not_kept");
+  if (call.cache_outcome == CacheOutcome::kMiss) {
+    return counters_.add_time(model, "cache_miss", call.cache_ns);
+  }
+  const engine::StageTimes& times = call.infer.times;
+  if (call.cache_outcome == CacheOutcome::kShared) counters_.add(model, "cache_shared");
+  counters_.add_time(model, "cache_hit", call.cache_ns);
+  counters_.add_time(model, "queue", times.dequeued_ns - times.parsed_ns);
 }
 
 void Dispatcher::cancel(Call& call) noexcept {

@@ -33,9 +33,22 @@ void write_tensors(JsonWriter& json, std::string_view key,
   json.end_array();
 }
 
-// Which backend serves the model, and what was measured of each when that was chosen.
-void write_choice(JsonWriter& json, const engine::BackendChoice& choice) {
-  json.key("parameters").begin_object().key("backend").string(choice.backend);
+void write_response_cache(JsonWriter& json, const engine::ResponseCacheOptions& cache) {
+  json.key("response_cache").begin_object().key("enable").boolean(cache.enable);
+  if (cache.enable) {
+    json.key("ttl_ms").unsigned_integer(cache.ttl_ms);
+    json.key("max_bytes").unsigned_integer(cache.max_bytes);
+    json.key("policy").string(engine::kCachePolicyNames[static_cast<size_t>(cache.policy)]);
+  }
+  json.end_object();
+}
+
+// What its config.json says of its answers, which backend serves the model, and what was measured of each when that was chosen.
+void write_choice(JsonWriter& json, const engine::Model& model) {
+  const engine::BackendChoice& choice = model.choice();
+  json.key("parameters").begin_object();
+  write_response_cache(json, model.response_cache());
+  json.key("backend").string(choice.backend);
   json.key("backend_why").string(choice.why);
   json.key("backends_tried").begin_array();
   for (const engine::TriedBackend& tried : choice.tried) {
@@ -73,9 +86,9 @@ void write_model_statistics(JsonWriter& json, const engine::Model& model) noexce
   write_time("compute_input", "preprocess");
   write_time("compute_infer", "run");
   write_time("compute_output", "postprocess");
-  // There is no cache: zero, or perf_analyzer reports an error.
-  write_duration(json, "cache_hit", 0, 0);
-  write_duration(json, "cache_miss", 0, 0);
+  // Of a model without a cache zero, or perf_analyzer reports an error.
+  write_time("cache_hit", "cache_hit");
+  write_time("cache_miss", "cache_miss");
   json.end_object();
   json.key("response_stats").begin_object().end_object();
   json.key("batch_stats").begin_array().end_array();
@@ -104,7 +117,7 @@ ModelDocuments Documents::describe(const engine::Model& model,
     json.end_array().key("platform").string(metadata.platform);
     write_tensors(json, "inputs", metadata.inputs);
     write_tensors(json, "outputs", metadata.outputs);
-    write_choice(json, model.choice());
+    write_choice(json, model);
     json.end_object();
   });
   documents.ready = json_text([&](JsonWriter& json) {

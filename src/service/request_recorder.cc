@@ -23,9 +23,10 @@ ReplyMoment ReplyMoment::now() noexcept {
   return {lumen::now_ns(), int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec};
 }
 
-void RequestRecorder::record(const engine::InferRequest& infer, int status, std::string_view id,
+void RequestRecorder::record(const Call& call, int status, std::string_view id,
                              const ReplyMoment& out) noexcept {
   using telemetry::Stage;
+  const engine::InferRequest& infer = call.infer;
   const engine::StageTimes& times = infer.times;
   telemetry::RequestRecord record;
   record.sequence = 1 + thread_ + recorded_++ * threads_;
@@ -47,6 +48,7 @@ void RequestRecorder::record(const engine::InferRequest& infer, int status, std:
                       ? telemetry::RequestRecord::kNone
                       : static_cast<uint16_t>(infer.worker);
   record.status = static_cast<uint16_t>(status);
+  record.cache_use = call.cache_outcome;
   record.queue_type = static_cast<uint8_t>(infer.queue_type);
   record.allocator_type = static_cast<uint8_t>(infer.allocator_type);
   if (id.size() <= record.id.size()) {

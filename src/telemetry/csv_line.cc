@@ -103,6 +103,9 @@ char* write_csv_line(const RequestRecord& record, const CsvNames& names, char* o
   out = put_number(out, record.rows);
   *out++ = ',';
   out = put_number(out, record.status);
+  *out++ = ',';
+  const auto use = static_cast<size_t>(record.cache_use);
+  if (use < kCacheUseNames.size()) out = put(out, kCacheUseNames[use]);
   *out++ = '\n';
   return out;
 }

@@ -24,10 +24,10 @@ struct CsvNames {
 [[nodiscard]] std::string csv_field(std::string_view text);
 
 inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
-// id · timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · separators, LF
+// id · timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · cache · separators, LF
 inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) + 27 +
                                            3 * kMaxNameFieldBytes + 5 + kStageCount * 21 + 10 + 5 +
-                                           16;
+                                           6 + 17;
 
 // Writes at most kMaxCsvLineBytes, LF included, at `out`; where it ended.
 [[nodiscard]] char* write_csv_line(const RequestRecord& record, const CsvNames& names,

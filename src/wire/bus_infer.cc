@@ -157,6 +157,14 @@ bool add_tensors(size_t& bytes, std::span<const BusTensor> tensors) noexcept {
   return true;
 }
 
+uint16_t flags_of(const BusRequest& request) noexcept {
+  unsigned flags = 0;
+  if (request.timeout_us) flags |= BusRequestHead::kHasTimeout;
+  if (request.no_cache) flags |= BusRequestHead::kNoCache;
+  if (request.ttl_ms) flags |= BusRequestHead::kHasTtl;
+  return static_cast<uint16_t>(flags);
+}
+
 }  // namespace
 
 Result<BusRequest> parse_bus_request(std::span<const std::byte> frame, Allocator& memory) noexcept {
@@ -164,9 +172,20 @@ Result<BusRequest> parse_bus_request(std::span<const std::byte> frame, Allocator
   const auto head = reader.take<BusRequestHead>();
   if (reader.is_short()) return cut_off("request", frame.size());
   LUMEN_RETURN_IF_ERROR(check_version("request", head.version));
-  if ((head.flags & ~BusRequestHead::kHasTimeout) != 0) {
+  constexpr uint16_t kKnown =
+      BusRequestHead::kHasTimeout | BusRequestHead::kNoCache | BusRequestHead::kHasTtl;
+  if ((head.flags & ~kKnown) != 0) {
     return Status::error(Code::kInvalidArgument, "bus request: flags %#x are not known",
                          head.flags);
+  }
+  BusRequest request;
+  request.no_cache = (head.flags & BusRequestHead::kNoCache) != 0;
+  if ((head.flags & BusRequestHead::kHasTtl) != 0) {
+    request.ttl_ms = reader.take<uint64_t>();
+    if (*request.ttl_ms == 0 && !reader.is_short()) {
+      return Status::error(Code::kInvalidArgument,
+                           "bus request: ttl_ms is 0; wanted 1 or more milliseconds");
+    }
   }
   const Result<std::span<BusTensor>> inputs = take_tensors(reader, head.inputs, "request", memory);
   if (!inputs.ok()) return inputs.status();
@@ -177,7 +196,6 @@ Result<BusRequest> parse_bus_request(std::span<const std::byte> frame, Allocator
   }
   const auto outputs = memory.allocate_array<std::string_view>(head.outputs);
   if (outputs.size() != head.outputs) return out_of_memory();
-  BusRequest request;
   request.model = reader.take_string();
   request.version = reader.take_string();
   for (BusTensor& input : *inputs) input.name = reader.take_string();
@@ -215,6 +233,7 @@ Result<BusReply> parse_bus_reply(std::span<const std::byte> frame, Allocator& me
 
 std::optional<size_t> frame_bytes(const BusRequest& request) noexcept {
   size_t bytes = sizeof(BusRequestHead);
+  if (request.ttl_ms) bytes += sizeof(uint64_t);
   bool fits = add_tensors(bytes, request.inputs) && add_string(bytes, request.model) &&
               add_string(bytes, request.version) && request.outputs.size() <= limits::kMaxTensors;
   for (const std::string_view output : request.outputs) fits = fits && add_string(bytes, output);
@@ -233,12 +252,13 @@ std::optional<size_t> frame_bytes(const BusReply& reply) noexcept {
 void write_bus_request(const BusRequest& request, std::span<std::byte> frame) noexcept {
   Writer writer(frame);
   writer.put(BusRequestHead{.version = kBusInferVersion,
-                            .flags = request.timeout_us ? BusRequestHead::kHasTimeout : uint16_t{0},
+                            .flags = flags_of(request),
                             .inputs = static_cast<uint16_t>(request.inputs.size()),
                             .outputs = static_cast<uint16_t>(request.outputs.size()),
                             .timeout_us = request.timeout_us.value_or(0),
                             .reply_offset = request.reply_offset,
                             .reply_room = request.reply_room});
+  if (request.ttl_ms) writer.put(*request.ttl_ms);
   put_tensors(writer, request.inputs);
   writer.put_string(request.model);
   writer.put_string(request.version);

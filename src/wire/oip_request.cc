@@ -78,6 +78,8 @@ class RequestReader {
   bool read_id() noexcept;
   bool read_parameter(std::string_view key) noexcept;
   bool read_sequence_id() noexcept;
+  bool read_cache_parameter(std::string_view key) noexcept;
+  bool keep_parameter(std::string_view of, std::string_view key) noexcept;
   std::optional<std::string_view> read_name() noexcept;
 
   bool read_input() noexcept;
@@ -86,6 +88,7 @@ class RequestReader {
   bool read_type(InputText& input) noexcept;
   bool read_data(InputText& input) noexcept;
   bool read_input_parameter(InputText& input, std::string_view key) noexcept;
+  void name_parameters(size_t first, std::string_view tensor) noexcept;
   bool finish_input(InputText& input) noexcept;
   bool finish_binary(const InputText& input, size_t elements) noexcept;
 
@@ -100,6 +103,7 @@ class RequestReader {
   InferHead head_;
   Growing<InferInput> inputs_;
   Growing<InferOutput> outputs_;
+  Growing<InferParameter> parameters_;
   // Outputs with a "binary_data" of their own, a bit each; the others follow the request's.
   uint64_t own_binary_ = 0;
   static_assert(limits::kMaxTensors <= 64);
@@ -117,8 +121,37 @@ bool RequestReader::read_id() noexcept {
 }
 
 bool RequestReader::read_sequence_id() noexcept {
+  head_.is_of_sequence = true;
   if (cursor_.peek() == '"') return cursor_.read_string("a string").has_value();
   return cursor_.read_unsigned("an unsigned integer or a string as 'sequence_id'").has_value();
+}
+
+bool RequestReader::read_cache_parameter(std::string_view key) noexcept {
+  if (key == "no_cache") {
+    const std::optional<bool> value = cursor_.read_bool("true or false as 'no_cache'");
+    head_.no_cache = value.value_or(false);
+    return value.has_value();
+  }
+  head_.ttl_ms = cursor_.read_unsigned("milliseconds, an unsigned integer, as 'ttl_ms'");
+  if (!head_.ttl_ms) return false;
+  return *head_.ttl_ms > 0 || cursor_.refuse(
+                                  "'ttl_ms' is 0; wanted 1 or more milliseconds, or "
+                                  "'no_cache': true for an answer that is not kept");
+}
+
+// Reads over it; who caches answers has to know of all that might change them.
+bool RequestReader::keep_parameter(std::string_view of, std::string_view key) noexcept {
+  const char* const begin = cursor_.at();
+  if (!cursor_.skip_value()) return false;
+  InferParameter* const added = parameters_.add(cursor_.memory());
+  if (added == nullptr) return refuse_memory();
+  *added = {of, key, {begin, static_cast<size_t>(cursor_.at() - begin)}};
+  return true;
+}
+
+// A tensor's parameters may come before its name.
+void RequestReader::name_parameters(size_t first, std::string_view tensor) noexcept {
+  for (InferParameter& parameter : parameters_.items().subspan(first)) parameter.of = tensor;
 }
 
 // Names that the protocol reserves are checked; of the others only the grammar counts, so that a
@@ -138,9 +171,11 @@ bool RequestReader::read_parameter(std::string_view key) noexcept {
     return cursor_.read_unsigned("an unsigned integer as 'priority'").has_value();
   }
   if (key == "sequence_start" || key == "sequence_end") {
+    head_.is_of_sequence = true;
     return cursor_.read_bool("true or false").has_value();
   }
-  return cursor_.skip_value();
+  if (key == "no_cache" || key == "ttl_ms") return read_cache_parameter(key);
+  return keep_parameter({}, key);
 }
 
 std::optional<std::string_view> RequestReader::read_name() noexcept {
@@ -212,7 +247,7 @@ bool RequestReader::read_input_parameter(InputText& input, std::string_view key)
     return input.binary_data_size.has_value();
   }
   input.in_shared_memory |= key == "shared_memory_region";
-  return cursor_.skip_value();
+  return keep_parameter({}, key);
 }
 
 bool RequestReader::read_input_member(InputText& input, std::string_view key) noexcept {
@@ -291,12 +326,14 @@ bool RequestReader::read_input() noexcept {
   }
   cursor_.begin_subject("input", inputs_.size());
   InputText input;
+  const size_t first_parameter = parameters_.size();
   if (!cursor_.read_object("an object in 'inputs'", [this, &input](std::string_view key) {
         return read_input_member(input, key);
       })) {
     return false;
   }
   if (!finish_input(input)) return false;
+  name_parameters(first_parameter, input.name);
   for (const InferInput& other : inputs_.items()) {
     if (other.name == input.name) return cursor_.refuse("this name is sent twice");
   }
@@ -321,7 +358,7 @@ bool RequestReader::read_output_parameter(InferOutput& output, std::string_view 
     return count.has_value();
   }
   output_in_shared_memory_ |= key == "shared_memory_region";
-  return cursor_.skip_value();
+  return keep_parameter({}, key);
 }
 
 bool RequestReader::read_output() noexcept {
@@ -330,6 +367,7 @@ bool RequestReader::read_output() noexcept {
   }
   cursor_.begin_subject("output", outputs_.size());
   InferOutput output;
+  const size_t first_parameter = parameters_.size();
   const auto parameter = [this, &output](std::string_view key) {
     return read_output_parameter(output, key);
   };
@@ -343,6 +381,7 @@ bool RequestReader::read_output() noexcept {
     return false;
   }
   if (output.name.empty()) return cursor_.refuse("'name' is missing");
+  name_parameters(first_parameter, output.name);
   if (output_in_shared_memory_ || classification_ > 0) {
     return cursor_.refuse_as(Code::kUnsupported, "%s is not supported; ask for the tensor itself",
                              output_in_shared_memory_ ? "shared_memory_region" : "classification");
@@ -379,6 +418,7 @@ bool RequestReader::finish() noexcept {
   if (!has_inputs_) return cursor_.refuse("the request has no 'inputs'");
   head_.inputs = inputs_.items();
   head_.outputs = outputs_.items();
+  head_.parameters = parameters_.items();
   for (size_t i = 0; i < head_.outputs.size(); ++i) {
     if ((own_binary_ >> i & 1) == 0) head_.outputs[i].binary = head_.binary_data_output;
   }

@@ -376,9 +376,9 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4u) << "the head, and a line for each request to a model that there is";
   EXPECT_THAT(lines[1], testing::AllOf(HasSubstr(",plus_one," + std::string(name_of(GetParam()))),
-                                       testing::EndsWith(",1,200")));
-  EXPECT_THAT(lines[2], testing::EndsWith(",2,200"));
-  EXPECT_THAT(lines[3], testing::EndsWith(",0,400"));
+                                       testing::EndsWith(",1,200,")));
+  EXPECT_THAT(lines[2], testing::EndsWith(",2,200,"));
+  EXPECT_THAT(lines[3], testing::EndsWith(",0,400,"));
 }
 
 // What answers a call instead of the engine, from memory of its own.

@@ -29,6 +29,7 @@ struct Counters {
   std::atomic<uint64_t> allocations{0};
   std::atomic<uint64_t> frees{0};
   std::atomic<uint64_t> locks{0};
+  std::atomic<uint64_t> tried_locks{0};
   std::atomic<uint64_t> futex_waits{0};
 };
 Counters of_data_plane;
@@ -113,7 +114,7 @@ int pthread_rwlock_wrlock(pthread_rwlock_t* lock) noexcept {
 }
 int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
   static auto* const real = original<int(pthread_mutex_t*)>("pthread_mutex_trylock");
-  count(&Counters::locks);
+  count(&Counters::tried_locks);
   return real(mutex);
 }
 int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
@@ -163,8 +164,8 @@ namespace lumen::testing_support {
 namespace {
 
 void clear(Counters& counters) noexcept {
-  for (auto* counter :
-       {&counters.allocations, &counters.frees, &counters.locks, &counters.futex_waits}) {
+  for (auto* counter : {&counters.allocations, &counters.frees, &counters.locks,
+                        &counters.tried_locks, &counters.futex_waits}) {
     counter->store(0, std::memory_order_relaxed);
   }
 }
@@ -173,6 +174,7 @@ CallCounts read(const Counters& counters) noexcept {
   return {counters.allocations.load(std::memory_order_relaxed),
           counters.frees.load(std::memory_order_relaxed),
           counters.locks.load(std::memory_order_relaxed),
+          counters.tried_locks.load(std::memory_order_relaxed),
           counters.futex_waits.load(std::memory_order_relaxed)};
 }
 

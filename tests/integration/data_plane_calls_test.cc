@@ -11,6 +11,7 @@
 #include <lumen/bus_client/infer_client.h>
 #include <lumen/server/server.h>
 
+#include "integration/data_plane_server.h"
 #include "support/fake_backend.h"
 #include "support/http_client.h"
 #include "support/temp_repository.h"
@@ -33,103 +34,6 @@ namespace lumen::server {
 namespace {
 
 using engine::AllocatorType;
-using engine::QueueType;
-using testing_support::CallCounts;
-using testing_support::WindowCounts;
-
-enum class Deliberate { kNothing, kAllocation, kLock };
-
-constexpr int kRequests = 100;
-
-// The backend's own calls are its business, unless a test wants one to be seen.
-class UncountedInstance final : public engine::Instance {
- public:
-  UncountedInstance(std::unique_ptr<engine::Instance> inner, Deliberate deliberate)
-      : inner_(std::move(inner)), deliberate_(deliberate) {}
-  engine::StartOutcome start(engine::InferRequest& request,
-                             void (*done)(engine::InferRequest&) noexcept) noexcept override {
-    if (deliberate_ == Deliberate::kAllocation) {
-      void* volatile memory = std::malloc(16);  // volatile: the compiler may drop an unused pair
-      std::free(memory);
-    }
-    if (deliberate_ == Deliberate::kLock) const std::lock_guard lock(mutex_);
-    const testing_support::BackendCalls calls;
-    return inner_->start(request, done);
-  }
-  uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
-
- private:
-  std::unique_ptr<engine::Instance> inner_;
-  const Deliberate deliberate_;
-  std::mutex mutex_;
-};
-
-class DataPlaneServer {
- public:
-  DataPlaneServer() {
-    options.http_address = "127.0.0.1:0";
-    options.unix_path = files.path() / "s.sock";
-    options.model_repository = LUMEN_SOURCE_DIR "/models";
-    options.max_active_requests = 16;
-    options.max_connections = 32;
-    options.telemetry_csv_path = files.path() / "requests.csv";
-  }
-  void start(std::unique_ptr<engine::Backend> backend = backends::make_openvino(),
-             Deliberate deliberate = Deliberate::kNothing) {
-    auto wrap = [deliberate](std::unique_ptr<engine::Instance> inner) {
-      return std::unique_ptr<engine::Instance>(
-          std::make_unique<UncountedInstance>(std::move(inner), deliberate));
-    };
-    auto started =
-        Server::start(options, std::make_unique<engine::WrappingBackend>(std::move(backend), wrap));
-    ASSERT_TRUE(started.ok()) << started.status().message();
-    server = std::move(*started);
-  }
-  HttpClient client(bool over_unix) const {
-    return over_unix ? HttpClient::over_unix(server->unix_path())
-                     : HttpClient(server->http_address());
-  }
-  // Sends `request` so often over each of so many connections at once, after a few to warm up, and
-  // counts.
-  WindowCounts count(const std::string& request, bool over_unix = false, size_t connections = 1,
-                     int status = 200) {
-    std::vector<HttpClient> clients;
-    clients.reserve(connections);
-    for (size_t i = 0; i < connections; ++i) clients.push_back(client(over_unix));
-    const auto round = [&] {
-      for (HttpClient& one : clients) EXPECT_TRUE(one.send(request));
-      for (HttpClient& one : clients) EXPECT_EQ(status, one.read().status);
-    };
-    for (int i = 0; i < 5; ++i) round();
-    const telemetry::Counters& counters = server->counters();
-    const uint64_t parks_before = counters.total("worker_parks");
-    const uint64_t heap_calls_before = counters.total("request_heap_calls");
-    testing_support::open_call_window();
-    for (int i = 0; i < kRequests; ++i) round();
-    const WindowCounts counts = testing_support::close_call_window();
-    parks_within = counters.total("worker_parks") - parks_before;
-    heap_calls_within = counters.total("request_heap_calls") - heap_calls_before;
-    return counts;
-  }
-  telemetry::ModelCounters counters_of(const char* model) const {
-    return server->models().find(model, "")->counters();
-  }
-
-  engine::TempRepository files;
-  ServerOptions options;
-  std::unique_ptr<Server> server;
-  uint64_t parks_within = 0;  // of the last count()
-  uint64_t heap_calls_within = 0;
-};
-
-const std::string kMlpRequest = binary_infer("mlp", "input", std::string(1024, '\0'));
-
-void expect_none(const std::string& what, const CallCounts& counts) {
-  EXPECT_EQ(0u, counts.allocations) << what;
-  EXPECT_EQ(0u, counts.frees) << what;
-  EXPECT_EQ(0u, counts.locks) << what;
-}
-
 // --- every queue type and backend, over TCP and the unix socket, the telemetry CSV on -----------------
 
 std::vector<std::string> backend_names() {
@@ -166,7 +70,7 @@ class DataPlaneCallsOf : public testing::TestWithParam<QueueOverSocketToBackend>
     if (queue_type() == QueueType::kNaive) {
       EXPECT_GT(counts.locks, 0u);
     } else {
-      EXPECT_EQ(0u, counts.locks);
+      EXPECT_EQ(0u, counts.all_locks());
     }
   }
   engine::TempRepository models;
@@ -205,7 +109,7 @@ TEST_P(DataPlaneCallsOf, WithTheHeapARequestAllocatesAndAllOfItIsCounted) {
               2.0 * static_cast<double>(counts.frees),
               2.0 * static_cast<double>(counts.frees) / kRequests * 2);
   if (queue_type() != QueueType::kNaive) {
-    EXPECT_EQ(0u, counts.locks);
+    EXPECT_EQ(0u, counts.all_locks());
   }
 }
 
@@ -325,7 +229,7 @@ class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
     EXPECT_EQ(0u, counts.allocations) << what;
     EXPECT_EQ(0u, counts.frees) << what;
     if (GetParam() != QueueType::kNaive) {
-      EXPECT_EQ(0u, counts.locks) << what;
+      EXPECT_EQ(0u, counts.all_locks()) << what;
     }
   }
 
@@ -469,7 +373,7 @@ class DataPlaneCallsOverTheBus : public testing::TestWithParam<QueueType> {
     EXPECT_EQ(0u, counts.allocations) << status;
     EXPECT_EQ(0u, counts.frees) << status;
     if (GetParam() != QueueType::kNaive) {
-      EXPECT_EQ(0u, counts.locks) << status;
+      EXPECT_EQ(0u, counts.all_locks()) << status;
     }
   }
 

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -69,6 +71,23 @@ def test_a_timed_closed_loop_and_an_open_loop_at_a_rate(shared_server: Server) -
     assert opened["open_loop"]["rate"] == 500
     # 200 fall due in the window and 50 before it, of which some may be late.
     assert 190 <= opened["requests"] + opened["open_loop"]["unsent"] <= 250
+
+
+def test_inputs_that_repeat_are_hits_of_a_response_cache(
+    server: Any, small_repository: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(small_repository / "mlp", tmp_path / "mlp")
+    config = {"response_cache": {"enable": True}}
+    (tmp_path / "mlp" / "config.json").write_text(json.dumps(config))
+    one = server("--model-repository", str(tmp_path))
+    words = ("--model", "mlp", "--clients", "1", "--requests", "2000")
+    (row,) = rows_of(one, *words, "--repeat-ratio", "0.8")
+    assert row["cache"]["hit_share"] == pytest.approx(0.8, abs=0.05)
+    # Fresh ones are none of an earlier run's.
+    (row,) = rows_of(one, *words, "--repeat-ratio", "0")
+    assert row["cache"]["hits"] == 0
+    text = bench(url_of(one), *words, "--repeat-ratio", "1").stdout
+    assert re.search(r"response cache: \d+ hits, \d+ misses by the server's count: (100|99)", text)
 
 
 def test_a_connection_a_request_is_timed_apart(shared_server: Server) -> None:

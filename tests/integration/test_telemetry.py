@@ -29,7 +29,7 @@ from integration.reference import Reference
 StartServer = Callable[..., Server]
 HEADER = (
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status"
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache"
 )
 STAGES = ("parse", "queue", "preprocess", "inference", "postprocess", "write")
 every_kind = pytest.mark.parametrize("queue", QUEUE_TYPES)
@@ -355,6 +355,8 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
     )
     if not found_onnxruntime_headers():  # nobody to choose from
         documented.discard("lumen_model_backend_trial_seconds")
+    # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.
+    documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes"}
     choosing = ("--backend", "auto", "--backend-trial-ms", "10", "--backend-choices", "off")
     one = server("--telemetry-csv-path", str(file), *choosing)
     with Connection(one.address) as connection:

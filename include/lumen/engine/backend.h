@@ -10,6 +10,7 @@
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/metadata.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -27,6 +28,19 @@ enum class Precision : uint8_t {
   kAuto,  // what the backend holds fastest on this machine
 };
 
+// How a cache decides what goes when it is full; in the order of their names in config.json.
+enum class CachePolicy : uint8_t { kLru, kLfu, kS3Fifo };
+inline constexpr std::array<std::string_view, 3> kCachePolicyNames = {"lru", "lfu", "s3fifo"};
+
+// Of a model's answers: "response_cache" of its config.json. The server keeps them, no backend sees it.
+struct ResponseCacheOptions {
+  bool enable = false;
+  // Long enough for clients that ask again at once, short enough that nobody has to know of it.
+  uint64_t ttl_ms = 60'000;
+  uint64_t max_bytes = uint64_t{64} << 20;  // virtual until answers fill it
+  CachePolicy policy = CachePolicy::kS3Fifo;
+};
+
 // From the model's own config.json (all optional).
 struct ModelOptions {
   std::string backend;  // its name; empty or "auto": chosen by measuring
@@ -36,6 +50,7 @@ struct ModelOptions {
   // Kernels prepared for shapes seen before that an instance keeps, of each kind of operation, where
   // the model has free axes. Measured in docs/configuration.md.
   uint32_t shape_cache = kDefaultShapeCache;
+  ResponseCacheOptions response_cache = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 

@@ -59,6 +59,9 @@ class Model {
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
   // Which backend serves it, and why that one.
   [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
+  [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
+    return response_cache_;
+  }
   // What its backend allows; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
   // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
@@ -87,6 +90,7 @@ class Model {
   ModelMetadata metadata_;              // name and version are set even when unavailable
   Backends::Entry* backend_ = nullptr;  // that loaded it
   BackendChoice choice_;
+  ResponseCacheOptions response_cache_;
   std::unique_ptr<LoadedModel> loaded_;
   const std::shared_ptr<ModelIndices> indices_;
   const uint32_t index_;

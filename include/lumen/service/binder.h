@@ -25,7 +25,8 @@ enum class InputBytes : uint8_t {
   kPresent,    // at tensor.data, and nobody writes there before the call is done
   // At tensor.data, where another process may write at any time. Floats, small integers and booleans are
   // read in place, whatever they are. What decides where is read is copied first: the lengths inside a BYTES
-  // tensor, and integers of 32 and 64 bits, which a kernel may use as indices after it has checked them.
+  // tensor, and integers of 32 and 64 bits, which a kernel may use as indices after it has checked them; and
+  // everything where the model's answers are cached, so that what is hashed is what is run.
   kShared,
 };
 
@@ -48,6 +49,7 @@ class Binder {
 
  private:
   [[nodiscard]] Status place(std::string_view name, TensorView& tensor) noexcept;
+  [[nodiscard]] Status copy_shared(std::string_view name, TensorView& tensor) noexcept;
 
   Call& call_;
   const engine::ModelMetadata& metadata_;

@@ -18,9 +18,13 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/service/places.h>
+#include <lumen/telemetry/request_record.h>
+#include <lumen/wire/oip.h>
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 
 namespace lumen::service {
 
@@ -42,11 +46,35 @@ class CallOwner {
   ~CallOwner() = default;
 };
 
+// What a request says of the response cache (service/response_cache.h).
+struct CacheWishes {
+  bool is_off = false;  // neither looked up nor kept: it asked for that, or it is one of a sequence
+  // An input lies where another process can change it: what was hashed need not be what is run.
+  bool has_shared_input = false;
+  std::optional<uint64_t> ttl_ms{};  // 1 or more: takes and leaves no answer that is older
+  std::span<wire::InferParameter> parameters{};  // any order
+};
+
+using CacheOutcome = telemetry::CacheUse;
+struct CacheWork;  // the cache's own
+
+// What keeps a call's outputs, where these lie in memory that is not the call's.
+class OutputsKeeper {
+ public:
+  // On any thread; must not wait.
+  virtual void let_go(void* kept) noexcept = 0;
+
+ protected:
+  ~OutputsKeeper() = default;
+};
+
 struct Call {
   // --- from its transport, before the call is bound ---------------------------------------------
   CallOwner* owner = nullptr;
   Allocator* scratch = nullptr;       // of this call alone, until its transport is through with it
   Allocator* reply_memory = nullptr;  // outputs are placed here; may be `scratch`
+  bool reply_is_shared = false;       // another process can change what lies in reply_memory
+  CacheWishes cache_wishes{};
 
   // --- from the binder --------------------------------------------------------------------------
   Places to_receive{};  // of the inputs that are still to come, in the order they were named
@@ -56,6 +84,21 @@ struct Call {
   // nullopt: nothing, the default counts; 0: no deadline, as the Open Inference Protocol has it.
   // Needs infer.times.received_ns.
   void set_timeout(std::optional<uint64_t> timeout_us) noexcept;
+
+  // The outputs are not used any more: by the transport, before the call's memory is anybody else's. No
+  // call of its model's removal returns before.
+  void let_go_of_outputs() noexcept {
+    if (keeper != nullptr) std::exchange(keeper, nullptr)->let_go(kept);
+  }
+
+  // --- a step's that answers from memory of its own -----------------------------------------------
+  OutputsKeeper* keeper = nullptr;
+  void* kept = nullptr;
+  CacheOutcome cache_outcome = CacheOutcome::kNone;
+  bool was_not_kept = false;  // the cache had no room or no time for its answer
+  uint64_t cache_ns = 0;      // what looking up and keeping took
+  uint32_t cache_node = 0;    // by which it waits for another's run
+  CacheWork* cache_work = nullptr;
 
   // --- the dispatcher's -------------------------------------------------------------------------
   struct Way {

@@ -94,11 +94,14 @@ class Catalog {
                                                 std::span<const std::string> versions)>;
   // Told before a model is in a snapshot, so that its index means it from then on.
   using OnAdded = std::function<void(const engine::Model& model)>;
+  // Told once a model has left: no request of it is anywhere.
+  using OnRemoved = OnAdded;
 
   // Begins with what the repository has found.
   Catalog(
       engine::ModelRepository& repository, engine::Engine& engine, Describe describe,
-      OnAdded on_added = [](const engine::Model&) {});
+      OnAdded on_added = [](const engine::Model&) {},
+      OnRemoved on_removed = [](const engine::Model&) {});
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
@@ -123,6 +126,7 @@ class Catalog {
   engine::Engine& engine_;
   const Describe describe_;
   const OnAdded on_added_;
+  const OnRemoved on_removed_;
   std::mutex mutex_;  // of changes: one at a time
   bool is_closed_ = false;
   std::vector<std::unique_ptr<Reader>> readers_;

@@ -78,6 +78,7 @@ class Dispatcher {
   [[nodiscard]] engine::SubmitOutcome go_on(Call& call) noexcept;
   [[nodiscard]] engine::SubmitOutcome to_engine(Call& call) noexcept;
   void tell_steps(Call& call) noexcept;
+  void count_cache(const Call& call) noexcept;
   void finish(Call& call) noexcept;
   void park(Call& call, Step& step) noexcept;
   void unpark(Call& call) noexcept;

@@ -3,7 +3,7 @@
 // Threads: its I/O thread. Memory: none. Errors: none; the CSV counts what it can't keep. 0.1 us a request.
 #pragma once
 
-#include <lumen/engine/infer_request.h>
+#include <lumen/service/call.h>
 #include <lumen/telemetry/stage_histograms.h>
 #include <lumen/telemetry/trace_log.h>
 
@@ -28,9 +28,8 @@ class RequestRecorder {
   RequestRecorder(const RequestRecorder&) = delete;
   RequestRecorder& operator=(const RequestRecorder&) = delete;
 
-  // `infer` has a model. `status`: of HTTP. `id`: the client's own; left out where it is too long.
-  void record(const engine::InferRequest& infer, int status, std::string_view id,
-              const ReplyMoment& out) noexcept;
+  // `call` has a model. `status`: of HTTP. `id`: the client's own; left out where it is too long.
+  void record(const Call& call, int status, std::string_view id, const ReplyMoment& out) noexcept;
 
  private:
   telemetry::StageHistograms& stages_;

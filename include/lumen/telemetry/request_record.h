@@ -7,9 +7,19 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 namespace lumen::telemetry {
+
+// What the response cache did for a request; in the order of kCacheUseNames.
+enum class CacheUse : uint8_t {
+  kNone,    // its model has no cache, or the request wanted none
+  kHit,     // answered from the cache
+  kShared,  // answered by the run of another request like it
+  kMiss,    // it ran, or was refused or late before
+};
+inline constexpr std::array<std::string_view, 4> kCacheUseNames = {"", "hit", "shared", "miss"};
 
 struct RequestRecord {
   static constexpr uint64_t kAbsent = UINT64_MAX;  // the stage did not happen
@@ -28,6 +38,7 @@ struct RequestRecord {
   uint8_t allocator_type = 0;
   uint8_t id_bytes = 0;  // of the client's own id; 0: it gave none, or one that is too long
   std::array<char, kMaxIdBytes> id{};
+  CacheUse cache_use = CacheUse::kNone;
 };
 
 static_assert(std::is_trivially_copyable_v<RequestRecord> && sizeof(RequestRecord) == 136);

@@ -43,7 +43,7 @@ namespace lumen::telemetry {
 
 inline constexpr std::string_view kTraceCsvHeader =
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status";
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache";
 
 struct TraceLogOptions {
   std::filesystem::path path = {};

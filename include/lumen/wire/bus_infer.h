@@ -2,7 +2,7 @@
 // Tensors are not in the frames: they lie in the area, memory that client and server share, and a frame says
 // where. A frame's type says what it asks (BusVerb), its id comes back with the reply.
 //
-//   request  BusRequestHead | BusTensorHead for each input | dimensions | strings: model, version, names
+//   request  BusRequestHead | ttl_ms, if flagged | BusTensorHead for each input | dimensions | strings: model, version, names
 //   reply    BusReplyHead   | BusTensorHead for each output | dimensions | strings: version, names | text
 //
 // Threads: pure functions. Memory: lists from the caller's Allocator; strings stay views of the frame.
@@ -41,6 +41,8 @@ enum class BusVerb : uint32_t {
 
 struct BusRequestHead {
   static constexpr uint16_t kHasTimeout = 1;  // of `flags`; without it the server's default counts
+  static constexpr uint16_t kNoCache = 2;     // neither answered from the response cache nor kept
+  static constexpr uint16_t kHasTtl = 4;      // behind the head: uint64_t, milliseconds, 1 or more
   uint16_t version;
   uint16_t flags;
   uint16_t inputs;
@@ -96,6 +98,8 @@ struct BusRequest {
   std::string_view model = {};
   std::string_view version = {};  // empty: the highest
   std::optional<uint64_t> timeout_us = {};
+  bool no_cache = false;
+  std::optional<uint64_t> ttl_ms = {};  // takes and leaves no answer that is older
   uint64_t reply_offset = 0;
   uint64_t reply_room = 0;
   std::span<const BusTensor> inputs = {};

@@ -32,9 +32,20 @@ struct InferOutput {
   bool binary = false;  // its own "binary_data", else the request's "binary_data_output"
 };
 
+// A parameter that no rule of ours knows: a client's own, or Triton's.
+struct InferParameter {
+  std::string_view of;  // the tensor whose it is; empty: the request's
+  std::string_view name;
+  std::string_view value;  // JSON, as it was sent
+};
+
 struct InferHead {
   std::optional<std::string_view> id;
   std::optional<uint64_t> timeout_us;  // parameter "timeout"
+  std::optional<uint64_t> ttl_ms;      // parameter "ttl_ms", 1 or more
+  bool no_cache = false;               // parameter "no_cache"
+  bool is_of_sequence = false;         // it names a sequence
+  std::span<InferParameter> parameters;
   std::span<InferInput> inputs;
   std::span<InferOutput> outputs;  // empty: all outputs
   bool binary_data_output = false;

@@ -41,6 +41,7 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(ConnectionHost& h
 }
 
 RequestMemory::Usage RequestContext::reset() noexcept {
+  call.let_go_of_outputs();  // while the model, whose they are, is held
   if (call.infer.model != nullptr) host->thread().catalog.release(*call.infer.model);
   const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
   memory.use(RequestMemory::Kind::kArena);

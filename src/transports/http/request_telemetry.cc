@@ -10,7 +10,8 @@ void ConnectionHost::record(const RequestContext& context) noexcept {
   if (infer.times.postprocessed_ns != 0) {
     reply_time_.add(out.now_ns - infer.times.postprocessed_ns);
   }
-  thread_.recorder.record(infer, context.reply.status(), context.infer_head.id.value_or(""), out);
+  thread_.recorder.record(context.call, context.reply.status(), context.infer_head.id.value_or(""),
+                          out);
 }
 
 }  // namespace lumen::http

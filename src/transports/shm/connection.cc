@@ -225,6 +225,8 @@ Status Connection::bind(Request& request, const wire::BusRequest& head) noexcept
   }
   request.reply_place = ReplyPlace(area.subspan(head.reply_offset, head.reply_room));
   request.call.set_timeout(head.timeout_us);
+  request.call.cache_wishes.is_off = head.no_cache;
+  request.call.cache_wishes.ttl_ms = head.ttl_ms;
   service::Binder binder(request.call, *request.call.infer.model);
   const size_t most = host_.services().options.max_body_bytes;
   size_t bytes = 0;

@@ -171,8 +171,10 @@ Request* ConnectionHost::acquire() noexcept {
   free_ = std::exchange(request->next, nullptr);
   // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has not.
   static_assert(std::is_trivially_destructible_v<service::Call>);
-  ::new (static_cast<void*>(&request->call)) service::Call{
-      .owner = request, .scratch = &request->memory, .reply_memory = &request->reply_place};
+  ::new (static_cast<void*>(&request->call)) service::Call{.owner = request,
+                                                           .scratch = &request->memory,
+                                                           .reply_memory = &request->reply_place,
+                                                           .reply_is_shared = true};
   request->reply_place = ReplyPlace();
   request->reserved_bytes = 0;
   return request;

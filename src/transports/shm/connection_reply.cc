@@ -74,7 +74,7 @@ void Connection::refuse(Request& request, const Status& refused,
   if (infer.model == nullptr) return;
   host_.thread().counters.add_time(infer.model->index(), "failure",
                                    out.now_ns - infer.times.received_ns);
-  host_.thread().recorder.record(infer, number, {}, out);
+  host_.thread().recorder.record(request.call, number, {}, out);
 }
 
 void Connection::on_returned(Request& request, const service::ReplyMoment& out) noexcept {
@@ -95,6 +95,7 @@ void Connection::on_returned(Request& request, const service::ReplyMoment& out) 
 }
 
 void Connection::release(Request& request) noexcept {
+  request.call.let_go_of_outputs();
   if (request.call.infer.model != nullptr) {
     host_.thread().catalog.release(*request.call.infer.model);
   }
@@ -128,7 +129,7 @@ void Connection::answer_outputs(Request& request, const service::ReplyMoment& ou
               {.status = 200, .version = metadata.version, .outputs = outputs, .text = {}});
   const ThreadServices& thread = host_.thread();
   thread.counters.add_time(infer.model->index(), "success", out.now_ns - infer.times.received_ns);
-  thread.recorder.record(infer, 200, {}, out);
+  thread.recorder.record(request.call, 200, {}, out);
 }
 
 // ok: it is answered and released.

@@ -35,6 +35,51 @@ TEST(ModelConfig, TakesPrecisionAndBatchSizesInAscendingOrder) {
   EXPECT_THAT(parse_model_config(R"({"batch_sizes": []})", "f")->batch_sizes, IsEmpty());
 }
 
+TEST(ModelConfig, SaysWhatIsKeptOfAnswers) {
+  const ResponseCacheOptions defaults = parse_model_config("{}", "f")->response_cache;
+  EXPECT_FALSE(defaults.enable);
+  EXPECT_EQ(defaults.ttl_ms, 60'000u);
+  EXPECT_EQ(defaults.max_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(defaults.policy, CachePolicy::kS3Fifo);
+  const auto parsed = parse_model_config(
+      R"({"response_cache": {"enable": true, "ttl_ms": 5, "max_bytes": 65536, "policy": "lru"}})",
+      "f");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_TRUE(parsed->response_cache.enable);
+  EXPECT_EQ(parsed->response_cache.ttl_ms, 5u);
+  EXPECT_EQ(parsed->response_cache.max_bytes, 65536u);
+  EXPECT_EQ(parsed->response_cache.policy, CachePolicy::kLru);
+  EXPECT_EQ(
+      parse_model_config(R"({"response_cache": {"policy": "lfu"}})", "f")->response_cache.policy,
+      CachePolicy::kLfu);
+}
+
+TEST(ModelConfig, RefusesWhatNoCacheCanBe) {
+  const auto refused = [](const std::string& section) {
+    return refusal("{\"response_cache\": " + section + "}");
+  };
+  for (const char* section : {"true", "[]", "null", "\"on\"", "1"}) {
+    EXPECT_THAT(refused(section),
+                AllOf(HasSubstr("\"response_cache\": got"), HasSubstr("wanted an object")));
+  }
+  for (const char* ttl : {"0", "-1", "1.5", "\"1\"", "31536000001", "null"}) {
+    EXPECT_THAT(
+        refused("{\"ttl_ms\": " + std::string(ttl) + "}"),
+        AllOf(HasSubstr("\"response_cache.ttl_ms\": got"), HasSubstr("from 1 to 31536000000")));
+  }
+  for (const char* bytes : {"0", "65535", "68719476737", "\"64M\""}) {
+    EXPECT_THAT(refused("{\"max_bytes\": " + std::string(bytes) + "}"),
+                AllOf(HasSubstr("\"response_cache.max_bytes\": got"),
+                      HasSubstr("from 65536 to 68719476736")));
+  }
+  EXPECT_THAT(refused(R"({"enable": 1})"), HasSubstr("wanted true or false"));
+  EXPECT_THAT(refused(R"({"policy": "lrv"})"), HasSubstr("did you mean \"lru\"?"));
+  EXPECT_THAT(refused(R"({"policy": 1})"), HasSubstr("\"s3fifo\""));
+  EXPECT_THAT(refused(R"({"tll_ms": 1})"),
+              AllOf(HasSubstr("in \"response_cache\""), HasSubstr("did you mean \"ttl_ms\"?")));
+  EXPECT_THAT(refused(R"({"ttl_ms": 1, "ttl_ms": 2})"), HasSubstr("given twice"));
+}
+
 TEST(ModelConfig, BoundsWhatIsKeptForShapesUnlessItIsToldOtherwise) {
   EXPECT_EQ(parse_model_config("{}", "f")->shape_cache, ModelOptions::kDefaultShapeCache);
   EXPECT_EQ(parse_model_config(R"({"shape_cache": 0})", "f")->shape_cache, 0u);

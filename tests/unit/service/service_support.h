@@ -11,6 +11,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace lumen::service {
@@ -18,8 +19,9 @@ namespace lumen::service {
 // One model "m". Set what the fake is to say about it before.
 class OneModel {
  public:
-  explicit OneModel(std::shared_ptr<engine::FakeControl> fake) {
+  explicit OneModel(std::shared_ptr<engine::FakeControl> fake, std::string_view config = "{}") {
     files_.add_model("m");
+    files_.write("m/config.json", config);
     auto opened = engine::ModelRepository::open(
         files_.path(), engine::make_fake_backend(std::move(fake)), *counters);
     LUMEN_CHECK(opened.ok());

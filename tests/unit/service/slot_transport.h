@@ -76,8 +76,13 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
                              uint64_t deadline_ns = UINT64_MAX) {
     region[number].input = {value, value + 1, value + 2, value + 3};
     Slot& slot = slots_[number];
+    slot.call.let_go_of_outputs();
     slot.scratch.reset();
-    slot.call = {.owner = this, .scratch = &slot.scratch, .reply_memory = &slot.reply_place};
+    slot.call = {.owner = this,
+                 .scratch = &slot.scratch,
+                 .reply_memory = &slot.reply_place,
+                 .reply_is_shared = true,
+                 .cache_wishes = wishes};
     Binder binder(slot.call, model);
     auto* data = reinterpret_cast<std::byte*>(region[number].input.data());
     LUMEN_CHECK(binder
@@ -88,6 +93,8 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
     slot.call.infer.deadline_ns = deadline_ns;
     return dispatcher.submit(slot.call);
   }
+  // Its client has read the reply.
+  void let_go(uint32_t number) { slots_[number].call.let_go_of_outputs(); }
   void cancel(uint32_t number) { dispatcher.cancel(slots_[number].call); }
   [[nodiscard]] const Call& call(uint32_t number) const { return slots_[number].call; }
   [[nodiscard]] Code code(uint32_t number) const { return call(number).infer.status.code(); }
@@ -107,6 +114,7 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   }
   void wake() noexcept override { wakes.fetch_add(1); }
 
+  CacheWishes wishes{};  // of the requests from now on
   SharedRegion region;
   telemetry::CounterWriter counters;
   Dispatcher dispatcher;
@@ -117,7 +125,7 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   struct Slot {
     explicit Slot(SharedRegion::Slot& memory) : reply_place(memory) {}
     Call call;
-    Arena scratch = make_arena(4096);
+    Arena scratch = make_arena(8192);
     ReplyPlace reply_place;
     std::atomic<uint32_t> encoded{0};
   };

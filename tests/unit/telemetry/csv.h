@@ -80,15 +80,15 @@ inline std::vector<Row> parse_csv(std::string_view text) {
   return rows;
 }
 
-// The rows under the header, each of 16 fields.
+// The rows under the header, each of 17 fields.
 inline std::vector<Row> records_in(const std::filesystem::path& path) {
   std::vector<Row> rows = parse_csv(whole_file(path));
-  if (rows.empty() || rows[0].size() != 16 || rows[0][0] != "request_id") {
+  if (rows.empty() || rows[0].size() != 17 || rows[0][0] != "request_id") {
     ADD_FAILURE() << path << " doesn't begin with the header";
     return {};
   }
   rows.erase(rows.begin());
-  for (const Row& row : rows) EXPECT_EQ(row.size(), 16u) << path;
+  for (const Row& row : rows) EXPECT_EQ(row.size(), 17u) << path;
   return rows;
 }
 

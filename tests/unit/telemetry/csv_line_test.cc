@@ -26,7 +26,7 @@ std::string line_of(const RequestRecord& record, const CsvNames& names = {}) {
 TEST(CsvLine, TheHeaderNamesAFieldForEachOfTheLine) {
   const std::vector<Row> rows = parse_csv(std::string(kTraceCsvHeader) + "\n");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].size(), 16u);
+  EXPECT_EQ(rows[0].size(), 17u);
   for (size_t i = 0; i < kStageCount; ++i) {
     EXPECT_EQ(rows[0][6 + i], std::string(kStageNames[i]) + "_us");
   }
@@ -41,17 +41,18 @@ TEST(CsvLine, EveryFieldStandsInItsColumn) {
   record.status = 504;
   record.queue_type = 1;
   record.allocator_type = 0;
+  record.cache_use = CacheUse::kMiss;
   const CsvNames names{{"a", "squeezenet"}, {"mpmc", "spsc"}, {"lumen_arena"}};
   EXPECT_EQ(line_of(record, names),
             "42,2026-11-21T01:43:27.123456Z,squeezenet,spsc,lumen_arena,3,0.001,0.999,1.000,1.001,"
-            "20.050,300.000,4000000.007,5000000000.000,8,504\n");
+            "20.050,300.000,4000000.007,5000000000.000,8,504,miss\n");
 }
 
 TEST(CsvLine, WhatDidNotHappenIsEmpty) {
   RequestRecord record;
   record.model = record.worker = RequestRecord::kNone;
   record.status = 400;
-  EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400\n");
+  EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400,\n");
 }
 
 TEST(CsvLine, AClientsIdTakesThePlaceOfTheNumber) {
@@ -67,7 +68,7 @@ TEST(CsvLine, AnIdWithQuotesCommasOrLineEndsComesBackAsItWas) {
     set_id(record, id);
     const std::vector<Row> rows = parse_csv(line_of(record));
     ASSERT_EQ(rows.size(), 1u) << id;
-    ASSERT_EQ(rows[0].size(), 16u) << id;
+    ASSERT_EQ(rows[0].size(), 17u) << id;
     EXPECT_EQ(rows[0][0], id);
   }
 }
@@ -96,6 +97,7 @@ TEST(CsvLine, TheLongestLineFits) {
   record.rows = UINT32_MAX;
   record.worker = UINT16_MAX - 1;
   record.status = UINT16_MAX;
+  record.cache_use = CacheUse::kShared;
   set_id(record, std::string(RequestRecord::kMaxIdBytes, '"'));
   const std::string longest = detail::csv_field(std::string(1000, '"'));
   EXPECT_EQ(longest.size(), detail::kMaxNameFieldBytes);

@@ -114,7 +114,7 @@ TEST(TraceLog, ARecordIsALineInItsColumns) {
   EXPECT_EQ(whole_file(folder / "trace.csv"),
             std::string(kTraceCsvHeader) +
                 "\n\"a,b\",2026-11-21T01:43:27.123456Z,squeezenet,spsc,standard,2,,2.005,3.000,"
-                "4.000,5.001,6.010,7.100,1234.567,1,200\n");
+                "4.000,5.001,6.010,7.100,1234.567,1,200,\n");
   EXPECT_EQ(log->counters().written, 1u);
   EXPECT_TRUE(log->last_error().ok());
 }
@@ -270,7 +270,7 @@ TEST(TraceLog, WritersGoOnAndDropsAreCountedWhileAPipeStalls) {
   const std::vector<Row> rows = parse_csv(text);
   ASSERT_EQ(rows.size(), counters.written + 1);
   for (size_t i = 1; i < rows.size(); ++i) {
-    ASSERT_EQ(rows[i].size(), 16u);
+    ASSERT_EQ(rows[i].size(), 17u);
     if (i == 1) continue;
     ASSERT_LT(std::stoull(rows[i - 1][0]), std::stoull(rows[i][0]));
   }

@@ -121,7 +121,7 @@ TEST_F(BusInfer, ARequestOfAnotherVersionOrWithUnknownFlagsIsRefused) {
   put<uint16_t>(frame, 0, 2);
   EXPECT_THAT(why_refused(frame), HasSubstr("version 2"));
   frame = written(request());
-  put<uint16_t>(frame, 2, 3);
+  put<uint16_t>(frame, 2, 8);
   EXPECT_THAT(why_refused(frame), HasSubstr("flags"));
 }
 
@@ -165,6 +165,29 @@ TEST_F(BusInfer, WhatNoFrameCanSayHasNoSize) {
   sent = request();
   sent.inputs = many;
   EXPECT_EQ(frame_bytes(sent), std::nullopt);
+}
+
+TEST_F(BusInfer, SaysWhatIsWantedOfTheCache) {
+  BusRequest wanted = request();
+  const Result<BusRequest> plain = parse_bus_request(written(wanted), memory);
+  ASSERT_TRUE(plain.ok());
+  EXPECT_FALSE(plain->no_cache);
+  EXPECT_FALSE(plain->ttl_ms);
+  wanted.no_cache = true;
+  wanted.ttl_ms = 77;
+  const std::vector<std::byte> frame = written(wanted);
+  const Result<BusRequest> parsed = parse_bus_request(frame, memory);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_TRUE(parsed->no_cache);
+  EXPECT_EQ(parsed->ttl_ms, 77u);
+  EXPECT_EQ(parsed->timeout_us, 5000u);
+  ASSERT_EQ(parsed->inputs.size(), wanted.inputs.size());
+  expect_equal(parsed->inputs[0], wanted.inputs[0]);
+  for (size_t bytes = 0; bytes < frame.size(); ++bytes) {
+    EXPECT_NE(why_refused({frame.begin(), frame.begin() + static_cast<ptrdiff_t>(bytes)}), "");
+  }
+  wanted.ttl_ms = 0;
+  EXPECT_THAT(why_refused(written(wanted)), HasSubstr("ttl_ms is 0; wanted 1 or more"));
 }
 
 }  // namespace

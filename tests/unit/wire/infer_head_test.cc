@@ -84,6 +84,43 @@ TEST(InferHead, AcceptsReservedAndForeignParameters) {
   EXPECT_TRUE(request.result->outputs[0].binary);
 }
 
+// Who caches answers has to know of all that might change them, and of nothing else.
+TEST(InferHead, KeepsParametersThatItDoesNotKnow) {
+  const ParsedRequest request(
+      R"({"parameters":{"timeout":3,"mine":{"a": [1]},"priority":3,"no_cache":false,"ttl_ms":5,)"
+      R"("headers":"h"},"inputs":[{"parameters":{"binary_data_size":0,"of x":"c"},)"
+      R"("name":"x","shape":[0],"datatype":"FP16"}],)"
+      R"("outputs":[{"name":"y","parameters":{"classification":0,"binary_data":true,"of y":1}}]})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  const std::span<const InferParameter> kept = request.result->parameters;
+  ASSERT_EQ(kept.size(), 4u);
+  const auto expect = [](const InferParameter& one, std::string_view of, std::string_view name,
+                         std::string_view value) {
+    EXPECT_EQ(one.of, of);
+    EXPECT_EQ(one.name, name);
+    EXPECT_EQ(one.value, value);
+  };
+  expect(kept[0], "", "mine", R"({"a": [1]})");
+  expect(kept[1], "", "headers", R"("h")");
+  expect(kept[2], "x", "of x", R"("c")");
+  expect(kept[3], "y", "of y", "1");
+}
+
+TEST(InferHead, ReadsWhatIsWantedOfTheCache) {
+  const ParsedRequest plain(R"({"inputs":[]})");
+  EXPECT_FALSE(plain.result->no_cache);
+  EXPECT_FALSE(plain.result->is_of_sequence);
+  EXPECT_FALSE(plain.result->ttl_ms);
+  const ParsedRequest said(R"({"inputs":[],"parameters":{"no_cache":true,"ttl_ms":7}})");
+  EXPECT_TRUE(said.result->no_cache);
+  EXPECT_EQ(said.result->ttl_ms, 7u);
+  for (const char* of_sequence : {R"("sequence_id":1)", R"("sequence_id":"a")",
+                                  R"("sequence_start":true)", R"("sequence_end":false)"}) {
+    const ParsedRequest request(R"({"inputs":[],"parameters":{)" + std::string(of_sequence) + "}}");
+    EXPECT_TRUE(request.result->is_of_sequence) << of_sequence;
+  }
+}
+
 TEST(InferHead, AcceptsANumberAsSequenceId) {
   EXPECT_TRUE(ParsedRequest(R"({"parameters":{"sequence_id":18446744073709551615},"inputs":[]})")
                   .result.ok());

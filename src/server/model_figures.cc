@@ -1,9 +1,36 @@
 // See the header.
-#include "server/backend_figures.h"
+#include "server/model_figures.h"
 
 namespace lumen::server {
 
-BackendFigures::BackendFigures(const service::CatalogSnapshot& catalog) {
+ModelFigures::ModelFigures(const service::CatalogSnapshot& catalog,
+                           const service::ResponseCache& cache) {
+  add_backends(catalog);
+  add_caches(catalog, cache);
+}
+
+void ModelFigures::add_caches(const service::CatalogSnapshot& catalog,
+                              const service::ResponseCache& cache) {
+  using Usage = service::ResponseCache::Usage;
+  const auto add = [&](std::string_view name, std::string_view help, uint64_t Usage::* value) {
+    for (const service::CatalogModel& entry : catalog.models) {
+      const std::optional<Usage> usage = cache.usage(*entry.model);
+      if (!usage) continue;
+      figures_.push_back({.name = name,
+                          .help = help,
+                          .type = "gauge",
+                          .value = static_cast<double>((*usage).*value),
+                          .labels = std::span(add_labels(*entry.model, {})).first(2)});
+    }
+  };
+  add("lumen_cache_bytes",
+      "Of the model's response cache, taken by answers, those included that only slow readers "
+      "hold.",
+      &Usage::bytes);
+  add("lumen_cache_max_bytes", "Memory of the model's response cache.", &Usage::max_bytes);
+}
+
+void ModelFigures::add_backends(const service::CatalogSnapshot& catalog) {
   for (const service::CatalogModel& entry : catalog.models) {
     const std::string& backend = entry.model->choice().backend;
     if (backend.empty()) continue;
@@ -28,8 +55,8 @@ BackendFigures::BackendFigures(const service::CatalogSnapshot& catalog) {
   }
 }
 
-BackendFigures::Labels& BackendFigures::add_labels(const engine::Model& model,
-                                                   std::string_view backend) {
+ModelFigures::Labels& ModelFigures::add_labels(const engine::Model& model,
+                                               std::string_view backend) {
   return labels_.emplace_back(Labels{{{"model", model.metadata().name},
                                       {"version", model.metadata().version},
                                       {"backend", backend},

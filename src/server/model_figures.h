@@ -1,10 +1,11 @@
-// BackendFigures: which backend serves each model, and what was measured when it was chosen, as figures of
-// the metrics.
+// ModelFigures: which backend serves each model, what was measured when it was chosen, and how full its response
+// cache is, as figures of the metrics.
 // Threads: one. Memory: the heap; names are those of the snapshot's models, which must outlive it.
 // Errors: never.
 #pragma once
 
 #include <lumen/service/catalog.h>
+#include <lumen/service/response_cache.h>
 #include <lumen/telemetry/prometheus.h>
 
 #include <array>
@@ -15,15 +16,17 @@
 
 namespace lumen::server {
 
-class BackendFigures {
+class ModelFigures {
  public:
-  explicit BackendFigures(const service::CatalogSnapshot& catalog);
+  ModelFigures(const service::CatalogSnapshot& catalog, const service::ResponseCache& cache);
 
   [[nodiscard]] std::span<const telemetry::PrometheusFigure> figures() const noexcept {
     return figures_;
   }
 
  private:
+  void add_backends(const service::CatalogSnapshot& catalog);
+  void add_caches(const service::CatalogSnapshot& catalog, const service::ResponseCache& cache);
   // The last label, `rows`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;
 

@@ -1,0 +1,59 @@
+// Fingerprint: what a call asks, as bytes that are equal where the answers are, and the hashes of them.
+//
+//   XXH3 of each input │ structure: generation, model, version, inputs, outputs, parameters │ HighwayHash of each
+//   └──────────── key = XXH3 of these ──────────────┘
+//                      └───────────────────── check = HighwayHash of these ──────────────┘
+//
+// An input stands in the structure with its name, datatype, shape and size, in the model's order, whatever the
+// request's was. Left out is what changes no answer: id, timeout, priority, ttl_ms, no_cache, and the form of the
+// outputs, which each reply has as its own request asks for it.
+//
+// Threads: the call's. Memory: the call's scratch. Errors: nullopt where that has no room.
+#pragma once
+
+#include <lumen/service/call.h>
+#include <lumen/service/keyed_hash.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace lumen::service {
+
+// By two families: who is to share a run is no other by the one nor by the other.
+struct HashPair {
+  Hash128 key;
+  Hash128 check;
+  friend bool operator==(const HashPair&, const HashPair&) noexcept = default;
+};
+
+class Fingerprint {
+ public:
+  // `generation`: of the model, so that another load of the same files is another.
+  [[nodiscard]] static std::optional<Fingerprint> of(const Call& call, uint64_t generation,
+                                                     const KeyedHash& hash) noexcept;
+
+  [[nodiscard]] const Hash128& key() const noexcept { return key_; }
+  [[nodiscard]] std::span<const std::byte> structure() const noexcept {
+    return bytes_.subspan(inputs_ * sizeof(Hash128), bytes_.size() - 2 * inputs_ * sizeof(Hash128));
+  }
+  // HighwayHash of an input; each is made once.
+  [[nodiscard]] const Hash128& second(const Call& call, size_t input,
+                                      const KeyedHash& hash) noexcept;
+  [[nodiscard]] HashPair pair(const Call& call, const KeyedHash& hash) noexcept;
+
+ private:
+  Fingerprint(std::span<std::byte> bytes, size_t inputs) noexcept
+      : bytes_(bytes), inputs_(inputs) {}
+  [[nodiscard]] Hash128* first_hashes() const noexcept;
+  [[nodiscard]] Hash128* second_hashes() const noexcept;
+
+  std::span<std::byte> bytes_;
+  size_t inputs_;
+  uint64_t has_second_ = 0;  // a bit an input
+  static_assert(limits::kMaxTensors <= 64);
+  Hash128 key_;
+};
+
+}  // namespace lumen::service

@@ -1,0 +1,167 @@
+// See the header for threads, memory and errors.
+#include "service/flights.h"
+
+#include <lumen/base/check.h>
+#include <lumen/base/idle_strategy.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace lumen::service {
+namespace {
+
+// Looks at a door, some 10 ns each; who is inside needs as much, unless it has lost its CPU.
+constexpr int kLooks = 64;
+
+}  // namespace
+
+Flights::Bucket::Bucket() noexcept {
+  for (Flight& flight : flights) {
+    flight.head.store(kClosed, std::memory_order_relaxed);  // relaxed: nobody else knows it yet
+  }
+}
+
+// Twice as many flights as there are calls, so that a bucket of eight is hardly ever full; and twice as many
+// nodes, since that of a call which has left stays until the flight's end.
+Flights::Flights(size_t calls)
+    : buckets_(std::bit_ceil(std::max<size_t>(2 * calls / kWays, 1))),
+      waiters_(2 * std::bit_ceil(std::max<size_t>(calls, 1))),
+      free_(std::bit_ceil(waiters_.size())) {
+  for (uint32_t i = 0; i < waiters_.size(); ++i) free(i);
+}
+
+void Flights::free(uint32_t node) noexcept {
+  uint32_t number = node;
+  LUMEN_CHECK(free_.try_push(std::move(number)));  // it has a place for each
+}
+
+bool Flights::try_enter(Bucket& bucket) noexcept {
+  for (int look = 0; look < kLooks; ++look) {
+    // relaxed: a look; the exchange orders
+    if (!bucket.is_inside.load(std::memory_order_relaxed) &&
+        // sync[flight.door]: acquire; the keys of the bucket's flights
+        !bucket.is_inside.exchange(true, std::memory_order_acquire)) {
+      return true;
+    }
+    cpu_pause();
+  }
+  return false;
+}
+
+Flights::Joined Flights::join(const HashPair& key, uint64_t ttl_ns, Call& call) noexcept {
+  Bucket& bucket = buckets_[key.key.high & (buckets_.size() - 1)];
+  if (!try_enter(bucket)) return {Role::kAlone, nullptr, 0};
+  const Joined joined = join_inside(bucket, key, ttl_ns, call);
+  // sync[flight.door]: release; the keys
+  bucket.is_inside.store(false, std::memory_order_release);
+  return joined;
+}
+
+// While the door is held no flight of the bucket gets another key, whoever ends meanwhile.
+Flights::Joined Flights::join_inside(Bucket& bucket, const HashPair& key, uint64_t ttl_ns,
+                                     Call& call) noexcept {
+  Flight* free_flight = nullptr;
+  for (Flight& flight : bucket.flights) {
+    // sync[flight.head]: acquire; who led it last is through with it
+    if (flight.head.load(std::memory_order_acquire) == kClosed) {
+      free_flight = &flight;
+      continue;
+    }
+    if (flight.key != key) continue;
+    uint32_t node = 0;
+    if (!free_.try_pop(node)) return {Role::kAlone, nullptr, 0};
+    // relaxed, all: push() publishes it with the waiter
+    uint64_t least = flight.ttl_ns.load(std::memory_order_relaxed);
+    while (ttl_ns < least &&
+           !flight.ttl_ns.compare_exchange_weak(least, ttl_ns, std::memory_order_relaxed,
+                                                std::memory_order_relaxed)) {
+    }
+    // sync[flight.waiter]: release; the call as it is
+    waiters_[node].call.store(&call, std::memory_order_release);
+    call.cache_node = node;
+    if (push(flight, node, node)) return {Role::kWaits, nullptr, node};
+    free(node);  // it has just ended
+    free_flight = &flight;
+    break;
+  }
+  if (free_flight == nullptr) return {Role::kAlone, nullptr, 0};
+  free_flight->key = key;
+  free_flight->ttl_ns.store(ttl_ns, std::memory_order_relaxed);  // relaxed: the door orders
+  // sync[flight.head]: release; those that wait here push onto it
+  free_flight->head.store(kOpen, std::memory_order_release);
+  return {Role::kLeads, free_flight, 0};
+}
+
+// Nodes `first` to `last`, which are linked.
+bool Flights::push(Flight& flight, uint32_t first, uint32_t last) noexcept {
+  uint32_t head = flight.head.load(std::memory_order_relaxed);  // relaxed: the exchange orders
+  do {
+    if (head == kClosed) return false;
+    waiters_[last].next = head;
+    // sync[flight.head]: release; the nodes. relaxed: on failure only looked at once more
+  } while (!flight.head.compare_exchange_weak(head, first, std::memory_order_release,
+                                              std::memory_order_relaxed));
+  return true;
+}
+
+uint32_t Flights::turned(uint32_t newest) noexcept {
+  uint32_t oldest = kOpen;
+  while (newest != kOpen) {
+    const uint32_t next = waiters_[newest].next;
+    waiters_[newest].next = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  return oldest;
+}
+
+bool Flights::leave(uint32_t node, Call& call) noexcept {
+  Call* mine = &call;
+  // sync[flight.waiter]: acquire and release; whoever takes the node finds nobody. relaxed: it was taken
+  return waiters_[node].call.compare_exchange_strong(mine, nullptr, std::memory_order_acq_rel,
+                                                     std::memory_order_relaxed);
+}
+
+Call* Flights::hand_over(Flight& flight) noexcept {
+  for (;;) {
+    uint32_t open = kOpen;
+    // sync[flight.head]: acquire and release; the flight is over. relaxed: somebody waits
+    if (flight.head.compare_exchange_strong(open, kClosed, std::memory_order_acq_rel,
+                                            std::memory_order_relaxed)) {
+      return nullptr;
+    }
+    // sync[flight.head]: acquire; the waiters and their nodes
+    const uint32_t newest = flight.head.exchange(kOpen, std::memory_order_acquire);
+    uint32_t node = turned(newest);
+    while (node != kOpen) {
+      const uint32_t next = waiters_[node].next;
+      // sync[flight.waiter]: acquire; the call as it was when it came
+      Call* const heir = waiters_[node].call.exchange(nullptr, std::memory_order_acq_rel);
+      free(node);
+      if (heir != nullptr) {
+        put_back(flight, next);
+        return heir;
+      }
+      node = next;
+    }
+  }
+}
+
+// The rest of a list that was taken, its oldest first; others may have come meanwhile.
+void Flights::put_back(Flight& flight, uint32_t oldest) noexcept {
+  if (oldest == kOpen) return;
+  LUMEN_CHECK(push(flight, turned(oldest), oldest));  // only the leader closes it
+}
+
+bool Flights::is_empty() const noexcept {
+  return free_.size_was() == waiters_.size() &&
+         std::ranges::all_of(buckets_, [](const Bucket& bucket) {
+           return std::ranges::all_of(bucket.flights, [](const Flight& flight) {
+             // relaxed: no other thread is here
+             return flight.head.load(std::memory_order_relaxed) == kClosed;
+           });
+         });
+}
+
+}  // namespace lumen::service

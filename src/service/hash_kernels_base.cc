@@ -1,0 +1,17 @@
+// XXH3 and HighwayHash for what the build's -march has. See hash_kernels.h.
+#include "service/hash_kernels.h"
+
+#include "service/hash_kernels_body.h"
+
+namespace lumen::service {
+
+Hash128 xxh3_base(const std::byte* bytes, size_t size, const std::byte* secret,
+                  size_t secret_size) noexcept {
+  return run_xxh3(bytes, size, secret, secret_size);
+}
+
+Hash128 highway_base(const std::byte* bytes, size_t size, const uint64_t* key) noexcept {
+  return run_highway(bytes, size, key);
+}
+
+}  // namespace lumen::service
