@@ -222,8 +222,8 @@ def own_mirror() -> str:
 
 
 def setup(extra: Path | None = None, bench: str = "", apt: Path | None = None) -> None:
-    """Everything that a build needs; `extra` is a further requirements file (lint, bench), `apt` a
-    further list of packages (fuzz)."""
+    """Everything that a build needs; `extra` is a further requirements file (lint, test, bench),
+    `apt` a further list of packages (fuzz)."""
     lock_path = ROOT / ".build" / ".setup.lock"
     lock_path.parent.mkdir(exist_ok=True)
     with lock_path.open("w") as lock:

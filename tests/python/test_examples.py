@@ -56,6 +56,12 @@ def test_what_is_late_is_answered_504_and_what_is_too_many_429(run: Run) -> None
     assert found and int(found[1]) > 0 and int(found[1]) + int(found[2]) == 800
 
 
+def test_a_request_like_an_earlier_one_is_answered_without_a_run(run: Run) -> None:
+    said = run("response_cache/response_cache.py")
+    assert re.search(r"^one of the same, hits, misses, runs: +\(1, 1, 1\)$", said, re.MULTILINE)
+    assert re.search(r"^8 clients with another at once: +\(8, 2, 3\)$", said, re.MULTILINE)
+
+
 def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:
     said = run("metrics/metrics.py")
     rows = dict(re.findall(r"^  (\w+) +([\d.]+)$", said, re.MULTILINE))

@@ -131,6 +131,7 @@ def test_each_rule_of_a_goal_holds_and_fails(tmp_path: Path) -> None:
         "of_limit_at_most": (0.9, 0.89),
         "over_limit_at_most": (-1, -2),
         "over_rival_at_most": (0.5, 0.4),
+        "under_rival_at_most": (-0.5, -0.6),
         "ratio_at_least": (1, 1.01),
         "of_first_at_least": (1, 1.1),
     }

@@ -13,7 +13,9 @@ struct CallCounts {
   uint64_t allocations = 0;  // malloc, calloc, realloc, aligned forms, mmap
   uint64_t frees = 0;        // free, munmap
   uint64_t locks = 0;
+  uint64_t tried_locks = 0;  // pthread_mutex_trylock, which never waits
   uint64_t futex_waits = 0;
+  [[nodiscard]] uint64_t all_locks() const noexcept { return locks + tried_locks; }
 };
 
 struct WindowCounts {
