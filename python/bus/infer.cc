@@ -64,7 +64,8 @@ class InferHandle {
   std::optional<uint64_t> send(uint32_t verb, const std::string& model, const std::string& version,
                                const std::vector<Tensor>& inputs,
                                const std::vector<std::string>& outputs, uint64_t reply_offset,
-                               uint64_t reply_room, std::optional<uint64_t> timeout_us) {
+                               uint64_t reply_room, std::optional<uint64_t> timeout_us,
+                               bool no_cache, std::optional<uint64_t> ttl_ms) {
     check();
     const Use use(busy_);
     std::vector<BusTensor> tensors;
@@ -74,6 +75,8 @@ class InferHandle {
     const bus_client::Sent sent = client_.send({.model = model,
                                                 .version = version,
                                                 .timeout_us = timeout_us,
+                                                .no_cache = no_cache,
+                                                .ttl_ms = ttl_ms,
                                                 .reply_offset = reply_offset,
                                                 .reply_room = reply_room,
                                                 .inputs = tensors,
@@ -166,7 +169,8 @@ void bind_infer(nb::module_& module) {
                    nb::sig("def area(self) -> numpy.typing.NDArray[numpy.uint8]"))
       .def("send", &InferHandle::send, nb::arg("verb"), nb::arg("model"), nb::arg("version"),
            nb::arg("inputs"), nb::arg("outputs"), nb::arg("reply_offset"), nb::arg("reply_room"),
-           nb::arg("timeout_us") = nb::none())
+           nb::arg("timeout_us") = nb::none(), nb::arg("no_cache") = false,
+           nb::arg("ttl_ms") = nb::none())
       .def("cancel", &InferHandle::cancel, nb::arg("id"))
       .def("flush", &InferHandle::flush)
       .def("try_take", &InferHandle::try_take,

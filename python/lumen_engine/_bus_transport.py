@@ -121,6 +121,8 @@ class BusTransport:
             at,
             room,
             request.timeout_us,
+            request.no_cache,
+            request.ttl_ms,
         )
         if id is None:
             self._area.give_back(offset, size)

@@ -78,6 +78,10 @@ class HttpTransport:
         parameters: dict[str, Any] = {"binary_data_output": True}
         if request.timeout_us is not None:
             parameters["timeout"] = request.timeout_us
+        if request.no_cache:
+            parameters["no_cache"] = True
+        if request.ttl_ms is not None:
+            parameters["ttl_ms"] = request.ttl_ms
         head: dict[str, Any] = {
             "inputs": [
                 {

@@ -62,6 +62,8 @@ class Request(NamedTuple):
     outputs: Sequence[str]
     timeout_us: int | None
     known_outputs: Any  # of the model's metadata
+    no_cache: bool = False
+    ttl_ms: int | None = None
 
 
 def tensor_of(name: str, given: ArrayLike, number: int | None) -> Tensor:

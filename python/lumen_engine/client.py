@@ -79,11 +79,15 @@ class Client:
         outputs: Sequence[str] = (),
         version: str = "",
         deadline: float | None = None,
+        no_cache: bool = False,
+        ttl_ms: int | None = None,
     ) -> Arrays:
         """The outputs by name: those of `outputs`, or all. `deadline`: seconds after which the
-        server need not begin with it any more; 0: never; None: what the server has set."""
+        server need not begin with it any more; 0: never; None: what the server has set.
+        `no_cache`: neither answered from the response cache nor kept there; `ttl_ms`, 1 or more:
+        takes from it, and leaves there, no answer that is older."""
         with self._lock:
-            request = self._request(model, inputs, outputs, version, deadline)
+            request = self._request(model, inputs, outputs, version, deadline, no_cache, ttl_ms)
             (answer,) = self._transport.infer_all([request])
         if isinstance(answer, InferError):
             raise answer
@@ -97,12 +101,17 @@ class Client:
         outputs: Sequence[str] = (),
         version: str = "",
         deadline: float | None = None,
+        no_cache: bool = False,
+        ttl_ms: int | None = None,
     ) -> list[Arrays]:
         """An answer for each, in their order. Over the bus as many are in flight as its memory has
         room for. One that is refused raises, once all are answered."""
         with self._lock:
             answers = self._transport.infer_all(
-                [self._request(model, one, outputs, version, deadline) for one in inputs]
+                [
+                    self._request(model, one, outputs, version, deadline, no_cache, ttl_ms)
+                    for one in inputs
+                ]
             )
         for answer in answers:
             if isinstance(answer, InferError):
@@ -117,9 +126,11 @@ class Client:
         outputs: Sequence[str] = (),
         version: str = "",
         deadline: float | None = None,
+        no_cache: bool = False,
+        ttl_ms: int | None = None,
     ) -> Arrays:
         """As infer(), any number at once on one event loop; over HTTP one after the other."""
-        request = self._request(model, inputs, outputs, version, deadline)
+        request = self._request(model, inputs, outputs, version, deadline, no_cache, ttl_ms)
         return await self._transport.infer_async(request)
 
     def metadata(self, model: str = "", version: str = "") -> Any:
@@ -162,6 +173,8 @@ class Client:
         outputs: Sequence[str],
         version: str,
         deadline: float | None,
+        no_cache: bool,
+        ttl_ms: int | None,
     ) -> Request:
         # Asked once: sizes and types alone are taken from it.
         key = (model, version)
@@ -172,4 +185,7 @@ class Client:
         tensors = [tensor_of(name, given, known.get(name)) for name, given in inputs.items()]
         # 0 means never; less than a microsecond is not that.
         timeout_us = None if deadline is None else math.ceil(deadline * 1e6)
-        return Request(model, version, tensors, outputs, timeout_us, metadata["outputs"])
+        known_outputs = metadata["outputs"]
+        return Request(
+            model, version, tensors, outputs, timeout_us, known_outputs, no_cache, ttl_ms
+        )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lumen_engine
 import numpy as np
@@ -30,6 +32,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         folder / "models",
         [MODELS / "mlp", MODELS / "identity", *sorted(FIXTURES.iterdir())],
     )
+    shutil.copytree(MODELS / "identity" / "1", repository / "cached" / "1")
+    (repository / "cached" / "config.json").write_text('{"response_cache": {"enable": true}}')
     one = Server(
         repository,
         *("--bus", str(folder / "lumen.bus"), "--bus-area-bytes", str(1 << 20)),
@@ -136,6 +140,37 @@ def test_what_is_refused_has_the_status_and_the_words_of_http(server: Server) ->
         assert over_http[0] in (400, 404)
         assert refusal("bus", *asked) == over_http
         assert refusal("unix", *asked) == over_http
+
+
+def test_a_request_says_whether_an_older_answer_will_do(client: Client) -> None:
+    def hits_and_misses() -> tuple[int, int]:
+        stages = client.statistics("cached")["model_stats"][0]["inference_stats"]
+        return stages["cache_hit"]["count"], stages["cache_miss"]["count"]
+
+    row = np.random.default_rng().random((1, 8), np.float32)  # that no other test has asked
+    hits, misses = hits_and_misses()
+
+    def expect(more_hits: int, more_misses: int, **wishes: Any) -> None:
+        nonlocal hits, misses
+        hits, misses = hits + more_hits, misses + more_misses
+        np.testing.assert_array_equal(
+            client.infer("cached", {"input": row}, **wishes)["output"], row
+        )
+        assert hits_and_misses() == (hits, misses), wishes
+
+    expect(0, 1)
+    expect(1, 0)
+    expect(0, 0, no_cache=True)
+    client.infer_batch("cached", [{"input": row}] * 3, no_cache=True)
+    asyncio.run(client.infer_async("cached", {"input": row}, no_cache=True))
+    expect(1, 0, ttl_ms=3_600_000)
+    stored = time.monotonic()
+    while time.monotonic() < stored + 0.005:
+        client.is_ready()
+    expect(0, 1, ttl_ms=1)
+    with pytest.raises(InferError, match="ttl_ms.*wanted 1 or more") as caught:
+        client.infer("cached", {"input": row}, ttl_ms=0)
+    assert caught.value.status == 400
 
 
 def test_documents_are_the_same_over_all(server: Server) -> None:
