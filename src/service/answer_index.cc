@@ -11,7 +11,8 @@
 namespace lumen::service {
 namespace {
 
-// The keys are hashes under a secret already.
+// The keys are hashes under a secret already: nobody can choose two that lie together.
+constexpr uint64_t kSeed = 1;
 struct LowBits {
   uint64_t operator()(const Hash128& key, uint64_t seed) const noexcept { return key.low ^ seed; }
 };
@@ -34,7 +35,7 @@ class IndexOf final : public AnswerIndex {
       : cache_({.reserve_entries = options.max_entries + 1,
                 .max_weight = options.max_weight,
                 .shards = 1,
-                .seed = std::nullopt}) {}
+                .seed = kSeed}) {}
 
   std::optional<AnswerRef> get(const Hash128& key) const noexcept override {
     return cache_.get(key);
@@ -49,8 +50,10 @@ class IndexOf final : public AnswerIndex {
   }
 
  private:
+  // The clock of deadlines and of stored_ns(), 13 ns a look more than the time stamp counter, so that a simulation
+  // replays to the nanosecond.
   ChronoCache<Hash128, AnswerRef, Policy, cache::HashWith<LowBits>, cache::WeighWith<ByWeight>,
-              cache::OnRemoval<TellSlot>>
+              cache::OnRemoval<TellSlot>, cache::SteadyClock>
       cache_;
 };
 

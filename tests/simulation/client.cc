@@ -26,7 +26,7 @@ std::string bytes_of(const std::vector<float>& values) {
   return bytes;
 }
 
-// Numbers as text, or as they are behind the JSON; now and then with a deadline of its own.
+// Numbers as text, or as they are behind the JSON; now and then with a deadline and a wish of its own.
 std::string infer_request(const std::string& model, const std::string& id,
                           const std::vector<float>& values) {
   const bool as_text = values.size() < kMostAsText && random().one_in(8);
@@ -42,6 +42,8 @@ std::string infer_request(const std::string& model, const std::string& id,
   }
   json += R"(}],"parameters":{"binary_data_output":true)";
   if (random().one_in(6)) json += R"(,"timeout":)" + std::to_string(1 + random().below(20'000));
+  if (random().one_in(16)) json += R"(,"no_cache":true)";
+  if (random().one_in(8)) json += R"(,"ttl_ms":)" + std::to_string(1 + random().below(20));
   json += "}}";
   return server::post_request(
       "/v2/models/" + model + "/infer", as_text ? json : json + bytes,
@@ -157,8 +159,8 @@ std::string SimClient::some_inference(Asked& asked) {
   asked.id = std::to_string(tally_.histories);
   asked.presence = tally_.presence;
   std::vector<float> values = some_values();
-  if (tally_.shares_runs && !random().one_in(4)) {  // the same as others send
-    asked.model = kModels[0];
+  if (tally_.repeats && !random().one_in(4)) {  // the same as others send
+    if (asked.model != kModelThatGoes) asked.model = kModels[0];
     const auto value = static_cast<float>(random().below(4));
     values = {value == 3 ? -value : value, 1, 2, 3};
   }

@@ -439,6 +439,13 @@ int sched_yield() noexcept {
               arguments[5]);
 }
 
+// Secrets too are the seed's, or what shares a bucket would differ in each replay.
+ssize_t getrandom(void* buffer, size_t length, unsigned) noexcept {
+  auto* const bytes = static_cast<unsigned char*>(buffer);
+  for (size_t i = 0; i < length; ++i) bytes[i] = static_cast<unsigned char>(world.random.next());
+  return static_cast<ssize_t>(length);
+}
+
 int clock_gettime(clockid_t clock, timespec* time) noexcept {
   constexpr uint64_t kTickNs = 4'000'000;
   if (world.runs) {

@@ -120,6 +120,10 @@ constexpr Event kEvents[] = {
     {"or its failure", &Sum::shared_failures},
     {"in its place", &Sum::promoted},
     {"late or cancelled", &Sum::abandoned},
+    {"worlds with a response cache", &Sum::cache_worlds},
+    {"answered from it", &Sum::cache_hits},
+    {"of these by another's run", &Sum::cache_shared},
+    {"not answered from it", &Sum::cache_misses},
     {"most bytes of pages kept", &Sum::most_kept_bytes},
 };
 

@@ -81,6 +81,14 @@ size_t resident_bytes(std::span<std::byte> region, size_t base_bytes) {
                           pages.begin(), end, [](unsigned char page) { return (page & 1u) != 0; }));
 }
 
+// Small, so that answers evict each other; of some worlds they end after a few requests.
+std::string some_response_cache() {
+  static constexpr const char* kPolicies[] = {"lru", "lfu", "s3fifo"};
+  static constexpr const char* kTtlsMs[] = {"1", "20", "3600000"};
+  return std::string(R"({"response_cache": {"enable": true, "max_bytes": 65536, "policy": ")") +
+         kPolicies[random().below(3)] + R"(", "ttl_ms": )" + kTtlsMs[random().below(3)] + "}}";
+}
+
 bool is_wanted(const Status& status) {
   return status.message().find("as the test wants") != std::string_view::npos;
 }
@@ -88,7 +96,7 @@ bool is_wanted(const Status& status) {
 class World {
  public:
   World(const engine::TempRepository& files, Sum& sum)
-      : sum_(sum), options_(some_options(files)), control_(some_control()) {}
+      : files_(files), sum_(sum), options_(some_options(files)), control_(some_control()) {}
   void live();
 
  private:
@@ -102,6 +110,7 @@ class World {
   // Runs `act` while instances may be too many for the backend.
   Status with_few_instances(const std::function<Status()>& act);
 
+  const engine::TempRepository& files_;
   Sum& sum_;
   server::ServerOptions options_;
   std::shared_ptr<engine::FakeControl> control_;
@@ -113,13 +122,20 @@ class World {
   size_t heap_before_ = 0;
   size_t base_bytes_ = 0;  // of each region, charged whether it is touched or not
   bool leaves_ = false;
+  bool caches_ = false;
 };
 
 void World::start() {
   ++sum_.by_queue_type[static_cast<size_t>(options_.engine.queue_type)];
-  tally_.shares_runs = random().one_in(2);
-  if (!tally_.shares_runs && options_.max_memory_bytes != 0) tally_.large_one_in = 12;
-  if (tally_.shares_runs) options_.steps = {&share_};
+  const bool shares = random().one_in(2);
+  caches_ = !shares && random().one_in(2);
+  if (shares) options_.steps = {&share_};
+  tally_.repeats = shares || caches_;
+  if (!tally_.repeats && options_.max_memory_bytes != 0) tally_.large_one_in = 12;
+  const std::string config = caches_ ? some_response_cache() : "{}";
+  for (const char* name : {kModels[0], kModels[1], kModelThatGoes}) {
+    files_.write("models/" + std::string(name) + "/config.json", config);
+  }
   auto started = server::Server::start(options_, make_backend(control_, regions_));
   if (!started.ok()) fail("the server does not start: %s", started.status().message().data());
   server_ = std::move(*started);
@@ -219,6 +235,7 @@ void World::compare() const {
 void World::add_up() {
   const telemetry::Counters& counters = server_->counters();
   sum_.histories += tally_.histories;
+  sum_.cache_worlds += caches_ ? 1 : 0;
   sum_.ok += tally_.replies_ok;
   sum_.refused += tally_.replies_refused;
   sum_.unanswered += tally_.unanswered;
@@ -235,6 +252,9 @@ void World::add_up() {
     const telemetry::ModelCounters model = server_->models().find(name, "")->counters();
     const uint64_t ran = model.total("run");
     sum_.packed += ran - std::min(ran, model.total("execution"));
+    sum_.cache_hits += model.total("cache_hit");
+    sum_.cache_shared += model.total("cache_shared");
+    sum_.cache_misses += model.total("cache_miss");
   }
   sum_.memory_refused += counters.total("memory_refused");
   sum_.parked += share_.parked;
