@@ -7,7 +7,11 @@
   memory    growth of VmHWM of a fresh process that puts N entries, and its curve
   threads   reads, with and without a writer, fresh puts, puts and gets, on CPU 0 and 1; the limit
             of reads is the flat map without any lock
-  story     every step from the naive cache to the library, for bench/cache_report.py
+  counts    instructions and misses an operation (hardware counters or callgrind), mapped pages by
+            massif, a flame graph of putStress, and how late the background tick is under load
+  story     every step from the naive cache to the library
+
+bench/cache_report.py writes docs/reports/chrono_cache.md of what is kept of all that.
 
 Every contender has deadlines and answers a miss once they have passed. Those with a cached tick,
 ours too, advance it in the loop, every 2,000 operations (threads: thread 0, every 1,000). Every row
@@ -34,6 +38,7 @@ from typing import Any
 BENCH = Path(__file__).resolve().parent
 sys.path += [str(BENCH / folder) for folder in ("queue", "rivals", "cache")]
 import build_caffeine  # noqa: E402
+import counted  # noqa: E402
 from build_cache import build_rust  # noqa: E402
 from interleave import ROOT, program  # noqa: E402
 from rounds import Contender, Row, google_ns, make_row, measure, run_one, show  # noqa: E402
@@ -284,6 +289,26 @@ class Bench:
             self.thread_row(f"{shown}, 1 thread", [*words, "1"], 1, None, "")
             self.thread_row(f"{shown}, 2 threads", [*words, "2"], 2, [*words, "1"], "1 thread")
 
+    def counts(self) -> None:
+        names = ("", "default", "boost_flat", "std_map")
+        self.more["counted"] = counted.counted(self.chrono, (*counted.PARTS, "putStress"), names)
+        self.more["massif"] = counted.massif(10_000_000)
+        if self.options.flame:
+            drawn = counted.flame_graph("bm_putStress", f"putStress; {ONE_THREAD}")
+            if drawn is not None:
+                Path(self.options.flame).write_text(drawn)
+        self.tick_rows()
+
+    def tick_rows(self) -> None:
+        """The cached time that a thread of the cache advances, looked at while others want the CPUs."""
+        program_of_it = str(program("bench_cache_tick"))
+        for busy, what in ((0, "nothing else"), (2, "2 busy threads"), (8, "8 busy threads")):
+            name = f"BackgroundTick beside {what}"
+            contenders = [Contender("lumen", [program_of_it, "--busy", str(busy)])]
+            metrics = ("p50", "p99", "max")
+            rows = [Row(f"{name}, late by, {metric}", metric, "µs", "lumen") for metric in metrics]
+            self.keep(rows, contenders)
+
     def story(self) -> None:
         """Five rows, memory and shared reads of every step; medians of the rounds."""
         steps = [
@@ -321,7 +346,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="about a minute, packaged C++ rivals")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--only", default="", help="five, kinds, memory, threads, story")
+    parser.add_argument("--only", default="", help="five, kinds, memory, threads, counts, story")
+    parser.add_argument("--flame", default="", help="counts: an SVG of where putStress spends time")
     parser.add_argument("--rows", default="", help="only rows whose name matches")
     options = parser.parse_args()
     bench = Bench(options)
@@ -330,6 +356,7 @@ def main() -> int:
         "kinds": bench.kinds,
         "memory": bench.memory_rows,
         "threads": bench.thread_rows,
+        "counts": bench.counts,
         "story": bench.story,
     }
     wanted = options.only.split(",") if options.only else list(groups)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what the documents show of bench/baselines/*.json, so that no figure is typed by hand.
 
-  tools/figures.py            the tables of docs/figures.md and README.md, and docs/lumen.svg
+  tools/figures.py            the tables of docs/figures.md, README.md and docs/reports, docs/lumen.svg
   tools/figures.py --check    exit status 1 where one differs from its baseline
 
 A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. The picture is what `./dev demo`
@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import baselines as kept
+import cache_tables
 import goals
 from picture import Bar, picture
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
-PAGES = (ROOT / "docs" / "figures.md", ROOT / "README.md")
+REPORTS = ROOT / "docs" / "reports"
+PAGES = (ROOT / "docs" / "figures.md", ROOT / "README.md", REPORTS / "chrono_cache.md")
 PICTURE = ROOT / "docs" / "lumen.svg"
 DEMO = ROOT / "docs" / "demo.txt"
 BLOCK = re.compile(r"(<!-- figures: (?P<name>\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -162,8 +164,9 @@ def matrix(document: dict[str, Any]) -> str:
 BENCHES = (
     *("server", "queue", "memory", "pipeline", "bus", "bus_infer"),
     *("idle", "connections", "starts"),
+    *("cache", "hit_ratio", "response_cache"),
 )
-# Name of a table, which is that of its baseline file, and how it is drawn.
+# Name of a table, which begins with that of its baseline file, and how it is drawn.
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     **{name: bench(name) for name in BENCHES},
     "matrix_mlp": matrix,
@@ -175,6 +178,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
         "overload",
         {"throughput": "answered a second", "p99 latency": "p99, µs", "refused": "share refused"},
     ),
+    "cache/story": cache_tables.story,
+    "cache/counts": cache_tables.counts,
 }
 
 
@@ -240,7 +245,7 @@ def six(baselines: Path) -> str:
         rival = f"{number(row['rival'])} ({row['rival_name']})" if row["rival"] is not None else "–"
         shown = [number(row["ours"]), rival, verdict(row), number(row["limit"] or None)]
         lines.append([what, *shown, f"`./dev bench {name}`"])
-    for name in TABLES:
+    for name in (table_name for table_name in TABLES if "/" not in table_name):
         file = baselines / f"{name}.json"
         if not file.exists():
             continue
@@ -285,12 +290,15 @@ def draw(name: str, baselines: Path) -> str:
         return six(baselines)
     if name not in TABLES:
         raise SystemExit(f"there is no table '{name}'; wanted one of: {', '.join(TABLES)}")
-    file = baselines / f"{name}.json"
+    baseline, _, part = name.partition("/")
+    file = baselines / f"{baseline}.json"
     if not file.exists():
-        return f"(No figures are kept yet in `bench/baselines/{name}.json`.)\n"
+        return f"(No figures are kept yet in `bench/baselines/{baseline}.json`.)\n"
+    # What stands beside the rows is the same in all measurements of a run.
+    measurements = kept.measurements(file)[: 1 if part else None]
     drawn = [
-        TABLES[name](measurement) + measured_on(name, measurement)
-        for measurement in kept.measurements(file)
+        TABLES[name](measurement) + measured_on(baseline, measurement)
+        for measurement in measurements
     ]
     return "\n".join(drawn)
 
@@ -301,7 +309,12 @@ def render(text: str, baselines: Path = BASELINES) -> str:
 
 
 def drawn_files() -> dict[Path, str]:
-    return {**{page: render(page.read_text()) for page in PAGES}, PICTURE: draw_picture()}
+    drawn = {**{page: render(page.read_text()) for page in PAGES}, PICTURE: draw_picture()}
+    cache = BASELINES / "cache.json"
+    if cache.exists():
+        curve = kept.measurements(cache)[0]["curve"]
+        drawn[REPORTS / "chrono_cache_memory.svg"] = cache_tables.memory_picture(curve)
+    return drawn
 
 
 def main() -> int:

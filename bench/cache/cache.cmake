@@ -1,6 +1,6 @@
-# The programs behind bench/cache.py: bench_chronocache, bench_cache_memory, bench_cache_threads, with
-# whatever rivals are packaged here. Included by bench/CMakeLists.txt; without LUMEN_BENCHES the root includes it
-# for bench_chronocache alone, where Google Benchmark is found.
+# The programs behind bench/cache.py: bench_chronocache, bench_cache_memory, bench_cache_threads and
+# bench_cache_tick, with whatever rivals are packaged here. Included by bench/CMakeLists.txt; without LUMEN_BENCHES
+# the root includes it for bench_chronocache alone, where Google Benchmark is found.
 find_package(absl QUIET)
 find_package(TBB QUIET)
 find_path(LUMEN_BENCH_FLAT_BOOST_DIR boost/unordered/unordered_flat_map.hpp)
@@ -38,6 +38,7 @@ target_link_libraries(bench_chronocache PRIVATE benchmark::benchmark)
 if(LUMEN_BENCHES)
   lumen_cache_bench(bench_cache_threads threads_bench.cc)
   lumen_cache_bench(bench_cache_memory memory_bench.cc)
+  lumen_cache_bench(bench_cache_tick tick_error.cc)
   # It counts operator new, over malloc; inlined, g++ takes the pair for a mistake.
   target_compile_options(bench_cache_memory PRIVATE -Wno-mismatched-new-delete)
 endif()

@@ -1,0 +1,193 @@
+"""What bench/cache.py counts beside time: instructions and misses an operation, pages by massif, where
+the time of putStress goes.
+
+Hardware counters (perf stat) where the machine has them. Else callgrind's instructions and simulated
+misses, of a build for x86-64-v3, because valgrind 3.19 does not know AVX-512: those figures are called
+simulated. A row is run twice with different numbers of operations, and the difference counts, so that
+neither the start of the program nor what fills the cache is in it. Errors: None where a tool is
+missing or fails, with a line on stderr.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "queue"))
+from interleave import ROOT  # noqa: E402
+
+BUILD = ROOT / ".build" / "callgrind"
+EVENTS = ("cycles", "instructions", "LLC-loads", "LLC-load-misses", "branch-misses")
+# Operations of a whole row, and the two parts of them that are run under callgrind, which is 50 times slower.
+# What fills the cache is the same in both. putStress has no parts: what it is held against is next to nothing.
+PARTS = {"putSingle": (0.01, 0.03), "getHit": (0.01, 0.03), "GetMiss": (0.01, 0.03)}
+WHOLE = {"putSingle": 50_000_000, "getHit": 50_000_000, "GetMiss": 50_000_000}
+FRESH = 12_800_000
+INFERNO = "0.11.21"
+TIMEOUT_S = 550
+
+
+def said(words: list[str], timeout: float = TIMEOUT_S) -> str | None:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"bench: {words[0]}: {error}", file=sys.stderr)
+        return None
+    if done.returncode != 0:
+        print(f"bench: {' '.join(words[:3])}: {done.stderr[-300:]}", file=sys.stderr)
+        return None
+    return done.stdout + done.stderr
+
+
+def counters_there() -> bool:
+    found = said(["perf", "stat", "-x,", "-e", "cycles,instructions", "true"])
+    return found is not None and "not supported" not in found and "not counted" not in found
+
+
+def build_plain() -> Path | None:
+    """bench_chronocache and bench_cache_memory for x86-64-v3."""
+    configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", "-DLUMEN_BENCHES=ON"]
+    configure += ["-DCMAKE_BUILD_TYPE=Release", "-DLUMEN_ARCH=x86-64-v3"]
+    configure += ["-DLUMEN_WITH_OPENVINO=OFF", "-DLUMEN_WITH_ONNXRUNTIME=OFF"]
+    configure += ["-DCMAKE_CXX_FLAGS=-g1 -fno-omit-frame-pointer"]
+    targets = ["bench_chronocache", "bench_cache_memory"]
+    if said(configure) is None:
+        return None
+    return BUILD if said(["cmake", "--build", str(BUILD), "--target", *targets]) is not None else None
+
+
+def callgrind(build: Path, name: str, part: float | None) -> dict[str, float] | None:
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["valgrind", "--tool=callgrind", "--cache-sim=yes"]
+        words += [f"--callgrind-out-file={folder}/out", str(build / "bench_chronocache")]
+        words += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
+        words += [] if part is None else [f"--part={part}"]
+        text = said(words)
+    if text is None:
+        return None
+    names = {"instructions": "I +refs", "D1 misses": "D1 +misses", "LL misses": "LL +misses"}
+    found = {}
+    for shown, pattern in names.items():
+        match = re.search(rf"{pattern}:\s+([\d,]+)", text)
+        if match is None:
+            return None
+        found[shown] = float(match[1].replace(",", ""))
+    return found
+
+
+def perf_stat(program: str, name: str, part: float | None) -> dict[str, float] | None:
+    words = ["perf", "stat", "-x,", "-e", ",".join(EVENTS), "taskset", "-c", "0", program]
+    words += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
+    words += [] if part is None else [f"--part={part}"]
+    text = said(words)
+    if text is None:
+        return None
+    found = {}
+    for line in text.splitlines():
+        fields = line.split(",")
+        if len(fields) > 2 and fields[2] in EVENTS and fields[0].isdigit():
+            found[fields[2]] = float(fields[0])
+    return found or None
+
+
+def an_operation(row: str, contender: str, count: Any) -> dict[str, float] | None:
+    """count(name, part) -> totals of a run; what they are an operation."""
+    suffix = f"/{contender}" if contender else ""
+    if row in PARTS:
+        less, more = PARTS[row]
+        operations = (more - less) * WHOLE[row]
+        first, second = (count(f"bm_{row}{suffix}", part) for part in (less, more))
+    else:
+        operations = FRESH
+        first = count(f"bm_putSingle{suffix}", 0.0001)
+        second = count(f"bm_{row}{suffix}", None)
+    if first is None or second is None:
+        return None
+    return {key: round((second[key] - first[key]) / operations, 3) for key in second}
+
+
+def counted(program: str, rows: tuple[str, ...], contenders: tuple[str, ...]) -> dict[str, Any] | None:
+    """By row and contender; "how" says by what."""
+    hardware = counters_there()
+    build = None if hardware else build_plain()
+    if not hardware and build is None:
+        return None
+
+    def count(name: str, part: float | None) -> dict[str, float] | None:
+        if hardware:
+            return perf_stat(program, name, part)
+        assert build is not None
+        return callgrind(build, name, part)
+
+    how = "hardware counters" if hardware else "simulated by callgrind, x86-64-v3 build"
+    found: dict[str, Any] = {"how": how}
+    for row in rows:
+        found[row] = {name or "lumen": an_operation(row, name, count) for name in contenders}
+    return found
+
+
+def massif_of(build: Path, entries: int) -> tuple[list[float], str] | None:
+    """MiB of all mapped pages at each snapshot, and what the program says."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        words = ["valgrind", "--tool=massif", "--pages-as-heap=yes", f"--massif-out-file={out}"]
+        words += [str(build / "bench_cache_memory"), "--contender", "lumen"]
+        text = said([*words, "--entries", str(entries)])
+        if text is None:
+            return None
+        snapshots = re.findall(r"^mem_heap_B=(\d+)$", out.read_text(), re.M)
+        return [round(int(found) / (1 << 20), 2) for found in snapshots], text
+
+
+def massif(entries: int) -> dict[str, Any] | None:
+    """Mapped pages of the flavour of the memory rows, from the program with one entry on. Address space
+    that was never touched counts here, and not in VmHWM."""
+    build = build_plain()
+    found = None if build is None else (massif_of(build, 1), massif_of(build, entries))
+    if found is None or found[0] is None or found[1] is None:
+        return None
+    empty = max(found[0][0])
+    curve = [round(mib - empty, 2) for mib in found[1][0]]
+    return {"entries": entries, "curve_mib": curve, "grown_mib": max(curve)}
+
+
+def inferno() -> Path | None:
+    """The folder of the programs of inferno, a crate."""
+    root = ROOT / ".build" / "inferno"
+    programs = root / "bin"
+    if not (programs / "inferno-flamegraph").exists():
+        words = ["cargo", "install", "inferno", "--version", INFERNO, "--locked", "--quiet"]
+        if said([*words, "--root", str(root)]) is None:
+            return None
+    return programs
+
+
+def flame_graph(name: str, title: str) -> str | None:
+    """An SVG of where a row of bench_chronocache spends its time, by the software clock."""
+    build, programs = build_plain(), inferno()
+    if build is None or programs is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/perf.data"
+        record = ["perf", "record", "--quiet", "-e", "cpu-clock", "-F", "2000", "-g", "-o", data]
+        record += ["taskset", "-c", "0", str(build / "bench_chronocache")]
+        record += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
+        if said(record) is None:
+            return None
+        stacks = said(["perf", "script", "-i", data])
+    if stacks is None:
+        return None
+    folded = subprocess.run(
+        [programs / "inferno-collapse-perf"], input=stacks, capture_output=True, text=True
+    ).stdout
+    drawn = subprocess.run(
+        [programs / "inferno-flamegraph", "--title", title, "--deterministic"],
+        input=folded,
+        capture_output=True,
+        text=True,
+    )
+    return drawn.stdout if drawn.returncode == 0 else None
