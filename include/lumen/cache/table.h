@@ -136,41 +136,58 @@ class Table {
   };
   struct NoHazard {};
   using Holder = std::conditional_t<kByPointer, Hazard, NoHazard>;
+  // The first slot that fits in the first group answers nearly always; read_on() is what there is besides. Apart from
+  // each other, because a loop around all of it would keep what it needs to begin again in registers.
   template <typename Result, typename Q, typename F>
   [[nodiscard, gnu::always_inline]] Result read(uint64_t hash, const Q& key, uint64_t now,
                                                 Holder& hazard, F&& f) const {
     static_assert(kShared);
+    const auto seen = directory_.look(hash);
+    const View view(*seen.segment);
+    if (view.whole()) [[likely]] {
+      const GroupT& group = view.data[SegmentT::home(hash, view.groups)];
+      const Control control = group.look_shared();
+      const SlotSet fits = control.with(Tags(hash));
+      if (!fits.empty()) {
+        Found found;
+        const Look look = look_at(view, group, fits.first(), key, now, found, hazard);
+        if (look == Look::kFound) [[likely]]
+          return f(found);
+        if (look == Look::kEnded) return Result{};
+      } else if (!control.equal_to(kEmpty).empty()) [[likely]] {
+        // Not there: unless the segment by now belongs to other hashes.
+        if (view.unchanged() && directory_.still_so(seen)) [[likely]]
+          return Result{};
+      }
+    }
+    return read_on<Result>(hash, key, now, hazard, f);
+  }
+  // The same from the beginning, through all groups and until no writer has been in between.
+  template <typename Result, typename Q, typename F>
+  [[nodiscard, gnu::noinline]] Result read_on(uint64_t hash, const Q& key, uint64_t now,
+                                              Holder& hazard, F&& f) const {
     for (uint32_t tries = 0;; ++tries) {
-      if (tries != 0) [[unlikely]]
-        wait_for_writer(tries);
+      if (tries != 0) wait_for_writer(tries);
       const auto seen = directory_.look(hash);
-      const SegmentT& segment = *seen.segment;
-      const uint64_t version = load_cell<true>(segment.version);
-      const uint32_t groups = load_cell<true>(segment.groups);
-      const GroupT* const data = load_cell<true>(segment.data);
-      // The two belong together: what lies behind a row of groups may be no memory.
-      if ((version & 1) != 0 || !unchanged(segment, version)) [[unlikely]]
-        continue;
+      const View view(*seen.segment);
+      if (!view.whole()) continue;
       const Tags tags(hash);
-      uint32_t at = SegmentT::home(hash, groups);
-      for (uint32_t left = groups; left != 0; --left) {
-        const GroupT& group = data[at];
+      uint32_t at = SegmentT::home(hash, view.groups);
+      for (uint32_t left = view.groups; left != 0; --left) {
+        const GroupT& group = view.data[at];
         const Control control = group.look_shared();
         for (SlotSet fits = control.with(tags); !fits.empty(); fits.drop_first()) {
           Found found;
-          const Look look = look_at(segment, version, group, fits.first(), key, now, found, hazard);
-          if (look == Look::kFound) [[likely]]
-            return f(found);
+          const Look look = look_at(view, group, fits.first(), key, now, found, hazard);
+          if (look == Look::kFound) return f(found);
           if (look == Look::kOther) continue;
           if (look == Look::kEnded) return Result{};
           goto changed;
         }
-        if (!control.equal_to(kEmpty).empty()) [[likely]]
-          break;
-        if (++at == groups) at = 0;
+        if (!control.equal_to(kEmpty).empty()) break;
+        if (++at == view.groups) at = 0;
       }
-      // Not there: unless the segment by now belongs to other hashes.
-      if (unchanged(segment, version) && directory_.still_so(seen)) return Result{};
+      if (view.unchanged() && directory_.still_so(seen)) return Result{};
     changed:;
     }
   }
@@ -313,13 +330,28 @@ class Table {
   }
 
   static void wait_for_writer(uint32_t tries) noexcept;
-  [[nodiscard]] static bool unchanged(const SegmentT& segment, uint64_t version) noexcept {
-    return load_cell<true>(segment.version) == version;
-  }
+  // A segment as a reader saw it at one moment.
+  struct View {
+    explicit View(const SegmentT& at) noexcept
+        : segment(at),
+          version(load_cell<true>(at.version)),
+          groups(load_cell<true>(at.groups)),
+          data(load_cell<true>(at.data)) {}
+    [[nodiscard]] bool unchanged() const noexcept {
+      return load_cell<true>(segment.version) == version;
+    }
+    // Row and length belong together: what lies behind a row of groups may be no memory.
+    [[nodiscard]] bool whole() const noexcept { return (version & 1) == 0 && unchanged(); }
+
+    const SegmentT& segment;
+    const uint64_t version;
+    const uint32_t groups;
+    const GroupT* const data;
+  };
   template <typename Q>
-  [[nodiscard, gnu::always_inline]] Look look_at(const SegmentT& segment, uint64_t version,
-                                                 const GroupT& group, size_t slot, const Q& key,
-                                                 uint64_t now, Found& found, Holder& hazard) const;
+  [[nodiscard, gnu::always_inline]] Look look_at(const View& view, const GroupT& group, size_t slot,
+                                                 const Q& key, uint64_t now, Found& found,
+                                                 Holder& hazard) const;
 
   template <typename K2, typename V2>
   Outcome replace(const Place& place, uint64_t hash, K2&& key, V2&& value, DeadlineId id);

@@ -26,22 +26,22 @@ void Table<K, V, Set>::wait_for_writer(uint32_t tries) noexcept {
 // Everything that the answer needs is read first, then the version, then it is used.
 template <typename K, typename V, typename Set>
 template <typename Q>
-inline auto Table<K, V, Set>::look_at(const SegmentT& segment, uint64_t version,
-                                      const GroupT& group, size_t slot, const Q& key, uint64_t now,
-                                      Found& found, Holder& hazard) const -> Look {
+inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, size_t slot,
+                                      const Q& key, uint64_t now, Found& found,
+                                      Holder& hazard) const -> Look {
   if constexpr (kByPointer) {
     found.entry = load_cell<true>(group.entry(slot));
   } else {
     found.entry = load_words(group.entry(slot));
     if constexpr (!kComparesTorn<K, Equal>) {
-      if (!unchanged(segment, version)) return Look::kChanged;
+      if (!view.unchanged()) return Look::kChanged;
     }
     if (!equal_(found.entry.key, key)) return Look::kOther;
   }
   const bool over = deadlines_.ended(load_cell<true>(group.deadlines[slot]), now);
   if constexpr (kRecords) found.record = load_cell<true>(group.handles[slot]);
   if constexpr (kByPointer) hazard.protect(found.entry);
-  if (!unchanged(segment, version)) [[unlikely]]
+  if (!view.unchanged()) [[unlikely]]
     return Look::kChanged;
   if constexpr (kByPointer) {
     if (!equal_(found.entry->key, key)) return Look::kOther;
