@@ -89,7 +89,11 @@ class KeyHistory {
         for (const Operation* next : under_way) happen(*next, after[i], after);
         if (evicts_) add_state(after, {0, after[i].happened});
       }
-      std::erase_if(after, [&](const State& state) { return !state.has(one); });
+      // One that was not admitted may be seen until its put returns.
+      const bool refused = one.call == Call::kPut && !one.answer;
+      std::erase_if(after, [&](const State& state) {
+        return !state.has(one) || (refused && state.value == one.value);
+      });
       if (after.empty()) return trouble(one, states);
       for (State& state : after) state.happened &= ~bit_of(one);
       states.clear();
@@ -119,8 +123,7 @@ class KeyHistory {
     const bool there = from.value != 0;
     switch (one.call) {
       case Call::kPut:
-        if (one.answer) then(one.value);
-        if (!one.answer && evicts_) then(0);
+        if (one.answer || evicts_) then(one.value);
         break;
       case Call::kGet:
         if (from.value == one.value) then(from.value);
