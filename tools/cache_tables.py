@@ -58,7 +58,9 @@ def story(document: dict[str, Any]) -> str:
     rows = []
     for step, found in document["story"].items():
         if step not in STEPS:
-            raise SystemExit(f"tools/cache_tables.py: the step {step} has no words: add it to STEPS")
+            raise SystemExit(
+                f"tools/cache_tables.py: the step {step} has no words: add it to STEPS"
+            )
         cells = [number(median(found[key])) if found.get(key) else "–" for key in STORY]
         rows.append([f"`{step}`", STEPS[step], *cells])
     return table(["step", "what is new", *STORY.values()], rows, 2)
@@ -115,7 +117,9 @@ def memory_picture(curve: dict[str, list[list[float]]]) -> str:
     step = 10 if most_y < 80 else 20
     for value in range(0, int(most_y) + 1, step):
         y = y_of(value)
-        parts.append(f"<line x1='{LEFT}' x2='{WIDTH - 24}' y1='{y:.1f}' y2='{y:.1f}' stroke='#e6e9ed'/>")
+        parts.append(
+            f"<line x1='{LEFT}' x2='{WIDTH - 24}' y1='{y:.1f}' y2='{y:.1f}' stroke='#e6e9ed'/>"
+        )
         parts.append(f"<text x='{LEFT - 8}' y='{y + 4:.1f}' text-anchor='end' {font} font-size='12'>"
                      f"{value}</text>")  # fmt: skip
     for millions in range(0, int(most_n) + 1, 2):
@@ -127,6 +131,8 @@ def memory_picture(curve: dict[str, list[list[float]]]) -> str:
         parts.append(f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
         x = LEFT + 16 + 150 * at
         parts.append(f"<rect x='{x}' y='{HEIGHT - 18}' width='12' height='4' fill='{colour}'/>")
-        parts.append(f"<text x='{x + 18}' y='{HEIGHT - 12}' {font} font-size='12'>{escape(name)}</text>")
+        parts.append(
+            f"<text x='{x + 18}' y='{HEIGHT - 12}' {font} font-size='12'>{escape(name)}</text>"
+        )
     view = f"viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}'"
     return f"<svg xmlns='http://www.w3.org/2000/svg' {view}>\n" + "\n".join(parts) + "\n</svg>\n"

@@ -57,7 +57,9 @@ def build_plain() -> Path | None:
     targets = ["bench_chronocache", "bench_cache_memory"]
     if said(configure) is None:
         return None
-    return BUILD if said(["cmake", "--build", str(BUILD), "--target", *targets]) is not None else None
+    return (
+        BUILD if said(["cmake", "--build", str(BUILD), "--target", *targets]) is not None else None
+    )
 
 
 def callgrind(build: Path, name: str, part: float | None) -> dict[str, float] | None:
@@ -110,7 +112,9 @@ def an_operation(row: str, contender: str, count: Any) -> dict[str, float] | Non
     return {key: round((second[key] - first[key]) / operations, 3) for key in second}
 
 
-def counted(program: str, rows: tuple[str, ...], contenders: tuple[str, ...]) -> dict[str, Any] | None:
+def counted(
+    program: str, rows: tuple[str, ...], contenders: tuple[str, ...]
+) -> dict[str, Any] | None:
     """By row and contender; "how" says by what."""
     hardware = counters_there()
     build = None if hardware else build_plain()
