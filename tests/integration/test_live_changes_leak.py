@@ -1,6 +1,6 @@
 """Changes of the engine leave nothing behind: no memory, mappings, threads or files.
 
-Sixty changes, or five hundred where LUMEN_STRESS_SCALE says so (./dev soak), idle and under load.
+Forty changes, or five hundred where LUMEN_STRESS_SCALE says so (./dev soak), idle and under load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from integration.reference import reference_of
 # LeakSanitizer looks at the end of each server's life, and the other tests change engines there.
 pytestmark = pytest.mark.skipif(SANITIZED, reason="RSS under a sanitizer is the sanitizer's")
 
-CHANGES = 500 if int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1 else 60
+CHANGES = 500 if int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1 else 40
 # By then each queue type has run with each number of workers that it gets here, twice.
 SETTLED = 20
 CYCLE = 10

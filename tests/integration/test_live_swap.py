@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from integration.harness import (
     CHANGE_TIMEOUT_S,
     PATIENCE,
+    SANITIZED,
     ServeProcess,
     UnixConnection,
     needs_onnxruntime,
@@ -124,28 +126,28 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
 # --- under load -----------------------------------------------------------------------------------
 
 
-# Under a sanitizer these three took ten of fourteen minutes of all here, by what changes
-# cost: there each change of the queue is made once, with allocators in a turn that meets every one.
-WAYS_UNDER_LOAD = (
-    [("post", 1, 20_000), ("post", 2, 20_000), ("sighup", 2, 8_000)]
-    if PATIENCE == 1
-    else [("post", 2, 400), ("sighup", 1, 400)]
-)
+# What a change costs decides, so each change of the queue is made with either allocator in one of them, and in the
+# others once, with allocators in a turn that meets every one; ./dev soak does all, with more requests.
+IS_LONG = int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1
+EACH_CHANGE_TWICE = [(queue, allocator) for allocator in ALLOCATORS for queue in all_changes()]
+EACH_CHANGE_ONCE = list(zip(all_changes(), cycle((*ALLOCATORS, *reversed(ALLOCATORS)))))
+if IS_LONG:
+    WAYS_UNDER_LOAD = [("post", 1, 20_000), ("post", 2, 20_000), ("sighup", 2, 8_000)]
+elif SANITIZED:
+    WAYS_UNDER_LOAD = [("post", 2, 400), ("sighup", 1, 400)]
+else:
+    WAYS_UNDER_LOAD = [("post", 1, 2_000), ("post", 2, 8_000), ("sighup", 2, 2_000)]
 BACKENDS_UNDER_LOAD = [
     *[pytest.param("openvino", *way) for way in WAYS_UNDER_LOAD],
     pytest.param("onnxruntime", *WAYS_UNDER_LOAD[0], marks=needs_onnxruntime),
 ]
-CHANGES_UNDER_LOAD = (
-    [(queue_type, allocator) for allocator in ALLOCATORS for queue_type in all_changes()]
-    if PATIENCE == 1
-    else list(zip(all_changes(), cycle((*ALLOCATORS, *reversed(ALLOCATORS)))))
-)
 
 
 @pytest.mark.parametrize(("backend", "way", "io_threads", "requests"), BACKENDS_UNDER_LOAD)
 def test_every_change_under_load_fails_not_one_request(
     tmp_path: Path, small_repository: Path, backend: str, way: str, io_threads: int, requests: int
 ) -> None:
+    changes = EACH_CHANGE_TWICE if requests >= 8_000 else EACH_CHANGE_ONCE
     cases = make_swap_cases(backend, small_repository)
     flags = ("--io-threads", str(io_threads), "--backend", backend)
     one = Swapped(tmp_path, small_repository, *flags)
@@ -153,18 +155,17 @@ def test_every_change_under_load_fails_not_one_request(
     with one.serve:
         load = Load(one.serve.connect, cases, clients=6)
         thread_counts = cycle((3, 2, 1))
-        for queue_type, allocator in CHANGES_UNDER_LOAD:
+        for queue_type, allocator in changes:
             # The first of each 21 changes differs from what was by its workers.
             workers = next(thread_counts)
             change(queue_type=queue_type, allocator_type=allocator, thread_count=workers)
-            load.wait_for(requests // len(CHANGES_UNDER_LOAD) + 1)
+            load.wait_for(requests // len(changes) + 1)
         outcome = load.end()
         with one.serve.connect() as connection:
             metrics = connection.exchange(get("/metrics")).body.decode()
     outcome.check(len(outcome.ids))
     assert len(outcome.ids) >= requests
-    swaps = len(CHANGES_UNDER_LOAD)
-    assert re.search(rf"^lumen_engine_swaps_total {swaps}$", metrics, re.MULTILINE)
+    assert re.search(rf"^lumen_engine_swaps_total {len(changes)}$", metrics, re.MULTILINE)
     check_trace(read_csv(one.csv), outcome.ids)
 
 
