@@ -56,10 +56,12 @@ struct Numbered<std::string> {
   }
 };
 
+// Few keys and many calls: on two CPUs half of the calls are then under way with another one on their key, and with
+// 4 keys and 100 calls one in fifteen.
 struct HistoryPlan {
   uint32_t threads = 3;
-  uint64_t keys = 4;
-  uint32_t calls = 100;  // of each thread
+  uint64_t keys = 2;
+  uint32_t calls = 1'000;  // of each thread
   bool clears = true;
   // Of 16 calls, so many put a key that nobody looks at: filler_at, filler_at + 1, ...
   uint32_t fillers_in_16 = 0;
