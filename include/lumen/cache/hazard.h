@@ -4,7 +4,7 @@
 // A writer that has taken a node out frees it once no slot holds its address. So a reader that is stopped
 // in the middle keeps the few nodes in its own slots, and nothing else waits for it.
 // The store and the look must not swap. The reader pays a compiler barrier for that and the writer a
-// membarrier, once for many nodes; where the kernel has none the reader's store is sequentially consistent.
+// membarrier, once for many nodes; where the kernel has none each pays a fence.
 //
 // Threads: any. Memory: 128 bytes a thread that reads, used again by later threads; never more than there were
 // threads at once. Errors: std::bad_alloc when a thread reads for the first time.
@@ -50,7 +50,7 @@ class HazardRecords {
     if (by_membarrier_) {
       heavy_fence();
     } else {
-      // fence: sync[cache.hazard] seq_cst, with the readers' seq_cst store; no store of ours could stand for it
+      // fence: sync[cache.hazard] seq_cst, with the readers'; no store of ours could stand for it
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
   }
@@ -120,13 +120,14 @@ class Hazard {
 
   // From here on the node is not freed, if a look at the table that follows still finds it there.
   void protect(const void* node) noexcept {
+    // relaxed: the fence orders it before the look, and the writer's makes it seen.
+    record_.slots[depth_].store(node, std::memory_order_relaxed);
     if (HazardRecords::all().by_membarrier()) {
-      // relaxed: light_fence() orders it before the look, and the writer's heavy_fence() makes it seen.
-      record_.slots[depth_].store(node, std::memory_order_relaxed);
       light_fence();
     } else {
-      // sync[cache.hazard]: seq_cst, before the look; the writer has a seq_cst fence.
-      record_.slots[depth_].store(node, std::memory_order_seq_cst);
+      // fence: sync[cache.hazard] seq_cst, with the writer's. A seq_cst store would not do: the look that follows is an
+      // acquire, which may come before it (as AArch64's ldapr before an stlr).
+      std::atomic_thread_fence(std::memory_order_seq_cst);
     }
   }
   void clear() noexcept {
