@@ -103,6 +103,15 @@ def test_each_building_command_has_its_preset(project_root: Path) -> None:
     assert {"release", "asan", "tsan"} <= named["testPresets"]
 
 
+def test_what_tsan_leaves_out_has_no_threads(project_root: Path) -> None:
+    text = (project_root / "tools" / "cmake" / "options.cmake").read_text()
+    found = re.search(r"set\(LUMEN_TEST_FILES_LEFT_OUT (\w[^)]*)\)", text)
+    assert found
+    for name in found[1].split():
+        source = (project_root / "tests" / "unit" / "cache" / f"{name}_test.cc").read_text()
+        assert not re.search(r"thread\b|std::async|BackgroundTick|pthread", source), name
+
+
 def test_every_python_requirement_is_pinned(project_root: Path) -> None:
     files = [project_root / "requirements.txt", *(project_root / "tools").glob("requirements*.txt")]
     for path in files:
