@@ -173,6 +173,20 @@ TEST_F(ResponseCacheServer, ARequestMayWantNoneOrASooner) {
   EXPECT_EQ(runs(), 3u) << "who knows what it changes";
 }
 
+TEST_F(ResponseCacheServer, WhatChangesNoAnswerMakesNoOtherRequest) {
+  start_counting();
+  HttpClient http = client();
+  const std::string x = json_input("x", "[1,2,3,4]");
+  EXPECT_EQ(http.exchange(json_infer(x)).status, 200);
+  for (const char* same : {R"("timeout":60000000)", R"("timeout":0)", R"("priority":3)",
+                           R"("ttl_ms":60000)", R"("no_cache":false)"}) {
+    EXPECT_EQ(http.exchange(json_infer(x, R"(,"id":"i","parameters":{)" + std::string(same) + "}"))
+                  .status,
+              200);
+    EXPECT_EQ(runs(), 1u) << same;
+  }
+}
+
 TEST_F(ResponseCacheServer, ASequenceIsNeverAnsweredFromIt) {
   start_counting();
   HttpClient http = client();

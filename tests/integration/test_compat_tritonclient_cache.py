@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tritonclient.http as triton
 from integration.harness import FIXTURES, Server
+from integration.load import read_csv
 
 
 def test_a_hit_has_the_id_and_the_form_that_its_request_wants(
@@ -20,7 +21,9 @@ def test_a_hit_has_the_id_and_the_form_that_its_request_wants(
     (repository / "add_sub" / "config.json").write_text('{"response_cache": {"enable": true}}')
     left, right = np.random.default_rng(5).standard_normal((2, 2, 3)).astype(np.float32)
 
-    with triton.InferenceServerClient(server(repository=repository).url) as client:
+    trace = tmp_path / "trace.csv"
+    one = server("--telemetry-csv-path", str(trace), repository=repository)
+    with triton.InferenceServerClient(one.url) as client:
 
         def ask(binary_in: bool, binary_out: bool, id: str = "", **options: Any) -> dict[str, Any]:
             inputs = []
@@ -67,3 +70,6 @@ def test_a_hit_has_the_id_and_the_form_that_its_request_wants(
             **{"executions": 2, "success": 6, "compute_infer": 2},
             **{"cache_hit": 4, "cache_miss": 1},
         }
+    one.stop()
+    used = [line["cache"] for line in read_csv(trace) if line["model"]]
+    assert used == ["miss", *["hit"] * 4, ""]

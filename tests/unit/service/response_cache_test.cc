@@ -163,6 +163,18 @@ TEST_F(ResponseCacheTest, ARequestThatWantsNoneIsNeitherAnsweredFromItNorKept) {
   EXPECT_EQ(total("cache_hit"), 0u);
 }
 
+TEST_F(ResponseCacheTest, OneWhoseInputItsClientCanStillChangeIsNeitherAnsweredFromItNorKept) {
+  start();
+  a->wishes.has_shared_input = true;
+  ask(0);
+  ask(1);
+  EXPECT_EQ(runs(), 2u);
+  a->wishes.has_shared_input = false;
+  ask(2);
+  EXPECT_EQ(runs(), 3u) << "nothing was kept";
+  EXPECT_EQ(total("cache_miss"), 1u);
+}
+
 TEST_F(ResponseCacheTest, ARequestsTtlShortensOnly) {
   start(R"({"response_cache": {"enable": true, "ttl_ms": 1, "max_bytes": 65536}})");
   const auto wait_ms = [](uint64_t ms) {
