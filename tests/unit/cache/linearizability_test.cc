@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -114,19 +115,36 @@ TEST(LinearizabilityChecker, TellsTheCallsAroundWhatItRefuses) {
 
 // ---- caches
 
-template <typename K, typename V, typename Eviction = cache::TtlOnly>
+template <typename K, typename V, typename... Policies>
 struct Case {
   using Key = K;
   using Value = V;
-  using Cache = ChronoCache<K, V, FakeClock, Eviction>;
+  using Cache = ChronoCache<K, V, FakeClock, Policies...>;
 };
+
+// All keys that are looked for fit each other's tag, and comparing one with another now and then takes as long as a
+// writer needs to move them all: readers that are between two looks at the version then.
+struct OneHashForTheKeys {
+  uint64_t operator()(uint64_t key, uint64_t) const noexcept {
+    return key % test::kKeysApart == 0 ? 0 : key;
+  }
+};
+struct SlowToDiffer {
+  bool operator()(uint64_t a, uint64_t b) const noexcept {
+    thread_local uint32_t compared = 0;
+    if (a != b && ++compared % 64 == 0) std::this_thread::yield();
+    return a == b;
+  }
+};
+using SlowKeys =
+    Case<uint64_t, uint64_t, cache::HashWith<OneHashForTheKeys>, cache::EqualWith<SlowToDiffer>>;
 
 template <typename T>
 class CacheHistories : public testing::Test {};
 using Cases =
     testing::Types<Case<uint64_t, uint64_t>, Case<uint64_t, Wide>, Case<uint64_t, std::string>,
                    Case<std::string, std::string, cache::Lru>, Case<uint64_t, Wide, cache::S3Fifo>,
-                   Case<uint64_t, uint64_t, cache::Lfu>>;
+                   Case<uint64_t, uint64_t, cache::Lfu>, SlowKeys>;
 TYPED_TEST_SUITE(CacheHistories, Cases);
 
 cache::Options options_for_histories(uint64_t seed) {
@@ -195,6 +213,7 @@ TYPED_TEST(CacheHistories, WhileASegmentGrowsAndSplitsHaveAnOrder) {
     typename TypeParam::Cache cache(options);
     HistoryPlan plan;
     plan.clears = i % 8 == 0;
+    plan.keys = 3;
     plan.calls = 400;
     plan.fillers_in_16 = 2;
     // It comes when a part of these have been put; the keys themselves count too.
