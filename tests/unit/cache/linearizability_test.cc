@@ -203,7 +203,7 @@ TYPED_TEST(CacheHistories, WhileASegmentGrowsAndSplitsHaveAnOrder) {
   using K = typename TypeParam::Key;
   using V = typename TypeParam::Value;
   const uint64_t seed = test::stress_seed();
-  const uint64_t histories = test::stress_count(200);
+  const uint64_t histories = test::stress_count(100);
   const cache::Options options = options_for_histories(seed);
   const Growth growth = growth_of<TypeParam>(options);
   std::mt19937_64 random(seed);
