@@ -158,6 +158,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the keys, about a minute")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
+    parser.add_argument("--seed", type=int, default=1, help="of the traces (1)")
     options = parser.parse_args()
     keys, requests = (100_000, 1_000_000) if options.quick else (500_000, 4_000_000)
     sizes = [int(keys * part) for part in PARTS]
@@ -169,7 +170,7 @@ def main() -> int:
     for trace in TRACES:
         file = folder / f"{trace.replace(' ', '_')}.keys"
         made = [str(program()), "make", str(file), trace, str(keys), str(requests)]
-        subprocess.run(made, check=True)
+        subprocess.run([*made, str(options.seed)], check=True)
         ratios = run_trace(file, sizes, module, java)
         file.unlink()
         if not options.json:

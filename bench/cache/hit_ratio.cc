@@ -1,7 +1,7 @@
 // bench_hit_ratio: how many requests of a trace hit, with each eviction policy.
 // Threads: one. Memory: the heap. Errors: exit status 1 with the reason on stderr.
 //
-//   bench_hit_ratio make FILE TRACE KEYS REQUESTS    writes the trace
+//   bench_hit_ratio make FILE TRACE KEYS REQUESTS SEED    writes the trace
 //   bench_hit_ratio run FILE ENTRIES...              a line of JSON for each policy and size
 #include "cache/traces.h"
 
@@ -58,8 +58,9 @@ void run_policy(const char* name, const Trace& trace, size_t entries) {
 
 int main_of(int count, char** words) {
   const std::string_view verb = count > 1 ? words[1] : "";
-  if (verb == "make" && count == 6) {
-    write_trace(words[2], make_trace(words[3], std::stoull(words[4]), std::stoull(words[5])));
+  if (verb == "make" && count == 7) {
+    write_trace(words[2], make_trace(words[3], std::stoull(words[4]), std::stoull(words[5]),
+                                     std::stoull(words[6])));
     return 0;
   }
   if (verb == "run" && count > 3) {
@@ -73,7 +74,7 @@ int main_of(int count, char** words) {
     return 0;
   }
   std::fprintf(stderr,
-               "usage: bench_hit_ratio make FILE TRACE KEYS REQUESTS | run FILE ENTRIES...\n");
+               "usage: bench_hit_ratio make FILE TRACE KEYS REQUESTS SEED | run FILE ENTRIES...\n");
   return 1;
 }
 

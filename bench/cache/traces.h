@@ -101,8 +101,8 @@ inline Trace recent_trace(size_t keys, size_t requests, std::mt19937_64& random)
   return trace;
 }
 
-inline Trace make_trace(const std::string& name, size_t keys, size_t requests) {
-  std::mt19937_64 random(2023);
+inline Trace make_trace(const std::string& name, size_t keys, size_t requests, uint64_t seed) {
+  std::mt19937_64 random(seed);
   if (name == "zipf 0.8") return zipf_trace(keys, requests, 0.8, random);
   if (name == "zipf 1.0") return zipf_trace(keys, requests, 1.0, random);
   if (name == "zipf 1.2") return zipf_trace(keys, requests, 1.2, random);
