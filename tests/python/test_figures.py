@@ -31,20 +31,20 @@ def test_every_table_that_can_be_drawn_is_in_the_documents() -> None:
         for match in figures.BLOCK.finditer(document.read_text())
     ]
     assert sorted(names) == sorted(figures.TABLES)
-    assert [match["name"] for match in figures.BLOCK.finditer(readme.read_text())] == ["six"]
+    assert [match["name"] for match in figures.BLOCK.finditer(readme.read_text())] == ["main"]
 
 
 def test_the_picture_is_well_formed_and_shows_the_demo_and_the_baseline() -> None:
     drawn = figures.draw_picture()
     said = " ".join(text for text in ElementTree.fromstring(drawn).itertext())
     assert "$ ./dev demo" in said and "says 6 (100%)" in said
-    best = figures.one_of_six("server", "mlp, 16 clients, inline", "throughput", figures.BASELINES)
+    best = figures.main_row("server", "mlp, 16 clients, inline", "throughput", figures.BASELINES)
     assert f"{best['ours']:,.0f}" in said and best["rival_name"] in said
 
 
-def test_the_six_figures_say_where_we_lose() -> None:
-    drawn = figures.six(figures.BASELINES)
-    assert len(re.findall(r"^\| .*`\./dev bench \w+` \|$", drawn, re.MULTILINE)) == 6
+def test_the_main_figures_say_where_we_lose() -> None:
+    drawn = figures.main_table(figures.BASELINES)
+    assert len(re.findall(r"^\| .*`\./dev bench \w+` \|$", drawn, re.MULTILINE)) == len(figures.MAIN)
     page = figures.render(figures.PAGES[0].read_text())
     misses = sorted(re.findall(r"^\* .*; wanted: .*$", page, re.MULTILINE))
     assert misses == sorted(re.findall(r"^\* .*; wanted: .*$", drawn, re.MULTILINE))
