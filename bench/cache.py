@@ -8,7 +8,8 @@
   threads   reads, with and without a writer, fresh puts, puts and gets, on CPU 0 and 1; the limit
             of reads is the flat map without any lock
   counts    instructions and misses an operation (hardware counters or callgrind), mapped pages by
-            massif, a flame graph of putStress, and how late the background tick is under load
+            massif, a flame graph of putStress; no times
+  ticks     how late the background tick is under load
   story     every step from the naive cache to the library
 
 bench/cache_report.py writes docs/reports/chrono_cache.md of what is kept of all that.
@@ -290,16 +291,15 @@ class Bench:
             self.thread_row(f"{shown}, 2 threads", [*words, "2"], 2, [*words, "1"], "1 thread")
 
     def counts(self) -> None:
-        names = ("", "default", "boost_flat", "std_map")
+        names = ("", "concurrent_tick", "boost_flat", "std_map")
         self.more["counted"] = counted.counted(self.chrono, (*counted.PARTS, "putStress"), names)
         self.more["massif"] = counted.massif(10_000_000)
         if self.options.flame:
             drawn = counted.flame_graph("bm_putStress", f"putStress; {ONE_THREAD}")
             if drawn is not None:
                 Path(self.options.flame).write_text(drawn)
-        self.tick_rows()
 
-    def tick_rows(self) -> None:
+    def ticks(self) -> None:
         """The cached time that a thread of the cache advances, looked at while others want the CPUs."""
         program_of_it = str(program("bench_cache_tick"))
         for busy, what in ((0, "nothing else"), (2, "2 busy threads"), (8, "8 busy threads")):
@@ -346,7 +346,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="about a minute, packaged C++ rivals")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--only", default="", help="five, kinds, memory, threads, counts, story")
+    parser.add_argument("--only", default="", help="one or some of the groups")
     parser.add_argument("--flame", default="", help="counts: an SVG of where putStress spends time")
     parser.add_argument("--rows", default="", help="only rows whose name matches")
     options = parser.parse_args()
@@ -357,6 +357,7 @@ def main() -> int:
         "memory": bench.memory_rows,
         "threads": bench.thread_rows,
         "counts": bench.counts,
+        "ticks": bench.ticks,
         "story": bench.story,
     }
     wanted = options.only.split(",") if options.only else list(groups)
