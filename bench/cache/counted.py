@@ -196,4 +196,5 @@ def flame_graph(name: str, title: str) -> str | None:
         capture_output=True,
         text=True,
     )
-    return drawn.stdout if drawn.returncode == 0 else None
+    # Less the notes to itself of the script that it holds, which would be taken for ours.
+    return re.sub(r"^ *// .*\n", "", drawn.stdout, flags=re.M) if drawn.returncode == 0 else None

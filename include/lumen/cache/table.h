@@ -136,61 +136,9 @@ class Table {
   };
   struct NoHazard {};
   using Holder = std::conditional_t<kByPointer, Hazard, NoHazard>;
-  // The first slot that fits in the first group answers nearly always; read_on() is what there is besides. Apart from
-  // each other, because a loop around all of it would keep what it needs to begin again in registers.
   template <typename Result, typename Q, typename F>
   [[nodiscard, gnu::always_inline]] Result read(uint64_t hash, const Q& key, uint64_t now,
-                                                Holder& hazard, F&& f) const {
-    static_assert(kShared);
-    const auto seen = directory_.look(hash);
-    const View view(*seen.segment);
-    if (view.whole()) [[likely]] {
-      const GroupT& group = view.data[SegmentT::home(hash, view.groups)];
-      const Control control = group.look_shared();
-      const SlotSet fits = control.with(Tags(hash));
-      if (!fits.empty()) {
-        Found found;
-        const Look look = look_at(view, group, fits.first(), key, now, found, hazard);
-        if (look == Look::kFound) [[likely]]
-          return f(found);
-        if (look == Look::kEnded) return Result{};
-      } else if (!control.equal_to(kEmpty).empty()) [[likely]] {
-        // Not there: unless the segment by now belongs to other hashes.
-        if (view.unchanged() && directory_.still_so(seen)) [[likely]]
-          return Result{};
-      }
-    }
-    return read_on<Result>(hash, key, now, hazard, f);
-  }
-  // The same from the beginning, through all groups and until no writer has been in between.
-  template <typename Result, typename Q, typename F>
-  [[nodiscard, gnu::noinline]] Result read_on(uint64_t hash, const Q& key, uint64_t now,
-                                              Holder& hazard, F&& f) const {
-    for (uint32_t tries = 0;; ++tries) {
-      if (tries != 0) wait_for_writer(tries);
-      const auto seen = directory_.look(hash);
-      const View view(*seen.segment);
-      if (!view.whole()) continue;
-      const Tags tags(hash);
-      uint32_t at = SegmentT::home(hash, view.groups);
-      for (uint32_t left = view.groups; left != 0; --left) {
-        const GroupT& group = view.data[at];
-        const Control control = group.look_shared();
-        for (SlotSet fits = control.with(tags); !fits.empty(); fits.drop_first()) {
-          Found found;
-          const Look look = look_at(view, group, fits.first(), key, now, found, hazard);
-          if (look == Look::kFound) return f(found);
-          if (look == Look::kOther) continue;
-          if (look == Look::kEnded) return Result{};
-          goto changed;
-        }
-        if (!control.equal_to(kEmpty).empty()) break;
-        if (++at == view.groups) at = 0;
-      }
-      if (view.unchanged() && directory_.still_so(seen)) return Result{};
-    changed:;
-    }
-  }
+                                                Holder& hazard, F&& f) const;
 
   enum class Outcome : uint8_t { kInserted, kReplaced, kRefused };
 
@@ -330,24 +278,10 @@ class Table {
   }
 
   static void wait_for_writer(uint32_t tries) noexcept;
-  // A segment as a reader saw it at one moment.
-  struct View {
-    explicit View(const SegmentT& at) noexcept
-        : segment(at),
-          version(load_cell<true>(at.version)),
-          groups(load_cell<true>(at.groups)),
-          data(load_cell<true>(at.data)) {}
-    [[nodiscard]] bool unchanged() const noexcept {
-      return load_cell<true>(segment.version) == version;
-    }
-    // Row and length belong together: what lies behind a row of groups may be no memory.
-    [[nodiscard]] bool whole() const noexcept { return (version & 1) == 0 && unchanged(); }
-
-    const SegmentT& segment;
-    const uint64_t version;
-    const uint32_t groups;
-    const GroupT* const data;
-  };
+  struct View;
+  template <typename Result, typename Q, typename F>
+  [[nodiscard, gnu::noinline]] Result read_on(uint64_t hash, const Q& key, uint64_t now,
+                                              Holder& hazard, F&& f) const;
   template <typename Q>
   [[nodiscard, gnu::always_inline]] Look look_at(const View& view, const GroupT& group, size_t slot,
                                                  const Q& key, uint64_t now, Found& found,
@@ -456,4 +390,5 @@ class Table {
 }  // namespace lumen::cache
 
 #include <lumen/cache/table_growth.h>
+#include <lumen/cache/table_reads.h>
 #include <lumen/cache/table_writes.h>

@@ -1,53 +1,10 @@
-// The rest of Table: reading beside a writer, putting, bounds. Included by table.h.
+// Putting and bounds of a Table. Included by table.h.
 // Threads, Memory, Errors: as there.
 #pragma once
 
-#include <lumen/base/idle_strategy.h>
 #include <lumen/cache/table.h>
 
-#include <sched.h>
-
 namespace lumen::cache {
-
-// Whether keys may be compared when they are torn: numbers may, what holds a pointer may not.
-template <typename K, typename Equal>
-inline constexpr bool kComparesTorn = HashedAsNumber<K> && std::is_same_v<Equal, std::equal_to<>>;
-
-// A writer is in the middle of 10 to 50 ns of work, unless it has lost its CPU: then this thread gives up its own.
-template <typename K, typename V, typename Set>
-void Table<K, V, Set>::wait_for_writer(uint32_t tries) noexcept {
-  if (tries % kTriesBeforeYield == 0) {
-    ::sched_yield();
-  } else {
-    cpu_pause();
-  }
-}
-
-// Everything that the answer needs is read first, then the version, then it is used.
-template <typename K, typename V, typename Set>
-template <typename Q>
-inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, size_t slot,
-                                      const Q& key, uint64_t now, Found& found,
-                                      Holder& hazard) const -> Look {
-  if constexpr (kByPointer) {
-    found.entry = load_cell<true>(group.entry(slot));
-  } else {
-    found.entry = load_words(group.entry(slot));
-    if constexpr (!kComparesTorn<K, Equal>) {
-      if (!view.unchanged()) return Look::kChanged;
-    }
-    if (!equal_(found.entry.key, key)) return Look::kOther;
-  }
-  const bool over = deadlines_.ended(load_cell<true>(group.deadlines[slot]), now);
-  if constexpr (kRecords) found.record = load_cell<true>(group.handles[slot]);
-  if constexpr (kByPointer) hazard.protect(found.entry);
-  if (!view.unchanged()) [[unlikely]]
-    return Look::kChanged;
-  if constexpr (kByPointer) {
-    if (!equal_(found.entry->key, key)) return Look::kOther;
-  }
-  return over ? Look::kEnded : Look::kFound;
-}
 
 template <typename K, typename V, typename Set>
 template <typename K2, typename V2>
