@@ -44,7 +44,7 @@ STORY = {
 
 def number(value: float) -> str:
     decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{decimals}f}"
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # 0.0: never "-0.00"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int) -> str:
