@@ -300,7 +300,7 @@ class Bench:
                 Path(self.options.flame).write_text(drawn)
 
     def ticks(self) -> None:
-        """The cached time that a thread of the cache advances, looked at while others want the CPUs."""
+        """The time that a thread of the cache advances, looked at while others want the CPUs."""
         program_of_it = str(program("bench_cache_tick"))
         for busy, what in ((0, "nothing else"), (2, "2 busy threads"), (8, "8 busy threads")):
             name = f"BackgroundTick beside {what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,11 @@ from pathlib import Path
 import pytest
 from integration import harness
 from lumen_engine import Server
+
+# A shell that runs the tests in the background has SIGINT ignored, and every process that a test
+# starts to be interrupted would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

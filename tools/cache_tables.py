@@ -1,8 +1,8 @@
 """The tables and the picture of docs/reports/chrono_cache.md, from bench/baselines/cache.json.
 
-`./dev bench cache` prints, beside its rows, `story` (every step's samples), `counted` (an operation's
-instructions and misses), `massif` and `curve` (peak memory by entries). Text out; no state. Errors:
-KeyError where the baseline was made without one of these groups.
+`./dev bench cache` prints, beside its rows, `story` (every step's samples), `counted` (an
+operation's instructions and misses), `massif` and `curve` (peak memory by entries). Text out; no
+state. Errors: KeyError where the baseline was made without one of these groups.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def pages(massif: dict[str, Any] | None) -> str:
         return ""
     return (
         f"\nmassif, all mapped pages, {massif['entries'] / 1e6:.0f} M entries: "
-        f"{massif['grown_mib']:.1f} MiB more than with one entry, of which some were never touched.\n"
+        f"{massif['grown_mib']:.1f} MiB more than with one entry, some of it never touched.\n"
     )
 
 
@@ -120,11 +120,11 @@ def memory_picture(curve: dict[str, list[list[float]]]) -> str:
         parts.append(
             f"<line x1='{LEFT}' x2='{WIDTH - 24}' y1='{y:.1f}' y2='{y:.1f}' stroke='#e6e9ed'/>"
         )
-        parts.append(f"<text x='{LEFT - 8}' y='{y + 4:.1f}' text-anchor='end' {font} font-size='12'>"
-                     f"{value}</text>")  # fmt: skip
+        place = f"x='{LEFT - 8}' y='{y + 4:.1f}' text-anchor='end'"
+        parts.append(f"<text {place} {font} font-size='12'>{value}</text>")
     for millions in range(0, int(most_n) + 1, 2):
-        parts.append(f"<text x='{x_of(millions):.1f}' y='{HEIGHT - BOTTOM + 18}' text-anchor='middle'"
-                     f" {font} font-size='12'>{millions} M</text>")  # fmt: skip
+        place = f"x='{x_of(millions):.1f}' y='{HEIGHT - BOTTOM + 18}' text-anchor='middle'"
+        parts.append(f"<text {place} {font} font-size='12'>{millions} M</text>")
     for at, (name, found) in enumerate(points.items()):
         colour = COLOURS.get(name, "#8250df")
         path = " ".join(f"{x_of(n):.1f},{y_of(value):.1f}" for n, value in found)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what the documents show of bench/baselines/*.json, so that no figure is typed by hand.
 
-  tools/figures.py            the tables of docs/figures.md, README.md and docs/reports, docs/lumen.svg
+  tools/figures.py            the tables of docs and README.md, and the pictures
   tools/figures.py --check    exit status 1 where one differs from its baseline
 
 A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. The picture is what `./dev demo`

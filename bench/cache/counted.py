@@ -1,11 +1,11 @@
-"""What bench/cache.py counts beside time: instructions and misses an operation, pages by massif, where
-the time of putStress goes.
+"""What bench/cache.py counts beside time: instructions and misses an operation, pages by massif,
+where the time of putStress goes.
 
-Hardware counters (perf stat) where the machine has them. Else callgrind's instructions and simulated
-misses, of a build for x86-64-v3, because valgrind 3.19 does not know AVX-512: those figures are called
-simulated. A row is run twice with different numbers of operations, and the difference counts, so that
-neither the start of the program nor what fills the cache is in it. Errors: None where a tool is
-missing or fails, with a line on stderr.
+Hardware counters (perf stat) where the machine has them. Else callgrind's instructions and
+simulated misses, of a build for x86-64-v3, because valgrind 3.19 does not know AVX-512: those
+figures are called simulated. A row is run twice with different numbers of operations, and the
+difference counts, so that neither the start of the program nor what fills the cache is in it.
+Errors: None where a tool is missing or fails, with a line on stderr.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from interleave import ROOT  # noqa: E402
 
 BUILD = ROOT / ".build" / "callgrind"
 EVENTS = ("cycles", "instructions", "LLC-loads", "LLC-load-misses", "branch-misses")
-# Operations of a whole row, and the two parts of them that are run under callgrind, which is 50 times slower.
-# What fills the cache is the same in both. putStress has no parts: what it is held against is next to nothing.
+# Operations of a whole row, and the two parts of them that are run under callgrind, which is 50
+# times slower. What fills the cache is the same in both. putStress has no parts: it is held
+# against next to nothing.
 PARTS = {"putSingle": (0.01, 0.03), "getHit": (0.01, 0.03), "GetMiss": (0.01, 0.03)}
 WHOLE = {"putSingle": 50_000_000, "getHit": 50_000_000, "GetMiss": 50_000_000}
 FRESH = 12_800_000
@@ -150,8 +151,8 @@ def massif_of(build: Path, entries: int) -> tuple[list[float], str] | None:
 
 
 def massif(entries: int) -> dict[str, Any] | None:
-    """Mapped pages of the flavour of the memory rows, from the program with one entry on. Address space
-    that was never touched counts here, and not in VmHWM."""
+    """Mapped pages of the flavour of the memory rows, from the program with one entry on. Address
+    space that was never touched counts here, and not in VmHWM."""
     build = build_plain()
     found = None if build is None else (massif_of(build, 1), massif_of(build, entries))
     if found is None or found[0] is None or found[1] is None:

@@ -1,4 +1,4 @@
-"""tritonclient against a model with a response cache: each reply has its own request's id and form."""
+"""tritonclient against a response cache: each reply has its own request's id and form."""
 
 from __future__ import annotations
 

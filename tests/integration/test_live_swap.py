@@ -126,8 +126,9 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
 # --- under load -----------------------------------------------------------------------------------
 
 
-# What a change costs decides, so each change of the queue is made with either allocator in one of them, and in the
-# others once, with allocators in a turn that meets every one; ./dev soak does all, with more requests.
+# What a change costs decides, so each change of the queue is made with either allocator in one of
+# them, and in the others once, with allocators in a turn that meets every one; ./dev soak does all,
+# with more requests.
 IS_LONG = int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1
 EACH_CHANGE_TWICE = [(queue, allocator) for allocator in ALLOCATORS for queue in all_changes()]
 EACH_CHANGE_ONCE = list(zip(all_changes(), cycle((*ALLOCATORS, *reversed(ALLOCATORS)))))

@@ -44,7 +44,8 @@ def test_the_picture_is_well_formed_and_shows_the_demo_and_the_baseline() -> Non
 
 def test_the_main_figures_say_where_we_lose() -> None:
     drawn = figures.main_table(figures.BASELINES)
-    assert len(re.findall(r"^\| .*`\./dev bench \w+` \|$", drawn, re.MULTILINE)) == len(figures.MAIN)
+    lines = re.findall(r"^\| .*`\./dev bench \w+` \|$", drawn, re.MULTILINE)
+    assert len(lines) == len(figures.MAIN)
     page = figures.render(figures.PAGES[0].read_text())
     misses = sorted(re.findall(r"^\* .*; wanted: .*$", page, re.MULTILINE))
     assert misses == sorted(re.findall(r"^\* .*; wanted: .*$", drawn, re.MULTILINE))
