@@ -41,6 +41,7 @@ int run(const lumen::bench::Arguments& arguments) {
   const auto tick_bits = static_cast<uint32_t>(std::bit_width(tick_ns) - 1);
   std::atomic<bool> stop{false};
   std::vector<std::thread> others;
+  others.reserve(busy);
   for (uint64_t i = 0; i < busy; ++i) {
     others.emplace_back([&] {
       while (!stop.load(std::memory_order_relaxed)) {  // relaxed: a wish to end

@@ -64,6 +64,7 @@ int main() {
   // Three requests at once ask for a session that is not in memory: the database is asked once.
   std::atomic<int> asked{0};
   std::vector<std::thread> requests;
+  requests.reserve(3);
   for (int i = 0; i < 3; ++i) {
     requests.emplace_back([&] {
       const Session session = sessions.get_or_compute("token of eve", 30min, [&] {

@@ -64,7 +64,7 @@ TYPED_TEST(ChronoCacheFlavour, KeepsWhatWasPutThroughGrowthAndSplits) {
 TYPED_TEST(ChronoCacheFlavour, EndsAnEntryWithinATickBeforeItsDeadline) {
   ChronoCache<int, int, TypeParam, FakeClock> cache;
   cache.put(1, 1, milliseconds(100));
-  FakeClock::advance_ns(99'000'000 - cache.resolution().count());
+  FakeClock::advance_ns(99'000'000 - static_cast<uint64_t>(cache.resolution().count()));
   EXPECT_TRUE(cache.contains(1));
   FakeClock::set_ns(FakeClock::kStartNs + 100'000'000);
   EXPECT_FALSE(cache.contains(1));

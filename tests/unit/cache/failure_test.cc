@@ -111,7 +111,7 @@ using Cases =
 TYPED_TEST_SUITE(RefusedMemory, Cases);
 
 TYPED_TEST(RefusedMemory, LeavesNothingBehindWhenTheCacheCannotBeMade) {
-  for (const size_t reserve : {0, 1'000, 30'000}) {
+  for (const size_t reserve : {0U, 1'000U, 30'000U}) {
     cache::Options options = this->options();
     options.reserve_entries = reserve;
     const size_t refused =

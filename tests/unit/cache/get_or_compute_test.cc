@@ -163,6 +163,7 @@ TEST(ConcurrentGetOrCompute, ComputesOnceForAllThatAskAtOnce) {
     std::atomic<int> computed{0};
     std::array<int, 4> got{};
     std::vector<std::thread> threads;
+    threads.reserve(got.size());
     for (size_t i = 0; i < got.size(); ++i) {
       threads.emplace_back([&, i] {
         all_there.arrive_and_wait();

@@ -69,6 +69,7 @@ TYPED_TEST(CacheKeys, MayBeOfFloatingPoint) {
 
 TYPED_TEST(CacheKeys, MayBeViewsOfStringsThatLiveElsewhere) {
   std::vector<std::string> texts;
+  texts.reserve(3'000);
   for (int i = 0; i < 3'000; ++i) texts.push_back("key " + std::to_string(i));
   typename TestFixture::template Cache<std::string_view, int> cache;
   for (int i = 0; i < 3'000; ++i) cache.put(texts[static_cast<size_t>(i)], i, seconds(1));
@@ -199,7 +200,7 @@ cache::Options one_shard(std::optional<uint64_t> seed = std::nullopt) {
 
 // What went wrong: numbers are multiplied by the seed, and by a small one they all stay in one segment.
 TYPED_TEST(CacheKeys, AreSpreadBySmallSeedsToo) {
-  for (const uint64_t seed : {0, 1, 2, 77}) {
+  for (const uint64_t seed : {0U, 1U, 2U, 77U}) {
     typename TestFixture::template Cache<int, int> cache(one_shard(seed));
     for (int i = 0; i < 60'000; ++i) ASSERT_TRUE(cache.put(i, 1, seconds(1)));
     EXPECT_GE(cache.stats().segments, 4u) << "seed " << seed;

@@ -14,7 +14,7 @@ using Keys = std::vector<uint64_t>;
 TEST(Lru, EvictsWhatWasNotUsedForTheLongestTime) {
   CountingMemory memory;
   PolicyDriver<Lru> cache(&memory, 3);
-  for (const uint64_t key : {1, 2, 3}) cache.insert(key);
+  for (const uint64_t key : {1U, 2U, 3U}) cache.insert(key);
   cache.use(1);
   EXPECT_EQ(cache.insert(4), Keys{2});
   EXPECT_EQ(cache.drain(), (Keys{3, 1, 4}));
@@ -23,7 +23,7 @@ TEST(Lru, EvictsWhatWasNotUsedForTheLongestTime) {
 TEST(Lru, TakesAnOverwriteForAUse) {
   CountingMemory memory;
   PolicyDriver<Lru> cache(&memory, 3);
-  for (const uint64_t key : {1, 2, 3}) cache.insert(key);
+  for (const uint64_t key : {1U, 2U, 3U}) cache.insert(key);
   cache.reweigh(cache.handle_of(1), 1);
   EXPECT_EQ(cache.insert(4), Keys{2});
 }
@@ -31,7 +31,7 @@ TEST(Lru, TakesAnOverwriteForAUse) {
 TEST(Lru, EvictsAsManyAsTheWeightOfTheNewestNeeds) {
   CountingMemory memory;
   PolicyDriver<Lru> cache(&memory, 10);
-  for (const uint64_t key : {1, 2, 3, 4, 5}) cache.insert(key, 2);
+  for (const uint64_t key : {1U, 2U, 3U, 4U, 5U}) cache.insert(key, 2);
   EXPECT_EQ(cache.insert(6, 5), (Keys{1, 2, 3}));
   EXPECT_EQ(cache.weight(), 9U);
 }
@@ -39,7 +39,7 @@ TEST(Lru, EvictsAsManyAsTheWeightOfTheNewestNeeds) {
 TEST(Lru, GivesAHandleThatIsUsedAgainItsOwnPlace) {
   CountingMemory memory;
   PolicyDriver<Lru> cache(&memory, 10);
-  for (const uint64_t key : {1, 2, 3}) cache.insert(key);
+  for (const uint64_t key : {1U, 2U, 3U}) cache.insert(key);
   cache.erase(0);
   cache.insert(4);
   ASSERT_EQ(cache.handle_of(4), 0U);

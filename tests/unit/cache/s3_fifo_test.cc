@@ -22,7 +22,7 @@ TEST(S3Fifo, LetsWhatWasNotUsedTwiceGoFromTheSmallQueueFirst) {
   CountingMemory memory;
   PolicyDriver<S3Fifo> cache(&memory, 100);
   fill(cache);
-  for (const uint64_t key : {0, 2}) {
+  for (const uint64_t key : {0U, 2U}) {
     cache.use(key);
     cache.use(key);
   }

@@ -149,7 +149,8 @@ TEST_F(FingerprintTest, NothingMovesBetweenNeighbours) {
 // Any single bit of inputs of any size, by both hashes: also of those that go through other kernels.
 TEST_F(FingerprintTest, EachBitOfAnInputCounts) {
   std::mt19937_64 random(3);
-  for (const size_t size : {1, 3, 16, 17, 128, 129, 240, 241, 1024, 4096, 4097, 70'000}) {
+  for (const size_t size :
+       {1U, 3U, 16U, 17U, 128U, 129U, 240U, 241U, 1024U, 4096U, 4097U, 70'000U}) {
     Asked asked;
     asked.inputs[0] = {ElementType::kUint8, {int64_t(size)}, std::string(size, '\0')};
     for (char& byte : asked.inputs[0].bytes) byte = static_cast<char>(random());
