@@ -205,14 +205,15 @@ class ChronoCache {
       if constexpr (kShared) {
         typename Table::Holder holder;
         return shard.table().template read<Result>(
-            hash, asked, now_tick(), holder, [&](const typename Table::Found& found) -> Result {
+            hash, asked, ticker_.moment(), holder,
+            [&](const typename Table::Found& found) -> Result {
               if constexpr (Table::kRecords) shard.hit(found.record);
               const auto& pair = Table::pair_of(found.entry);
               return f(pair.key, pair.value);
             });
       } else {
         const Place place = shard.table().find(hash, asked);
-        if (!place || shard.table().ended(place, now_tick())) return Result{};
+        if (!place || shard.table().ended(place, ticker_.moment())) return Result{};
         shard.table().note_use(place);
         const auto& pair = shard.table().pair_at(place);
         return f(pair.key, pair.value);

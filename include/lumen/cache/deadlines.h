@@ -70,11 +70,14 @@ class Deadlines {
   // Whether the entries of `id` have ended at `now`. With kShared the number may be one that a reader has
   // caught in the middle of a write: any is allowed, and the answer counts only if the block's version does.
   [[nodiscard]] bool ended(DeadlineId id, uint64_t now) const noexcept {
+    return seen_tick_of(id) <= now;
+  }
+  [[nodiscard]] uint64_t seen_tick_of(DeadlineId id) const noexcept {
     if constexpr (kShared) {
       const Shown* shown = load_cell<true>(shown_);
-      return load_cell<true>(shown->ticks[id & shown->mask]) <= now;
+      return load_cell<true>(shown->ticks[id & shown->mask]);
     } else {
-      return ticks_[id] <= now;
+      return ticks_[id];
     }
   }
   // By the writer.

@@ -121,7 +121,12 @@ class Table {
     }
   }
   [[nodiscard]] bool ended(const Place& place, uint64_t now) const noexcept {
-    return deadlines_.ended(place.deadline(), now);
+    return deadlines_.tick_of(place.deadline()) <= now;
+  }
+  // `now` has has_come(deadline), as in ticker.h.
+  template <typename Moment>
+  [[nodiscard]] bool ended(const Place& place, const Moment& now) const noexcept {
+    return now.has_come(deadlines_.tick_of(place.deadline()));
   }
   void note_use(const Place& place) noexcept {
     if constexpr (kRecords) records_.eviction().used(place.group->handles[place.slot]);
@@ -136,8 +141,8 @@ class Table {
   };
   struct NoHazard {};
   using Holder = std::conditional_t<kByPointer, Hazard, NoHazard>;
-  template <typename Result, typename Q, typename F>
-  [[nodiscard, gnu::always_inline]] Result read(uint64_t hash, const Q& key, uint64_t now,
+  template <typename Result, typename Q, typename Moment, typename F>
+  [[nodiscard, gnu::always_inline]] Result read(uint64_t hash, const Q& key, const Moment& now,
                                                 Holder& hazard, F&& f) const;
 
   enum class Outcome : uint8_t { kInserted, kReplaced, kRefused };
@@ -279,12 +284,12 @@ class Table {
 
   static void wait_for_writer(uint32_t tries) noexcept;
   struct View;
-  template <typename Result, typename Q, typename F>
-  [[nodiscard, gnu::noinline]] Result read_on(uint64_t hash, const Q& key, uint64_t now,
+  template <typename Result, typename Q, typename Moment, typename F>
+  [[nodiscard, gnu::noinline]] Result read_on(uint64_t hash, const Q& key, const Moment& now,
                                               Holder& hazard, F&& f) const;
-  template <typename Q>
+  template <typename Q, typename Moment>
   [[nodiscard, gnu::always_inline]] Look look_at(const View& view, const GroupT& group, size_t slot,
-                                                 const Q& key, uint64_t now, Found& found,
+                                                 const Q& key, const Moment& now, Found& found,
                                                  Holder& hazard) const;
 
   template <typename K2, typename V2>

@@ -44,9 +44,9 @@ struct Table<K, V, Set>::View {
 };
 // Everything that the answer needs is read first, then the version, then it is used.
 template <typename K, typename V, typename Set>
-template <typename Q>
+template <typename Q, typename Moment>
 inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, size_t slot,
-                                      const Q& key, uint64_t now, Found& found,
+                                      const Q& key, const Moment& now, Found& found,
                                       Holder& hazard) const -> Look {
   if constexpr (kByPointer) {
     found.entry = load_cell<true>(group.entry(slot));
@@ -57,7 +57,7 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
     }
     if (!equal_(found.entry.key, key)) return Look::kOther;
   }
-  const bool over = deadlines_.ended(load_cell<true>(group.deadlines[slot]), now);
+  const uint64_t deadline = deadlines_.seen_tick_of(load_cell<true>(group.deadlines[slot]));
   if constexpr (kRecords) found.record = load_cell<true>(group.handles[slot]);
   if constexpr (kByPointer) hazard.protect(found.entry);
   if (!view.unchanged()) [[unlikely]]
@@ -65,14 +65,14 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
   if constexpr (kByPointer) {
     if (!equal_(found.entry->key, key)) return Look::kOther;
   }
-  return over ? Look::kEnded : Look::kFound;
+  return now.has_come(deadline) ? Look::kEnded : Look::kFound;
 }
 
 // The first slot that fits in the first group answers nearly always; read_on() is what there is besides. Apart from
 // each other, because a loop around all of it would keep what it needs to begin again in registers.
 template <typename K, typename V, typename Set>
-template <typename Result, typename Q, typename F>
-inline Result Table<K, V, Set>::read(uint64_t hash, const Q& key, uint64_t now, Holder& hazard,
+template <typename Result, typename Q, typename Moment, typename F>
+inline Result Table<K, V, Set>::read(uint64_t hash, const Q& key, const Moment& now, Holder& hazard,
                                      F&& f) const {
   static_assert(kShared);
   const auto seen = directory_.look(hash);
@@ -97,8 +97,8 @@ inline Result Table<K, V, Set>::read(uint64_t hash, const Q& key, uint64_t now, 
 }
 // The same from the beginning, through all groups and until no writer has been in between.
 template <typename K, typename V, typename Set>
-template <typename Result, typename Q, typename F>
-Result Table<K, V, Set>::read_on(uint64_t hash, const Q& key, uint64_t now, Holder& hazard,
+template <typename Result, typename Q, typename Moment, typename F>
+Result Table<K, V, Set>::read_on(uint64_t hash, const Q& key, const Moment& now, Holder& hazard,
                                  F&& f) const {
   for (uint32_t tries = 0;; ++tries) {
     if (tries != 0) wait_for_writer(tries);

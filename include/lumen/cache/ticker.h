@@ -74,6 +74,29 @@ class Ticker {
       return load_cell<kShared>(now_tick_);
     }
   }
+  // Now, as a deadline in ticks is held against it: has_come(deadline). A clock that is read is read there, so not
+  // where nothing was found.
+  struct Tick {
+    uint64_t now;
+    [[nodiscard]] bool has_come(uint64_t deadline) const noexcept { return deadline <= now; }
+  };
+  struct CoarseFirst {
+    const Ticker& ticker;
+    [[nodiscard]] bool has_come(uint64_t deadline) const noexcept {
+      const uint64_t early = ticker.clock_.read_coarse_ns() >> ticker.tick_bits_;
+      if (deadline <= early) return true;
+      if (deadline - early > (Clock::kCoarseLateNs >> ticker.tick_bits_) + 1) [[likely]]
+        return false;
+      return deadline <= ticker.now_tick();
+    }
+  };
+  [[nodiscard]] auto moment() const noexcept {
+    if constexpr (requires { Clock::kCoarseLateNs; }) {
+      return CoarseFirst{*this};
+    } else {
+      return Tick{now_tick()};
+    }
+  }
   // A cached clock shows the present from here on.
   void advance() noexcept {
     if constexpr (!kReads) {
