@@ -1,3 +1,4 @@
+// What ExactClock asks of which clock, and that an entry ends on time by it.
 #include <lumen/cache/chrono_cache.h>
 #include <lumen/cache/ticker.h>
 
