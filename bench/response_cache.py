@@ -20,6 +20,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,11 +48,19 @@ def make_repository(folder: Path, cached: bool) -> Path:
     return folder
 
 
-def pin_io_threads(pid: int) -> None:
-    """One that runs models pins itself; a hit runs none, and would move to the client's CPU."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().startswith("lumen-io"):
-            os.sched_setaffinity(int(task.name), {min(os.sched_getaffinity(0))})
+@contextmanager
+def served_on_first_cpu(repository: Path, words: list[str]) -> Iterator[Server]:
+    """All of the server on one CPU, which it inherits, and the client on another: with nothing said
+    the thread that answers hits may meet the client that polls."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        server = Server(repository, words, executable=BINARY)
+        with server:
+            os.sched_setaffinity(0, allowed)
+            yield server
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def load(server: Server, words: list[str], seconds: float) -> dict[str, Any]:
@@ -102,8 +112,7 @@ def measure(rounds: int, seconds: float, folder: Path) -> list[Any]:
     for number in range(rounds):
         for cached in (True, False) if number % 2 == 0 else (False, True):
             words = ["--queue-type", "inline", "--unix", str(folder / f"{number}_{cached}.sock")]
-            with Server(repositories[cached], words, executable=BINARY) as server:
-                pin_io_threads(server.pid)
+            with served_on_first_cpu(repositories[cached], words) as server:
                 for name, file in files.items():
                     got = load(server, ["--model", "identity", "--input", str(file)], seconds)
                     taken.setdefault(name, {}).setdefault(cached, []).append(
