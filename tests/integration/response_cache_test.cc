@@ -25,18 +25,6 @@ using testing::Not;
 constexpr std::string_view kEnabled =
     R"({"response_cache": {"enable": true, "ttl_ms": 3600000, "max_bytes": 1048576}})";
 
-std::string floats(std::initializer_list<float> values) {
-  std::string bytes(values.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), std::data(values), bytes.size());
-  return bytes;
-}
-
-std::string binary_part(const HttpReply& reply) {
-  const size_t at = reply.head.find("Inference-Header-Content-Length: ");
-  if (at == std::string::npos) return "";
-  return reply.body.substr(std::strtoul(reply.head.c_str() + at + 33, nullptr, 10));
-}
-
 std::string json_infer(const std::string& inputs, const std::string& more = "") {
   return post_request("/v2/models/plus_one/infer", "{\"inputs\":[" + inputs + "]" + more + "}");
 }

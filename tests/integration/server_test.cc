@@ -18,19 +18,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string floats(std::initializer_list<float> values) {
-  std::string bytes(values.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), std::data(values), bytes.size());
-  return bytes;
-}
-
-// What follows the JSON of a reply.
-std::string binary_part(const HttpReply& reply) {
-  const size_t at = reply.head.find("Inference-Header-Content-Length: ");
-  if (at == std::string::npos) return "";
-  return reply.body.substr(std::strtoul(reply.head.c_str() + at + 33, nullptr, 10));
-}
-
 class ServerTest : public FakeServer {
  protected:
   // The server still serves, on a connection of its own.

@@ -12,6 +12,9 @@
 #include <sys/un.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -128,6 +131,19 @@ inline std::string binary_infer(const std::string& model, const std::string& nam
       std::to_string(values.size()) + R"(}}],"parameters":{"binary_data_output":true}})";
   return post_request("/v2/models/" + model + "/infer", json + values,
                       "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
+}
+// The values of such an input.
+inline std::string floats(std::initializer_list<float> values) {
+  std::string bytes(values.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), std::data(values), bytes.size());
+  return bytes;
+}
+
+// What follows the JSON of a reply.
+inline std::string binary_part(const HttpReply& reply) {
+  const size_t at = reply.head.find("Inference-Header-Content-Length: ");
+  if (at == std::string::npos) return "";
+  return reply.body.substr(std::strtoul(reply.head.c_str() + at + 33, nullptr, 10));
 }
 
 }  // namespace lumen::server

@@ -1,9 +1,8 @@
 // The response cache as a step over the fake backend, with two I/O threads: who is answered from it, who waits for
 // another's run, and what becomes of those where that fails, is late or gone.
-#include "unit/service/slot_transport.h"
+#include "unit/service/two_threads.h"
 
 #include <lumen/base/clock.h>
-#include <lumen/engine/engine.h>
 #include <lumen/service/response_cache.h>
 
 #include <gmock/gmock.h>
@@ -27,58 +26,23 @@ using engine::SubmitOutcome;
 constexpr std::string_view kEnabled =
     R"({"response_cache": {"enable": true, "ttl_ms": 3600000, "max_bytes": 65536}})";
 
-class ResponseCacheTest : public testing::Test {
+class ResponseCacheTest : public TwoThreads {
  protected:
-  static constexpr float kSame = 10;
-
   void start(std::string_view config = kEnabled, uint32_t queue_capacity = 256) {
-    models.emplace(control, config);
-    engine::EngineOptions options;
-    options.config = {.thread_count = 1, .queue_capacity = queue_capacity};
-    options.submitter_count = 2;
-    options.pin_threads.mode = PinThreads::Mode::kOff;
-    engine = std::move(engine::Engine::create(options, *models->repository).value());
+    start_engine(config, queue_capacity);
     ASSERT_TRUE(cache.add(*models->model).ok());
-    a.emplace(engine->submitter(0), *models->counters, steps);
-    b.emplace(engine->submitter(1), *models->counters, steps);
-    starts_before = control->starts.load();
+    start_threads(steps);
   }
   void TearDown() override {
     for (uint32_t i = 0; i < kSlots && a; ++i) a->let_go(i), b->let_go(i);
     EXPECT_TRUE(cache.is_idle()) << "nobody waits at the end";
-  }
-  // Nothing runs until release(), and what is submitted waits behind this one, of `a`.
-  void hold_behind_another() {
-    control->hold();
-    const CacheWishes wishes = std::exchange(a->wishes, {.is_off = true});
-    ASSERT_EQ(a->send(63, *models->model, -1), SubmitOutcome::kAccepted);
-    a->wishes = wishes;
-    a->turn();
-    control->wait_until_held(1);
-  }
-  SubmitOutcome send(SlotTransport& transport, uint32_t slot, float value = kSame,
-                     uint64_t deadline_ns = UINT64_MAX) {
-    const SubmitOutcome outcome = transport.send(slot, *models->model, value, deadline_ns);
-    transport.turn();
-    return outcome;
+    TwoThreads::TearDown();
   }
   // Sent by `a`, and run to its end.
   void ask(uint32_t slot, float value = kSame) {
     const size_t done = a->done.size();
     ASSERT_EQ(send(*a, slot, value), SubmitOutcome::kAccepted);
     run_until([&] { return a->done.size() > done; });
-  }
-  void run_until(const std::function<bool()>& done) {
-    while (!done()) {
-      a->turn();
-      b->turn();
-      std::this_thread::yield();
-    }
-  }
-  void wait_for(size_t of_a, size_t of_b) {
-    run_until([&] { return a->done.size() >= of_a && b->done.size() >= of_b; });
-    EXPECT_EQ(a->done.size(), of_a);
-    EXPECT_EQ(b->done.size(), of_b);
   }
   static std::vector<float> outputs(const SlotTransport& transport, uint32_t slot) {
     const TensorView& output = transport.call(slot).infer.outputs[0];
@@ -90,19 +54,12 @@ class ResponseCacheTest : public testing::Test {
     EXPECT_THAT(outputs(transport, slot),
                 testing::ElementsAre(value + 1, value + 2, value + 3, value + 4));
   }
-  uint64_t runs() const { return control->starts.load() - starts_before; }
   uint64_t total(telemetry::ModelCounter counter) const {
     return models->model->counters().total(counter);
   }
 
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
-  std::optional<OneModel> models;
   ResponseCache cache{2 * kSlots};
   const std::array<Step*, 1> steps{&cache};
-  uint64_t starts_before = 0;
-  std::optional<SlotTransport> a;
-  std::optional<SlotTransport> b;
-  std::unique_ptr<engine::Engine> engine;  // goes first: it completes what it has
 };
 
 // --- hits and misses ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Steps between binding and engine: one that answers itself, and one that shares a run among identical
 // calls of two I/O threads, each with its own deadline and cancel.
 #include "support/share_runs.h"
-#include "unit/service/slot_transport.h"
+#include "unit/service/two_threads.h"
 
 #include <lumen/base/clock.h>
 #include <lumen/engine/engine.h>
@@ -24,67 +24,26 @@ namespace {
 
 using engine::SubmitOutcome;
 
-class StepsTest : public testing::Test {
+class StepsTest : public TwoThreads {
  protected:
-  static constexpr float kShared = 10;
-
   void start(std::span<Step* const> steps, uint32_t queue_capacity = 256) {
-    models.emplace(control);
-    engine::EngineOptions options;
-    options.config = {.thread_count = 1,
-                      .queue_capacity = queue_capacity,
-                      .default_timeout_us = default_timeout_us};
-    options.submitter_count = 2;
-    options.pin_threads.mode = PinThreads::Mode::kOff;
-    engine = std::move(engine::Engine::create(options, *models->repository).value());
-    a.emplace(engine->submitter(0), *models->counters, steps);
-    b.emplace(engine->submitter(1), *models->counters, steps);
-    starts_before = control->starts.load();
+    start_engine("{}", queue_capacity);
+    start_threads(steps);
   }
   void start_sharing(uint32_t queue_capacity = 256) { start(share_alone, queue_capacity); }
-  // Nothing runs until release(), and what is submitted waits behind this one, of `a`.
-  void hold_behind_another() {
-    control->hold();
-    ASSERT_EQ(a->send(63, *models->model, -1), SubmitOutcome::kAccepted);
-    a->turn();
-    control->wait_until_held(1);
-  }
-  SubmitOutcome send(SlotTransport& transport, uint32_t slot, float value = kShared,
-                     uint64_t deadline_ns = UINT64_MAX) {
-    const SubmitOutcome outcome = transport.send(slot, *models->model, value, deadline_ns);
-    transport.turn();
-    return outcome;
-  }
-  void run_until(const std::function<bool()>& done) {
-    while (!done()) {
-      a->turn();
-      b->turn();
-      std::this_thread::yield();
-    }
-  }
   void wait_for(size_t of_a, size_t of_b) {
-    run_until([&] { return a->done.size() >= of_a && b->done.size() >= of_b; });
-    EXPECT_EQ(a->done.size(), of_a);
-    EXPECT_EQ(b->done.size(), of_b);
+    TwoThreads::wait_for(of_a, of_b);
     EXPECT_TRUE(share.is_empty()) << "nothing is left at the end";
   }
-  void expect_reply(SlotTransport& transport, uint32_t slot, float value = kShared) {
+  void expect_reply(SlotTransport& transport, uint32_t slot, float value = kSame) {
     EXPECT_EQ(transport.code(slot), Code::kOk);
     EXPECT_THAT(transport.region[slot].reply,
                 testing::ElementsAre(value + 1, value + 2, value + 3, value + 4));
     EXPECT_EQ(transport.times_encoded(slot), 1u);
   }
-  uint64_t runs() const { return control->starts.load() - starts_before; }
 
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
-  uint64_t default_timeout_us = 0;
   ShareRuns share;
   const std::array<Step*, 1> share_alone{&share};
-  uint64_t starts_before = 0;
-  std::optional<OneModel> models;
-  std::optional<SlotTransport> a;
-  std::optional<SlotTransport> b;
-  std::unique_ptr<engine::Engine> engine;  // goes first: it completes what it has
 };
 
 TEST_F(StepsTest, IdenticalCallsOfTwoThreadsAreOneRun) {
@@ -109,7 +68,7 @@ TEST_F(StepsTest, IdenticalCallsOfTwoThreadsAreOneRun) {
 }
 
 TEST_F(StepsTest, WhereTheLeaderFailsAllFail) {
-  control->value_that_fails = kShared;
+  control->value_that_fails = kSame;
   start_sharing();
   hold_behind_another();
   ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
@@ -124,7 +83,7 @@ TEST_F(StepsTest, WhereTheLeaderFailsAllFail) {
 TEST_F(StepsTest, WhereTheLeaderIsLateAnotherTakesItsPlace) {
   start_sharing();
   hold_behind_another();
-  ASSERT_EQ(send(*a, 0, kShared, 1), SubmitOutcome::kAccepted);  // late from the beginning
+  ASSERT_EQ(send(*a, 0, kSame, 1), SubmitOutcome::kAccepted);  // late from the beginning
   ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
   ASSERT_EQ(send(*a, 1), SubmitOutcome::kAccepted);
   control->release();
@@ -173,7 +132,7 @@ TEST_F(StepsTest, AFollowerWhoseTimeIsUpReturnsThen) {
   hold_behind_another();
   const uint64_t deadline_ns = now_ns() + 1'000'000'000;
   ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
-  ASSERT_EQ(send(*b, 0, kShared, deadline_ns), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 0, kSame, deadline_ns), SubmitOutcome::kAccepted);
   EXPECT_EQ(b->dispatcher.next_ns(), deadline_ns);
   EXPECT_EQ(a->dispatcher.next_ns(), UINT64_MAX) << "what the engine has is the engine's";
   b->dispatcher.expire(deadline_ns);
