@@ -31,7 +31,7 @@ class StepsTest : public TwoThreads {
     start_threads(steps);
   }
   void start_sharing(uint32_t queue_capacity = 256) { start(share_alone, queue_capacity); }
-  void wait_for(size_t of_a, size_t of_b) {
+  void wait_for(size_t of_a, size_t of_b) override {
     TwoThreads::wait_for(of_a, of_b);
     EXPECT_TRUE(share.is_empty()) << "nothing is left at the end";
   }

@@ -60,7 +60,7 @@ class TwoThreads : public testing::Test {
       std::this_thread::yield();
     }
   }
-  void wait_for(size_t of_a, size_t of_b) {
+  virtual void wait_for(size_t of_a, size_t of_b) {
     run_until([&] { return a->done.size() >= of_a && b->done.size() >= of_b; });
     EXPECT_EQ(a->done.size(), of_a);
     EXPECT_EQ(b->done.size(), of_b);
