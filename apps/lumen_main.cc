@@ -6,14 +6,17 @@
 
 #include "bench_command.h"
 #include "bus_command.h"
+#include "doctor_command.h"
 #include "matrix_command.h"
 #include "models_command.h"
+#include "python_command.h"
 #include "serve_command.h"
 
 #include <lumen/base/nearest_name.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +42,7 @@ std::string nearest_flag(const CLI::App& command) {
 }  // namespace
 
 int lumen_main(int argc, char** argv) {
+  if (const std::optional<int> status = run_python_command(argv)) return *status;
   CLI::App app("Lumen: a low-latency inference server for one machine", "lumen");
   app.set_version_flag("--version", [] {
     const lumen::engine::Backends backends(lumen::backends::built_in());
@@ -51,6 +55,8 @@ int lumen_main(int argc, char** argv) {
   add_matrix_command(app, exit_status);
   add_models_command(app, exit_status);
   add_bus_command(app, exit_status);
+  add_doctor_command(app, exit_status);
+  list_python_commands(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError& error) {

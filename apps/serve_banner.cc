@@ -114,7 +114,7 @@ std::string exposure_warning(std::string_view http_address) {
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
                   std::string_view http_address, std::string_view unix_path,
-                  std::string_view bus_path) {
+                  std::string_view bus_path, std::string_view counters_path) {
   const auto& models = repository.models();
   const auto ready = static_cast<size_t>(std::ranges::count_if(
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
@@ -126,6 +126,8 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
   std::printf("csv %s\n", options.telemetry_csv_path.empty()
                               ? "off"
                               : absolute_text(options.telemetry_csv_path).c_str());
+  std::printf("counters %s\n",
+              counters_path.empty() ? "off" : absolute_text(counters_path).c_str());
   std::printf("models %s: %zu ready, %zu unavailable\n",
               absolute_text(options.model_repository).c_str(), ready, models.size() - ready);
   print_models(repository);

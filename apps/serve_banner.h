@@ -26,4 +26,4 @@
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
                   std::string_view http_address, std::string_view unix_path,
-                  std::string_view bus_path);
+                  std::string_view bus_path, std::string_view counters_path);

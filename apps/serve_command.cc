@@ -202,7 +202,8 @@ int run_serve(const ServeArguments& arguments) {
   const std::string note = lumen::server::overload_note(options, options.engine);
   if (!note.empty()) spdlog::warn("{}", note);
   print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(),
-               server.http_address(), server.unix_path(), server.bus_path());
+               server.http_address(), server.unix_path(), server.bus_path(),
+               server.counters_path());
   const int number = wait_for_the_end(signals, arguments, server, options);
   spdlog::info("{}: draining; a second signal ends at once", strsignal(number));
   sigdelset(&signals, SIGHUP);                      // too late for a reload, and no reason to end
@@ -219,7 +220,8 @@ int run_serve(const ServeArguments& arguments) {
 }
 
 std::string help_text(const Setting& setting) {
-  const std::string value = setting.get(ServerOptions{});
+  static const ServerOptions defaults;
+  const std::string value = setting.get(defaults);
   const std::string text = fmt::format("{} ({})", setting.help, setting.values_text());
   return value.empty() ? text : text + " [" + value + "]";
 }

@@ -174,6 +174,7 @@ void IdleStrategy::enrol_this_thread() noexcept {
 void IdleStrategy::begin_idling() noexcept {
   count_this_thread();
   idle_since_ns_ = now_ns();
+  times_.enter(ThreadState::kSpinning, idle_since_ns_);
   parked_since_work_ = false;
   spin_until_ns_ = idle_since_ns_;
   // relaxed: a number to decide by
@@ -186,7 +187,9 @@ void IdleStrategy::begin_idling() noexcept {
 }
 
 void IdleStrategy::end_of_idling() noexcept {
-  const uint64_t gap_ns = now_ns() - idle_since_ns_;
+  const uint64_t now = now_ns();
+  times_.enter(ThreadState::kBusy, now);
+  const uint64_t gap_ns = now - idle_since_ns_;
   // Who slept has seen the work a wake-up after it came; a spin would have ended before.
   const uint64_t woken_ns = parked_since_work_ ? std::min(gap_ns, wake_cost()) : 0;
   budget_.arrived_after(gap_ns - woken_ns);
@@ -226,12 +229,20 @@ IdleStrategy::Step IdleStrategy::idle() noexcept {
   return Step::kSpin;
 }
 
+void IdleStrategy::observe(ThreadTimes times) noexcept {
+  times_ = times;
+  if (times_.is_kept()) times_.begin(now_ns());
+}
+
+// Beside the system call of the sleep, two looks at the clock are nothing.
 void IdleStrategy::parking() noexcept {
+  if (times_.is_kept()) times_.enter(ThreadState::kParked, now_ns());
   parked_since_work_ = true;
   awake_threads.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a number to decide by
 }
 
 void IdleStrategy::unparked() noexcept {
+  if (times_.is_kept()) times_.enter(ThreadState::kBusy, now_ns());
   awake_threads.fetch_add(1, std::memory_order_relaxed);  // relaxed: a number to decide by
 }
 

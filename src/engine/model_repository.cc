@@ -63,7 +63,6 @@ Model::Model(std::shared_ptr<ModelIndices> indices, uint32_t index, telemetry::C
     : indices_(std::move(indices)), index_(index), counters_(&counters) {
   metadata_.name = source.name;
   metadata_.version = source.version;
-  counters.assign_model(index, source.name, source.version);
 }
 
 Model::~Model() {
@@ -101,7 +100,8 @@ std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
   const std::optional<uint32_t> index = indices_->take();
   if (!index) return nullptr;
   auto model = std::make_shared<Model>(indices_, *index, counters_, found.source);
-  Status status = found.status;
+  Status status = counters_.assign_model(*index, found.source.name, found.source.version);
+  if (status.ok()) status = found.status;
   if (status.ok()) status = load_into(*model, found.source);
   if (!status.ok()) model->mark_unavailable(reason_text(status, directory_, found.source));
   return model;

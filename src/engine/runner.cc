@@ -188,8 +188,7 @@ BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) 
 }
 
 void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept {
-  request.times.dequeued_ns = now;
-  request.worker = options_.index;
+  leave_queue(request, now);
   if (slot.instance == nullptr) {
     request.status =
         Status::error(Code::kUnavailable, "model '%s' is unavailable: %s",
@@ -218,14 +217,20 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   note_sink(sink, done);
 }
 
+void Runner::leave_queue(InferRequest& request, uint64_t now) noexcept {
+  // Not again where a batch has failed and its members run alone.
+  if (request.times.dequeued_ns == 0) counters_.subtract(request.model->index(), "queued");
+  request.times.dequeued_ns = now;
+  request.worker = options_.index;
+}
+
 void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept {
   const std::span<InferRequest* const> members = std::span(members_).first(count);
   if (waiting_sink_count_ > 0 && now + slot.service_ns > waiting_sinks_since_ns_ + kCoalesceNs) {
     wake_sinks();
   }
   for (InferRequest* member : members) {
-    member->times.dequeued_ns = now;
-    member->worker = options_.index;
+    leave_queue(*member, now);
   }
   // sync[runner.batch_free]: acquire; who had it is through with it. There is one, as there is room.
   BatchPlace& place = **std::ranges::find_if(
@@ -335,8 +340,7 @@ void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
 }
 
 void Runner::refuse(InferRequest& request, const Status& status, uint64_t now) noexcept {
-  request.worker = options_.index;
-  request.times.dequeued_ns = now;
+  leave_queue(request, now);
   request.status = status;
   CompletionSink* sink = request.sink;
   finish(request, 0, counters_);

@@ -102,6 +102,7 @@ class Runner {
   [[nodiscard]] static StartOutcome start(ModelSlot& slot, InferRequest& request,
                                           void (*done)(InferRequest&) noexcept) noexcept;
   void start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
+  void leave_queue(InferRequest& request, uint64_t now) noexcept;
   void start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept;
   void note_pending() noexcept;
   void finish_batch(BatchPlace& place) noexcept;

@@ -56,6 +56,8 @@ void Worker::main() noexcept {
   phase_.notify_all();
   // sync[worker.phase]: acquire; pairs with go()
   phase_.wait(kPrepared, std::memory_order_acquire);
+  runner_.counters().is_thread(telemetry::WriterRole::kWorker, options_.index);
+  idle_.observe(runner_.counters().thread_times());
   run();
 }
 

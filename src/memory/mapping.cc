@@ -41,6 +41,16 @@ void touch(std::byte* memory, size_t bytes) {
 
 }  // namespace
 
+Result<Mapping> Mapping::of_file(int fd, size_t bytes) {
+  const size_t size = round_up(bytes, kPageBytes);
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return Status::from_errno(errno, "mapping %zu bytes of a file", size);
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(memory);
+  mapping.size_ = size;
+  return mapping;
+}
+
 Result<Mapping> Mapping::create(size_t bytes, const MappingOptions& options) {
   const size_t alignment = options.huge_pages ? kHugePageBytes : kPageBytes;
   if (bytes > SIZE_MAX / 2) {

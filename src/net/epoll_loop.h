@@ -59,6 +59,7 @@ class EpollLoop final : public Loop {
     completions_.previous = completions_.next = &completions_;
   }
 
+  void observe(ThreadTimes times) noexcept override { idle_.observe(times); }
   const char* name() const noexcept override { return "epoll"; }
   Status add(Stream& stream, Socket socket) noexcept override;
   void close(Stream& stream, Closing how) noexcept override;

@@ -17,12 +17,12 @@ constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 }  // namespace
 
 IoThread::IoThread(const Parts& parts)
-    : counters_(parts.counters),
+    : index_(parts.index),
+      counters_(parts.counters),
       submitter_(parts.submitter),
       catalog_(parts.catalog.add_reader([this] { loop_->wake(); })),
       dispatcher_(parts.steps, submitter_, *this, counters_),
-      recorder_(parts.counters.stages(), parts.trace_log, parts.index,
-                parts.options.io_thread_count),
+      recorder_(parts.counters, parts.trace_log, parts.index, parts.options.io_thread_count),
       drain_timeout_ns_(parts.options.drain_timeout_ns) {}
 
 Result<std::unique_ptr<IoThread>> IoThread::create(const http::Services& http_services,
@@ -71,6 +71,8 @@ Status IoThread::listen(std::vector<ListenerSocket> sockets) {
 
 void IoThread::run() noexcept {
   IdleStrategy::enrol_this_thread();
+  counters_.is_thread(telemetry::WriterRole::kIoThread, index_);
+  loop_->observe(counters_.thread_times());
   while (!draining_ || !is_empty()) {
     const uint64_t wakeups_before = loop_->wakeups();
     loop_->run_once(next_deadline_ns());

@@ -72,6 +72,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void begin_drain() noexcept;
   [[nodiscard]] uint64_t next_deadline_ns() noexcept;
 
+  const uint32_t index_;
   telemetry::CounterWriter counters_;
   engine::Submitter& submitter_;
   service::Catalog::Reader& catalog_;

@@ -1,4 +1,5 @@
-// How many requests a server has in memory, and how much of it they need at least. Any thread; control plane.
+// How many requests and descriptors a server has at once, and how much memory it needs at least.
+// Any thread; control plane.
 #include <lumen/server/options.h>
 #include <lumen/transports/http/memory_limits.h>
 
@@ -7,12 +8,28 @@
 namespace lumen::server {
 namespace {
 
+// What an I/O thread has open beside its connections: epoll, eventfd, the loop's reserve, two listeners,
+// and the connection that is accepted while the oldest is closed for it.
+constexpr uint64_t kDescriptorsOfAnIoThread = 6;
+// What is opened now and then: the CSV's next file, a model's files, /proc.
+constexpr uint64_t kSpareDescriptors = 16;
+// A client of the bus has two bells, a socket and a pidfd.
+constexpr uint64_t kDescriptorsOfABusConnection = 4;
+
 size_t active_requests(const ServerOptions& options, const engine::EngineConfig& config) noexcept {
   return options.max_active_requests != 0 ? options.max_active_requests
                                           : enough_active_requests(config);
 }
 
 }  // namespace
+
+uint64_t most_descriptors(const ServerOptions& options, uint64_t open_now) noexcept {
+  const uint64_t threads = options.io_thread_count;
+  const uint64_t bus =
+      options.bus_path.empty() ? 0 : kMaxBusConnections * kDescriptorsOfABusConnection;
+  return open_now + kSpareDescriptors + bus +
+         threads * (kDescriptorsOfAnIoThread + options.max_connections);
+}
 
 size_t enough_active_requests(const engine::EngineConfig& config) noexcept {
   const size_t held = engine::most_requests_held(config);

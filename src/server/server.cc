@@ -30,16 +30,8 @@
 namespace lumen::server {
 namespace {
 
-// What an I/O thread has open beside its connections: epoll, eventfd, the loop's reserve, two listeners,
-// and the connection that is accepted while the oldest is closed for it.
-constexpr uint64_t kDescriptorsOfAnIoThread = 6;
-// What is opened now and then: the CSV's next file, a model's files, /proc.
-constexpr uint64_t kSpareDescriptors = 16;
-// A client of the bus has two bells, a socket and a pidfd.
-constexpr uint64_t kDescriptorsOfABusConnection = 4;
 // 1,820 refusals, and as many replies of up to 576 bytes, at once.
 constexpr uint64_t kBusRingBytes = uint64_t{1} << 20;
-constexpr uint32_t kMaxBusConnections = 64;
 
 http::Options http_options_of(const ServerOptions& options) {
   return {.io_thread_count = options.io_thread_count,
@@ -67,6 +59,9 @@ class RunningServer final : public Server {
   const std::string& http_address() const noexcept override { return http_address_; }
   const std::string& unix_path() const noexcept override { return unix_path_; }
   const std::string& bus_path() const noexcept override { return bus_path_; }
+  std::string_view counters_path() const noexcept override {
+    return counters_file_ == nullptr ? std::string_view() : counters_file_->path();
+  }
   const std::string& unix_note() const noexcept override { return unix_note_; }
   const engine::ModelRepository& models() const noexcept override { return *repository_; }
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
@@ -99,6 +94,8 @@ class RunningServer final : public Server {
   void fit_memory();
   Status start_io_threads();
   void add_to_tables(const engine::Model& model);
+  Status make_counters();
+  Status make_counters_file(const std::string& path, const telemetry::CountersOptions& options);
 
   // In order of construction: each may point to those above it.
   ServerOptions options_;
@@ -110,6 +107,7 @@ class RunningServer final : public Server {
   std::string unix_note_;
   std::unique_ptr<bus::Listener> bus_listener_;
   std::string bus_path_;
+  std::unique_ptr<telemetry::CountersFile> counters_file_;
   std::unique_ptr<telemetry::Counters> counters_;
   std::unique_ptr<engine::ModelRepository> repository_;
   std::unique_ptr<service::Documents> documents_;
@@ -140,10 +138,7 @@ Status RunningServer::start(engine::Backends backends) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listen());
-  Result<Mapping> region =
-      Mapping::create(telemetry::Counters::bytes_for(options_.io_thread_count));
-  if (!region.ok()) return region.status();
-  counters_ = std::make_unique<telemetry::Counters>(std::move(*region), options_.io_thread_count);
+  LUMEN_RETURN_IF_ERROR(make_counters());
   if (options_.backend != engine::kAutoBackend) {
     LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
   }
@@ -191,6 +186,42 @@ void RunningServer::add_to_tables(const engine::Model& model) {
   if (const Status status = cache_->add(model); !status.ok()) {
     report_(LogLevel::kWarn, status.message());
   }
+}
+
+// A file that was asked for by its path must be there; the usual one is gone without, and that is said.
+Status RunningServer::make_counters() {
+  const telemetry::CountersOptions options{.shards = options_.io_thread_count,
+                                           .queue_types = engine::kQueueTypeNames,
+                                           .allocator_types = engine::kAllocatorTypeNames};
+  if (options_.stats_path != kOff) {
+    const bool is_usual = options_.stats_path == kAuto;
+    if (is_usual) telemetry::remove_old_counters_files(telemetry::default_counters_path());
+    const Status status = make_counters_file(
+        is_usual ? telemetry::default_counters_path() : options_.stats_path, options);
+    if (status.ok()) return {};
+    if (!is_usual) return status;
+    report_(LogLevel::kWarn, std::string(status.message()) + "; this server goes on without one");
+  }
+  Result<Mapping> region = Mapping::create(telemetry::Counters::bytes_for(options.shards));
+  if (!region.ok()) return region.status();
+  counters_ = std::make_unique<telemetry::Counters>(std::move(*region), options);
+  return {};
+}
+
+Status RunningServer::make_counters_file(const std::string& path,
+                                         const telemetry::CountersOptions& options) {
+  auto file = telemetry::CountersFile::create(path, telemetry::Counters::bytes_for(options.shards));
+  if (!file.ok()) return file.status();
+  auto counters = telemetry::Counters::create(**file, options);
+  if (!counters.ok()) return counters.status();
+  counters_file_ = std::move(*file);
+  counters_ = std::move(*counters);
+  if (!counters_file_->is_in_memory()) {
+    report_(LogLevel::kWarn, "counters file " + path +
+                                 " is not on a tmpfs: a thread that counts may wait for the disk; "
+                                 "wanted a path below $XDG_RUNTIME_DIR or /dev/shm");
+  }
+  return {};
 }
 
 Status RunningServer::listen() {
@@ -265,10 +296,8 @@ Status RunningServer::open_telemetry() {
 // A limit that is met is a connection refused; better the one that closes the oldest idle connection.
 void RunningServer::fit_descriptors() {
   const uint64_t threads = options_.io_thread_count;
-  const uint64_t own =
-      net::open_descriptors() + kSpareDescriptors + threads * kDescriptorsOfAnIoThread +
-      (bus_listener_ != nullptr ? kMaxBusConnections * kDescriptorsOfABusConnection : 0);
-  const uint64_t wanted = own + threads * options_.max_connections;
+  const uint64_t wanted = most_descriptors(options_, net::open_descriptors());
+  const uint64_t own = wanted - threads * options_.max_connections;
   const uint64_t got = net::raise_descriptor_limit(wanted);
   if (got >= wanted) return;
   const size_t asked_for = options_.max_connections;

@@ -187,6 +187,10 @@ constexpr Setting kSettings[] = {
         "a longer CSV file is renamed to PATH.1, that one to PATH.2, and so on"),
     row<&S::telemetry_csv_keep>("engine.telemetry_csv_keep", kRestart, numbers(0, 1000),
                                 "how many renamed CSV files are kept"),
+    row<&S::stats_path>("engine.stats", kRestart,
+                        {.form = "a path, auto or off", .check = check_not_empty},
+                        "file with the counters, for lumen top and others; auto: "
+                        "$XDG_RUNTIME_DIR/lumen-PID.counters, or /dev/shm/lumen-UID-PID.counters"),
     row<&S::http_address>(
         "server.http", kRestart, {.form = "HOST:PORT, or off", .check = check_http},
         "where to listen for TCP: an IPv4 address, [IPv6] or localhost; port 0 takes a free one"),

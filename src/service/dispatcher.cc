@@ -22,7 +22,7 @@ Status refusal(SubmitOutcome outcome) noexcept {
                            "the queue is full; try again, or raise --queue-capacity");
     case SubmitOutcome::kOverBudget:
       return Status::error(
-          Code::kResourceExhausted,
+          Code::kOverBudget,
           "by what requests took lately this one would take longer than the latency "
           "budget; try again, or raise --latency-budget-us");
     case SubmitOutcome::kClosed:
@@ -72,7 +72,12 @@ SubmitOutcome Dispatcher::to_engine(Call& call) noexcept {
     Call& self = *static_cast<Call*>(request.owner);
     self.way.dispatcher->finish(self);
   };
-  return submitter_.submit(infer);
+  // Before, since a worker may have taken it when submit() returns.
+  const uint32_t model = infer.model->index();
+  counters_.add(model, "queued");
+  const SubmitOutcome outcome = submitter_.submit(infer);
+  if (outcome != SubmitOutcome::kAccepted) counters_.subtract(model, "queued");
+  return outcome;
 }
 
 void Dispatcher::tell_steps(Call& call) noexcept {

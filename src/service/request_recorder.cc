@@ -49,13 +49,16 @@ void RequestRecorder::record(const Call& call, int status, std::string_view id,
                       : static_cast<uint16_t>(infer.worker);
   record.status = static_cast<uint16_t>(status);
   record.cache_use = call.cache_outcome;
+  record.traceparent = call.traceparent;
   record.queue_type = static_cast<uint8_t>(infer.queue_type);
   record.allocator_type = static_cast<uint8_t>(infer.allocator_type);
   if (id.size() <= record.id.size()) {
     record.id_bytes = static_cast<uint8_t>(id.size());
     std::ranges::copy(id, record.id.begin());
   }
-  stages_.record(record, thread_);
+  counters_.stages().record(record, thread_);
+  // The call holds its model: the generation is that model's.
+  flight_recorder_.record(record, counters_.generation(record.model), out.now_ns);
   if (trace_log_ != nullptr) trace_log_->write(record);
 }
 

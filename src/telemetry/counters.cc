@@ -1,9 +1,15 @@
-// Layout of the region, blocks taken and given back, sums. See the header.
-#include <lumen/telemetry/counters.h>
+// Layout of the region, rows taken and given back, sums. See the header.
+#include "telemetry/region_layout.h"
 
 #include <lumen/base/check.h>
+#include <lumen/base/clock.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/counters_file.h>
+
+#include "telemetry/process_facts.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <iterator>
@@ -12,26 +18,9 @@
 namespace lumen::telemetry {
 namespace {
 
-constexpr size_t round_up(size_t n) {
-  return (n + kFalseSharingRange - 1) / kFalseSharingRange * kFalseSharingRange;
-}
-
-// Where each part begins. Only the histograms' number depends on the server.
-constexpr size_t kServerDescriptors = round_up(sizeof(RegionHead));
-constexpr size_t kModelDescriptors =
-    kServerDescriptors + std::size(kServerCounters) * sizeof(RegionDescriptor);
-constexpr size_t kStages = kModelDescriptors + std::size(kModelCounters) * sizeof(RegionDescriptor);
-constexpr size_t kModels = round_up(kStages + kStageCount * sizeof(RegionStageName));
-constexpr size_t kStates = round_up(kModels + limits::kMaxModels * sizeof(RegionModel));
-constexpr size_t kBlocks = round_up(kStates + Counters::kMaxWriters * sizeof(BlockState));
-constexpr size_t kServerSlotBytes = round_up(std::size(kServerCounters) * sizeof(uint64_t));
-constexpr size_t kModelSlotBytes = round_up(std::size(kModelCounters) * sizeof(uint64_t));
-constexpr size_t kBlockBytes = kServerSlotBytes + limits::kMaxModels * kModelSlotBytes;
-constexpr size_t kHistograms = kBlocks + Counters::kMaxWriters * kBlockBytes;
-
 template <typename T>
-T* at(const Mapping& memory, size_t offset) noexcept {
-  return reinterpret_cast<T*>(memory.data() + offset);
+T* at(std::byte* region, size_t offset) noexcept {
+  return reinterpret_cast<T*>(region + offset);
 }
 
 template <size_t kSize>
@@ -51,6 +40,11 @@ static_assert(std::ranges::all_of(kServerCounters, fits));
 static_assert(std::ranges::all_of(kModelCounters, fits));
 static_assert(limits::kMaxNameBytes < sizeof(RegionModel::name));
 
+// As ThreadTimes has them, one behind the other.
+constexpr ServerCounter kThreadWords[] = {"busy_ns", "spin_ns", "park_ns", "thread_state",
+                                          "thread_since_ns"};
+static_assert(kThreadWords[4].index() == kThreadWords[0].index() + 4);
+
 void describe_all(RegionDescriptor* out, std::span<const CounterDescriptor> table) noexcept {
   for (const CounterDescriptor& one : table) {
     out->kind = static_cast<uint32_t>(one.kind);
@@ -62,6 +56,18 @@ void describe_all(RegionDescriptor* out, std::span<const CounterDescriptor> tabl
   }
 }
 
+RegionTable table(size_t offset, size_t stride, size_t count) noexcept {
+  return {offset, static_cast<uint32_t>(stride), static_cast<uint32_t>(count)};
+}
+
+RegionTable put_names(std::byte* region, size_t offset,
+                      std::span<const std::string_view> names) noexcept {
+  LUMEN_CHECK(names.size() <= RegionLayout::kMaxTypes);
+  auto* out = at<RegionName>(region, offset);
+  for (const std::string_view name : names) put((out++)->name, name);
+  return table(offset, sizeof(RegionName), names.size());
+}
+
 Mapping mapping_for_one_shard() noexcept {
   Result<Mapping> memory = Mapping::create(Counters::bytes_for(1));
   LUMEN_CHECK(memory.ok());
@@ -70,94 +76,133 @@ Mapping mapping_for_one_shard() noexcept {
 
 }  // namespace
 
-size_t Counters::bytes_for(size_t shards) noexcept {
-  return kHistograms + shards * limits::kMaxModels * kStageCount * sizeof(Histogram);
+size_t Counters::bytes_for(size_t shards) noexcept { return RegionLayout(shards).bytes; }
+
+Counters::Counters() noexcept : Counters(mapping_for_one_shard()) {}
+
+Counters::Counters(Mapping region, const CountersOptions& options) noexcept
+    : Counters(region.data(), region.size(), options) {
+  memory_ = std::move(region);
 }
 
-Counters::Counters() noexcept : Counters(mapping_for_one_shard(), 1) {}
-
-Counters::Counters(Mapping region, size_t shards) noexcept
-    : memory_(std::move(region)),
-      stages_(at<Histogram>(memory_, kHistograms), limits::kMaxModels, shards) {
-  static_assert(kModelSlotBytes == CounterWriter::kModelSlots * sizeof(Slot));
-  LUMEN_CHECK(memory_.size() >= bytes_for(shards));
-  describe(shards);
+Counters::Counters(std::byte* region, size_t bytes, const CountersOptions& options) noexcept
+    : region_(region),
+      stages_(region + RegionLayout(options.shards).sections + RegionLayout::kHistograms,
+              RegionLayout(options.shards).section_bytes, limits::kMaxModels, options.shards) {
+  LUMEN_CHECK(bytes >= bytes_for(options.shards));
+  describe(options);
 }
 
-void Counters::describe(size_t shards) noexcept {
-  describe_all(at<RegionDescriptor>(memory_, kServerDescriptors), kServerCounters);
-  describe_all(at<RegionDescriptor>(memory_, kModelDescriptors), kModelCounters);
-  auto* stage = at<RegionStageName>(memory_, kStages);
-  for (const std::string_view name : kStageNames) put((stage++)->name, name);
-  const auto table = [](size_t offset, size_t stride, size_t count) {
-    return RegionTable{offset, static_cast<uint32_t>(stride), static_cast<uint32_t>(count)};
-  };
+Result<std::unique_ptr<Counters>> Counters::create(CountersFile& file,
+                                                   const CountersOptions& options) {
+  // Sections are taken one by one, as models come.
+  LUMEN_RETURN_IF_ERROR(file.allocate(0, RegionLayout(options.shards).sections));
+  std::unique_ptr<Counters> counters(  // alloc: at start
+      new Counters(file.data(), file.size(), options));
+  counters->file_ = &file;
+  LUMEN_RETURN_IF_ERROR(file.publish());
+  return counters;
+}
+
+void Counters::describe(const CountersOptions& options) noexcept {
+  using L = RegionLayout;
+  const L layout(options.shards);
+  describe_all(at<RegionDescriptor>(region_, L::kServerDescriptors), kServerCounters);
+  describe_all(at<RegionDescriptor>(region_, L::kModelDescriptors), kModelCounters);
   RegionHead head;
   head.stages = kStageCount;
-  head.bytes = bytes_for(shards);
+  head.bytes = layout.bytes;
+  head.shards = static_cast<uint32_t>(options.shards);
+  const ProcessFacts facts = ProcessFacts::now();
+  head.pid = facts.pid;
+  head.started_wall_ns = facts.wall_ns;
+  head.started_ns = facts.monotonic_ns;
+  head.started_ticks = facts.start_ticks;
+  put(head.lumen_version, LUMEN_VERSION);
   head.server_descriptors =
-      table(kServerDescriptors, sizeof(RegionDescriptor), std::size(kServerCounters));
+      table(L::kServerDescriptors, sizeof(RegionDescriptor), std::size(kServerCounters));
   head.model_descriptors =
-      table(kModelDescriptors, sizeof(RegionDescriptor), std::size(kModelCounters));
-  head.stage_names = table(kStages, sizeof(RegionStageName), kStageCount);
-  head.models = table(kModels, sizeof(RegionModel), limits::kMaxModels);
-  head.states = table(kStates, sizeof(BlockState), kMaxWriters);
-  head.blocks = table(kBlocks, kBlockBytes, kMaxWriters);
-  head.server_slots = table(0, sizeof(Slot), std::size(kServerCounters));
-  head.model_slots = table(kServerSlotBytes, kModelSlotBytes, limits::kMaxModels);
-  head.histograms =
-      table(kHistograms, sizeof(Histogram), shards * limits::kMaxModels * kStageCount);
-  std::memcpy(memory_.data(), &head, sizeof(head));
+      table(L::kModelDescriptors, sizeof(RegionDescriptor), std::size(kModelCounters));
+  head.stage_names = put_names(region_, L::kStageNames, kStageNames);
+  head.queue_types = put_names(region_, L::kQueueTypes, options.queue_types);
+  head.allocator_types = put_names(region_, L::kAllocatorTypes, options.allocator_types);
+  head.models = table(L::kModels, sizeof(RegionModel), limits::kMaxModels);
+  head.writers = table(L::kWriters, sizeof(RegionWriter), kMaxWriters);
+  head.server_slots = table(L::kServerSlots, L::kServerSlotBytes, kMaxWriters);
+  head.sections = table(layout.sections, layout.section_bytes, limits::kMaxModels);
+  head.section_slots = table(0, L::kModelSlotBytes, kMaxWriters);
+  head.section_histograms = table(L::kHistograms, sizeof(Histogram), options.shards * kStageCount);
+  head.recent = table(L::kRecent, L::kRecentStride, options.shards);
+  head.slow = table(layout.slow, L::kSlowStride, options.shards);
+  std::memcpy(region_, &head, sizeof(head));
 }
 
 std::span<const std::byte> Counters::region() const noexcept {
-  return std::span(memory_.data(), bytes_for(stages_.shards()));
+  return std::span(region_, bytes_for(stages_.shards()));
 }
 
-std::atomic<BlockState>& Counters::state(size_t block) const noexcept {
-  return at<std::atomic<BlockState>>(memory_, kStates)[block];
+std::span<std::byte> Counters::recent(size_t shard) const noexcept {
+  return {region_ + RegionLayout::kRecent + shard * RegionLayout::kRecentStride, kRecentBytes};
 }
 
-Counters::Slot* Counters::server_slots(size_t block) const noexcept {
-  return at<Slot>(memory_, kBlocks + block * kBlockBytes);
+std::span<std::byte> Counters::slow(size_t shard) const noexcept {
+  return {region_ + RegionLayout(stages_.shards()).slow + shard * RegionLayout::kSlowStride,
+          kSlowBytes};
 }
 
-Counters::Slot* Counters::model_slots(size_t block, uint32_t model) const noexcept {
-  return at<Slot>(memory_,
-                  kBlocks + block * kBlockBytes + kServerSlotBytes + model * kModelSlotBytes);
+RegionWriter& Counters::writer(size_t row) const noexcept {
+  return at<RegionWriter>(region_, RegionLayout::kWriters)[row];
+}
+
+Counters::Slot* Counters::server_slots(size_t row) const noexcept {
+  return at<Slot>(region_, RegionLayout::kServerSlots + row * RegionLayout::kServerSlotBytes);
+}
+
+Counters::Slot* Counters::model_slots(size_t row, uint32_t model) const noexcept {
+  const RegionLayout layout(stages_.shards());
+  return at<Slot>(region_, layout.sections + model * layout.section_bytes +
+                               row * RegionLayout::kModelSlotBytes);
 }
 
 template <typename SlotOf>
 uint64_t Counters::gather(CounterKind kind, SlotOf&& slot_of) const noexcept {
+  if (kind == CounterKind::kThread) return 0;
   uint64_t total = 0;
-  for (size_t block = 0; block < kMaxWriters; ++block) {
-    // relaxed, both: a block that is taken just now has counted nothing yet that this must see
-    if (state(block).load(std::memory_order_relaxed) == BlockState::kUnused) continue;
-    const uint64_t value = slot_of(block).load(std::memory_order_relaxed);
+  for (size_t row = 0; row < kMaxWriters; ++row) {
+    // relaxed, both: a row that is taken just now has counted nothing yet that this must see
+    if (states_[row].load(std::memory_order_relaxed) == WriterState::kUnused) continue;
+    const uint64_t value = slot_of(row).load(std::memory_order_relaxed);
     total = kind == CounterKind::kLatest ? std::max(total, value) : total + value;
   }
+  // Below zero for a moment, where who takes away was seen and who added was not.
+  if (kind == CounterKind::kGauge && static_cast<int64_t>(total) < 0) return 0;
   return total;
 }
 
 uint64_t Counters::total(ServerCounter counter) const noexcept {
   return gather(counter.descriptor().kind,
-                [&](size_t block) -> const Slot& { return server_slots(block)[counter.index()]; });
+                [&](size_t row) -> const Slot& { return server_slots(row)[counter.index()]; });
 }
 
 uint64_t Counters::total(uint32_t model, ModelCounter counter) const noexcept {
-  return gather(counter.descriptor().kind, [&](size_t block) -> const Slot& {
-    return model_slots(block, model)[counter.index()];
+  return gather(counter.descriptor().kind, [&](size_t row) -> const Slot& {
+    return model_slots(row, model)[counter.index()];
   });
 }
 
-void Counters::assign_model(uint32_t index, std::string_view name,
-                            std::string_view version) noexcept {
-  RegionModel& model = at<RegionModel>(memory_, kModels)[index];
+Status Counters::assign_model(uint32_t index, std::string_view name,
+                              std::string_view version) noexcept {
+  if (file_ != nullptr) {
+    const RegionLayout layout(stages_.shards());
+    LUMEN_RETURN_IF_ERROR(
+        file_->allocate(layout.sections + index * layout.section_bytes, layout.section_bytes));
+  }
+  RegionModel& model = at<RegionModel>(region_, RegionLayout::kModels)[index];
   release_model(index);
-  for (size_t block = 0; block < kMaxWriters; ++block) {
+  for (size_t row = 0; row < kMaxWriters; ++row) {
     // relaxed, both: nobody counts for this index now, and who will is told of the model after this
-    if (state(block).load(std::memory_order_relaxed) == BlockState::kUnused) continue;
-    for (Slot& slot : std::span(model_slots(block, index), std::size(kModelCounters))) {
+    if (states_[row].load(std::memory_order_relaxed) == WriterState::kUnused) continue;
+    for (Slot& slot : std::span(model_slots(row, index), std::size(kModelCounters))) {
       slot.store(0, std::memory_order_relaxed);
     }
   }
@@ -166,12 +211,21 @@ void Counters::assign_model(uint32_t index, std::string_view name,
   put(model.version, version);
   // sync[counters.model]: release; what was cleared, and the name
   model.generation.store(++generations_, std::memory_order_release);
+  return {};
 }
 
 void Counters::release_model(uint32_t index) noexcept {
   // sync[counters.model]: acquire, so that nothing is cleared before a reader in another process can see
   // the 0
-  at<RegionModel>(memory_, kModels)[index].generation.exchange(0, std::memory_order_acq_rel);
+  at<RegionModel>(region_, RegionLayout::kModels)[index].generation.exchange(
+      0, std::memory_order_acq_rel);
+}
+
+uint64_t Counters::generation(uint32_t index) const noexcept {
+  if (index >= limits::kMaxModels) return 0;
+  // relaxed: who asks holds the model, or is told a number that no reader finds
+  return at<RegionModel>(region_, RegionLayout::kModels)[index].generation.load(
+      std::memory_order_relaxed);
 }
 
 CounterWriter::CounterWriter(Counters& counters, Stay stay) noexcept : counters_(counters) {
@@ -184,25 +238,45 @@ CounterWriter::CounterWriter(Counters& counters, Stay stay) noexcept : counters_
   }
 }
 
-bool CounterWriter::take(size_t block) noexcept {
-  std::atomic<BlockState>& state = counters_.state(block);
+bool CounterWriter::take(size_t row) noexcept {
+  std::atomic<WriterState>& state = counters_.states_[row];
   // relaxed: only whether it is worth trying
-  BlockState seen = state.load(std::memory_order_relaxed);
-  if (seen == BlockState::kTaken) return false;
-  // sync[counters.block]: acquire; what the writer before has counted, from which this one goes on
-  if (!state.compare_exchange_strong(seen, BlockState::kTaken, std::memory_order_acquire,
+  WriterState seen = state.load(std::memory_order_relaxed);
+  if (seen == WriterState::kTaken) return false;
+  // sync[counters.row]: acquire; what the writer before has counted, from which this one goes on
+  if (!state.compare_exchange_strong(seen, WriterState::kTaken, std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
     return false;
   }
-  block_ = block;
-  server_ = counters_.server_slots(block);
-  models_ = counters_.model_slots(block, 0);
+  RegionWriter& writer = counters_.writer(row);
+  // relaxed, both: who it was is told until it is somebody else's; a reader that finds the row unused leaves out what
+  // was counted in the last moment
+  writer.state.store(WriterState::kTaken, std::memory_order_relaxed);
+  writer.role.store(WriterRole::kMoment, std::memory_order_relaxed);
+  row_ = row;
+  server_ = counters_.server_slots(row);
+  models_ = reinterpret_cast<std::byte*>(counters_.model_slots(row, 0));
+  section_bytes_ = RegionLayout(counters_.stages_.shards()).section_bytes;
   return true;
 }
 
+void CounterWriter::is_thread(WriterRole role, uint32_t number) noexcept {
+  RegionWriter& writer = counters_.writer(row_);
+  // relaxed, all: as in take()
+  writer.number.store(number, std::memory_order_relaxed);
+  writer.tid.store(static_cast<uint32_t>(::gettid()), std::memory_order_relaxed);
+  writer.role.store(role, std::memory_order_relaxed);
+}
+
+ThreadTimes CounterWriter::thread_times() noexcept {
+  return ThreadTimes(&server_[kThreadWords[0].index()]);
+}
+
 CounterWriter::~CounterWriter() {
-  // sync[counters.block]: release; the next writer goes on from what was counted here
-  counters_.state(block_).store(BlockState::kFree, std::memory_order_release);
+  // relaxed: as in take()
+  counters_.writer(row_).state.store(WriterState::kFree, std::memory_order_relaxed);
+  // sync[counters.row]: release; the next writer goes on from what was counted here
+  counters_.states_[row_].store(WriterState::kFree, std::memory_order_release);
 }
 
 }  // namespace lumen::telemetry

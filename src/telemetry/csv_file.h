@@ -41,6 +41,7 @@ class CsvFile {
   }
   // Not ok: nothing was moved, or not everything; lines go on into the file at hand.
   [[nodiscard]] Status rotate() noexcept;
+  [[nodiscard]] bool is_regular() const noexcept { return is_regular_; }
 
  private:
   CsvFile() = default;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <span>
 
 namespace lumen::telemetry::detail {
 namespace {
@@ -66,6 +67,27 @@ char* put_timestamp(char* out, int64_t wall_ns) noexcept {
   return out;
 }
 
+// By which a line is found again, in either file.
+char* put_id_and_time(const RequestRecord& record, char* out) noexcept {
+  const size_t id_bytes = record.id_bytes;
+  if (id_bytes == 0 || id_bytes > RequestRecord::kMaxIdBytes) {
+    out = put_number(out, record.sequence);
+  } else {
+    out = put_field(out, {record.id.data(), id_bytes});
+  }
+  *out++ = ',';
+  return put_timestamp(out, record.received_wall_ns);
+}
+
+char* put_hex(char* out, std::span<const uint8_t> bytes) noexcept {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  for (const uint8_t byte : bytes) {
+    *out++ = kDigits[byte >> 4];
+    *out++ = kDigits[byte & 15];
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string csv_field(std::string_view text) {
@@ -76,14 +98,7 @@ std::string csv_field(std::string_view text) {
 }
 
 char* write_csv_line(const RequestRecord& record, const CsvNames& names, char* out) noexcept {
-  const size_t id_bytes = record.id_bytes;
-  if (id_bytes == 0 || id_bytes > RequestRecord::kMaxIdBytes) {
-    out = put_number(out, record.sequence);
-  } else {
-    out = put_field(out, {record.id.data(), id_bytes});
-  }
-  *out++ = ',';
-  out = put_timestamp(out, record.received_wall_ns);
+  out = put_id_and_time(record, out);
   *out++ = ',';
   out = put_name(out, names.models, record.model);
   *out++ = ',';
@@ -106,6 +121,19 @@ char* write_csv_line(const RequestRecord& record, const CsvNames& names, char* o
   *out++ = ',';
   const auto use = static_cast<size_t>(record.cache_use);
   if (use < kCacheUseNames.size()) out = put(out, kCacheUseNames[use]);
+  *out++ = '\n';
+  return out;
+}
+
+char* write_traceparent_line(const RequestRecord& record, char* out) noexcept {
+  const Traceparent& traceparent = record.traceparent;
+  out = put_id_and_time(record, out);
+  out = put(out, ",00-");
+  out = put_hex(out, traceparent.trace_id);
+  *out++ = '-';
+  out = put_hex(out, traceparent.parent_id);
+  *out++ = '-';
+  out = put_hex(out, {&traceparent.flags, 1});
   *out++ = '\n';
   return out;
 }

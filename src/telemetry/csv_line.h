@@ -1,4 +1,4 @@
-// csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line).
+// csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line), or of the CSV's neighbour.
 // Threads: any; pure. Memory: none; CsvNames on the heap, at start.
 // Errors: never; indices without a name give an empty field.
 #pragma once
@@ -32,5 +32,7 @@ inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) 
 // Writes at most kMaxCsvLineBytes, LF included, at `out`; where it ended.
 [[nodiscard]] char* write_csv_line(const RequestRecord& record, const CsvNames& names,
                                    char* out) noexcept;
+// The same of a line of requests that belong to a trace: `record.traceparent` is present.
+[[nodiscard]] char* write_traceparent_line(const RequestRecord& record, char* out) noexcept;
 
 }  // namespace lumen::telemetry::detail

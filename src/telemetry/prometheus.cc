@@ -2,6 +2,7 @@
 // Threads: any. Memory: none. Errors: nullopt.
 #include <lumen/telemetry/prometheus.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -123,14 +124,21 @@ void server_part(Sink& out, const Counters& counters) {
 
 // One figure of every model: a family's lines must stand together.
 void models_part(Sink& out, const PrometheusInput& input) {
+  std::string_view last;
   for (size_t i = 0; i < std::size(kModelCounters); ++i) {
     const CounterDescriptor& one = kModelCounters[i];
     if (one.series.empty()) continue;
-    family(out, one.series, one.help, type_of(one.kind));
+    // name{label="value"}: its own label goes behind the model's.
+    const size_t brace = std::min(one.series.find('{'), one.series.size());
+    const std::string_view name = one.series.substr(0, brace);
+    const std::string_view label = one.series.substr(brace);
+    if (name != last) family(out, name, one.help, type_of(one.kind));
+    last = name;
     for (const PrometheusModel& model : input.models) {
       if (model.index >= limits::kMaxModels) continue;
-      out << one.series;
+      out << name;
       model_labels(out, model);
+      if (!label.empty()) out << "," << label.substr(1, label.size() - 2);
       out << "} " << input.counters.total(model.index, ModelCounter(i)) << "\n";
     }
   }
@@ -203,9 +211,15 @@ void trace_part(Sink& out, const TraceLogCounters& trace) {
   plain(out, "lumen_trace_records_dropped_total",
         "Requests without a line in the telemetry CSV, because the disk didn't follow.", kCounter,
         trace.dropped);
-  plain(out, "lumen_trace_write_errors_total", "Failed writes of the telemetry CSV.", kCounter,
+  plain(out, "lumen_trace_traceparents_written_total",
+        "Lines in the file of traceparents beside the telemetry CSV.", kCounter,
+        trace.traceparents_written);
+  plain(out, "lumen_trace_traceparents_dropped_total",
+        "Requests with a traceparent without a line in that file, because the disk didn't follow.",
+        kCounter, trace.traceparents_dropped);
+  plain(out, "lumen_trace_write_errors_total", "Failed writes of the two files.", kCounter,
         trace.write_errors);
-  plain(out, "lumen_trace_rotations_total", "Rotations of the telemetry CSV.", kCounter,
+  plain(out, "lumen_trace_rotations_total", "Rotations of the two files.", kCounter,
         trace.rotations);
 }
 

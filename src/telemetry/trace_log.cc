@@ -23,6 +23,7 @@ namespace {
 
 constexpr uint32_t kMostKept = 1000;
 static_assert(TraceLog::kLeastMaxBytes > kTraceCsvHeader.size() + detail::kMaxCsvLineBytes);
+static_assert(kTraceparentCsvHeader.size() < kTraceCsvHeader.size());
 
 // Where this thread begins its search for a free place. Zero-initialised and trivial, so that the
 // first use neither allocates nor registers a destructor.
@@ -108,8 +109,10 @@ Status TraceLog::start() {
   Result<detail::CsvFile> file =
       detail::CsvFile::open(path_, kTraceCsvHeader, options_.max_bytes, options_.keep);
   if (!file.ok()) return file.status();
-  sink_ =
-      std::make_unique<detail::TraceSink>(std::move(*file), csv_names(options_), options_.on_error);
+  sink_ = std::make_unique<detail::TraceSink>(
+      std::move(*file), csv_names(options_),
+      detail::NeighbourOptions{traceparent_path(path_), options_.max_bytes, options_.keep},
+      options_.on_error);
   Result<std::unique_ptr<SharedBuffer>> buffer =
       SharedBuffer::create({.mode = SharedBuffer::Mode::kDense,
                             .when_full = SharedBuffer::WhenFull::kDrop,
@@ -154,9 +157,14 @@ TraceLog::Place* TraceLog::enter() noexcept {
   return nullptr;
 }
 
+void TraceLog::refuse(const RequestRecord& record) noexcept {
+  refused_.add();
+  if (record.traceparent.is_present != 0) refused_traceparents_.add();
+}
+
 void TraceLog::write(const RequestRecord& record) noexcept {
   Place* const place = enter();
-  if (place == nullptr) return refused_.add();
+  if (place == nullptr) return refuse(record);
   std::byte* const at = place->writer->reserve(sizeof record);
   if (at != nullptr) {
     std::memcpy(at, &record, sizeof record);
@@ -164,7 +172,7 @@ void TraceLog::write(const RequestRecord& record) noexcept {
   }
   // sync[trace_log.place]: release, the Writer to the next thread in it
   place->busy.store(0, std::memory_order_release);
-  if (at == nullptr) return refused_.add();
+  if (at == nullptr) return refuse(record);
   if ((static_cast<size_t>(at - memory_.data()) & (options_.buffer_bytes - 1)) != 0) return;
   // sync[trace_log.news]: seq_cst, against the sleeper's announcement of itself
   begun_.fetch_add(1, std::memory_order_seq_cst);
@@ -240,11 +248,13 @@ void TraceLog::close() noexcept {
 }
 
 TraceLogCounters TraceLog::counters() const noexcept {
-  return {.written = sink_->written.get(),
-          .dropped = sink_->dropped.get() + refused_.get(),
-          .write_errors = sink_->errors.get(),
-          .rotations = sink_->rotations.get(),
-          .wakeups = wakeups_.get()};
+  return {.written = sink_->requests.written.get(),
+          .dropped = sink_->requests.dropped.get() + refused_.get(),
+          .write_errors = sink_->errors(),
+          .rotations = sink_->requests.rotations.get() + sink_->traceparents.rotations.get(),
+          .wakeups = wakeups_.get(),
+          .traceparents_written = sink_->traceparents.written.get(),
+          .traceparents_dropped = sink_->traceparents.dropped.get() + refused_traceparents_.get()};
 }
 
 void TraceLog::name_model(uint16_t model, std::string_view name) {
@@ -253,5 +263,9 @@ void TraceLog::name_model(uint16_t model, std::string_view name) {
 }
 
 Status TraceLog::last_error() const { return sink_->last_error(); }
+
+std::filesystem::path TraceLog::traceparent_path(const std::filesystem::path& path) {
+  return path.parent_path() / (path.stem().string() + ".traceparent.csv");
+}
 
 }  // namespace lumen::telemetry

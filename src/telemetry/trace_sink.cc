@@ -1,16 +1,14 @@
-// Records to lines, lines to the file, and what becomes of those that it doesn't take.
-// Threads: as the header says. Memory: none. Errors: counts.
+// Records to lines of the two files. Threads: as the header says. Memory: the neighbour's, once. Errors: counts.
 #include "telemetry/trace_sink.h"
 
+#include <lumen/telemetry/trace_log.h>
+
 #include <cstring>
+#include <exception>
 #include <utility>
 
 namespace lumen::telemetry::detail {
 namespace {
-
-// One system call for some 500 lines; larger ones win nothing and cost cache.
-constexpr size_t kChunkBytes = 64 * 1024;
-constexpr size_t kLeastLineBytes = 48;  // a timestamp alone has 27, sixteen fields 15 commas
 
 uint64_t hole_bytes(const SharedBuffer::Flushed& flushed) noexcept {
   uint64_t sum = 0;
@@ -20,19 +18,12 @@ uint64_t hole_bytes(const SharedBuffer::Flushed& flushed) noexcept {
 
 }  // namespace
 
-TraceSink::TraceSink(CsvFile file, CsvNames names, std::function<void(const Status&)> on_error)
-    : file_(std::move(file)),
-      names_(std::move(names)),
-      on_error_(std::move(on_error)),
-      chunk_(std::make_unique<char[]>(kChunkBytes)) {
-  static_assert(kChunkBytes > 2 * kMaxCsvLineBytes);
-  ends_.reserve(kChunkBytes / kLeastLineBytes);
-}
-
-void TraceSink::begin() noexcept {
-  const CsvFile::Appended appended = file_.append({}, {});
-  if (!appended.status.ok()) failed(appended.status);
-}
+TraceSink::TraceSink(CsvFile file, CsvNames names, NeighbourOptions neighbour,
+                     std::function<void(const Status&)> on_error)
+    : names_(std::move(names)),
+      failures_(std::move(on_error)),
+      requests_(std::move(file), requests, failures_),
+      neighbour_(std::move(neighbour)) {}
 
 void TraceSink::name_model(uint16_t model, std::string_view name) {
   const std::lock_guard lock(names_mutex_);
@@ -42,12 +33,14 @@ void TraceSink::name_model(uint16_t model, std::string_view name) {
 
 void TraceSink::take(const SharedBuffer::Flushed& flushed) noexcept {
   const std::lock_guard lock(names_mutex_);
-  refused_ = false;
+  requests_.begin_buffer();
+  if (traceparents_) traceparents_->begin_buffer();
+  neighbour_was_refused_ = false;
   if (flushed.missing_bytes != hole_bytes(flushed)) {
     // Somewhere in it is an old record that nobody wrote over, and which one can't be told.
-    return dropped.add(flushed.bytes.size() / sizeof(RequestRecord));
+    return requests.dropped.add(flushed.bytes.size() / sizeof(RequestRecord));
   }
-  dropped.add(flushed.missing_bytes / sizeof(RequestRecord));
+  requests.dropped.add(flushed.missing_bytes / sizeof(RequestRecord));
   for (const SharedBuffer::Extent& run : flushed.records) {
     for (size_t at = run.begin; at < run.begin + run.bytes; at += sizeof(RequestRecord)) {
       RequestRecord record;
@@ -55,62 +48,38 @@ void TraceSink::take(const SharedBuffer::Flushed& flushed) noexcept {
       add(record);
     }
   }
-  write_out();
+  requests_.write_out();
+  if (traceparents_) traceparents_->write_out();
 }
 
 void TraceSink::add(const RequestRecord& record) noexcept {
-  if (chunk_bytes_ + kMaxCsvLineBytes > kChunkBytes) write_out();
-  // The disk has just said no: it is asked again with the next buffer.
-  if (refused_) return dropped.add();
-  char* const begin = chunk_.get() + chunk_bytes_;
-  const auto bytes = static_cast<size_t>(write_csv_line(record, names_, begin) - begin);
-  if (file_.is_full_for(chunk_bytes_, bytes)) {
-    write_out();
-    if (refused_) return dropped.add();
-    rotate();
-    std::memmove(chunk_.get(), begin, bytes);
-  }
-  chunk_bytes_ += bytes;
-  ends_.push_back(static_cast<uint32_t>(chunk_bytes_));
+  requests_.add([&](char* out) { return write_csv_line(record, names_, out); });
+  // Beside a pipe or a terminal no file would be found.
+  if (record.traceparent.is_present == 0 || !requests_.is_regular()) return;
+  if (!open_neighbour()) return traceparents.dropped.add();
+  traceparents_->add([&](char* out) { return write_traceparent_line(record, out); });
 }
 
-void TraceSink::rotate() noexcept {
-  const Status status = file_.rotate();
-  if (status.ok()) {
-    rotations.add();
-  } else {
-    failed(status);
+// Another server may write it, or the disk be full: it is tried again with the next buffer.
+bool TraceSink::open_neighbour() noexcept {
+  if (traceparents_) return true;
+  if (neighbour_was_refused_) return false;
+  Status status;
+  try {
+    Result<CsvFile> file = CsvFile::open(neighbour_.path, kTraceparentCsvHeader,
+                                         neighbour_.max_bytes, neighbour_.keep);
+    if (file.ok()) {
+      traceparents_.emplace(std::move(*file), traceparents, failures_);
+      return true;
+    }
+    status = file.status();
+  } catch (const std::exception& e) {
+    status = Status::error(Code::kInternal, "telemetry CSV %s: can't open it: %s",
+                           neighbour_.path.c_str(), e.what());
   }
-}
-
-void TraceSink::write_out() noexcept {
-  if (ends_.empty()) return;
-  const CsvFile::Appended appended = file_.append({chunk_.get(), chunk_bytes_}, ends_);
-  written.add(appended.lines);
-  dropped.add(ends_.size() - appended.lines);
-  chunk_bytes_ = 0;
-  ends_.clear();
-  if (appended.status.ok()) {
-    told_ = false;
-  } else {
-    refused_ = true;
-    failed(appended.status);
-  }
-}
-
-void TraceSink::failed(const Status& status) noexcept {
-  errors.add();
-  {
-    const std::scoped_lock lock(mutex_);
-    last_error_ = status;
-  }
-  if (!told_ && on_error_) on_error_(status);
-  told_ = true;
-}
-
-Status TraceSink::last_error() const {
-  const std::scoped_lock lock(mutex_);
-  return last_error_;
+  neighbour_was_refused_ = true;
+  failures_.add(status, neighbour_was_told_);
+  return false;
 }
 
 }  // namespace lumen::telemetry::detail

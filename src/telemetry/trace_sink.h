@@ -1,59 +1,61 @@
-// TraceSink: takes flushed buffers of RequestRecords and makes lines of a CsvFile of them.
+// TraceSink: takes flushed buffers of RequestRecords and makes lines of them: of each in the CSV, and of those
+// that belong to a trace in the CSV's neighbour, which is made for the first of them.
 // Threads: take() and begin() by one at a time; counts and last_error() from any.
-// Memory: a chunk of text and its line ends, at creation. Errors: counts, and tells once.
+// Memory: a chunk of text at creation, and one for the neighbour with it. Errors: counts, and tells once.
 #pragma once
 
 #include <lumen/base/result.h>
 #include <lumen/memory/shared_buffer.h>
 #include <lumen/telemetry/request_record.h>
-#include <lumen/telemetry/shared_counter.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <vector>
+#include <optional>
 
 #include "telemetry/csv_file.h"
 #include "telemetry/csv_line.h"
+#include "telemetry/csv_lines.h"
 
 namespace lumen::telemetry::detail {
 
+// What the neighbour is opened with, once it is.
+struct NeighbourOptions {
+  std::filesystem::path path;  // absolute
+  uint64_t max_bytes;
+  uint32_t keep;
+};
+
 class TraceSink {
  public:
-  TraceSink(CsvFile file, CsvNames names, std::function<void(const Status&)> on_error);
+  TraceSink(CsvFile file, CsvNames names, NeighbourOptions neighbour,
+            std::function<void(const Status&)> on_error);
 
-  // The header, if it is due: a reader finds it before the first record comes.
-  void begin() noexcept;
+  // The header, if it is due.
+  void begin() noexcept { requests_.begin(); }
   void take(const SharedBuffer::Flushed& flushed) noexcept;
 
   // Any thread.
   void name_model(uint16_t model, std::string_view name);
 
-  SharedCounter written;
-  SharedCounter dropped;
-  SharedCounter errors;
-  SharedCounter rotations;
-  [[nodiscard]] Status last_error() const;
+  CsvCounts requests;
+  CsvCounts traceparents;
+  [[nodiscard]] uint64_t errors() const noexcept { return failures_.count(); }
+  [[nodiscard]] Status last_error() const { return failures_.last(); }
 
  private:
   void add(const RequestRecord& record) noexcept;
-  void rotate() noexcept;
-  void write_out() noexcept;
-  void failed(const Status& status) noexcept;
+  [[nodiscard]] bool open_neighbour() noexcept;
 
-  CsvFile file_;
   CsvNames names_;
   std::mutex names_mutex_;  // held while a buffer is taken
-  const std::function<void(const Status&)> on_error_;
-  const std::unique_ptr<char[]> chunk_;
-  size_t chunk_bytes_ = 0;
-  std::vector<uint32_t> ends_;
-  bool refused_ = false;  // in this buffer
-  bool told_ = false;     // since the disk last took something
-
-  mutable std::mutex mutex_;  // for last_error_ alone
-  Status last_error_;
+  CsvFailures failures_;
+  CsvLines requests_;
+  const NeighbourOptions neighbour_;
+  std::optional<CsvLines> traceparents_;
+  bool neighbour_was_refused_ = false;  // in this buffer
+  bool neighbour_was_told_ = false;     // that it can't be opened
 };
 
 }  // namespace lumen::telemetry::detail

@@ -77,6 +77,7 @@ class FieldReader {
   Refusal read_origin(std::string_view value) noexcept;
   Refusal read_expect(std::string_view value) noexcept;
   void read_connection(std::string_view value) noexcept;
+  void read_traceparent(std::string_view value) noexcept;
 
   HttpHead& head_;
   bool has_host_ = false;
@@ -84,6 +85,7 @@ class FieldReader {
   bool has_transfer_encoding_ = false;
   bool has_content_encoding_ = false;
   bool has_origin_ = false;
+  bool has_traceparent_ = false;
   bool says_close_ = false;
   bool says_keep_alive_ = false;
 };
@@ -150,6 +152,12 @@ void FieldReader::read_connection(std::string_view value) noexcept {
   });
 }
 
+// W3C Trace Context 3.2: of two nobody knows which is meant. Neither is a reason to refuse a request.
+void FieldReader::read_traceparent(std::string_view value) noexcept {
+  head_.traceparent = has_traceparent_ ? std::string_view() : value;
+  has_traceparent_ = true;
+}
+
 // By length first: of the headers that a browser sends, few have one of these lengths.
 Refusal FieldReader::read(std::string_view name, std::string_view value) noexcept {
   const auto named = [name](std::string_view lower) { return equals_ignoring_case(name, lower); };
@@ -163,6 +171,9 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
       break;
     case 10:
       if (named("connection")) read_connection(value);
+      break;
+    case 11:
+      if (named("traceparent")) read_traceparent(value);
       break;
     case 14:
       if (named("content-length")) return read_length(value);

@@ -13,8 +13,9 @@ namespace {
 void check_complete(const Copy& input, const HttpHead& head) {
   LUMEN_CHECK(head.head_bytes <= input.view().size());
   LUMEN_CHECK(input.view().substr(0, head.head_bytes).ends_with("\r\n\r\n"));
-  for (const std::string_view part : {head.method_name, head.query, head.host, head.origin,
-                                      head.content_encoding, head.accept_encoding}) {
+  for (const std::string_view part :
+       {head.method_name, head.query, head.host, head.origin, head.content_encoding,
+        head.accept_encoding, head.traceparent}) {
     LUMEN_CHECK(part.empty() || input.holds(part));
   }
   LUMEN_CHECK(!head.method_name.empty());

@@ -20,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -95,6 +96,13 @@ TEST_P(DataPlaneCallsOf, ARequestAllocatesNothingAndOnlyNaiveLocks) {
 TEST_P(DataPlaneCallsOf, EightConnectionsAtOnceAllocateNothing) {
   start(AllocatorType::kLumenArena);
   expect_queue_calls(served.count(kMlpRequest, over_unix(), 8).data_plane);
+}
+
+TEST_P(DataPlaneCallsOf, ARequestOfATraceAllocatesNothing) {
+  start(AllocatorType::kLumenArena);
+  expect_queue_calls(served.count(kTracedRequest, over_unix()).data_plane);
+  served.server.reset();
+  EXPECT_TRUE(std::filesystem::exists(served.files.path() / "requests.traceparent.csv"));
 }
 
 // What it shows to users as heap calls a request is what the C library saw. The backend places outputs

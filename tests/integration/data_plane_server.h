@@ -112,6 +112,11 @@ class DataPlaneServer {
 };
 
 inline const std::string kMlpRequest = binary_infer("mlp", "input", std::string(1024, '\0'));
+// The same as a part of a trace.
+inline const std::string kTracedRequest =
+    std::string(kMlpRequest)
+        .insert(kMlpRequest.find("\r\n") + 2,
+                "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n");
 
 inline void expect_none(const std::string& what, const CallCounts& counts) {
   EXPECT_EQ(0u, counts.allocations) << what;

@@ -145,8 +145,16 @@ function(lumen_apps)
   add_library(lumen_app STATIC ${sources})
   lumen_compile_as(lumen_app apps)
   target_link_libraries(lumen_app PRIVATE CLI11::CLI11 spdlog::spdlog nlohmann_json::nlohmann_json
-                        INTERFACE lumen::server lumen::backends lumen::bus lumen::client)
+                        INTERFACE lumen::server lumen::backends lumen::bus lumen::client
+                                  lumen::doctor)
   target_compile_definitions(lumen_app PUBLIC LUMEN_VERSION="${PROJECT_VERSION}")
+  # Of that file alone: ccache keeps the others for all checkouts.
+  set(tree "${PROJECT_SOURCE_DIR}")
+  if(SKBUILD)
+    set(tree "")
+  endif()
+  set_source_files_properties(apps/python_command.cc PROPERTIES
+                              COMPILE_DEFINITIONS LUMEN_SOURCE_TREE="${tree}")
   if(LUMEN_SANITIZE)
     # Reading arguments: the headers for that are a sixth of what ./dev asan compiles.
     target_compile_options(lumen_app PRIVATE -O0)

@@ -31,6 +31,7 @@
 
 #include <lumen/base/clock.h>
 #include <lumen/base/doorbell.h>
+#include <lumen/base/thread_times.h>
 
 #include <algorithm>
 #include <array>
@@ -149,6 +150,8 @@ class IdleStrategy {
   // Woken, and what it waits for is on its way, so that spinning is due once more; no gap is
   // learnt.
   void expect_soon() noexcept { looks_ = 0; }
+  // From now on, on the thread that waits: tells `times` what it does.
+  void observe(ThreadTimes times) noexcept;
   // Around the sleep itself: a parked thread is not runnable.
   void parking() noexcept;
   void unparked() noexcept;
@@ -173,6 +176,7 @@ class IdleStrategy {
   uint32_t yields_ = 0;
   uint64_t idle_since_ns_ = 0;
   uint64_t spin_until_ns_ = 0;
+  ThreadTimes times_;
 };
 
 // Waits until look() is true or `deadline_ns` has passed; false in the latter case alone. look()

@@ -24,6 +24,8 @@ enum class Code : uint8_t {
   kTooLarge,           // above a named limit (413)
   kDeadlineExceeded,   // expired before the model ran
   kResourceExhausted,  // a bounded queue or pool is full (429)
+  kOverBudget,         // not to be answered within the latency budget (429)
+  kNoMemory,           // others hold what all requests together may take (429)
   kAlreadyExists,
   kMethodNotAllowed,
   kCancelled,             // its client was gone before the model ran

@@ -1,4 +1,4 @@
-// Mapping: owns one anonymous region of virtual memory. Pages cost nothing until touched.
+// Mapping: owns one region of virtual memory, anonymous or of a file. Pages cost nothing until touched.
 // Threads: one owner. Memory: mmap at creation, munmap at destruction, nothing between.
 // Errors: Result with errno's reason; what is only a wish (huge pages, NUMA) is reported, never
 // an error, because a container without CAP_SYS_NICE or a machine with one node must still serve.
@@ -25,6 +25,8 @@ class Mapping {
  public:
   // `bytes` is rounded up to whole pages. The memory is zeroed by the kernel on first touch.
   [[nodiscard]] static Result<Mapping> create(size_t bytes, const MappingOptions& options = {});
+  // The first `bytes` of a file, shared with all who map it. The descriptor may be closed afterwards.
+  [[nodiscard]] static Result<Mapping> of_file(int fd, size_t bytes);
   Mapping() noexcept = default;
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),

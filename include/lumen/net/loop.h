@@ -11,6 +11,7 @@
 #pragma once
 
 #include <lumen/base/result.h>
+#include <lumen/base/thread_times.h>
 #include <lumen/base/unique_fd.h>
 #include <lumen/base/unix_socket.h>
 
@@ -150,6 +151,9 @@ class Loop {
   };
 
   virtual ~Loop() = default;
+  // On the loop's thread, before its first turn: told where its time goes. Loops without a sleep of their own
+  // tell nothing.
+  virtual void observe(ThreadTimes times) noexcept { (void)times; }
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 
   // The socket is the stream's from now on, closed if it can't be added. A reply leaves it in one

@@ -77,6 +77,8 @@ struct ServerOptions {
   // A longer file is renamed to PATH.1 (and that to .2, up to the number kept) before it goes on.
   uint64_t telemetry_csv_max_bytes = uint64_t{256} << 20;
   uint32_t telemetry_csv_keep = 4;
+  // Where the counters lie for other processes to read; "auto": default_counters_path(); or "off".
+  std::string stats_path{"auto"};
   // 429, or 503 as Triton answers when the queue is full.
   uint32_t overload_status = 429;
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;
@@ -103,6 +105,8 @@ struct ServerOptions {
 
 // The value that switches a listener (or the CSV) off.
 inline constexpr std::string_view kOff = "off";
+// The value that leaves a path to the server.
+inline constexpr std::string_view kAuto = "auto";
 
 // Enough for the queue to fill, so that one request too many is refused and not left unread: what it
 // and the workers hold, and a quarter of that for bodies that arrive and replies that leave. At most
@@ -111,6 +115,11 @@ inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
 [[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
 // What max_memory_bytes must be at least: of each I/O thread all receive buffers, and the largest request.
 [[nodiscard]] size_t least_memory_bytes(const ServerOptions& options) noexcept;
+// How many descriptors a server with `options` has open at most: `open_now`, what it opens beside its
+// connections, and these.
+[[nodiscard]] uint64_t most_descriptors(const ServerOptions& options, uint64_t open_now) noexcept;
+// Clients of the bus that are connected at once.
+inline constexpr uint32_t kMaxBusConnections = 64;
 // Why the queue of `config` can't fill in a server that was started with `options`, so that nobody is
 // refused with overload_status; empty: it can.
 [[nodiscard]] std::string overload_note(const ServerOptions& options,

@@ -9,6 +9,7 @@
 #include <lumen/engine/model_repository.h>
 #include <lumen/server/options.h>
 #include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/counters_file.h>
 #include <lumen/telemetry/trace_log.h>
 
 #include <functional>
@@ -38,6 +39,8 @@ class Server {
   [[nodiscard]] virtual const std::string& unix_note() const noexcept = 0;
   // Of the bus; empty when off.
   [[nodiscard]] virtual const std::string& bus_path() const noexcept = 0;
+  // Of the counters file; empty where there is none.
+  [[nodiscard]] virtual std::string_view counters_path() const noexcept = 0;
   // Where the threads that run models are pinned, in words.
   [[nodiscard]] virtual std::string pinning() const = 0;
   // As it is now. Any thread.

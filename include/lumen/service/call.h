@@ -16,6 +16,7 @@
 
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
+#include <lumen/base/traceparent.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/service/places.h>
 #include <lumen/telemetry/request_record.h>
@@ -75,6 +76,7 @@ struct Call {
   Allocator* reply_memory = nullptr;  // outputs are placed here; may be `scratch`
   bool reply_is_shared = false;       // another process can change what lies in reply_memory
   CacheWishes cache_wishes{};
+  Traceparent traceparent{};  // the trace it belongs to, if its client has told one
 
   // --- from the binder --------------------------------------------------------------------------
   Places to_receive{};  // of the inputs that are still to come, in the order they were named

@@ -1,10 +1,11 @@
-// RequestRecorder: what is kept of a call once its reply is out: its stages in the histograms, its line in the
-// CSV. One an I/O thread, for all of its transports.
+// RequestRecorder: what is kept of a call once its reply is out: its stages in the histograms, its entry in the
+// flight recorder, its line in the CSV. One an I/O thread, for all of its transports.
 // Threads: its I/O thread. Memory: none. Errors: none; the CSV counts what it can't keep. 0.1 us a request.
 #pragma once
 
 #include <lumen/service/call.h>
-#include <lumen/telemetry/stage_histograms.h>
+#include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/flight_recorder.h>
 #include <lumen/telemetry/trace_log.h>
 
 #include <cstdint>
@@ -21,10 +22,14 @@ struct ReplyMoment {
 
 class RequestRecorder {
  public:
-  // `thread` of `threads` that record. `trace_log`: nullptr: none is kept.
-  RequestRecorder(telemetry::StageHistograms& stages, telemetry::TraceLog* trace_log,
-                  uint32_t thread, uint32_t threads) noexcept
-      : stages_(stages), trace_log_(trace_log), thread_(thread), threads_(threads) {}
+  // `thread` of `threads` that record, the shards of `counters`. `trace_log`: nullptr: none is kept.
+  RequestRecorder(telemetry::Counters& counters, telemetry::TraceLog* trace_log, uint32_t thread,
+                  uint32_t threads) noexcept
+      : counters_(counters),
+        flight_recorder_(counters.recent(thread), counters.slow(thread)),
+        trace_log_(trace_log),
+        thread_(thread),
+        threads_(threads) {}
   RequestRecorder(const RequestRecorder&) = delete;
   RequestRecorder& operator=(const RequestRecorder&) = delete;
 
@@ -32,7 +37,8 @@ class RequestRecorder {
   void record(const Call& call, int status, std::string_view id, const ReplyMoment& out) noexcept;
 
  private:
-  telemetry::StageHistograms& stages_;
+  telemetry::Counters& counters_;
+  telemetry::FlightRecorder flight_recorder_;
   telemetry::TraceLog* const trace_log_;
   const uint32_t thread_;
   const uint32_t threads_;

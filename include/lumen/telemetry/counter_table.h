@@ -15,6 +15,7 @@ enum class CounterKind : uint32_t {
   kCounter = 0,  // only grows; the total is the sum over all writers
   kGauge = 1,    // goes up and down; the sum too, as each writer takes away only what it has added
   kLatest = 2,   // a time, of which the largest counts
+  kThread = 3,   // means something for the thread that writes it alone, and has no total
 };
 
 struct CounterDescriptor {
@@ -25,7 +26,8 @@ struct CounterDescriptor {
   CounterKind kind = CounterKind::kCounter;
 };
 
-// Of the whole server. Series of one family stand one behind the other.
+// Of the whole server. Series of one family stand one behind the other. The five of a thread's time
+// stand together, in ThreadTime's order.
 inline constexpr CounterDescriptor kServerCounters[] = {
     {"requests", "lumen_requests_total", "requests", "Requests whose head was understood."},
     {"connections_open", "lumen_connections_open", "connections", "Connections open now.",
@@ -67,6 +69,16 @@ inline constexpr CounterDescriptor kServerCounters[] = {
      "Responses by the class of their status."},
     {"responses_5xx", "lumen_responses_total{class=\"5xx\"}", "responses",
      "Responses by the class of their status."},
+    {"bus_connections_open", "lumen_bus_connections_open", "connections",
+     "Of the connections open now, those over the bus.", CounterKind::kGauge},
+    {"bus_requests", "lumen_bus_requests_total", "requests",
+     "Of the requests, those that came over the bus."},
+    {"busy_ns", "", "ns", "Time that the thread did something, in spells that have ended."},
+    {"spin_ns", "", "ns", "Time that it polled for work."},
+    {"park_ns", "", "ns", "Time that it slept in the kernel."},
+    {"thread_state", "", "state", "What it does now: 0 busy, 1 polls, 2 sleeps.",
+     CounterKind::kThread},
+    {"thread_since_ns", "", "ns", "Since when, by CLOCK_MONOTONIC.", CounterKind::kThread},
 };
 
 // Of each model version. X and X_ns together are how often and how long in all, as the protocol's
@@ -79,6 +91,24 @@ inline constexpr CounterDescriptor kModelCounters[] = {
     {"failure", "lumen_inference_failure_total", "requests",
      "Requests to the model that got an error instead of a result."},
     {"failure_ns", "", "ns", "What those took."},
+    {"failed_invalid", "lumen_inference_failed_total{reason=\"invalid\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_too_large", "lumen_inference_failed_total{reason=\"too_large\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_queue_full", "lumen_inference_failed_total{reason=\"queue_full\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_over_budget", "lumen_inference_failed_total{reason=\"over_budget\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_no_memory", "lumen_inference_failed_total{reason=\"no_memory\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_late", "lumen_inference_failed_total{reason=\"late\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_unavailable", "lumen_inference_failed_total{reason=\"unavailable\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"failed_internal", "lumen_inference_failed_total{reason=\"internal\"}", "requests",
+     "Requests to the model that got an error, by its reason."},
+    {"queued", "lumen_queued_requests", "requests", "Requests that no worker has taken yet.",
+     CounterKind::kGauge},
     {"queue", "", "requests", "Requests that a worker took."},
     {"queue_ns", "", "ns", "How long they had waited for it."},
     {"preprocess", "", "requests", "Requests whose inputs were prepared."},
@@ -137,6 +167,7 @@ class OfKind : public Counter {
 using ServerCounter = CounterOf<kServerCounters>;
 using ServerGauge = OfKind<ServerCounter, CounterKind::kGauge>;
 using ModelCounter = CounterOf<kModelCounters>;
+using ModelGauge = OfKind<ModelCounter, CounterKind::kGauge>;
 using ModelLatest = OfKind<ModelCounter, CounterKind::kLatest>;
 
 // The two counters of a duration: "queue" is also "queue_ns".

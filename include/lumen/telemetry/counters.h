@@ -1,12 +1,16 @@
 // Counters: the region in which every thread counts for itself, and the sums that readers see.
 //
-//   head │ tables: descriptors, models │ state of each block │ blocks │ stage histograms, by shard
-//                                                              └ one writer each: server's slots, models' slots
+//   head │ tables: descriptors, models, writers │ the server's slots │ flight recorder │ a section for each model
+//                                                  └ of each writer     └ of each shard    ├ slots of each writer
+//                                                                                          └ histograms
 //
-// A thread counts through a CounterWriter, which holds a block: each slot has one writing thread at a time,
-// so that counting is a plain load and store on a line that nobody else writes. A total is the sum over
-// all blocks. A block stays when its writer ends, and the next writer goes on from what it holds: no total
+// A thread counts through a CounterWriter, which holds a row of slots: each slot has one writing thread at a
+// time, so that counting is a plain load and store on a line that nobody else writes. A total is the sum over
+// all rows. A row stays when its writer ends, and the next writer goes on from what it holds: no total
 // ever goes down, however often a live change ends workers and starts others.
+//
+// What belongs to a model lies together, so that a file needs room for the models that there are, not for as
+// many as there could be.
 //
 // A model's slots are used again for another model once the first is gone: assign_model() clears them, by the
 // control plane, at a moment when no thread counts for that index. That moment exists, since a model lives until
@@ -14,12 +18,15 @@
 // histogram, and clearing by the owners would need each of them to wake.
 //
 // Threads: a writer belongs to one thread at a time; totals by any; assign_model() and release_model() by the
-// control plane. Memory: one mapping, virtual until touched: 21 MiB, and 36 MiB for each shard.
-// Errors: none; more writers at once than kMaxWriters are our own bug.
+// control plane. Memory: one mapping, virtual until touched, or a file (counters_file.h), of which 0.5 MiB and
+// 0.3 MiB a model are taken, with one shard. Errors: assign_model(), where the file gets no room; more writers at
+// once than kMaxWriters are our own bug.
 #pragma once
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/limits.h>
+#include <lumen/base/result.h>
+#include <lumen/base/thread_times.h>
 #include <lumen/memory/mapping.h>
 #include <lumen/telemetry/counter_region.h>
 #include <lumen/telemetry/counter_table.h>
@@ -30,22 +37,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string_view>
 
 namespace lumen::telemetry {
 
+class CountersFile;
+
+struct CountersOptions {
+  size_t shards = 1;  // threads that record stages
+  // By the numbers that records of requests have.
+  std::span<const std::string_view> queue_types = {};
+  std::span<const std::string_view> allocator_types = {};
+};
+
 class Counters {
  public:
-  // A block for each I/O thread, for each runner of the engine's two configurations while one replaces the
+  // A row for each I/O thread, for each runner of the engine's two configurations while one replaces the
   // other, and for those who count but for a moment: backends' threads, the control plane.
   static constexpr size_t kMaxWriters =
       limits::kMaxIoThreads + 2 * std::max(limits::kMaxWorkers, limits::kMaxIoThreads) + 64;
 
-  // `shards`: threads that record stages.
   [[nodiscard]] static size_t bytes_for(size_t shards) noexcept;
-  // `region`: at least so many bytes, all zero.
-  Counters(Mapping region, size_t shards) noexcept;
+  // In memory that no other process sees. `region`: at least so many bytes, all zero.
+  explicit Counters(Mapping region, const CountersOptions& options = {}) noexcept;
+  // In a file of at least so many bytes that outlives it, and that it publishes.
+  [[nodiscard]] static Result<std::unique_ptr<Counters>> create(CountersFile& file,
+                                                                const CountersOptions& options);
   // With one shard, in memory that has to be there: for tests and tools.
   Counters() noexcept;
   Counters(const Counters&) = delete;
@@ -59,8 +78,15 @@ class Counters {
 
   // From here on `index` counts for this model, from zero. Nobody counts for it yet, nor any more for the one
   // before.
-  void assign_model(uint32_t index, std::string_view name, std::string_view version) noexcept;
+  [[nodiscard]] Status assign_model(uint32_t index, std::string_view name,
+                                    std::string_view version) noexcept;
   void release_model(uint32_t index) noexcept;
+  // A number that no other model has; 0: the index has none.
+  [[nodiscard]] uint64_t generation(uint32_t index) const noexcept;
+
+  // Of the flight recorder: kRecentBytes and kSlowBytes, for the thread that has `shard`.
+  [[nodiscard]] std::span<std::byte> recent(size_t shard) const noexcept;
+  [[nodiscard]] std::span<std::byte> slow(size_t shard) const noexcept;
 
   // As another process would map it: docs/formats/counters.md.
   [[nodiscard]] std::span<const std::byte> region() const noexcept;
@@ -69,14 +95,21 @@ class Counters {
   friend class CounterWriter;
   using Slot = std::atomic<uint64_t>;
 
-  [[nodiscard]] std::atomic<BlockState>& state(size_t block) const noexcept;
-  [[nodiscard]] Slot* server_slots(size_t block) const noexcept;
-  [[nodiscard]] Slot* model_slots(size_t block, uint32_t model) const noexcept;
+  Counters(std::byte* region, size_t bytes, const CountersOptions& options) noexcept;
+  [[nodiscard]] RegionWriter& writer(size_t row) const noexcept;
+  [[nodiscard]] Slot* server_slots(size_t row) const noexcept;
+  [[nodiscard]] Slot* model_slots(size_t row, uint32_t model) const noexcept;
   template <typename SlotOf>
   [[nodiscard]] uint64_t gather(CounterKind kind, SlotOf&& slot_of) const noexcept;
-  void describe(size_t shards) noexcept;
+  void describe(const CountersOptions& options) noexcept;
 
-  Mapping memory_;
+  Mapping memory_;                // where there is no file
+  CountersFile* file_ = nullptr;  // where there is one
+  std::byte* region_;
+  // Those in the region are for readers: it may be lost (TruncationGuard), and what this process relies on is not in
+  // it.
+  const std::unique_ptr<std::atomic<WriterState>[]> states_ =
+      std::make_unique<std::atomic<WriterState>[]>(kMaxWriters);
   StageHistograms stages_;
   uint64_t generations_ = 0;  // models assigned so far
 };
@@ -94,11 +127,11 @@ class ModelCounters {
   uint32_t model_;
 };
 
-// A thread's own block. It may be handed from one thread to another as any object is.
+// A thread's own row. It may be handed from one thread to another as any object is.
 class CounterWriter {
  public:
   enum class Stay : uint8_t {
-    kLong,    // takes the lowest block that is free, so that few are touched
+    kLong,    // takes the lowest row that is free, so that few are touched
     kMoment,  // the highest, which the last such writer had; waits if all are taken
   };
 
@@ -107,10 +140,17 @@ class CounterWriter {
   CounterWriter(const CounterWriter&) = delete;
   CounterWriter& operator=(const CounterWriter&) = delete;
 
-  [[nodiscard]] size_t block() const noexcept { return block_; }
+  [[nodiscard]] size_t row() const noexcept { return row_; }
+  // Tells readers whose row it is: of the calling thread.
+  void is_thread(WriterRole role, uint32_t number) noexcept;
+  // Where the time of that thread is kept.
+  [[nodiscard]] ThreadTimes thread_times() noexcept;
   void add(ServerCounter counter, uint64_t n = 1) noexcept { bump(server_[counter.index()], n); }
-  // Of a gauge, what this writer has added before.
+  // Of a gauge, what this writer or another has added before.
   void subtract(ServerGauge gauge, uint64_t n = 1) noexcept { bump(server_[gauge.index()], -n); }
+  void subtract(uint32_t model, ModelGauge gauge, uint64_t n = 1) noexcept {
+    bump(slot(model, gauge), -n);
+  }
   // Makes this writer's share of the gauge so much.
   void set(ServerGauge gauge, uint64_t value) noexcept {
     server_[gauge.index()].store(value, std::memory_order_relaxed);  // relaxed: as in bump()
@@ -128,25 +168,20 @@ class CounterWriter {
 
  private:
   using Slot = Counters::Slot;
-  // Slots of a model in a block, filled up so that a model's begin on a line of their own.
-  static constexpr size_t kModelSlots =
-      (std::size(kModelCounters) * sizeof(Slot) + kFalseSharingRange - 1) / kFalseSharingRange *
-      kFalseSharingRange / sizeof(Slot);
-  friend class Counters;
-
   static void bump(Slot& slot, uint64_t n) noexcept {
     // relaxed: this thread alone writes it; counters order nothing, and a reader accepts a view a moment old
     slot.store(slot.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   [[nodiscard]] Slot& slot(uint32_t model, ModelCounter counter) noexcept {
-    return models_[model * kModelSlots + counter.index()];
+    return reinterpret_cast<Slot*>(models_ + model * section_bytes_)[counter.index()];
   }
-  [[nodiscard]] bool take(size_t block) noexcept;
+  [[nodiscard]] bool take(size_t row) noexcept;
 
   Counters& counters_;
-  size_t block_ = 0;
+  size_t row_ = 0;
   Slot* server_ = nullptr;
-  Slot* models_ = nullptr;
+  std::byte* models_ = nullptr;  // its slots of model 0
+  size_t section_bytes_ = 0;     // from a model's to the next one's
 };
 
 }  // namespace lumen::telemetry

@@ -20,9 +20,10 @@ namespace lumen::telemetry {
 
 class StageHistograms {
  public:
-  // `first`: of shards * models * kStageCount that lie one behind the other.
-  StageHistograms(Histogram* first, size_t models, size_t shards) noexcept
-      : first_(first), models_(models), shards_(shards) {}
+  // `first`: those of model 0, shards * kStageCount one behind the other; `stride`: bytes from a model's to the
+  // next one's.
+  StageHistograms(std::byte* first, size_t stride, size_t models, size_t shards) noexcept
+      : first_(first), stride_(stride), models_(models), shards_(shards) {}
 
   // All stages that are present, by record.model; by the thread that has `shard`.
   void record(const RequestRecord& record, size_t shard = 0) noexcept {
@@ -51,10 +52,11 @@ class StageHistograms {
 
  private:
   [[nodiscard]] Histogram& at(size_t model, size_t stage, size_t shard) const noexcept {
-    return first_[(shard * models_ + model) * kStageCount + stage];
+    return reinterpret_cast<Histogram*>(first_ + model * stride_)[shard * kStageCount + stage];
   }
 
-  Histogram* first_;
+  std::byte* first_;
+  size_t stride_;
   size_t models_;
   size_t shards_;
 };

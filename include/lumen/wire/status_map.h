@@ -18,6 +18,8 @@ namespace lumen::wire {
     case Code::kTooLarge: return 413;
     case Code::kUnsupportedMediaType: return 415;
     case Code::kResourceExhausted: return 429;
+    case Code::kOverBudget: return 429;
+    case Code::kNoMemory: return 429;
     case Code::kCancelled: return 499;  // nginx's word; whom it is for has gone
     case Code::kInternal: return 500;
     case Code::kUnsupported: return 501;
@@ -25,6 +27,11 @@ namespace lumen::wire {
     case Code::kDeadlineExceeded: return 504;
   }
   return 500;
+}
+
+// One request too many: the server's overload_status is the answer.
+[[nodiscard]] constexpr bool is_overload(Code code) noexcept {
+  return code == Code::kResourceExhausted || code == Code::kOverBudget || code == Code::kNoMemory;
 }
 
 }  // namespace lumen::wire

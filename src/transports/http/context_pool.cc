@@ -20,7 +20,7 @@ ContextPool::ContextPool(const Options& options, engine::Backends& backends, Tim
       timeouts_(timeouts),
       counters_(counters),
       budget_(options.max_memory_bytes),
-      no_room_(Status::error(Code::kResourceExhausted,
+      no_room_(Status::error(Code::kNoMemory,
                              "no memory for this request: the server's max_memory_bytes or "
                              "max_active_requests are used up by others; try again")) {}
 

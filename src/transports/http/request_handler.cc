@@ -5,6 +5,7 @@
 #include "transports/http/connection_host.h"
 
 #include <lumen/service/binder.h>
+#include <lumen/wire/traceparent.h>
 
 #include <algorithm>
 
@@ -145,6 +146,9 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   engine::Model* const model = entry->model.get();
   host_.thread().catalog.hold(*model);  // until the context is reset
   context.call.infer.model = model;
+  if (!head.traceparent.empty()) {
+    context.call.traceparent = wire::parse_traceparent(head.traceparent).value_or(Traceparent{});
+  }
   context.use(host_.thread().submitter.types(*model));
   if (model->state() != engine::ModelState::kReady) {
     return refuse(context, service::model_unavailable(*model));

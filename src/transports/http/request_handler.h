@@ -69,6 +69,8 @@ class RequestHandler {
                             std::string_view extra) noexcept;
   // By the words of a codec: what follows can't be told from the rest of this request, and the connection ends.
   [[nodiscard]] Next refuse(RequestContext& context, const wire::Refusal& refusal) noexcept;
+  // Counts it for its model, if it has one.
+  void note_failure(const RequestContext& context, Code code) noexcept;
   [[nodiscard]] Next replied(RequestContext& context) noexcept;
 
   ConnectionHost& host_;

@@ -4,6 +4,7 @@
 #include "transports/http/request_handler.h"
 
 #include <lumen/base/clock.h>
+#include <lumen/service/failure_reason.h>
 #include <lumen/telemetry/prometheus.h>
 #include <lumen/wire/status_map.h>
 
@@ -99,19 +100,23 @@ Next RequestHandler::refuse(RequestContext& context, const Status& refused,
   // whether others have it all.
   const bool has_no_room = refused.code() == Code::kTooLarge && context.memory.was_refused();
   const Status& status = has_no_room ? host_.contexts().no_room() : refused;
-  if (status.code() == Code::kResourceExhausted) {
+  note_failure(context, status.code());
+  if (wire::is_overload(status.code())) {
     return refuse(context, static_cast<int>(host_.services().options.overload_status),
                   status.message(), "Retry-After: 1\r\n");
   }
   return refuse(context, wire::http_status(status.code()), status.message(), extra);
 }
 
+void RequestHandler::note_failure(const RequestContext& context, Code code) noexcept {
+  const engine::InferRequest& infer = context.call.infer;
+  if (infer.model == nullptr) return;
+  host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.times.received_ns);
+  host_.counters().add(infer.model->index(), service::failure_reason(code));
+}
+
 Next RequestHandler::refuse(RequestContext& context, int status, std::string_view message,
                             std::string_view extra) noexcept {
-  const engine::InferRequest& infer = context.call.infer;
-  if (infer.model != nullptr) {
-    host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.times.received_ns);
-  }
   // A client that still waits for "100 Continue" may or may not send its body now, and the end of a
   // chunked body may not be known: neither can be skipped, so the connection ends with this reply.
   const bool may_not_come = context.head().expect_continue && context.body.left() > 0;
@@ -124,6 +129,7 @@ Next RequestHandler::refuse(RequestContext& context, int status, std::string_vie
 
 Next RequestHandler::refuse(RequestContext& context, const wire::Refusal& refusal) noexcept {
   context.close_after = true;
+  note_failure(context, refusal.status == 413 ? Code::kTooLarge : Code::kInvalidArgument);
   return refuse(context, refusal.status, refusal.reason, {});
 }
 

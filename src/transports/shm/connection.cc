@@ -130,6 +130,7 @@ size_t Connection::take_requests(uint64_t now_ns) noexcept {
 void Connection::handle(const bus::Frame& frame, uint64_t now_ns) noexcept {
   if (frame.type_id == static_cast<uint32_t>(BusVerb::kCancel)) return cancel(frame.id);
   host_.thread().counters.add("requests");
+  host_.thread().counters.add("bus_requests");
   if (frame.data.size() > wire::kMaxBusRequestBytes) {
     (void)refuse(frame.id,
                  Status::error(Code::kTooLarge,

@@ -35,7 +35,7 @@ ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& t
       thread_(thread),
       listener_watch_{services.listener.fd(), this},
       budget_(kBudgetBytes + services.options.max_active_requests * kPageBytes),
-      no_room_(Status::error(Code::kResourceExhausted,
+      no_room_(Status::error(Code::kNoMemory,
                              "no memory for this request: max_active_requests, or the memory for "
                              "copies of integer and BYTES inputs, is used up by others; try "
                              "again")),
@@ -75,6 +75,7 @@ void ConnectionHost::accept(bus::Connection bus) {
   }
   thread_.counters.add("connections_accepted");
   thread_.counters.add("connections_open");
+  thread_.counters.add("bus_connections_open");
   connections_.push_back(std::move(connection));
 }
 
@@ -136,6 +137,7 @@ void ConnectionHost::end_turn() noexcept {
     if (draining_ && connection->is_idle() && !connection->has_requests()) connection->close();
     if (!connection->has_ended() || !connection->is_idle()) return false;
     thread_.counters.subtract("connections_open");
+    thread_.counters.subtract("bus_connections_open");
     return true;
   });
 }

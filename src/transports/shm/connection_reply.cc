@@ -4,6 +4,7 @@
 #include <lumen/base/check.h>
 #include <lumen/base/limits.h>
 #include <lumen/service/documents.h>
+#include <lumen/service/failure_reason.h>
 #include <lumen/wire/status_map.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ void Connection::flush() noexcept {
 }
 
 int Connection::refuse(uint64_t id, const Status& status) noexcept {
-  const int number = status.code() == Code::kResourceExhausted
+  const int number = wire::is_overload(status.code())
                          ? static_cast<int>(host_.services().options.overload_status)
                          : wire::http_status(status.code());
   write_reply(id, {.status = static_cast<uint16_t>(number),
@@ -74,6 +75,7 @@ void Connection::refuse(Request& request, const Status& refused,
   if (infer.model == nullptr) return;
   host_.thread().counters.add_time(infer.model->index(), "failure",
                                    out.now_ns - infer.times.received_ns);
+  host_.thread().counters.add(infer.model->index(), service::failure_reason(status.code()));
   host_.thread().recorder.record(request.call, number, {}, out);
 }
 

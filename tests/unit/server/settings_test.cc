@@ -96,6 +96,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"telemetry_csv_path", "a/b.csv"},
       {"telemetry_csv_max_bytes", "100000"},
       {"telemetry_csv_keep", "19"},
+      {"stats", "a.counters"},
       {"http", "[::1]:80"},
       {"unix", "a.sock"},
       {"bus", "a.bus"},

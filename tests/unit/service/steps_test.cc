@@ -183,8 +183,11 @@ TEST_F(StepsTest, ACallThatGoesOnAndIsRefusedReturnsWithTheReason) {
   b->turn();
   ASSERT_EQ(b->done.size(), 1u);
   EXPECT_EQ(b->code(0), Code::kResourceExhausted);
+  const telemetry::ModelCounters counts = models->model->counters();
+  EXPECT_EQ(counts.total("queued"), more - 1) << "neither what runs nor what was refused";
   control->release();
   wait_for(2 + more, 1);
+  EXPECT_EQ(counts.total("queued"), 0u);
 }
 
 TEST_F(StepsTest, AnEngineThatRefusesIsToldToTheStepsThatHaveLetTheCallPass) {

@@ -1,9 +1,10 @@
-// Counters: totals over writers that come and go, blocks that are handed on, slots that are used again for
+// Counters: totals over writers that come and go, rows that are handed on, slots that are used again for
 // another model, and the region as another process reads it.
 // Threads: writers and a reader. Memory: a region each. Errors: by gtest.
 #include <lumen/telemetry/counters.h>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,11 +24,11 @@
 namespace lumen::telemetry {
 namespace {
 
-BlockState state_of(const Counters& counters, size_t block) {
+WriterState state_of(const Counters& counters, size_t row) {
   RegionHead head;
   std::memcpy(&head, counters.region().data(), sizeof(head));
-  BlockState state{};
-  std::memcpy(&state, counters.region().data() + head.states.offset + block * head.states.stride,
+  WriterState state{};
+  std::memcpy(&state, counters.region().data() + head.writers.offset + row * head.writers.stride,
               sizeof(state));
   return state;
 }
@@ -69,7 +70,7 @@ TEST(Counters, OfATimeTheLatestCounts) {
   EXPECT_EQ(counters.total(0, "last_inference"), 2000u);
 }
 
-TEST(Counters, ABlockGoesOnFromWhatItsLastWriterCounted) {
+TEST(Counters, ARowGoesOnFromWhatItsLastWriterCounted) {
   Counters counters;
   for (int i = 0; i < 10; ++i) {
     CounterWriter writer(counters);
@@ -77,15 +78,15 @@ TEST(Counters, ABlockGoesOnFromWhatItsLastWriterCounted) {
     EXPECT_EQ(counters.total("requests"), static_cast<uint64_t>(i) + 1);
   }
   EXPECT_EQ(counters.total("requests"), 10u) << "it stays when its writers are gone";
-  EXPECT_EQ(state_of(counters, 0), BlockState::kFree);
-  EXPECT_EQ(state_of(counters, 1), BlockState::kUnused) << "one block was enough for all";
+  EXPECT_EQ(state_of(counters, 0), WriterState::kFree);
+  EXPECT_EQ(state_of(counters, 1), WriterState::kUnused) << "one row was enough for all";
 }
 
-TEST(Counters, WritersForAMomentUseTheOtherEndAndFindABlockWhenOneIsLeft) {
+TEST(Counters, WritersForAMomentUseTheOtherEndAndFindARowWhenOneIsLeft) {
   Counters counters;
   CounterWriter(counters, CounterWriter::Stay::kMoment).add("requests");
-  EXPECT_EQ(state_of(counters, Counters::kMaxWriters - 1), BlockState::kFree);
-  EXPECT_EQ(state_of(counters, 0), BlockState::kUnused);
+  EXPECT_EQ(state_of(counters, Counters::kMaxWriters - 1), WriterState::kFree);
+  EXPECT_EQ(state_of(counters, 0), WriterState::kUnused);
   std::vector<std::unique_ptr<CounterWriter>> writers;
   for (size_t i = 0; i + 1 < Counters::kMaxWriters; ++i) {
     writers.push_back(std::make_unique<CounterWriter>(counters));
@@ -148,8 +149,8 @@ TEST(Counters, NoTotalGoesDownAndNoneIsLostWhileWritersComeAndGo) {
 }
 
 // Short lives, so that nearly all that happens is taking and giving back. Each writer also counts in plain memory
-// of its block, so that TSan sees whether it is handed on.
-TEST(Counters, NoTwoWritersHaveOneBlockAtATime) {
+// of its row, so that TSan sees whether it is handed on.
+TEST(Counters, NoTwoWritersHaveOneRowAtATime) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kLives = 50'000;
   Counters counters;
@@ -163,7 +164,7 @@ TEST(Counters, NoTwoWritersHaveOneBlockAtATime) {
       for (uint64_t life = 0; life < kLives; ++life) {
         CounterWriter writer(counters, CounterWriter::Stay::kMoment);
         writer.add("requests");
-        ++plain[writer.block()];
+        ++plain[writer.row()];
       }
     });
   }
@@ -176,8 +177,8 @@ TEST(Counters, AnIndexUsedAgainForAnotherModelBeginsAtZeroAndLeavesTheOthers) {
   Counters counters;
   CounterWriter one(counters);
   CounterWriter other(counters);
-  counters.assign_model(0, "old", "1");
-  counters.assign_model(1, "neighbour", "1");
+  EXPECT_TRUE(counters.assign_model(0, "old", "1").ok());
+  EXPECT_TRUE(counters.assign_model(1, "neighbour", "1").ok());
   RequestRecord record;
   record.stage_ns.fill(100);
   for (const uint32_t model : {0u, 1u}) {
@@ -189,7 +190,7 @@ TEST(Counters, AnIndexUsedAgainForAnotherModelBeginsAtZeroAndLeavesTheOthers) {
   }
   one.add("requests", 2);
   counters.release_model(0);
-  counters.assign_model(0, "new", "1");
+  EXPECT_TRUE(counters.assign_model(0, "new", "1").ok());
   for (size_t i = 0; i < std::size(kModelCounters); ++i) {
     EXPECT_EQ(counters.total(0, ModelCounter(i)), 0u) << kModelCounters[i].name;
   }
@@ -234,39 +235,98 @@ struct Read {
   uint64_t value = 0;
 };
 
-uint64_t sum_over_blocks(const Reader& reader, uint64_t slot_in_block, uint32_t kind) {
-  const Reader::Table states = reader.table(88);
-  const Reader::Table blocks = reader.table(104);
+// The sum over all writers of a slot; `slots` has an entry for each.
+uint64_t sum_over_writers(const Reader& reader, const Reader::Table& slots, uint64_t begin,
+                          uint64_t slot, uint32_t kind) {
+  const Reader::Table writers = reader.table(144);
   uint64_t sum = 0;
-  for (uint32_t block = 0; block < blocks.count; ++block) {
-    if (reader.get<uint32_t>(states.offset + uint64_t{block} * states.stride) == 0) continue;
+  for (uint32_t row = 0; row < writers.count; ++row) {
+    if (reader.get<uint32_t>(writers.offset + uint64_t{row} * writers.stride) == 0) continue;
     const auto value =
-        reader.get<uint64_t>(blocks.offset + uint64_t{block} * blocks.stride + slot_in_block);
+        reader.get<uint64_t>(begin + slots.offset + uint64_t{row} * slots.stride + slot);
     sum = kind == 2 ? std::max(sum, value) : sum + value;
   }
   return sum;
 }
 
-// All counters of one table of descriptors whose slots begin at `slots` within a block.
+// All counters of one table of descriptors; `begin`: where offsets of `slots` count from.
 std::map<std::string, Read> read_all(const Reader& reader, uint64_t descriptors_at,
-                                     uint64_t slots) {
+                                     uint64_t slots_at, uint64_t begin) {
   std::map<std::string, Read> all;
   const Reader::Table descriptors = reader.table(descriptors_at);
+  const Reader::Table slots = reader.table(slots_at);
   for (uint32_t i = 0; i < descriptors.count; ++i) {
     const uint64_t at = descriptors.offset + uint64_t{i} * descriptors.stride;
     Read one{.kind = reader.get<uint32_t>(at),
              .unit = reader.text(at + 104),
              .series = reader.text(at + 40)};
-    one.value = sum_over_blocks(reader, slots + uint64_t{i} * 8, one.kind);
+    one.value = sum_over_writers(reader, slots, begin, uint64_t{i} * 8, one.kind);
     EXPECT_FALSE(reader.text(at + 120).empty());
     EXPECT_TRUE(all.emplace(reader.text(at + 8), one).second) << reader.text(at + 8);
   }
   return all;
 }
 
+TEST(CounterRegion, TellsWhoseItIs) {
+  constexpr std::string_view kQueues[] = {"mpmc", "inline"};
+  constexpr std::string_view kAllocators[] = {"standard"};
+  Counters counters(Mapping::create(Counters::bytes_for(3)).value(),
+                    {.shards = 3, .queue_types = kQueues, .allocator_types = kAllocators});
+  CounterWriter writer(counters);
+  writer.is_thread(WriterRole::kWorker, 7);
+  const Reader reader(counters.region());
+  EXPECT_EQ(reader.get<uint32_t>(24), static_cast<uint32_t>(::getpid()));
+  EXPECT_EQ(reader.get<uint32_t>(28), 3u);
+  EXPECT_GT(reader.get<uint64_t>(48), 0u) << "ticks since boot";
+  EXPECT_FALSE(reader.text(56).empty()) << "Lumen's version";
+  const Reader::Table writers = reader.table(144);
+  EXPECT_EQ(reader.get<uint32_t>(writers.offset + 4), 2u);
+  EXPECT_EQ(reader.get<uint32_t>(writers.offset + 8), 7u);
+  EXPECT_EQ(reader.get<uint32_t>(writers.offset + 12), static_cast<uint32_t>(::gettid()));
+  const Reader::Table queues = reader.table(288);
+  EXPECT_EQ(queues.count, 2u);
+  EXPECT_EQ(reader.text(queues.offset + queues.stride), "inline");
+  const Reader::Table allocators = reader.table(304);
+  EXPECT_EQ(reader.text(allocators.offset), "standard");
+  const Reader::Table recent = reader.table(232);
+  EXPECT_EQ(recent.count, 3u);
+  EXPECT_GE(recent.stride, 64u + uint64_t{reader.get<uint32_t>(264)} * reader.get<uint32_t>(276));
+  EXPECT_EQ(reader.table(208).count, 3 * kStageCount);
+}
+
+TEST(CounterRegion, TellsWhereAThreadsTimeGoes) {
+  Counters counters;
+  CounterWriter writer(counters);
+  ThreadTimes times = writer.thread_times();
+  times.begin(1'000);
+  times.enter(ThreadState::kSpinning, 1'100);
+  times.enter(ThreadState::kParked, 1'400);
+  times.enter(ThreadState::kParked, 9'999);
+  times.enter(ThreadState::kBusy, 2'000);
+  times.enter(ThreadState::kSpinning, 2'007);
+  EXPECT_EQ(counters.total("busy_ns"), 107u);
+  EXPECT_EQ(counters.total("spin_ns"), 300u);
+  EXPECT_EQ(counters.total("park_ns"), 600u);
+  EXPECT_EQ(counters.total("thread_state"), 0u) << "it has no total";
+  const Reader reader(counters.region());
+  const uint64_t slots = reader.table(160).offset;
+  EXPECT_EQ(reader.get<uint64_t>(slots + 8 * ServerCounter("thread_state").index()), 1u);
+  EXPECT_EQ(reader.get<uint64_t>(slots + 8 * ServerCounter("thread_since_ns").index()), 2'007u);
+}
+
+TEST(Counters, AGaugeThatIsSeenBelowZeroForAMomentReadsAsZero) {
+  Counters counters;
+  CounterWriter worker(counters);
+  worker.subtract(3, "queued");
+  EXPECT_EQ(counters.total(3, "queued"), 0u);
+  CounterWriter submitter(counters);
+  submitter.add(3, "queued", 4);
+  EXPECT_EQ(counters.total(3, "queued"), 3u);
+}
+
 TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
   Counters counters;
-  counters.assign_model(3, "mlp", "12");
+  EXPECT_TRUE(counters.assign_model(3, "mlp", "12").ok());
   {
     CounterWriter ended(counters);
     ended.add("requests", 5);
@@ -286,9 +346,9 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
 
   const Reader reader(counters.region());
   ASSERT_EQ(reader.text(0).substr(0, 8), "LMCNTNS1");
-  ASSERT_EQ(reader.get<uint32_t>(8), 1u);
+  ASSERT_EQ(reader.get<uint32_t>(8), 2u);
   EXPECT_EQ(reader.get<uint64_t>(16), reader.size());
-  const auto server = read_all(reader, 24, reader.table(120).offset);
+  const auto server = read_all(reader, 80, 160, 0);
   EXPECT_EQ(server.size(), std::size(kServerCounters));
   EXPECT_EQ(server.at("requests").value, 11u);
   EXPECT_EQ(server.at("requests").series, "lumen_requests_total");
@@ -296,7 +356,7 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
   EXPECT_EQ(server.at("connections_open").kind, 1u);
   EXPECT_EQ(server.at("connections_open").value, 2u);
 
-  const Reader::Table models = reader.table(72);
+  const Reader::Table models = reader.table(128);
   uint32_t found = 0;
   for (uint32_t index = 0; index < models.count; ++index) {
     const uint64_t entry = models.offset + uint64_t{index} * models.stride;
@@ -307,8 +367,9 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
     EXPECT_EQ(reader.text(entry + 144), "12");
   }
   EXPECT_EQ(found, 1u);
-  const Reader::Table slots = reader.table(136);
-  const auto model = read_all(reader, 40, slots.offset + uint64_t{3} * slots.stride);
+  const Reader::Table sections = reader.table(176);
+  const uint64_t section = sections.offset + uint64_t{3} * sections.stride;
+  const auto model = read_all(reader, 96, 192, section);
   EXPECT_EQ(model.size(), std::size(kModelCounters));
   EXPECT_EQ(model.at("inference").value, 70u);
   EXPECT_EQ(model.at("success").value, 1u);
@@ -317,15 +378,15 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
 
   const auto stages = reader.get<uint32_t>(12);
   EXPECT_EQ(stages, kStageCount);
-  const Reader::Table names = reader.table(56);
+  const Reader::Table names = reader.table(112);
   EXPECT_EQ(reader.text(names.offset + 7 * names.stride), "total");
-  const Reader::Table histograms = reader.table(152);
-  EXPECT_EQ(histograms.count, models.count * stages);
-  const uint64_t total = histograms.offset + (uint64_t{3} * stages + 7) * histograms.stride;
+  const Reader::Table histograms = reader.table(208);
+  EXPECT_EQ(histograms.count, stages);
+  const uint64_t total = section + histograms.offset + uint64_t{7} * histograms.stride;
   EXPECT_EQ(reader.get<uint64_t>(total), 40u) << "the sum";
   EXPECT_EQ(reader.get<uint64_t>(total + 64 + uint64_t{40} * 8), 1u) << "bucket 40";
-  EXPECT_EQ(reader.get<uint32_t>(168), Histogram::kSubBits);
-  EXPECT_EQ(reader.get<uint32_t>(172), Histogram::kValueBits);
+  EXPECT_EQ(reader.get<uint32_t>(224), Histogram::kSubBits);
+  EXPECT_EQ(reader.get<uint32_t>(228), Histogram::kValueBits);
 }
 
 TEST(CounterTable, EachCounterIsNamedOnceAndTellsWhatItIs) {

@@ -80,15 +80,15 @@ inline std::vector<Row> parse_csv(std::string_view text) {
   return rows;
 }
 
-// The rows under the header, each of 17 fields.
-inline std::vector<Row> records_in(const std::filesystem::path& path) {
+// The rows under the header, each of as many fields: the CSV's, or its neighbour's.
+inline std::vector<Row> records_in(const std::filesystem::path& path, size_t fields = 17) {
   std::vector<Row> rows = parse_csv(whole_file(path));
-  if (rows.empty() || rows[0].size() != 17 || rows[0][0] != "request_id") {
+  if (rows.empty() || rows[0].size() != fields || rows[0][0] != "request_id") {
     ADD_FAILURE() << path << " doesn't begin with the header";
     return {};
   }
   rows.erase(rows.begin());
-  for (const Row& row : rows) EXPECT_EQ(row.size(), 17u) << path;
+  for (const Row& row : rows) EXPECT_EQ(row.size(), fields) << path;
   return rows;
 }
 
@@ -101,6 +101,14 @@ inline RequestRecord record_number(uint64_t sequence) {
   record.rows = 1;
   record.status = 200;
   return record;
+}
+
+inline Traceparent traceparent_number(uint8_t number) {
+  Traceparent one{.is_present = 1, .flags = 1};
+  for (uint8_t i = 0; i < 16; ++i) one.trace_id[i] = static_cast<uint8_t>(0xa0 + i);
+  for (uint8_t i = 0; i < 8; ++i) one.parent_id[i] = static_cast<uint8_t>(0x0b + i);
+  one.parent_id[7] = number;
+  return one;
 }
 
 inline void set_id(RequestRecord& record, std::string_view id) {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <thread>
@@ -94,6 +96,29 @@ TEST(Histogram, PercentilesAreWithinOnePercentOfTheSortedValues) {
     }
     EXPECT_EQ(h->min(), values.front());
     EXPECT_EQ(h->max(), values.back());
+  }
+}
+
+// In four that are merged, as four I/O threads have them.
+TEST(Histogram, OfTenMillionMergedValuesP999IsWithinOnePercent) {
+  constexpr size_t kValues = 10'000'000;
+  std::mt19937_64 random(41);
+  std::vector<uint64_t> values(kValues);
+  // An even spread over the octaves from 1 us to 1 s: a tail that is longer than any server's.
+  for (uint64_t& value : values) {
+    const uint64_t bits = random();
+    value = (1000 + (bits >> 32) % 1000) << (bits % 20);
+  }
+  const auto parts = std::make_unique<std::array<Histogram, 4>>();
+  for (size_t i = 0; i < kValues; ++i) (*parts)[i % parts->size()].record(values[i]);
+  const auto all = std::make_unique<Histogram>();
+  for (const Histogram& part : *parts) all->merge(part);
+  EXPECT_EQ(all->count(), kValues);
+  for (const double percent : {50.0, 99.0, 99.9, 99.99}) {
+    const auto rank = static_cast<size_t>(std::ceil(percent / 100 * kValues)) - 1;
+    std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(rank));
+    const auto exact = static_cast<double>(values[rank]);
+    EXPECT_NEAR(static_cast<double>(all->percentile(percent)), exact, exact * 0.01) << percent;
   }
 }
 

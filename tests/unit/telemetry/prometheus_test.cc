@@ -193,7 +193,7 @@ TEST_F(Prometheus, EachModelHasItsOwnSeries) {
 }
 
 TEST_F(Prometheus, BucketsOfAStageAddUpToItsCountAndHoldWhatIsBelowThem) {
-  Counters counters(Mapping::create(Counters::bytes_for(2)).value(), 2);
+  Counters counters(Mapping::create(Counters::bytes_for(2)).value(), {.shards = 2});
   StageHistograms& stages = counters.stages();
   // One value within each bucket, in both shards, and one above the last bound.
   for (const uint64_t bound : kPrometheusBoundsNs) {
@@ -283,9 +283,11 @@ TEST_F(Prometheus, FiguresOfTheCallerWithOneNameAreOneFamily) {
 TEST_F(Prometheus, TheTraceLogIsThereOnlyWhereThereIsOne) {
   EXPECT_EQ(text_of({.counters = *counters_}).find("lumen_trace"), std::string::npos);
   const Families families =
-      parse(text_of({.counters = *counters_, .trace = TraceLogCounters{10, 3, 2, 1, 99}}));
+      parse(text_of({.counters = *counters_, .trace = TraceLogCounters{10, 3, 2, 1, 99, 7, 5}}));
   EXPECT_EQ(value_of(families, "lumen_trace_records_written_total"), 10);
   EXPECT_EQ(value_of(families, "lumen_trace_records_dropped_total"), 3);
+  EXPECT_EQ(value_of(families, "lumen_trace_traceparents_written_total"), 7);
+  EXPECT_EQ(value_of(families, "lumen_trace_traceparents_dropped_total"), 5);
   EXPECT_EQ(value_of(families, "lumen_trace_write_errors_total"), 2);
   EXPECT_EQ(value_of(families, "lumen_trace_rotations_total"), 1);
 }

@@ -19,7 +19,7 @@ RequestRecord record_of(uint16_t model) {
 
 class StageHistogramsTest : public ::testing::Test {
  protected:
-  Counters counters{Mapping::create(Counters::bytes_for(4)).value(), 4};
+  Counters counters{Mapping::create(Counters::bytes_for(4)).value(), {.shards = 4}};
   StageHistograms& stages = counters.stages();
 };
 

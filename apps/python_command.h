@@ -1,0 +1,16 @@
+// `lumen top`, `slow`, `trace`, `perf`, `dashboard`: commands that are Python. `lumen` becomes
+// `PYTHON -m lumen_engine COMMAND ...`: same process id, same signals, same terminal.
+// Threads: main, before any other exists. Memory: control plane.
+// Errors: a line on stderr that says what is missing and how to get it, and exit status 1.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <optional>
+
+// If argv[1] is one of them, runs it and returns the exit status, but only where that fails.
+// Otherwise nothing. Before the command line is parsed: their arguments, --help too, are theirs.
+[[nodiscard]] std::optional<int> run_python_command(char** argv);
+
+// A line for each in `lumen --help`.
+void list_python_commands(CLI::App& app);

@@ -1,0 +1,37 @@
+// TruncationGuard: who maps a file that others may truncate loses what was in it, not its life.
+//
+// A store to a page behind the end of a mapped file raises SIGBUS. The handler puts a fresh page there, private
+// to this process, and says once on stderr what happened; the store is then made again. Seals would forbid the
+// truncation, but the kernel gives them to memfds alone, which have no path for readers to open.
+// Threads: the constructor and destructor on the control plane; the handler on any thread, without a lock.
+// Memory: none; kMax guards at once in a process. Errors: one guard too many guards nothing: is_active().
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace lumen {
+
+class TruncationGuard {
+ public:
+  // A process has one server, a test a few.
+  static constexpr size_t kMax = 16;
+
+  // `mapped`: whole pages, mapped until the guard is gone. `path`: for the message; cut if it is long.
+  TruncationGuard(std::span<std::byte> mapped, std::string_view path) noexcept;
+  ~TruncationGuard();
+  TruncationGuard(const TruncationGuard&) = delete;
+  TruncationGuard& operator=(const TruncationGuard&) = delete;
+
+  [[nodiscard]] bool is_active() const noexcept { return index_ < kMax; }
+  // Pages that were replaced so far.
+  [[nodiscard]] uint64_t pages_lost() const noexcept;
+
+ private:
+  size_t index_ = kMax;
+};
+
+}  // namespace lumen
