@@ -1,12 +1,19 @@
-"""`python -m lumen_engine ARGUMENTS` becomes `lumen ARGUMENTS`: same process id, same signals."""
+"""`python -m lumen_engine COMMAND ...`: Python's commands run here, all others in `lumen`.
+
+Those become `lumen COMMAND ...`: same process id, same signals. As `lumen` in its turn becomes this
+module for Python's commands alone, neither calls the other twice.
+"""
 
 import os
 import sys
 
+from lumen_engine import commands
 from lumen_engine.server import ServerError, find_executable
 
 
 def main() -> None:
+    if len(sys.argv) > 1 and sys.argv[1] in commands.COMMANDS:
+        raise SystemExit(commands.run(sys.argv[1], sys.argv[2:]))
     try:
         executable = find_executable()
     except ServerError as error:

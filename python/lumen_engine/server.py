@@ -47,6 +47,7 @@ class Server:
     `http` is HOST:PORT (port 0: a free one) or "off"; `unix` a path or "off". Off is the default:
     the server's own default path is for the one server that a user means to find there. None of
     these three leaves it to `arguments`, which go to `lumen serve` as they are, or to its defaults.
+    `under` are words in front of all others: `valgrind` and its options.
     `log_file` gets what the server prints, both outputs together, so that a server may be let go
     and outlive this process. `popen` is for subprocess.Popen: `cwd`, `umask` and such. Leaving the
     block sends SIGTERM and waits for the drain; an exit status other than 0 raises.
@@ -65,6 +66,7 @@ class Server:
         start_timeout_s: float = 60.0,
         stop_timeout_s: float = 30.0,
         log_file: str | os.PathLike[str] | None = None,
+        under: Sequence[str] = (),
         **popen: Any,
     ) -> None:
         self.host = ""
@@ -76,7 +78,7 @@ class Server:
         self.log: list[str] = []  # lines of the standard error
         self._stop_timeout_s = stop_timeout_s
         self._news = threading.Condition()  # a line more, or the end of an output
-        words = [str(executable or find_executable()), "serve"]
+        words = [*under, str(executable or find_executable()), "serve"]
         flags = {
             "--http": http,
             "--unix": unix,

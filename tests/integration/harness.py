@@ -12,7 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,19 @@ def copy_models(target: Path, sources: Iterable[Path]) -> Path:
         if (source / "config.json").is_file():
             shutil.copy(source / "config.json", target / source.name / "config.json")
     return target
+
+
+def eventually(
+    is_so: Callable[[], bool], otherwise: Callable[[], str] = str, timeout_s: float = 20
+) -> None:
+    """For what tells no event: a screen, a file's counters, a process that is not our child.
+
+    `otherwise`: what is said where it has not come in time.
+    """
+    end = time.monotonic() + timeout_s * PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, otherwise()
+        time.sleep(0.02)  # sleep: see above
 
 
 class Server(lumen_engine.Server):

@@ -48,7 +48,7 @@ def test_the_banner_is_short_and_ends_with_the_ready_line(server: StartServer) -
 
 
 def test_the_banner_stays_short_with_many_models(server: StartServer, repository: Path) -> None:
-    assert len(without_log(server(repository=repository).banner)) <= 12
+    assert len(without_log(server(repository=repository).banner)) <= 13
 
 
 def test_port_0_takes_a_free_port_and_says_which(server: StartServer) -> None:
