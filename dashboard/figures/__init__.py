@@ -1,0 +1,1 @@
+"""Plotly figures from results that are ready to be drawn."""
