@@ -21,6 +21,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 APT_LIST = ROOT / "tools" / "apt-packages.txt"
 APT_FUZZ_LIST = ROOT / "tools" / "apt-packages-fuzz.txt"
+APT_TEST_LIST = ROOT / "tools" / "apt-packages-test.txt"
 ONNXRUNTIME_HEADERS = VENV / "include" / "onnxruntime"
 APT_BENCH_LIST = ROOT / "tools" / "apt-packages-bench.txt"
 REQUIREMENTS = ROOT / "requirements.txt"
@@ -223,7 +224,7 @@ def own_mirror() -> str:
 
 def setup(extra: Path | None = None, bench: str = "", apt: Path | None = None) -> None:
     """Everything that a build needs; `extra` is a further requirements file (lint, test, bench),
-    `apt` a further list of packages (fuzz)."""
+    `apt` a further list of packages (fuzz, test)."""
     lock_path = ROOT / ".build" / ".setup.lock"
     lock_path.parent.mkdir(exist_ok=True)
     with lock_path.open("w") as lock:

@@ -57,8 +57,9 @@ def draw_documents() -> int:
     return subprocess.run([sys.executable, ROOT / "tools" / "figures.py"]).returncode
 
 
-def measured(name: str, document: dict[str, Any]) -> list[baselines.Measurement]:
-    """One for each kind of machine that the rows name. ValueError: not fit to be kept."""
+def measured(name: str, document: dict[str, Any], day: str = "") -> list[baselines.Measurement]:
+    """One for each kind of machine that the rows name. ValueError: not fit to be kept. `day`: when
+    it was measured, where that is not today."""
     rows = document["rows"]
     if not rows:
         raise ValueError("it has no rows")
@@ -66,7 +67,7 @@ def measured(name: str, document: dict[str, Any]) -> list[baselines.Measurement]
     if bare:
         raise ValueError(f"{len(bare)} rows have no raw rounds, the first is {bare[0].get('row')}")
     common = {
-        "machine": describe_machine(),
+        "machine": describe_machine() | ({"day": day} if day else {}),
         "commit": baselines.commit(name),
         "sources": baselines.content_hash(name),
         **{key: value for key, value in document.items() if key != "rows"},
@@ -90,6 +91,17 @@ def kept_from(file: Path, fresh: list[baselines.Measurement]) -> list[baselines.
     ]
 
 
+def keep(name: str, fresh: list[baselines.Measurement]) -> None:
+    file = BASELINES / f"{name}.json"
+    together = sorted(
+        [*fresh, *kept_from(file, fresh)], key=lambda measurement: str(measurement["kind"])
+    )
+    text = json.dumps({"measurements": together}, indent=1, ensure_ascii=False)
+    # One line for the samples of a contender: they are most of the file.
+    text = re.sub(r"\[\s+(-?[\d.e+-]+(?:,\s+-?[\d.e+-]+)*)\s+\]", one_line, text)
+    file.write_text(text + "\n")
+
+
 def main() -> int:
     names = baselines.benches()
     if len(sys.argv) != 2 or sys.argv[1] not in names:
@@ -101,14 +113,7 @@ def main() -> int:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"keep_baseline: not what a bench prints, nothing kept: {error}", file=sys.stderr)
         return 1
-    file = BASELINES / f"{name}.json"
-    together = sorted(
-        [*fresh, *kept_from(file, fresh)], key=lambda measurement: str(measurement["kind"])
-    )
-    text = json.dumps({"measurements": together}, indent=1, ensure_ascii=False)
-    # One line for the samples of a contender: they are most of the file.
-    text = re.sub(r"\[\s+(-?[\d.e+-]+(?:,\s+-?[\d.e+-]+)*)\s+\]", one_line, text)
-    file.write_text(text + "\n")
+    keep(name, fresh)
     return draw_documents()
 
 

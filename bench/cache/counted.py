@@ -3,15 +3,15 @@ where the time of putStress goes.
 
 Hardware counters (perf stat) where the machine has them. Else callgrind's instructions and
 simulated misses, of a build for x86-64-v3, because valgrind 3.19 does not know AVX-512: those
-figures are called simulated. A row is run twice with different numbers of operations, and the
-difference counts, so that neither the start of the program nor what fills the cache is in it.
-Errors: None where a tool is missing or fails, with a line on stderr.
+figures are called simulated; lumen_engine.perf runs and reads these tools. A row is run twice with
+different numbers of operations, and the difference counts, so that neither the start of the program
+nor what fills the cache is in it. Errors: None where a tool is missing or
+fails, with a line on stderr.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +19,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "queue"))
 from interleave import ROOT  # noqa: E402
+
+sys.path.append(str(ROOT / "python"))
+from lumen_engine.perf import callgrind, flame, perf_program, perf_stat, programs  # noqa: E402
 
 BUILD = ROOT / ".build" / "callgrind"
 EVENTS = ("cycles", "instructions", "LLC-loads", "LLC-load-misses", "branch-misses")
@@ -28,25 +31,24 @@ EVENTS = ("cycles", "instructions", "LLC-loads", "LLC-load-misses", "branch-miss
 PARTS = {"putSingle": (0.01, 0.03), "getHit": (0.01, 0.03), "GetMiss": (0.01, 0.03)}
 WHOLE = {"putSingle": 50_000_000, "getHit": 50_000_000, "GetMiss": 50_000_000}
 FRESH = 12_800_000
-INFERNO = "0.11.21"
 TIMEOUT_S = 550
 
 
 def said(words: list[str], timeout: float = TIMEOUT_S) -> str | None:
+    """Its standard output; None, and a line on stderr, where it fails."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"bench: {words[0]}: {error}", file=sys.stderr)
+        return programs.said(words, timeout_s=timeout)
+    except programs.PerfError as error:
+        print(f"bench: {error}", file=sys.stderr)
         return None
-    if done.returncode != 0:
-        print(f"bench: {' '.join(words[:3])}: {done.stderr[-300:]}", file=sys.stderr)
-        return None
-    return done.stdout + done.stderr
 
 
 def counters_there() -> bool:
-    found = said(["perf", "stat", "-x,", "-e", "cycles,instructions", "true"])
-    return found is not None and "not supported" not in found and "not counted" not in found
+    try:
+        return perf_program.probe(programs.Interrupts()).has_counters
+    except programs.PerfError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return False
 
 
 def build_plain() -> Path | None:
@@ -63,39 +65,37 @@ def build_plain() -> Path | None:
     )
 
 
-def callgrind(build: Path, name: str, part: float | None) -> dict[str, float] | None:
+def simulated(build: Path, name: str, part: float | None) -> dict[str, float] | None:
     with tempfile.TemporaryDirectory() as folder:
-        # It counts a `rep movsb` as an instruction for each byte: memcpy is to do without.
-        words = ["env", "GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1000000000"]
-        words += ["valgrind", "--tool=callgrind", "--cache-sim=yes"]
-        words += [f"--callgrind-out-file={folder}/out", str(build / "bench_chronocache")]
+        out = Path(folder) / "out"
+        words = [*callgrind.words(out), str(build / "bench_chronocache")]
         words += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
         words += [] if part is None else [f"--part={part}"]
-        text = said(words)
-    if text is None:
-        return None
-    names = {"instructions": "I +refs", "D1 misses": "D1 +misses", "LL misses": "LL +misses"}
-    found = {}
-    for shown, pattern in names.items():
-        match = re.search(rf"{pattern}:\s+([\d,]+)", text)
-        if match is None:
+        if said(words) is None:
             return None
-        found[shown] = float(match[1].replace(",", ""))
-    return found
+        try:
+            found = callgrind.parse_totals(out.read_text())
+        except programs.PerfError as error:
+            print(f"bench: {name}: {error}", file=sys.stderr)
+            return None
+    return {
+        "instructions": found.instructions,
+        "D1 misses": found.d1_misses,
+        "LL misses": found.ll_misses,
+    }
 
 
-def perf_stat(program: str, name: str, part: float | None) -> dict[str, float] | None:
-    words = ["perf", "stat", "-x,", "-e", ",".join(EVENTS), "taskset", "-c", "0", program]
-    words += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
-    words += [] if part is None else [f"--part={part}"]
-    text = said(words)
-    if text is None:
-        return None
-    found = {}
-    for line in text.splitlines():
-        fields = line.split(",")
-        if len(fields) > 2 and fields[2] in EVENTS and fields[0].isdigit():
-            found[fields[2]] = float(fields[0])
+def counted_by_perf(program: str, name: str, part: float | None) -> dict[str, float] | None:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        words = ["env", "LC_ALL=C", "perf", "stat", "-x,", "-o", str(out), "-e", ",".join(EVENTS)]
+        words += ["taskset", "-c", "0", program]
+        words += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
+        words += [] if part is None else [f"--part={part}"]
+        if said(words) is None:
+            return None
+        counts = perf_stat.parse(out.read_text())
+    found = {event: count.value for event, count in counts.items() if count.value is not None}
     return found or None
 
 
@@ -126,9 +126,9 @@ def counted(
 
     def count(name: str, part: float | None) -> dict[str, float] | None:
         if hardware:
-            return perf_stat(program, name, part)
+            return counted_by_perf(program, name, part)
         assert build is not None
-        return callgrind(build, name, part)
+        return simulated(build, name, part)
 
     how = "hardware counters" if hardware else "simulated by callgrind, x86-64-v3 build"
     found: dict[str, Any] = {"how": how}
@@ -162,40 +162,20 @@ def massif(entries: int) -> dict[str, Any] | None:
     return {"entries": entries, "curve_mib": curve, "grown_mib": max(curve)}
 
 
-def inferno() -> Path | None:
-    """The folder of the programs of inferno, a crate."""
-    root = ROOT / ".build" / "inferno"
-    programs = root / "bin"
-    if not (programs / "inferno-flamegraph").exists():
-        words = ["cargo", "install", "inferno", "--version", INFERNO, "--locked", "--quiet"]
-        if said([*words, "--root", str(root)]) is None:
-            return None
-    return programs
-
-
 def flame_graph(name: str, title: str) -> str | None:
     """An SVG of where a row of bench_chronocache spends its time, by the software clock."""
-    build, programs = build_plain(), inferno()
-    if build is None or programs is None:
+    build = build_plain()
+    if build is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        data = f"{folder}/perf.data"
-        record = ["perf", "record", "--quiet", "-e", "cpu-clock", "-F", "2000", "-g", "-o", data]
-        record += ["taskset", "-c", "0", str(build / "bench_chronocache")]
+        data = Path(folder) / "perf.data"
+        record = ["perf", "record", "--quiet", "-e", "cpu-clock", "-F", "2000", "-g"]
+        record += ["-o", str(data), "taskset", "-c", "0", str(build / "bench_chronocache")]
         record += [f"--benchmark_filter=^{name}$", "--benchmark_min_time=0"]
         if said(record) is None:
             return None
-        stacks = said(["perf", "script", "-i", data])
-    if stacks is None:
-        return None
-    folded = subprocess.run(
-        [programs / "inferno-collapse-perf"], input=stacks, capture_output=True, text=True
-    ).stdout
-    drawn = subprocess.run(
-        [programs / "inferno-flamegraph", "--title", title, "--deterministic"],
-        input=folded,
-        capture_output=True,
-        text=True,
-    )
-    # Less the notes to itself of the script that it holds, which would be taken for ours.
-    return re.sub(r"^ *// .*\n", "", drawn.stdout, flags=re.M) if drawn.returncode == 0 else None
+        try:
+            return flame.draw(flame.script(data), title, flame.inferno())
+        except programs.PerfError as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return None

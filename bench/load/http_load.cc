@@ -49,9 +49,10 @@ void print(const load::Tally& tally, double client_share) {
   const auto us = [](auto ns) { return static_cast<double>(ns) / 1000; };
   std::printf(
       "{\"count\": %llu, \"seconds\": %.6f, \"per_second\": %.2f, \"mean_us\": %.3f, "
-      "\"p50_us\": %.3f, \"p99_us\": %.3f, \"client_share\": %.4f}\n",
+      "\"p50_us\": %.3f, \"p90_us\": %.3f, \"p99_us\": %.3f, \"p999_us\": %.3f, "
+      "\"client_share\": %.4f}\n",
       static_cast<unsigned long long>(s.count), tally.seconds, tally.per_second, us(s.mean),
-      us(s.p50), us(s.p99), client_share);
+      us(s.p50), us(s.p90), us(s.p99), us(s.p999), client_share);
 }
 
 }  // namespace

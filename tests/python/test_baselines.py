@@ -14,7 +14,9 @@ NAMES = sorted(baselines.benches())
 
 def test_every_baseline_says_which_files_it_measures(project_root: Path) -> None:
     kept = sorted(file.stem for file in (project_root / "bench" / "baselines").glob("*.json"))
-    assert kept == NAMES
+    missing = [name for name in NAMES if name not in kept]
+    assert not set(kept) - set(NAMES)
+    assert all(baselines.due(name) for name in missing), f"not measured yet: {missing}"
 
 
 # Was: the tables of queue, memory and pipeline showed figures of code that had changed since, of
@@ -34,7 +36,8 @@ def test_no_figure_is_older_than_the_code_that_it_measures(name: str) -> None:
 def test_a_baseline_that_may_be_older_for_now_is_and_loses_its_mark_once_measured(
     name: str,
 ) -> None:
-    for measurement in baselines.measurements(baselines.BASELINES / f"{name}.json"):
+    file = baselines.BASELINES / f"{name}.json"
+    for measurement in baselines.measurements(file) if file.exists() else []:
         assert not baselines.is_fresh(name, measurement), (
             f"{name} is measured anew: remove its `due` from bench/sources.toml"
         )

@@ -20,7 +20,7 @@ import dev_tidy
 import pytest
 from dev_report import Count
 
-COMMANDS = "setup build demo test bench lint fmt asan tsan fuzz soak ci".split()
+COMMANDS = "setup build demo test bench report compare lint fmt asan tsan fuzz soak ci".split()
 
 
 def run(
@@ -468,6 +468,10 @@ def test_pip_install_gives_the_executable_and_the_package(
     assert "serve" in run([python, "-m", "lumen_engine", "--help"], tmp_path).stdout
     listen = "from lumen_engine import bus; bus.listen('bus', role='publish').close()"
     run([python, "-c", listen], tmp_path)
+    # A command that is Python: the environment's own, with the wheel's package.
+    assert "usage: lumen slow" in run([venv / "bin" / "lumen", "slow", "--help"], tmp_path).stdout
+    pages = "from lumen_engine import dashboard; print(dashboard.pages_folder())"
+    assert run([python, "-c", pages], tmp_path).stdout.endswith("/_app/dashboard\n")
     models = ["--model-repository", str(project_root / "models")]
     start_and_stop(venv / "bin" / "lumen", ["serve", "--http", "127.0.0.1:0", *models])
     if headers.exists():

@@ -1,0 +1,186 @@
+"""What bench/compare.py measures of a build, a slice at a time, as costs: less is better.
+
+`Serving`: two servers with the MLP on CPU 0, one of each build, loaded in turn from CPU 1 by one
+and the same `lumen bench`; time a request and CPU time a request. `Program`: a Google Benchmark
+program, or one that prints a JSON object.
+
+Threads: the caller's; a server has its own. Errors: SystemExit with what the program printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "python"))
+from comparing.builds import Build
+from lumen_engine import Server, ServerError
+
+SERVER_CORE, LOAD_CORE = 0, 1
+CLIENTS = 16
+# Long enough that the 16 connects of a slice (about 2 ms of CPU) are below 1 % of it.
+SLICE_S = 0.5
+WARM_UP_REQUESTS = 2000  # 20 ms: caches, memory and branch predictors are as in a slice then
+PROGRAM_TIMEOUT_S = 600
+
+Costs = dict[str, float]  # by metric, of one slice
+
+
+class Contest(Protocol):
+    """Metric by metric: its unit, and what a cost is shown as."""
+
+    def block(self, who: Sequence[int]) -> list[Costs]:
+        """One slice after the other; 0 is the base's, 1 the head's."""
+
+    def shown(self, metric: str, cost: float) -> str: ...
+
+
+def pinned_to(core: int) -> Any:
+    return lambda: os.sched_setaffinity(0, {core})
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of the threads that live, in ns of the scheduler."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+class Serving:
+    """Each block has servers of its own: where a process's pages happen to lie moves its speed by a
+    percent or two, and that is no property of a build."""
+
+    RATE, CPU = "requests/s", "CPU µs a request"
+
+    def __init__(self, builds: Sequence[Build], queue_type: str, slice_s: float = SLICE_S) -> None:
+        self.builds = builds
+        self.queue_type = queue_type
+        self.slice_s = slice_s
+        self.load = builds[1].program("lumen")  # one client for both
+
+    def block(self, who: Sequence[int]) -> list[Costs]:
+        # A repository of the MLP alone, so that a start takes no seconds.
+        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+            shutil.copytree(ROOT / "models" / "mlp", Path(name) / "mlp")
+            words = ["--queue-type", self.queue_type]
+            servers: dict[int, Server] = {}
+            for at in dict.fromkeys(who):
+                binary = self.builds[at].program("lumen")
+                pin = pinned_to(SERVER_CORE)
+                try:
+                    server = Server(name, words, executable=binary, cwd=name, preexec_fn=pin)
+                    servers[at] = stack.enter_context(server)
+                except ServerError as error:
+                    raise SystemExit(f"compare: {self.builds[at].name}: {error}") from error
+                self.ask(server, "--requests", WARM_UP_REQUESTS)
+            return [self.slice(servers[at]) for at in who]
+
+    def slice(self, server: Server) -> Costs:
+        before = cpu_seconds(server.pid)
+        row = self.ask(server, "--duration", self.slice_s)
+        used = cpu_seconds(server.pid) - before
+        return {self.RATE: 1 / row["per_second"], self.CPU: used / row["requests"]}
+
+    def ask(self, server: Server, *much: object) -> dict[str, Any]:
+        words = [self.load, "bench", f"http://{server.url}", "--model", "mlp", "--poll", "--json"]
+        words += ["--clients", CLIENTS, "--warm-up", "0", *much]
+        document = run_json([str(word) for word in words], pinned_to(LOAD_CORE))
+        (row,) = document["rows"]
+        if row["errors"]["count"]:
+            raise SystemExit(f"compare: requests failed: {row['errors']['first']}")
+        return dict(row)
+
+    def shown(self, metric: str, cost: float) -> str:
+        return f"{1 / cost:,.0f}" if metric == self.RATE else f"{cost * 1e6:.2f}"
+
+
+def run_json(words: list[str], pin: Any = None) -> Any:
+    done = subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_TIMEOUT_S,
+        preexec_fn=pin,
+    )
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip()[-800:]
+        raise SystemExit(f"compare: {' '.join(words)}: exit status {done.returncode}: {last}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        said = done.stdout.strip()[:200]
+        raise SystemExit(
+            f"compare: {words[0]} printed no JSON ({error}), but: {said!r}. Wanted a Google "
+            "Benchmark program, or one that prints a JSON object"
+        ) from error
+
+
+class Program:
+    """A slice is one run. Of a Google Benchmark program each benchmark is a metric: CPU time, or
+    wall time where its name says /real_time. Of another the keys that are named: `less` are costs,
+    `more` are rates."""
+
+    def __init__(
+        self,
+        builds: Sequence[Build],
+        name: str,
+        arguments: Sequence[str],
+        less: Sequence[str] = (),
+        more: Sequence[str] = (),
+    ) -> None:
+        self.builds = builds
+        self.paths = [build.program(name) for build in builds]
+        self.arguments = list(arguments)
+        self.less, self.more = list(less), list(more)
+        # What the library's flags are called is in every program that has them.
+        self.is_google = b"benchmark_filter" in self.paths[1].read_bytes()
+        if not self.is_google and not (less or more):
+            raise SystemExit(
+                f"compare: {name} is no Google Benchmark program: say which keys of its JSON "
+                "count, by --less KEY (a time) or --more KEY (a rate)"
+            )
+
+    def block(self, who: Sequence[int]) -> list[Costs]:
+        return [self.slice(at) for at in who]
+
+    def slice(self, at: int) -> Costs:
+        words = [str(self.paths[at]), *self.arguments]
+        if self.is_google:
+            return self.google(run_json([*words, "--benchmark_format=json"]))
+        document = run_json(words)
+        costs = {}
+        for key in (*self.less, *self.more):
+            value = document.get(key) if isinstance(document, dict) else None
+            if not isinstance(value, int | float) or value <= 0:
+                raise SystemExit(
+                    f"compare: {self.builds[at].name}: {self.paths[at].name} prints {key} = "
+                    f"{value!r}; wanted a number above 0"
+                )
+            costs[key] = float(value) if key in self.less else 1 / value
+        return costs
+
+    @staticmethod
+    def google(document: Any) -> Costs:
+        """Nanoseconds; what the library computes of repetitions is left out."""
+        sizes = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+        costs: Costs = {}
+        for one in document.get("benchmarks", []):
+            if one.get("run_type", "iteration") != "iteration":
+                continue
+            key = "real_time" if one["name"].endswith("/real_time") else "cpu_time"
+            costs[one["name"]] = one[key] * sizes[one["time_unit"]]
+        if not costs:
+            raise SystemExit("compare: the program has run no benchmark; is there a filter?")
+        return costs
+
+    def shown(self, metric: str, cost: float) -> str:
+        return f"{1 / cost if metric in self.more else cost:,.4g}"

@@ -1,0 +1,207 @@
+"""The page of a report: docs/reports/DATE-CPU.md with its charts beside it.
+
+Tables are those of tools/figures.py, over this run's results instead of the kept baselines. A bench
+that failed or was not measured has a row that says so. Threads: one. Errors: OSError where the page
+can't be written; a table that can't be drawn says why in its place.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import figures
+
+from report import charts
+from report.run import ABSENT, OK, Result, minutes
+
+# Benches that have no table of their own in docs/figures.md.
+OTHER_TABLES = ("breakdown",)
+# Tables of a part of a document, and where the document has it; a quick run may have none of it.
+PART_KEYS = {"story": "story", "counts": "counted"}
+ALTS = {
+    "latency": "Latency percentiles of the small MLP by server, at 1 and at 16 clients, in µs",
+    "throughput": "Requests a second to the small MLP by number of clients and server",
+    "queues": "Millions of messages a second through queues, on near and on far cores",
+}
+
+Measurement = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class About:
+    """What stands above the figures."""
+
+    slug: str
+    commit: str
+    facts: dict[str, str]
+    is_quick: bool
+
+    def stem(self, day: str) -> str:
+        return f"{day}-{self.slug}{'-quick' if self.is_quick else ''}"
+
+
+def together(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """The documents by baseline: the rows of its parts follow each other."""
+    found: dict[str, dict[str, Any]] = {}
+    for result in results:
+        if result.document is None:
+            continue
+        document = found.setdefault(result.bench.keeps, {"rows": []})
+        more = {key: value for key, value in result.document.items() if key != "rows"}
+        document |= {key: value for key, value in more.items() if value or key not in document}
+        document["rows"] = document["rows"] + result.document["rows"]
+    return found
+
+
+def by_kind(document: dict[str, Any]) -> list[Measurement]:
+    """As a baseline has them: near and far cores apart. `is_part`: a goal may lack its row."""
+    more = {key: value for key, value in document.items() if key != "rows"}
+    kinds = dict.fromkeys(row.get("cpus") for row in document["rows"])
+    return [
+        {
+            "kind": kind,
+            "is_part": True,
+            **more,
+            "rows": [row for row in document["rows"] if row.get("cpus") == kind],
+        }
+        for kind in kinds
+    ]
+
+
+def tables_of(name: str) -> list[str]:
+    """The names in figures.TABLES that are drawn from this baseline."""
+    return [table for table in figures.TABLES if table.partition("/")[0] == name]
+
+
+def draw_tables(name: str, measurements: Sequence[Measurement]) -> str:
+    said = []
+    for table in tables_of(name):
+        part = table.partition("/")[2]
+        draw = figures.TABLES[table]
+        for measurement in measurements[: 1 if part else None]:
+            if part in PART_KEYS and not measurement.get(PART_KEYS[part]):
+                continue
+            kind = f"{measurement['kind'].capitalize()} cores:\n\n" if measurement["kind"] else ""
+            try:
+                said.append(kind + draw(measurement))
+            except (KeyError, ValueError, TypeError, SystemExit) as error:
+                said.append(f"The table `{table}` can't be drawn: {error!r}\n")
+    if not said and name in OTHER_TABLES:
+        said = [figures.bench(name)(measurement) for measurement in measurements]
+    return "\n".join(said)
+
+
+def missed(documents: dict[str, dict[str, Any]]) -> str:
+    """As the README has it, of what was measured here."""
+    aimed, said = 0, []
+    for name, document in documents.items():
+        for measurement in by_kind(document) if "matrix" not in name else []:
+            rows = measurement["rows"]
+            aimed += figures.goals.count_of_rows(name, rows)
+            said += figures.missed(name, rows, is_whole=False) or []
+    head = f"Of {aimed} rows that have a goal, {len(said) or 'none'} miss it"
+    return head + (":\n\n" + "\n".join(said) + "\n" if said else ".\n")
+
+
+def machine_table(facts: dict[str, str]) -> str:
+    return figures.table(["", ""], [[name, said] for name, said in facts.items()], 2)
+
+
+def runs_table(results: Sequence[Result]) -> str:
+    heads = ["bench", "command", "", "began (UTC)", "took", "steal", "CPUs of others", "load"]
+    lines = []
+    for result in results:
+        load = result.load or {}
+        shown = ["–"] * 5
+        if load:
+            shown = [
+                result.began[11:19],
+                minutes(result.seconds / 60),
+                f"{load['steal']:.1%}",
+                f"{load['others_cpus']:.2f}",
+                f"{load['load_average']:.1f}",
+            ]
+        status = result.status if result.status == OK else f"**{result.status}**"
+        lines.append([result.bench.name, f"`{short(result.command)}`", status, *shown])
+    return figures.table(heads, lines, 3)
+
+
+def short(command: str) -> str:
+    """Without the folders and the interpreter, which are this machine's own."""
+    command = command.replace(" --out {scratch}", "")
+    words = [word for word in command.split() if word not in ("-P", "--json")]
+    if words and Path(words[0]).name.startswith("python"):
+        words = words[1:]
+    return " ".join([Path(words[0]).name, *words[1:]]) if words else "–"
+
+
+def pictures(documents: dict[str, dict[str, Any]]) -> dict[str, str | None]:
+    rows = documents.get("clients", {"rows": []})["rows"]
+    queue = by_kind(documents.get("queue", {"rows": []}))
+    return {
+        "latency": charts.latency(rows) if rows else None,
+        "throughput": charts.throughput(rows) if rows else None,
+        "queues": charts.queues(queue),
+    }
+
+
+def opening(about: About, results: Sequence[Result], day: str) -> str:
+    measured = [result for result in results if result.status == OK]
+    took = minutes(sum(result.seconds for result in results) / 60)
+    kind = (
+        "quick report: few and short rounds, so look at the spread" if about.is_quick else "report"
+    )
+    wanted = [result for result in results if result.status != ABSENT]
+    return (
+        f"# Figures of {day}, {about.facts['CPU']}\n\n"
+        f"A {kind}. Drawn by `./dev report{' --quick' if about.is_quick else ''}` at commit "
+        f"{about.commit}: {len(measured)} of {len(wanted)} benches, {took} of measuring, one "
+        "after the other. Within a bench ours and the rivals take turns; a spread is (largest - "
+        "smallest) / median over the rounds, and a ratio closer to 1 than the spread is a tie. How "
+        "everything is measured: [benchmarking.md](../benchmarking.md).\n"
+    )
+
+
+def failures(results: Sequence[Result]) -> str:
+    said = []
+    for result in results:
+        if result.error:
+            said.append(f"### {result.bench.name}\n\n```\n{result.error.replace('```', '')}\n```\n")
+    return "## What failed\n\n" + "\n".join(said) + "\n" if said else ""
+
+
+def write(about: About, results: Sequence[Result], folder: Path, day: str = "") -> Path:
+    """The page; its pictures stand beside it. The day is that of the last bench."""
+    began = [result.began[:10] for result in results if result.began]
+    day = day or max(began, default=datetime.datetime.now(datetime.UTC).date().isoformat())
+    documents = together(results)
+    stem = about.stem(day)
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [opening(about, results, day), "## Charts\n"]
+    for name, drawn in pictures(documents).items():
+        if drawn is None:
+            parts.append(f"{ALTS[name]}: nothing was measured for it in this run.\n")
+            continue
+        (folder / f"{stem}-{name}.svg").write_text(drawn)
+        parts.append(f"![{ALTS[name]}]({stem}-{name}.svg)\n")
+    parts += ["## Goals that are missed\n", missed(documents)]
+    parts += ["## The machine\n", machine_table(about.facts)]
+    parts += [
+        "## What was run, and what disturbed it\n",
+        "Steal is the share of the CPUs' time that the hypervisor gave to others; the CPUs of "
+        "others are those that processes beside the report kept busy.\n",
+        runs_table(results),
+        failures(results),
+    ]
+    titles: dict[str, str] = {}
+    for result in results:
+        titles.setdefault(result.bench.keeps, result.bench.title.partition(":")[0])
+    for name, document in documents.items():
+        parts += [f"## {titles[name]}\n", draw_tables(name, by_kind(document))]
+    page = folder / f"{stem}.md"
+    page.write_text("\n".join(part for part in parts if part))
+    return page
