@@ -22,6 +22,8 @@ from lumen_engine.counters_file import CountersFile, ModelCounts
 
 pytestmark = pytest.mark.tool
 
+KEYS = "q quit  space pause  s sort  r reverse  / filter  o servers  ? help"  # the last line
+
 StartServer = Callable[..., Server]
 
 
@@ -122,6 +124,19 @@ def test_a_server_under_load_is_watched_in_a_terminal(
         terminal.press("q")
         assert terminal.exit_status() == 0
         assert "lumen_engine" not in terminal.screen() and "Traceback" not in terminal.screen()
+
+
+def test_a_size_in_the_environment_does_not_hold_the_screen_at_that_size(
+    server: StartServer, lumen_binary: Path, stats: Path, tmp_path: Path
+) -> None:
+    server("--stats", str(stats))
+    env = {"COLUMNS": "80", "LINES": "24"}
+    with Terminal(tmp_path, [lumen_binary, "top", stats, "--hz", "5"], env=env) as terminal:
+        terminal.wait_for("mlp:1")
+        terminal.resize(120, 40)
+        terminal.wait_for(
+            lambda text: text.startswith(" lumen ") and text.splitlines()[39:40] == [KEYS]
+        )
 
 
 def styles(text: str) -> set[str]:

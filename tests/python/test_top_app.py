@@ -65,9 +65,10 @@ def shown(app: TopApp) -> list[str]:
 
 
 async def shows(app: TopApp, pilot: Pilot[None], text: str) -> None:
-    """A line more is a new layout, which may take Textual several turns."""
+    """A line more is a new layout, which may take Textual several turns. A long line, as one with a
+    path in it, is wrapped anywhere."""
     end = time.monotonic() + 20
-    while text not in "\n".join(shown(app)):
+    while "".join(text.split()) not in "".join("".join(shown(app)).split()):
         assert time.monotonic() < end, "\n".join(shown(app))
         await pilot.pause()
 
