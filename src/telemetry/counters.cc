@@ -164,16 +164,37 @@ Counters::Slot* Counters::model_slots(size_t row, uint32_t model) const noexcept
                                row * RegionLayout::kModelSlotBytes);
 }
 
+template <typename Function>
+void Counters::for_used_rows(Function&& function) const noexcept {
+  const auto look_at = [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      // relaxed, as the two bounds: a row that is taken just now has counted nothing yet that this must see
+      if (states_[row].load(std::memory_order_relaxed) != WriterState::kUnused) function(row);
+    }
+  };
+  const size_t long_end = long_end_.load(std::memory_order_relaxed);
+  look_at(0, long_end);
+  look_at(std::max(long_end, moment_begin_.load(std::memory_order_relaxed)), kMaxWriters);
+}
+
+void Counters::widen(size_t row, bool is_long) noexcept {
+  std::atomic<size_t>& bound = is_long ? long_end_ : moment_begin_;
+  const size_t wanted = is_long ? row + 1 : row;
+  // relaxed, all: as for_used_rows() says
+  size_t seen = bound.load(std::memory_order_relaxed);
+  while ((is_long ? seen < wanted : seen > wanted) &&
+         !bound.compare_exchange_weak(seen, wanted, std::memory_order_relaxed)) {
+  }
+}
+
 template <typename SlotOf>
 uint64_t Counters::gather(CounterKind kind, SlotOf&& slot_of) const noexcept {
   if (kind == CounterKind::kThread) return 0;
   uint64_t total = 0;
-  for (size_t row = 0; row < kMaxWriters; ++row) {
-    // relaxed, both: a row that is taken just now has counted nothing yet that this must see
-    if (states_[row].load(std::memory_order_relaxed) == WriterState::kUnused) continue;
-    const uint64_t value = slot_of(row).load(std::memory_order_relaxed);
+  for_used_rows([&](size_t row) {
+    const uint64_t value = slot_of(row).load(std::memory_order_relaxed);  // relaxed: as in bump()
     total = kind == CounterKind::kLatest ? std::max(total, value) : total + value;
-  }
+  });
   // Below zero for a moment, where who takes away was seen and who added was not.
   if (kind == CounterKind::kGauge && static_cast<int64_t>(total) < 0) return 0;
   return total;
@@ -199,13 +220,12 @@ Status Counters::assign_model(uint32_t index, std::string_view name,
   }
   RegionModel& model = at<RegionModel>(region_, RegionLayout::kModels)[index];
   release_model(index);
-  for (size_t row = 0; row < kMaxWriters; ++row) {
-    // relaxed, both: nobody counts for this index now, and who will is told of the model after this
-    if (states_[row].load(std::memory_order_relaxed) == WriterState::kUnused) continue;
+  for_used_rows([&](size_t row) {
     for (Slot& slot : std::span(model_slots(row, index), std::size(kModelCounters))) {
+      // relaxed: nobody counts for this index now, and who will is told of the model after this
       slot.store(0, std::memory_order_relaxed);
     }
-  }
+  });
   stages_.clear(index);
   put(model.name, name);
   put(model.version, version);
@@ -231,7 +251,10 @@ uint64_t Counters::generation(uint32_t index) const noexcept {
 CounterWriter::CounterWriter(Counters& counters, Stay stay) noexcept : counters_(counters) {
   for (;;) {
     for (size_t i = 0; i < Counters::kMaxWriters; ++i) {
-      if (take(stay == Stay::kLong ? i : Counters::kMaxWriters - 1 - i)) return;
+      const bool is_long = stay == Stay::kLong;
+      if (!take(is_long ? i : Counters::kMaxWriters - 1 - i)) continue;
+      counters_.widen(row_, is_long);
+      return;
     }
     LUMEN_CHECK(stay == Stay::kMoment);  // kMaxWriters has room for all who stay
     ::sched_yield();

@@ -2,10 +2,10 @@
 // Errors: never.
 #include "telemetry/csv_line.h"
 
-#include <charconv>
-#include <chrono>
 #include <cstring>
 #include <span>
+
+#include "telemetry/decimal.h"
 
 namespace lumen::telemetry::detail {
 namespace {
@@ -15,17 +15,6 @@ constexpr std::string_view kQuotedCharacters = ",\"\r\n";
 char* put(char* out, std::string_view text) noexcept {
   std::memcpy(out, text.data(), text.size());
   return out + text.size();
-}
-
-template <typename Integer>
-char* put_number(char* out, Integer value) noexcept {
-  return std::to_chars(out, out + 20, value).ptr;  // 20 digits: the largest 64-bit integer
-}
-
-// `value` < 10^digits, with leading zeroes.
-char* put_padded(char* out, uint64_t value, int digits) noexcept {
-  for (int i = digits - 1; i >= 0; --i, value /= 10) out[i] = static_cast<char>('0' + value % 10);
-  return out + digits;
 }
 
 char* put_field(char* out, std::string_view text) noexcept {
@@ -43,32 +32,8 @@ char* put_name(char* out, const std::vector<std::string>& names, size_t index) n
   return index < names.size() ? put(out, names[index]) : out;
 }
 
-// 2026-11-21T01:43:27.123456Z. Not gmtime_r: it takes a lock for the time zone.
-char* put_timestamp(char* out, int64_t wall_ns) noexcept {
-  using namespace std::chrono;
-  const sys_time<nanoseconds> time{nanoseconds{wall_ns}};
-  const auto day = floor<days>(time);
-  const year_month_day date{day};
-  const hh_mm_ss clock{floor<microseconds>(time - day)};
-  out = put_padded(out, static_cast<uint64_t>(static_cast<int>(date.year())), 4);
-  *out++ = '-';
-  out = put_padded(out, static_cast<unsigned>(date.month()), 2);
-  *out++ = '-';
-  out = put_padded(out, static_cast<unsigned>(date.day()), 2);
-  *out++ = 'T';
-  out = put_padded(out, static_cast<uint64_t>(clock.hours().count()), 2);
-  *out++ = ':';
-  out = put_padded(out, static_cast<uint64_t>(clock.minutes().count()), 2);
-  *out++ = ':';
-  out = put_padded(out, static_cast<uint64_t>(clock.seconds().count()), 2);
-  *out++ = '.';
-  out = put_padded(out, static_cast<uint64_t>(clock.subseconds().count()), 6);
-  *out++ = 'Z';
-  return out;
-}
-
 // By which a line is found again, in either file.
-char* put_id_and_time(const RequestRecord& record, char* out) noexcept {
+char* put_id_and_time(const RequestRecord& record, TimestampText& time, char* out) noexcept {
   const size_t id_bytes = record.id_bytes;
   if (id_bytes == 0 || id_bytes > RequestRecord::kMaxIdBytes) {
     out = put_number(out, record.sequence);
@@ -76,7 +41,7 @@ char* put_id_and_time(const RequestRecord& record, char* out) noexcept {
     out = put_field(out, {record.id.data(), id_bytes});
   }
   *out++ = ',';
-  return put_timestamp(out, record.received_wall_ns);
+  return time.put(out, record.received_wall_ns);
 }
 
 char* put_hex(char* out, std::span<const uint8_t> bytes) noexcept {
@@ -97,8 +62,9 @@ std::string csv_field(std::string_view text) {
   return field;
 }
 
-char* write_csv_line(const RequestRecord& record, const CsvNames& names, char* out) noexcept {
-  out = put_id_and_time(record, out);
+char* write_csv_line(const RequestRecord& record, const CsvNames& names, TimestampText& time,
+                     char* out) noexcept {
+  out = put_id_and_time(record, time, out);
   *out++ = ',';
   out = put_name(out, names.models, record.model);
   *out++ = ',';
@@ -112,7 +78,7 @@ char* write_csv_line(const RequestRecord& record, const CsvNames& names, char* o
     if (ns == RequestRecord::kAbsent) continue;
     out = put_number(out, ns / 1000);
     *out++ = '.';
-    out = put_padded(out, ns % 1000, 3);
+    out = put_triple(out, ns % 1000);
   }
   *out++ = ',';
   out = put_number(out, record.rows);
@@ -125,9 +91,9 @@ char* write_csv_line(const RequestRecord& record, const CsvNames& names, char* o
   return out;
 }
 
-char* write_traceparent_line(const RequestRecord& record, char* out) noexcept {
+char* write_traceparent_line(const RequestRecord& record, TimestampText& time, char* out) noexcept {
   const Traceparent& traceparent = record.traceparent;
-  out = put_id_and_time(record, out);
+  out = put_id_and_time(record, time, out);
   out = put(out, ",00-");
   out = put_hex(out, traceparent.trace_id);
   *out++ = '-';

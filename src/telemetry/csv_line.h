@@ -1,5 +1,5 @@
 // csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line), or of the CSV's neighbour.
-// Threads: any; pure. Memory: none; CsvNames on the heap, at start.
+// Threads: any; pure, but for a TimestampText. Memory: none; CsvNames on the heap, at start.
 // Errors: never; indices without a name give an empty field.
 #pragma once
 
@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "telemetry/timestamp_text.h"
 
 namespace lumen::telemetry::detail {
 
@@ -25,14 +27,15 @@ struct CsvNames {
 
 inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
 // id · timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · cache · separators, LF
-inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) + 27 +
-                                           3 * kMaxNameFieldBytes + 5 + kStageCount * 21 + 10 + 5 +
-                                           6 + 17;
+inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) +
+                                           TimestampText::kBytes + 3 * kMaxNameFieldBytes + 5 +
+                                           kStageCount * 21 + 10 + 5 + 6 + 17;
 
 // Writes at most kMaxCsvLineBytes, LF included, at `out`; where it ended.
 [[nodiscard]] char* write_csv_line(const RequestRecord& record, const CsvNames& names,
-                                   char* out) noexcept;
+                                   TimestampText& time, char* out) noexcept;
 // The same of a line of requests that belong to a trace: `record.traceparent` is present.
-[[nodiscard]] char* write_traceparent_line(const RequestRecord& record, char* out) noexcept;
+[[nodiscard]] char* write_traceparent_line(const RequestRecord& record, TimestampText& time,
+                                           char* out) noexcept;
 
 }  // namespace lumen::telemetry::detail

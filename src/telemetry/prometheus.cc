@@ -35,6 +35,11 @@ class Sink {
     size_ += text.size();
     return *this;
   }
+  // A figure that has to be added up first, which measuring does not need.
+  template <typename Sum>
+  Sink& sum(Sum&& sum) noexcept {
+    return *this << (measures_ ? uint64_t{0} : sum());
+  }
   Sink& operator<<(uint64_t value) noexcept {
     std::array<char, kMostNumberBytes> text;
     return number(text, std::to_chars(text.data(), text.data() + text.size(), value).ptr);
@@ -69,6 +74,7 @@ class Sink {
     return *this;
   }
 
+  [[nodiscard]] bool measures() const noexcept { return measures_; }
   [[nodiscard]] size_t size() const noexcept { return size_; }
   [[nodiscard]] bool overflown() const noexcept { return overflown_; }
 
@@ -118,7 +124,7 @@ void server_part(Sink& out, const Counters& counters) {
     const std::string_view name = one.series.substr(0, one.series.find('{'));
     if (name != last) family(out, name, one.help, type_of(one.kind));
     last = name;
-    out << one.series << " " << counters.total(ServerCounter(i)) << "\n";
+    (out << one.series << " ").sum([&] { return counters.total(ServerCounter(i)); }) << "\n";
   }
 }
 
@@ -139,7 +145,7 @@ void models_part(Sink& out, const PrometheusInput& input) {
       out << name;
       model_labels(out, model);
       if (!label.empty()) out << "," << label.substr(1, label.size() - 2);
-      out << "} " << input.counters.total(model.index, ModelCounter(i)) << "\n";
+      (out << "} ").sum([&] { return input.counters.total(model.index, ModelCounter(i)); }) << "\n";
     }
   }
 }
@@ -180,7 +186,8 @@ void stage_lines(Sink& out, const StageHistograms& stages, const PrometheusModel
     model_labels(out, model);
     out << ",stage=\"" << kStageNames[static_cast<size_t>(stage)] << "\"";
   };
-  const CoarseCounts counts = coarse_counts(stages, model.index, stage);
+  const CoarseCounts counts =
+      out.measures() ? CoarseCounts{} : coarse_counts(stages, model.index, stage);
   uint64_t below = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     below += counts[i];

@@ -53,11 +53,11 @@ void TraceSink::take(const SharedBuffer::Flushed& flushed) noexcept {
 }
 
 void TraceSink::add(const RequestRecord& record) noexcept {
-  requests_.add([&](char* out) { return write_csv_line(record, names_, out); });
+  requests_.add([&](char* out) { return write_csv_line(record, names_, time_, out); });
   // Beside a pipe or a terminal no file would be found.
   if (record.traceparent.is_present == 0 || !requests_.is_regular()) return;
   if (!open_neighbour()) return traceparents.dropped.add();
-  traceparents_->add([&](char* out) { return write_traceparent_line(record, out); });
+  traceparents_->add([&](char* out) { return write_traceparent_line(record, time_, out); });
 }
 
 // Another server may write it, or the disk be full: it is tried again with the next buffer.

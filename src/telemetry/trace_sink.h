@@ -50,6 +50,7 @@ class TraceSink {
 
   CsvNames names_;
   std::mutex names_mutex_;  // held while a buffer is taken
+  TimestampText time_;
   CsvFailures failures_;
   CsvLines requests_;
   const NeighbourOptions neighbour_;

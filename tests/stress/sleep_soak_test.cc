@@ -37,7 +37,11 @@ constexpr uint64_t kOrdinaryRequests = 2'000;  // a queue type, over its shapes
 constexpr uint64_t kRollCallEvery = 500;
 // One park for every ten requests is wanted; the gaps grow until there are two.
 constexpr uint64_t kRequestsAPark = 10;
-constexpr uint64_t kLongestGapUs = 4'000;
+// Several turns of the busy programs (3 ms each, the kernel's default): with 4 ms the worker of a machine with more such
+// programs always had the next request before it had its turn, and never parked.
+constexpr uint64_t kLongestGapUs = 20'000;
+// Times the requests that are wanted, until they have parked often enough; more show that they never do.
+constexpr uint64_t kMostRounds = 10;
 // Of a client, one a connection: a push meets a worker that another push has just woken, or that is
 // about to sleep.
 constexpr uint64_t kMostAtOnce = 4;
@@ -264,7 +268,7 @@ TEST_P(SleepSoak, NoRequestWaitsASecondWhileAWorkerThatMayTakeItSleeps) {
   const uint64_t of_a_type = test::number_from("LUMEN_SOAK_REQUESTS", kOrdinaryRequests);
   const uint64_t wanted = of_a_type / shapes_of(GetParam().type).size();
   const uint64_t begin_ns = now_ns();
-  while (!failed.load() && requests_done.load() < 4 * wanted &&
+  while (!failed.load() && requests_done.load() < kMostRounds * wanted &&
          (requests_done.load() < wanted || !has_parked_enough())) {
     run_load(requests_done.load() + std::min(kRollCallEvery, wanted));
     call_the_roll();

@@ -99,6 +99,9 @@ class Counters {
   [[nodiscard]] RegionWriter& writer(size_t row) const noexcept;
   [[nodiscard]] Slot* server_slots(size_t row) const noexcept;
   [[nodiscard]] Slot* model_slots(size_t row, uint32_t model) const noexcept;
+  template <typename Function>
+  void for_used_rows(Function&& function) const noexcept;
+  void widen(size_t row, bool is_long) noexcept;
   template <typename SlotOf>
   [[nodiscard]] uint64_t gather(CounterKind kind, SlotOf&& slot_of) const noexcept;
   void describe(const CountersOptions& options) noexcept;
@@ -110,6 +113,9 @@ class Counters {
   // it.
   const std::unique_ptr<std::atomic<WriterState>[]> states_ =
       std::make_unique<std::atomic<WriterState>[]>(kMaxWriters);
+  // Rows from long_end_ to moment_begin_ were never taken: a total need not look at them.
+  std::atomic<size_t> long_end_{0};
+  std::atomic<size_t> moment_begin_{kMaxWriters};
   StageHistograms stages_;
   uint64_t generations_ = 0;  // models assigned so far
 };

@@ -7,9 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <limits>
 
 #include "csv.h"
+#include "telemetry/decimal.h"
 
 namespace lumen::telemetry {
 namespace {
@@ -18,7 +21,8 @@ using detail::CsvNames;
 
 std::string line_of(const RequestRecord& record, const CsvNames& names = {}) {
   std::string text(detail::kMaxCsvLineBytes, '\0');
-  const char* end = detail::write_csv_line(record, names, text.data());
+  detail::TimestampText time;
+  const char* end = detail::write_csv_line(record, names, time, text.data());
   text.resize(static_cast<size_t>(end - text.data()));
   return text;
 }
@@ -53,6 +57,42 @@ TEST(CsvLine, WhatDidNotHappenIsEmpty) {
   record.model = record.worker = RequestRecord::kNone;
   record.status = 400;
   EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400,\n");
+}
+
+TEST(CsvLine, NumbersAreAsPrintfHasThem) {
+  std::array<char, 32> ours{};
+  std::array<char, 32> theirs{};
+  const auto expect = [&](uint64_t value) {
+    *detail::put_number(ours.data(), value) = '\0';
+    std::snprintf(theirs.data(), theirs.size(), "%llu", static_cast<unsigned long long>(value));
+    ASSERT_STREQ(ours.data(), theirs.data());
+  };
+  for (uint64_t value = 0; value < 1'100'000; ++value) expect(value);
+  for (uint64_t power = 1'000'000; power < UINT64_MAX / 10; power *= 10) {
+    expect(power - 1);
+    expect(power);
+  }
+  expect(UINT64_MAX);
+}
+
+TEST(CsvLine, ATimeDoesNotDependOnTheOneBefore) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  detail::TimestampText reused;
+  for (const int64_t ns :
+       {kSecond - 1, kSecond, kSecond + 1000, kSecond - 1, int64_t{0}, int64_t{-1}, int64_t{-1000},
+        -kSecond, 1'763'689'407'123'456'789, 1'763'689'407'999'999'999, 951'782'400 * kSecond}) {
+    std::array<char, 32> text{};
+    std::array<char, 32> wanted{};
+    detail::TimestampText fresh;
+    EXPECT_EQ(reused.put(text.data(), ns) - text.data(), detail::TimestampText::kBytes);
+    (void)fresh.put(wanted.data(), ns);
+    EXPECT_STREQ(text.data(), wanted.data()) << ns;
+  }
+  std::array<char, 32> text{};
+  (void)reused.put(text.data(), -1);
+  EXPECT_STREQ(text.data(), "1969-12-31T23:59:59.999999Z");
+  (void)reused.put(text.data(), 951'782'400 * kSecond);
+  EXPECT_STREQ(text.data(), "2000-02-29T00:00:00.000000Z");
 }
 
 TEST(CsvLine, AClientsIdTakesThePlaceOfTheNumber) {

@@ -48,8 +48,9 @@ TEST_F(TraceparentCsv, ALineIsWrittenAsTheStandardSpellsIt) {
   record.traceparent = traceparent_number(0xfe);
   set_id(record, "a,b");
   std::string line(detail::kMaxCsvLineBytes, '\0');
+  detail::TimestampText time;
   line.resize(
-      static_cast<size_t>(detail::write_traceparent_line(record, line.data()) - line.data()));
+      static_cast<size_t>(detail::write_traceparent_line(record, time, line.data()) - line.data()));
   EXPECT_EQ(line,
             "\"a,b\",2026-11-21T01:43:27.123456Z,"
             "00-a0a1a2a3a4a5a6a7a8a9aaabacadaeaf-0b0c0d0e0f1011fe-01\n");
