@@ -73,11 +73,16 @@ void BM_Numbers_to_chars(benchmark::State& state) {
 
 void BM_Numbers_printf(benchmark::State& state) {
   run(state, [](const RequestRecord& record, char* out) {
-    out += std::sprintf(out, "%llu", static_cast<unsigned long long>(record.sequence));
+    const auto put = [&out](const char* format, auto value) {
+      out += std::snprintf(out, 32, format, value);
+    };
+    put("%llu", static_cast<unsigned long long>(record.sequence));
     for (size_t stage = 1; stage < kStageCount; ++stage) {
-      out += std::sprintf(out, ",%.3f", static_cast<double>(record.stage_ns[stage]) / 1000);
+      put(",%.3f", static_cast<double>(record.stage_ns[stage]) / 1000);
     }
-    return out + std::sprintf(out, ",%u,%u\n", record.rows, unsigned{record.status});
+    put(",%u", record.rows);
+    put(",%u", unsigned{record.status});
+    return out;
   });
 }
 

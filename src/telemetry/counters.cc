@@ -172,7 +172,7 @@ void Counters::for_used_rows(Function&& function) const noexcept {
       if (states_[row].load(std::memory_order_relaxed) != WriterState::kUnused) function(row);
     }
   };
-  const size_t long_end = long_end_.load(std::memory_order_relaxed);
+  const size_t long_end = long_end_.load(std::memory_order_relaxed);  // relaxed: as above
   look_at(0, long_end);
   look_at(std::max(long_end, moment_begin_.load(std::memory_order_relaxed)), kMaxWriters);
 }

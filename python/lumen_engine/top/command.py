@@ -29,8 +29,8 @@ def main(argv: list[str]) -> int:
         # Named before the server is looked for: what can't be shown need not be found.
         from lumen_engine.top.app import TopApp  # noqa: PLC0415
 
-        # Textual would take its size from them and not follow the terminal's. Some programs set them
-        # for all that they start, Python's readline among them.
+        # Textual would take its size from them and not follow the terminal's. Some programs set
+        # them for all that they start, Python's readline among them.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
         alive = [server for server in find() if server.is_alive]
