@@ -99,7 +99,8 @@ class FlightRecorderOfServer : public FakeServer {
     names.models.resize(one.request.model + size_t{1});
     names.models.back() = "plus_one";
     std::string line(telemetry::detail::kMaxCsvLineBytes, '\0');
-    char* end = telemetry::detail::write_csv_line(one.request, names, line.data());
+    telemetry::detail::TimestampText time;
+    char* end = telemetry::detail::write_csv_line(one.request, names, time, line.data());
     line.resize(static_cast<size_t>(end - line.data()) - 1);  // less its LF
     return line;
   }
@@ -114,7 +115,8 @@ class FlightRecorderOfServer : public FakeServer {
     for (const FlightRecord& one : records) {
       if (one.request.traceparent.is_present == 0) continue;
       std::string line(telemetry::detail::kMaxCsvLineBytes, '\0');
-      char* end = telemetry::detail::write_traceparent_line(one.request, line.data());
+      telemetry::detail::TimestampText time;
+      char* end = telemetry::detail::write_traceparent_line(one.request, time, line.data());
       line.resize(static_cast<size_t>(end - line.data()) - 1);
       lines.push_back(line);
     }
