@@ -99,7 +99,8 @@ def test_a_goal_that_is_missed_is_named_and_one_without_a_row_is_an_error() -> N
     rows[1]["ours"] = 4.4
     assert "Every goal" in figures.unreached("memory", rows)
     with pytest.raises(SystemExit, match="no row for the goal 'lane'"):
-        figures.unreached("memory", rows[:2])
+        figures.check_goals_have_rows("memory", rows[:2])
+    figures.check_goals_have_rows("memory", rows)
 
 
 def test_a_goal_of_rows_that_came_later_counts_once_they_are_there() -> None:

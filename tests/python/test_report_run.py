@@ -170,10 +170,8 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_the_bench_and_leaves_what_is_done(
-    tree: Path, project_root: Path, number: signal.Signals
-) -> None:
+def started(tree: Path, project_root: Path) -> subprocess.Popen[str]:
+    """A run of the plan whose second bench hangs, once that one has started."""
     words = [sys.executable, "-c", RUN, project_root / "tools", project_root / "tests", tree]
     process = subprocess.Popen(
         [str(word) for word in words],
@@ -189,13 +187,32 @@ def test_ctrl_c_ends_the_bench_and_leaves_what_is_done(
             break
     while not (log.exists() and "ready" in log.read_text()):
         assert process.poll() is None
-    process.send_signal(number)
-    assert process.wait(timeout=30) == 130
-    process.stderr.close()
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_bench_and_leaves_what_is_done(
+    tree: Path, project_root: Path, number: signal.Signals
+) -> None:
+    with started(tree, project_root) as process:
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 130
     assert diary(tree)[-2:] == ["stopped two", "end two"]
     assert (tree / "results" / "one.json").exists()
     assert not (tree / "results" / "two.json").exists()
     assert [one.name for one in runner(tree).left(PLAN)] == ["two", "three"]
+
+
+def test_a_report_whose_reader_is_gone_ends_its_bench_all_the_same(
+    tree: Path, project_root: Path
+) -> None:
+    """`./dev report 2>&1 | tail`: Ctrl-C ended tail first, and the bench ran on for an hour."""
+    with started(tree, project_root) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) != 0
+    assert diary(tree)[-2:] == ["stopped two", "end two"]
 
 
 def test_a_second_report_at_once_is_refused_by_the_first_ones_process(tmp_path: Path) -> None:

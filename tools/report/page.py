@@ -58,13 +58,12 @@ def together(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
 
 
 def by_kind(document: dict[str, Any]) -> list[Measurement]:
-    """As a baseline has them: near and far cores apart. `is_part`: a goal may lack its row."""
+    """As a baseline has them: near and far cores apart."""
     more = {key: value for key, value in document.items() if key != "rows"}
     kinds = dict.fromkeys(row.get("cpus") for row in document["rows"])
     return [
         {
             "kind": kind,
-            "is_part": True,
             **more,
             "rows": [row for row in document["rows"] if row.get("cpus") == kind],
         }
@@ -102,7 +101,7 @@ def missed(documents: dict[str, dict[str, Any]]) -> str:
         for measurement in by_kind(document) if "matrix" not in name else []:
             rows = measurement["rows"]
             aimed += figures.goals.count_of_rows(name, rows)
-            said += figures.missed(name, rows, is_whole=False) or []
+            said += figures.missed(name, rows) or []
     head = f"Of {aimed} rows that have a goal, {len(said) or 'none'} miss it"
     return head + (":\n\n" + "\n".join(said) + "\n" if said else ".\n")
 

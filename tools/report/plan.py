@@ -88,7 +88,7 @@ PLAN = (
     Bench("breakdown", "Where a request's time goes", (), 1.0, quick_minutes=0.5),
     Bench("watching", "What watching costs", (), 5.0, quick_minutes=1.5),
     Bench("memory", "Memory", (), 0.5, quick_minutes=0.3),
-    Bench("pipeline", "Pipeline", (), 2.0),
+    Bench("pipeline", "Pipeline", (), 20.0),
     Bench("bus", "The bus", ("--rounds", "7"), 3.3),
     Bench("bus_infer", "Inference over the bus", (), 3.0),
     Bench("response_cache", "The response cache", (), 3.5, quick_minutes=0.7),

@@ -185,12 +185,12 @@ class Runner:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(timeout=min(TICK_S, limit_s))
                 self.tick(time.monotonic() - begin, Path(stderr.name))
-            end(process)
             return None
         except KeyboardInterrupt:
             self.tell(f"stopping {Path(stderr.name).stem} after {time.monotonic() - begin:.0f} s")
-            end(process)
             raise
+        finally:  # also where telling fails: nobody reads our stderr any more
+            end(process)
 
     @staticmethod
     def tick(elapsed_s: float, log: Path) -> None:
@@ -212,7 +212,10 @@ class Runner:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does it: SIGINT to all of the bench, which ends its servers; then by force."""
+    """As Ctrl-C does it: SIGINT to all of the bench, which ends its servers; then by force. Nothing,
+    where it has ended."""
+    if process.poll() is not None:
+        return
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
     try:
