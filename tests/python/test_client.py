@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from integration import bus_pair
 from integration.harness import FIXTURES, MODELS, PATIENCE, Server, copy_models
+from integration.load import stopped
 from lumen_engine import Client, InferError
 from lumen_engine._tensors import BYTES, DATATYPES, array_of, tensor_of
 from lumen_engine.bus import BusError
@@ -304,14 +305,12 @@ def test_ctrl_c_breaks_the_wait_for_a_server_that_is_stopped(
     with bus_pair.python("-c", INFER, url_of(server, transport)) as process:
         assert process.stdin and process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["warm\n", "answered\n"]
-        server.signal(signal.SIGSTOP)
-        try:
+        # All its threads: one that ran on for a moment has answered.
+        with stopped(server.pid):
             process.stdin.write("\n")
             process.stdin.flush()
             assert process.stdout.readline() == "waits\n"
             bus_pair.wait_for_state(process.pid, "S")
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30 * PATIENCE)
-        finally:
-            server.signal(signal.SIGCONT)
     assert out == "" and "KeyboardInterrupt" in err

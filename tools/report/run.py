@@ -212,8 +212,8 @@ class Runner:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C does it: SIGINT to all of the bench, which ends its servers; then by force. Nothing,
-    where it has ended."""
+    """As Ctrl-C does it: SIGINT to all of the bench, which ends its servers; then by force.
+    Nothing, where it has ended."""
     if process.poll() is not None:
         return
     with suppress(ProcessLookupError):
