@@ -8,7 +8,9 @@ from html import escape
 
 WIDTH = 800
 LINE = 15
+COLUMNS = 105  # of the terminal's type; what is longer ends in …
 BAR = 22
+NAME_CHARACTER = 7.3  # of the bars' names, at most on average
 MONO = "font-family='ui-monospace,Menlo,Consolas,DejaVu Sans Mono,monospace' font-size='12'"
 SANS = "font-family='system-ui,Helvetica,Arial,DejaVu Sans,sans-serif'"
 
@@ -29,13 +31,15 @@ def terminal(lines: Sequence[str]) -> tuple[list[str], int]:
     for number, line in enumerate(lines):
         colour = "#8fd19e" if line.startswith("$ ") else "#d8dbe2"
         place = f"x='16' y='{46 + LINE * number}' fill='{colour}' xml:space='preserve'"
+        shown = line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…"
         if line.strip():
-            parts.append(f"<text {place} {MONO}>{escape(line)}</text>")
+            parts.append(f"<text {place} {MONO}>{escape(shown)}</text>")
     return parts, height
 
 
 def chart(top: int, title: str, bars: Sequence[Bar], foot: str) -> tuple[list[str], int]:
-    left, room = 130, WIDTH - 240
+    left = 24 + round(NAME_CHARACTER * max(len(bar.name) for bar in bars))
+    room = WIDTH - left - 110  # beside the number
     largest = max(bar.value for bar in bars)
     height = 78 + (BAR + 8) * len(bars)
     parts = [

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import figures
 import goals
 import pytest
+from picture import Bar, picture
 
 
 def row(**values: object) -> dict[str, object]:
@@ -40,6 +41,18 @@ def test_the_picture_is_well_formed_and_shows_the_demo_and_the_baseline() -> Non
     assert "$ ./dev demo" in said and "says 6 (100%)" in said
     best = figures.main_row("server", "mlp, 16 clients, inline", "throughput", figures.BASELINES)
     assert f"{best['ours']:,.0f}" in said and best["rival_name"] in said
+
+
+def test_long_lines_and_long_names_stay_within_the_picture() -> None:
+    """Names of bars began left of it, and lines of the demo ran out of the terminal."""
+    names = ["Lumen, inline, onnxruntime", "hyper"]
+    bars = [Bar(name, 2.0, True) for name in names]
+    drawn = ElementTree.fromstring(picture("$ x\n" + 300 * "y" + "\n", "title", bars, "foot"))
+    texts = {"".join(one.itertext()): one for one in drawn.iter() if one.tag.endswith("text")}
+    for name in names:
+        assert float(texts[name].attrib["x"]) >= 7 * len(name)
+    (line,) = [text for text in texts if text.startswith("yy")]
+    assert line == 104 * "y" + "…"
 
 
 def test_the_main_figures_say_where_we_lose() -> None:
