@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +22,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def choices_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What `auto` measures is kept between the tests' servers, and not with the user's."""
+    """What `auto` measures is kept between the tests' servers, and not with the user's. Builds
+    inside of tests go on with the user's ccache, which is there too: without, they took 6 minutes.
+    """
+    if ccache := shutil.which("ccache"):
+        asked = subprocess.run([ccache, "-k", "cache_dir"], stdout=subprocess.PIPE, text=True)
+        if asked.returncode == 0:
+            os.environ.setdefault("CCACHE_DIR", asked.stdout.strip())
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 

@@ -1,7 +1,9 @@
 """One run, told by all that tells of it: CSV, counters file, /metrics, lumen top, lumen bench.
 
 The server's own percentiles agree within 1 % or a bucket; those of lumen bench are the client's,
-which are longer by what the server can't see: the way there and back.
+which are longer by what the server can't see: the way there and back. A single reply may be at the
+client before the server's thread, held up after its write, has looked at the clock: so of single
+requests only what comes before the write is surely within what the client saw.
 """
 
 from __future__ import annotations
@@ -36,6 +38,13 @@ def ns_of(path: Path, stage: str) -> list[float]:
     with path.open(newline="") as lines:
         texts = (line[f"{stage}_us"] for line in csv.DictReader(lines))
         return sorted(float(text) * 1000 for text in texts if text)
+
+
+def before_write_ns_of(path: Path) -> list[float]:
+    """From the first byte until the reply is written, of all lines, in ns, sorted."""
+    with path.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    return sorted((float(row["total_us"]) - float(row["write_us"])) * 1000 for row in rows)
 
 
 def assert_same_bucket_or_within_1_percent(got: float, exact: float, what: str) -> None:
@@ -93,11 +102,10 @@ def test_csv_counters_file_metrics_top_and_bench_tell_the_same_of_one_run(
             got = histogram.percentile(percent)
             assert_same_bucket_or_within_1_percent(got, nth(exact, percent), what)
         assert_metrics_fit(bounds_of(text, stage), histogram, exact)
-    total = model.stages["total"]
+    total, before_write = model.stages["total"], before_write_ns_of(lines)
     for percent, key in ((50.0, "p50"), (99.0, "p99"), (99.9, "p999")):
         assert getattr(told, f"{key}_ns") == total.percentile(percent), key
-        # The client's clock runs from before it sends until it has all: no less than the server's.
-        assert row["latency_us"][key] > 0.99 * total.percentile(percent) / 1000, key
+        assert row["latency_us"][key] > 0.99 * nth(before_write, percent) / 1000, key
     # What the client has more, in the mean: the way through the kernel, there and back.
     outside = row["latency_us"]["mean"] - row["server"]["stages_us"]["total"]
     assert row["server"]["outside_us"] == pytest.approx(outside, abs=0.01)
