@@ -34,7 +34,7 @@ SAMPLES_A_SECOND = 4999  # a prime, so that it does not beat with the kernel's t
 # (part, what a frame of it holds), first match from the outermost frame inwards.
 KERNEL_PARTS = (
     ("kernel: receive (recvmsg)", ("sys_recvmsg", "sys_recvfrom", "sys_read")),
-    ("kernel: send (sendmsg, loopback TCP with it)", ("sys_sendmsg",)),
+    ("kernel: send (loopback TCP with it)", ("sys_sendmsg", "sys_sendto")),
     ("kernel: epoll_wait", ("sys_epoll_wait", "sys_epoll_pwait")),
     ("kernel: futex (a worker parks or is woken)", ("sys_futex",)),
     ("kernel: eventfd (the loop is woken)", ("sys_write", "ksys_write")),

@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def choices_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+def caches_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What `auto` measures is kept between the tests' servers, and not with the user's. Builds
     inside of tests go on with the user's ccache, which is there too: without, they took 6 minutes.
     """

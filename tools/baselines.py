@@ -21,6 +21,41 @@ BASELINES = ROOT / "bench" / "baselines"
 Measurement = dict[str, Any]
 
 
+def by_kind(document: dict[str, Any]) -> list[Measurement]:
+    """What a bench printed, near and far cores apart. A rival that only the other kind has may be
+    the best: without it a row has no best rival, but where it is behind one that it has."""
+    rows = document["rows"]
+    everyone: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        everyone.setdefault(_key(row), set()).update(row.get("rounds", ()))
+    kinds = dict.fromkeys(row.get("cpus") for row in rows)
+    more = {key: value for key, value in document.items() if key != "rows"}
+    return [
+        {
+            "kind": kind,
+            **more,
+            "rows": [
+                _compared(row, everyone[_key(row)]) for row in rows if row.get("cpus") == kind
+            ],
+        }
+        for kind in kinds
+    ]
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return row.get("row", ""), row.get("metric", "")
+
+
+def _compared(row: dict[str, Any], everyone: set[str]) -> dict[str, Any]:
+    """`lacks`: who is missing; rows of a bench that does not tell cores apart lack nobody."""
+    lacks = sorted(everyone - row.get("rounds", {}).keys()) if row.get("cpus") else []
+    if not lacks:
+        return row
+    is_behind = row["ratio"] is not None and row["ratio"] < 1
+    nobody = {} if is_behind else {"rival": None, "rival_name": None, "ratio": None}
+    return {**row, **nobody, "lacks": lacks}
+
+
 def benches(root: Path = ROOT) -> dict[str, dict[str, Any]]:
     """Each baseline's entry: `files`, perhaps `due`."""
     return tomllib.loads((root / "bench" / "sources.toml").read_text())

@@ -74,7 +74,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int
 def verdict(row: Row) -> str:
     """A ratio closer to 1 than the spread is a tie: docs/benchmarking.md."""
     if row["ratio"] is None:
-        return ""
+        return "not compared" if row.get("lacks") else ""
     if abs(row["ratio"] - 1) < (row["spread"] or 0):
         return "tie"
     return "ahead" if row["ratio"] > 1 else "**behind**"
@@ -108,7 +108,7 @@ def missed(name: str, rows: Sequence[Row]) -> list[str] | None:
     """Where we fall short, said by the same rows. None: they have no goal."""
     said, seen = [], 0
     for goal in goals.goals(name):
-        found = [row for row in rows if goal.fits(row)]
+        found = [row for row in rows if goal.judges(row)]
         seen += len(found)
         for row in found:
             if not goal.is_reached(row, rows):

@@ -66,17 +66,12 @@ def measured(name: str, document: dict[str, Any], day: str = "") -> list[baselin
     bare = [row for row in rows if not row.get("rounds")]
     if bare:
         raise ValueError(f"{len(bare)} rows have no raw rounds, the first is {bare[0].get('row')}")
-    common = {
+    made = {
         "machine": describe_machine() | ({"day": day} if day else {}),
         "commit": baselines.commit(name),
         "sources": baselines.content_hash(name),
-        **{key: value for key, value in document.items() if key != "rows"},
     }
-    kinds = dict.fromkeys(row.get("cpus") for row in rows)
-    return [
-        {"kind": kind, **common, "rows": [row for row in rows if row.get("cpus") == kind]}
-        for kind in kinds
-    ]
+    return [{"kind": one["kind"], **made, **one} for one in baselines.by_kind(document)]
 
 
 def kept_from(file: Path, fresh: list[baselines.Measurement]) -> list[baselines.Measurement]:

@@ -102,3 +102,46 @@ def test_near_and_far_stand_in_tables_of_their_own(tmp_path: Path) -> None:
     drawn = figures.draw("queue", tmp_path)
     assert drawn.count("| best rival |") == 2
     assert drawn.index("far cores") < drawn.index("near cores")
+
+
+def row_of(kind: str | None, ratio: float | None, **rounds: float) -> dict[str, object]:
+    """`ratio`: against the best of those in `rounds`."""
+    return {
+        "row": "a",
+        "metric": "M/s",
+        "cpus": kind,
+        "ours": rounds["lumen"],
+        "rival": 1 if ratio else None,
+        "rival_name": "boost" if ratio else None,
+        "ratio": ratio,
+        "spread": 0.1,
+        "rounds": {name: [value] for name, value in rounds.items()},
+    }
+
+
+def grouped(*rows: dict[str, object]) -> dict[str, dict[str, object]]:
+    found = baselines.by_kind({"rows": list(rows)})
+    return {one["kind"]: one["rows"][0] for one in found}
+
+
+# Was: "119 times", where the cores had moved apart for the round of the slowest rival only.
+def test_a_row_is_not_ahead_of_rivals_that_only_the_other_kind_of_cores_met() -> None:
+    rows = grouped(
+        row_of("near", 1.1, lumen=10, boost=1, vyukov=9), row_of("far", 119, lumen=119, boost=1)
+    )
+    assert rows["near"]["ratio"] == 1.1 and "lacks" not in rows["near"]
+    assert rows["far"]["ratio"] is None and rows["far"]["rival_name"] is None
+    assert rows["far"]["lacks"] == ["vyukov"]
+    assert figures.verdict(rows["far"]) == "not compared"
+
+
+def test_a_row_that_is_behind_one_rival_says_so_whoever_is_missing() -> None:
+    rows = grouped(
+        row_of("near", 1.1, lumen=10, boost=1, vyukov=9), row_of("far", 0.5, lumen=1, boost=2)
+    )
+    assert rows["far"]["ratio"] == 0.5 and figures.verdict(rows["far"]) == "**behind**"
+
+
+def test_a_bench_that_does_not_tell_cores_apart_lacks_nobody() -> None:
+    rows = [row_of(None, 2, lumen=2, boost=1), row_of(None, 3, lumen=3)]
+    assert baselines.by_kind({"rows": rows})[0]["rows"] == rows

@@ -130,7 +130,7 @@ def test_parts_of_one_baseline_become_one_table() -> None:
 
 
 def test_a_kind_of_cores_that_was_never_met_is_said() -> None:
-    drawn = charts.queues(page.by_kind({"rows": [queue_row("near")]}))
+    drawn = charts.queues(baselines.by_kind({"rows": [queue_row("near")]}))
     assert drawn is not None and "Nothing was measured while the cores were far." in drawn
 
 

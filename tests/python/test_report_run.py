@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -170,8 +171,9 @@ except KeyboardInterrupt:
 """
 
 
-def started(tree: Path, project_root: Path) -> subprocess.Popen[str]:
-    """A run of the plan whose second bench hangs, once that one has started."""
+@contextmanager
+def started(tree: Path, project_root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run of the plan whose second bench hangs, once that one has started; killed at the end."""
     words = [sys.executable, "-c", RUN, project_root / "tools", project_root / "tests", tree]
     process = subprocess.Popen(
         [str(word) for word in words],
@@ -180,14 +182,20 @@ def started(tree: Path, project_root: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    assert process.stderr is not None
-    log = tree / "results" / "two.log"
-    for line in process.stderr:
-        if "[2/3]" in line:
-            break
-    while not (log.exists() and "ready" in log.read_text()):
-        assert process.poll() is None
-    return process
+    try:
+        assert process.stderr is not None
+        log = tree / "results" / "two.log"
+        for line in process.stderr:
+            if "[2/3]" in line:
+                break
+        while not (log.exists() and "ready" in log.read_text()):
+            assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

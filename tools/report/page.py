@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import baselines
 import figures
 
 from report import charts
@@ -57,20 +58,6 @@ def together(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def by_kind(document: dict[str, Any]) -> list[Measurement]:
-    """As a baseline has them: near and far cores apart."""
-    more = {key: value for key, value in document.items() if key != "rows"}
-    kinds = dict.fromkeys(row.get("cpus") for row in document["rows"])
-    return [
-        {
-            "kind": kind,
-            **more,
-            "rows": [row for row in document["rows"] if row.get("cpus") == kind],
-        }
-        for kind in kinds
-    ]
-
-
 def tables_of(name: str) -> list[str]:
     """The names in figures.TABLES that are drawn from this baseline."""
     return [table for table in figures.TABLES if table.partition("/")[0] == name]
@@ -98,7 +85,7 @@ def missed(documents: dict[str, dict[str, Any]]) -> str:
     """As the README has it, of what was measured here."""
     aimed, said = 0, []
     for name, document in documents.items():
-        for measurement in by_kind(document) if "matrix" not in name else []:
+        for measurement in baselines.by_kind(document) if "matrix" not in name else []:
             rows = measurement["rows"]
             aimed += figures.goals.count_of_rows(name, rows)
             said += figures.missed(name, rows) or []
@@ -140,7 +127,7 @@ def short(command: str) -> str:
 
 def pictures(documents: dict[str, dict[str, Any]]) -> dict[str, str | None]:
     rows = documents.get("clients", {"rows": []})["rows"]
-    queue = by_kind(documents.get("queue", {"rows": []}))
+    queue = baselines.by_kind(documents.get("queue", {"rows": []}))
     return {
         "latency": charts.latency(rows) if rows else None,
         "throughput": charts.throughput(rows) if rows else None,
@@ -200,7 +187,7 @@ def write(about: About, results: Sequence[Result], folder: Path, day: str = "") 
     for result in results:
         titles.setdefault(result.bench.keeps, result.bench.title.partition(":")[0])
     for name, document in documents.items():
-        parts += [f"## {titles[name]}\n", draw_tables(name, by_kind(document))]
+        parts += [f"## {titles[name]}\n", draw_tables(name, baselines.by_kind(document))]
     page = folder / f"{stem}.md"
     page.write_text("\n".join(part for part in parts if part))
     return page

@@ -60,7 +60,7 @@ def cache(group: str, title: str, minutes: float, *more: str) -> Bench:
     return Bench(f"cache_{group}", f"ChronoCache: {title}", words, minutes, None, 0, "cache")
 
 
-# Of those that draw the charts first. Minutes as measured on an Intel Xeon with two CPUs.
+# Of those that draw the charts first. Minutes as measured on machines with two CPUs.
 PLAN = (
     Bench("clients", "Throughput and latency by clients", (), 5.0),
     Bench("queue", "Queues", ("--rounds", "5"), 2.6),
