@@ -31,6 +31,12 @@ uint32_t rows_of(const InferRequest& request) noexcept {
   return static_cast<uint32_t>(std::min<int64_t>(rows, UINT32_MAX));
 }
 
+uint64_t input_bytes_of(const InferRequest& request) noexcept {
+  uint64_t bytes = 0;
+  for (const TensorView& input : request.inputs) bytes += input.byte_size;
+  return bytes;
+}
+
 bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept {
   if (a.model != b.model || rows_of(b) == 0 || a.runs_alone || b.runs_alone) return false;
   for (size_t i = 0; i < a.inputs.size(); ++i) {

@@ -31,8 +31,8 @@ class GatedSubmitter final : public Submitter {
     const SubmitOutcome outcome =
         scheduler == nullptr ? SubmitOutcome::kClosed : scheduler->submit(index_, request);
     // With `inline` nobody is to be woken, so that wake_if_late() need not read the clock.
-    const bool may_wake = workers_have_a_cpu_ && scheduler != nullptr &&
-                          scheduler->config().queue_type != QueueType::kInline;
+    const bool may_wake =
+        workers_have_a_cpu_ && scheduler != nullptr && scheduler->has_pushed(index_);
     leave();
     if (outcome == SubmitOutcome::kAccepted && may_wake && unrung_since_ns_ == 0) {
       unrung_since_ns_ = parsed_ns != 0 ? parsed_ns : now_ns();
@@ -41,10 +41,17 @@ class GatedSubmitter final : public Submitter {
   }
 
   bool fits_budget(const InferRequest& request) noexcept override {
-    const Scheduler* scheduler = enter();
-    const bool fits = scheduler == nullptr || scheduler->fits_budget(request);
+    Scheduler* scheduler = enter();
+    const bool fits = scheduler == nullptr || scheduler->fits_budget(index_, request);
     leave();
     return fits;
+  }
+
+  bool has_room(const Model& model) noexcept override {
+    Scheduler* scheduler = enter();
+    const bool has = scheduler == nullptr || scheduler->has_room(index_, model);
+    leave();
+    return has;
   }
 
   void set_default_deadline(InferRequest& request) noexcept override {
@@ -84,12 +91,12 @@ class GatedSubmitter final : public Submitter {
   }
 
   Types types(const Model& model) noexcept override {
-    (void)model;  // all have the same yet: lanes will differ by model
-    const Scheduler* scheduler = enter();
+    Scheduler* scheduler = enter();
     Types types;
     if (scheduler != nullptr) {
       const EngineConfig& config = scheduler->config();
-      types = {config.queue_type, config.allocator_type, config.latency_budget_us > 0};
+      types = {scheduler->usual_lane_of(index_, model), config.allocator_type,
+               config.latency_budget_us > 0};
     }
     leave();
     return types;
@@ -236,6 +243,11 @@ class SwappingEngine final : public Engine {
   EngineConfig config() const override {
     const std::lock_guard lock(mutex_);
     return scheduler_ == nullptr ? options_.config : scheduler_->config();
+  }
+
+  Lane lane_of(const Model& model) const override {
+    const std::lock_guard lock(mutex_);
+    return scheduler_ == nullptr ? Lane{} : scheduler_->explain_lane_of(model);
   }
 
   std::string pinning() const override {

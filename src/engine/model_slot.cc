@@ -20,6 +20,10 @@ constexpr uint64_t kMeasureForNs = 60'000'000;
 // What a call with more rows than one is reckoned dearer than measured: two measurements of the same
 // call differ by some percent, and a batch also costs its packing and splitting.
 constexpr uint64_t kMarginPercent = 5;
+// The trial of may_pack(): where so few rows gain nothing more hardly gain much, and its shape is not compiled
+// for, so that it takes somewhat longer than it will.
+constexpr uint32_t kTrialRows = 4;
+constexpr uint64_t kLeastGainPercent = 10;
 // For a batch's inputs and outputs; virtual memory until touched.
 constexpr size_t kBatchBytes = size_t{256} << 20;
 
@@ -44,29 +48,35 @@ bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows)
   return true;
 }
 
-// The fastest of some runs, in ns; 0: it failed.
-uint64_t measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
+struct Measured {
+  uint64_t ns = 0;  // the fastest of some runs; 0: it failed
+  uint64_t input_bytes = 0;
+};
+Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
                  int least_runs = kLeastRuns) {
-  uint64_t fastest = UINT64_MAX;
+  Measured measured{.ns = UINT64_MAX};
   const uint64_t begin = now_ns();
   for (int run = 0; run < kMeasuredRuns; ++run) {
     if (run >= least_runs && now_ns() - begin > kMeasureForNs) break;
     memory.reset(kBatchBytes);
     TrialRun trial(slot.model->metadata(), slot.model, memory);
     const uint64_t before = now_ns();
-    if (!trial.run(*slot.instance, 0, rows)) return 0;
-    fastest = std::min(fastest, now_ns() - before);
+    if (!trial.run(*slot.instance, 0, rows)) return {};
+    measured.ns = std::min(measured.ns, now_ns() - before);
+    measured.input_bytes = trial.input_bytes();
   }
-  return fastest;
+  return measured;
 }
 
-// What admission reckons with until requests have run: otherwise the first burst would all be let in.
+// What admission and the choice of a lane reckon with until requests have run: otherwise the first burst
+// would all be let in.
 Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
   // 0: rows can't be made up for it, and its first request will tell.
-  const uint64_t ns = measure(slot, *memory, 1, 1);
-  if (ns > 0) slot.model->service_time().restart(ns);
+  const Measured one = measure(slot, *memory, 1, 1);
+  if (one.ns > 0) slot.model->service_time().restart(one.ns);
+  if (one.ns > 0) slot.model->run_costs().add(one.input_bytes, one.ns);
   return {};
 }
 
@@ -75,11 +85,11 @@ Result<std::vector<SizeCost>> measure_sizes(ModelSlot& slot, const std::vector<u
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
   std::vector<SizeCost> costs;
-  if (const uint64_t ns = measure(slot, *memory, 1); ns > 0) costs.push_back({1, ns});
+  if (const uint64_t ns = measure(slot, *memory, 1).ns; ns > 0) costs.push_back({1, ns});
   for (const uint32_t rows : sizes) {
     memory->reset(kBatchBytes);
     if (costs.empty() || !rows_are_independent(slot, *memory, rows)) continue;
-    if (const uint64_t ns = measure(slot, *memory, rows); ns > 0) {
+    if (const uint64_t ns = measure(slot, *memory, rows).ns; ns > 0) {
       costs.push_back({rows, ns + ns * kMarginPercent / 100});
     }
   }
@@ -141,6 +151,7 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
                                              SharedInstances& shared) {
   auto slot = std::make_unique<ModelSlot>();
   slot->model = &model;
+  slot->gathers = config.queue_type == QueueType::kBatched;
   if (model.state() != ModelState::kReady) return slot;
   const std::vector<uint32_t> sizes = sizes_for(model, config);
   if (model.traits().shares_instances) {
@@ -156,9 +167,23 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
   return slot;
 }
 
+bool may_pack(ModelSlot& slot, const EngineConfig& config) {
+  const uint32_t rows = std::min(config.batch_size, kTrialRows);
+  const bool is_alone = slot.max_in_flight > 1 && !slot.model->traits().batches_in_flight;
+  if (slot.instance == nullptr || rows < 2 || is_alone) return false;
+  if (!has_batch_axis(slot.model->metadata())) return false;
+  Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
+  if (!memory.ok()) return false;
+  const Measured one = measure(slot, *memory, 1);
+  const Measured several = measure(slot, *memory, rows);
+  return one.ns > 0 && several.ns > 0 &&
+         several.ns * 100 < one.ns * rows * (100 - kLeastGainPercent);
+}
+
 Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
   if (slot.instance == nullptr) return {};
-  if (config.latency_budget_us > 0 && slot.model->service_time().mean_ns() == 0) {
+  const bool reckons = config.latency_budget_us > 0 || config.queue_type == QueueType::kAuto;
+  if (reckons && slot.model->service_time().mean_ns() == 0) {
     LUMEN_RETURN_IF_ERROR(learn_service_time(slot));
   }
   // Unless it says otherwise, a device that takes several requests at once overlaps them itself.

@@ -37,7 +37,8 @@ struct ModelSlot {
   uint32_t max_in_flight = 1;
   BatchPlan plan;
   std::vector<std::unique_ptr<BatchPlace>> batches;  // empty where the plan never packs
-  uint64_t service_ns = 0;                           // of its last call
+  bool gathers = false;       // a worker takes what it can pack from the queue before it runs one
+  uint64_t service_ns = 0;    // of its last call
   uint64_t blocked_pass = 0;  // the runner's pass in which it had no room, or waits for more rows
   // Written by the runner (up) and backends' threads (down).
   std::atomic<uint32_t> in_flight{0};
@@ -63,6 +64,9 @@ class SharedInstances {
 // An unavailable model gives a slot without instance. Control plane, by several threads at once.
 [[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
                                                            SharedInstances& shared);
+// Whether several rows in one call are likely to cost less than one by one, by a trial of the instance as it
+// is: of `auto`, which compiles no size for a model that would not use it. As plan_slot().
+[[nodiscard]] bool may_pack(ModelSlot& slot, const EngineConfig& config);
 // Control plane, one at a time and with nothing else compiling, for it measures. Only the first slot
 // of a model is measured; what it took is kept with the model.
 [[nodiscard]] Status plan_slot(ModelSlot& slot, const EngineConfig& config,

@@ -36,10 +36,14 @@ Runner::Runner(const RunnerOptions& options)
   members_.reserve(most);
 }
 
-void Runner::make_instances(std::span<Model* const> models, SharedInstances& shared) {
+void Runner::make_instances(std::span<Model* const> models, SharedInstances& shared,
+                            const EngineConfig& config) {
   for (Model* model : models) {
-    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, options_.config, shared);
-    Made made{.model = model, .slot = std::make_unique<ModelSlot>(), .status = slot.status()};
+    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, config, shared);
+    Made made{.model = model,
+              .config = config,
+              .slot = std::make_unique<ModelSlot>(),
+              .status = slot.status()};
     if (slot.ok()) made.slot = std::move(*slot);
     made.slot->model = model;
     made_.push_back(std::move(made));
@@ -49,7 +53,7 @@ void Runner::make_instances(std::span<Model* const> models, SharedInstances& sha
 Status Runner::set_up(OnFailure on_failure) {
   for (Made& made : std::exchange(made_, {})) {
     Status status = made.status;
-    if (status.ok()) status = plan_slot(*made.slot, options_.config, options_.regions);
+    if (status.ok()) status = plan_slot(*made.slot, made.config, options_.regions);
     if (!status.ok()) {
       if (on_failure == OnFailure::kFail) return status;
       made.model->mark_unavailable(std::string(status.message()));
@@ -76,7 +80,7 @@ bool Runner::add(InferRequest& request) noexcept {
   waiting_.push_back(&request);
   const ModelSlot& slot = slot_of(request);
   // What one worker has taken, no other can: only what the plan packs is worth it.
-  if (options_.config.queue_type != QueueType::kBatched || slot.batches.empty()) return false;
+  if (!slot.gathers || slot.batches.empty()) return false;
   if (gather_first_ == nullptr) {
     const auto oldest = std::ranges::find(waiting_, request.model, &InferRequest::model);
     gather_first_ = *oldest;
@@ -181,9 +185,8 @@ BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) 
     candidate_rows_.push_back(rows_of(*other));
     rows += candidate_rows_.back();
   }
-  const uint64_t max_delay_ns = options_.config.queue_type == QueueType::kBatched
-                                    ? uint64_t{options_.config.max_queue_delay_us} * 1000
-                                    : 0;
+  const uint64_t max_delay_ns =
+      slot.gathers ? uint64_t{options_.config.max_queue_delay_us} * 1000 : 0;
   return decide_batch({candidate_rows_, oldest.times.parsed_ns}, slot.plan, now, max_delay_ns);
 }
 
@@ -212,7 +215,8 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
   CompletionSink* sink = request.sink;
   const uint64_t done = now_ns();
-  note_service(slot, done - now, 1);
+  InferRequest* const alone = &request;
+  note_service(slot, done - now, {&alone, 1});
   finish(request, 1, counters_);
   note_sink(sink, done);
 }
@@ -256,7 +260,7 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
     return;
   }
   if (packed.status.ok()) {
-    note_service(slot, now_ns() - now, count);
+    note_service(slot, now_ns() - now, members);
     finish_batch(place);
   } else {
     leave_them_alone();
@@ -342,6 +346,8 @@ void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
 void Runner::refuse(InferRequest& request, const Status& status, uint64_t now) noexcept {
   leave_queue(request, now);
   request.status = status;
+  InferRequest* const alone = &request;
+  settle_share(slot_of(request), 0, {&alone, 1});  // it was charged for a run
   CompletionSink* sink = request.sink;
   finish(request, 0, counters_);
   note_sink(sink, now);
@@ -366,17 +372,34 @@ void Runner::finish_elsewhere(InferRequest& request, uint64_t executions) noexce
   finish(request, executions, counters);
 }
 
-void Runner::note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept {
+void Runner::note_service(ModelSlot& slot, uint64_t ns,
+                          std::span<InferRequest* const> requests) noexcept {
   slot.service_ns = ns;
-  slot.model->service_time().add(ns / requests);
+  slot.model->service_time().add(ns / requests.size());
+  slot.model->run_costs().add(input_bytes_of(*requests.front()), ns / requests.size());
+  settle_share(slot, ns, requests);
+}
+
+void Runner::settle_share(const ModelSlot& slot, uint64_t ns,
+                          std::span<InferRequest* const> requests) const noexcept {
+  if (options_.load.shares == nullptr) return;
+  uint64_t charged_ns = 0;
+  for (InferRequest* request : requests) {
+    charged_ns += std::exchange(request->charged_share_ns, 0);
+  }
+  options_.load.shares->settle(slot.model->index(), ns, charged_ns);
 }
 
 // Of a call that a backend's thread completes, which others may overlap: its share of the device.
-void Runner::note_pending_service(ModelSlot& slot, uint64_t begin_ns, size_t requests) noexcept {
+void Runner::note_pending_service(ModelSlot& slot,
+                                  std::span<InferRequest* const> requests) noexcept {
   // relaxed: an estimate; this call itself is still counted
   const uint64_t together = slot.in_flight.load(std::memory_order_relaxed);
-  slot.model->service_time().add((now_ns() - begin_ns) / std::max<uint64_t>(together, 1) /
-                                 requests);
+  const uint64_t ns =
+      (now_ns() - requests.front()->times.dequeued_ns) / std::max<uint64_t>(together, 1);
+  slot.model->service_time().add(ns / requests.size());
+  slot.model->run_costs().add(input_bytes_of(*requests.front()), ns / requests.size());
+  settle_share(slot, ns, requests);
 }
 
 void Runner::note_sink(CompletionSink* sink, uint64_t now) noexcept {
@@ -398,7 +421,8 @@ void Runner::on_done(InferRequest& request) noexcept {
   // relaxed: ordered before the release on in_flight, which is what is_done() looks at first
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   CompletionSink* sink = request.sink;
-  runner.note_pending_service(slot, request.times.dequeued_ns, 1);
+  InferRequest* const alone = &request;
+  runner.note_pending_service(slot, {&alone, 1});
   runner.finish_elsewhere(request, 1);
   if (sink != nullptr) sink->wake();
   runner.leave_callback(&slot);
@@ -422,7 +446,7 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   }
   place.batch.split();
   const auto members = place.batch.members();
-  runner.note_pending_service(slot, members.front()->times.dequeued_ns, members.size());
+  runner.note_pending_service(slot, members);
   uint64_t executions = 1;
   for (InferRequest* member : members) {
     CompletionSink* sink = member->sink;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "engine/admission.h"
+#include "engine/fair_shares.h"
 #include "engine/model_slot.h"
 
 #include <lumen/base/cache_line.h>
@@ -34,6 +35,7 @@ namespace lumen::engine {
 struct RunnerLoad {
   std::atomic<uint32_t>* outstanding = nullptr;  // requests given to this runner
   Admission* admission = nullptr;
+  FairShares* shares = nullptr;  // of the workers' time, told what each call has taken
 };
 
 class RoomListener {
@@ -66,14 +68,28 @@ class Runner {
 
   // Control plane, while none of these models' requests can come: makes their instances; several runners
   // at once.
-  void make_instances(std::span<Model* const> models, SharedInstances& shared);
+  // `config`: the runner's own, or with another queue type where a model is to be packed.
+  void make_instances(std::span<Model* const> models, SharedInstances& shared,
+                      const EngineConfig& config);
   // Then, one runner at a time with nothing compiling: measures, and settles what failed. The runner may
   // be at work with other models.
   [[nodiscard]] Status set_up(OnFailure on_failure);
+  // Control plane, between set_up() and the first request of `model`.
+  [[nodiscard]] bool may_pack(const Model& model) const {
+    return engine::may_pack(*slots_[model.index()], options_.config);
+  }
   // Control plane, once every request of `model` is complete and no other can come.
   void remove(const Model& model) noexcept;
 
   [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
+  // Of a model whose requests may come: its slot stays as it is until they are complete.
+  [[nodiscard]] bool has_instance(const Model& model) const noexcept {
+    const std::unique_ptr<ModelSlot>& slot = slots_[model.index()];
+    return slot != nullptr && slot->instance != nullptr;
+  }
+  [[nodiscard]] bool gathers(const Model& model) const noexcept {
+    return has_instance(model) && slots_[model.index()]->gathers;
+  }
   // True: others may still join it in one call, so it is worth taking another before run().
   bool add(InferRequest& request) noexcept;
   // Over what waits, the oldest first: answers what is late, starts what can start. Returns for how
@@ -116,8 +132,10 @@ class Runner {
   void finish(InferRequest& request, uint64_t executions,
               telemetry::CounterWriter& counters) noexcept;
   void finish_elsewhere(InferRequest& request, uint64_t executions) noexcept;
-  void note_service(ModelSlot& slot, uint64_t ns, size_t requests) noexcept;
-  void note_pending_service(ModelSlot& slot, uint64_t begin_ns, size_t requests) noexcept;
+  void note_service(ModelSlot& slot, uint64_t ns, std::span<InferRequest* const> requests) noexcept;
+  void note_pending_service(ModelSlot& slot, std::span<InferRequest* const> requests) noexcept;
+  void settle_share(const ModelSlot& slot, uint64_t ns,
+                    std::span<InferRequest* const> requests) const noexcept;
   void note_sink(CompletionSink* sink, uint64_t now) noexcept;
   static void on_done(InferRequest& request) noexcept;
   static void on_batch_done(InferRequest& packed) noexcept;
@@ -130,6 +148,7 @@ class Runner {
   std::vector<std::unique_ptr<ModelSlot>> slots_;
   struct Made {
     Model* model = nullptr;
+    EngineConfig config;
     std::unique_ptr<ModelSlot> slot;
     Status status;
   };

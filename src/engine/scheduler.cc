@@ -4,19 +4,41 @@
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 
+#include <charconv>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace lumen::engine {
+namespace {
+
+// Whether the I/O threads get instances of it.
+bool is_light(const Model& model) {
+  const uint64_t ns = model.service_time().mean_ns();
+  // What is shared with the workers' threads is left to them.
+  return model.state() == ModelState::kReady && ns != 0 && ns <= LaneChoice::kMostInlineNs &&
+         !model.traits().shares_instances;
+}
+
+// "1.9 us", "3.1 ms".
+std::string duration_text(uint64_t ns) {
+  char text[32];
+  const bool is_short = ns < 1'000'000;
+  const double value = static_cast<double>(ns) / (is_short ? 1e3 : 1e6);
+  const auto end = std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed, 1).ptr;
+  return std::string(text, end) + (is_short ? " us" : " ms");
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(
     const EngineOptions& options, const EngineConfig& config, std::span<Model* const> models,
     telemetry::Counters& counters, Builders& builders, Runner::OnFailure on_failure) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(config, options));
-  if (config.queue_type == QueueType::kInline) {
+  const QueueType type = config.queue_type;
+  if (type != QueueType::kInline) scheduler->make_workers(counters);
+  if (type == QueueType::kInline || type == QueueType::kAuto) {
     scheduler->make_inline_runners(counters);
-  } else {
-    scheduler->make_workers(counters);
   }
   LUMEN_RETURN_IF_ERROR(scheduler->add(models, builders, on_failure));
   scheduler->start_workers();
@@ -31,7 +53,9 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
   const bool may_spin =
       usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
   for (uint32_t i = 0; i < config_.thread_count; ++i) {
-    const RunnerLoad load{.outstanding = source_->outstanding(i), .admission = &admission_};
+    const RunnerLoad load{.outstanding = source_->outstanding(i),
+                          .admission = &admission_,
+                          .shares = source_->shares()};
     const WorkerOptions worker{.index = i,
                                .config = config_,
                                .cpu = pinned_.of(i),
@@ -48,19 +72,27 @@ void Scheduler::warn_of_pin(const Status& status) const {
 }
 
 void Scheduler::make_inline_runners(telemetry::Counters& counters) {
-  pinned_ = pin_cpus(options_.pin_threads, options_.submitter_count, options_.cpu_claims);
+  // Beside workers, which have the CPUs, the kernel places the I/O threads.
+  const bool are_pinned = source_ == nullptr;
+  if (are_pinned) {
+    pinned_ = pin_cpus(options_.pin_threads, options_.submitter_count, options_.cpu_claims);
+  }
+  EngineConfig config = config_;
+  config.queue_type = QueueType::kInline;
+  FairShares* const shares = source_ == nullptr ? nullptr : source_->shares();
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
-    const RunnerLoad load{.outstanding = nullptr, .admission = &admission_};
+    const RunnerLoad load{
+        .outstanding = nullptr, .admission = &inline_admission_, .shares = shares};
     entry->runner = std::make_unique<Runner>(RunnerOptions{.index = i,
-                                                           .config = config_,
-                                                           .capacity = config_.queue_capacity,
+                                                           .config = config,
+                                                           .capacity = config.queue_capacity,
                                                            .load = load,
                                                            .regions = options_.regions,
                                                            .listener = entry.get(),
                                                            .counters = &counters});
     // The I/O thread pins itself when it first runs a model; whether it may is known, and told, now.
-    if (const auto cpu = pinned_.of(i)) {
+    if (const auto cpu = are_pinned ? pinned_.of(i) : std::nullopt) {
       Status pin_status;
       std::thread([&] { pin_status = pin_this_thread(*cpu); }).join();
       warn_of_pin(pin_status);
@@ -77,28 +109,75 @@ std::vector<Runner*> Scheduler::runners() const {
   return runners;
 }
 
+// With `auto` the workers' instances come first: what they take says which models the I/O threads get.
 Status Scheduler::add(std::span<Model* const> models, Builders& builders,
                       Runner::OnFailure on_failure) {
-  const std::vector<Runner*> all = runners();
+  Status status;
+  if (source_ != nullptr) {
+    std::vector<Runner*> workers;
+    for (const auto& worker : workers_) workers.push_back(&worker->runner());
+    status = add_to(workers, config_, models, builders, on_failure);
+    if (status.ok() && is_auto()) status = pack_on(workers, models, builders, on_failure);
+    for (Model* model : models) source_->add(*model);
+  }
+  if (status.ok() && !inline_.empty()) status = add_inline(models, builders, on_failure);
+  if (status.ok()) return {};
+  for (const Model* model : models) remove(*model);
+  return status;
+}
+
+Status Scheduler::add_inline(std::span<Model* const> models, Builders& builders,
+                             Runner::OnFailure on_failure) {
+  std::vector<Model*> light;
+  for (Model* model : models) {
+    lane_choice_.reset(model->index());
+    if (!is_auto() || is_light(*model)) light.push_back(model);
+  }
+  std::vector<Runner*> threads;
+  for (const auto& entry : inline_) threads.push_back(entry->runner.get());
+  EngineConfig config = config_;
+  config.queue_type = QueueType::kInline;
+  return light.empty() ? Status() : add_to(threads, config, light, builders, on_failure);
+}
+
+// With `auto` only a heavy model that a trial has shown to gain from packing is compiled for more rows: for a
+// convolution net five sizes would cost each start a second, and the memory of each, for nothing.
+Status Scheduler::pack_on(std::span<Runner* const> workers, std::span<Model* const> models,
+                          Builders& builders, Runner::OnFailure on_failure) {
+  std::vector<Model*> packed;
+  const auto measure = [&] {
+    for (Model* model : models) {
+      if (!is_light(*model) && workers.front()->may_pack(*model)) packed.push_back(model);
+    }
+  };
+  const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
+  builders.run({&measuring, 1});
+  EngineConfig config = config_;
+  config.queue_type = QueueType::kBatched;
+  return packed.empty() ? Status() : add_to(workers, config, packed, builders, on_failure);
+}
+
+Status Scheduler::add_to(std::span<Runner* const> runners, const EngineConfig& config,
+                         std::span<Model* const> models, Builders& builders,
+                         Runner::OnFailure on_failure) {
   SharedInstances shared;
   std::vector<Builders::Job> jobs;
-  jobs.reserve(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    jobs.push_back({.body = [&, runner = all[i]] { runner->make_instances(models, shared); },
-                    .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
+  jobs.reserve(runners.size());
+  for (size_t i = 0; i < runners.size(); ++i) {
+    jobs.push_back(
+        {.body = [&, runner = runners[i]] { runner->make_instances(models, shared, config); },
+         .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
   }
   builders.run(jobs);
   Status status;
   const auto measure = [&] {
-    for (Runner* runner : all) {
+    for (Runner* runner : runners) {
       const Status own = runner->set_up(on_failure);
       if (status.ok()) status = own;
     }
   };
   const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
   builders.run({&measuring, 1});
-  if (status.ok()) return {};
-  for (const Model* model : models) remove(*model);
   return status;
 }
 
@@ -114,16 +193,55 @@ void Scheduler::start_workers() {
   for (const auto& worker : workers_) worker->go();
 }
 
+QueueType Scheduler::lane_of(uint32_t submitter, const Model& model,
+                             uint64_t input_bytes) noexcept {
+  if (!is_auto()) return config_.queue_type;
+  const bool is_inline =
+      inline_[submitter]->runner->has_instance(model) &&
+      lane_choice_.is_inline(model.index(), input_bytes, model.run_costs().expect_ns(input_bytes));
+  if (is_inline) return QueueType::kInline;
+  return workers_.front()->runner().gathers(model) ? QueueType::kBatched : QueueType::kMpmc;
+}
+
+QueueType Scheduler::usual_lane_of(uint32_t submitter, const Model& model) noexcept {
+  return lane_of(submitter, model, model.run_costs().usual_bytes());
+}
+
+Engine::Lane Scheduler::explain_lane_of(const Model& model) {
+  const QueueType lane = usual_lane_of(0, model);
+  if (!is_auto()) return {lane, "the engine's queue_type"};
+  if (model.traits().shares_instances) {
+    return {lane, "its backend completes requests on threads of its own"};
+  }
+  const uint64_t expected_ns = model.run_costs().expect_ns(model.run_costs().usual_bytes());
+  if (expected_ns == 0) return {lane, "what a run takes is not known yet"};
+  std::string why = "a run takes " + duration_text(expected_ns) + ", the hand-off to a worker " +
+                    duration_text(LaneChoice::hand_off_ns());
+  if (lane != QueueType::kInline && !inline_.front()->runner->has_instance(model)) {
+    why += "; the I/O threads have no instance of it";
+  }
+  return {lane, why};
+}
+
 bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
-  if (source_ != nullptr) return source_->push(submitter, request);
+  const bool to_worker = request.queue_type != QueueType::kInline;
+  submitters_[submitter].has_pushed = to_worker;
+  if (to_worker) return source_->push(submitter, request);
   Runner& runner = *inline_[submitter]->runner;
   if (!runner.has_space()) return false;
   runner.add(request);
   return true;
 }
 
-bool Scheduler::fits_budget(const InferRequest& request) const noexcept {
-  return admission_.fits(request);
+bool Scheduler::fits_budget(uint32_t submitter, const InferRequest& request) noexcept {
+  // Its shape is not known yet.
+  return admission_of(usual_lane_of(submitter, *request.model)).fits(request);
+}
+
+bool Scheduler::has_room(uint32_t submitter, const Model& model) noexcept {
+  return usual_lane_of(submitter, model) == QueueType::kInline
+             ? inline_[submitter]->runner->has_space()
+             : source_->has_room(model);
 }
 
 void Scheduler::set_default_deadline(InferRequest& request) const noexcept {
@@ -135,21 +253,22 @@ void Scheduler::set_default_deadline(InferRequest& request) const noexcept {
 }
 
 SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
-  request.queue_type = config_.queue_type;
+  const uint64_t input_bytes = input_bytes_of(request);
+  request.queue_type = lane_of(submitter, *request.model, input_bytes);
+  request.expected_ns = request.model->run_costs().expect_ns(input_bytes);
   if (request.times.parsed_ns == 0) request.times.parsed_ns = now_ns();
   set_default_deadline(request);
-  if (!fits_budget(request)) return SubmitOutcome::kOverBudget;
-  admission_.charge(request);
+  Admission& admission = admission_of(request.queue_type);
+  if (!admission.fits(request)) return SubmitOutcome::kOverBudget;
+  admission.charge(request);
   if (push(submitter, request)) return SubmitOutcome::kAccepted;
-  admission_.take_back(request);
+  admission.take_back(request);
   return SubmitOutcome::kFull;
 }
 
 size_t Scheduler::end_turn(uint32_t submitter) noexcept {
-  if (source_ != nullptr) {
-    source_->wake_workers(submitter);
-    return 0;
-  }
+  if (source_ != nullptr) source_->wake_workers(submitter);
+  if (inline_.empty()) return 0;
   Runner& runner = *inline_[submitter]->runner;
   const size_t done = runner.run(Runner::Pass::kOneCall);
   // The caller looks at completions itself after each call; who else has some is told.
@@ -158,7 +277,7 @@ size_t Scheduler::end_turn(uint32_t submitter) noexcept {
 }
 
 void Scheduler::finish(uint32_t submitter) noexcept {
-  if (source_ != nullptr) return;
+  if (inline_.empty()) return;
   Runner& runner = *inline_[submitter]->runner;
   while (true) {
     const uint64_t completions = runner.completions();
@@ -177,11 +296,11 @@ void Scheduler::wake_workers(uint32_t submitter) noexcept {
 }
 
 uint64_t Scheduler::next_ns(uint32_t submitter) const noexcept {
-  return source_ != nullptr ? UINT64_MAX : inline_[submitter]->runner->next_ns();
+  return inline_.empty() ? UINT64_MAX : inline_[submitter]->runner->next_ns();
 }
 
 bool Scheduler::is_done(uint32_t submitter) const noexcept {
-  return source_ != nullptr || inline_[submitter]->runner->is_done();
+  return inline_.empty() || inline_[submitter]->runner->is_done();
 }
 
 std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
@@ -189,7 +308,7 @@ std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
 }
 
 void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept {
-  if (source_ != nullptr) return;
+  if (inline_.empty()) return;
   // sync[scheduler.wake_sink]: release; pairs with on_room()
   inline_[submitter]->wake_sink.store(sink, std::memory_order_release);
 }
@@ -197,6 +316,7 @@ void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept
 void Scheduler::close() noexcept {
   if (is_closed_) return;
   is_closed_ = true;
+  if (source_ != nullptr) source_->close();
   // sync[engine.closed]: release; the submitters' pushes came before, this thread has seen them leave
   closed_.store(true, std::memory_order_release);
   for (uint32_t i = 0; i < workers_.size(); ++i) source_->wake(i);

@@ -1,11 +1,13 @@
-// Scheduler: one configuration of the engine at work: a queue type with its workers, or a runner for
-// each I/O thread. Built beside another and swapped for it.
+// Scheduler: one configuration of the engine at work: a queue type with its workers, a runner for each I/O
+// thread (`inline`), or both, with a choice for each request (`auto`). Built beside another and swapped for
+// it.
 // Threads: create and close on the control plane; submit and end_turn by the submitter with that
 // number. Memory: all of it at create(). Errors: SubmitOutcome.
 #pragma once
 
 #include "engine/admission.h"
 #include "engine/builders.h"
+#include "engine/lane_choice.h"
 #include "engine/runner.h"
 #include "engine/work_source.h"
 #include "engine/worker.h"
@@ -44,19 +46,30 @@ class Scheduler {
   void set_generation(uint64_t number) noexcept { generation_ = number; }
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
   // Any thread.
-  [[nodiscard]] bool fits_budget(const InferRequest& request) const noexcept;
+  [[nodiscard]] bool fits_budget(uint32_t submitter, const InferRequest& request) noexcept;
+  [[nodiscard]] bool has_room(uint32_t submitter, const Model& model) noexcept;
   void set_default_deadline(InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
+  // By that submitter: what its last submit() has brought waits for a worker, which is to be woken.
+  [[nodiscard]] bool has_pushed(uint32_t submitter) const noexcept {
+    return submitters_[submitter].has_pushed;
+  }
+  // How a request of `model` of so many bytes would go now; one as those that came last. By that submitter.
+  [[nodiscard]] QueueType lane_of(uint32_t submitter, const Model& model,
+                                  uint64_t input_bytes) noexcept;
+  // Control plane.
+  [[nodiscard]] Engine::Lane explain_lane_of(const Model& model);
+  [[nodiscard]] QueueType usual_lane_of(uint32_t submitter, const Model& model) noexcept;
   // For what was submitted so far; runs nothing.
   void wake_workers(uint32_t submitter) noexcept;
   // One call of a model with `inline`. Returns how many requests it ran or refused here.
   size_t end_turn(uint32_t submitter) noexcept;
-  // `inline`: runs all that this submitter's runner still has. By the control plane, once the thread
+  // Where models run inline: runs all that this submitter's runner still has. By the control plane, once the thread
   // is gone; waits for the backend's callbacks.
   void finish(uint32_t submitter) noexcept;
   // By its thread; UINT64_MAX: end_turn() has nothing to do by the clock alone.
   [[nodiscard]] uint64_t next_ns(uint32_t submitter) const noexcept;
-  // `inline`: this submitter's runner has nothing any more. Asked by its thread, or while that is out.
+  // Where models run inline: this submitter's runner has nothing any more. Asked by its thread, or while that is out.
   [[nodiscard]] bool is_done(uint32_t submitter) const noexcept;
   // The CPU that a submitter's thread should run on, where models run on it.
   [[nodiscard]] std::optional<uint32_t> cpu_of(uint32_t submitter) const noexcept;
@@ -78,26 +91,44 @@ class Scheduler {
     }
   };
 
+  struct alignas(kFalseSharingRange) SubmitterState {
+    bool has_pushed = false;
+  };
+
   Scheduler(const EngineConfig& config, const EngineOptions& options)
       : config_(config),
         options_(options),
-        admission_(config.latency_budget_us, config.queue_type == QueueType::kInline
-                                                 ? options.submitter_count
-                                                 : config.thread_count) {}
+        admission_(config.latency_budget_us, config.thread_count),
+        inline_admission_(config.latency_budget_us, options.submitter_count),
+        submitters_(options.submitter_count) {}
+  [[nodiscard]] bool is_auto() const noexcept { return config_.queue_type == QueueType::kAuto; }
+  [[nodiscard]] Admission& admission_of(QueueType type) noexcept {
+    return type == QueueType::kInline ? inline_admission_ : admission_;
+  }
   void make_workers(telemetry::Counters& counters);
   void make_inline_runners(telemetry::Counters& counters);
   [[nodiscard]] std::vector<Runner*> runners() const;
+  [[nodiscard]] Status add_to(std::span<Runner* const> runners, const EngineConfig& config,
+                              std::span<Model* const> models, Builders& builders,
+                              Runner::OnFailure on_failure);
+  [[nodiscard]] Status pack_on(std::span<Runner* const> workers, std::span<Model* const> models,
+                               Builders& builders, Runner::OnFailure on_failure);
+  [[nodiscard]] Status add_inline(std::span<Model* const> models, Builders& builders,
+                                  Runner::OnFailure on_failure);
   void start_workers();
   void warn_of_pin(const Status& status) const;
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept;
 
   const EngineConfig config_;
   const EngineOptions options_;
-  Admission admission_;
+  Admission admission_;  // of what waits for workers
+  Admission inline_admission_;
   std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<InlineRunner>> inline_;
-  PinnedCpus pinned_;  // the workers, or the inline runners
+  std::vector<SubmitterState> submitters_;
+  LaneChoice lane_choice_;
+  PinnedCpus pinned_;  // the workers, or the inline runners where there are no workers
   uint64_t generation_ = 0;
   bool is_closed_ = false;  // the control plane's
   std::atomic<bool> closed_{false};

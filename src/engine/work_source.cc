@@ -1,7 +1,7 @@
 // The queue types spsc and naive, and which class serves which type. See the header.
 #include "engine/work_source.h"
 
-#include "engine/mpmc_source.h"
+#include "engine/lane_source.h"
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/check.h>
@@ -199,7 +199,9 @@ std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_
   switch (config.queue_type) {
     case QueueType::kMpmc:
     case QueueType::kBatched:
-      return std::make_unique<MpmcSource<>>(config.queue_capacity, submitters, config.thread_count);
+    case QueueType::kAuto:
+      return std::make_unique<LaneSource<>>(config.policy, config.queue_capacity, submitters,
+                                            config.thread_count);
     case QueueType::kSpsc:
       return std::make_unique<SpscSource>(spsc_ring_capacity(config), submitters,
                                           config.thread_count);

@@ -4,6 +4,8 @@
 // there is no room.
 #pragma once
 
+#include "engine/fair_shares.h"
+
 #include <lumen/base/cache_line.h>
 #include <lumen/engine/engine_config.h>
 #include <lumen/engine/infer_request.h>
@@ -34,6 +36,18 @@ class WorkSource {
  public:
   virtual ~WorkSource() = default;
 
+  // Control plane, before the first request of the model can come.
+  virtual void add(const Model& model) { (void)model; }
+  // Control plane: no submitter comes any more, and what they have pushed is visible to the caller.
+  virtual void close() noexcept {}
+  // How the workers' time is shared among models; nullptr where requests are taken as they came.
+  [[nodiscard]] virtual FairShares* shares() noexcept { return nullptr; }
+  // Any thread: a guess whether push() of a request of the model would find room now.
+  [[nodiscard]] virtual bool has_room(const Model& model) const noexcept {
+    (void)model;
+    return true;
+  }
+
   [[nodiscard]] virtual bool push(uint32_t submitter, InferRequest& request) noexcept = 0;
   // Wakes parked workers for what this submitter has pushed since it last did: one for each request
   // at most, and none where others are on the way already.
@@ -41,6 +55,12 @@ class WorkSource {
 
   // nullptr: nothing there.
   [[nodiscard]] virtual InferRequest* try_take(uint32_t worker) noexcept = 0;
+  // One more, to be run in one call with `request`, which was taken: of the same model where each has a lane.
+  [[nodiscard]] virtual InferRequest* try_take_like(uint32_t worker,
+                                                    const InferRequest& request) noexcept {
+    (void)request;
+    return try_take(worker);
+  }
   [[nodiscard]] virtual bool was_empty(uint32_t worker) const noexcept = 0;
   // Around a worker's polling of was_empty() before it parks. begin_search() is false where enough
   // others poll. Where wake_workers() counts on who polls, end_search() looks once more and returns what it

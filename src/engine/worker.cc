@@ -9,8 +9,9 @@
 namespace lumen::engine {
 
 RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener& listener) {
-  // Only `batched` takes more than one request before it runs one, and only what it runs together.
-  const bool gathers = options.config.queue_type == QueueType::kBatched;
+  // Who packs takes more than one request before it runs one, and only what it runs together.
+  const QueueType type = options.config.queue_type;
+  const bool gathers = type == QueueType::kBatched || type == QueueType::kAuto;
   return {.index = options.index,
           .config = options.config,
           .capacity =
@@ -75,13 +76,15 @@ bool Worker::do_work() noexcept {
   bool progressed = std::exchange(has_taken_, false);
   bool takes_more = !progressed || others_may_join_;
   while (takes_more && runner_.has_space()) {
-    InferRequest* request = source_.try_take(options_.index);
+    InferRequest* request = others_may_join_ ? source_.try_take_like(options_.index, *taken_last_)
+                                             : source_.try_take(options_.index);
     if (request == nullptr) break;
     take(*request);
     takes_more = others_may_join_;
     progressed = true;
   }
   has_taken_ = false;
+  others_may_join_ = false;
   if (runner_.run() > 0) {
     progressed = true;
     if (source_.was_empty(options_.index)) runner_.wake_sinks();
@@ -92,6 +95,7 @@ bool Worker::do_work() noexcept {
 void Worker::take(InferRequest& request) noexcept {
   idle_.found();
   has_taken_ = true;
+  taken_last_ = &request;
   others_may_join_ = runner_.add(request);
 }
 

@@ -78,8 +78,9 @@ class Worker final : private WakeReason, private RoomListener {
   const std::atomic<bool>& closed_;
   Runner runner_;
   IdleStrategy idle_;
-  bool has_taken_ = false;        // a request that run() has not seen yet
-  bool others_may_join_ = false;  // the one taken last, in one call
+  bool has_taken_ = false;                    // a request that run() has not seen yet
+  bool others_may_join_ = false;              // the one taken last, in one call
+  const InferRequest* taken_last_ = nullptr;  // not run yet where others may join it
   Status pin_status_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> phase_{kPreparing};
   std::thread thread_;

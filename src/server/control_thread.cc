@@ -30,8 +30,9 @@ void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
   json.end_object();
 }
 
-// Of each model which backend serves it and why, or why none can.
-void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog) {
+// Of each model which backend serves it and why, or why none can, and how its requests go.
+void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
+                  const engine::Engine& engine) {
   json.key("models").begin_array();
   for (const service::CatalogModel& entry : catalog.models) {
     const engine::Model& model = *entry.model;
@@ -39,7 +40,12 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog) {
     json.begin_object().key("name").string(model.metadata().name);
     json.key("version").string(model.metadata().version);
     json.key("backend").string(model.choice().backend);
-    json.key("why").string(is_ready ? model.choice().why : model.reason()).end_object();
+    json.key("why").string(is_ready ? model.choice().why : model.reason());
+    if (is_ready) {
+      const engine::Engine::Lane lane = engine.lane_of(model);
+      json.key("lane").string(name_of(lane.queue_type)).key("lane_why").string(lane.why);
+    }
+    json.end_object();
   }
   json.end_array();
 }
@@ -114,7 +120,7 @@ void ControlThread::tell(service::Job& job) {
   job.answer(json_text([&](JsonWriter& json) {
     json.begin_object();
     write_engine(json, engine_.config());
-    write_models(json, *catalog);
+    write_models(json, *catalog, engine_);
     json.end_object();
   }));
 }

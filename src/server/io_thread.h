@@ -43,6 +43,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(
       const http::Services& http, const std::optional<shm::Services>& shm, const Parts& parts,
       std::vector<ListenerSocket> sockets);
+  // By the thread that will run(), and before: what it allocates for itself.
+  void begin() noexcept;
   // Serves until drained. Blocks.
   void run() noexcept;
   // Any thread: stop accepting, finish what is in flight, return from run().
@@ -86,6 +88,7 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   const uint64_t drain_timeout_ns_;
   uint64_t drain_deadline_ns_ = UINT64_MAX;
   bool draining_ = false;
+  bool has_runs_left_ = false;  // inline, for the next turn
   std::atomic<bool> drain_requested_{false};
 };
 

@@ -22,6 +22,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <latch>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -372,12 +374,18 @@ Status RunningServer::start_io_threads() {
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }
+  // Ready is who has begun: a thread that began after the first requests (of its neighbour) allocated then.
+  // Shared, since the last to count down may still be inside when the wait is over.
+  const auto begun = std::make_shared<std::latch>(static_cast<std::ptrdiff_t>(io_threads_.size()));
   for (auto& io : io_threads_) {
-    threads_.emplace_back([&io, index = threads_.size()] {
+    threads_.emplace_back([&io, begun, index = threads_.size()] {
       name_this_thread("lumen-io" + std::to_string(index));
+      io->begin();
+      begun->count_down();
       io->run();
     });
   }
+  begun->wait();
   return {};
 }
 

@@ -165,7 +165,12 @@ constexpr Setting kSettings[] = {
         "how long batched may hold a request back so that others can join it; 0: not at all"),
     row<&E::queue_capacity>(
         "engine.queue_capacity", kLive, {.bounds = E::kQueueCapacity},
-        "requests that may wait for a worker; one more is refused at once with overload_status"),
+        "requests of one model (with spsc and naive: of all) that may wait for a worker; one more "
+        "is refused at once with overload_status"),
+    row<&E::policy>(
+        "engine.policy", kLive, words(engine::kPolicyNames),
+        "which request a free worker takes: fair shares the workers' time among models, "
+        "deadline takes the earliest, fifo the oldest; spsc and naive are always fifo"),
     row<&E::default_timeout_us>(
         "engine.default_timeout_us", kLive, {.bounds = E::kTimeoutUs},
         "a request whose run has not begun this long after its first byte is answered 504 and "

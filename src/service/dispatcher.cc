@@ -14,17 +14,20 @@ namespace lumen::service {
 using engine::InferRequest;
 using engine::SubmitOutcome;
 
-Status refusal(SubmitOutcome outcome) noexcept {
+Status refusal(SubmitOutcome outcome, const engine::Model* model) noexcept {
+  const char* const name = model == nullptr ? "" : model->metadata().name.c_str();
   switch (outcome) {
     case SubmitOutcome::kAccepted: break;
     case SubmitOutcome::kFull:
       return Status::error(Code::kResourceExhausted,
-                           "the queue is full; try again, or raise --queue-capacity");
+                           "the queue of model '%s' is full; try again, or raise --queue-capacity",
+                           name);
     case SubmitOutcome::kOverBudget:
       return Status::error(
           Code::kOverBudget,
-          "by what requests took lately this one would take longer than the latency "
-          "budget; try again, or raise --latency-budget-us");
+          "by what requests took lately this one of model '%s' would take longer than the latency "
+          "budget; try again, or raise --latency-budget-us",
+          name);
     case SubmitOutcome::kClosed:
       return Status::error(Code::kUnavailable, "the server is shutting down");
   }
@@ -50,7 +53,7 @@ SubmitOutcome Dispatcher::go_on(Call& call) noexcept {
   }
   const SubmitOutcome outcome = to_engine(call);
   if (outcome != SubmitOutcome::kAccepted) {
-    call.infer.status = refusal(outcome);
+    call.infer.status = refusal(outcome, call.infer.model);
     tell_steps(call);
     count_cache(call);
   }

@@ -3,10 +3,9 @@
 // Threads: as WorkSource says. Memory: the heap. Errors: by gtest; a lost wake-up is a time limit.
 #include "engine/work_source.h"
 
-#include "engine/mpmc_source.h"
-
 #include <lumen/base/clock.h>
 
+#include "support/bare_request.h"
 #include "support/stress.h"
 
 #include <gtest/gtest.h>
@@ -47,6 +46,7 @@ class WorkSourceTest : public testing::TestWithParam<QueueType> {
     source = make_work_source(
         {.queue_type = GetParam(), .thread_count = workers, .queue_capacity = capacity},
         submitters);
+    source->add(bare_model());
   }
   void done(uint32_t worker) {
     if (auto* load = source->outstanding(worker)) load->fetch_sub(1, std::memory_order_relaxed);
@@ -56,7 +56,7 @@ class WorkSourceTest : public testing::TestWithParam<QueueType> {
 
 TEST_P(WorkSourceTest, GivesRequestsInTheOrderOfTheirSubmitter) {
   make(1, 1, 16);
-  std::array<InferRequest, 10> requests;
+  std::array<BareRequest, 10> requests;
   EXPECT_TRUE(source->was_empty(0));
   EXPECT_EQ(source->try_take(0), nullptr);
   for (InferRequest& request : requests) ASSERT_TRUE(source->push(0, request));
@@ -69,7 +69,7 @@ TEST_P(WorkSourceTest, GivesRequestsInTheOrderOfTheirSubmitter) {
 
 TEST_P(WorkSourceTest, RefusesWhenItIsFullAndTakesAgainOnceThereIsRoom) {
   make(1, 1, 4);
-  std::array<InferRequest, 5> requests;
+  std::array<BareRequest, 5> requests;
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(source->push(0, requests[i]));
   EXPECT_FALSE(source->push(0, requests[4]));
   EXPECT_EQ(source->try_take(0), &requests[0]);
@@ -79,7 +79,7 @@ TEST_P(WorkSourceTest, RefusesWhenItIsFullAndTakesAgainOnceThereIsRoom) {
 
 TEST_P(WorkSourceTest, ParkReturnsARequestThatIsThereAtOnce) {
   make(1, 1, 4);
-  InferRequest request;
+  BareRequest request;
   Asked reason;
   ASSERT_TRUE(source->push(0, request));
   EXPECT_EQ(source->park(0, true, kNever, reason), &request);
@@ -105,7 +105,7 @@ TEST_P(WorkSourceTest, ParkSleepsThoughItsDeadlineIsFurtherAwayThanAClockCanSay)
   });
   sleeps.wait();
   for (const uint64_t until = now_ns() + 2'000'000; now_ns() < until;) std::this_thread::yield();
-  InferRequest request;
+  BareRequest request;
   ASSERT_TRUE(source->push(0, request));
   source->wake_workers(0);
   sleeper.join();
@@ -123,7 +123,7 @@ TEST_P(WorkSourceTest, ParkEndsForAReasonThatIsThere) {
 
 TEST_P(WorkSourceTest, AWorkerThatMayNotTakeLeavesTheRequest) {
   make(1, 1, 4);
-  InferRequest request;
+  BareRequest request;
   ASSERT_TRUE(source->push(0, request));
   source->wake_workers(0);
   Asked reason;
@@ -171,7 +171,7 @@ TEST_P(SharedSourceTest, ARequestWakesTheWorkerThatMayTakeItNotTheOneThatMayNot)
       if (got == nullptr) got = source->try_take(1);  // some types only wake
     });
     free_sleeps.wait();
-    InferRequest request;
+    BareRequest request;
     ASSERT_TRUE(source->push(0, request));
     source->wake_workers(0);
     const uint64_t woken_at_ns = now_ns();
@@ -191,7 +191,7 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
   constexpr uint32_t kWorkers = 3;
   const uint64_t each = test::stress_count(20'000);
   make(kSubmitters, kWorkers, 8);
-  std::vector<InferRequest> requests(kSubmitters * each);
+  std::vector<BareRequest> requests(kSubmitters * each);
   std::vector<std::atomic<uint8_t>> taken(requests.size());
   std::atomic<uint64_t> left{requests.size()};
   std::atomic<bool> stop{false};
@@ -210,7 +210,8 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
         if (request == nullptr) request = source->try_take(w);
         if (request == nullptr) continue;
         done(w);
-        const auto index = static_cast<size_t>(request - requests.data());
+        const auto index =
+            static_cast<size_t>(static_cast<BareRequest*>(request) - requests.data());
         EXPECT_EQ(taken[index].fetch_add(1), 0);
         const size_t submitter = index / each;
         EXPECT_LT(last[submitter], request) << "one worker sees each submitter's order";
@@ -257,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(Types, SharedSourceTest,
 TEST(SpscSource, GivesEachRequestToTheWorkerThatHasTheLeast) {
   const auto source = make_work_source(
       {.queue_type = QueueType::kSpsc, .thread_count = 3, .queue_capacity = 16}, 1);
-  std::array<InferRequest, 12> requests;
+  std::array<BareRequest, 12> requests;
   for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(source->push(0, requests[i]));
   for (uint32_t worker = 0; worker < 3; ++worker) {
     EXPECT_NE(source->try_take(worker), nullptr) << "one for each";
@@ -273,7 +274,7 @@ TEST(SpscSource, GivesEachRequestToTheWorkerThatHasTheLeast) {
 TEST(SpscSource, TakesFromAllSubmittersInTurn) {
   const auto source = make_work_source(
       {.queue_type = QueueType::kSpsc, .thread_count = 1, .queue_capacity = 16}, 2);
-  std::array<InferRequest, 4> requests;
+  std::array<BareRequest, 4> requests;
   ASSERT_TRUE(source->push(0, requests[0]));
   ASSERT_TRUE(source->push(0, requests[1]));
   ASSERT_TRUE(source->push(1, requests[2]));

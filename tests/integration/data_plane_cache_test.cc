@@ -110,7 +110,7 @@ TEST_P(DataPlaneCallsCached, OnesThatWaitForAnothersRunMakeNone) {
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsCached,
                          testing::Combine(testing::Values(QueueType::kMpmc, QueueType::kBatched,
-                                                          QueueType::kInline),
+                                                          QueueType::kInline, QueueType::kAuto),
                                           testing::Values("lru", "lfu", "s3fifo")),
                          [](const auto& one) {
                            return std::string(engine::name_of(std::get<0>(one.param))) + "With" +

@@ -124,7 +124,7 @@ TEST_P(DataPlaneCallsOf, WithTheHeapARequestAllocatesAndAllOfItIsCounted) {
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
                          testing::Combine(testing::Values(QueueType::kMpmc, QueueType::kSpsc,
                                                           QueueType::kNaive, QueueType::kBatched,
-                                                          QueueType::kInline),
+                                                          QueueType::kInline, QueueType::kAuto),
                                           testing::Bool(), testing::ValuesIn(backend_names())),
                          [](const testing::TestParamInfo<QueueOverSocketToBackend>& one) {
                            std::string name(engine::name_of(std::get<0>(one.param)));
@@ -156,7 +156,7 @@ TEST_P(DataPlaneCallsPacked, PackingAndSplittingAllocatesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
-                         testing::Values(QueueType::kBatched, QueueType::kInline),
+                         testing::Values(QueueType::kBatched, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {
                            return std::string(engine::name_of(one.param));
                          });
@@ -209,7 +209,8 @@ TEST(DataPlaneCalls, HealthMetadataStatisticsAndMetricsMakeNone) {
 TEST(DataPlaneCalls, ARequestAfterALiveSwapMakesNone) {
   DataPlaneServer served;
   served.start();
-  for (const QueueType type : {QueueType::kInline, QueueType::kSpsc, QueueType::kBatched}) {
+  for (const QueueType type :
+       {QueueType::kInline, QueueType::kSpsc, QueueType::kBatched, QueueType::kAuto}) {
     engine::EngineConfig config = served.server->engine_config();
     config.queue_type = type;
     ASSERT_TRUE(served.server->reconfigure(config).ok());
@@ -337,7 +338,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsFull,
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsRefused,
                          testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
-                                         QueueType::kBatched, QueueType::kInline),
+                                         QueueType::kBatched, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {
                            return std::string(engine::name_of(one.param));
                          });
@@ -408,7 +409,7 @@ TEST_P(DataPlaneCallsOverTheBus, RequestsRefusalsAndDocumentsMakeNone) {
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOverTheBus,
                          testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
-                                         QueueType::kBatched, QueueType::kInline),
+                                         QueueType::kBatched, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {
                            return std::string(engine::name_of(one.param));
                          });

@@ -110,7 +110,7 @@ TEST_P(LiveModels, OneThatTakesTheIndexOfAnotherHasItsOwnNameInTheCsvAndItsOwnCo
 INSTANTIATE_TEST_SUITE_P(QueueTypes, LiveModels,
                          testing::Values(engine::QueueType::kMpmc, engine::QueueType::kSpsc,
                                          engine::QueueType::kNaive, engine::QueueType::kBatched,
-                                         engine::QueueType::kInline),
+                                         engine::QueueType::kInline, engine::QueueType::kAuto),
                          [](const testing::TestParamInfo<engine::QueueType>& one) {
                            return std::string(engine::name_of(one.param));
                          });

@@ -71,6 +71,7 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
     const uint64_t before = server_->counters().total("requests");
     engine::EngineConfig config = server_->engine_config();
     config.queue_type = type;
+    config.policy = static_cast<engine::Policy>(round % 3);
     config.allocator_type = static_cast<AllocatorType>(round % 2);
     config.thread_count = 1 + round % 3;
     const Status status = server_->reconfigure(config);

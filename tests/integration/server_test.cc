@@ -173,7 +173,7 @@ TEST_F(ServerTest, AFullQueueIsAnswered429WithRetryAfterAndNothingIsLost) {
     if (got.status == 429) {
       ++refused;
       EXPECT_THAT(got.head, HasSubstr("Retry-After: 1\r\n"));
-      EXPECT_THAT(got.body, HasSubstr("queue is full"));
+      EXPECT_THAT(got.body, HasSubstr("the queue of model 'plus_one' is full"));
     } else {
       EXPECT_EQ(200, got.status);
     }

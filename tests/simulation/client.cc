@@ -122,9 +122,10 @@ void SimClient::send_slowly(const std::string& text) {
 
 std::string SimClient::some_document() {
   if (is_local_ && random().one_in(2)) {
-    static constexpr const char* kTypes[] = {"mpmc", "spsc", "naive", "batched", "inline"};
-    const std::string change =
-        std::string(R"({"queue_type":")") + kTypes[random().below(5)] + R"("})";
+    static constexpr const char* kTypes[] = {"mpmc", "spsc", "naive", "batched", "inline", "auto"};
+    static constexpr const char* kPolicies[] = {"fair", "deadline", "fifo"};
+    const std::string change = std::string(R"({"queue_type":")") + kTypes[random().below(6)] +
+                               R"(","policy":")" + kPolicies[random().below(3)] + R"("})";
     return random().one_in(2) ? server::get_request("/v2/lumen/engine")
                               : server::post_request("/v2/lumen/engine", change);
   }

@@ -129,7 +129,8 @@ constexpr Event kEvents[] = {
 
 void print(const Sum& sum) {
   std::printf(
-      "simulation: %llu worlds (mpmc %llu, spsc %llu, naive %llu, batched %llu, inline %llu), "
+      "simulation: %llu worlds (mpmc %llu, spsc %llu, naive %llu, batched %llu, inline %llu, "
+      "auto %llu), "
       "%llu histories, %.1f us of CPU each; %llu switches, hash %016llx\n",
       static_cast<unsigned long long>(sum.worlds),
       static_cast<unsigned long long>(sum.by_queue_type[0]),
@@ -137,6 +138,7 @@ void print(const Sum& sum) {
       static_cast<unsigned long long>(sum.by_queue_type[2]),
       static_cast<unsigned long long>(sum.by_queue_type[3]),
       static_cast<unsigned long long>(sum.by_queue_type[4]),
+      static_cast<unsigned long long>(sum.by_queue_type[5]),
       static_cast<unsigned long long>(sum.histories),
       static_cast<double>(sum.cpu_us) / static_cast<double>(std::max<uint64_t>(sum.histories, 1)),
       static_cast<unsigned long long>(sum.switches), static_cast<unsigned long long>(sum.hash));

@@ -32,7 +32,8 @@ constexpr size_t kHeapOfAClient = 8 << 20;
 
 engine::EngineConfig some_config() {
   engine::EngineConfig config;
-  config.queue_type = static_cast<engine::QueueType>(random().below(5));
+  config.queue_type = static_cast<engine::QueueType>(random().below(6));
+  config.policy = static_cast<engine::Policy>(random().below(3));
   config.allocator_type = static_cast<engine::AllocatorType>(random().below(2));
   config.thread_count = static_cast<uint32_t>(1 + random().below(3));
   config.batch_size = random().one_in(2) ? 1 : 4;

@@ -54,6 +54,11 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
       threads.emplace_back([this, i, &reader] { run_client(i, reader); });
     }
   }
+  // Of each model that many instances: workers, the clients with `inline`, both with `auto`.
+  static uint32_t runners() {
+    return std::get<QueueType>(GetParam()) == QueueType::kAuto ? kWorkers + kClients : kWorkers;
+  }
+  static_assert(kWorkers == kClients);
   void TearDown() override {
     control->release();
     stop = true;
@@ -127,21 +132,19 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
 };
 
 TEST_P(CatalogUnderLoad, AModelComesAndGoesAndOnlyItsInstancesAreMade) {
-  constexpr uint32_t kRunners = 2;  // workers, or with `inline` the clients
-  static_assert(kRunners == kWorkers && kRunners == kClients);
   const uint32_t index = repository->find("comes", "")->index();
   uint32_t made = control->instances;
-  EXPECT_EQ(made, 2 * kRunners);
+  EXPECT_EQ(made, 2 * runners());
   for (int round = 0; round < 15; ++round) {
     wait_for_more(answered_by_comes);
     ASSERT_TRUE(catalog->remove("comes", "").ok());
-    EXPECT_EQ(control->live_instances.load(), kRunners) << "those of the other model";
+    EXPECT_EQ(control->live_instances.load(), runners()) << "those of the other model";
     EXPECT_EQ(catalog->snapshot()->find("comes", ""), nullptr);
     wait_for_more(answered);
     const Status added = catalog->add("comes", "");
     ASSERT_TRUE(added.ok()) << added.message();
-    EXPECT_EQ(control->instances.load(), made += kRunners) << "of no other model";
-    EXPECT_EQ(control->live_instances.load(), 2 * kRunners) << "no second set";
+    EXPECT_EQ(control->instances.load(), made += runners()) << "of no other model";
+    EXPECT_EQ(control->live_instances.load(), 2 * runners()) << "no second set";
     EXPECT_EQ(catalog->snapshot()->find("comes", "1")->model->index(), index) << "used again";
   }
   wait_for_more(answered_by_comes);
@@ -160,7 +163,8 @@ TEST_P(CatalogUnderLoad, AChangeOfTheConfigurationTakesTheModelsThatAreThereThen
 }
 
 TEST_P(CatalogUnderLoad, AModelThatIsRemovedStaysUntilItsLastRequestIsAnswered) {
-  if (std::get<QueueType>(GetParam()) == QueueType::kInline && !std::get<bool>(GetParam())) {
+  const QueueType type = std::get<QueueType>(GetParam());
+  if ((type == QueueType::kInline || type == QueueType::kAuto) && !std::get<bool>(GetParam())) {
     return;  // held, the clients' own threads could do nothing else
   }
   wait_for_more(answered_by_comes);
@@ -168,10 +172,10 @@ TEST_P(CatalogUnderLoad, AModelThatIsRemovedStaysUntilItsLastRequestIsAnswered) 
   control->wait_until_held(1);
   auto removal = std::async(std::launch::async, [&] { return catalog->remove("comes", ""); });
   while (catalog->snapshot()->find("comes", "") != nullptr) std::this_thread::yield();
-  EXPECT_EQ(control->live_instances.load(), 2 * kWorkers);
+  EXPECT_EQ(control->live_instances.load(), 2 * runners());
   control->release();
   EXPECT_TRUE(removal.get().ok());
-  EXPECT_EQ(control->live_instances.load(), kWorkers);
+  EXPECT_EQ(control->live_instances.load(), runners());
 }
 
 TEST_P(CatalogUnderLoad, WhatCanNotBeAddedOrRemovedLeavesAllAsItWas) {
@@ -182,7 +186,7 @@ TEST_P(CatalogUnderLoad, WhatCanNotBeAddedOrRemovedLeavesAllAsItWas) {
   ASSERT_TRUE(catalog->remove("comes", "").ok());
   control->most_instances = control->instances + 1;  // a second worker gets none
   EXPECT_FALSE(catalog->add("comes", "").ok());
-  EXPECT_EQ(control->live_instances.load(), kWorkers);
+  EXPECT_EQ(control->live_instances.load(), runners());
   control->most_instances = UINT32_MAX;
   ASSERT_TRUE(catalog->add("comes", "").ok());
   wait_for_more(answered_by_comes);
@@ -191,7 +195,7 @@ TEST_P(CatalogUnderLoad, WhatCanNotBeAddedOrRemovedLeavesAllAsItWas) {
 INSTANTIATE_TEST_SUITE_P(All, CatalogUnderLoad,
                          testing::Combine(testing::Values(QueueType::kMpmc, QueueType::kSpsc,
                                                           QueueType::kNaive, QueueType::kBatched,
-                                                          QueueType::kInline),
+                                                          QueueType::kInline, QueueType::kAuto),
                                           testing::Bool()),
                          [](const testing::TestParamInfo<std::tuple<QueueType, bool>>& one) {
                            return std::string(name_of(std::get<QueueType>(one.param))) +

@@ -157,6 +157,7 @@ TEST_P(EngineStress, LosesNothingWhileItsConfigurationChanges) {
   while (left.load() > 0) {
     EngineConfig config = engine->config();
     config.queue_type = static_cast<QueueType>(random() % kQueueTypeNames.size());
+    config.policy = static_cast<Policy>(random() % kPolicyNames.size());
     config.allocator_type = static_cast<AllocatorType>(random() % kAllocatorTypeNames.size());
     config.thread_count = 1 + static_cast<uint32_t>(random() % 3);
     config.batch_size = 1 + static_cast<uint32_t>(random() % 8);
@@ -184,6 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
                     StressCase{"Batched", QueueType::kBatched, false, 1, 2, 64},
                     StressCase{"BatchedAsync", QueueType::kBatched, true, 1, 2, 64},
                     StressCase{"Inline", QueueType::kInline, false, 1, 1, 64},
+                    StressCase{"Auto", QueueType::kAuto, false, 1, 2, 64},
+                    StressCase{"AutoAsync", QueueType::kAuto, true, 4, 2, 64},
                     StressCase{"InlineAsync", QueueType::kInline, true, 2, 1, 64}),
     [](const testing::TestParamInfo<StressCase>& one) { return one.param.name; });
 

@@ -139,6 +139,10 @@ class SleepSoak : public FakeServer, public testing::WithParamInterface<Shape> {
     options_.max_active_requests = 32;
     options_.engine.queue_type = GetParam().type;
     options_.engine.thread_count = GetParam().workers;
+    // Else the I/O threads would run it, and no worker would ever sleep.
+    if (GetParam().type == QueueType::kAuto) {
+      control_->cost_ns = [](uint64_t rows) { return 70'000 * rows; };
+    }
   }
   [[nodiscard]] bool has_workers() const { return GetParam().type != QueueType::kInline; }
   [[nodiscard]] uint64_t parks() const { return total("worker_parks"); }

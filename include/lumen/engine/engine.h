@@ -6,6 +6,8 @@
 //   Submitter(s) ──► Scheduler: mpmc | spsc | naive | batched ──► Worker(s) ─┐
 //        └────────── Scheduler: inline, the submitter's own thread runs ─────┴► Runner ──► complete()
 //
+// With `auto` a scheduler has both ways, and chooses one for each request.
+//
 // The configuration is swapped by building a second scheduler beside the first, pointing the
 // submitters at it and letting the first finish what it has accepted: no request is lost or waits for
 // the change, at the price of both sets of instances in memory while it lasts.
@@ -59,6 +61,8 @@ class Submitter {
   // Whether the latency budget would let this request in now, by its model, times.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
   [[nodiscard]] virtual bool fits_budget(const InferRequest& request) noexcept = 0;
+  // A guess whether a request of `model` would find a place in its queue now; asked as fits_budget() is.
+  [[nodiscard]] virtual bool has_room(const Model& model) noexcept = 0;
   // What submit() does too, for who keeps a request back before: where it asked for no deadline and not for
   // none either, the configuration's default counts, from its first byte on.
   virtual void set_default_deadline(InferRequest& request) noexcept = 0;
@@ -110,6 +114,12 @@ class Engine {
   virtual void remove_model(const Model& model) noexcept = 0;
   // As it is now; thread_count is what 0 stood for.
   [[nodiscard]] virtual EngineConfig config() const = 0;
+  // How a usual request of a ready model goes now, and why, in words with numbers. Control plane.
+  struct Lane {
+    QueueType queue_type{};
+    std::string why;
+  };
+  [[nodiscard]] virtual Lane lane_of(const Model& model) const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".
   [[nodiscard]] virtual std::string pinning() const = 0;
   // Refuses what comes, completes all that was accepted, joins the workers. With `inline` a submitter's

@@ -19,9 +19,21 @@ enum class QueueType : uint8_t {
   kNaive,    // mutex and condition variable
   kBatched,  // as mpmc; what waits is packed along the batch axis
   kInline,   // no hand-off: the I/O thread runs the model
+  // A setting only, of no request: inline where the run is expected to cost less than the hand-off to a
+  // worker, else batched where packing pays, else mpmc.
+  kAuto,
 };
-inline constexpr std::array<std::string_view, 5> kQueueTypeNames = {"mpmc", "spsc", "naive",
-                                                                    "batched", "inline"};
+inline constexpr std::array<std::string_view, 6> kQueueTypeNames = {"mpmc",    "spsc",   "naive",
+                                                                    "batched", "inline", "auto"};
+
+// Which request a free worker takes, where those of several models wait. `spsc` and `naive` have one
+// queue for all models and take from it in the order of arrival.
+enum class Policy : uint8_t {
+  kFair,      // from the model that has had the least of the workers' time, by its weight
+  kDeadline,  // the earliest deadline; those without one last
+  kFifo,      // the oldest
+};
+inline constexpr std::array<std::string_view, 3> kPolicyNames = {"fair", "deadline", "fifo"};
 
 enum class AllocatorType : uint8_t {
   kLumenArena,  // regions, reset in O(1)
@@ -45,6 +57,7 @@ struct EngineConfig {
   static constexpr Bounds kTimeoutUs = {0, limits::kMaxTimeoutUs};
 
   QueueType queue_type = QueueType::kMpmc;
+  Policy policy = Policy::kFair;
   AllocatorType allocator_type = AllocatorType::kLumenArena;
   // 0: as many as CPUs may be used (affinity and cgroup quota). `inline` has no workers: its I/O
   // threads run the models.
@@ -53,7 +66,9 @@ struct EngineConfig {
   uint32_t batch_size = limits::kDefaultBatchSize;
   // How long `batched` may hold a request back for others to join it. 0: packs what waits already.
   uint32_t max_queue_delay_us = 0;
-  size_t queue_capacity = limits::kDefaultQueueCapacity;  // a power of two
+  // Requests of one model that may wait for a worker (with `spsc` and `naive`: of all models). A power
+  // of two.
+  size_t queue_capacity = limits::kDefaultQueueCapacity;
   // A request that waited longer is answered 504 without running; 0: none. A request's own
   // "timeout" parameter wins.
   uint64_t default_timeout_us = 0;

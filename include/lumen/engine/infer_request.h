@@ -90,13 +90,17 @@ struct InferRequest {
   uint32_t worker = kNoWorker;  // who took it; with `inline` the submitter's number
   QueueType queue_type{};       // how it went, or would have gone
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
-  bool runs_alone = false;      // the batch that it was in failed
-  void* in_engine = nullptr;    // the engine's own, while the request is pending
+  uint64_t expected_ns = 0;     // what its run will take by what was measured; 0: not known yet
+  uint64_t charged_share_ns =
+      0;                      // to its model's share of the workers' time; 0: not taken from a lane
+  bool runs_alone = false;    // the batch that it was in failed
+  void* in_engine = nullptr;  // the engine's own, while the request is pending
   StageTimes times;
 };
 
 // Rows of a request: the size of the first axis where that is free in the model, otherwise 1; 0 where
 // its inputs differ in it. Its inputs are checked.
 [[nodiscard]] uint32_t rows_of(const InferRequest& request) noexcept;
+[[nodiscard]] uint64_t input_bytes_of(const InferRequest& request) noexcept;
 
 }  // namespace lumen::engine

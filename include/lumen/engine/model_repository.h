@@ -10,6 +10,7 @@
 #include <lumen/engine/backend_choice.h>
 #include <lumen/engine/backends.h>
 #include <lumen/engine/metadata.h>
+#include <lumen/engine/run_costs.h>
 #include <lumen/engine/size_cost.h>
 #include <lumen/engine/smoothed_time.h>
 #include <lumen/telemetry/counters.h>
@@ -71,6 +72,10 @@ class Model {
   // What one request takes a worker, for admission. With a latency budget the warm-up is its first
   // sample, where rows can be made up; 0 before the first.
   [[nodiscard]] SmoothedTime& service_time() noexcept { return service_time_; }
+  [[nodiscard]] const SmoothedTime& service_time() const noexcept { return service_time_; }
+  // What one request is expected to take by its input's size, for the choice of its lane and its share.
+  [[nodiscard]] RunCosts& run_costs() noexcept { return run_costs_; }
+  [[nodiscard]] const RunCosts& run_costs() const noexcept { return run_costs_; }
   // What calls of the sizes that the key names take, where that was measured: once for the model, not
   // for each instance and change. A few entries at most: the key follows from batch_size. Control
   // plane only.
@@ -98,6 +103,7 @@ class Model {
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
   // Written by every worker after each call; what is above is read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
+  RunCosts run_costs_;
 };
 
 struct FoundModel;  // of the scan

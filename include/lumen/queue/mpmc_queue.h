@@ -120,6 +120,8 @@ class MpmcQueue {
     Run& operator=(Run&&) = delete;
     ~Run() { LUMEN_CHECK(count_ == 0); }
     [[nodiscard]] size_t size() const noexcept { return count_; }
+    // Of its first item, counted since construction: the slot is that modulo capacity().
+    [[nodiscard]] size_t position() const noexcept { return position_; }
     [[nodiscard]] T& operator[](size_t i) const noexcept {
       return *queue_->slot(position_ + i).value();
     }
@@ -195,6 +197,10 @@ class MpmcQueue {
   [[nodiscard]] bool was_closed() const noexcept {
     const size_t tail = tail_side_.index.load(std::memory_order_relaxed);  // relaxed: racy by name
     return (tail & kClosedBit) != 0;
+  }
+  // Racy: the position of the oldest item a moment ago, whether it is there or still to come.
+  [[nodiscard]] size_t oldest_position_was() const noexcept {
+    return head_side_.index.load(std::memory_order_relaxed);  // relaxed: a hint
   }
   // Racy: what the size was a moment ago, for statistics.
   [[nodiscard]] size_t size_was() const noexcept {

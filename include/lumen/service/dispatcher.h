@@ -44,7 +44,8 @@ class Step {
 };
 
 // Why the engine would not have a call.
-[[nodiscard]] Status refusal(engine::SubmitOutcome outcome) noexcept;
+[[nodiscard]] Status refusal(engine::SubmitOutcome outcome,
+                             const engine::Model* model = nullptr) noexcept;
 
 // By a step that has parked the call, once. Any thread.
 void complete(Call& call) noexcept;  // infer.status, and infer.outputs if that is ok, are set

@@ -166,8 +166,12 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
                       "an infer request needs a body: send Content-Length or chunked coding"));
   }
   // By what is ahead of it already: a body that would be refused need not come in.
+  // One that may be answered from the cache needs no place in the queue.
+  if (!model->response_cache().enable && !host_.thread().submitter.has_room(*model)) {
+    return refuse(context, service::refusal(engine::SubmitOutcome::kFull, model));
+  }
   if (context.has_latency_budget && !host_.fits_budget(context)) {
-    return refuse(context, service::refusal(engine::SubmitOutcome::kOverBudget));
+    return refuse(context, service::refusal(engine::SubmitOutcome::kOverBudget, model));
   }
   // All that the request may take is reserved before its body is read: once it has begun it is read to its
   // end, so that half-read requests can't wait for each other.

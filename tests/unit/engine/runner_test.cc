@@ -67,7 +67,7 @@ class RunnerTest : public testing::Test {
     std::vector<Model*> served;
     for (const auto& model : repository->models()) served.push_back(model.get());
     SharedInstances shared;
-    runner->make_instances(served, shared);
+    runner->make_instances(served, shared, config);
     const Status status = runner->set_up(Runner::OnFailure::kFail);
     ASSERT_TRUE(status.ok()) << status.message();
     control->cost_ns = nullptr;  // the plan is made

@@ -60,7 +60,8 @@ Rule text(const char* section, std::vector<std::string> good, std::vector<std::s
 
 const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> all = {
-      {"queue_type", word("engine", true, {"mpmc", "spsc", "naive", "batched", "inline"})},
+      {"queue_type", word("engine", true, {"mpmc", "spsc", "naive", "batched", "inline", "auto"})},
+      {"policy", word("engine", true, {"fair", "deadline", "fifo"})},
       {"allocator_type", word("engine", true, {"lumen_arena", "standard"})},
       {"thread_count", number("engine", true, 0, 256)},
       {"batch_size", number("engine", true, 1, 128)},

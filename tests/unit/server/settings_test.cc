@@ -89,6 +89,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"batch_size", "9"},
       {"max_queue_delay_us", "11"},
       {"queue_capacity", "4096"},
+      {"policy", "deadline"},
       {"default_timeout_us", "13"},
       {"latency_budget_us", "17"},
       {"pin_threads", "1,3-4"},

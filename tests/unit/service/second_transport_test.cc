@@ -93,7 +93,7 @@ TEST_P(SecondTransport, ACancelledCallIsNotRunAndItsNeighboursAre) {
 INSTANTIATE_TEST_SUITE_P(QueueTypes, SecondTransport,
                          testing::Values(engine::QueueType::kMpmc, engine::QueueType::kSpsc,
                                          engine::QueueType::kNaive, engine::QueueType::kBatched,
-                                         engine::QueueType::kInline),
+                                         engine::QueueType::kInline, engine::QueueType::kAuto),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace

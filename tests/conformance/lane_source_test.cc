@@ -1,9 +1,11 @@
-// MpmcSource where threads are held at the spots between two steps: no wake-up is lost, and none ends
+// LaneSource where threads are held at the spots between two steps: no wake-up is lost, and none ends
 // with a worker that has no use for it while another sleeps beside a request.
 // Threads: the test's. Memory: the heap. Errors: by gtest; a lost wake-up is a deadline that passes.
-#include "engine/mpmc_source.h"
+#include "engine/lane_source.h"
 
 #include <lumen/base/clock.h>
+
+#include "support/bare_request.h"
 
 #include <gtest/gtest.h>
 
@@ -49,16 +51,15 @@ struct GateHooks {
 };
 
 // A submitter can be held between its claim and its publication.
-class Source final : public MpmcSource<GateHooks> {
+class Source final : public LaneSource<GateHooks> {
  public:
-  using MpmcSource::MpmcSource;
-  auto claim(uint32_t submitter) {
-    ++pushed_[submitter].since_wake;
-    return queue_.reserve(1);
+  Source(size_t capacity, uint32_t submitters, uint32_t workers)
+      : LaneSource(Policy::kFair, capacity, submitters, workers) {
+    add(bare_model());
+    add(bare_model(1));
   }
-  [[nodiscard]] bool is_asleep(uint32_t worker) const {
-    return (sleepers_[0].bits.load() >> worker & 1) != 0;
-  }
+  auto claim(uint32_t submitter) { return lanes_.claim(bare_model().index(), pushed_[submitter]); }
+  [[nodiscard]] bool is_asleep(uint32_t worker) const { return sleepers_.sleeps(worker); }
 };
 
 // A worker that only parks, until it has a request or nobody has woken it for too long.
@@ -109,7 +110,7 @@ class HeldWorker : public testing::TestWithParam<ParkSpot> {};
 // went to a doorbell on which nobody waited; the worker prepared, found nothing and slept without a bit.
 TEST_P(HeldWorker, IsWokenForTheNextRequestThoughTheRingForItsLastOneCameThen) {
   Source source(4, 1, 1);
-  std::array<InferRequest, 2> requests;
+  std::array<BareRequest, 2> requests;
   ASSERT_TRUE(source.push(0, requests[0]));
   ASSERT_EQ(source.try_take(0), &requests[0]);
   gate.hold(GetParam(), 0);
@@ -130,9 +131,9 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldWorker,
 
 // Was: the wake for R2 went to a worker that had just found R1 by itself, and R2 lay beside a sleeping
 // worker for as long as R1 took.
-TEST(MpmcSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
+TEST(LaneSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
   Source source(4, 1, 2);
-  std::array<InferRequest, 2> requests;
+  std::array<BareRequest, 2> requests;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.push(0, requests[0]));  // not woken for yet
@@ -148,9 +149,9 @@ TEST(MpmcSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
 
 // Was: the wake for R2 went to a worker that could not take it, since the one before was claimed and
 // not published. Then R1 was published, its wake went to one worker, and R2 lay beside the other.
-TEST(MpmcSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
+TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   Source source(4, 2, 2);
-  std::array<InferRequest, 2> requests;
+  std::array<BareRequest, 2> requests;
   Parker one(source, 0);
   Parker other(source, 1);
   one.wait_for_sleep();
@@ -170,10 +171,10 @@ TEST(MpmcSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   EXPECT_NE(first, second);
 }
 
-TEST(MpmcSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
+TEST(LaneSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
   Source source(4, 1, 4);
-  InferRequest request;
-  InferRequest sentinel;
+  BareRequest request;
+  BareRequest sentinel;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.begin_search(0));
@@ -186,9 +187,9 @@ TEST(MpmcSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
   EXPECT_EQ(sleeper.result(), &sentinel);
 }
 
-TEST(MpmcSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
+TEST(LaneSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
   Source source(4, 2, 4);
-  std::array<InferRequest, 2> requests;
+  std::array<BareRequest, 2> requests;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.begin_search(0));
@@ -199,7 +200,7 @@ TEST(MpmcSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
   EXPECT_EQ(sleeper.result(), &requests[1]);
 }
 
-TEST(MpmcSource, LetsHalfOfTheWorkersPollAtOnce) {
+TEST(LaneSource, LetsHalfOfTheWorkersPollAtOnce) {
   Source source(4, 1, 4);
   EXPECT_TRUE(source.begin_search(0));
   EXPECT_TRUE(source.begin_search(1));
@@ -208,7 +209,7 @@ TEST(MpmcSource, LetsHalfOfTheWorkersPollAtOnce) {
   EXPECT_TRUE(source.begin_search(3));
 }
 
-TEST(MpmcSource, LetsASingleWorkerPoll) {
+TEST(LaneSource, LetsASingleWorkerPoll) {
   Source source(4, 1, 1);
   EXPECT_TRUE(source.begin_search(0));
   EXPECT_EQ(source.end_search(0), nullptr);

@@ -1,0 +1,66 @@
+// LaneChoice: whether the next request of a model runs on its I/O thread or goes to a worker (queue type
+// `auto`). A run that costs less than the hand-off to a worker is better run where the request is.
+//
+// What a run costs is expected by the request's size (RunCosts), so a large request of a light model goes to a
+// worker. What a hand-off costs is measured as wake-ups happen (wake_cost_ns()). A size that was chosen for
+// stays as it is until the expectation is beyond the limit by a quarter, so that a cost near the limit does not
+// change its lane with each sample.
+//
+// Threads: choose() by any submitter; two at once may both change a size's lane, to the same.
+// Memory: at construction. Errors: none.
+#pragma once
+
+#include <lumen/base/doorbell.h>
+#include <lumen/base/limits.h>
+#include <lumen/engine/run_costs.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace lumen::engine {
+
+class LaneChoice {
+ public:
+  // The wake-up is a hand-off's largest part. Below 2 us the rest of it (queue, two cache lines, the way back)
+  // weighs as much; more than 30 is a busy machine, not a costly hand-off.
+  static constexpr uint64_t kLeastHandOffNs = 2'000;
+  static constexpr uint64_t kMostHandOffNs = 30'000;
+  [[nodiscard]] static uint64_t hand_off_ns() noexcept {
+    return std::clamp(wake_cost_ns(), kLeastHandOffNs, kMostHandOffNs);
+  }
+  // Of a model whose lightest requests cost no more the I/O threads get instances: the measured hand-off may
+  // grow to as much.
+  static constexpr uint64_t kMostInlineNs = 2 * kMostHandOffNs;
+
+  // Control plane, while no request of the model can come.
+  void reset(uint32_t model) noexcept {
+    for (auto& lane : lanes_[model])
+      lane.store(Lane::kOpen, std::memory_order_relaxed);  // relaxed: so
+  }
+  [[nodiscard]] bool is_inline(uint32_t model, uint64_t input_bytes,
+                               uint64_t expected_ns) noexcept {
+    std::atomic<Lane>& lane = lanes_[model][RunCosts::size_of(input_bytes)];
+    const Lane before = lane.load(std::memory_order_relaxed);  // relaxed: a value of its own
+    const Lane now = choose(before, expected_ns, hand_off_ns());
+    if (now != before) lane.store(now, std::memory_order_relaxed);  // relaxed: as above
+    return now == Lane::kInline;
+  }
+
+  enum class Lane : uint8_t { kOpen, kInline, kWorker };
+  // `expected_ns` 0: not known, which a worker is to find out.
+  [[nodiscard]] static constexpr Lane choose(Lane before, uint64_t expected_ns,
+                                             uint64_t hand_off_ns) noexcept {
+    if (expected_ns == 0) return Lane::kWorker;
+    uint64_t limit = hand_off_ns;
+    if (before == Lane::kInline) limit += hand_off_ns / 4;
+    if (before == Lane::kWorker) limit -= hand_off_ns / 4;
+    return expected_ns <= limit ? Lane::kInline : Lane::kWorker;
+  }
+
+ private:
+  std::array<std::array<std::atomic<Lane>, RunCosts::kSizes>, limits::kMaxModels> lanes_{};
+};
+
+}  // namespace lumen::engine

@@ -1,0 +1,61 @@
+// LaneSource: the queue types mpmc, batched and auto: a lane for each model (lanes.h) and one word of bits
+// that says which workers sleep (sleepers.h).
+// Threads: as in WorkSource. Memory: all at construction and add(). Errors: push() is false when the model's
+// lane is full. A submitter that dies between claim and publication blocks that lane (see MpmcQueue).
+#pragma once
+
+#include "engine/lanes.h"
+#include "engine/sleepers.h"
+#include "engine/work_source.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace lumen::engine {
+
+template <typename Hooks = NoHooks>
+class LaneSource : public WorkSource {
+ public:
+  LaneSource(Policy policy, size_t capacity, uint32_t submitters, uint32_t workers)
+      : lanes_(policy, capacity), sleepers_(lanes_, workers), pushed_(submitters) {}
+
+  void add(const Model& model) override { lanes_.add(model); }
+  [[nodiscard]] FairShares* shares() noexcept override { return &lanes_.shares(); }
+  [[nodiscard]] bool has_room(const Model& model) const noexcept override {
+    return lanes_.has_room(model.index());
+  }
+  bool push(uint32_t submitter, InferRequest& request) noexcept override {
+    return lanes_.push(request, pushed_[submitter]);
+  }
+  void wake_workers(uint32_t submitter) noexcept override {
+    Lanes::Pushed& pushed = pushed_[submitter];
+    const uint32_t count = pushed.requests;
+    if (count == 0) return;
+    lanes_.announce(pushed);
+    sleepers_.wake(count);
+  }
+  void close() noexcept override { lanes_.announce_all(); }
+
+  InferRequest* try_take(uint32_t) noexcept override { return sleepers_.try_take(); }
+  InferRequest* try_take_like(uint32_t, const InferRequest& request) noexcept override {
+    InferRequest* const next = lanes_.try_pop_like(request);
+    if (next != nullptr) sleepers_.pass_on();
+    return next;
+  }
+  bool was_empty(uint32_t) const noexcept override { return lanes_.was_empty(); }
+  bool begin_search(uint32_t) noexcept override { return sleepers_.begin_search(); }
+  InferRequest* end_search(uint32_t) noexcept override { return sleepers_.end_search(); }
+  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                     WakeReason& reason) noexcept override {
+    if (may_take) lanes_.tidy();
+    return sleepers_.park(worker, may_take, deadline_ns, reason);
+  }
+  void wake(uint32_t worker) noexcept override { sleepers_.wake_one(worker); }
+
+ protected:  // for the test that claims a place and publishes it later
+  Lanes lanes_;
+  Sleepers<Lanes, Hooks> sleepers_;
+  std::vector<Lanes::Pushed> pushed_;
+};
+
+}  // namespace lumen::engine

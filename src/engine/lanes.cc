@@ -1,0 +1,188 @@
+// See the header for threads, memory and errors.
+#include "engine/lanes.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace lumen::engine {
+namespace {
+
+// Classes of `deadline`: requests that may wait less than each of these, and those without a deadline. Within a
+// class they are taken in the order in which they came, so that one may pass another that is due earlier by less
+// than the class is wide.
+constexpr std::array<uint64_t, Lanes::kMostClasses - 1> kClassEndsNs = {8'000'000, 128'000'000,
+                                                                        UINT64_MAX / 2};
+
+}  // namespace
+
+void Lanes::add(const Model& model) {
+  const uint32_t index = model.index();
+  shares_.reset(index, 1, model.service_time().mean_ns());
+  // relaxed: only the control plane writes it
+  if (lanes_[index].load(std::memory_order_relaxed) != nullptr) return;
+  owned_.push_back(std::make_unique<Lane>(capacity_, classes()));
+  // sync[lanes.lane]: release; the rings are whole
+  lanes_[index].store(owned_.back().get(), std::memory_order_release);
+}
+
+Lanes::Place Lanes::place_of(const InferRequest& request) const noexcept {
+  const uint32_t model = request.model->index();
+  if (policy_ != Policy::kDeadline) return {model, 0};
+  const uint64_t begun_ns = request.times.parsed_ns;
+  const uint64_t left_ns = request.deadline_ns > begun_ns ? request.deadline_ns - begun_ns : 0;
+  const auto* end = std::ranges::upper_bound(kClassEndsNs, left_ns);
+  return {model, static_cast<uint32_t>(end - kClassEndsNs.begin())};
+}
+
+uint64_t Lanes::key_of(const InferRequest& request) const noexcept {
+  return policy_ == Policy::kDeadline ? request.deadline_ns : request.times.parsed_ns;
+}
+
+bool Lanes::has_room(uint32_t model) const noexcept {
+  // relaxed: a guess, which push() corrects
+  return lane_of(model).waiting.load(std::memory_order_relaxed) < capacity_;
+}
+
+bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
+  const Place place = place_of(request);
+  Lane& lane = lane_of(place.model);
+  // relaxed, all: a count of its own, which nothing depends on
+  if (lane.waiting.fetch_add(1, std::memory_order_relaxed) >= capacity_ ||
+      !lane.rings[place.class_index]->try_push(request, key_of(request))) {
+    lane.waiting.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+    return false;
+  }
+  ++pushed.requests;
+  pushed.bits[place.word()] |= place.mask();
+  std::atomic<uint64_t>& word = bits_[place.word()];
+  // For a worker that is awake. relaxed: one that is just cleared is set by announce().
+  if ((word.load(std::memory_order_relaxed) & place.mask()) == 0) {
+    // sync[lanes.bits]: release; the request is in the ring
+    word.fetch_or(place.mask(), std::memory_order_acq_rel);
+  }
+  return true;
+}
+
+LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
+  const Place place{model, 0};
+  ++pushed.requests;
+  pushed.bits[place.word()] |= place.mask();
+  Lane& lane = lane_of(model);
+  lane.waiting.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in push()
+  return lane.rings.front()->claim();
+}
+
+void Lanes::announce(Pushed& pushed) noexcept {
+  pushed.requests = 0;
+  for (size_t i = 0; i < pushed.bits.size(); ++i) {
+    const uint64_t bits = std::exchange(pushed.bits[i], 0);
+    // sync[lanes.bits]: a read-modify-write though the bit may be set, see the header
+    if (bits != 0) bits_[i].fetch_or(bits, std::memory_order_acq_rel);
+  }
+}
+
+void Lanes::announce_all() noexcept {
+  for (uint32_t model = 0; model < lanes_.size(); ++model) {
+    // relaxed: only the control plane writes it
+    if (lanes_[model].load(std::memory_order_relaxed) == nullptr) continue;
+    for (uint32_t i = 0; i < classes(); ++i) {
+      const Place place{model, i};
+      // sync[lanes.bits]: release; the requests are in the rings
+      bits_[place.word()].fetch_or(place.mask(), std::memory_order_acq_rel);
+    }
+  }
+}
+
+template <typename Visit>
+void Lanes::for_each_marked(Visit&& visit) const noexcept {
+  for (uint32_t word = 0; word < classes() * kWordsOfAClass; ++word) {
+    // sync[lanes.bits]: acquire; the request that it was set for
+    uint64_t bits = bits_[word].load(std::memory_order_acquire);
+    for (; bits != 0; bits &= bits - 1) {
+      const uint32_t class_index = word / kWordsOfAClass;
+      const auto model = static_cast<uint32_t>(word % kWordsOfAClass * 64 +
+                                               static_cast<uint32_t>(std::countr_zero(bits)));
+      const Place place{model, class_index};
+      if (!visit(place, *lane_of(model).rings[class_index])) return;
+    }
+  }
+}
+
+FairShares::Start Lanes::rank_of(Place place, const LaneRing& ring) const noexcept {
+  if (policy_ == Policy::kFair) return shares_.start_of(place.model);
+  return {ring.oldest_key_was(), 0};
+}
+
+InferRequest* Lanes::try_pop() noexcept {
+  // The ring that is chosen may have been emptied by another worker meanwhile, or its oldest request be
+  // claimed and not yet there; then the next is taken, and each is tried once.
+  std::array<uint64_t, kMostClasses * kWordsOfAClass> tried{};
+  while (true) {
+    FairShares::Start least;
+    Place chosen{};
+    bool has_chosen = false;
+    for_each_marked([&](Place place, const LaneRing& ring) {
+      if ((tried[place.word()] & place.mask()) != 0 || ring.was_empty()) return true;
+      const FairShares::Start rank = rank_of(place, ring);
+      if (has_chosen && !(rank < least)) return true;
+      least = rank;
+      chosen = place;
+      has_chosen = true;
+      return true;
+    });
+    if (!has_chosen) return nullptr;
+    if (InferRequest* request = take_from(chosen.model, chosen.class_index)) return request;
+    tried[chosen.word()] |= chosen.mask();
+  }
+}
+
+InferRequest* Lanes::try_pop_like(const InferRequest& request) noexcept {
+  const uint32_t model = request.model->index();
+  for (uint32_t i = 0; i < classes(); ++i) {
+    if (InferRequest* next = take_from(model, i)) return next;
+  }
+  return nullptr;
+}
+
+InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
+  Lane& lane = lane_of(model);
+  InferRequest* request = lane.rings[class_index]->try_pop();
+  if (request == nullptr) return nullptr;
+  lane.waiting.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in push()
+  request->charged_share_ns = std::max<uint64_t>(request->expected_ns, 1);
+  shares_.charge(model, request->charged_share_ns);
+  return request;
+}
+
+void Lanes::tidy() noexcept {
+  for_each_marked([&](Place place, const LaneRing& ring) {
+    if (!ring.was_empty()) return true;
+    auto& word = const_cast<std::atomic<uint64_t>&>(bits_[place.word()]);
+    // sync[lanes.bits]: see the header
+    word.fetch_and(~place.mask(), std::memory_order_acq_rel);
+    // sync[lanes.bits]: as above
+    if (!ring.was_empty()) word.fetch_or(place.mask(), std::memory_order_acq_rel);
+    return true;
+  });
+}
+
+bool Lanes::was_empty() const noexcept {
+  bool is_empty = true;
+  for_each_marked([&](Place, const LaneRing& ring) {
+    is_empty = ring.was_empty();
+    return is_empty;
+  });
+  return is_empty;
+}
+
+size_t Lanes::size_was() const noexcept {
+  size_t size = 0;
+  for_each_marked([&](Place, const LaneRing& ring) {
+    size += ring.size_was();
+    return true;
+  });
+  return size;
+}
+
+}  // namespace lumen::engine

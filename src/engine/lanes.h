@@ -1,0 +1,117 @@
+// Lanes: a bounded ring of requests for each model, and the choice among those that have some. What the
+// queue types mpmc and batched wait in.
+//
+//   bits_   [class 0: a bit a model] [class 1 ...]     may have work: who finds no bit need not look
+//   lanes_  [model] -> its rings, one a class, and how many wait in all of them
+//
+// A class keeps apart what is not taken in the order of arrival: with the policy `deadline` how long the
+// requests may wait, since a ring gives its requests in the order in which they came.
+//
+// A bit says "look here" and may be set for an empty ring: it is cleared only by a worker that is about to
+// sleep, so that a model in steady use costs nobody a write to the words of bits. So:
+//
+//   tidy(), before a worker announces its sleep        push(), then announce()
+//     the ring is empty? clear its bit                   the request is published
+//     look at the ring once more: not empty, set it      (the bit is seen clear: set it)
+//                                                        announce(): set the bit in any case
+//
+// Invariant: after its submitter's announce() a request that can be taken has its bit set, or a worker in
+// tidy() is about to set it. Both steps are read-modify-writes of one word: if announce() comes first,
+// tidy()'s second look sees the request; if it comes second the bit is set.
+// tests/spin/lanes.pml proves it, with the sleep of sleepers.h around it.
+//
+// Threads: add() on the control plane, one at a time; the others any. Memory: of each model at add(), kept for
+// whichever has its index later. Errors: push() is false when the model's lane is full.
+#pragma once
+
+#include "engine/fair_shares.h"
+#include "engine/lane_ring.h"
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/limits.h>
+#include <lumen/engine/engine_config.h>
+#include <lumen/engine/model_repository.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lumen::engine {
+
+class Lanes {
+  static constexpr size_t kWordsOfAClass = limits::kMaxModels / 64;
+
+ public:
+  static constexpr uint32_t kMostClasses = 4;
+  // A submitter's own: what it has pushed since its last announce().
+  struct alignas(kFalseSharingRange) Pushed {
+    uint32_t requests = 0;
+    std::array<uint64_t, kMostClasses * kWordsOfAClass> bits{};
+  };
+
+  Lanes(Policy policy, size_t capacity) noexcept : policy_(policy), capacity_(capacity) {}
+
+  // No request of the model can come meanwhile.
+  void add(const Model& model);
+  [[nodiscard]] FairShares& shares() noexcept { return shares_; }
+
+  [[nodiscard]] bool has_room(uint32_t model) const noexcept;
+  [[nodiscard]] bool push(InferRequest& request, Pushed& pushed) noexcept;
+  // For tests: the first half of push(), its place claimed and not published.
+  [[nodiscard]] LaneRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
+  // Before the submitter wakes anybody for what it has pushed.
+  void announce(Pushed& pushed) noexcept;
+  // No submitter comes any more, and some may have left without announce(). The caller has seen all pushes.
+  void announce_all() noexcept;
+
+  // The next by the policy; nullptr: nothing there.
+  [[nodiscard]] InferRequest* try_pop() noexcept;
+  // The next of the same model, to be run with it.
+  [[nodiscard]] InferRequest* try_pop_like(const InferRequest& request) noexcept;
+  // Clears the bits of empty rings. Before a sleep is announced.
+  void tidy() noexcept;
+  // Racy.
+  [[nodiscard]] bool was_empty() const noexcept;
+  [[nodiscard]] size_t size_was() const noexcept;
+
+ private:
+  struct Lane {
+    Lane(size_t capacity, uint32_t classes) {
+      for (uint32_t i = 0; i < classes; ++i) rings.push_back(std::make_unique<LaneRing>(capacity));
+    }
+    std::vector<std::unique_ptr<LaneRing>> rings;
+    alignas(kFalseSharingRange) std::atomic<size_t> waiting{0};  // in all rings: the bound
+  };
+  struct Place {
+    uint32_t model;
+    uint32_t class_index;
+    [[nodiscard]] size_t word() const noexcept { return class_index * kWordsOfAClass + model / 64; }
+    [[nodiscard]] uint64_t mask() const noexcept { return uint64_t{1} << (model % 64); }
+  };
+  // Calls visit(place, ring) for each ring whose bit is set, until that returns false.
+  template <typename Visit>
+  void for_each_marked(Visit&& visit) const noexcept;
+  [[nodiscard]] Lane& lane_of(uint32_t model) const noexcept {
+    // sync[lanes.lane]: acquire; pairs with add()
+    return *lanes_[model].load(std::memory_order_acquire);
+  }
+  [[nodiscard]] uint32_t classes() const noexcept {
+    return policy_ == Policy::kDeadline ? kMostClasses : 1;
+  }
+  [[nodiscard]] Place place_of(const InferRequest& request) const noexcept;
+  [[nodiscard]] uint64_t key_of(const InferRequest& request) const noexcept;
+  [[nodiscard]] FairShares::Start rank_of(Place place, const LaneRing& ring) const noexcept;
+  [[nodiscard]] InferRequest* take_from(uint32_t model, uint32_t class_index) noexcept;
+
+  const Policy policy_;
+  const size_t capacity_;
+  FairShares shares_;
+  std::array<std::atomic<Lane*>, limits::kMaxModels> lanes_{};
+  std::vector<std::unique_ptr<Lane>> owned_;  // the control plane's
+  alignas(
+      kFalseSharingRange) std::array<std::atomic<uint64_t>, kMostClasses * kWordsOfAClass> bits_{};
+};
+
+}  // namespace lumen::engine

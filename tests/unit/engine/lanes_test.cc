@@ -1,0 +1,222 @@
+// Lanes: a bound for each model, and who is next by each policy. One thread; the races are
+// conformance/lane_source_test.cc's and stress's. Memory: the heap. Errors: by gtest.
+#include "engine/lanes.h"
+
+#include "support/bare_request.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+
+namespace lumen::engine {
+namespace {
+
+constexpr uint64_t kUs = 1'000;
+constexpr uint64_t kMs = 1'000'000;
+
+class LanesTest : public testing::Test {
+ protected:
+  void make(Policy policy, size_t capacity = 64) {
+    lanes = std::make_unique<Lanes>(policy, capacity);
+    for (uint32_t model = 0; model < 3; ++model) lanes->add(bare_model(model));
+  }
+  BareRequest* push(uint32_t model, uint64_t expected_ns, uint64_t parsed_ns = 1,
+                    uint64_t deadline_ns = UINT64_MAX) {
+    BareRequest& request = requests.emplace_back(model);
+    request.expected_ns = expected_ns;
+    request.times.parsed_ns = parsed_ns;
+    request.deadline_ns = deadline_ns;
+    const bool pushed = lanes->push(request, marks);
+    lanes->announce(marks);
+    return pushed ? &request : nullptr;
+  }
+  // Takes `count` and says how many of each model; as if each had taken what was expected.
+  std::map<uint32_t, int> take(int count) {
+    std::map<uint32_t, int> taken;
+    for (int i = 0; i < count; ++i) {
+      const InferRequest* request = lanes->try_pop();
+      if (request == nullptr) break;
+      ++taken[request->model->index()];
+    }
+    return taken;
+  }
+
+  std::deque<BareRequest> requests;
+  std::unique_ptr<Lanes> lanes;
+  Lanes::Pushed marks;
+};
+
+TEST_F(LanesTest, AFullLaneRefusesOnlyItsOwnModel) {
+  make(Policy::kFair, 4);
+  for (int i = 0; i < 4; ++i) ASSERT_NE(push(0, kUs), nullptr);
+  EXPECT_FALSE(lanes->has_room(0));
+  EXPECT_EQ(push(0, kUs), nullptr);
+  EXPECT_TRUE(lanes->has_room(1));
+  EXPECT_NE(push(1, kUs), nullptr);
+  ASSERT_NE(lanes->try_pop(), nullptr);
+  ASSERT_NE(lanes->try_pop(), nullptr);
+  EXPECT_NE(push(0, kUs), nullptr) << "there is room again";
+}
+
+// The property: with one worker a light request waits for the run that has begun, and for no other.
+TEST_F(LanesTest, FairTakesALightRequestBeforeAllHeavyOnesThatWait) {
+  make(Policy::kFair);
+  for (int i = 0; i < 8; ++i) ASSERT_NE(push(0, 5 * kMs), nullptr);
+  ASSERT_EQ(lanes->try_pop()->model->index(), 0u) << "it runs";
+  const InferRequest* light = push(1, 2 * kUs);
+  EXPECT_EQ(lanes->try_pop(), light);
+}
+
+TEST_F(LanesTest, FairTakesTheLighterOfTwoModelsThatHaveHadNothing) {
+  make(Policy::kFair);
+  (void)push(0, 5 * kMs);
+  (void)push(1, 300 * kUs);
+  ASSERT_EQ(take(2).size(), 2u);
+  // Both are known now; neither has any claim on what came before.
+  const InferRequest* heavy = push(0, 5 * kMs);
+  (void)heavy;
+  const InferRequest* light = push(1, 300 * kUs);
+  EXPECT_EQ(lanes->try_pop(), light);
+}
+
+TEST_F(LanesTest, FairGivesEachModelTheSameTimeWhateverItsRequestsTake) {
+  make(Policy::kFair, 1024);
+  for (int i = 0; i < 1000; ++i) (void)push(0, 300 * kUs);
+  for (int i = 0; i < 100; ++i) (void)push(1, 3 * kMs);
+  const auto taken = take(550);
+  EXPECT_NEAR(taken.at(0), 500, 5);
+  EXPECT_NEAR(taken.at(1), 50, 1);
+}
+
+TEST_F(LanesTest, FairGivesTimeByWeight) {
+  make(Policy::kFair, 1024);
+  lanes->shares().reset(0, 3, kMs);
+  for (int i = 0; i < 500; ++i) (void)push(0, kMs);
+  for (int i = 0; i < 500; ++i) (void)push(1, kMs);
+  const auto taken = take(400);
+  EXPECT_NEAR(taken.at(0), 300, 3);
+}
+
+TEST_F(LanesTest, FairGoesByWhatRunsTookAndNotByWhatWasExpected) {
+  make(Policy::kFair, 1024);
+  for (int i = 0; i < 900; ++i) (void)push(0, kMs);  // expected alike
+  for (int i = 0; i < 900; ++i) (void)push(1, kMs);
+  std::map<uint32_t, uint64_t> had_ns;
+  for (int i = 0; i < 600; ++i) {
+    const InferRequest* request = lanes->try_pop();
+    ASSERT_NE(request, nullptr);
+    const uint32_t model = request->model->index();
+    const uint64_t took_ns = model == 0 ? 4 * kMs : kMs;
+    lanes->shares().settle(model, took_ns, request->charged_share_ns);
+    had_ns[model] += took_ns;
+  }
+  EXPECT_NEAR(static_cast<double>(had_ns[0]) / static_cast<double>(had_ns[1]), 1.0, 0.05);
+}
+
+// Otherwise it would take all workers for as long as it had been idle.
+TEST_F(LanesTest, FairGivesNoCreditForTimeInWhichAModelHadNothingToDo) {
+  make(Policy::kFair, 1024);
+  for (int i = 0; i < 600; ++i) (void)push(0, kMs);
+  (void)take(500);
+  for (int i = 0; i < 100; ++i) (void)push(1, kMs);
+  const auto taken = take(100);
+  EXPECT_NEAR(taken.at(1), 50, 2);
+}
+
+// A model whose runs happen on I/O threads as well has less of the workers' time.
+TEST_F(LanesTest, FairCountsWhatAModelHasRunElsewhere) {
+  make(Policy::kFair, 1024);
+  for (int i = 0; i < 100; ++i) (void)push(0, kMs);
+  for (int i = 0; i < 100; ++i) (void)push(1, kMs);
+  (void)take(20);
+  lanes->shares().settle(1, 10 * kMs, 0);
+  const auto taken = take(30);
+  EXPECT_NEAR(taken.at(0), 20, 1);
+  EXPECT_NEAR(taken.at(1), 10, 1);
+}
+
+TEST_F(LanesTest, FifoTakesTheOldestOfAllModels) {
+  make(Policy::kFifo);
+  const InferRequest* second = push(0, kMs, 20);
+  const InferRequest* first = push(1, kMs, 10);
+  const InferRequest* fourth = push(1, kMs, 40);
+  const InferRequest* third = push(2, kMs, 30);
+  EXPECT_EQ(lanes->try_pop(), first);
+  EXPECT_EQ(lanes->try_pop(), second);
+  EXPECT_EQ(lanes->try_pop(), third);
+  EXPECT_EQ(lanes->try_pop(), fourth);
+  EXPECT_EQ(lanes->try_pop(), nullptr);
+}
+
+TEST_F(LanesTest, DeadlineTakesTheEarliestAndThoseWithoutOneLast) {
+  make(Policy::kDeadline);
+  const InferRequest* never = push(0, kMs, 1);
+  const InferRequest* late = push(0, kMs, 1, 500 * kMs);
+  const InferRequest* soon = push(0, kMs, 1, 3 * kMs);
+  const InferRequest* sooner = push(1, kMs, 1, 2 * kMs);
+  const InferRequest* later = push(1, kMs, 1, 40 * kMs);
+  EXPECT_EQ(lanes->try_pop(), sooner);
+  EXPECT_EQ(lanes->try_pop(), soon) << "of one model too, though it came last";
+  EXPECT_EQ(lanes->try_pop(), later);
+  EXPECT_EQ(lanes->try_pop(), late);
+  EXPECT_EQ(lanes->try_pop(), never);
+}
+
+TEST_F(LanesTest, TheBoundIsOfAllClassesOfAModelTogether) {
+  make(Policy::kDeadline, 4);
+  ASSERT_NE(push(0, kMs, 1, 2 * kMs), nullptr);
+  ASSERT_NE(push(0, kMs, 1, 20 * kMs), nullptr);
+  ASSERT_NE(push(0, kMs, 1, 200 * kMs), nullptr);
+  ASSERT_NE(push(0, kMs, 1), nullptr);
+  EXPECT_EQ(push(0, kMs, 1, 2 * kMs), nullptr);
+}
+
+TEST_F(LanesTest, WhatJoinsACallIsOfTheSameModel) {
+  make(Policy::kFair);
+  const InferRequest* first = push(0, kMs);
+  const InferRequest* second = push(0, kMs);
+  (void)push(1, kUs);
+  ASSERT_EQ(lanes->try_pop_like(*first), first);
+  EXPECT_EQ(lanes->try_pop_like(*first), second);
+  EXPECT_EQ(lanes->try_pop_like(*first), nullptr);
+  EXPECT_EQ(lanes->try_pop()->model->index(), 1u);
+}
+
+TEST_F(LanesTest, WhatWasTidiedIsFoundAgainOnceSomethingComes) {
+  make(Policy::kFair);
+  (void)push(0, kMs);
+  (void)push(1, kMs);
+  ASSERT_NE(lanes->try_pop_like(BareRequest(0)), nullptr);
+  lanes->tidy();
+  EXPECT_FALSE(lanes->was_empty()) << "the other model's";
+  EXPECT_EQ(lanes->size_was(), 1u);
+  ASSERT_NE(lanes->try_pop(), nullptr);
+  lanes->tidy();
+  EXPECT_TRUE(lanes->was_empty());
+  const InferRequest* next = push(0, kMs);
+  EXPECT_EQ(lanes->try_pop(), next);
+}
+
+// A submitter may have left between push() and announce(): the engine changed its configuration.
+TEST_F(LanesTest, NothingIsLeftBehindOfASubmitterThatDoesNotAnnounce) {
+  make(Policy::kFair);
+  BareRequest request(2);
+  ASSERT_TRUE(lanes->push(request, marks));
+  lanes->announce_all();
+  EXPECT_FALSE(lanes->was_empty());
+  EXPECT_EQ(lanes->try_pop(), &request);
+}
+
+TEST_F(LanesTest, ALaneIsKeptForTheNextModelWithItsIndex) {
+  make(Policy::kFair, 2);
+  for (int change = 0; change < 100; ++change) {
+    lanes->add(bare_model(1));
+    ASSERT_NE(push(1, kUs), nullptr);
+    ASSERT_NE(lanes->try_pop(), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace lumen::engine
