@@ -1,11 +1,12 @@
-// The body of `lumen bench`: reads the model's metadata, builds one request, runs the load for each
-// number of clients. Threads and memory: as bench_command.h says.
+// The arguments of `lumen bench`, and the load on one model for each number of clients (bench_mix.cc: on
+// several). Threads and memory: as bench_command.h says.
 #include "bench_command.h"
 
+#include "bench_arguments.h"
 #include "bench_shared_buffer.h"
 #include "load/bench_report.h"
 #include "load/load_run.h"
-#include "load/model_info.h"
+#include "load/mix_spec.h"
 #include "load/stop_flag.h"
 
 #include <lumen/base/nearest_name.h>
@@ -27,136 +28,15 @@ using lumen::Result;
 using lumen::Status;
 namespace load = lumen::load;
 
-struct BenchArguments {
-  std::string url;
-  std::string model;
-  std::string version;
-  std::vector<uint32_t> clients = {1, 4, 16};
-  uint32_t threads = 1;
-  double duration_s = 5;
-  double warm_up_s = 0.5;
-  double rate = 0;
-  double timeout_s = 20;
-  double repeat_ratio = -1;  // below 0: all requests are the same
-  uint64_t requests = 0;
-  uint64_t seed = 1;
-  uint32_t in_flight = 1;
-  std::vector<std::string> inputs;  // FILE or NAME=FILE
-  bool new_connection = false;
-  bool obey_retry_after = false;
-  bool poll = false;
-  bool json = false;
-  bool csv = false;
-};
-
-int fail(const Status& status) {
-  const auto text = status.message();
-  std::fprintf(stderr, "lumen bench: %.*s\n", static_cast<int>(text.size()), text.data());
-  return 1;
+Result<load::BenchHead> prepare(const BenchArguments& arguments, double rate) {
+  auto made = make_plan(arguments, arguments.model, rate);
+  if (!made.ok()) return made.status();
+  return load::BenchHead{arguments.model, std::move(made->inputs_text), std::move(made->plan)};
 }
 
-uint64_t to_ns(double seconds) noexcept { return static_cast<uint64_t>(seconds * 1e9); }
-
-// A file for a model with one input needs no name.
-Result<std::vector<load::InputTensor>> make_inputs(const load::ModelInfo& model,
-                                                   const BenchArguments& arguments) {
-  std::vector<load::InputTensor> inputs;
-  inputs.reserve(model.inputs.size());
-  for (size_t i = 0; i < model.inputs.size(); ++i) {
-    inputs.push_back(load::random_input(model.inputs[i], arguments.seed + i));
-  }
-  for (const std::string& word : arguments.inputs) {
-    const size_t equals = word.find('=');
-    const bool named = equals != std::string::npos;
-    if (!named && model.inputs.size() != 1) {
-      return Status::error(lumen::Code::kInvalidArgument,
-                           "--input %s: the model has %zu inputs; wanted NAME=FILE", word.c_str(),
-                           model.inputs.size());
-    }
-    const std::string name = named ? word.substr(0, equals) : model.inputs[0].name;
-    const auto found = std::ranges::find(model.inputs, name, &load::TensorInfo::name);
-    if (found == model.inputs.end()) {
-      return Status::error(lumen::Code::kNotFound, "--input %s: the model has no input '%s'",
-                           word.c_str(), name.c_str());
-    }
-    const std::string path = named ? word.substr(equals + 1) : word;
-    auto file = load::read_npy(path);
-    if (!file.ok()) return file.status();
-    auto input = load::input_of_file(*found, std::move(*file), path);
-    if (!input.ok()) return input.status();
-    inputs[static_cast<size_t>(found - model.inputs.begin())] = std::move(*input);
-  }
-  return inputs;
-}
-
-// One request before all others: a refusal is told once, and at once.
-Status probe(load::LoadPlan plan) {
-  plan.clients = plan.threads = 1;
-  plan.requests = 1;
-  plan.warm_up_requests = 0;
-  plan.rate = 0;
-  plan.in_flight = 1;
-  plan.poll = false;
-  const auto tally = load::run_load(plan, load::stop_flag);
-  // relaxed: nothing else is read because of it.
-  if (tally->ok_count() == 1 || load::stop_flag.load(std::memory_order_relaxed)) return {};
-  return Status::error(lumen::Code::kUnavailable, "%s: a first request failed (%s): %s",
-                       plan.target.url.c_str(), load::errors_text(*tally).c_str(),
-                       tally->first_error.c_str());
-}
-
-Result<load::BenchHead> prepare(const BenchArguments& arguments) {
-  auto target = load::parse_target(arguments.url);
-  if (!target.ok()) return target.status();
-  auto model = load::read_model_info(*target, arguments.model, arguments.version);
-  if (!model.ok()) return model.status();
-  auto inputs = make_inputs(*model, arguments);
-  if (!inputs.ok()) return inputs.status();
-  if (target->is_bus() &&
-      (arguments.rate > 0 || arguments.new_connection || arguments.obey_retry_after)) {
-    return Status::error(lumen::Code::kUnsupported,
-                         "%s: over the bus there is a closed loop on kept connections alone; leave "
-                         "--rate, --new-connection and --obey-retry-after out",
-                         arguments.url.c_str());
-  }
-  if (!target->is_bus() && arguments.in_flight != 1) {
-    return Status::error(lumen::Code::kUnsupported,
-                         "--in-flight %u: over HTTP a client has one request in flight; wanted "
-                         "bus:/PATH, or more --clients",
-                         arguments.in_flight);
-  }
-  load::BenchHead head;
-  head.model = arguments.model;
-  for (const load::InputTensor& input : *inputs) {
-    if (!head.inputs.empty()) head.inputs += ", ";
-    head.inputs += input.name + " " + load::type_text(input.type, input.shape);
-  }
-  load::LoadPlan& plan = head.plan;
-  const auto use =
-      arguments.new_connection ? load::ConnectionUse::kOneRequest : load::ConnectionUse::kKept;
-  plan.request = load::build_request(*target, *model, *inputs, {}, use);
-  plan.model = arguments.model;
-  plan.version = arguments.version;
-  plan.inputs = std::move(*inputs);
-  plan.in_flight = arguments.in_flight;
-  if (arguments.repeat_ratio >= 0) {
-    auto variants = load::InputVariants::create(plan.inputs);
-    if (!variants.ok()) return variants.status();
-    plan.variants = *variants;
-    plan.repeat_ratio = arguments.repeat_ratio;
-  }
-  plan.target = std::move(*target);
-  plan.threads = arguments.threads;
-  plan.warm_up_ns = to_ns(arguments.warm_up_s);
-  plan.duration_ns = to_ns(arguments.duration_s);
-  plan.requests = arguments.requests;
-  plan.rate = arguments.rate;
-  plan.new_connection = arguments.new_connection;
-  plan.obey_retry_after = arguments.obey_retry_after;
-  plan.poll = arguments.poll;
-  plan.timeout_ns = to_ns(arguments.timeout_s);
-  LUMEN_RETURN_IF_ERROR(probe(plan));
-  return head;
+int refuse(const Status& status) {
+  fail_bench(status);
+  return 2;
 }
 
 // Each client is a descriptor; the soft limit is often 1,024.
@@ -189,16 +69,18 @@ load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
 }
 
 int run_bench_url(const BenchArguments& arguments) {
-  load::install_stop_flag();
-  raise_descriptor_limit();
-  auto head = prepare(arguments);
-  if (!head.ok()) return fail(head.status());
+  const auto clients_of_rows = load::parse_clients(arguments.clients);
+  if (!clients_of_rows.ok()) return refuse(clients_of_rows.status());
+  const auto rate = load::parse_rate(arguments.rate);
+  if (!rate.ok()) return refuse(rate.status());
+  auto head = prepare(arguments, *rate);
+  if (!head.ok()) return fail_bench(head.status());
   const bool is_table = !arguments.json && !arguments.csv;
   if (is_table) std::fputs(load::head_text(*head).c_str(), stdout);
   if (arguments.csv) std::fputs(load::csv_head().c_str(), stdout);
   std::vector<load::BenchRow> rows;
   bool all_answered = true;
-  for (const uint32_t clients : arguments.clients) {
+  for (const uint32_t clients : *clients_of_rows) {
     // relaxed: nothing else is read because of it.
     if (load::stop_flag.load(std::memory_order_relaxed)) break;
     rows.push_back(run_row(*head, clients));
@@ -240,24 +122,32 @@ int run_bench(const BenchArguments& arguments) {
     return 2;
   }
   if (!load::looks_like_url(arguments.url)) return refuse_word(arguments.url);
-  if (arguments.model.empty()) {
-    std::fprintf(stderr, "lumen bench: wanted --model NAME\n");
+  if (arguments.model.empty() && arguments.mix.empty()) {
+    std::fprintf(stderr, "lumen bench: wanted --model NAME, or --mix NAME:WEIGHT,NAME:WEIGHT\n");
     return 2;
   }
-  return run_bench_url(arguments);
+  load::install_stop_flag();
+  raise_descriptor_limit();
+  return arguments.mix.empty() ? run_bench_url(arguments) : run_bench_mix(arguments);
 }
 
 void add_options(CLI::App& bench, BenchArguments& arguments) {
   bench.add_option("url", arguments.url,
                    "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH or bus:/PATH");
   bench.add_option("--model", arguments.model, "name of the model");
+  bench
+      .add_option("--mix", arguments.mix,
+                  "in place of --model, several models at once: NAME:WEIGHT,NAME:WEIGHT; each "
+                  "client chooses the model of its next request by weight; or NAME,NAME with "
+                  "--clients or --rate for each")
+      ->delimiter(',');
   bench.add_option("--model-version", arguments.version,
                    "version of the model; default: the server's choice");
   bench
       .add_option("--clients", arguments.clients,
-                  "numbers of clients, one table row for each; default 1,4,16")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 10'000));
+                  "numbers of clients, one table row for each; default 1,4,16; with --mix also "
+                  "NAME:N,NAME:N, clients that each ask for one model")
+      ->delimiter(',');
   bench
       .add_option("--in-flight", arguments.in_flight,
                   "requests of each client at once, over the bus; default 1")
@@ -276,11 +166,13 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
       .add_option("--requests", arguments.requests,
                   "measure each row for this many requests instead of --duration")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  auto* rate = bench
-                   .add_option("--rate", arguments.rate,
-                               "open loop: requests a second of all clients together; latency "
-                               "counts from when each was due")
-                   ->check(CLI::Range(0.001, 1e8));
+  auto* rate =
+      bench
+          .add_option("--rate", arguments.rate,
+                      "open loop: requests a second of all clients together; latency "
+                      "counts from when each was due; with --mix it is divided by weight, or "
+                      "NAME:R,NAME:R; models without a rate stay in a closed loop")
+          ->delimiter(',');
   bench
       .add_option("--timeout", arguments.timeout_s,
                   "seconds after which a request counts as failed; default 20")

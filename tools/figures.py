@@ -153,6 +153,12 @@ def bench(name: str) -> Callable[[dict[str, Any]], str]:
     return draw_bench
 
 
+def mixed(document: dict[str, Any]) -> str:
+    """Without each model of each combination (mlp of mlp + squeezenet, ...): no goals."""
+    rows = [row for row in document["rows"] if " of " not in row["row"]]
+    return compared(rows, "Lumen") + unreached("mixed", rows)
+
+
 def matrix(document: dict[str, Any]) -> str:
     def cell(row: Row, keys: Sequence[str], decimals: int) -> str:
         if row["error"]:
@@ -196,6 +202,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
         "watching",
         {"cost": "cost, %", "cost, lower end": "from, %", "cost, upper end": "to, %"},
     ),
+    "mixed": mixed,
     "cache/story": cache_tables.story,
     "cache/counts": cache_tables.counts,
     "over_concurrency/origin": over_concurrency_tables.beside_origin,

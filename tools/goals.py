@@ -36,6 +36,7 @@ def of_first(row: Row, rows: Sequence[Row], part: float) -> bool:
 # A row, all rows of its table, and the number in the file.
 RULES: dict[str, Callable[[Row, Sequence[Row], float], bool]] = {
     "at_most": lambda row, _, bound: row["ours"] <= bound,
+    "at_least": lambda row, _, bound: row["ours"] >= bound,
     "of_limit_at_least": lambda row, _, part: row["ours"] >= part * row["limit"],
     "of_limit_at_most": lambda row, _, part: row["ours"] <= part * row["limit"],
     "over_limit_at_most": lambda row, _, more: row["ours"] <= row["limit"] + more,

@@ -4,6 +4,7 @@
 
 #include "load/load_plan.h"
 #include "load/metrics_reader.h"
+#include "load/report_parts.h"
 #include "load/tally.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -29,12 +30,6 @@ struct BenchRow {
   StageMeans server;
   std::optional<CacheSums> cache;  // where inputs vary, and the server tells
 };
-
-// The client's own threads were busy nearly all the time: the figures are the client's.
-[[nodiscard]] bool is_client_bound(const LoadPlan& plan, const Tally& tally) noexcept;
-
-// "503 x 12, connect x 3"; empty: none.
-[[nodiscard]] std::string errors_text(const Tally& tally);
 
 // Each ends with a newline. A row is its line of the table and what there is to say of it.
 [[nodiscard]] std::string head_text(const BenchHead& head);

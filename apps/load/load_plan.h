@@ -1,4 +1,5 @@
-// LoadPlan: one measurement: what to send, over how many connections, for how long or how often.
+// LoadPlan: one measurement: what to send, over how many connections, for how long or how often. Several
+// plans may be carried out at once (run_loads() in load_run.h), each with clients of its own.
 // Threads: a value, read by all load threads. Memory: one copy of the request. Errors: never.
 #pragma once
 
@@ -13,10 +14,19 @@
 
 namespace lumen::load {
 
+// One of several requests that the same clients send.
+struct MixedRequest {
+  std::string request;
+  double weight = 1;
+};
+
 struct LoadPlan {
   Target target;
   std::string request;          // whole, as build_request() makes it
   std::string warm_up_request;  // sent while warming up; empty: `request`
+  // In place of `request`, closed loop alone: each time one of these, by weight (WeightedChoice), each
+  // counted apart.
+  std::vector<MixedRequest> mix;
   // The same for the bus.
   std::string model;
   std::string version;

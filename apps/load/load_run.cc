@@ -27,39 +27,84 @@ void wait_until(uint64_t deadline_ns, const std::atomic<bool>& stop) {
   }
 }
 
+// What is the same for all of a run's threads.
+struct Run {
+  const std::vector<LoadPlan>& plans;
+  uint32_t threads;
+  const std::atomic<bool>& stop;
+  const std::function<void()>& at_begin;
+};
+
 template <typename Load>
-std::unique_ptr<Tally> run_threads(const LoadPlan& plan, const std::atomic<bool>& stop,
-                                   const std::function<void()>& at_begin) {
-  std::deque<Load> loads;
-  for (uint32_t i = 0; i < plan.threads; ++i) loads.emplace_back(plan, i, stop);
-  if (plan.requests != 0 && at_begin) at_begin();
+void run_threads(std::deque<Load>& loads, const Run& run) {
+  const LoadPlan& plan = run.plans.front();
+  if (plan.requests != 0 && run.at_begin) run.at_begin();
   const uint64_t start_ns = now_ns();
   std::vector<std::thread> threads;
   threads.reserve(loads.size());
   for (Load& load : loads) threads.emplace_back([&load, start_ns] { load.run(start_ns); });
-  if (plan.requests == 0 && at_begin) {
-    wait_until(start_ns + plan.warm_up_ns, stop);
-    at_begin();
+  if (plan.requests == 0 && run.at_begin) {
+    wait_until(start_ns + plan.warm_up_ns, run.stop);
+    run.at_begin();
   }
-  auto sum = std::make_unique<Tally>();
   for (std::thread& thread : threads) thread.join();
-  for (const Load& load : loads) sum->merge(load.tally());
-  return sum;
+}
+
+LoadResult run_over_bus(const Run& run) {
+  std::deque<BusLoad> loads;
+  for (uint32_t i = 0; i < run.threads; ++i) loads.emplace_back(run.plans.front(), i, run.stop);
+  run_threads(loads, run);
+  LoadResult result;
+  result.all = std::make_unique<Tally>();
+  for (const BusLoad& load : loads) result.all->merge(load.tally());
+  return result;
+}
+
+LoadResult run_over_http(const Run& run) {
+  std::deque<LoadThread> loads;
+  for (uint32_t i = 0; i < run.threads; ++i) {
+    loads.emplace_back(run.plans, i, run.threads, run.stop);
+  }
+  run_threads(loads, run);
+  LoadResult result;
+  result.all = std::make_unique<Tally>();
+  for (const LoadThread& load : loads) {
+    result.all->merge(load.use());
+    size_t at = 0;
+    for (const LoadFlow& flow : load.flows()) {
+      for (size_t part = 0; part < flow.parts(); ++part, ++at) {
+        if (at == result.parts.size()) result.parts.push_back(std::make_unique<Tally>());
+        result.parts[at]->merge(flow.tally(part));
+      }
+    }
+  }
+  for (const auto& part : result.parts) result.all->merge(*part);
+  return result;
 }
 
 }  // namespace
 
-std::unique_ptr<Tally> run_load(const LoadPlan& given, const std::atomic<bool>& stop,
+std::unique_ptr<Tally> run_load(const LoadPlan& plan, const std::atomic<bool>& stop,
                                 const std::function<void()>& at_begin) {
-  LoadPlan plan = given;
-  plan.clients = std::max(plan.clients, 1u);
-  plan.threads = std::clamp(plan.threads, 1u, plan.clients);
-  // So that each thread has a request to send: none means "by time" there.
-  if (plan.requests != 0 && plan.requests < plan.threads) {
-    plan.threads = static_cast<uint32_t>(plan.requests);
+  return run_loads({plan}, stop, at_begin).all;
+}
+
+LoadResult run_loads(const std::vector<LoadPlan>& given, const std::atomic<bool>& stop,
+                     const std::function<void()>& at_begin) {
+  std::vector<LoadPlan> plans = given;
+  LoadPlan& first = plans.front();
+  uint32_t clients = 0;
+  for (LoadPlan& plan : plans) {
+    plan.clients = std::max(plan.clients, 1u);
+    clients = std::max(clients, plan.clients);
   }
-  return plan.target.is_bus() ? run_threads<BusLoad>(plan, stop, at_begin)
-                              : run_threads<LoadThread>(plan, stop, at_begin);
+  first.threads = std::clamp(first.threads, 1u, clients);
+  // So that each thread has a request to send: none means "by time" there.
+  if (first.requests != 0 && first.requests < first.threads) {
+    first.threads = static_cast<uint32_t>(first.requests);
+  }
+  const Run run{plans, first.threads, stop, at_begin};
+  return first.target.is_bus() ? run_over_bus(run) : run_over_http(run);
 }
 
 }  // namespace lumen::load

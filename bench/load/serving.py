@@ -237,7 +237,9 @@ def start_hyper(stack: ExitStack, folder: Path, program: Path, work: Workload) -
     return make_target("hyper", work, port, rival_request(work), process, log)
 
 
-def start_rival(stack: ExitStack, folder: Path, name: str, work: Workload) -> Target:
+def start_rival(
+    stack: ExitStack, folder: Path, name: str, work: Workload, cores: str = str(SERVER_CORE)
+) -> Target:
     port = free_port()
     env = {"BENCH_MODEL": str(work.file), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(RIVALS)}
     env["BENCH_OUTPUT"] = work.output
@@ -252,7 +254,7 @@ def start_rival(stack: ExitStack, folder: Path, name: str, work: Workload) -> Ta
             env["BENCH_MODEL"] = str(work.framework)
         words = [sys.executable, str(RIVALS / "fastapi_app.py"), str(port)]
     log = folder / f"{name}-{work.model}.log"
-    process = stack.enter_context(running(words, log, env))
+    process = stack.enter_context(running(words, log, env, cores))
     return make_target(name, work, port, rival_request(work), process, log)
 
 

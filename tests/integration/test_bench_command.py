@@ -165,6 +165,12 @@ def test_no_server_is_told_with_the_url() -> None:
         (("http://127.0.0.1:1",), "--model"),
         (("http://127.0.0.1:1", "--model", "m", "--clients", "0"), "--clients"),
         (("http://127.0.0.1:1", "--model", "m", "--json", "--csv"), "--csv"),
+        (("http://127.0.0.1:1", "--model", "m", "--clients", "m:3"), "there is no --mix"),
+        (("http://127.0.0.1:1", "--mix", "m:0,n"), "weight is '0'; wanted a number above 0"),
+        (("http://127.0.0.1:1", "--mix", "m,n,m"), "'m' is there twice"),
+        (("http://127.0.0.1:1", "--mix", "m,n", "--clients", "o:1"), "no model 'o'; it has m, n"),
+        (("http://127.0.0.1:1", "--mix", "m,n", "--csv"), "--csv: is for one model"),
+        (("http://127.0.0.1:1", "--mix", "m,n", "--model", "m"), "--model: is for one model"),
     ],
 )
 def test_wrong_arguments_are_refused_with_status_2(words: tuple[str, ...], wanted: str) -> None:
@@ -217,6 +223,48 @@ def test_a_unix_socket_is_a_url_too(server: Any, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["rows"][0]["requests"] == 50
 
 
+# --- several models at once -----------------------------------------------------------------------
+
+MIX = ("--duration", "0.4", "--warm-up", "0.1")
+
+
+def test_clients_choose_their_models_by_weight(shared_server: Server) -> None:
+    (row,) = rows_of(shared_server, "--mix", "mlp:0.8,add_sub:0.2", "--clients", "4", *MIX)
+    mlp, add_sub = row["models"]["mlp"], row["models"]["add_sub"]
+    assert row["clients"] == 4 and row["errors"]["count"] == 0
+    assert row["requests"] == mlp["requests"] + add_sub["requests"]
+    assert mlp["requests"] == pytest.approx(0.8 * row["requests"], abs=10)
+    for one in (mlp, add_sub):
+        latency = one["latency_us"]
+        assert 0 < latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
+        assert one["refused"] == 0 and one["server"]["requests"] > 0
+
+
+def test_each_model_may_have_clients_and_a_rate_of_its_own(shared_server: Server) -> None:
+    words = ("--mix", "mlp,add_sub,digits", "--clients", "mlp:1,digits:2", "--rate", "add_sub:250")
+    (row,) = rows_of(shared_server, *words, *MIX)
+    models = row["models"]
+    loops = {name: (one["loop"], one["clients"]) for name, one in models.items()}
+    assert loops == {"mlp": ("closed", 1), "add_sub": ("open", 16), "digits": ("closed", 2)}
+    # 100 fall due in the window and 25 before it, of which some may be late.
+    assert 95 <= models["add_sub"]["latency_us"]["count"] <= 125
+    assert models["mlp"]["requests"] > 0 and models["digits"]["requests"] > 0
+
+
+def test_a_mix_is_a_table_with_a_line_a_model(shared_server: Server) -> None:
+    done = bench(url_of(shared_server), "--mix", "mlp,add_sub", "--rate", "200", *MIX)
+    assert done.returncode == 0, done.stderr
+    firsts = [line.split()[0] for line in done.stdout.splitlines() if line[:1].strip()]
+    assert firsts[-4:] == ["model", "mlp", "add_sub", "all"], done.stdout
+
+
+def test_a_mix_with_an_unknown_model_is_told_by_the_servers_own_words(
+    shared_server: Server,
+) -> None:
+    done = bench(url_of(shared_server), "--mix", "mlp,mpl")
+    assert done.returncode == 1 and "404" in done.stderr and "mpl" in done.stderr
+
+
 # --- over the bus ---------------------------------------------------------------------------------
 
 
@@ -259,4 +307,5 @@ def test_what_the_bus_does_not_do_is_said(bus_server: Server) -> None:
     assert "is not in the repository" in bench(url, "--model", "none").stderr
     assert "--bus-area-bytes" in bench(url, "--model", "mlp", "--in-flight", "4000").stdout
     assert "no/bus" in bench("bus:/no/bus", "--model", "mlp").stderr
+    assert "no --mix over the bus" in bench(url, "--mix", "mlp,add_sub").stderr
     assert "--in-flight 2" in bench(url_of(bus_server), "--model", "mlp", "--in-flight", "2").stderr

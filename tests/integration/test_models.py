@@ -52,7 +52,16 @@ def test_squeezenet_has_exactly_the_weights_of_the_paper() -> None:
     assert np.isfinite(logits["logits"]).all() and logits["logits"].std() > 0
 
 
-@pytest.mark.parametrize("name", ["mlp", "identity"])
+def test_convnet_answers_each_row_of_a_batch_by_itself() -> None:
+    images = np.random.default_rng(1).random((3, 1, 28, 28), np.float32)
+    reference = Reference(MODELS)
+    logits = reference.infer("convnet", {"image": images})["logits"]
+    assert logits.shape == (3, 10) and logits.std() > 0
+    single = reference.infer("convnet", {"image": images[1:2]})["logits"]
+    np.testing.assert_allclose(single, logits[1:2], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "identity"])
 def test_a_generated_model_in_the_tree_is_what_its_script_writes(name: str, tmp_path: Path) -> None:
     script = load_script(MODELS / name / "make.py")
     script.HERE = tmp_path

@@ -148,6 +148,7 @@ def test_each_rule_of_a_goal_holds_and_fails(tmp_path: Path) -> None:
     good = row(ours=9.0, limit=10.0, rival=8.5, ratio=1.0, spread=0.1)
     cases = {
         "at_most": (9, 8),
+        "at_least": (9, 9.1),
         "of_limit_at_least": (0.9, 0.91),
         "of_limit_at_most": (0.9, 0.89),
         "over_limit_at_most": (-1, -2),

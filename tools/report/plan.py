@@ -75,6 +75,13 @@ PLAN = (
     Bench("residency", "In the queue", ("--rounds", "2", "--seconds", "1"), 1.0),
     Bench("overload", "Overload", ("--rounds", "2", "--seconds", "2"), 1.2),
     Bench("over_concurrency", "More clients than can be served", (), 5.0, quick_minutes=0.7),
+    Bench(
+        "mixed",
+        "Light and heavy models in one server",
+        ("--rounds", "3", "--seconds", "1"),
+        9.0,
+        quick_minutes=1.5,
+    ),
     Bench("connections", "Connections", (), 0.5, quick_minutes=0.3),
     Bench("idle", "Idle", (), 3.7),
     Bench(

@@ -1,0 +1,220 @@
+"""The servers of bench/mixed.py: one Lumen for all models, a Lumen a model, rivals a model.
+
+All may use both cores, and so may the load generator. All but the one that is measured are stopped.
+Threads: the caller's. Errors: RuntimeError with the server's log, as those of serving.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+from typing import Any
+
+import serving
+from mixed_phases import MODELS, Load, Phase
+from serving import ROOT, WORKLOADS, Target, Workload
+
+CORES = f"{serving.SERVER_CORE},{serving.LOAD_CORE}"
+PROCESSES = "processes"
+RIVALS = ("fastapi", "mosec")
+DRAIN_TIMEOUT_S = 60
+WORKERS = ("--thread-count", "1", "--backend", "openvino")
+# The worker has the core that the load has not; with a process a model the kernel decides.
+PINNED = ("--pin-threads", str(serving.SERVER_CORE))
+QUEUE_TYPES_OF_PROCESSES = {"mlp": "inline"}  # all others: mpmc
+COMPUTE = re.compile(
+    r'^lumen_stage_duration_seconds_sum\{model="([^"]+)",.*stage="inference".*\} (\S+)$', re.M
+)
+
+Run = dict[str, Any]  # what bench_mixed_load has printed, and `busy` by model
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One Lumen server for all models."""
+
+    name: str
+    flags: tuple[str, ...]
+    on_workers: tuple[str, ...]  # the models that compete for the worker; others run elsewhere
+    if_known: tuple[str, ...] = ()  # more flags, where the server has the first
+
+    def flags_for(self, help_text: str) -> tuple[str, ...]:
+        has_more = bool(self.if_known) and self.if_known[0] in help_text
+        return self.flags + (self.if_known if has_more else ())
+
+
+@dataclass
+class Contender:
+    name: str
+    targets: dict[str, Target]
+    is_lumen: bool
+    on_workers: tuple[str, ...] = MODELS
+    results: dict[str, list[Run]] = field(default_factory=dict)  # by phase
+
+    def signal(self, number: int) -> None:
+        for process in {id(t.process): t.process for t in self.targets.values()}.values():
+            serving.signal_group(process, number)
+
+    def throughput(self, phase: str, model: str) -> float:
+        return float(self.results[phase][-1][model]["per_second"])
+
+
+def workloads(folder: Path) -> dict[str, Workload]:
+    """The three models in a repository of their own, so that a start loads no others."""
+    for model in MODELS:
+        shutil.copytree(ROOT / "models" / model / "1", folder / model / "1")
+    known = {work.model: work for work in WORKLOADS}
+    known["convnet"] = Workload("convnet", "image", "logits", (1, 1, 28, 28))
+    return {model: known[model] for model in MODELS}
+
+
+def start_lumen(stack: ExitStack, folder: Path, one: Configuration, works: list[Workload]) -> Any:
+    words = [str(serving.BINARY), "serve", "--help"]
+    known = subprocess.run(words, capture_output=True, text=True).stdout
+    flags = ["--model-repository", str(folder / "models"), *WORKERS, *PINNED]
+    flags += one.flags_for(known)
+    return serving.start_lumen_with(stack, folder, one.name, flags, works, CORES)
+
+
+def start_process(stack: ExitStack, folder: Path, work: Workload) -> Target:
+    """A Lumen for one model."""
+    repository = folder / f"only-{work.model}"
+    shutil.copytree(folder / "models" / work.model, repository / work.model)
+    queue_type = QUEUE_TYPES_OF_PROCESSES.get(work.model, "mpmc")
+    flags = ["--model-repository", str(repository), *WORKERS, "--pin-threads", "off"]
+    flags += ["--queue-type", queue_type]
+    (target,) = serving.start_lumen_with(stack, folder, f"only {work.model}", flags, [work], CORES)
+    return target
+
+
+def start_all(
+    stack: ExitStack, folder: Path, configurations: tuple[Configuration, ...], names: list[str]
+) -> tuple[list[Contender], dict[str, str]]:
+    """Those in `names` that start, each stopped, and why others do not."""
+    works = workloads(folder / "models")
+    found: list[Contender] = []
+    for one in configurations:
+        if one.name in names:
+            targets = start_lumen(stack, folder, one, list(works.values()))
+            by_model = {target.workload.model: target for target in targets}
+            found.append(Contender(one.name, by_model, True, one.on_workers))
+    if PROCESSES in names:
+        each = {model: start_process(stack, folder, work) for model, work in works.items()}
+        found.append(Contender(PROCESSES, each, True))
+    for rival in RIVALS:
+        if rival in names:
+            each = {
+                model: serving.start_rival(stack, folder, rival, work, CORES)
+                for model, work in works.items()
+            }
+            found.append(Contender(rival, each, False))
+    refused: dict[str, str] = {}
+    for contender in found:
+        why = wait_for_answers(contender)
+        if why is not None:
+            refused[contender.name] = why
+        contender.signal(SIGSTOP)
+    return [one for one in found if one.name not in refused], refused
+
+
+def wait_for_answers(contender: Contender) -> str | None:
+    """None once all models have answered; why, where the server has ended at its start."""
+    for target in contender.targets.values():
+        try:
+            serving.wait_for_answer(target)
+        except RuntimeError:
+            # A configuration that it does not know ends it; all else is a bug.
+            if target.process.poll() is None or not contender.is_lumen:
+                raise
+            lines = target.log.read_text().strip().splitlines()
+            return lines[-1] if lines else f"exit status {target.process.returncode}"
+    return None
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def group_cpu_seconds(leader: int) -> float:
+    """Of all threads that live of the processes in that session."""
+    total = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # After the name in parentheses: state, parent, group, session.
+            if int(stat.read_text().rpartition(")")[2].split()[3]) != leader:
+                continue
+            for task in (stat.parent / "task").iterdir():
+                total += int((task / "schedstat").read_text().split()[0]) / 1e9
+        except OSError:
+            continue  # ended meanwhile
+    return total
+
+
+def compute_seconds(text: str) -> dict[str, float]:
+    """By model: what the runs of its requests took, wherever they ran, from a text of /metrics."""
+    found: dict[str, float] = {}
+    for model, seconds in COMPUTE.findall(text):
+        found[model] = found.get(model, 0.0) + float(seconds)
+    return found
+
+
+def busy_seconds(contender: Contender) -> dict[str, float]:
+    """By model, since the server started. A rival's are those of its whole processes."""
+    busy: dict[str, float] = {}
+    for model, target in contender.targets.items():
+        if contender.is_lumen:
+            url = f"http://127.0.0.1:{target.port}/metrics"
+            with urllib.request.urlopen(url, timeout=DRAIN_TIMEOUT_S) as reply:
+                busy[model] = compute_seconds(reply.read().decode()).get(model, 0.0)
+        else:
+            busy[model] = group_cpu_seconds(target.process.pid)
+    return busy
+
+
+def drain(contender: Contender) -> None:
+    """Until nothing is left of what a load had in the queue when it ended."""
+    for target in contender.targets.values():
+        end = time.monotonic() + DRAIN_TIMEOUT_S
+        while True:
+            try:
+                serving.answer(target.port, target.request)
+                break
+            except (OSError, RuntimeError):  # full
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+
+def rate_of(contender: Contender, load: Load, capacities: Mapping[str, float]) -> float:
+    return load.part * capacities[load.model] if load.part else load.rate
+
+
+def measure(
+    contender: Contender, phase: Phase, seconds: float, capacities: Mapping[str, float]
+) -> Run:
+    """`capacities`: requests/s of each model alone, for open loops."""
+    words = [str(serving.BUILD / "bench_mixed_load"), *map(str, phase.window(seconds))]
+    for load in phase.loads:
+        target = contender.targets[load.model]
+        rate = rate_of(contender, load, capacities)
+        fields = (load.model, target.port, load.clients, f"{rate:.3f}", target.request_file)
+        words.append(",".join(str(one) for one in fields))
+    contender.signal(SIGCONT)
+    try:
+        before = busy_seconds(contender) if phase.counts_cpu else {}
+        run: Run = dict(serving.call(serving.LOAD_CORE, words))
+        after = busy_seconds(contender) if phase.counts_cpu else {}
+        run["busy"] = {model: after[model] - before[model] for model in after}
+        drain(contender)
+    except (OSError, RuntimeError) as error:
+        raise RuntimeError(f"{contender.name}, {phase.name}: {error}") from error
+    finally:
+        contender.signal(SIGSTOP)
+    return run
