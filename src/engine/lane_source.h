@@ -47,6 +47,7 @@ class LaneSource : public WorkSource {
   InferRequest* end_search(uint32_t) noexcept override { return sleepers_.end_search(); }
   InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                      WakeReason& reason) noexcept override {
+    // Only by who looks at the lanes afterwards: it may hide one for a moment from who wakes others.
     if (may_take) lanes_.tidy();
     return sleepers_.park(worker, may_take, deadline_ns, reason);
   }

@@ -1,6 +1,7 @@
 /* expect: pass; with -DBROKEN_BIT_FIRST: fail; with -DORDER_ALONE: pass; with -DBROKEN_ORDER_ALONE: fail; with -DBROKEN_WOKEN: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_SEARCH: fail
  *
- * Sleep and wake of lumen::engine::MpmcSource (src/engine/mpmc_source.h), its statements in their order.
+ * Sleep and wake of lumen::engine::Sleepers (src/engine/sleepers.h), its statements in their order, over a
+ * queue of one ring that anyone may look at: one lane whose bit is always set. lanes.pml is about the bits.
  * Two submitters push a request each, or one submitter two, in one turn or in two; each is claimed and
  * published in two steps, with a wake at the end of a turn. Two workers take them and park; with one
  * submitter one sleep may end by a deadline; in three of the four scenarios worker 0 also polls
@@ -63,7 +64,7 @@ inline wake_sleepers(count) {
   :: seen == 0 || most == 0 -> break
   :: else ->
 #ifndef OLD_WAKE
-     requests = tail - head;                /* size_was(); a head read later wakes one too many */
+     requests = tail - head;                /* size_was(); what a head read later misses has its own wake to come */
      if :: requests <= searching -> break :: else fi;
 #endif
      which = ((seen & 1) -> 0 : 1);
