@@ -51,7 +51,8 @@ std::string engine_text(const lumen::server::ServerOptions& options) {
   std::string text(name_of(engine.queue_type));
   text.append(" x ").append(name_of(engine.allocator_type));
   const bool packs = engine.batch_size > 1 && (engine.queue_type == QueueType::kBatched ||
-                                               engine.queue_type == QueueType::kInline);
+                                               engine.queue_type == QueueType::kInline ||
+                                               engine.queue_type == QueueType::kAuto);
   text += packs ? ", up to " + std::to_string(engine.batch_size) + " rows an inference"
                 : ", no packing of rows";
   if (engine.queue_type == QueueType::kBatched && engine.max_queue_delay_us > 0) {
@@ -59,6 +60,9 @@ std::string engine_text(const lumen::server::ServerOptions& options) {
   }
   if (engine.queue_type != QueueType::kInline) {
     text += ", " + std::to_string(engine.queue_capacity) + " may wait";
+    const bool has_lanes =
+        engine.queue_type != QueueType::kSpsc && engine.queue_type != QueueType::kNaive;
+    if (has_lanes) text += " for each model, " + std::string(name_of(engine.policy));
   }
   return text;
 }
@@ -69,15 +73,18 @@ std::string absolute_text(const std::filesystem::path& path) {
   return (error ? path : absolute).lexically_normal().string();
 }
 
-void print_models(const lumen::engine::ModelRepository& repository) {
+void print_models(const lumen::engine::ModelRepository& repository, const LaneText& lane_text) {
   const auto& models = repository.models();
   for (size_t i = 0; i < std::min(models.size(), kBannerModels); ++i) {
     // A choice that nobody made by measuring says nothing new.
     const auto& choice = models[i]->choice();
     const bool was_measured =
         std::ranges::any_of(choice.tried, [](const auto& tried) { return !tried.costs.empty(); });
-    std::printf("  %s%s%s\n", model_line(*models[i]).c_str(), was_measured ? "  " : "",
-                was_measured ? choice.why.c_str() : "");
+    std::string line = model_line(*models[i]);
+    if (was_measured) line.append("  ").append(choice.why);
+    const std::string lane = lane_text(*models[i]);
+    if (!lane.empty()) line.append("; ").append(lane);
+    std::printf("  %s\n", line.c_str());
   }
   if (models.size() > kBannerModels) {
     std::printf("  and %zu more\n", models.size() - kBannerModels);
@@ -113,8 +120,9 @@ std::string exposure_warning(std::string_view http_address) {
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
-                  std::string_view http_address, std::string_view unix_path,
-                  std::string_view bus_path, std::string_view counters_path) {
+                  const LaneText& lane_text, std::string_view http_address,
+                  std::string_view unix_path, std::string_view bus_path,
+                  std::string_view counters_path) {
   const auto& models = repository.models();
   const auto ready = static_cast<size_t>(std::ranges::count_if(
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
@@ -130,7 +138,7 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
               counters_path.empty() ? "off" : absolute_text(counters_path).c_str());
   std::printf("models %s: %zu ready, %zu unavailable\n",
               absolute_text(options.model_repository).c_str(), ready, models.size() - ready);
-  print_models(repository);
+  print_models(repository, lane_text);
   std::string line = "lumen: ready";
   if (!http_address.empty()) line.append(" http=").append(http_address);
   if (!unix_path.empty()) line.append(" unix=").append(absolute_text(unix_path));

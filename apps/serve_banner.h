@@ -7,6 +7,7 @@
 #include <lumen/engine/model_repository.h>
 #include <lumen/server/options.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -20,10 +21,14 @@
 // "mlp/1  openvino  input FP32[-1,256] -> output FP32[-1,10]".
 [[nodiscard]] std::string model_line(const lumen::engine::Model& model);
 
+// How the requests of a model go, and why; empty where all go alike.
+using LaneText = std::function<std::string(const lumen::engine::Model&)>;
+
 // `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a listener
 // that there is not. The last line begins with "lumen: ready", and is what a caller of the process
 // waits for.
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
-                  std::string_view http_address, std::string_view unix_path,
-                  std::string_view bus_path, std::string_view counters_path);
+                  const LaneText& lane_text, std::string_view http_address,
+                  std::string_view unix_path, std::string_view bus_path,
+                  std::string_view counters_path);

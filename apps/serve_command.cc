@@ -201,7 +201,13 @@ int run_serve(const ServeArguments& arguments) {
   warn_of_overcommit(options);
   const std::string note = lumen::server::overload_note(options, options.engine);
   if (!note.empty()) spdlog::warn("{}", note);
-  print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(),
+  const auto lane_text = [&server](const lumen::engine::Model& model) {
+    const bool is_auto = server.engine_config().queue_type == lumen::engine::QueueType::kAuto;
+    if (!is_auto || model.state() != lumen::engine::ModelState::kReady) return std::string();
+    const auto lane = server.lane_of(model);
+    return std::string(name_of(lane.queue_type)) + ": " + lane.why;
+  };
+  print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(), lane_text,
                server.http_address(), server.unix_path(), server.bus_path(),
                server.counters_path());
   const int number = wait_for_the_end(signals, arguments, server, options);

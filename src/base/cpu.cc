@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -300,6 +302,24 @@ Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept {
 }
 
 Status pin_this_thread(uint32_t cpu) noexcept { return restrict_this_thread({&cpu, 1}); }
+
+void ask_for_time_slice(uint64_t ns) noexcept {
+  // glibc has it from 2.41 on; the first form, which all kernels take.
+  struct SchedAttr {
+    uint32_t size = sizeof(SchedAttr);
+    uint32_t policy = SCHED_OTHER;
+    uint64_t flags = 0;
+    int32_t nice = 0;
+    uint32_t priority = 0;
+    uint64_t runtime = 0;
+    uint64_t deadline = 0;
+    uint64_t period = 0;
+  } attributes;
+  static_assert(sizeof(SchedAttr) == 48);
+  attributes.nice = ::getpriority(PRIO_PROCESS, 0);
+  attributes.runtime = ns;
+  (void)::syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
 
 void name_this_thread(std::string_view name) noexcept {
   char text[16] = {};  // the kernel's limit with its end; a longer one is refused with ERANGE

@@ -37,8 +37,6 @@ constexpr uint32_t kComparedRows[] = {1, 1, 2};
 // is off by orders of magnitude. "auto" precision may compute in bf16, which keeps three digits.
 constexpr double kTolerance = 1e-3;
 constexpr double kHalfPrecisionTolerance = 5e-2;
-// For the first axis but one of models that leave it free: a short text, a small picture.
-constexpr int64_t kFreeSize = 16;
 constexpr size_t kTrialBytes = size_t{256} << 20;  // virtual until touched
 
 // A backend that has loaded the model.
@@ -129,7 +127,7 @@ bool same_interface(const std::vector<TensorSpec>& one, const std::vector<Tensor
 
 bool run(Candidate& on, TrialRun& trial, uint32_t first, uint32_t rows) {
   on.memory.reset(kTrialBytes);
-  return trial.run(*on.instance, first, rows, kFreeSize);
+  return trial.run(*on.instance, first, rows, TrialRun::kUsualFreeSize);
 }
 
 TrialRun trial_of(Candidate& on) { return {on.loaded->metadata(), nullptr, on.memory}; }

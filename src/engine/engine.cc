@@ -40,7 +40,7 @@ class GatedSubmitter final : public Submitter {
     return outcome;
   }
 
-  bool fits_budget(const InferRequest& request) noexcept override {
+  bool fits_budget(InferRequest& request) noexcept override {
     Scheduler* scheduler = enter();
     const bool fits = scheduler == nullptr || scheduler->fits_budget(index_, request);
     leave();

@@ -150,8 +150,8 @@ InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
   InferRequest* request = lane.rings[class_index]->try_pop();
   if (request == nullptr) return nullptr;
   lane.waiting.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in push()
-  request->charged_share_ns = std::max<uint64_t>(request->expected_ns, 1);
-  shares_.charge(model, request->charged_share_ns);
+  request->share_ns = std::max<uint64_t>(request->expected_ns, 1);
+  shares_.charge(model, request->share_ns);
   return request;
 }
 

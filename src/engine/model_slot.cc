@@ -20,8 +20,7 @@ constexpr uint64_t kMeasureForNs = 60'000'000;
 // What a call with more rows than one is reckoned dearer than measured: two measurements of the same
 // call differ by some percent, and a batch also costs its packing and splitting.
 constexpr uint64_t kMarginPercent = 5;
-// The trial of may_pack(): where so few rows gain nothing more hardly gain much, and its shape is not compiled
-// for, so that it takes somewhat longer than it will.
+// The trial of gains_by_packing().
 constexpr uint32_t kTrialRows = 4;
 constexpr uint64_t kLeastGainPercent = 10;
 // For a batch's inputs and outputs; virtual memory until touched.
@@ -52,8 +51,8 @@ struct Measured {
   uint64_t ns = 0;  // the fastest of some runs; 0: it failed
   uint64_t input_bytes = 0;
 };
-Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
-                 int least_runs = kLeastRuns) {
+Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int least_runs = kLeastRuns,
+                 int64_t free_size = 0) {
   Measured measured{.ns = UINT64_MAX};
   const uint64_t begin = now_ns();
   for (int run = 0; run < kMeasuredRuns; ++run) {
@@ -61,7 +60,7 @@ Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows,
     memory.reset(kBatchBytes);
     TrialRun trial(slot.model->metadata(), slot.model, memory);
     const uint64_t before = now_ns();
-    if (!trial.run(*slot.instance, 0, rows)) return {};
+    if (!trial.run(*slot.instance, 0, rows, free_size)) return {};
     measured.ns = std::min(measured.ns, now_ns() - before);
     measured.input_bytes = trial.input_bytes();
   }
@@ -74,7 +73,7 @@ Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
   // 0: rows can't be made up for it, and its first request will tell.
-  const Measured one = measure(slot, *memory, 1, 1);
+  const Measured one = measure(slot, *memory, 1, 1, TrialRun::kUsualFreeSize);
   if (one.ns > 0) slot.model->service_time().restart(one.ns);
   if (one.ns > 0) slot.model->run_costs().add(one.input_bytes, one.ns);
   return {};
@@ -96,13 +95,18 @@ Result<std::vector<SizeCost>> measure_sizes(ModelSlot& slot, const std::vector<u
   return costs;
 }
 
+enum class Compiled : uint8_t { kNo, kYes };
+
 Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions,
-                    const std::vector<uint32_t>& sizes) {
-  auto known = slot.model->size_costs().find(sizes);
+                    const std::vector<uint32_t>& sizes, Compiled compiled) {
+  // The same sizes cost more where the instance was not compiled for them.
+  std::vector<uint32_t> key = sizes;
+  if (compiled == Compiled::kNo) key.push_back(0);
+  auto known = slot.model->size_costs().find(key);
   if (known == slot.model->size_costs().end()) {
     Result<std::vector<SizeCost>> measured = measure_sizes(slot, sizes);
     if (!measured.ok()) return measured.status();
-    known = slot.model->size_costs().emplace(sizes, std::move(*measured)).first;
+    known = slot.model->size_costs().emplace(key, std::move(*measured)).first;
   }
   const std::vector<SizeCost>& costs = known->second;
   const auto largest = std::ranges::max_element(costs, {}, &SizeCost::rows);
@@ -117,6 +121,18 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
     slot.batches.push_back(std::make_unique<BatchPlace>(std::move(*batch)));
   }
   return {};
+}
+
+// By a call of few rows: most models that gain nothing then gain nothing with more, and all sizes of a heavy one
+// would take seconds.
+bool gains_by_packing(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
+  Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
+  if (!memory.ok()) return false;
+  const uint32_t rows = std::min(sizes.back(), kTrialRows);
+  const uint64_t one_ns = measure(slot, *memory, 1).ns;
+  const uint64_t several_ns = measure(slot, *memory, rows).ns;
+  return one_ns > 0 && several_ns > 0 &&
+         several_ns * 100 < one_ns * rows * (100 - kLeastGainPercent);
 }
 
 std::vector<uint32_t> sizes_for(const Model& model, const EngineConfig& config) {
@@ -167,19 +183,6 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
   return slot;
 }
 
-bool may_pack(ModelSlot& slot, const EngineConfig& config) {
-  const uint32_t rows = std::min(config.batch_size, kTrialRows);
-  const bool is_alone = slot.max_in_flight > 1 && !slot.model->traits().batches_in_flight;
-  if (slot.instance == nullptr || rows < 2 || is_alone) return false;
-  if (!has_batch_axis(slot.model->metadata())) return false;
-  Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
-  if (!memory.ok()) return false;
-  const Measured one = measure(slot, *memory, 1);
-  const Measured several = measure(slot, *memory, rows);
-  return one.ns > 0 && several.ns > 0 &&
-         several.ns * 100 < one.ns * rows * (100 - kLeastGainPercent);
-}
-
 Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
   if (slot.instance == nullptr) return {};
   const bool reckons = config.latency_budget_us > 0 || config.queue_type == QueueType::kAuto;
@@ -189,7 +192,19 @@ Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOption
   // Unless it says otherwise, a device that takes several requests at once overlaps them itself.
   if (slot.max_in_flight > 1 && !slot.model->traits().batches_in_flight) return {};
   const std::vector<uint32_t> sizes = sizes_for(*slot.model, config);
-  return sizes.empty() ? Status() : plan_batches(slot, config, regions, sizes);
+  return sizes.empty() ? Status() : plan_batches(slot, config, regions, sizes, Compiled::kYes);
+}
+
+Status pack_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
+  EngineConfig packing = config;
+  packing.queue_type = QueueType::kBatched;
+  const std::vector<uint32_t> sizes = sizes_for(*slot.model, packing);
+  const bool overlaps = slot.max_in_flight > 1 && !slot.model->traits().batches_in_flight;
+  if (slot.instance == nullptr || overlaps || sizes.empty() || !gains_by_packing(slot, sizes)) {
+    return {};
+  }
+  slot.gathers = true;
+  return plan_batches(slot, packing, regions, sizes, Compiled::kNo);
 }
 
 }  // namespace lumen::engine

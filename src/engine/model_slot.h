@@ -64,12 +64,13 @@ class SharedInstances {
 // An unavailable model gives a slot without instance. Control plane, by several threads at once.
 [[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
                                                            SharedInstances& shared);
-// Whether several rows in one call are likely to cost less than one by one, by a trial of the instance as it
-// is: of `auto`, which compiles no size for a model that would not use it. As plan_slot().
-[[nodiscard]] bool may_pack(ModelSlot& slot, const EngineConfig& config);
 // Control plane, one at a time and with nothing else compiling, for it measures. Only the first slot
 // of a model is measured; what it took is kept with the model.
 [[nodiscard]] Status plan_slot(ModelSlot& slot, const EngineConfig& config,
+                               const RegionOptions& regions);
+// Of `auto`, after plan_slot(): packs as `batched` does, with the instance as it is, where a trial shows that
+// several rows in one call cost less. No size is compiled for: each would keep the weights once more.
+[[nodiscard]] Status pack_slot(ModelSlot& slot, const EngineConfig& config,
                                const RegionOptions& regions);
 
 }  // namespace lumen::engine

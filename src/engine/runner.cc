@@ -361,6 +361,9 @@ void Runner::finish(InferRequest& request, uint64_t executions,
     // relaxed: a hint for who chooses a worker
     options_.load.outstanding->fetch_sub(1, std::memory_order_relaxed);
   }
+  if (request.is_heavy && options_.load.heavy != nullptr) {
+    options_.load.heavy->fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+  }
   if (options_.load.admission != nullptr) options_.load.admission->take_back(request);
   record(request, executions, counters);
   request.complete(request);
@@ -385,7 +388,7 @@ void Runner::settle_share(const ModelSlot& slot, uint64_t ns,
   if (options_.load.shares == nullptr) return;
   uint64_t charged_ns = 0;
   for (InferRequest* request : requests) {
-    charged_ns += std::exchange(request->charged_share_ns, 0);
+    charged_ns += std::exchange(request->share_ns, 0);
   }
   options_.load.shares->settle(slot.model->index(), ns, charged_ns);
 }

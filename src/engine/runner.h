@@ -35,7 +35,8 @@ namespace lumen::engine {
 struct RunnerLoad {
   std::atomic<uint32_t>* outstanding = nullptr;  // requests given to this runner
   Admission* admission = nullptr;
-  FairShares* shares = nullptr;  // of the workers' time, told what each call has taken
+  FairShares* shares = nullptr;            // of the workers' time, told what each call has taken
+  std::atomic<uint32_t>* heavy = nullptr;  // requests with is_heavy
 };
 
 class RoomListener {
@@ -74,9 +75,9 @@ class Runner {
   // Then, one runner at a time with nothing compiling: measures, and settles what failed. The runner may
   // be at work with other models.
   [[nodiscard]] Status set_up(OnFailure on_failure);
-  // Control plane, between set_up() and the first request of `model`.
-  [[nodiscard]] bool may_pack(const Model& model) const {
-    return engine::may_pack(*slots_[model.index()], options_.config);
+  // Control plane, between set_up() and the first request of `model`: pack_slot() of its slot.
+  [[nodiscard]] Status pack(const Model& model) {
+    return pack_slot(*slots_[model.index()], options_.config, options_.regions);
   }
   // Control plane, once every request of `model` is complete and no other can come.
   void remove(const Model& model) noexcept;

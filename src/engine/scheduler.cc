@@ -52,17 +52,29 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
   // Nor is a mutex polled: the naive type waits as naive servers do.
   const bool may_spin =
       usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
+  if (is_auto()) {
+    const WorkerOptions options{.config = config_,
+                                .cpu = pinned_.of(0),
+                                .load = {},
+                                .regions = options_.regions,
+                                .counters = &counters};
+    express_ = std::make_unique<ExpressLane>(config_, options_.submitter_count, options, closed_);
+  }
   for (uint32_t i = 0; i < config_.thread_count; ++i) {
     const RunnerLoad load{.outstanding = source_->outstanding(i),
                           .admission = &admission_,
-                          .shares = source_->shares()};
-    const WorkerOptions worker{.index = i,
-                               .config = config_,
-                               .cpu = pinned_.of(i),
-                               .may_spin = may_spin,
-                               .load = load,
-                               .regions = options_.regions,
-                               .counters = &counters};
+                          .shares = source_->shares(),
+                          .heavy = express_ == nullptr ? nullptr : &express_->heavy()};
+    const WorkerOptions worker{
+        .index = i,
+        .place = i,
+        .config = config_,
+        .cpu = pinned_.of(i),
+        .may_spin = may_spin,
+        .same_cpu = i == 0 && express_ != nullptr ? &express_->outstanding() : nullptr,
+        .load = load,
+        .regions = options_.regions,
+        .counters = &counters};
     workers_.push_back(std::make_unique<Worker>(worker, *source_, closed_));
   }
 }
@@ -105,6 +117,7 @@ std::vector<Runner*> Scheduler::runners() const {
   std::vector<Runner*> runners;
   runners.reserve(workers_.size() + inline_.size());
   for (const auto& worker : workers_) runners.push_back(&worker->runner());
+  if (express_ != nullptr) runners.push_back(&express_->worker().runner());
   for (const auto& entry : inline_) runners.push_back(entry->runner.get());
   return runners;
 }
@@ -115,9 +128,11 @@ Status Scheduler::add(std::span<Model* const> models, Builders& builders,
   Status status;
   if (source_ != nullptr) {
     std::vector<Runner*> workers;
+    workers.reserve(workers_.size());
     for (const auto& worker : workers_) workers.push_back(&worker->runner());
     status = add_to(workers, config_, models, builders, on_failure);
-    if (status.ok() && is_auto()) status = pack_on(workers, models, builders, on_failure);
+    if (status.ok() && is_auto()) status = pack_on(workers, models, builders);
+    if (status.ok() && is_auto()) status = add_express(models, builders, on_failure);
     for (Model* model : models) source_->add(*model);
   }
   if (status.ok() && !inline_.empty()) status = add_inline(models, builders, on_failure);
@@ -134,27 +149,40 @@ Status Scheduler::add_inline(std::span<Model* const> models, Builders& builders,
     if (!is_auto() || is_light(*model)) light.push_back(model);
   }
   std::vector<Runner*> threads;
+  threads.reserve(inline_.size());
   for (const auto& entry : inline_) threads.push_back(entry->runner.get());
   EngineConfig config = config_;
   config.queue_type = QueueType::kInline;
   return light.empty() ? Status() : add_to(threads, config, light, builders, on_failure);
 }
 
-// With `auto` only a heavy model that a trial has shown to gain from packing is compiled for more rows: for a
-// convolution net five sizes would cost each start a second, and the memory of each, for nothing.
+Status Scheduler::add_express(std::span<Model* const> models, Builders& builders,
+                              Runner::OnFailure on_failure) {
+  std::vector<Model*> taken;
+  for (Model* model : models) {
+    if (ExpressLane::may_take(*model)) taken.push_back(model);
+    express_->source().add(*model);
+  }
+  Runner* const runner = &express_->worker().runner();
+  return taken.empty() ? Status() : add_to({&runner, 1}, config_, taken, builders, on_failure);
+}
+
+// What the I/O threads run is packed there.
 Status Scheduler::pack_on(std::span<Runner* const> workers, std::span<Model* const> models,
-                          Builders& builders, Runner::OnFailure on_failure) {
-  std::vector<Model*> packed;
+                          Builders& builders) {
+  Status status;
   const auto measure = [&] {
-    for (Model* model : models) {
-      if (!is_light(*model) && workers.front()->may_pack(*model)) packed.push_back(model);
+    for (Runner* runner : workers) {
+      for (const Model* model : models) {
+        if (is_light(*model)) continue;
+        const Status own = runner->pack(*model);
+        if (status.ok()) status = own;
+      }
     }
   };
   const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
   builders.run({&measuring, 1});
-  EngineConfig config = config_;
-  config.queue_type = QueueType::kBatched;
-  return packed.empty() ? Status() : add_to(workers, config, packed, builders, on_failure);
+  return status;
 }
 
 Status Scheduler::add_to(std::span<Runner* const> runners, const EngineConfig& config,
@@ -189,6 +217,11 @@ void Scheduler::start_workers() {
   for (const auto& worker : workers_) {
     worker->prepare();
     warn_of_pin(worker->pin_status());
+  }
+  if (express_ != nullptr) {
+    express_->worker().prepare();
+    warn_of_pin(express_->worker().pin_status());
+    express_->worker().go();
   }
   for (const auto& worker : workers_) worker->go();
 }
@@ -226,16 +259,41 @@ Engine::Lane Scheduler::explain_lane_of(const Model& model) {
 bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
   const bool to_worker = request.queue_type != QueueType::kInline;
   submitters_[submitter].has_pushed = to_worker;
-  if (to_worker) return source_->push(submitter, request);
+  if (to_worker) return push_to_workers(submitter, request);
   Runner& runner = *inline_[submitter]->runner;
   if (!runner.has_space()) return false;
   runner.add(request);
   return true;
 }
 
-bool Scheduler::fits_budget(uint32_t submitter, const InferRequest& request) noexcept {
-  // Its shape is not known yet.
-  return admission_of(usual_lane_of(submitter, *request.model)).fits(request);
+bool Scheduler::push_to_workers(uint32_t submitter, InferRequest& request) noexcept {
+  if (request.is_express) return express_->push(submitter, request);
+  const bool is_heavy = request.is_heavy;
+  // relaxed, both: hints. Before the push: the worker may be done with it when the push returns.
+  if (is_heavy) express_->heavy().fetch_add(1, std::memory_order_relaxed);
+  if (source_->push(submitter, request)) return true;
+  if (is_heavy) express_->heavy().fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+  return false;
+}
+
+void Scheduler::choose_lane(uint32_t submitter, InferRequest& request,
+                            uint64_t input_bytes) noexcept {
+  request.queue_type = lane_of(submitter, *request.model, input_bytes);
+  request.expected_ns = request.model->run_costs().expect_ns(input_bytes);
+  const bool may_wait = express_ != nullptr && request.queue_type != QueueType::kInline;
+  request.is_heavy = may_wait && ExpressLane::is_heavy(request);
+  request.is_express = may_wait && express_->takes(request);
+}
+
+Admission& Scheduler::admission_of(const InferRequest& request) noexcept {
+  if (request.queue_type == QueueType::kInline) return inline_admission_;
+  return request.is_express ? express_->admission() : admission_;
+}
+
+bool Scheduler::fits_budget(uint32_t submitter, InferRequest& request) noexcept {
+  // Its shape is not known yet: as the model's others.
+  choose_lane(submitter, request, request.model->run_costs().usual_bytes());
+  return admission_of(request).fits(request);
 }
 
 bool Scheduler::has_room(uint32_t submitter, const Model& model) noexcept {
@@ -253,12 +311,10 @@ void Scheduler::set_default_deadline(InferRequest& request) const noexcept {
 }
 
 SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
-  const uint64_t input_bytes = input_bytes_of(request);
-  request.queue_type = lane_of(submitter, *request.model, input_bytes);
-  request.expected_ns = request.model->run_costs().expect_ns(input_bytes);
+  choose_lane(submitter, request, input_bytes_of(request));
   if (request.times.parsed_ns == 0) request.times.parsed_ns = now_ns();
   set_default_deadline(request);
-  Admission& admission = admission_of(request.queue_type);
+  Admission& admission = admission_of(request);
   if (!admission.fits(request)) return SubmitOutcome::kOverBudget;
   admission.charge(request);
   if (push(submitter, request)) return SubmitOutcome::kAccepted;
@@ -267,7 +323,7 @@ SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexc
 }
 
 size_t Scheduler::end_turn(uint32_t submitter) noexcept {
-  if (source_ != nullptr) source_->wake_workers(submitter);
+  wake_workers(submitter);
   if (inline_.empty()) return 0;
   Runner& runner = *inline_[submitter]->runner;
   const size_t done = runner.run(Runner::Pass::kOneCall);
@@ -293,6 +349,7 @@ void Scheduler::finish(uint32_t submitter) noexcept {
 
 void Scheduler::wake_workers(uint32_t submitter) noexcept {
   if (source_ != nullptr) source_->wake_workers(submitter);
+  if (express_ != nullptr) express_->source().wake_workers(submitter);
 }
 
 uint64_t Scheduler::next_ns(uint32_t submitter) const noexcept {
@@ -317,10 +374,14 @@ void Scheduler::close() noexcept {
   if (is_closed_) return;
   is_closed_ = true;
   if (source_ != nullptr) source_->close();
+  if (express_ != nullptr) express_->source().close();
   // sync[engine.closed]: release; the submitters' pushes came before, this thread has seen them leave
   closed_.store(true, std::memory_order_release);
   for (uint32_t i = 0; i < workers_.size(); ++i) source_->wake(i);
   for (const auto& worker : workers_) worker->join();
+  if (express_ == nullptr) return;
+  express_->source().wake(0);
+  express_->worker().join();
 }
 
 }  // namespace lumen::engine

@@ -7,6 +7,7 @@
 
 #include "engine/admission.h"
 #include "engine/builders.h"
+#include "engine/express_lane.h"
 #include "engine/lane_choice.h"
 #include "engine/runner.h"
 #include "engine/work_source.h"
@@ -46,7 +47,7 @@ class Scheduler {
   void set_generation(uint64_t number) noexcept { generation_ = number; }
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
   // Any thread.
-  [[nodiscard]] bool fits_budget(uint32_t submitter, const InferRequest& request) noexcept;
+  [[nodiscard]] bool fits_budget(uint32_t submitter, InferRequest& request) noexcept;
   [[nodiscard]] bool has_room(uint32_t submitter, const Model& model) noexcept;
   void set_default_deadline(InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
@@ -102,9 +103,9 @@ class Scheduler {
         inline_admission_(config.latency_budget_us, options.submitter_count),
         submitters_(options.submitter_count) {}
   [[nodiscard]] bool is_auto() const noexcept { return config_.queue_type == QueueType::kAuto; }
-  [[nodiscard]] Admission& admission_of(QueueType type) noexcept {
-    return type == QueueType::kInline ? inline_admission_ : admission_;
-  }
+  // Decides how the request goes, by what is known of it.
+  void choose_lane(uint32_t submitter, InferRequest& request, uint64_t input_bytes) noexcept;
+  [[nodiscard]] Admission& admission_of(const InferRequest& request) noexcept;
   void make_workers(telemetry::Counters& counters);
   void make_inline_runners(telemetry::Counters& counters);
   [[nodiscard]] std::vector<Runner*> runners() const;
@@ -112,7 +113,10 @@ class Scheduler {
                               std::span<Model* const> models, Builders& builders,
                               Runner::OnFailure on_failure);
   [[nodiscard]] Status pack_on(std::span<Runner* const> workers, std::span<Model* const> models,
-                               Builders& builders, Runner::OnFailure on_failure);
+                               Builders& builders);
+  [[nodiscard]] Status add_express(std::span<Model* const> models, Builders& builders,
+                                   Runner::OnFailure on_failure);
+  [[nodiscard]] bool push_to_workers(uint32_t submitter, InferRequest& request) noexcept;
   [[nodiscard]] Status add_inline(std::span<Model* const> models, Builders& builders,
                                   Runner::OnFailure on_failure);
   void start_workers();
@@ -125,6 +129,7 @@ class Scheduler {
   Admission inline_admission_;
   std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<ExpressLane> express_;  // with `auto`
   std::vector<std::unique_ptr<InlineRunner>> inline_;
   std::vector<SubmitterState> submitters_;
   LaneChoice lane_choice_;

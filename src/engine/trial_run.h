@@ -19,6 +19,9 @@ class Model;
 
 class TrialRun {
  public:
+  // For axes beside the first that a model leaves free: a short text, a small picture.
+  static constexpr int64_t kUsualFreeSize = 16;
+
   // `model` may be nullptr where the instance does not belong to one yet.
   TrialRun(const ModelMetadata& metadata, Model* model, RequestMemory& memory)
       : metadata_(metadata), model_(model), memory_(memory) {}

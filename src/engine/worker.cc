@@ -52,6 +52,7 @@ void Worker::main() noexcept {
   IdleStrategy::enrol_this_thread();
   // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to stop.
   if (options_.cpu) pin_status_ = pin_this_thread(*options_.cpu);
+  if (options_.time_slice_ns != 0) ask_for_time_slice(options_.time_slice_ns);
   // sync[worker.phase]: release; pairs with prepare()
   phase_.store(kPrepared, std::memory_order_release);
   phase_.notify_all();
@@ -76,8 +77,8 @@ bool Worker::do_work() noexcept {
   bool progressed = std::exchange(has_taken_, false);
   bool takes_more = !progressed || others_may_join_;
   while (takes_more && runner_.has_space()) {
-    InferRequest* request = others_may_join_ ? source_.try_take_like(options_.index, *taken_last_)
-                                             : source_.try_take(options_.index);
+    InferRequest* request = others_may_join_ ? source_.try_take_like(options_.place, *taken_last_)
+                                             : source_.try_take(options_.place);
     if (request == nullptr) break;
     take(*request);
     takes_more = others_may_join_;
@@ -87,7 +88,7 @@ bool Worker::do_work() noexcept {
   others_may_join_ = false;
   if (runner_.run() > 0) {
     progressed = true;
-    if (source_.was_empty(options_.index)) runner_.wake_sinks();
+    if (source_.was_empty(options_.place)) runner_.wake_sinks();
   }
   return progressed;
 }
@@ -99,15 +100,21 @@ void Worker::take(InferRequest& request) noexcept {
   others_may_join_ = runner_.add(request);
 }
 
+bool Worker::shares_its_cpu() const noexcept {
+  // relaxed: a hint
+  return options_.same_cpu != nullptr && options_.same_cpu->load(std::memory_order_relaxed) > 0;
+}
+
 // Polls for a moment, where that is worth it. True: something has come.
 bool Worker::poll() noexcept {
   // Requests kept back wait for a completion or a time, which come by the doorbell alone.
-  if (runner_.has_waiting() || !source_.begin_search(options_.index)) return false;
+  if (runner_.has_waiting() || shares_its_cpu()) return false;
+  if (!source_.begin_search(options_.place)) return false;
   bool has_seen_some = false;
   while (!has_seen_some && idle_.idle() != IdleStrategy::Step::kPark) {
-    has_seen_some = !source_.was_empty(options_.index);
+    has_seen_some = !source_.was_empty(options_.place);
   }
-  InferRequest* request = source_.end_search(options_.index);
+  InferRequest* request = source_.end_search(options_.place);
   if (request != nullptr) take(*request);
   return has_seen_some || request != nullptr;
 }
@@ -117,15 +124,13 @@ void Worker::wait_for_work() noexcept {
   runner_.counters().add("worker_parks");
   idle_.parking();
   InferRequest* request =
-      source_.park(options_.index, runner_.has_space(), runner_.next_ns(), *this);
+      source_.park(options_.place, runner_.has_space(), runner_.next_ns(), *this);
   idle_.unparked();
   if (request != nullptr) take(*request);
 }
 
 bool Worker::may_leave() noexcept {
-  // sync[engine.closed]: acquire; every push of a submitter that got in is visible from here on
-  return closed_.load(std::memory_order_acquire) && source_.was_empty(options_.index) &&
-         runner_.is_done();
+  return is_closed() && source_.was_empty(options_.place) && runner_.is_done();
 }
 
 }  // namespace lumen::engine

@@ -21,10 +21,14 @@
 namespace lumen::engine {
 
 struct WorkerOptions {
-  uint32_t index = 0;
+  uint32_t index = 0;  // of its engine's workers
+  uint32_t place = 0;  // of those that take from its source
   EngineConfig config;
   std::optional<uint32_t> cpu;  // pinned to it, if given
   bool may_spin = false;
+  uint64_t time_slice_ns = 0;  // that it asks the kernel for; 0: none
+  // Requests that another worker on the same CPU has: while there are any this one does not poll.
+  const std::atomic<uint32_t>* same_cpu = nullptr;
   RunnerLoad load;
   RegionOptions regions{};
   telemetry::Counters* counters = nullptr;  // never nullptr
@@ -40,6 +44,7 @@ class Worker final : private WakeReason, private RoomListener {
 
   // Of the models that it will run, for prepare().
   [[nodiscard]] Runner& runner() noexcept { return runner_; }
+  [[nodiscard]] const Runner& runner() const noexcept { return runner_; }
   // Starts the thread, which pins itself and then waits for go(). After the runner's set_up().
   void prepare();
   // After prepare(): whether it sits on the CPU that it was given.
@@ -68,10 +73,19 @@ class Worker final : private WakeReason, private RoomListener {
   [[nodiscard]] bool do_work() noexcept;
   void take(InferRequest& request) noexcept;
   [[nodiscard]] bool poll() noexcept;
+  [[nodiscard]] bool shares_its_cpu() const noexcept;
   void wait_for_work() noexcept;
   [[nodiscard]] bool may_leave() noexcept;
-  [[nodiscard]] bool has_reason() noexcept override { return runner_.has_news() || may_leave(); }
-  void on_room() noexcept override { source_.wake(options_.index); }
+  // Closed is a reason though something seems to be left: it may be another's that is about to take it, whose
+  // last look nobody would tell this one of (tests/spin/lanes.pml, BROKEN_CLOSE).
+  [[nodiscard]] bool has_reason() noexcept override {
+    return runner_.has_news() || (is_closed() && runner_.is_done());
+  }
+  [[nodiscard]] bool is_closed() const noexcept {
+    // sync[engine.closed]: acquire; every push of a submitter that got in is visible from here on
+    return closed_.load(std::memory_order_acquire);
+  }
+  void on_room() noexcept override { source_.wake(options_.place); }
 
   const WorkerOptions options_;
   WorkSource& source_;

@@ -69,6 +69,9 @@ class RunningServer final : public Server {
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
   std::string pinning() const override { return engine_->pinning(); }
   engine::EngineConfig engine_config() const override { return engine_->config(); }
+  engine::Engine::Lane lane_of(const engine::Model& model) const override {
+    return engine_->lane_of(model);
+  }
   Status reconfigure(const engine::EngineConfig& config) override {
     LUMEN_RETURN_IF_ERROR(engine_->reconfigure(config));
     const std::string note = overload_note(options_, engine_->config());

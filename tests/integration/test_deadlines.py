@@ -114,6 +114,10 @@ def test_a_timeout_that_is_no_whole_number_is_refused(server: StartServer, timeo
 # --- in the queue ---------------------------------------------------------------------------------
 
 
+# The order in which requests of several models wait is what these tests build on.
+FIFO = ("--policy", "fifo")
+
+
 def send_at_once(one: Server, *requests: bytes) -> list[Connection]:
     """All of them come to the server in one turn of its loop, in this order."""
     connections = [Connection(one.address) for _ in requests]
@@ -130,7 +134,7 @@ def test_who_waits_longer_than_the_default_expires(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     # 20 ms: the slow model takes more, and one that finds its worker free much less.
-    arguments = ("--queue-type", queue, "--default-timeout-us", "20000")
+    arguments = ("--queue-type", queue, *FIFO, "--default-timeout-us", "20000")
     one = server(*arguments, repository=slow_repository)
     first, late, patient, own = connections = send_at_once(
         one,
@@ -156,7 +160,7 @@ def test_who_waits_longer_than_the_default_expires(
 def test_a_timeout_of_its_own_may_be_shorter_than_the_default(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
-    arguments = ("--queue-type", queue, "--default-timeout-us", "3600000000")
+    arguments = ("--queue-type", queue, *FIFO, "--default-timeout-us", "3600000000")
     one = server(*arguments, repository=slow_repository)
     requests = (slow_request(), slow_request(timeout=20_000), identity_request())
     first, late, other = connections = send_at_once(one, *requests)
@@ -187,7 +191,7 @@ def test_the_default_changes_while_the_server_runs(
     server: StartServer, slow_repository: Path, tmp_path: Path, queue: str
 ) -> None:
     path = tmp_path / "lumen.sock"
-    one = server("--queue-type", queue, "--unix", str(path), repository=slow_repository)
+    one = server("--queue-type", queue, *FIFO, "--unix", str(path), repository=slow_repository)
     for timeout, wanted in ((0, 200), (20_000, 504), (0, 200)):
         with UnixConnection(path) as control:
             change = post_json("/v2/lumen/engine", {"default_timeout_us": timeout})

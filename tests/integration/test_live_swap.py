@@ -40,6 +40,7 @@ KEYS = [
     "batch_size",
     "max_queue_delay_us",
     "queue_capacity",
+    "policy",
     "default_timeout_us",
     "latency_budget_us",
 ]
@@ -221,7 +222,10 @@ def test_over_tcp_it_is_forbidden(swapped: Swapped, request_bytes: bytes) -> Non
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b'{"queue_type": "lifo"}', ["queue_type", "lifo", "mpmc, spsc, naive, batched, inline"]),
+        (
+            b'{"queue_type": "lifo"}',
+            ["queue_type", "lifo", "mpmc, spsc, naive, batched, inline, auto"],
+        ),
         (b'{"queue_typ": "spsc"}', ["queue_typ", "nearest is 'queue_type'"]),
         (b'{"thread_count": 257}', ["thread_count", "257", "0 to 256"]),
         (b'{"thread_count": "two"}', ["thread_count", "two"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from integration.harness import PATIENCE, lumen_binary
 
-QUEUES = ("mpmc", "spsc", "naive", "batched", "inline")
+QUEUES = ("mpmc", "spsc", "naive", "batched", "inline", "auto")
 ALLOCATORS = ("lumen_arena", "standard")
 TELEMETRY_HEAD = (
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
@@ -44,7 +44,7 @@ def test_every_combination_answers_and_is_measured(small_repository: Path, tmp_p
         assert (row["arena_bytes_per_request"] > 0) == (row["allocator_type"] == "lumen_arena"), row
         assert (row["heap_calls_per_request"] > 0) == (row["allocator_type"] == "standard"), row
     macro = tmp_path / "results" / "macro" / "mlp.csv"
-    assert len(list(csv.DictReader(macro.open()))) == 10
+    assert len(list(csv.DictReader(macro.open()))) == len(QUEUES) * 2
     for row in rows:
         name = f"mlp_{row['queue_type']}_{row['allocator_type']}.csv"
         lines = (tmp_path / "results" / "micro" / name).read_text().splitlines()

@@ -47,7 +47,9 @@ def test_callgrind_counts_the_measured_requests_alone(repository: Path, tmp_path
 def test_a_recording_names_what_the_server_does(repository: Path, tmp_path: Path) -> None:
     interrupts = Interrupts()
     data = tmp_path / "perf.data"
-    with serving(repository, ["--backend", "openvino"], interrupts) as server:
+    with serving(
+        repository, ["--backend", "openvino", "--queue-type", "mpmc"], interrupts
+    ) as server:
         with flame.recorded(server.pid, False, data, interrupts):
             run_load(server, "mlp", 4, 20_000, interrupts)
         stacks = flame.script(data)

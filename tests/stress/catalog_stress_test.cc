@@ -54,9 +54,11 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
       threads.emplace_back([this, i, &reader] { run_client(i, reader); });
     }
   }
-  // Of each model that many instances: workers, the clients with `inline`, both with `auto`.
+  // Of each model that many instances: workers, the clients with `inline`; both with `auto`, and one for the
+  // worker that passes heavy runs.
   static uint32_t runners() {
-    return std::get<QueueType>(GetParam()) == QueueType::kAuto ? kWorkers + kClients : kWorkers;
+    const bool is_auto = std::get<QueueType>(GetParam()) == QueueType::kAuto;
+    return is_auto ? kWorkers + kClients + 1 : kWorkers;
   }
   static_assert(kWorkers == kClients);
   void TearDown() override {

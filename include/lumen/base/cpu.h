@@ -92,6 +92,9 @@ struct CpuBudget {
 [[nodiscard]] Status pin_this_thread(uint32_t cpu) noexcept;
 // The thread may run on any of `cpus` and nowhere else.
 [[nodiscard]] Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept;
+// How long the thread wants to run at a time: who asks for less than others is let in sooner when it wakes, and
+// gets no more in all. Linux 6.12 on; before that, and where it is refused, nothing changes.
+void ask_for_time_slice(uint64_t ns) noexcept;
 // Shown by ps -L and perf; the kernel keeps 15 bytes, the rest is cut.
 void name_this_thread(std::string_view name) noexcept;
 

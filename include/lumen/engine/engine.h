@@ -60,7 +60,7 @@ class Submitter {
   [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
   // Whether the latency budget would let this request in now, by its model, times.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
-  [[nodiscard]] virtual bool fits_budget(const InferRequest& request) noexcept = 0;
+  [[nodiscard]] virtual bool fits_budget(InferRequest& request) noexcept = 0;
   // A guess whether a request of `model` would find a place in its queue now; asked as fits_budget() is.
   [[nodiscard]] virtual bool has_room(const Model& model) noexcept = 0;
   // What submit() does too, for who keeps a request back before: where it asked for no deadline and not for

@@ -44,6 +44,9 @@ inline constexpr std::array<std::string_view, 2> kAllocatorTypeNames = {"lumen_a
 [[nodiscard]] constexpr std::string_view name_of(QueueType type) noexcept {
   return kQueueTypeNames[static_cast<size_t>(type)];
 }
+[[nodiscard]] constexpr std::string_view name_of(Policy policy) noexcept {
+  return kPolicyNames[static_cast<size_t>(policy)];
+}
 [[nodiscard]] constexpr std::string_view name_of(AllocatorType type) noexcept {
   return kAllocatorTypeNames[static_cast<size_t>(type)];
 }

@@ -91,10 +91,11 @@ struct InferRequest {
   QueueType queue_type{};       // how it went, or would have gone
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
   uint64_t expected_ns = 0;     // what its run will take by what was measured; 0: not known yet
-  uint64_t charged_share_ns =
-      0;                      // to its model's share of the workers' time; 0: not taken from a lane
-  bool runs_alone = false;    // the batch that it was in failed
-  void* in_engine = nullptr;  // the engine's own, while the request is pending
+  uint64_t share_ns = 0;        // charged to its model's share; 0: it was not taken from a lane
+  bool runs_alone = false;      // the batch that it was in failed
+  bool is_heavy = false;        // counted as such (ExpressLane)
+  bool is_express = false;      // for that lane's worker
+  void* in_engine = nullptr;    // the engine's own, while the request is pending
   StageTimes times;
 };
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <lumen/base/result.h>
+#include <lumen/engine/engine.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/server/options.h>
 #include <lumen/telemetry/counters.h>
@@ -45,6 +46,8 @@ class Server {
   [[nodiscard]] virtual std::string pinning() const = 0;
   // As it is now. Any thread.
   [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
+  // How a usual request of a ready model goes now, and why.
+  [[nodiscard]] virtual engine::Engine::Lane lane_of(const engine::Model& model) const = 0;
   // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
   // thread; blocks until the one before is done.
   [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;

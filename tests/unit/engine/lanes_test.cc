@@ -109,7 +109,7 @@ TEST_F(LanesTest, FairGoesByWhatRunsTookAndNotByWhatWasExpected) {
     ASSERT_NE(request, nullptr);
     const uint32_t model = request->model->index();
     const uint64_t took_ns = model == 0 ? 4 * kMs : kMs;
-    lanes->shares().settle(model, took_ns, request->charged_share_ns);
+    lanes->shares().settle(model, took_ns, request->share_ns);
     had_ns[model] += took_ns;
   }
   EXPECT_NEAR(static_cast<double>(had_ns[0]) / static_cast<double>(had_ns[1]), 1.0, 0.05);

@@ -1,11 +1,6 @@
 // A configuration at work, seen through the engine: admission by a budget, batches that wait for
 // more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
-#include <lumen/engine/engine.h>
-
-#include "support/fake_backend.h"
-#include "support/pending_request.h"
-#include "support/submit_now.h"
-#include "support/temp_repository.h"
+#include "unit/engine/scheduler_fixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,47 +20,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr uint64_t kMs = 1'000'000;
-
-// The smallest size that holds the rows is the cheapest, by more than the noise of a measurement.
-uint64_t slowly_rising(uint64_t rows) { return 200'000 + 30'000 * rows; }
-
-class SchedulerTest : public testing::Test {
- protected:
-  void start(const EngineConfig& config, uint32_t submitters = 1) {
-    files.add_model("m");
-    repository = std::move(
-        ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
-    EngineOptions options;
-    options.config = config;
-    options.submitter_count = submitters;
-    options.pin_threads.mode = PinThreads::Mode::kOff;
-    options.cpu_count = cpu_count;
-    engine = std::move(Engine::create(options, *repository).value());
-    model = repository->find("m", "");
-    (void)control->take_rows_run();
-  }
-  PendingRequest& make(float value = 1) {
-    all.push_back(std::make_unique<PendingRequest>(model, 4096));
-    all.back()->add_input<float>(ElementType::kFp32, {1, 4}, {value, value, value, value});
-    return *all.back();
-  }
-  SubmitOutcome submit(float value = 1) { return submit_now(*engine, make(value).request); }
-  // An I/O thread's turns, until the last request made is complete.
-  void turn_until_complete() {
-    while (all.back()->times_completed() == 0) {
-      if (engine->submitter(0).end_turn() == 0) std::this_thread::yield();
-    }
-  }
-
-  uint32_t cpu_count = 0;  // as the machine has
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
-  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
-  Model* model = nullptr;
-  std::deque<std::unique_ptr<PendingRequest>> all;
-  std::unique_ptr<Engine> engine;  // goes first: it completes what it has
-};
 
 // --- admission ---------------------------------------------------------------------------------------
 
@@ -457,112 +411,6 @@ TEST_F(SchedulerTest, AChangeAwayFromInlineWaitsForTheTurnOfItsIoThread) {
   change.join();
   EXPECT_THAT(all[0]->output<float>(0), Each(2));
   EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline);
-}
-
-// --- auto: a lane for each request ---------------------------------------------------------------------
-
-// A row is light, a thousand are not.
-uint64_t a_microsecond_a_row(uint64_t rows) { return rows * 1'000; }
-
-TEST_F(SchedulerTest, AutoRunsALightModelOnItsSubmittersThread) {
-  start({.queue_type = QueueType::kAuto});
-  ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);
-  EXPECT_EQ(all[0]->times_completed(), 0u) << "not before the turn's end";
-  EXPECT_GT(engine->submitter(0).end_turn(), 0u);
-  EXPECT_EQ(all[0]->times_completed(), 1u);
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline);
-  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("a run takes "));
-  EXPECT_EQ(engine->lane_of(*model).queue_type, QueueType::kInline);
-}
-
-// No row is cheaper for others beside it.
-uint64_t a_fifth_of_a_millisecond_a_row(uint64_t rows) { return rows * 200'000; }
-
-TEST_F(SchedulerTest, AutoGivesAHeavyModelToAWorkerAndMakesNoOtherInstanceOfIt) {
-  control->cost_ns = &a_fifth_of_a_millisecond_a_row;
-  start({.queue_type = QueueType::kAuto, .thread_count = 2});
-  EXPECT_EQ(control->instances.load(), 2u) << "of the workers";
-  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
-  all[0]->wait();
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kMpmc);
-  EXPECT_EQ(engine->lane_of(*model).queue_type, QueueType::kMpmc);
-  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("no instance"));
-}
-
-TEST_F(SchedulerTest, AutoPacksAHeavyModelWhereATrialHasShownThatThisPays) {
-  control->cost_ns = &slowly_rising;  // 230 us for one row, 320 for four
-  start({.queue_type = QueueType::kAuto, .batch_size = 4});
-  control->hold();
-  for (int i = 0; i < 5; ++i) {
-    ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
-    if (i == 0) control->wait_until_held(1);
-  }
-  control->release();
-  for (const auto& one : all) one->wait();
-  EXPECT_THAT(control->take_rows_run(), ElementsAre(1, 4));
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kBatched);
-}
-
-TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
-  control->cost_ns = &a_microsecond_a_row;
-  start({.queue_type = QueueType::kAuto});
-  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
-  all.back()->add_input(ElementType::kFp32, {4000, 4}, std::vector<float>(16'000, 1));
-  ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
-  all.back()->wait();
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
-  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
-  turn_until_complete();
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kInline) << "its small ones stay";
-}
-
-// Was, with one queue for all: a flood for one model was a 429 for everybody.
-TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
-  files.add_model("other");
-  for (const QueueType type : {QueueType::kMpmc, QueueType::kBatched, QueueType::kAuto}) {
-    control->cost_ns = &slowly_rising;
-    const EngineConfig config{.queue_type = type, .batch_size = 1, .queue_capacity = 4};
-    if (engine == nullptr) {
-      start(config);
-    } else {
-      ASSERT_TRUE(engine->reconfigure(config).ok());
-    }
-    Model* const other = repository->find("other", "");
-    control->hold();
-    while (submit() == SubmitOutcome::kAccepted) ASSERT_LT(all.size(), 40u);
-    all.pop_back();
-    EXPECT_FALSE(engine->submitter(0).has_room(*model));
-    EXPECT_TRUE(engine->submitter(0).has_room(*other));
-    PendingRequest one(other, 4096);
-    one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
-    EXPECT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted) << name_of(type);
-    control->release();
-    one.wait();
-    for (const auto& each : all) each->wait();
-    all.clear();
-  }
-}
-
-TEST_F(SchedulerTest, ALightRequestWaitsForOneRunOfAHeavyModelAtMost) {
-  files.add_model("light");
-  control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kMpmc, .batch_size = 1});
-  Model* const light = repository->find("light", "");
-  light->run_costs().add(16, 1'000);
-  control->hold();
-  for (int i = 0; i < 6; ++i) ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
-  control->wait_until_held(1);
-  PendingRequest one(light, 4096);
-  one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
-  ASSERT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted);
-  control->release();
-  one.wait();
-  for (const auto& each : all) each->wait();
-  int before = 0;
-  for (const auto& each : all) {
-    before += each->request.times.dequeued_ns < one.request.times.dequeued_ns ? 1 : 0;
-  }
-  EXPECT_EQ(before, 1) << "the one that ran when it came";
 }
 
 }  // namespace

@@ -1,0 +1,166 @@
+// Queues of models and the queue type `auto`, seen through the engine: which way a request goes, and whom it
+// waits for. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
+#include "unit/engine/scheduler_fixture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace lumen::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// --- auto: a lane for each request ---------------------------------------------------------------------
+
+// A row is light, a thousand are not.
+uint64_t a_microsecond_a_row(uint64_t rows) { return rows * 1'000; }
+
+TEST_F(SchedulerTest, AutoRunsALightModelOnItsSubmittersThread) {
+  start({.queue_type = QueueType::kAuto});
+  ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);
+  EXPECT_EQ(all[0]->times_completed(), 0u) << "not before the turn's end";
+  EXPECT_GT(engine->submitter(0).end_turn(), 0u);
+  EXPECT_EQ(all[0]->times_completed(), 1u);
+  EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline);
+  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("a run takes "));
+  EXPECT_EQ(engine->lane_of(*model).queue_type, QueueType::kInline);
+}
+
+// No row is cheaper for others beside it.
+uint64_t two_milliseconds_a_row(uint64_t rows) { return rows * 2'000'000; }
+
+TEST_F(SchedulerTest, AutoGivesAHeavyModelToAWorkerAndMakesNoOtherInstanceOfIt) {
+  control->cost_ns = &two_milliseconds_a_row;
+  start({.queue_type = QueueType::kAuto, .thread_count = 2});
+  EXPECT_EQ(control->instances.load(), 2u) << "of the workers";
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  all[0]->wait();
+  EXPECT_EQ(all[0]->request.queue_type, QueueType::kMpmc);
+  EXPECT_EQ(engine->lane_of(*model).queue_type, QueueType::kMpmc);
+  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("no instance"));
+}
+
+TEST_F(SchedulerTest, AutoPacksAHeavyModelWhereATrialHasShownThatThisPays) {
+  control->cost_ns = &slowly_rising;  // 230 us for one row, 320 for four
+  start({.queue_type = QueueType::kAuto, .batch_size = 4});
+  control->hold();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+    if (i == 0) control->wait_until_held(1);
+  }
+  control->release();
+  for (const auto& one : all) one->wait();
+  EXPECT_THAT(control->take_rows_run(), ElementsAre(1, 4));
+  EXPECT_EQ(all.back()->request.queue_type, QueueType::kBatched);
+}
+
+TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
+  control->cost_ns = &a_microsecond_a_row;
+  start({.queue_type = QueueType::kAuto});
+  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+  all.back()->add_input(ElementType::kFp32, {4000, 4}, std::vector<float>(16'000, 1));
+  ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
+  all.back()->wait();
+  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  turn_until_complete();
+  EXPECT_EQ(all.back()->request.queue_type, QueueType::kInline) << "its small ones stay";
+}
+
+// Was, with one queue for all: a flood for one model was a 429 for everybody.
+TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
+  files.add_model("other");
+  for (const QueueType type : {QueueType::kMpmc, QueueType::kBatched, QueueType::kAuto}) {
+    control->cost_ns = &slowly_rising;
+    const EngineConfig config{.queue_type = type, .batch_size = 1, .queue_capacity = 4};
+    if (engine == nullptr) {
+      start(config);
+    } else {
+      ASSERT_TRUE(engine->reconfigure(config).ok());
+    }
+    Model* const other = repository->find("other", "");
+    control->hold();
+    while (submit() == SubmitOutcome::kAccepted) ASSERT_LT(all.size(), 40u);
+    all.pop_back();
+    EXPECT_FALSE(engine->submitter(0).has_room(*model));
+    EXPECT_TRUE(engine->submitter(0).has_room(*other));
+    PendingRequest one(other, 4096);
+    one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
+    EXPECT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted) << name_of(type);
+    control->release();
+    one.wait();
+    for (const auto& each : all) each->wait();
+    all.clear();
+  }
+}
+
+TEST_F(SchedulerTest, ALightRequestWaitsForOneRunOfAHeavyModelAtMost) {
+  files.add_model("light");
+  control->cost_ns = &slowly_rising;
+  start({.queue_type = QueueType::kMpmc, .batch_size = 1});
+  Model* const light = repository->find("light", "");
+  light->run_costs().add(16, 1'000);
+  control->hold();
+  for (int i = 0; i < 6; ++i) ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  PendingRequest one(light, 4096);
+  one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
+  ASSERT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted);
+  control->release();
+  one.wait();
+  for (const auto& each : all) each->wait();
+  int before = 0;
+  for (const auto& each : all) {
+    before += each->request.times.dequeued_ns < one.request.times.dequeued_ns ? 1 : 0;
+  }
+  EXPECT_EQ(before, 1) << "the one that ran when it came";
+}
+
+// Too long for an I/O thread, and short beside what it would wait for.
+uint64_t a_hundred_microseconds_a_row(uint64_t rows) { return rows * 100'000; }
+
+TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
+  control->cost_ns = &a_hundred_microseconds_a_row;
+  start({.queue_type = QueueType::kAuto, .batch_size = 1});
+  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+  all.back()->add_input(ElementType::kFp32, {5000, 4}, std::vector<float>(20'000, 1));
+  const uint64_t starts = control->starts.load();
+  ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
+  while (control->starts.load() == starts) std::this_thread::yield();
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  all.back()->wait();
+  EXPECT_EQ(all.front()->times_completed(), 0u) << "half a second";
+  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+  EXPECT_NE(all.back()->request.worker, 0u);
+  all.front()->wait();
+  EXPECT_EQ(all.front()->request.worker, 0u);
+  // Nothing heavy any more: the worker itself is as quick.
+  ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  all.back()->wait();
+  EXPECT_EQ(all.back()->request.worker, 0u);
+}
+
+// Was, while this was made: what was counted on the way in and what on the way out could differ.
+TEST_F(SchedulerTest, AutoReckonsABudgetForEachLaneByItself) {
+  control->cost_ns = &a_hundred_microseconds_a_row;
+  start({.queue_type = QueueType::kAuto, .batch_size = 1, .latency_budget_us = 100'000});
+  for (int round = 0; round < 3; ++round) {
+    all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+    all.back()->add_input(ElementType::kFp32, {200, 4}, std::vector<float>(800, 1));
+    PendingRequest& heavy = *all.back();
+    ASSERT_EQ(submit_now(*engine, heavy.request), SubmitOutcome::kAccepted) << round;
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_EQ(submit(), SubmitOutcome::kAccepted) << round;
+      all.back()->wait();
+    }
+    heavy.wait();
+  }
+}
+
+}  // namespace
+}  // namespace lumen::engine
