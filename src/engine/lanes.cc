@@ -100,7 +100,7 @@ void Lanes::for_each_marked(Visit&& visit) const noexcept {
     // sync[lanes.bits]: acquire; the request that it was set for
     uint64_t bits = bits_[word].load(std::memory_order_acquire);
     for (; bits != 0; bits &= bits - 1) {
-      const uint32_t class_index = word / kWordsOfAClass;
+      const auto class_index = static_cast<uint32_t>(word / kWordsOfAClass);
       const auto model = static_cast<uint32_t>(word % kWordsOfAClass * 64 +
                                                static_cast<uint32_t>(std::countr_zero(bits)));
       const Place place{model, class_index};
