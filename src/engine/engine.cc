@@ -47,13 +47,6 @@ class GatedSubmitter final : public Submitter {
     return fits;
   }
 
-  bool has_room(const Model& model) noexcept override {
-    Scheduler* scheduler = enter();
-    const bool has = scheduler == nullptr || scheduler->has_room(index_, model);
-    leave();
-    return has;
-  }
-
   void set_default_deadline(InferRequest& request) noexcept override {
     const Scheduler* scheduler = enter();
     if (scheduler != nullptr) scheduler->set_default_deadline(request);
@@ -95,8 +88,9 @@ class GatedSubmitter final : public Submitter {
     Types types;
     if (scheduler != nullptr) {
       const EngineConfig& config = scheduler->config();
-      types = {scheduler->usual_lane_of(index_, model), config.allocator_type,
-               config.latency_budget_us > 0};
+      const QueueType lane = scheduler->usual_lane_of(index_, model);
+      types = {lane, config.allocator_type, config.latency_budget_us > 0,
+               scheduler->has_room(index_, model, lane)};
     }
     leave();
     return types;

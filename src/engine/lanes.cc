@@ -158,7 +158,7 @@ InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
 void Lanes::tidy() noexcept {
   for_each_marked([&](Place place, const LaneRing& ring) {
     if (!ring.was_empty()) return true;
-    auto& word = const_cast<std::atomic<uint64_t>&>(bits_[place.word()]);
+    std::atomic<uint64_t>& word = bits_[place.word()];
     // sync[lanes.bits]: see the header
     word.fetch_and(~place.mask(), std::memory_order_acq_rel);
     // sync[lanes.bits]: as above

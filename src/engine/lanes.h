@@ -16,8 +16,8 @@
 //                                                        announce(): set the bit in any case
 //
 // Invariant: after its submitter's announce() a request that can be taken has its bit set, or a worker in
-// tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of one word: if announce() comes first,
-// tidy()'s second look sees the request; if it comes second the bit is set.
+// tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of one word: if
+// announce() comes first, tidy()'s second look sees the request; if it comes second the bit is set.
 // tests/spin/lanes.pml proves it, with the sleep of sleepers.h around it.
 //
 // Threads: add() on the control plane, one at a time; the others any. Memory: of each model at add(), kept for

@@ -226,18 +226,19 @@ void Scheduler::start_workers() {
   for (const auto& worker : workers_) worker->go();
 }
 
-QueueType Scheduler::lane_of(uint32_t submitter, const Model& model,
-                             uint64_t input_bytes) noexcept {
+QueueType Scheduler::lane_of(uint32_t submitter, const Model& model, uint64_t input_bytes,
+                             uint64_t expected_ns) noexcept {
   if (!is_auto()) return config_.queue_type;
-  const bool is_inline =
-      inline_[submitter]->runner->has_instance(model) &&
-      lane_choice_.is_inline(model.index(), input_bytes, model.run_costs().expect_ns(input_bytes));
+  const bool is_inline = inline_[submitter]->runner->has_instance(model) &&
+                         lane_choice_.is_inline(model.index(), input_bytes, expected_ns);
   if (is_inline) return QueueType::kInline;
   return workers_.front()->runner().gathers(model) ? QueueType::kBatched : QueueType::kMpmc;
 }
 
 QueueType Scheduler::usual_lane_of(uint32_t submitter, const Model& model) noexcept {
-  return lane_of(submitter, model, model.run_costs().usual_bytes());
+  if (!is_auto()) return config_.queue_type;
+  const uint64_t input_bytes = model.run_costs().usual_bytes();
+  return lane_of(submitter, model, input_bytes, model.run_costs().expect_ns(input_bytes));
 }
 
 Engine::Lane Scheduler::explain_lane_of(const Model& model) {
@@ -278,8 +279,8 @@ bool Scheduler::push_to_workers(uint32_t submitter, InferRequest& request) noexc
 
 void Scheduler::choose_lane(uint32_t submitter, InferRequest& request,
                             uint64_t input_bytes) noexcept {
-  request.queue_type = lane_of(submitter, *request.model, input_bytes);
   request.expected_ns = request.model->run_costs().expect_ns(input_bytes);
+  request.queue_type = lane_of(submitter, *request.model, input_bytes, request.expected_ns);
   const bool may_wait = express_ != nullptr && request.queue_type != QueueType::kInline;
   request.is_heavy = may_wait && ExpressLane::is_heavy(request);
   request.is_express = may_wait && express_->takes(request);
@@ -296,10 +297,9 @@ bool Scheduler::fits_budget(uint32_t submitter, InferRequest& request) noexcept 
   return admission_of(request).fits(request);
 }
 
-bool Scheduler::has_room(uint32_t submitter, const Model& model) noexcept {
-  return usual_lane_of(submitter, model) == QueueType::kInline
-             ? inline_[submitter]->runner->has_space()
-             : source_->has_room(model);
+bool Scheduler::has_room(uint32_t submitter, const Model& model, QueueType lane) const noexcept {
+  return lane == QueueType::kInline ? inline_[submitter]->runner->has_space()
+                                    : source_->has_room(model);
 }
 
 void Scheduler::set_default_deadline(InferRequest& request) const noexcept {

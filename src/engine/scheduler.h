@@ -48,16 +48,19 @@ class Scheduler {
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
   // Any thread.
   [[nodiscard]] bool fits_budget(uint32_t submitter, InferRequest& request) noexcept;
-  [[nodiscard]] bool has_room(uint32_t submitter, const Model& model) noexcept;
+  // On that lane, by that submitter.
+  [[nodiscard]] bool has_room(uint32_t submitter, const Model& model,
+                              QueueType lane) const noexcept;
   void set_default_deadline(InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
   // By that submitter: what its last submit() has brought waits for a worker, which is to be woken.
   [[nodiscard]] bool has_pushed(uint32_t submitter) const noexcept {
     return submitters_[submitter].has_pushed;
   }
-  // How a request of `model` of so many bytes would go now; one as those that came last. By that submitter.
-  [[nodiscard]] QueueType lane_of(uint32_t submitter, const Model& model,
-                                  uint64_t input_bytes) noexcept;
+  // How a request of `model` of so many bytes, which is expected to take so long, would go now; one as those
+  // that came last. By that submitter.
+  [[nodiscard]] QueueType lane_of(uint32_t submitter, const Model& model, uint64_t input_bytes,
+                                  uint64_t expected_ns) noexcept;
   // Control plane.
   [[nodiscard]] Engine::Lane explain_lane_of(const Model& model);
   [[nodiscard]] QueueType usual_lane_of(uint32_t submitter, const Model& model) noexcept;

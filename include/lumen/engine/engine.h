@@ -61,8 +61,6 @@ class Submitter {
   // Whether the latency budget would let this request in now, by its model, times.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
   [[nodiscard]] virtual bool fits_budget(InferRequest& request) noexcept = 0;
-  // A guess whether a request of `model` would find a place in its queue now; asked as fits_budget() is.
-  [[nodiscard]] virtual bool has_room(const Model& model) noexcept = 0;
   // What submit() does too, for who keeps a request back before: where it asked for no deadline and not for
   // none either, the configuration's default counts, from its first byte on.
   virtual void set_default_deadline(InferRequest& request) noexcept = 0;
@@ -84,6 +82,7 @@ class Submitter {
     QueueType queue_type = QueueType::kMpmc;
     AllocatorType allocator_type = AllocatorType::kLumenArena;
     bool has_latency_budget = false;  // else fits_budget() is always true
+    bool has_room = true;             // a guess whether its queue would take it
   };
   [[nodiscard]] virtual Types types(const Model& model) noexcept = 0;
   // Whoever must get this thread to call end_turn() soon (a change of configuration) wakes it.

@@ -149,7 +149,8 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   if (!head.traceparent.empty()) {
     context.call.traceparent = wire::parse_traceparent(head.traceparent).value_or(Traceparent{});
   }
-  context.use(host_.thread().submitter.types(*model));
+  const engine::Submitter::Types types = host_.thread().submitter.types(*model);
+  context.use(types);
   if (model->state() != engine::ModelState::kReady) {
     return refuse(context, service::model_unavailable(*model));
   }
@@ -167,7 +168,7 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   }
   // By what is ahead of it already: a body that would be refused need not come in.
   // One that may be answered from the cache needs no place in the queue.
-  if (!model->response_cache().enable && !host_.thread().submitter.has_room(*model)) {
+  if (!model->response_cache().enable && !types.has_room) {
     return refuse(context, service::refusal(engine::SubmitOutcome::kFull, model));
   }
   if (context.has_latency_budget && !host_.fits_budget(context)) {

@@ -87,8 +87,8 @@ TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
     control->hold();
     while (submit() == SubmitOutcome::kAccepted) ASSERT_LT(all.size(), 40u);
     all.pop_back();
-    EXPECT_FALSE(engine->submitter(0).has_room(*model));
-    EXPECT_TRUE(engine->submitter(0).has_room(*other));
+    EXPECT_FALSE(engine->submitter(0).types(*model).has_room);
+    EXPECT_TRUE(engine->submitter(0).types(*other).has_room);
     PendingRequest one(other, 4096);
     one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
     EXPECT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted) << name_of(type);
