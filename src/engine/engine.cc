@@ -96,6 +96,13 @@ class GatedSubmitter final : public Submitter {
     return types;
   }
 
+  size_t room() noexcept override {
+    const Scheduler* scheduler = enter();
+    const size_t room = scheduler == nullptr ? SIZE_MAX : scheduler->room(index_);
+    leave();
+    return room;
+  }
+
   void close() noexcept override {
     // sync[engine.retiring]: an exchange, so that it comes before or after retire()'s: that one either
     // finds the thread gone, or is told here, and takes over the role of who runs what is left

@@ -21,6 +21,7 @@
 #include <lumen/engine/infer_request.h>
 #include <lumen/telemetry/counters.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -82,7 +83,11 @@ class Runner {
   // Control plane, once every request of `model` is complete and no other can come.
   void remove(const Model& model) noexcept;
 
-  [[nodiscard]] bool has_space() const noexcept { return waiting_.size() < options_.capacity; }
+  // How many more requests may wait here.
+  [[nodiscard]] size_t room() const noexcept {
+    return options_.capacity - std::min(waiting_.size(), options_.capacity);
+  }
+  [[nodiscard]] bool has_space() const noexcept { return room() > 0; }
   // Of a model whose requests may come: its slot stays as it is until they are complete.
   [[nodiscard]] bool has_instance(const Model& model) const noexcept {
     const std::unique_ptr<ModelSlot>& slot = slots_[model.index()];

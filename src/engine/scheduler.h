@@ -51,6 +51,10 @@ class Scheduler {
   // On that lane, by that submitter.
   [[nodiscard]] bool has_room(uint32_t submitter, const Model& model,
                               QueueType lane) const noexcept;
+  // How many more requests may wait for that submitter's own thread; SIZE_MAX: it runs no model.
+  [[nodiscard]] size_t room(uint32_t submitter) const noexcept {
+    return inline_.empty() ? SIZE_MAX : inline_[submitter]->runner->room();
+  }
   void set_default_deadline(InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
   // By that submitter: what its last submit() has brought waits for a worker, which is to be woken.

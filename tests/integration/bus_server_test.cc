@@ -438,6 +438,22 @@ TEST_P(InlineBusServer, RequestsThatComeTogetherAreRunTogether) {
   }
 }
 
+// The I/O thread went on to take requests while its own runs took longer than these came.
+TEST_P(InlineBusServer, RequestsThatTheThreadHasNoRoomForWaitInTheRing) {
+  constexpr uint64_t kCount = 128;
+  options_.engine.queue_capacity = 16;
+  options_.engine.batch_size = 1;
+  control_->cost_ns = [](uint64_t) { return uint64_t{300'000}; };
+  start();
+  InferClient client = connect();
+  std::map<uint64_t, Answer> answers;
+  for (uint64_t i = 0; i < kCount; ++i) (void)send_row(client, i * 128, static_cast<float>(i));
+  while (answers.size() < kCount && take(client, answers) > 0) {
+  }
+  ASSERT_EQ(answers.size(), kCount);
+  for (const auto& [id, answer] : answers) ASSERT_EQ(answer.status, 200) << answer.text;
+}
+
 INSTANTIATE_TEST_SUITE_P(QueueTypes, InlineBusServer, testing::Values(engine::QueueType::kInline),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 

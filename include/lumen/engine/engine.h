@@ -85,6 +85,9 @@ class Submitter {
     bool has_room = true;             // a guess whether its queue would take it
   };
   [[nodiscard]] virtual Types types(const Model& model) noexcept = 0;
+  // How many more requests may wait for this thread, where it runs models; SIZE_MAX where it runs none. Who can
+  // leave requests where they are takes no more of them.
+  [[nodiscard]] virtual size_t room() noexcept = 0;
   // Whoever must get this thread to call end_turn() soon (a change of configuration) wakes it.
   virtual void set_wake_sink(CompletionSink& sink) noexcept = 0;
 

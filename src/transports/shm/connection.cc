@@ -16,9 +16,6 @@ namespace {
 
 using wire::BusVerb;
 
-// Requests that a look takes from one client, so that others come in between.
-constexpr size_t kRequestsPerLook = 256;
-
 enum WatchIndex : uint8_t { kRequestBell, kReplyBell, kSocket, kProcess };
 
 int width(std::string_view text) noexcept {
@@ -111,9 +108,9 @@ bool Connection::has_requests() noexcept {
   return bus_.subscriber->look_now();
 }
 
-size_t Connection::take_requests(uint64_t now_ns) noexcept {
+size_t Connection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
   size_t taken = 0;
-  while (taken < kRequestsPerLook && !is_closed_) {
+  while (taken < at_most && !is_closed_) {
     // Whatever comes can be answered, with a refusal at least.
     waits_for_room_ = !has_reply_room(kRefusalBytes);
     if (waits_for_room_) break;

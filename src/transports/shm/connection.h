@@ -38,8 +38,8 @@ class Connection final : public net::WatchHandler {
   ~Connection();
   [[nodiscard]] Status watch();
 
-  // Returns how many.
-  size_t take_requests(uint64_t now_ns) noexcept;
+  // `at_most` is 1 or more. Returns how many.
+  size_t take_requests(uint64_t now_ns, size_t at_most) noexcept;
   [[nodiscard]] bool has_requests() noexcept;
   void before_sleep() noexcept;
   void after_sleep() noexcept;

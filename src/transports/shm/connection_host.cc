@@ -4,6 +4,7 @@
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <type_traits>
@@ -17,6 +18,8 @@ constexpr size_t kListBytes = size_t{1} << 20;
 // Of all requests of a thread; each keeps a page.
 constexpr size_t kBudgetBytes = size_t{64} << 20;
 constexpr size_t kKeepBytes = size_t{64} << 10;
+// Requests that a look takes from one client, so that others come in between.
+constexpr size_t kRequestsPerLook = 256;
 // Looks at the rings between two looks at descriptors, while the loop spins: some times what the system call
 // takes, since a request that comes during it waits for its end.
 constexpr int kLooksAPoll = 32;
@@ -83,9 +86,12 @@ size_t ConnectionHost::take_requests() noexcept {
   if (connections_.empty()) return 0;
   refresh_models();
   const uint64_t now = now_ns();
+  // Where this thread runs models for longer than requests come, these wait in the ring, which has room for
+  // them. One of each connection is taken in any case: it may be for a worker, or is refused with the reason.
+  const size_t share = thread_.submitter.room() / connections_.size();
   size_t taken = 0;
   for (const auto& connection : connections_) {
-    taken += connection->take_requests(now);
+    taken += connection->take_requests(now, std::clamp<size_t>(share / 2, 1, kRequestsPerLook));
     connection->flush();
   }
   return taken;
