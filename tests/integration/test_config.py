@@ -128,7 +128,7 @@ def test_help_lists_the_settings_with_their_defaults() -> None:
     for flag in ("--queue-type", "--allocator-type", "--telemetry-csv-path", "--unix"):
         assert flag in text
     assert "[127.0.0.1:8000]" in text
-    assert "(mpmc, spsc, naive, batched, inline, auto) [mpmc]" in text and "(1 to 128) [16]" in text
+    assert "(mpmc, spsc, naive, batched, inline, auto) [auto]" in text and "(1 to 128) [16]" in text
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:0", "[2001:db8::1]:0"])

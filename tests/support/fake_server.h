@@ -27,6 +27,8 @@ class FakeServer : public testing::Test {
     options_.max_connections = 64;
     options_.max_active_requests = 16;
     options_.max_body_bytes = 64 * 1024;
+    // Tests hold the fake model, which a worker may wait for and an I/O thread may not.
+    options_.engine.queue_type = engine::QueueType::kMpmc;
   }
   void TearDown() override { control_->release(); }
 

@@ -67,7 +67,7 @@ struct ServerOptions {
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
   // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.
   std::string backend_choices;
-  engine::EngineConfig engine;
+  engine::EngineConfig engine{.queue_type = engine::QueueType::kAuto};
   // The threads that run models.
   PinThreads pin_threads;
   SpinMode spin = SpinMode::kAuto;
