@@ -51,6 +51,9 @@ class ExpressLane {
   }
   [[nodiscard]] static bool may_take(const Model& model) noexcept {
     const uint64_t ns = model.service_time().mean_ns();
+    const ModelScheduling& scheduling = model.scheduling();
+    if (scheduling.is_on_some_workers() || scheduling.queue_type == QueueType::kInline)
+      return false;
     return model.state() == ModelState::kReady && !model.traits().shares_instances && ns != 0 &&
            ns <= kMostNs;
   }

@@ -8,7 +8,10 @@
 #include "engine/sleepers.h"
 #include "engine/work_source.h"
 
+#include <bit>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace lumen::engine {
@@ -17,9 +20,12 @@ template <typename Hooks = NoHooks>
 class LaneSource : public WorkSource {
  public:
   LaneSource(Policy policy, size_t capacity, uint32_t submitters, uint32_t workers)
-      : lanes_(policy, capacity), sleepers_(lanes_, workers), pushed_(submitters) {}
+      : lanes_(policy, capacity, workers), sleepers_(lanes_, workers), pushed_(submitters) {}
 
-  void add(const Model& model) override { lanes_.add(model); }
+  void add(const Model& model, std::span<const uint32_t> workers) override {
+    lanes_.add(model, workers);
+  }
+  [[nodiscard]] bool can_pin() const noexcept override { return true; }
   [[nodiscard]] FairShares* shares() noexcept override { return &lanes_.shares(); }
   [[nodiscard]] bool has_room(const Model& model) const noexcept override {
     return lanes_.has_room(model.index());
@@ -29,26 +35,28 @@ class LaneSource : public WorkSource {
   }
   void wake_workers(uint32_t submitter) noexcept override {
     Lanes::Pushed& pushed = pushed_[submitter];
-    const uint32_t count = pushed.requests;
-    if (count == 0) return;
+    if (pushed.for_any == 0 && !pushed.has_some) return;
     lanes_.announce(pushed);
-    sleepers_.wake(count);
+    if (pushed.for_any > 0) sleepers_.wake(std::exchange(pushed.for_any, 0));
+    if (std::exchange(pushed.has_some, false)) wake_each_of(std::exchange(pushed.some, {}));
   }
   void close() noexcept override { lanes_.announce_all(); }
 
-  InferRequest* try_take(uint32_t) noexcept override { return sleepers_.try_take(); }
+  InferRequest* try_take(uint32_t worker) noexcept override { return sleepers_.try_take(worker); }
   InferRequest* try_take_like(uint32_t, const InferRequest& request) noexcept override {
     InferRequest* const next = lanes_.try_pop_like(request);
     if (next != nullptr) sleepers_.pass_on();
     return next;
   }
-  bool was_empty(uint32_t) const noexcept override { return lanes_.was_empty(); }
+  bool was_empty(uint32_t worker) const noexcept override { return lanes_.was_empty(worker); }
   bool begin_search(uint32_t) noexcept override { return sleepers_.begin_search(); }
-  InferRequest* end_search(uint32_t) noexcept override { return sleepers_.end_search(); }
+  InferRequest* end_search(uint32_t worker) noexcept override {
+    return sleepers_.end_search(worker);
+  }
   InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                      WakeReason& reason) noexcept override {
     // Only by who looks at the lanes afterwards: it may hide one for a moment from who wakes others.
-    if (may_take) lanes_.tidy();
+    if (may_take) lanes_.tidy(worker);
     return sleepers_.park(worker, may_take, deadline_ns, reason);
   }
   void wake(uint32_t worker) noexcept override { sleepers_.wake_one(worker); }
@@ -57,6 +65,16 @@ class LaneSource : public WorkSource {
   Lanes lanes_;
   Sleepers<Lanes, Hooks> sleepers_;
   std::vector<Lanes::Pushed> pushed_;
+
+ private:
+  // All that may take what was pushed for them alone: nobody counts how many are on the way to it.
+  void wake_each_of(const Lanes::WorkerSet& workers) noexcept {
+    for (uint32_t group = 0; group < workers.size(); ++group) {
+      for (uint64_t bits = workers[group]; bits != 0; bits &= bits - 1) {
+        sleepers_.wake_one(group * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      }
+    }
+  }
 };
 
 }  // namespace lumen::engine

@@ -11,28 +11,51 @@ namespace {
 // Classes of `deadline`: requests that may wait less than each of these, and those without a deadline. Within a
 // class they are taken in the order in which they came, so that one may pass another that is due earlier by less
 // than the class is wide.
-constexpr std::array<uint64_t, Lanes::kMostClasses - 1> kClassEndsNs = {8'000'000, 128'000'000,
-                                                                        UINT64_MAX / 2};
+constexpr std::array<uint64_t, Lanes::kDeadlineClasses - 1> kClassEndsNs = {8'000'000, 128'000'000,
+                                                                            UINT64_MAX / 2};
 
 }  // namespace
 
-void Lanes::add(const Model& model) {
+void Lanes::add(const Model& model, std::span<const uint32_t> workers) {
   const uint32_t index = model.index();
-  shares_.reset(index, 1, model.service_time().mean_ns());
+  shares_.reset(index, model.scheduling().weight, model.service_time().mean_ns());
   // relaxed: only the control plane writes it
-  if (lanes_[index].load(std::memory_order_relaxed) != nullptr) return;
-  owned_.push_back(std::make_unique<Lane>(capacity_, classes()));
+  Lane* lane = lanes_[index].load(std::memory_order_relaxed);
+  if (lane == nullptr) {
+    owned_.push_back(std::make_unique<Lane>(capacity_, classes()));
+    lane = owned_.back().get();
+  }
+  lane->is_for_any = workers.empty();
+  lane->workers.fill(0);
+  for (const uint32_t worker : workers) lane->workers[worker / 64] |= uint64_t{1} << (worker % 64);
+  // Whoever takes a request sees the masks that were there before it was pushed.
+  set(for_any_, index, workers.empty());
+  for (uint32_t worker = 0; worker < may_take_.size(); ++worker) {
+    set(may_take_[worker], index,
+        workers.empty() || std::ranges::find(workers, worker) != workers.end());
+  }
+  // relaxed: as above
+  words_.store(std::max(words_.load(std::memory_order_relaxed), index / 64 + 1),
+               std::memory_order_relaxed);
   // sync[lanes.lane]: release; the rings are whole
-  lanes_[index].store(owned_.back().get(), std::memory_order_release);
+  lanes_[index].store(lane, std::memory_order_release);
+}
+
+void Lanes::set(ModelMask& mask, uint32_t model, bool value) noexcept {
+  const uint64_t bit = uint64_t{1} << (model % 64);
+  // relaxed, both: see add()
+  if (value) mask[model / 64].fetch_or(bit, std::memory_order_relaxed);
+  if (!value) mask[model / 64].fetch_and(~bit, std::memory_order_relaxed);
 }
 
 Lanes::Place Lanes::place_of(const InferRequest& request) const noexcept {
   const uint32_t model = request.model->index();
-  if (policy_ != Policy::kDeadline) return {model, 0};
+  const uint32_t priority = request.model->scheduling().priority_of(request.priority) - 1;
+  if (policy_ != Policy::kDeadline) return {model, priority};
   const uint64_t begun_ns = request.times.parsed_ns;
   const uint64_t left_ns = request.deadline_ns > begun_ns ? request.deadline_ns - begun_ns : 0;
   const auto* end = std::ranges::upper_bound(kClassEndsNs, left_ns);
-  return {model, static_cast<uint32_t>(end - kClassEndsNs.begin())};
+  return {model, priority * kDeadlineClasses + static_cast<uint32_t>(end - kClassEndsNs.begin())};
 }
 
 uint64_t Lanes::key_of(const InferRequest& request) const noexcept {
@@ -53,7 +76,12 @@ bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
     lane.waiting.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
     return false;
   }
-  ++pushed.requests;
+  if (lane.is_for_any) {
+    ++pushed.for_any;
+  } else {
+    pushed.has_some = true;
+    for (size_t i = 0; i < pushed.some.size(); ++i) pushed.some[i] |= lane.workers[i];
+  }
   pushed.bits[place.word()] |= place.mask();
   std::atomic<uint64_t>& word = bits_[place.word()];
   // For a worker that is awake. relaxed: one that is just cleared is set by announce().
@@ -66,7 +94,7 @@ bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
 
 LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
   const Place place{model, 0};
-  ++pushed.requests;
+  ++pushed.for_any;
   pushed.bits[place.word()] |= place.mask();
   Lane& lane = lane_of(model);
   lane.waiting.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in push()
@@ -74,11 +102,14 @@ LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
 }
 
 void Lanes::announce(Pushed& pushed) noexcept {
-  pushed.requests = 0;
-  for (size_t i = 0; i < pushed.bits.size(); ++i) {
-    const uint64_t bits = std::exchange(pushed.bits[i], 0);
-    // sync[lanes.bits]: a read-modify-write though the bit may be set, see the header
-    if (bits != 0) bits_[i].fetch_or(bits, std::memory_order_acq_rel);
+  // relaxed: it covers each model that was pushed to
+  const uint32_t words = words_.load(std::memory_order_relaxed);
+  for (uint32_t class_index = 0; class_index < classes(); ++class_index) {
+    for (size_t i = class_index * kWordsOfAClass; i < class_index * kWordsOfAClass + words; ++i) {
+      const uint64_t bits = std::exchange(pushed.bits[i], 0);
+      // sync[lanes.bits]: a read-modify-write though the bit may be set, see the header
+      if (bits != 0) bits_[i].fetch_or(bits, std::memory_order_acq_rel);
+    }
   }
 }
 
@@ -95,16 +126,19 @@ void Lanes::announce_all() noexcept {
 }
 
 template <typename Visit>
-void Lanes::for_each_marked(Visit&& visit) const noexcept {
-  for (uint32_t word = 0; word < classes() * kWordsOfAClass; ++word) {
-    // sync[lanes.bits]: acquire; the request that it was set for
-    uint64_t bits = bits_[word].load(std::memory_order_acquire);
-    for (; bits != 0; bits &= bits - 1) {
-      const auto class_index = static_cast<uint32_t>(word / kWordsOfAClass);
-      const auto model = static_cast<uint32_t>(word % kWordsOfAClass * 64 +
-                                               static_cast<uint32_t>(std::countr_zero(bits)));
-      const Place place{model, class_index};
-      if (!visit(place, *lane_of(model).rings[class_index])) return;
+void Lanes::for_each_marked(const ModelMask& mask, Visit&& visit) const noexcept {
+  // relaxed, both: they cover each model that a request was pushed to before its bit was set
+  const uint32_t words = words_.load(std::memory_order_relaxed);
+  for (uint32_t class_index = 0; class_index < classes(); ++class_index) {
+    for (uint32_t group = 0; group < words; ++group) {
+      // sync[lanes.bits]: acquire; the request that it was set for
+      uint64_t bits = bits_[class_index * kWordsOfAClass + group].load(std::memory_order_acquire);
+      if (bits != 0) bits &= mask[group].load(std::memory_order_relaxed);  // relaxed: as above
+      for (; bits != 0; bits &= bits - 1) {
+        const uint32_t model = group * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        const Place place{model, class_index};
+        if (!visit(place, *lane_of(model).rings[class_index])) return;
+      }
     }
   }
 }
@@ -114,27 +148,31 @@ FairShares::Start Lanes::rank_of(Place place, const LaneRing& ring) const noexce
   return {ring.oldest_key_was(), 0};
 }
 
-InferRequest* Lanes::try_pop() noexcept {
+std::optional<Lanes::Place> Lanes::choose(uint32_t worker, const Tried& tried) const noexcept {
+  std::optional<Place> chosen;
+  FairShares::Start least;
+  for_each_marked(may_take_[worker], [&](Place place, const LaneRing& ring) {
+    const uint32_t classes = classes_of_a_priority();
+    if (chosen && place.class_index / classes > chosen->class_index / classes) return false;
+    if (ring.was_empty() || tried.has(place)) return true;
+    const FairShares::Start rank = rank_of(place, ring);
+    if (chosen && !(rank < least)) return true;
+    least = rank;
+    chosen = place;
+    return true;
+  });
+  return chosen;
+}
+
+InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
   // The ring that is chosen may have been emptied by another worker meanwhile, or its oldest request be
   // claimed and not yet there; then the next is taken, and each is tried once.
-  std::array<uint64_t, kMostClasses * kWordsOfAClass> tried{};
-  while (true) {
-    FairShares::Start least;
-    Place chosen{};
-    bool has_chosen = false;
-    for_each_marked([&](Place place, const LaneRing& ring) {
-      if ((tried[place.word()] & place.mask()) != 0 || ring.was_empty()) return true;
-      const FairShares::Start rank = rank_of(place, ring);
-      if (has_chosen && !(rank < least)) return true;
-      least = rank;
-      chosen = place;
-      has_chosen = true;
-      return true;
-    });
-    if (!has_chosen) return nullptr;
-    if (InferRequest* request = take_from(chosen.model, chosen.class_index)) return request;
-    tried[chosen.word()] |= chosen.mask();
+  Tried tried;
+  while (const std::optional<Place> chosen = choose(worker, tried)) {
+    if (InferRequest* request = take_from(chosen->model, chosen->class_index)) return request;
+    tried.add(*chosen);
   }
+  return nullptr;
 }
 
 InferRequest* Lanes::try_pop_like(const InferRequest& request) noexcept {
@@ -155,8 +193,8 @@ InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
   return request;
 }
 
-void Lanes::tidy() noexcept {
-  for_each_marked([&](Place place, const LaneRing& ring) {
+void Lanes::tidy(uint32_t worker) noexcept {
+  for_each_marked(may_take_[worker], [&](Place place, const LaneRing& ring) {
     if (!ring.was_empty()) return true;
     std::atomic<uint64_t>& word = bits_[place.word()];
     // sync[lanes.bits]: see the header
@@ -167,9 +205,9 @@ void Lanes::tidy() noexcept {
   });
 }
 
-bool Lanes::was_empty() const noexcept {
+bool Lanes::was_empty(uint32_t worker) const noexcept {
   bool is_empty = true;
-  for_each_marked([&](Place, const LaneRing& ring) {
+  for_each_marked(may_take_[worker], [&](Place, const LaneRing& ring) {
     is_empty = ring.was_empty();
     return is_empty;
   });
@@ -178,7 +216,7 @@ bool Lanes::was_empty() const noexcept {
 
 size_t Lanes::size_was() const noexcept {
   size_t size = 0;
-  for_each_marked([&](Place, const LaneRing& ring) {
+  for_each_marked(for_any_, [&](Place, const LaneRing& ring) {
     size += ring.size_was();
     return true;
   });

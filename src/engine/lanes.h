@@ -4,8 +4,12 @@
 //   bits_   [class 0: a bit a model] [class 1 ...]     may have work: who finds no bit need not look
 //   lanes_  [model] -> its rings, one a class, and how many wait in all of them
 //
-// A class keeps apart what is not taken in the order of arrival: with the policy `deadline` how long the
-// requests may wait, since a ring gives its requests in the order in which they came.
+// A class keeps apart what is not taken in the order of arrival, since a ring gives its requests in the order in
+// which they came: the priorities, the first of which has to be empty before the second is looked at; and with
+// the policy `deadline`, within a priority, how long the requests may wait.
+//
+// A lane may be for some workers only: each has a mask of the models that it may take, and neither looks at
+// the others' bits nor clears them.
 //
 // A bit says "look here" and may be set for an empty ring: it is cleared only by a worker that is about to
 // sleep, so that a model in steady use costs nobody a write to the words of bits. So:
@@ -18,7 +22,8 @@
 // Invariant: after its submitter's announce() a request that can be taken has its bit set, or a worker in
 // tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of one word: if
 // announce() comes first, tidy()'s second look sees the request; if it comes second the bit is set.
-// tests/spin/lanes.pml proves it, with the sleep of sleepers.h around it.
+// tests/spin/lanes.pml proves it, with the sleep of sleepers.h around it, pinned_lanes.pml that of lanes
+// for some workers.
 //
 // Threads: add() on the control plane, one at a time; the others any. Memory: of each model at add(), kept for
 // whichever has its index later. Errors: push() is false when the model's lane is full.
@@ -31,11 +36,15 @@
 #include <lumen/base/limits.h>
 #include <lumen/engine/engine_config.h>
 #include <lumen/engine/model_repository.h>
+#include <lumen/engine/model_scheduling.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace lumen::engine {
@@ -44,17 +53,23 @@ class Lanes {
   static constexpr size_t kWordsOfAClass = limits::kMaxModels / 64;
 
  public:
-  static constexpr uint32_t kMostClasses = 4;
+  static constexpr uint32_t kDeadlineClasses = 4;
+  static constexpr uint32_t kMostClasses = kPriorities * kDeadlineClasses;
+  // A bit a worker; none: any worker.
+  using WorkerSet = std::array<uint64_t, limits::kMaxWorkers / 64>;
   // A submitter's own: what it has pushed since its last announce().
   struct alignas(kFalseSharingRange) Pushed {
-    uint32_t requests = 0;
+    uint32_t for_any = 0;  // requests that any worker may take
+    WorkerSet some{};      // workers that alone may take the others
+    bool has_some = false;
     std::array<uint64_t, kMostClasses * kWordsOfAClass> bits{};
   };
 
-  Lanes(Policy policy, size_t capacity) noexcept : policy_(policy), capacity_(capacity) {}
+  Lanes(Policy policy, size_t capacity, uint32_t workers)
+      : policy_(policy), capacity_(capacity), may_take_(workers) {}
 
-  // No request of the model can come meanwhile.
-  void add(const Model& model);
+  // No request of the model can come meanwhile. `workers`: who may take them; empty: all.
+  void add(const Model& model, std::span<const uint32_t> workers);
   [[nodiscard]] FairShares& shares() noexcept { return shares_; }
 
   [[nodiscard]] bool has_room(uint32_t model) const noexcept;
@@ -66,14 +81,15 @@ class Lanes {
   // No submitter comes any more, and some may have left without announce(). The caller has seen all pushes.
   void announce_all() noexcept;
 
-  // The next by the policy; nullptr: nothing there.
-  [[nodiscard]] InferRequest* try_pop() noexcept;
+  // The next for that worker by priority and policy; nullptr: nothing there.
+  [[nodiscard]] InferRequest* try_pop(uint32_t worker) noexcept;
   // The next of the same model, to be run with it.
   [[nodiscard]] InferRequest* try_pop_like(const InferRequest& request) noexcept;
-  // Clears the bits of empty rings. Before a sleep is announced.
-  void tidy() noexcept;
-  // Racy.
-  [[nodiscard]] bool was_empty() const noexcept;
+  // Clears the bits of empty rings that the worker may take from. Before its sleep is announced.
+  void tidy(uint32_t worker) noexcept;
+  // Racy: whether there is nothing for that worker.
+  [[nodiscard]] bool was_empty(uint32_t worker) const noexcept;
+  // Racy: requests that any worker may take.
   [[nodiscard]] size_t size_was() const noexcept;
 
  private:
@@ -82,6 +98,8 @@ class Lanes {
       for (uint32_t i = 0; i < classes; ++i) rings.push_back(std::make_unique<LaneRing>(capacity));
     }
     std::vector<std::unique_ptr<LaneRing>> rings;
+    WorkerSet workers{};
+    bool is_for_any = true;
     alignas(kFalseSharingRange) std::atomic<size_t> waiting{0};  // in all rings: the bound
   };
   struct Place {
@@ -90,16 +108,33 @@ class Lanes {
     [[nodiscard]] size_t word() const noexcept { return class_index * kWordsOfAClass + model / 64; }
     [[nodiscard]] uint64_t mask() const noexcept { return uint64_t{1} << (model % 64); }
   };
-  // Calls visit(place, ring) for each ring whose bit is set, until that returns false.
+  using ModelMask = std::array<std::atomic<uint64_t>, kWordsOfAClass>;
+  // Rings that try_pop() found without a request that it could take.
+  struct Tried {
+    void add(Place place) noexcept {
+      if (!std::exchange(is_used, true)) bits.fill(0);
+      bits[place.word()] |= place.mask();
+    }
+    [[nodiscard]] bool has(Place place) const noexcept {
+      return is_used && (bits[place.word()] & place.mask()) != 0;
+    }
+    bool is_used = false;
+    std::array<uint64_t, kMostClasses * kWordsOfAClass> bits;  // once it is used: it hardly ever is
+  };
+  // Calls visit(place, ring) for each ring of the models of `mask` whose bit is set, the first priority first,
+  // until that returns false.
   template <typename Visit>
-  void for_each_marked(Visit&& visit) const noexcept;
+  void for_each_marked(const ModelMask& mask, Visit&& visit) const noexcept;
+  [[nodiscard]] std::optional<Place> choose(uint32_t worker, const Tried& tried) const noexcept;
+  static void set(ModelMask& mask, uint32_t model, bool value) noexcept;
   [[nodiscard]] Lane& lane_of(uint32_t model) const noexcept {
     // sync[lanes.lane]: acquire; pairs with add()
     return *lanes_[model].load(std::memory_order_acquire);
   }
-  [[nodiscard]] uint32_t classes() const noexcept {
-    return policy_ == Policy::kDeadline ? kMostClasses : 1;
+  [[nodiscard]] uint32_t classes_of_a_priority() const noexcept {
+    return policy_ == Policy::kDeadline ? kDeadlineClasses : 1;
   }
+  [[nodiscard]] uint32_t classes() const noexcept { return kPriorities * classes_of_a_priority(); }
   [[nodiscard]] Place place_of(const InferRequest& request) const noexcept;
   [[nodiscard]] uint64_t key_of(const InferRequest& request) const noexcept;
   [[nodiscard]] FairShares::Start rank_of(Place place, const LaneRing& ring) const noexcept;
@@ -110,6 +145,9 @@ class Lanes {
   FairShares shares_;
   std::array<std::atomic<Lane*>, limits::kMaxModels> lanes_{};
   std::vector<std::unique_ptr<Lane>> owned_;  // the control plane's
+  std::vector<ModelMask> may_take_;           // by each worker
+  ModelMask for_any_{};                       // by all of them
+  std::atomic<uint32_t> words_{0};            // of a class, that hold a model
   alignas(
       kFalseSharingRange) std::array<std::atomic<uint64_t>, kMostClasses * kWordsOfAClass> bits_{};
 };

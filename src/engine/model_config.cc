@@ -31,8 +31,6 @@ constexpr uint64_t kMinCacheBytes = uint64_t{64} << 10;
 // Places within it are counted in 32 bits, of 64 bytes each; no machine of ours has as much.
 constexpr uint64_t kMaxCacheBytes = uint64_t{64} << 30;
 
-constexpr std::array<std::string_view, 5> kKeys = {"precision", "batch_sizes", "shape_cache",
-                                                   "backend", "response_cache"};
 constexpr std::array<std::string_view, 4> kCacheKeys = {"enable", "ttl_ms", "max_bytes", "policy"};
 // In the order of enum Precision.
 constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
@@ -166,6 +164,110 @@ void read_response_cache(Config& config, const Json& section) {
   }
 }
 
+// The lanes that one model may have for itself.
+constexpr std::array kModelQueueTypes = {QueueType::kMpmc, QueueType::kBatched, QueueType::kInline,
+                                         QueueType::kAuto};
+
+void read_queue_type(Config& config, const Json& value) {
+  const std::string name = value.is_string() ? value.get<std::string>() : std::string();
+  for (const QueueType type : kModelQueueTypes) {
+    if (name == name_of(type)) {
+      config.options.scheduling.queue_type = type;
+      return;
+    }
+  }
+  std::string wanted;
+  for (const QueueType type : kModelQueueTypes) {
+    wanted += (wanted.empty() ? "\"" : ", \"") + std::string(name_of(type)) + '"';
+  }
+  config.fail("key \"queue_type\": got " + shown(value) + ", wanted one of " + wanted +
+              (name == name_of(QueueType::kSpsc) || name == name_of(QueueType::kNaive)
+                   ? "; this one has one queue for all models, set it with --queue-type"
+                   : ""));
+}
+
+// nullopt, and the reason is said, where it is none within the bounds.
+std::optional<uint32_t> read_number(Config& config, std::string_view key, const Json& value,
+                                    uint32_t least, uint32_t most) {
+  const uint64_t number = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
+  if (number >= least && number <= most) return static_cast<uint32_t>(number);
+  config.fail("key \"" + std::string(key) + "\": got " + shown(value) +
+              ", wanted a whole number from " + std::to_string(least) + " to " +
+              std::to_string(most));
+  return std::nullopt;
+}
+
+void read_weight(Config& config, const Json& value) {
+  ModelScheduling& scheduling = config.options.scheduling;
+  scheduling.weight =
+      read_number(config, "weight", value, 1, ModelScheduling::kMostWeight).value_or(1);
+}
+
+void read_priority(Config& config, const Json& value) {
+  config.options.scheduling.priority =
+      read_number(config, "priority", value, 1, kPriorities).value_or(kUsualPriority);
+}
+
+void read_instances(Config& config, const Json& value) {
+  config.options.scheduling.instances =
+      read_number(config, "instances", value, 1, limits::kMaxWorkers).value_or(0);
+}
+
+// Which of them there are is for those to say who know the engine.
+void read_workers(Config& config, const Json& value) {
+  std::vector<uint32_t> workers;
+  const bool is_list = value.is_array() && !value.empty();
+  for (const Json& item : is_list ? value : Json::array()) {
+    const uint64_t number = item.is_number_unsigned() ? item.get<uint64_t>() : UINT64_MAX;
+    if (number >= limits::kMaxWorkers) break;
+    if (std::ranges::find(workers, number) != workers.end()) break;
+    workers.push_back(static_cast<uint32_t>(number));
+  }
+  if (!is_list || workers.size() != value.size()) {
+    return config.fail("key \"workers\": got " + shown(value) +
+                       ", wanted a list of different numbers of workers, 0 to " +
+                       std::to_string(limits::kMaxWorkers - 1));
+  }
+  std::ranges::sort(workers);
+  config.options.scheduling.workers = std::move(workers);
+}
+
+struct Key {
+  std::string_view name;
+  void (*read)(Config&, const Json&);
+};
+constexpr std::array kKeys = {Key{"precision", read_precision},
+                              Key{"batch_sizes", read_batch_sizes},
+                              Key{"shape_cache", read_shape_cache},
+                              Key{"backend", read_backend},
+                              Key{"response_cache", read_response_cache},
+                              Key{"queue_type", read_queue_type},
+                              Key{"weight", read_weight},
+                              Key{"priority", read_priority},
+                              Key{"instances", read_instances},
+                              Key{"workers", read_workers}};
+
+std::string hint_of_key(std::string_view name) {
+  std::array<std::string_view, kKeys.size()> names;
+  std::ranges::transform(kKeys, names.begin(), &Key::name);
+  return hint(name, names);
+}
+
+// What can't be said of one key alone.
+void check_scheduling(Config& config) {
+  const ModelScheduling& scheduling = config.options.scheduling;
+  if (scheduling.instances != 0 && !scheduling.workers.empty()) {
+    config.fail(
+        "keys \"instances\" and \"workers\" are both given; keep \"workers\", each of which has "
+        "one "
+        "instance");
+  } else if (scheduling.is_on_some_workers() && scheduling.queue_type == QueueType::kInline) {
+    config.fail("keys \"queue_type\": \"inline\" and \"" +
+                std::string(scheduling.instances != 0 ? "instances" : "workers") +
+                "\" are both given; \"inline\" runs on the I/O threads, not on workers; keep one");
+  }
+}
+
 std::string line_of(std::string_view text, size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
   return std::to_string(1 + std::count(text.begin(), end, '\n'));
@@ -229,21 +331,16 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
     return config.status;
   }
   for (const auto& [key, value] : document.items()) {
-    if (key == kKeys[0]) {
-      read_precision(config, value);
-    } else if (key == kKeys[1]) {
-      read_batch_sizes(config, value);
-    } else if (key == kKeys[2]) {
-      read_shape_cache(config, value);
-    } else if (key == kKeys[3]) {
-      read_backend(config, value);
-    } else if (key == kKeys[4]) {
-      read_response_cache(config, value);
+    const auto* const found = std::ranges::find(kKeys, std::string_view(key), &Key::name);
+    if (found == kKeys.end()) {
+      config.fail("unknown key " + shown(Json(key)) + hint_of_key(key));
     } else {
-      config.fail("unknown key " + shown(Json(key)) + hint(key, kKeys));
+      found->read(config, value);
     }
     if (!config.status.ok()) return config.status;
   }
+  check_scheduling(config);
+  if (!config.status.ok()) return config.status;
   return std::move(config.options);
 }
 

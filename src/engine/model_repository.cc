@@ -150,6 +150,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& source) {
   model.backend_ = chosen->entry;
   model.choice_ = std::move(chosen->choice);
   model.response_cache_ = source.options.response_cache;
+  model.scheduling_ = source.options.scheduling;
   model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;
   return {};

@@ -185,7 +185,8 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
 
 Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
   if (slot.instance == nullptr) return {};
-  const bool reckons = config.latency_budget_us > 0 || config.queue_type == QueueType::kAuto;
+  const bool reckons = config.latency_budget_us > 0 || config.queue_type == QueueType::kAuto ||
+                       slot.model->scheduling().queue_type != QueueType::kAuto;
   if (reckons && slot.model->service_time().mean_ns() == 0) {
     LUMEN_RETURN_IF_ERROR(learn_service_time(slot));
   }

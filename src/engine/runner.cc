@@ -39,9 +39,11 @@ Runner::Runner(const RunnerOptions& options)
 void Runner::make_instances(std::span<Model* const> models, SharedInstances& shared,
                             const EngineConfig& config) {
   for (Model* model : models) {
-    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, config, shared);
+    EngineConfig own = config;
+    if (config.queue_type == QueueType::kAuto) own.queue_type = model->scheduling().queue_type;
+    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, own, shared);
     Made made{.model = model,
-              .config = config,
+              .config = own,
               .slot = std::make_unique<ModelSlot>(),
               .status = slot.status()};
     if (slot.ok()) made.slot = std::move(*slot);
@@ -77,7 +79,10 @@ void Runner::remove(const Model& model) noexcept {
 }
 
 bool Runner::add(InferRequest& request) noexcept {
-  waiting_.push_back(&request);
+  // Behind those that came before it and are no less urgent.
+  auto place = waiting_.end();
+  while (place != waiting_.begin() && place[-1]->priority > request.priority) --place;
+  waiting_.insert(place, &request);
   const ModelSlot& slot = slot_of(request);
   // What one worker has taken, no other can: only what the plan packs is worth it.
   if (!slot.gathers || slot.batches.empty()) return false;

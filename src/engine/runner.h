@@ -159,7 +159,7 @@ class Runner {
     Status status;
   };
   std::vector<Made> made_;  // between make_instances and set_up
-  // Oldest first; reserved for `capacity` and for one failed batch that comes back.
+  // The first priority first, in it the oldest; reserved for `capacity` and for one failed batch that comes back.
   std::vector<InferRequest*> waiting_;
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;

@@ -4,6 +4,7 @@
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <thread>
@@ -12,8 +13,10 @@
 namespace lumen::engine {
 namespace {
 
-// Whether the I/O threads get instances of it.
+// Whether the I/O threads get instances of it beside workers.
 bool is_light(const Model& model) {
+  const ModelScheduling& scheduling = model.scheduling();
+  if (scheduling.is_on_some_workers() || scheduling.queue_type != QueueType::kAuto) return false;
   const uint64_t ns = model.service_time().mean_ns();
   // What is shared with the workers' threads is left to them.
   return model.state() == ModelState::kReady && ns != 0 && ns <= LaneChoice::kMostInlineNs &&
@@ -126,14 +129,17 @@ std::vector<Runner*> Scheduler::runners() const {
 Status Scheduler::add(std::span<Model* const> models, Builders& builders,
                       Runner::OnFailure on_failure) {
   Status status;
+  for (Model* model : models) {
+    const Status placed = place(*model);
+    if (placed.ok()) continue;
+    if (on_failure == Runner::OnFailure::kFail) return placed;
+    model->mark_unavailable(std::string(placed.message()));
+  }
   if (source_ != nullptr) {
-    std::vector<Runner*> workers;
-    workers.reserve(workers_.size());
-    for (const auto& worker : workers_) workers.push_back(&worker->runner());
-    status = add_to(workers, config_, models, builders, on_failure);
-    if (status.ok() && is_auto()) status = pack_on(workers, models, builders);
+    status = add_workers(models, builders, on_failure);
+    if (status.ok() && is_auto()) status = pack_on(models, builders);
     if (status.ok() && is_auto()) status = add_express(models, builders, on_failure);
-    for (Model* model : models) source_->add(*model);
+    for (Model* model : models) source_->add(*model, places_[model->index()]);
   }
   if (status.ok() && !inline_.empty()) status = add_inline(models, builders, on_failure);
   if (status.ok()) return {};
@@ -141,41 +147,89 @@ Status Scheduler::add(std::span<Model* const> models, Builders& builders,
   return status;
 }
 
+Status Scheduler::place(const Model& model) {
+  const ModelScheduling& scheduling = model.scheduling();
+  const std::string named = "model '" + model.metadata().name + "': its config.json ";
+  std::vector<uint32_t>& workers = places_[model.index()];
+  workers.clear();
+  if (!is_auto() && scheduling.queue_type != QueueType::kAuto) {
+    options_.warn(named +
+                  "has a queue_type of its own, which counts where the engine's is auto, not " +
+                  std::string(name_of(config_.queue_type)));
+  }
+  if (!scheduling.is_on_some_workers()) return {};
+  if (source_ == nullptr || !source_->can_pin()) {
+    options_.warn(named +
+                  "chooses its workers, which counts with auto, mpmc and batched, not with " +
+                  std::string(name_of(config_.queue_type)));
+    return {};
+  }
+  const uint32_t count = config_.thread_count;
+  for (const uint32_t worker : scheduling.workers) {
+    if (worker < count) continue;
+    return Status::error(
+        Code::kInvalidArgument,
+        "%sgives it to worker %u, and the engine has %u, from 0 on; name one of them, or "
+        "raise --thread-count",
+        named.c_str(), worker, count);
+  }
+  workers = scheduling.workers;
+  // The next model begins where this one ends, about.
+  for (uint32_t i = 0; scheduling.instances < count && i < scheduling.instances; ++i) {
+    workers.push_back((model.index() * scheduling.instances + i) % count);
+  }
+  std::ranges::sort(workers);
+  return {};
+}
+
+Status Scheduler::add_workers(std::span<Model* const> models, Builders& builders,
+                              Runner::OnFailure on_failure) {
+  std::vector<Share> shares;
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    Share& share = shares.emplace_back(Share{.runner = &workers_[i]->runner(), .models = {}});
+    for (Model* model : models) {
+      const std::vector<uint32_t>& places = places_[model->index()];
+      const bool is_here = places.empty() || std::ranges::find(places, i) != places.end();
+      if (is_here && !is_inline_only(*model)) share.models.push_back(model);
+    }
+  }
+  return add_to(shares, config_, builders, on_failure);
+}
+
 Status Scheduler::add_inline(std::span<Model* const> models, Builders& builders,
                              Runner::OnFailure on_failure) {
-  std::vector<Model*> light;
+  std::vector<Model*> taken;
   for (Model* model : models) {
     lane_choice_.reset(model->index());
-    if (!is_auto() || is_light(*model)) light.push_back(model);
+    if (!is_auto() || is_inline_only(*model) || is_light(*model)) taken.push_back(model);
   }
-  std::vector<Runner*> threads;
-  threads.reserve(inline_.size());
-  for (const auto& entry : inline_) threads.push_back(entry->runner.get());
+  if (taken.empty()) return {};
+  std::vector<Share> shares;
+  for (const auto& entry : inline_) shares.push_back({entry->runner.get(), taken});
   EngineConfig config = config_;
   config.queue_type = QueueType::kInline;
-  return light.empty() ? Status() : add_to(threads, config, light, builders, on_failure);
+  return add_to(shares, config, builders, on_failure);
 }
 
 Status Scheduler::add_express(std::span<Model* const> models, Builders& builders,
                               Runner::OnFailure on_failure) {
-  std::vector<Model*> taken;
+  Share share{.runner = &express_->worker().runner(), .models = {}};
   for (Model* model : models) {
-    if (ExpressLane::may_take(*model)) taken.push_back(model);
-    express_->source().add(*model);
+    if (ExpressLane::may_take(*model)) share.models.push_back(model);
+    express_->source().add(*model, {});
   }
-  Runner* const runner = &express_->worker().runner();
-  return taken.empty() ? Status() : add_to({&runner, 1}, config_, taken, builders, on_failure);
+  return share.models.empty() ? Status() : add_to({&share, 1}, config_, builders, on_failure);
 }
 
-// What the I/O threads run is packed there.
-Status Scheduler::pack_on(std::span<Runner* const> workers, std::span<Model* const> models,
-                          Builders& builders) {
+// What the I/O threads run is packed there, and what has a type of its own as that says.
+Status Scheduler::pack_on(std::span<Model* const> models, Builders& builders) {
   Status status;
   const auto measure = [&] {
-    for (Runner* runner : workers) {
+    for (const auto& worker : workers_) {
       for (const Model* model : models) {
-        if (is_light(*model)) continue;
-        const Status own = runner->pack(*model);
+        const bool is_open = model->scheduling().queue_type == QueueType::kAuto;
+        if (!is_open || is_light(*model) || !worker->runner().has_instance(*model)) continue;
+        const Status own = worker->runner().pack(*model);
         if (status.ok()) status = own;
       }
     }
@@ -185,22 +239,21 @@ Status Scheduler::pack_on(std::span<Runner* const> workers, std::span<Model* con
   return status;
 }
 
-Status Scheduler::add_to(std::span<Runner* const> runners, const EngineConfig& config,
-                         std::span<Model* const> models, Builders& builders,
-                         Runner::OnFailure on_failure) {
+Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& config,
+                         Builders& builders, Runner::OnFailure on_failure) {
   SharedInstances shared;
   std::vector<Builders::Job> jobs;
-  jobs.reserve(runners.size());
-  for (size_t i = 0; i < runners.size(); ++i) {
+  jobs.reserve(shares.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
     jobs.push_back(
-        {.body = [&, runner = runners[i]] { runner->make_instances(models, shared, config); },
+        {.body = [&, i] { shares[i].runner->make_instances(shares[i].models, shared, config); },
          .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
   }
   builders.run(jobs);
   Status status;
   const auto measure = [&] {
-    for (Runner* runner : runners) {
-      const Status own = runner->set_up(on_failure);
+    for (const Share& share : shares) {
+      const Status own = share.runner->set_up(on_failure);
       if (status.ok()) status = own;
     }
   };
@@ -229,10 +282,11 @@ void Scheduler::start_workers() {
 QueueType Scheduler::lane_of(uint32_t submitter, const Model& model, uint64_t input_bytes,
                              uint64_t expected_ns) noexcept {
   if (!is_auto()) return config_.queue_type;
+  if (is_inline_only(model)) return QueueType::kInline;
   const bool is_inline = inline_[submitter]->runner->has_instance(model) &&
                          lane_choice_.is_inline(model.index(), input_bytes, expected_ns);
   if (is_inline) return QueueType::kInline;
-  return workers_.front()->runner().gathers(model) ? QueueType::kBatched : QueueType::kMpmc;
+  return home_of(model).gathers(model) ? QueueType::kBatched : QueueType::kMpmc;
 }
 
 QueueType Scheduler::usual_lane_of(uint32_t submitter, const Model& model) noexcept {
@@ -244,6 +298,12 @@ QueueType Scheduler::usual_lane_of(uint32_t submitter, const Model& model) noexc
 Engine::Lane Scheduler::explain_lane_of(const Model& model) {
   const QueueType lane = usual_lane_of(0, model);
   if (!is_auto()) return {lane, "the engine's queue_type"};
+  if (model.scheduling().queue_type != QueueType::kAuto) {
+    return {lane, "the queue_type of its config.json"};
+  }
+  if (model.scheduling().is_on_some_workers()) {
+    return {lane, "its config.json gives it to workers"};
+  }
   if (model.traits().shares_instances) {
     return {lane, "its backend completes requests on threads of its own"};
   }
@@ -281,8 +341,11 @@ void Scheduler::choose_lane(uint32_t submitter, InferRequest& request,
                             uint64_t input_bytes) noexcept {
   request.expected_ns = request.model->run_costs().expect_ns(input_bytes);
   request.queue_type = lane_of(submitter, *request.model, input_bytes, request.expected_ns);
+  request.priority = request.model->scheduling().priority_of(request.priority);
   const bool may_wait = express_ != nullptr && request.queue_type != QueueType::kInline;
-  request.is_heavy = may_wait && ExpressLane::is_heavy(request);
+  // What is for some workers alone leaves the others to light requests.
+  request.is_heavy = may_wait && ExpressLane::is_heavy(request) &&
+                     !request.model->scheduling().is_on_some_workers();
   request.is_express = may_wait && express_->takes(request);
 }
 

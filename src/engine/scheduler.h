@@ -108,6 +108,7 @@ class Scheduler {
         options_(options),
         admission_(config.latency_budget_us, config.thread_count),
         inline_admission_(config.latency_budget_us, options.submitter_count),
+        places_(limits::kMaxModels),
         submitters_(options.submitter_count) {}
   [[nodiscard]] bool is_auto() const noexcept { return config_.queue_type == QueueType::kAuto; }
   // Decides how the request goes, by what is known of it.
@@ -116,11 +117,26 @@ class Scheduler {
   void make_workers(telemetry::Counters& counters);
   void make_inline_runners(telemetry::Counters& counters);
   [[nodiscard]] std::vector<Runner*> runners() const;
-  [[nodiscard]] Status add_to(std::span<Runner* const> runners, const EngineConfig& config,
-                              std::span<Model* const> models, Builders& builders,
-                              Runner::OnFailure on_failure);
-  [[nodiscard]] Status pack_on(std::span<Runner* const> workers, std::span<Model* const> models,
-                               Builders& builders);
+  // A runner and the models that it gets instances of.
+  struct Share {
+    Runner* runner;
+    std::vector<Model*> models;
+  };
+  [[nodiscard]] Status add_to(std::span<const Share> shares, const EngineConfig& config,
+                              Builders& builders, Runner::OnFailure on_failure);
+  // Decides which workers get an instance of the model.
+  [[nodiscard]] Status place(const Model& model);
+  [[nodiscard]] Status add_workers(std::span<Model* const> models, Builders& builders,
+                                   Runner::OnFailure on_failure);
+  // A worker that has an instance, where the workers have some.
+  [[nodiscard]] const Runner& home_of(const Model& model) const noexcept {
+    const std::vector<uint32_t>& workers = places_[model.index()];
+    return workers_[workers.empty() ? 0 : workers.front()]->runner();
+  }
+  [[nodiscard]] bool is_inline_only(const Model& model) const noexcept {
+    return is_auto() && model.scheduling().queue_type == QueueType::kInline;
+  }
+  [[nodiscard]] Status pack_on(std::span<Model* const> models, Builders& builders);
   [[nodiscard]] Status add_express(std::span<Model* const> models, Builders& builders,
                                    Runner::OnFailure on_failure);
   [[nodiscard]] bool push_to_workers(uint32_t submitter, InferRequest& request) noexcept;
@@ -136,7 +152,8 @@ class Scheduler {
   Admission inline_admission_;
   std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::unique_ptr<ExpressLane> express_;  // with `auto`
+  std::vector<std::vector<uint32_t>> places_;  // by Model::index(): its workers; empty: all
+  std::unique_ptr<ExpressLane> express_;       // with `auto`
   std::vector<std::unique_ptr<InlineRunner>> inline_;
   std::vector<SubmitterState> submitters_;
   LaneChoice lane_choice_;

@@ -19,7 +19,8 @@
 //   one before it was claimed and not published.
 // tests/spin/sleepers.pml proves it, statement by statement.
 //
-// `Queue` has try_pop() (nullptr: nothing there) and size_was(). Threads: park() and the searches by the worker
+// `Queue` has try_pop() of a worker (nullptr: nothing there) and size_was() of what any worker may take. What
+// only some may take is none of this: each of them is told with wake_one(). Threads: park() and the searches by the worker
 // with that number, the others any. Memory: at construction. Errors: none.
 #pragma once
 
@@ -82,8 +83,8 @@ class Sleepers {
     }
   }
 
-  [[nodiscard]] InferRequest* try_take() noexcept {
-    InferRequest* const request = queue_.try_pop();
+  [[nodiscard]] InferRequest* try_take(uint32_t worker) noexcept {
+    InferRequest* const request = queue_.try_pop(worker);
     if (request != nullptr) pass_on();
     return request;
   }
@@ -98,11 +99,11 @@ class Sleepers {
     searching_.fetch_sub(1, std::memory_order_acq_rel);
     return false;
   }
-  [[nodiscard]] InferRequest* end_search() noexcept {
+  [[nodiscard]] InferRequest* end_search(uint32_t worker) noexcept {
     // sync[work_source.searching]: a read-modify-write, as in is_short_of_workers(): one of the two
     // comes first, so either the waker does not count on this worker or its push is seen below
     if (places_.size() > 1) searching_.fetch_sub(1, std::memory_order_acq_rel);
-    return try_take();
+    return try_take(worker);
   }
 
   [[nodiscard]] InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
@@ -115,7 +116,7 @@ class Sleepers {
     // sync[work_source.sleepers]: pairs with wake(). Only who can take a request is woken for one.
     if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
     Hooks::at(ParkSpot::kAnnounced, worker);
-    InferRequest* const request = may_take ? queue_.try_pop() : nullptr;
+    InferRequest* const request = may_take ? queue_.try_pop(worker) : nullptr;
     Hooks::at(ParkSpot::kLooked, worker);
     if (request != nullptr || reason.has_reason()) {
       doorbell.cancel();
@@ -127,7 +128,7 @@ class Sleepers {
     const bool woken = (word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0;
     // sync[work_source.searching]: as in end_search()
     if (woken) searching_.fetch_sub(1, std::memory_order_acq_rel);
-    if (woken && request == nullptr) return try_take();
+    if (woken && request == nullptr) return try_take(worker);
     // Not pass_on(), whose look at the bits is relaxed: this worker may have hidden a lane for a moment from
     // who counted the requests to wake others for them (Lanes::tidy()), and was itself not woken.
     if (request != nullptr) wake(1);

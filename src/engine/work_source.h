@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace lumen::engine {
@@ -36,8 +37,14 @@ class WorkSource {
  public:
   virtual ~WorkSource() = default;
 
-  // Control plane, before the first request of the model can come.
-  virtual void add(const Model& model) { (void)model; }
+  // Control plane, before the first request of the model can come. `workers`: who may take its requests; empty:
+  // all.
+  virtual void add(const Model& model, std::span<const uint32_t> workers) {
+    (void)model;
+    (void)workers;
+  }
+  // Whether a model may be for some workers only.
+  [[nodiscard]] virtual bool can_pin() const noexcept { return false; }
   // Control plane: no submitter comes any more, and what they have pushed is visible to the caller.
   virtual void close() noexcept {}
   // How the workers' time is shared among models; nullptr where requests are taken as they came.

@@ -55,8 +55,8 @@ class Source final : public LaneSource<GateHooks> {
  public:
   Source(size_t capacity, uint32_t submitters, uint32_t workers)
       : LaneSource(Policy::kFair, capacity, submitters, workers) {
-    add(bare_model());
-    add(bare_model(1));
+    add(bare_model(), {});
+    add(bare_model(1), {});
   }
   auto claim(uint32_t submitter) { return lanes_.claim(bare_model().index(), pushed_[submitter]); }
   [[nodiscard]] bool is_asleep(uint32_t worker) const { return sleepers_.sleeps(worker); }
@@ -214,6 +214,51 @@ TEST(LaneSource, LetsASingleWorkerPoll) {
   EXPECT_TRUE(source.begin_search(0));
   EXPECT_EQ(source.end_search(0), nullptr);
   EXPECT_TRUE(source.begin_search(0));
+}
+
+// What is for one worker alone: that one is woken, wherever it is on its way to sleep, and whoever else sleeps.
+class HeldPinnedWorker : public testing::TestWithParam<ParkSpot> {};
+
+TEST_P(HeldPinnedWorker, IsWokenForWhatItAloneMayTake) {
+  Source source(4, 1, 2);
+  source.add(bare_model(1), std::array<uint32_t, 1>{1});
+  BareRequest pinned(1);
+  Parker other(source, 0);
+  other.wait_for_sleep();
+  gate.hold(GetParam(), 1);
+  Parker worker(source, 1);
+  gate.wait_until_held();
+  ASSERT_TRUE(source.push(0, pinned));
+  source.wake_workers(0);
+  gate.release();
+  EXPECT_EQ(worker.result(), &pinned);
+  BareRequest open;
+  ASSERT_TRUE(source.push(0, open));
+  source.wake_workers(0);
+  EXPECT_EQ(other.result(), &open);
+}
+
+INSTANTIATE_TEST_SUITE_P(Spots, HeldPinnedWorker,
+                         testing::Values(ParkSpot::kPrepared, ParkSpot::kAnnounced,
+                                         ParkSpot::kLooked),
+                         [](const auto& one) { return name_of(one.param); });
+
+// The wake was for the open one; the worker takes the other first, which it alone may take.
+TEST(LaneSource, AWorkerThatTakesWhatItAloneMayTakeWakesASleeperForTheRest) {
+  Source source(4, 1, 2);
+  source.add(bare_model(1), std::array<uint32_t, 1>{0});
+  BareRequest open;
+  BareRequest pinned(1);
+  pinned.priority = 1;
+  Parker first(source, 0);
+  first.wait_for_sleep();
+  Parker second(source, 1);
+  second.wait_for_sleep();
+  ASSERT_TRUE(source.push(0, open));
+  ASSERT_TRUE(source.push(0, pinned));
+  source.wake_workers(0);
+  EXPECT_EQ(first.result(), &pinned);
+  EXPECT_EQ(second.result(), &open);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class WorkSourceTest : public testing::TestWithParam<QueueType> {
     source = make_work_source(
         {.queue_type = GetParam(), .thread_count = workers, .queue_capacity = capacity},
         submitters);
-    source->add(bare_model());
+    source->add(bare_model(), {});
   }
   void done(uint32_t worker) {
     if (auto* load = source->outstanding(worker)) load->fetch_sub(1, std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 #include <lumen/base/result.h>
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/metadata.h>
+#include <lumen/engine/model_scheduling.h>
 
 #include <array>
 #include <cstddef>
@@ -51,6 +52,7 @@ struct ModelOptions {
   // the model has free axes. Measured in docs/configuration.md.
   uint32_t shape_cache = kDefaultShapeCache;
   ResponseCacheOptions response_cache = {};
+  ModelScheduling scheduling = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 

@@ -63,6 +63,7 @@ class Model {
   [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
     return response_cache_;
   }
+  [[nodiscard]] const ModelScheduling& scheduling() const noexcept { return scheduling_; }
   // What its backend allows; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
   // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
@@ -96,6 +97,7 @@ class Model {
   Backends::Entry* backend_ = nullptr;  // that loaded it
   BackendChoice choice_;
   ResponseCacheOptions response_cache_;
+  ModelScheduling scheduling_;
   std::unique_ptr<LoadedModel> loaded_;
   const std::shared_ptr<ModelIndices> indices_;
   const uint32_t index_;

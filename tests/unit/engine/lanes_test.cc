@@ -6,21 +6,24 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace lumen::engine {
 namespace {
 
 constexpr uint64_t kUs = 1'000;
 constexpr uint64_t kMs = 1'000'000;
+constexpr uint32_t kWorkers = 3;
 
 class LanesTest : public testing::Test {
  protected:
   void make(Policy policy, size_t capacity = 64) {
-    lanes = std::make_unique<Lanes>(policy, capacity);
-    for (uint32_t model = 0; model < 3; ++model) lanes->add(bare_model(model));
+    lanes = std::make_unique<Lanes>(policy, capacity, kWorkers);
+    for (uint32_t model = 0; model < 3; ++model) lanes->add(bare_model(model), {});
   }
   BareRequest* push(uint32_t model, uint64_t expected_ns, uint64_t parsed_ns = 1,
                     uint64_t deadline_ns = UINT64_MAX) {
@@ -36,7 +39,7 @@ class LanesTest : public testing::Test {
   std::map<uint32_t, int> take(int count) {
     std::map<uint32_t, int> taken;
     for (int i = 0; i < count; ++i) {
-      const InferRequest* request = lanes->try_pop();
+      const InferRequest* request = lanes->try_pop(0);
       if (request == nullptr) break;
       ++taken[request->model->index()];
     }
@@ -55,8 +58,8 @@ TEST_F(LanesTest, AFullLaneRefusesOnlyItsOwnModel) {
   EXPECT_EQ(push(0, kUs), nullptr);
   EXPECT_TRUE(lanes->has_room(1));
   EXPECT_NE(push(1, kUs), nullptr);
-  ASSERT_NE(lanes->try_pop(), nullptr);
-  ASSERT_NE(lanes->try_pop(), nullptr);
+  ASSERT_NE(lanes->try_pop(0), nullptr);
+  ASSERT_NE(lanes->try_pop(0), nullptr);
   EXPECT_NE(push(0, kUs), nullptr) << "there is room again";
 }
 
@@ -64,9 +67,9 @@ TEST_F(LanesTest, AFullLaneRefusesOnlyItsOwnModel) {
 TEST_F(LanesTest, FairTakesALightRequestBeforeAllHeavyOnesThatWait) {
   make(Policy::kFair);
   for (int i = 0; i < 8; ++i) ASSERT_NE(push(0, 5 * kMs), nullptr);
-  ASSERT_EQ(lanes->try_pop()->model->index(), 0u) << "it runs";
+  ASSERT_EQ(lanes->try_pop(0)->model->index(), 0u) << "it runs";
   const InferRequest* light = push(1, 2 * kUs);
-  EXPECT_EQ(lanes->try_pop(), light);
+  EXPECT_EQ(lanes->try_pop(0), light);
 }
 
 TEST_F(LanesTest, FairTakesTheLighterOfTwoModelsThatHaveHadNothing) {
@@ -78,7 +81,7 @@ TEST_F(LanesTest, FairTakesTheLighterOfTwoModelsThatHaveHadNothing) {
   const InferRequest* heavy = push(0, 5 * kMs);
   (void)heavy;
   const InferRequest* light = push(1, 300 * kUs);
-  EXPECT_EQ(lanes->try_pop(), light);
+  EXPECT_EQ(lanes->try_pop(0), light);
 }
 
 TEST_F(LanesTest, FairGivesEachModelTheSameTimeWhateverItsRequestsTake) {
@@ -105,7 +108,7 @@ TEST_F(LanesTest, FairGoesByWhatRunsTookAndNotByWhatWasExpected) {
   for (int i = 0; i < 900; ++i) (void)push(1, kMs);
   std::map<uint32_t, uint64_t> had_ns;
   for (int i = 0; i < 600; ++i) {
-    const InferRequest* request = lanes->try_pop();
+    const InferRequest* request = lanes->try_pop(0);
     ASSERT_NE(request, nullptr);
     const uint32_t model = request->model->index();
     const uint64_t took_ns = model == 0 ? 4 * kMs : kMs;
@@ -143,11 +146,11 @@ TEST_F(LanesTest, FifoTakesTheOldestOfAllModels) {
   const InferRequest* first = push(1, kMs, 10);
   const InferRequest* fourth = push(1, kMs, 40);
   const InferRequest* third = push(2, kMs, 30);
-  EXPECT_EQ(lanes->try_pop(), first);
-  EXPECT_EQ(lanes->try_pop(), second);
-  EXPECT_EQ(lanes->try_pop(), third);
-  EXPECT_EQ(lanes->try_pop(), fourth);
-  EXPECT_EQ(lanes->try_pop(), nullptr);
+  EXPECT_EQ(lanes->try_pop(0), first);
+  EXPECT_EQ(lanes->try_pop(0), second);
+  EXPECT_EQ(lanes->try_pop(0), third);
+  EXPECT_EQ(lanes->try_pop(0), fourth);
+  EXPECT_EQ(lanes->try_pop(0), nullptr);
 }
 
 TEST_F(LanesTest, DeadlineTakesTheEarliestAndThoseWithoutOneLast) {
@@ -157,11 +160,11 @@ TEST_F(LanesTest, DeadlineTakesTheEarliestAndThoseWithoutOneLast) {
   const InferRequest* soon = push(0, kMs, 1, 3 * kMs);
   const InferRequest* sooner = push(1, kMs, 1, 2 * kMs);
   const InferRequest* later = push(1, kMs, 1, 40 * kMs);
-  EXPECT_EQ(lanes->try_pop(), sooner);
-  EXPECT_EQ(lanes->try_pop(), soon) << "of one model too, though it came last";
-  EXPECT_EQ(lanes->try_pop(), later);
-  EXPECT_EQ(lanes->try_pop(), late);
-  EXPECT_EQ(lanes->try_pop(), never);
+  EXPECT_EQ(lanes->try_pop(0), sooner);
+  EXPECT_EQ(lanes->try_pop(0), soon) << "of one model too, though it came last";
+  EXPECT_EQ(lanes->try_pop(0), later);
+  EXPECT_EQ(lanes->try_pop(0), late);
+  EXPECT_EQ(lanes->try_pop(0), never);
 }
 
 TEST_F(LanesTest, TheBoundIsOfAllClassesOfAModelTogether) {
@@ -181,7 +184,7 @@ TEST_F(LanesTest, WhatJoinsACallIsOfTheSameModel) {
   ASSERT_EQ(lanes->try_pop_like(*first), first);
   EXPECT_EQ(lanes->try_pop_like(*first), second);
   EXPECT_EQ(lanes->try_pop_like(*first), nullptr);
-  EXPECT_EQ(lanes->try_pop()->model->index(), 1u);
+  EXPECT_EQ(lanes->try_pop(0)->model->index(), 1u);
 }
 
 TEST_F(LanesTest, WhatWasTidiedIsFoundAgainOnceSomethingComes) {
@@ -189,14 +192,14 @@ TEST_F(LanesTest, WhatWasTidiedIsFoundAgainOnceSomethingComes) {
   (void)push(0, kMs);
   (void)push(1, kMs);
   ASSERT_NE(lanes->try_pop_like(BareRequest(0)), nullptr);
-  lanes->tidy();
-  EXPECT_FALSE(lanes->was_empty()) << "the other model's";
+  lanes->tidy(0);
+  EXPECT_FALSE(lanes->was_empty(0)) << "the other model's";
   EXPECT_EQ(lanes->size_was(), 1u);
-  ASSERT_NE(lanes->try_pop(), nullptr);
-  lanes->tidy();
-  EXPECT_TRUE(lanes->was_empty());
+  ASSERT_NE(lanes->try_pop(0), nullptr);
+  lanes->tidy(0);
+  EXPECT_TRUE(lanes->was_empty(0));
   const InferRequest* next = push(0, kMs);
-  EXPECT_EQ(lanes->try_pop(), next);
+  EXPECT_EQ(lanes->try_pop(0), next);
 }
 
 // A submitter may have left between push() and announce(): the engine changed its configuration.
@@ -205,17 +208,91 @@ TEST_F(LanesTest, NothingIsLeftBehindOfASubmitterThatDoesNotAnnounce) {
   BareRequest request(2);
   ASSERT_TRUE(lanes->push(request, marks));
   lanes->announce_all();
-  EXPECT_FALSE(lanes->was_empty());
-  EXPECT_EQ(lanes->try_pop(), &request);
+  EXPECT_FALSE(lanes->was_empty(0));
+  EXPECT_EQ(lanes->try_pop(0), &request);
 }
 
 TEST_F(LanesTest, ALaneIsKeptForTheNextModelWithItsIndex) {
   make(Policy::kFair, 2);
   for (int change = 0; change < 100; ++change) {
-    lanes->add(bare_model(1));
+    lanes->add(bare_model(1), {});
     ASSERT_NE(push(1, kUs), nullptr);
-    ASSERT_NE(lanes->try_pop(), nullptr);
+    ASSERT_NE(lanes->try_pop(0), nullptr);
   }
+}
+
+TEST_F(LanesTest, APriorityIsEmptyBeforeTheNextIsLookedAt) {
+  for (const Policy policy : {Policy::kFair, Policy::kDeadline, Policy::kFifo}) {
+    make(policy);
+    std::array<BareRequest, 4> mine{BareRequest(0), BareRequest(0), BareRequest(1), BareRequest(2)};
+    mine[0].priority = 3;
+    mine[1].priority = 1;
+    mine[2].priority = 0;  // as the model's: 2
+    mine[3].priority = 1;
+    uint64_t time = 0;
+    for (BareRequest& request : mine) {
+      request.times.parsed_ns = ++time;
+      request.deadline_ns = kMs - time;
+      request.expected_ns = kUs * time;
+      ASSERT_TRUE(lanes->push(request, marks));
+    }
+    lanes->announce(marks);
+    const std::set<InferRequest*> first = {lanes->try_pop(0), lanes->try_pop(0)};
+    EXPECT_EQ(first, (std::set<InferRequest*>{&mine[1], &mine[3]})) << name_of(policy);
+    EXPECT_EQ(lanes->try_pop(0), &mine[2]) << name_of(policy);
+    EXPECT_EQ(lanes->try_pop(0), &mine[0]) << name_of(policy);
+  }
+}
+
+TEST_F(LanesTest, APriorityBelowTheLowestIsTheLowest) {
+  make(Policy::kFifo);
+  BareRequest first;
+  BareRequest second;
+  first.priority = 4'000'000'000u;
+  second.priority = kPriorities;
+  ASSERT_TRUE(lanes->push(first, marks));
+  ASSERT_TRUE(lanes->push(second, marks));
+  EXPECT_EQ(lanes->try_pop(0), &first);
+  EXPECT_EQ(lanes->try_pop(0), &second);
+}
+
+TEST_F(LanesTest, WhatIsForSomeWorkersIsSeenByThemAlone) {
+  make(Policy::kFair);
+  lanes->add(bare_model(0), std::array<uint32_t, 2>{0, 2});
+  const InferRequest* pinned = push(0, kMs);
+  EXPECT_EQ(marks.for_any, 0u);
+  EXPECT_TRUE(marks.has_some);
+  EXPECT_EQ(marks.some[0], 0b101u);
+  EXPECT_EQ(lanes->size_was(), 0u) << "nobody else is woken for it";
+  EXPECT_TRUE(lanes->was_empty(1));
+  EXPECT_FALSE(lanes->was_empty(0));
+  EXPECT_EQ(lanes->try_pop(1), nullptr);
+  EXPECT_EQ(lanes->try_pop(2), pinned);
+}
+
+// Had it cleared the bit for a moment, who may take the request could have looked then and gone to sleep.
+TEST_F(LanesTest, AWorkerTidiesNoLaneThatItMayNotTakeFrom) {
+  make(Policy::kFair);
+  lanes->add(bare_model(0), std::array<uint32_t, 1>{1});
+  ASSERT_NE(push(0, kMs), nullptr);
+  ASSERT_NE(lanes->try_pop(1), nullptr);
+  lanes->tidy(0);
+  Lanes::Pushed none;
+  BareRequest unannounced;
+  ASSERT_TRUE(lanes->push(unannounced, none));
+  EXPECT_EQ(lanes->try_pop(1), &unannounced);
+}
+
+TEST_F(LanesTest, TheNextModelOfAnIndexMayBeForOtherWorkers) {
+  make(Policy::kFair);
+  lanes->add(bare_model(0), std::array<uint32_t, 1>{1});
+  lanes->add(bare_model(0), std::array<uint32_t, 1>{2});
+  ASSERT_NE(push(0, kMs), nullptr);
+  EXPECT_EQ(lanes->try_pop(1), nullptr);
+  EXPECT_NE(lanes->try_pop(2), nullptr);
+  lanes->add(bare_model(0), {});
+  ASSERT_NE(push(0, kMs), nullptr);
+  EXPECT_NE(lanes->try_pop(0), nullptr);
 }
 
 }  // namespace

@@ -80,6 +80,41 @@ TEST(ModelConfig, RefusesWhatNoCacheCanBe) {
   EXPECT_THAT(refused(R"({"ttl_ms": 1, "ttl_ms": 2})"), HasSubstr("given twice"));
 }
 
+TEST(ModelConfig, SaysHowAndWhereItsRequestsRun) {
+  const ModelScheduling usual = parse_model_config("{}", "f")->scheduling;
+  EXPECT_EQ(usual.queue_type, QueueType::kAuto);
+  EXPECT_EQ(usual.weight, 1u);
+  EXPECT_EQ(usual.priority, 2u);
+  EXPECT_FALSE(usual.is_on_some_workers());
+  const Result<ModelOptions> parsed = parse_model_config(
+      R"({"queue_type": "batched", "weight": 3, "priority": 1, "workers": [2, 0]})", "f");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->scheduling.queue_type, QueueType::kBatched);
+  EXPECT_EQ(parsed->scheduling.weight, 3u);
+  EXPECT_EQ(parsed->scheduling.priority, 1u);
+  EXPECT_THAT(parsed->scheduling.workers, ElementsAre(0u, 2u));
+  EXPECT_EQ(parse_model_config(R"({"instances": 2})", "f")->scheduling.instances, 2u);
+}
+
+TEST(ModelConfig, RefusesSchedulingThatCanNotBe) {
+  EXPECT_THAT(refusal(R"({"queue_type": "lifo"})"),
+              AllOf(HasSubstr("\"queue_type\": got \"lifo\""),
+                    HasSubstr(R"(wanted one of "mpmc", "batched", "inline", "auto")")));
+  EXPECT_THAT(refusal(R"({"queue_type": "naive"})"), HasSubstr("set it with --queue-type"));
+  EXPECT_THAT(refusal(R"({"weight": 0})"),
+              HasSubstr("\"weight\": got 0, wanted a whole number from 1"));
+  EXPECT_THAT(refusal(R"({"priority": 4})"), HasSubstr("\"priority\": got 4, wanted"));
+  EXPECT_THAT(refusal(R"({"instances": 0})"), HasSubstr("\"instances\": got 0, wanted"));
+  for (const char* workers : {"[]", "1", "[0, 0]", "[256]", "[-1]", "[1.5]"}) {
+    EXPECT_THAT(refusal("{\"workers\": " + std::string(workers) + "}"),
+                HasSubstr("wanted a list of different numbers of workers, 0 to 255"));
+  }
+  EXPECT_THAT(refusal(R"({"instances": 1, "workers": [0]})"), HasSubstr("are both given"));
+  EXPECT_THAT(refusal(R"({"queue_type": "inline", "workers": [0]})"),
+              HasSubstr("\"inline\" runs on the I/O threads"));
+  EXPECT_THAT(refusal(R"({"wieght": 2})"), HasSubstr("did you mean \"weight\"?"));
+}
+
 TEST(ModelConfig, BoundsWhatIsKeptForShapesUnlessItIsToldOtherwise) {
   EXPECT_EQ(parse_model_config("{}", "f")->shape_cache, ModelOptions::kDefaultShapeCache);
   EXPECT_EQ(parse_model_config(R"({"shape_cache": 0})", "f")->shape_cache, 0u);
