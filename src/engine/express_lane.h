@@ -31,7 +31,7 @@ class ExpressLane {
               const std::atomic<bool>& closed)
       : workers_(config.thread_count),
         source_(config.policy, config.queue_capacity, submitters, 1),
-        admission_(config.latency_budget_us, 1),
+        admission_(config.latency_budget_us, 1, order_of(config)),
         worker_(worker_options(options), source_, closed) {}
 
   [[nodiscard]] bool takes(const InferRequest& request) const noexcept {

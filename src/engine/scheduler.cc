@@ -296,25 +296,31 @@ QueueType Scheduler::usual_lane_of(uint32_t submitter, const Model& model) noexc
 }
 
 Engine::Lane Scheduler::explain_lane_of(const Model& model) {
+  Engine::Lane lane = usual_lane_and_why(model);
+  lane.workers = places_[model.index()];
+  return lane;
+}
+
+Engine::Lane Scheduler::usual_lane_and_why(const Model& model) {
   const QueueType lane = usual_lane_of(0, model);
-  if (!is_auto()) return {lane, "the engine's queue_type"};
+  if (!is_auto()) return {lane, "the engine's queue_type", {}};
   if (model.scheduling().queue_type != QueueType::kAuto) {
-    return {lane, "the queue_type of its config.json"};
+    return {lane, "the queue_type of its config.json", {}};
   }
   if (model.scheduling().is_on_some_workers()) {
-    return {lane, "its config.json gives it to workers"};
+    return {lane, "its config.json gives it to workers", {}};
   }
   if (model.traits().shares_instances) {
-    return {lane, "its backend completes requests on threads of its own"};
+    return {lane, "its backend completes requests on threads of its own", {}};
   }
   const uint64_t expected_ns = model.run_costs().expect_ns(model.run_costs().usual_bytes());
-  if (expected_ns == 0) return {lane, "what a run takes is not known yet"};
+  if (expected_ns == 0) return {lane, "what a run takes is not known yet", {}};
   std::string why = "a run takes " + duration_text(expected_ns) + ", the hand-off to a worker " +
                     duration_text(LaneChoice::hand_off_ns());
   if (lane != QueueType::kInline && !inline_.front()->runner->has_instance(model)) {
     why += "; the I/O threads have no instance of it";
   }
-  return {lane, why};
+  return {lane, why, {}};
 }
 
 bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {

@@ -106,8 +106,9 @@ class Scheduler {
   Scheduler(const EngineConfig& config, const EngineOptions& options)
       : config_(config),
         options_(options),
-        admission_(config.latency_budget_us, config.thread_count),
-        inline_admission_(config.latency_budget_us, options.submitter_count),
+        admission_(config.latency_budget_us, config.thread_count, order_of(config)),
+        inline_admission_(config.latency_budget_us, options.submitter_count,
+                          Admission::Order::kOfArrival),
         places_(limits::kMaxModels),
         submitters_(options.submitter_count) {}
   [[nodiscard]] bool is_auto() const noexcept { return config_.queue_type == QueueType::kAuto; }
@@ -128,6 +129,7 @@ class Scheduler {
   [[nodiscard]] Status place(const Model& model);
   [[nodiscard]] Status add_workers(std::span<Model* const> models, Builders& builders,
                                    Runner::OnFailure on_failure);
+  [[nodiscard]] Engine::Lane usual_lane_and_why(const Model& model);
   // A worker that has an instance, where the workers have some.
   [[nodiscard]] const Runner& home_of(const Model& model) const noexcept {
     const std::vector<uint32_t>& workers = places_[model.index()];

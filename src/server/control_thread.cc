@@ -44,6 +44,11 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
     if (is_ready) {
       const engine::Engine::Lane lane = engine.lane_of(model);
       json.key("lane").string(name_of(lane.queue_type)).key("lane_why").string(lane.why);
+      json.key("weight").unsigned_integer(model.scheduling().weight);
+      json.key("priority").unsigned_integer(model.scheduling().priority);
+      json.key("workers").begin_array();
+      for (const uint32_t worker : lane.workers) json.unsigned_integer(worker);
+      json.end_array();
     }
     json.end_object();
   }

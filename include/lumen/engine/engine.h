@@ -27,6 +27,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lumen::engine {
 
@@ -120,6 +121,7 @@ class Engine {
   struct Lane {
     QueueType queue_type{};
     std::string why;
+    std::vector<uint32_t> workers;  // that alone run it; empty: all, as far as workers run it
   };
   [[nodiscard]] virtual Lane lane_of(const Model& model) const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".

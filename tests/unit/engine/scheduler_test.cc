@@ -1,5 +1,7 @@
 // A configuration at work, seen through the engine: admission by a budget, batches that wait for
 // more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
+#include <lumen/base/clock.h>
+
 #include "unit/engine/scheduler_fixture.h"
 
 #include <gmock/gmock.h>
@@ -57,6 +59,35 @@ TEST_F(SchedulerTest, SharesTheBudgetAmongWorkers) {
   EXPECT_EQ(submit(), SubmitOutcome::kOverBudget);
   control->release();
   for (size_t i = 0; i < 4; ++i) all[i]->wait();
+}
+
+// A light model waits for the run that has begun, and not for all that waits of a heavy one.
+TEST_F(SchedulerTest, TheBudgetOfAModelReckonsWithItsShareOfTheWorkers) {
+  files.add_model("light");
+  for (const Policy policy : {Policy::kFair, Policy::kFifo}) {
+    const EngineConfig config{.policy = policy, .latency_budget_us = 5000};
+    if (engine == nullptr) {
+      start(config);
+    } else {
+      ASSERT_TRUE(engine->reconfigure(config).ok());
+    }
+    Model* const light = repository->find("light", "");
+    model->service_time().restart(1 * kMs);
+    light->service_time().restart(kMs / 4);
+    control->hold();
+    for (int i = 0; i < 4; ++i) ASSERT_EQ(submit(), SubmitOutcome::kAccepted) << i;
+    ASSERT_EQ(submit(), SubmitOutcome::kOverBudget) << "a fifth of its own";
+    PendingRequest one(light, 4096);
+    one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
+    one.request.times.received_ns = now_ns() - kMs / 2;
+    const bool is_fair = policy == Policy::kFair;
+    EXPECT_EQ(submit_now(*engine, one.request),
+              is_fair ? SubmitOutcome::kAccepted : SubmitOutcome::kOverBudget);
+    control->release();
+    if (is_fair) one.wait();
+    for (size_t i = 0; i < 4; ++i) all[i]->wait();
+    all.clear();
+  }
 }
 
 // Otherwise a model that was slow once would be refused for ever.

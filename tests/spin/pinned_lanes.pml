@@ -1,0 +1,211 @@
+/* expect: pass; with -DTWO_SUBMITTERS: pass; with -DBROKEN_OTHERS_TIDY: fail; with -DBROKEN_WAKE_FIRST: fail; with -DBROKEN_NO_WAKE_ONE: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_NO_SECOND_LOOK: fail
+ *
+ * A lane for some workers only (src/engine/lanes.h, lane_source.h) beside one for any, under Sleepers
+ * (src/engine/sleepers.h): lane 0 is for both workers and always marked, lane 1 for its owner alone, with a mark that
+ * this one clears before it sleeps. Two submitters or one, which pushes to both lanes in one turn or in two. For lane 0
+ * sleepers are woken and counted (sleepers.pml has each of these steps); for lane 1 the owner's doorbell is rung,
+ * and nobody counts. A worker that runs a request may do so for ever. No worker polls.
+ * Shown, once nothing can move: no request that can be taken lies in a lane beside a sleeping worker that may take it.
+ *
+ * A pop is one step and takes from any of the lanes that its worker may take from, so any policy and priority is one
+ * of those here. Spin's memory is sequentially consistent, see sleepers.pml.
+ * TWO_SUBMITTERS        one of them for each lane, and the owner's lane gets a request from both
+ * BROKEN_OTHERS_TIDY    the other worker clears the mark, of a lane that it does not look at afterwards
+ * BROKEN_WAKE_FIRST     the owner's bell before announce()
+ * BROKEN_NO_WAKE_ONE    lane 1 is counted with lane 0, and whoever sleeps is woken for it
+ * BROKEN_TAKER          who takes from lane 1 does not pass on a wake that was for lane 0
+ * BROKEN_NO_SECOND_LOOK tidy() clears and does not look again
+ */
+#define WORKERS 2
+#define LANES 2
+#define ITEMS 2
+
+byte tail[LANES];              /* claimed by submitters */
+byte head[LANES];              /* claimed by workers */
+byte published[LANES];         /* a bit a place */
+byte owner = 0;                /* who may take from lane 1 */
+bool marked = true;            /* lane 1 */
+byte bits = 0;                 /* a bit a sleeper */
+short searching = 0;
+byte bell[WORKERS];            /* 0: nobody, 1: a waiter, 2: a token for it */
+bool asleep[WORKERS];          /* inside wait() */
+
+#define mask(w) (1 << (w))
+#define can_take(lane) (head[lane] < tail[lane] && (published[lane] & mask(head[lane])) != 0)
+#define sees(w, lane) (lane == 0 || (w == owner && marked))
+
+inline pop(me, got) {
+  atomic {
+    if
+    :: sees(me, 0) && can_take(0) -> head[0]++; got = true; from = 0
+    :: sees(me, 1) && can_take(1) -> head[1]++; got = true; from = 1
+    :: !(sees(me, 0) && can_take(0)) && !(sees(me, 1) && can_take(1)) -> got = false
+    fi
+  }
+}
+
+inline ring(w) {
+  if :: bell[w] == 1 -> bell[w] = 2 :: else fi
+}
+
+inline wake_sleepers(count) {
+  atomic { most = count; seen = bits };      /* fetch_or(0) */
+  do
+  :: seen == 0 || most == 0 -> break
+  :: else ->
+     requests = tail[0] - head[0];           /* size_was(): of lane 0 */
+#ifdef BROKEN_NO_WAKE_ONE
+     requests = requests + tail[1] - head[1];
+#endif
+     if :: requests <= searching -> break :: else fi;
+     which = ((seen & 1) -> 0 : 1);
+     seen = seen & ~mask(which);
+     d_step { was = bits & mask(which); bits = bits & ~mask(which) };
+     if
+     :: was != 0 ->
+        searching++;
+        ring(which);
+        most--
+     :: else
+     fi
+  od
+}
+
+inline pass_on() {
+#ifdef BROKEN_TAKER
+  if :: from == 0 -> wake_sleepers(1) :: else fi
+#else
+  wake_sleepers(1)
+#endif
+}
+
+inline try_take(me, got) {
+  pop(me, got);
+  if :: got -> pass_on() :: else fi
+}
+
+inline tidy(me) {
+#ifdef BROKEN_OTHERS_TIDY
+  if
+  :: marked && tail[1] == head[1] ->
+#else
+  if
+  :: me == owner && marked && tail[1] == head[1] ->
+#endif
+     marked = false;
+#ifndef BROKEN_NO_SECOND_LOOK
+     if :: tail[1] != head[1] -> marked = true :: else fi
+#endif
+  :: else
+  fi
+}
+
+inline park(me, got) {
+  bell[me] = 1;                              /* prepare() */
+  bits = bits | mask(me);
+  pop(me, got);
+  if
+  :: got -> bell[me] = 0                     /* cancel() */
+  :: else ->
+     asleep[me] = true;
+     atomic { bell[me] == 2 -> bell[me] = 0; asleep[me] = false }
+  fi;
+  d_step { woken = ((bits & mask(me)) == 0); bits = bits & ~mask(me) };
+  if
+  :: woken ->
+     searching--;
+     if :: !got -> try_take(me, got) :: else -> pass_on() fi
+  :: !woken && got -> pass_on()
+  :: else
+  fi;
+  woken = false
+}
+
+proctype worker(byte me) {
+  bool got; bool woken; byte from;
+  byte seen; byte most; byte requests; byte which; byte was;
+  do
+  :: try_take(me, got);
+     if
+     :: got
+     :: else ->
+        tidy(me);
+        park(me, got)
+     fi;
+     if
+     :: got ->
+        got = false;
+        if :: true :: true -> break fi       /* runs it, perhaps for ever */
+     :: else
+     fi
+  od
+}
+
+inline push(lane) {
+  d_step { place = tail[lane]; tail[lane]++ };
+  d_step { published[lane] = published[lane] | mask(place); place = 0 };
+  if                                         /* its load before the fetch_or is relaxed: set, or not */
+  :: lane == 1 -> if :: marked = true :: true fi
+  :: else
+  fi
+}
+
+inline ring_for_lane_1() {
+#ifdef BROKEN_NO_WAKE_ONE
+  skip
+#else
+  if :: to[1] > 0 -> ring(owner) :: else fi
+#endif
+}
+
+inline end_turn() {
+#ifdef BROKEN_WAKE_FIRST
+  ring_for_lane_1();
+#endif
+  if :: to[1] > 0 -> marked = true :: else fi;   /* announce() */
+#ifdef BROKEN_NO_WAKE_ONE
+  wake_sleepers(to[0] + to[1]);
+#else
+  if :: to[0] > 0 -> wake_sleepers(to[0]) :: else fi;
+#endif
+#ifndef BROKEN_WAKE_FIRST
+  ring_for_lane_1();
+#endif
+  atomic { to[0] = 0; to[1] = 0 }
+}
+
+proctype submitter(byte for_0; byte for_1; bool in_one_turn) {
+  byte place; byte to[LANES];
+  byte seen; byte most; byte requests; byte which; byte was;
+  do
+  :: for_0 > 0 -> for_0--; push(0); to[0]++; if :: !in_one_turn -> end_turn() :: else fi
+  :: for_1 > 0 -> for_1--; push(1); to[1]++; if :: !in_one_turn -> end_turn() :: else fi
+  :: for_0 == 0 && for_1 == 0 -> break
+  od;
+  if :: in_one_turn -> end_turn() :: else fi
+}
+
+proctype monitor() {
+  timeout ->
+  assert(!can_take(0) || !(asleep[0] || asleep[1]));
+  assert(!can_take(1) || !asleep[owner])
+}
+
+init {
+  atomic {
+    if :: owner = 0 :: owner = 1 fi;           /* wake_sleepers() takes the lower number first */
+    run worker(0);
+    run worker(1);
+#ifdef TWO_SUBMITTERS
+    run submitter(1, 1, true);
+    run submitter(0, 1, true);
+#else
+    if
+    :: run submitter(1, 1, true)
+    :: run submitter(1, 1, false)
+    :: run submitter(1, 2, true)
+    fi;
+#endif
+    run monitor()
+  }
+}
