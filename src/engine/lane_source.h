@@ -28,7 +28,7 @@ class LaneSource : public WorkSource {
   [[nodiscard]] bool can_pin() const noexcept override { return true; }
   [[nodiscard]] FairShares* shares() noexcept override { return &lanes_.shares(); }
   [[nodiscard]] bool has_room(const Model& model) const noexcept override {
-    return lanes_.has_room(model.index());
+    return lanes_.has_room(model);
   }
   bool push(uint32_t submitter, InferRequest& request) noexcept override {
     return lanes_.push(request, pushed_[submitter]);

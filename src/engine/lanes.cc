@@ -62,20 +62,20 @@ uint64_t Lanes::key_of(const InferRequest& request) const noexcept {
   return policy_ == Policy::kDeadline ? request.deadline_ns : request.times.parsed_ns;
 }
 
-bool Lanes::has_room(uint32_t model) const noexcept {
-  // relaxed: a guess, which push() corrects
-  return lane_of(model).waiting.load(std::memory_order_relaxed) < capacity_;
+bool Lanes::has_room(const Model& model) const noexcept {
+  const Lane& lane = lane_of(model.index());
+  const uint32_t count = classes_of_a_priority();
+  const uint32_t first = (model.scheduling().priority - 1) * count;
+  for (uint32_t i = first; i < first + count; ++i) {
+    if (lane.rings[i]->size_was() < capacity_) return true;
+  }
+  return false;
 }
 
 bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
   const Place place = place_of(request);
   Lane& lane = lane_of(place.model);
-  // relaxed, all: a count of its own, which nothing depends on
-  if (lane.waiting.fetch_add(1, std::memory_order_relaxed) >= capacity_ ||
-      !lane.rings[place.class_index]->try_push(request, key_of(request))) {
-    lane.waiting.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
-    return false;
-  }
+  if (!lane.rings[place.class_index]->try_push(request, key_of(request))) return false;
   if (lane.is_for_any) {
     ++pushed.for_any;
   } else {
@@ -96,9 +96,7 @@ LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
   const Place place{model, 0};
   ++pushed.for_any;
   pushed.bits[place.word()] |= place.mask();
-  Lane& lane = lane_of(model);
-  lane.waiting.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in push()
-  return lane.rings.front()->claim();
+  return lane_of(model).rings.front()->claim();
 }
 
 void Lanes::announce(Pushed& pushed) noexcept {
@@ -184,10 +182,8 @@ InferRequest* Lanes::try_pop_like(const InferRequest& request) noexcept {
 }
 
 InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
-  Lane& lane = lane_of(model);
-  InferRequest* request = lane.rings[class_index]->try_pop();
+  InferRequest* request = lane_of(model).rings[class_index]->try_pop();
   if (request == nullptr) return nullptr;
-  lane.waiting.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as in push()
   request->share_ns = std::max<uint64_t>(request->expected_ns, 1);
   shares_.charge(model, request->share_ns);
   return request;

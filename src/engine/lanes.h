@@ -26,7 +26,8 @@
 // for some workers.
 //
 // Threads: add() on the control plane, one at a time; the others any. Memory: of each model at add(), kept for
-// whichever has its index later. Errors: push() is false when the model's lane is full.
+// whichever has its index later. Errors: push() is false when the ring
+// of its class is full.
 #pragma once
 
 #include "engine/fair_shares.h"
@@ -72,7 +73,8 @@ class Lanes {
   void add(const Model& model, std::span<const uint32_t> workers);
   [[nodiscard]] FairShares& shares() noexcept { return shares_; }
 
-  [[nodiscard]] bool has_room(uint32_t model) const noexcept;
+  // A guess, for a request that asks for no priority; of `deadline` whether any class of it has room.
+  [[nodiscard]] bool has_room(const Model& model) const noexcept;
   [[nodiscard]] bool push(InferRequest& request, Pushed& pushed) noexcept;
   // For tests: the first half of push(), its place claimed and not published.
   [[nodiscard]] LaneRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
@@ -100,7 +102,6 @@ class Lanes {
     std::vector<std::unique_ptr<LaneRing>> rings;
     WorkerSet workers{};
     bool is_for_any = true;
-    alignas(kFalseSharingRange) std::atomic<size_t> waiting{0};  // in all rings: the bound
   };
   struct Place {
     uint32_t model;

@@ -54,9 +54,9 @@ class LanesTest : public testing::Test {
 TEST_F(LanesTest, AFullLaneRefusesOnlyItsOwnModel) {
   make(Policy::kFair, 4);
   for (int i = 0; i < 4; ++i) ASSERT_NE(push(0, kUs), nullptr);
-  EXPECT_FALSE(lanes->has_room(0));
+  EXPECT_FALSE(lanes->has_room(bare_model(0)));
   EXPECT_EQ(push(0, kUs), nullptr);
-  EXPECT_TRUE(lanes->has_room(1));
+  EXPECT_TRUE(lanes->has_room(bare_model(1)));
   EXPECT_NE(push(1, kUs), nullptr);
   ASSERT_NE(lanes->try_pop(0), nullptr);
   ASSERT_NE(lanes->try_pop(0), nullptr);
@@ -167,13 +167,18 @@ TEST_F(LanesTest, DeadlineTakesTheEarliestAndThoseWithoutOneLast) {
   EXPECT_EQ(lanes->try_pop(0), never);
 }
 
-TEST_F(LanesTest, TheBoundIsOfAllClassesOfAModelTogether) {
-  make(Policy::kDeadline, 4);
-  ASSERT_NE(push(0, kMs, 1, 2 * kMs), nullptr);
-  ASSERT_NE(push(0, kMs, 1, 20 * kMs), nullptr);
-  ASSERT_NE(push(0, kMs, 1, 200 * kMs), nullptr);
-  ASSERT_NE(push(0, kMs, 1), nullptr);
+// A flood of one priority, or of requests that may wait for long, leaves room for the others of its model.
+TEST_F(LanesTest, EachPriorityAndDeadlineClassHasABoundOfItsOwn) {
+  make(Policy::kDeadline, 2);
+  for (int i = 0; i < 2; ++i) ASSERT_NE(push(0, kMs, 1), nullptr);
+  EXPECT_EQ(push(0, kMs, 1), nullptr);
+  EXPECT_TRUE(lanes->has_room(bare_model(0)));
+  for (int i = 0; i < 2; ++i) ASSERT_NE(push(0, kMs, 1, 2 * kMs), nullptr);
   EXPECT_EQ(push(0, kMs, 1, 2 * kMs), nullptr);
+  BareRequest urgent;
+  urgent.priority = 1;
+  urgent.times.parsed_ns = 1;
+  EXPECT_TRUE(lanes->push(urgent, marks));
 }
 
 TEST_F(LanesTest, WhatJoinsACallIsOfTheSameModel) {
