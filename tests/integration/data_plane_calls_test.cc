@@ -161,6 +161,37 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
                            return std::string(engine::name_of(one.param));
                          });
 
+// --- several models, each lane ------------------------------------------------------------------------
+
+// By the rows: one goes inline, a hundred to a worker, or to the additional one while two thousand run.
+TEST(DataPlaneCalls, NoLaneOfAutoMakesAnyUnderAnyPolicy) {
+  DataPlaneServer served;
+  const auto control = std::make_shared<engine::FakeControl>();
+  control->cost_ns = [](uint64_t rows) { return rows * 1'000; };
+  engine::TempRepository models;
+  for (const char* name : {"open", "pinned", "mpmc", "packed"}) models.add_model(name);
+  models.write("pinned/config.json", R"({"workers": [0], "priority": 1})");
+  models.write("mpmc/config.json", R"({"queue_type": "mpmc", "weight": 3})");
+  models.write("packed/config.json", R"({"queue_type": "batched", "priority": 3})");
+  served.options.model_repository = models.path();
+  served.options.engine = {.queue_type = QueueType::kAuto, .thread_count = 2, .batch_size = 8};
+  served.start(engine::make_fake_backend(control));
+  std::vector<std::string> requests;
+  for (const size_t rows : {2000, 2000, 100, 100, 1, 1}) {
+    requests.push_back(binary_infer("open", "x", std::string(rows * 16, '\0'), rows));
+  }
+  for (const char* name : {"pinned", "mpmc", "packed", "packed"}) {
+    requests.push_back(binary_infer(name, "x", std::string(16, '\0')));
+  }
+  for (const engine::Policy policy :
+       {engine::Policy::kFair, engine::Policy::kDeadline, engine::Policy::kFifo}) {
+    engine::EngineConfig config = served.server->engine_config();
+    config.policy = policy;
+    ASSERT_TRUE(served.server->reconfigure(config).ok());
+    expect_none(std::string(engine::name_of(policy)), served.count_each(requests).data_plane);
+  }
+}
+
 // --- kinds of requests -------------------------------------------------------------------------------
 
 TEST(DataPlaneCalls, ALargeTensorMakesNone) {

@@ -82,11 +82,16 @@ class DataPlaneServer {
   // counts.
   WindowCounts count(const std::string& request, bool over_unix = false, size_t connections = 1,
                      int status = 200) {
+    return count_each(std::vector<std::string>(connections, request), over_unix, status);
+  }
+  // The same with a connection for each of `requests`, which are sent one after the other and then read.
+  WindowCounts count_each(const std::vector<std::string>& requests, bool over_unix = false,
+                          int status = 200) {
     std::vector<HttpClient> clients;
-    clients.reserve(connections);
-    for (size_t i = 0; i < connections; ++i) clients.push_back(client(over_unix));
+    clients.reserve(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) clients.push_back(client(over_unix));
     const auto round = [&] {
-      for (HttpClient& one : clients) EXPECT_TRUE(one.send(request));
+      for (size_t i = 0; i < clients.size(); ++i) EXPECT_TRUE(clients[i].send(requests[i]));
       for (HttpClient& one : clients) EXPECT_EQ(status, one.read().status);
     };
     for (int i = 0; i < 5; ++i) round();

@@ -38,7 +38,8 @@ class LiveSwap : public FakeServer, public testing::WithParamInterface<SwapCase>
     options_.engine.batch_size = 4;
   }
   // One client's requests until `stop`, each with values of its own.
-  uint64_t run_client(uint64_t number, const std::atomic<bool>& stop) const {
+  uint64_t run_client(uint64_t number, const std::atomic<bool>& stop,
+                      const std::string& model = "plus_one") const {
     HttpClient http = client();
     uint64_t answered = 0;
     while (!stop.load()) {
@@ -46,7 +47,7 @@ class LiveSwap : public FakeServer, public testing::WithParamInterface<SwapCase>
       values.fill(static_cast<float>(number * 1'000'000 + answered % 1'000'000));
       std::string bytes(sizeof(values), '\0');
       std::memcpy(bytes.data(), values.data(), sizeof(values));
-      const HttpReply reply = http.exchange(binary_infer("plus_one", "x", bytes));
+      const HttpReply reply = http.exchange(binary_infer(model, "x", bytes));
       for (float& value : values) value += 1;
       std::memcpy(bytes.data(), values.data(), sizeof(values));
       EXPECT_EQ(200, reply.status) << reply.body;
@@ -123,6 +124,58 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
   }
   EXPECT_EQ(counters.total("requests"), all);
   EXPECT_EQ(counters.total("responses_2xx"), all);
+}
+
+// Models that go inline, to any worker, to some workers and packed, one of them heavy.
+TEST_P(LiveSwap, FortyChangesUnderALoadOfSeveralModelsLoseNothing) {
+  const std::array<std::string, 5> names = {"plus_one", "some", "urgent", "packed", "worker"};
+  for (const std::string& name : names) repository_.add_model(name);
+  repository_.write("some/config.json", R"({"instances": 1, "weight": 5})");
+  repository_.write("urgent/config.json", R"({"priority": 1})");
+  repository_.write("packed/config.json", R"({"queue_type": "batched", "priority": 3})");
+  repository_.write("worker/config.json", R"({"queue_type": "mpmc"})");
+  options_.engine.queue_type = QueueType::kAuto;
+  control_->cost_ns = [](uint64_t rows) { return rows * 20'000; };
+  start();
+  std::atomic<bool> stop{false};
+  std::array<std::atomic<uint64_t>, 5> answered{};
+  std::vector<std::thread> clients;
+  clients.reserve(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    clients.emplace_back([&, i] { answered[i].store(run_client(i + 1, stop, names[i])); });
+  }
+  constexpr std::array kTypes = {QueueType::kAuto, QueueType::kMpmc,  QueueType::kAuto,
+                                 QueueType::kSpsc, QueueType::kAuto,  QueueType::kInline,
+                                 QueueType::kAuto, QueueType::kNaive, QueueType::kBatched};
+  for (uint32_t i = 0; i < 40 && !HasFailure(); ++i) {
+    std::array<uint64_t, 5> before{};
+    for (size_t model = 0; model < names.size(); ++model) {
+      before[model] = server_->models().find(names[model], "")->counters().total("success");
+    }
+    engine::EngineConfig config = server_->engine_config();
+    config.queue_type = kTypes[i % kTypes.size()];
+    config.policy = static_cast<engine::Policy>(i % 3);
+    config.thread_count = 1 + i % 3;
+    const Status status = server_->reconfigure(config);
+    EXPECT_TRUE(status.ok()) << status.message();
+    // Each model is served by each configuration.
+    for (size_t model = 0; model < names.size() && !HasFailure(); ++model) {
+      const telemetry::ModelCounters counters =
+          server_->models().find(names[model], "")->counters();
+      while (counters.total("success") < before[model] + 2) std::this_thread::yield();
+    }
+  }
+  stop.store(true);
+  for (std::thread& one : clients) one.join();
+  uint64_t all = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const telemetry::ModelCounters counters = server_->models().find(names[i], "")->counters();
+    EXPECT_EQ(counters.total("success"), answered[i].load()) << names[i];
+    all += answered[i].load();
+  }
+  EXPECT_EQ(server_->counters().total("responses_2xx"), all);
+  EXPECT_EQ(server_->counters().total("responses_4xx"), 0u);
+  EXPECT_EQ(server_->counters().total("responses_5xx"), 0u);
 }
 
 // A drain while a change is under way, and a change while a drain is: neither waits for the other for

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 
 namespace lumen::engine {
@@ -298,6 +299,63 @@ TEST_F(LanesTest, TheNextModelOfAnIndexMayBeForOtherWorkers) {
   lanes->add(bare_model(0), {});
   ASSERT_NE(push(0, kMs), nullptr);
   EXPECT_NE(lanes->try_pop(0), nullptr);
+}
+
+// Random histories of one heavy model with work all the time and four light ones with a client each, on one to
+// three workers, with weights and runs that take more or less than was expected.
+TEST_F(LanesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
+  constexpr uint32_t kHeavy = 4;
+  struct Running {
+    BareRequest* request = nullptr;
+    uint64_t expected_ns = 0;
+  };
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](uint32_t end) { return static_cast<uint32_t>(random() % end); };
+    Lanes all(Policy::kFair, 64, kWorkers);
+    for (uint32_t model = 0; model <= kHeavy; ++model) {
+      all.add(bare_model(model), {});
+      all.shares().reset(model, model == kHeavy ? 1 : 1 + below(5), 0);
+    }
+    std::deque<BareRequest> made;
+    std::array<const BareRequest*, kHeavy> waiting{};
+    std::array<int, kHeavy> heavy_before{};
+    std::vector<Running> workers(1 + below(kWorkers));
+    Lanes::Pushed pushed;
+    const auto push_one = [&](uint32_t model, uint64_t expected_ns) {
+      BareRequest& request = made.emplace_back(model);
+      request.expected_ns = expected_ns;
+      ASSERT_TRUE(all.push(request, pushed));
+      all.announce(pushed);
+    };
+    for (int i = 0; i < 8; ++i) push_one(kHeavy, 5 * kMs);
+    for (int step = 0; step < 2000; ++step) {
+      const uint32_t light = below(kHeavy);
+      if (below(2) == 0 && waiting[light] == nullptr) {
+        push_one(light, (1 + below(50)) * kUs);
+        waiting[light] = &made.back();
+        heavy_before[light] = 0;
+      }
+      Running& worker = workers[below(static_cast<uint32_t>(workers.size()))];
+      if (worker.request != nullptr) {
+        const uint32_t model = worker.request->model->index();
+        all.shares().settle(model, worker.expected_ns * (50 + below(100)) / 100,
+                            worker.request->share_ns);
+        worker.request = nullptr;
+        if (model == kHeavy) push_one(kHeavy, 5 * kMs);
+        if (model != kHeavy) waiting[model] = nullptr;
+        continue;
+      }
+      auto* const taken = static_cast<BareRequest*>(all.try_pop(0));
+      if (taken == nullptr) continue;
+      worker = {taken, taken->expected_ns};
+      for (uint32_t model = 0; taken->model->index() == kHeavy && model < kHeavy; ++model) {
+        const bool still_waits = waiting[model] != nullptr && waiting[model]->share_ns == 0;
+        heavy_before[model] += still_waits ? 1 : 0;
+        ASSERT_LE(heavy_before[model], 1) << "seed " << seed;
+      }
+    }
+  }
 }
 
 }  // namespace
