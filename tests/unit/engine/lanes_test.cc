@@ -325,6 +325,7 @@ TEST_F(LanesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
     const auto push_one = [&](uint32_t model, uint64_t expected_ns) {
       BareRequest& request = made.emplace_back(model);
       request.expected_ns = expected_ns;
+      request.times.parsed_ns = made.size();
       ASSERT_TRUE(all.push(request, pushed));
       all.announce(pushed);
     };
