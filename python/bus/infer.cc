@@ -65,7 +65,7 @@ class InferHandle {
                                const std::vector<Tensor>& inputs,
                                const std::vector<std::string>& outputs, uint64_t reply_offset,
                                uint64_t reply_room, std::optional<uint64_t> timeout_us,
-                               bool no_cache, std::optional<uint64_t> ttl_ms) {
+                               bool no_cache, std::optional<uint64_t> ttl_ms, uint32_t priority) {
     check();
     const Use use(busy_);
     std::vector<BusTensor> tensors;
@@ -77,6 +77,7 @@ class InferHandle {
                                                 .timeout_us = timeout_us,
                                                 .no_cache = no_cache,
                                                 .ttl_ms = ttl_ms,
+                                                .priority = priority,
                                                 .reply_offset = reply_offset,
                                                 .reply_room = reply_room,
                                                 .inputs = tensors,
@@ -170,7 +171,7 @@ void bind_infer(nb::module_& module) {
       .def("send", &InferHandle::send, nb::arg("verb"), nb::arg("model"), nb::arg("version"),
            nb::arg("inputs"), nb::arg("outputs"), nb::arg("reply_offset"), nb::arg("reply_room"),
            nb::arg("timeout_us") = nb::none(), nb::arg("no_cache") = false,
-           nb::arg("ttl_ms") = nb::none())
+           nb::arg("ttl_ms") = nb::none(), nb::arg("priority") = 0)
       .def("cancel", &InferHandle::cancel, nb::arg("id"))
       .def("flush", &InferHandle::flush)
       .def("try_take", &InferHandle::try_take,

@@ -123,6 +123,7 @@ class BusTransport:
             request.timeout_us,
             request.no_cache,
             request.ttl_ms,
+            request.priority,
         )
         if id is None:
             self._area.give_back(offset, size)

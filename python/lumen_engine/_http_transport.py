@@ -82,6 +82,8 @@ class HttpTransport:
             parameters["no_cache"] = True
         if request.ttl_ms is not None:
             parameters["ttl_ms"] = request.ttl_ms
+        if request.priority:
+            parameters["priority"] = request.priority
         head: dict[str, Any] = {
             "inputs": [
                 {

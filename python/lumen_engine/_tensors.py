@@ -64,6 +64,7 @@ class Request(NamedTuple):
     known_outputs: Any  # of the model's metadata
     no_cache: bool = False
     ttl_ms: int | None = None
+    priority: int = 0
 
 
 def tensor_of(name: str, given: ArrayLike, number: int | None) -> Tensor:

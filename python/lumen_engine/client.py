@@ -81,13 +81,17 @@ class Client:
         deadline: float | None = None,
         no_cache: bool = False,
         ttl_ms: int | None = None,
+        priority: int = 0,
     ) -> Arrays:
         """The outputs by name: those of `outputs`, or all. `deadline`: seconds after which the
         server need not begin with it any more; 0: never; None: what the server has set.
         `no_cache`: neither answered from the response cache nor kept there; `ttl_ms`, 1 or more:
-        takes from it, and leaves there, no answer that is older."""
+        takes from it, and leaves there, no answer that is older. `priority`: 1 is run before 2, 2
+        before 3; 0: what the model has."""
         with self._lock:
-            request = self._request(model, inputs, outputs, version, deadline, no_cache, ttl_ms)
+            request = self._request(
+                model, inputs, outputs, version, deadline, no_cache, ttl_ms, priority
+            )
             (answer,) = self._transport.infer_all([request])
         if isinstance(answer, InferError):
             raise answer
@@ -103,13 +107,16 @@ class Client:
         deadline: float | None = None,
         no_cache: bool = False,
         ttl_ms: int | None = None,
+        priority: int = 0,
     ) -> list[Arrays]:
         """An answer for each, in their order. Over the bus as many are in flight as its memory has
         room for. One that is refused raises, once all are answered."""
         with self._lock:
             answers = self._transport.infer_all(
                 [
-                    self._request(model, one, outputs, version, deadline, no_cache, ttl_ms)
+                    self._request(
+                        model, one, outputs, version, deadline, no_cache, ttl_ms, priority
+                    )
                     for one in inputs
                 ]
             )
@@ -128,9 +135,12 @@ class Client:
         deadline: float | None = None,
         no_cache: bool = False,
         ttl_ms: int | None = None,
+        priority: int = 0,
     ) -> Arrays:
         """As infer(), any number at once on one event loop; over HTTP one after the other."""
-        request = self._request(model, inputs, outputs, version, deadline, no_cache, ttl_ms)
+        request = self._request(
+            model, inputs, outputs, version, deadline, no_cache, ttl_ms, priority
+        )
         return await self._transport.infer_async(request)
 
     def metadata(self, model: str = "", version: str = "") -> Any:
@@ -175,6 +185,7 @@ class Client:
         deadline: float | None,
         no_cache: bool,
         ttl_ms: int | None,
+        priority: int,
     ) -> Request:
         # Asked once: sizes and types alone are taken from it.
         key = (model, version)
@@ -187,5 +198,5 @@ class Client:
         timeout_us = None if deadline is None else math.ceil(deadline * 1e6)
         known_outputs = metadata["outputs"]
         return Request(
-            model, version, tensors, outputs, timeout_us, known_outputs, no_cache, ttl_ms
+            model, version, tensors, outputs, timeout_us, known_outputs, no_cache, ttl_ms, priority
         )

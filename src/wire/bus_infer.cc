@@ -162,6 +162,8 @@ uint16_t flags_of(const BusRequest& request) noexcept {
   if (request.timeout_us) flags |= BusRequestHead::kHasTimeout;
   if (request.no_cache) flags |= BusRequestHead::kNoCache;
   if (request.ttl_ms) flags |= BusRequestHead::kHasTtl;
+  constexpr uint32_t kMostPriority = BusRequestHead::kPriorityMask >> BusRequestHead::kPriorityShift;
+  flags |= std::min(request.priority, kMostPriority) << BusRequestHead::kPriorityShift;
   return static_cast<uint16_t>(flags);
 }
 
@@ -172,14 +174,15 @@ Result<BusRequest> parse_bus_request(std::span<const std::byte> frame, Allocator
   const auto head = reader.take<BusRequestHead>();
   if (reader.is_short()) return cut_off("request", frame.size());
   LUMEN_RETURN_IF_ERROR(check_version("request", head.version));
-  constexpr uint16_t kKnown =
-      BusRequestHead::kHasTimeout | BusRequestHead::kNoCache | BusRequestHead::kHasTtl;
+  constexpr uint16_t kKnown = BusRequestHead::kHasTimeout | BusRequestHead::kNoCache |
+                              BusRequestHead::kHasTtl | BusRequestHead::kPriorityMask;
   if ((head.flags & ~kKnown) != 0) {
     return Status::error(Code::kInvalidArgument, "bus request: flags %#x are not known",
                          head.flags);
   }
   BusRequest request;
   request.no_cache = (head.flags & BusRequestHead::kNoCache) != 0;
+  request.priority = head.flags >> BusRequestHead::kPriorityShift;
   if ((head.flags & BusRequestHead::kHasTtl) != 0) {
     request.ttl_ms = reader.take<uint64_t>();
     if (*request.ttl_ms == 0 && !reader.is_short()) {

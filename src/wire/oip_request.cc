@@ -168,7 +168,10 @@ bool RequestReader::read_parameter(std::string_view key) noexcept {
   }
   if (key == "sequence_id") return read_sequence_id();
   if (key == "priority") {
-    return cursor_.read_unsigned("an unsigned integer as 'priority'").has_value();
+    const auto value = cursor_.read_unsigned("an unsigned integer as 'priority'");
+    // Larger ones all mean the lowest.
+    head_.priority = static_cast<uint32_t>(std::min<uint64_t>(value.value_or(0), UINT32_MAX));
+    return value.has_value();
   }
   if (key == "sequence_start" || key == "sequence_end") {
     head_.is_of_sequence = true;

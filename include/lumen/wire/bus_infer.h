@@ -43,6 +43,9 @@ struct BusRequestHead {
   static constexpr uint16_t kHasTimeout = 1;  // of `flags`; without it the server's default counts
   static constexpr uint16_t kNoCache = 2;     // neither answered from the response cache nor kept
   static constexpr uint16_t kHasTtl = 4;      // behind the head: uint64_t, milliseconds, 1 or more
+  // Of `flags`, the four uppermost bits: the priority, 1 to 15; 0: the model's own.
+  static constexpr uint16_t kPriorityShift = 12;
+  static constexpr uint16_t kPriorityMask = 0xf000;
   uint16_t version;
   uint16_t flags;
   uint16_t inputs;
@@ -100,6 +103,7 @@ struct BusRequest {
   std::optional<uint64_t> timeout_us = {};
   bool no_cache = false;
   std::optional<uint64_t> ttl_ms = {};  // takes and leaves no answer that is older
+  uint32_t priority = 0;  // 1 is run first; 0: the model's own. Above 15: as 15
   uint64_t reply_offset = 0;
   uint64_t reply_room = 0;
   std::span<const BusTensor> inputs = {};

@@ -43,6 +43,7 @@ struct InferHead {
   std::optional<std::string_view> id;
   std::optional<uint64_t> timeout_us;  // parameter "timeout"
   std::optional<uint64_t> ttl_ms;      // parameter "ttl_ms", 1 or more
+  uint32_t priority = 0;               // parameter "priority"; 0: none, or the model's own
   bool no_cache = false;               // parameter "no_cache"
   bool is_of_sequence = false;         // it names a sequence
   std::span<InferParameter> parameters;

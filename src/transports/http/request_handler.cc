@@ -39,6 +39,7 @@ Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
                          model.metadata().name.c_str(), head.binary_bytes, tensor_bytes);
   }
   context.call.set_timeout(head.timeout_us);
+  context.call.infer.priority = head.priority;
   context.call.cache_wishes = {.is_off = head.no_cache || head.is_of_sequence,
                                .has_shared_input = false,
                                .ttl_ms = head.ttl_ms,

@@ -189,6 +189,7 @@ Status Connection::submit(Request& request, const wire::BusRequest& head) noexce
   engine::InferRequest& infer = request.call.infer;
   infer.model = &model;
   if (model.state() != engine::ModelState::kReady) return service::model_unavailable(model);
+  if (!host_.take_room(request)) return host_.no_room();
   const engine::Submitter::Types types = thread.submitter.types(model);
   infer.queue_type = types.queue_type;
   infer.allocator_type = types.allocator_type;
@@ -223,6 +224,7 @@ Status Connection::bind(Request& request, const wire::BusRequest& head) noexcept
   }
   request.reply_place = ReplyPlace(area.subspan(head.reply_offset, head.reply_room));
   request.call.set_timeout(head.timeout_us);
+  request.call.infer.priority = head.priority;
   request.call.cache_wishes.is_off = head.no_cache;
   request.call.cache_wishes.ttl_ms = head.ttl_ms;
   service::Binder binder(request.call, *request.call.infer.model);

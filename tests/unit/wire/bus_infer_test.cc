@@ -190,5 +190,18 @@ TEST_F(BusInfer, SaysWhatIsWantedOfTheCache) {
   EXPECT_THAT(why_refused(written(wanted)), HasSubstr("ttl_ms is 0; wanted 1 or more"));
 }
 
+TEST_F(BusInfer, SaysThePriority) {
+  BusRequest wanted = request();
+  EXPECT_EQ(parse_bus_request(written(wanted), memory)->priority, 0u) << "the model's own";
+  for (const auto& [sent, taken] : {std::pair{1u, 1u}, {15u, 15u}, {16u, 15u}, {UINT32_MAX, 15u}}) {
+    wanted.priority = sent;
+    const std::vector<std::byte> frame = written(wanted);
+    const Result<BusRequest> parsed = parse_bus_request(frame, memory);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(parsed->priority, taken) << sent;
+    EXPECT_EQ(parsed->timeout_us, 5000u);
+  }
+}
+
 }  // namespace
 }  // namespace lumen::wire

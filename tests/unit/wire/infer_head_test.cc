@@ -82,6 +82,16 @@ TEST(InferHead, AcceptsReservedAndForeignParameters) {
       R"("outputs":[{"name":"y","parameters":{"classification":0,"binary_data":true,"z":1}}]})");
   ASSERT_TRUE(request.result.ok()) << request.result.status().message();
   EXPECT_TRUE(request.result->outputs[0].binary);
+  EXPECT_EQ(request.result->priority, 3u);
+}
+
+TEST(InferHead, APriorityTooLargeForItsNumberIsTheLowest) {
+  const ParsedRequest none(R"({"inputs":[]})");
+  ASSERT_TRUE(none.result.ok());
+  EXPECT_EQ(none.result->priority, 0u);
+  const ParsedRequest large(R"({"parameters":{"priority":4294967297},"inputs":[]})");
+  ASSERT_TRUE(large.result.ok()) << large.result.status().message();
+  EXPECT_EQ(large.result->priority, UINT32_MAX) << "not 1, which would be the first";
 }
 
 // Who caches answers has to know of all that might change them, and of nothing else.
