@@ -124,6 +124,29 @@ TEST_F(MemoryBound, TheLargestBodiesAllAtOnceAreReadOneAfterTheOther) {
   for (std::thread& one : threads) one.join();
 }
 
+// Was: two floods took all of max_active_requests, and a third model's request waited with its body unread.
+TEST_F(MemoryBound, FloodsOfTwoModelsLeaveRoomForAThird) {
+  for (const char* name : {"flooded", "light"}) repository_.add_model(name);
+  options_.max_active_requests = 40;
+  start();
+  control_->hold();
+  const std::string zeros(16, '\0');
+  auto first = clients_that_send(45, binary_infer("plus_one", "x", zeros));
+  auto second = clients_that_send(45, binary_infer("flooded", "x", zeros));
+  wait_for_requests(90);
+  while (total("memory_waiting") < 45) std::this_thread::yield();
+  HttpClient third = client();
+  ASSERT_TRUE(third.send(binary_infer("light", "x", zeros)));
+  const telemetry::ModelCounters light = server_->models().find("light", "")->counters();
+  while (light.total("queued") < 1) std::this_thread::yield();
+  EXPECT_GE(total("memory_waiting"), 45u) << "it has come in before those that wait";
+  control_->release();
+  EXPECT_EQ(200, third.read().status);
+  for (auto* flood : {&first, &second}) {
+    for (HttpClient& one : *flood) EXPECT_EQ(200, one.read().status);
+  }
+}
+
 TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
   options_.max_active_requests = 32;
   options_.max_memory_bytes = least_memory_bytes(options_);

@@ -27,7 +27,7 @@ bool Connection::give_way() noexcept {
     go_on(host_.handler().on_no_room(*context_));
     return true;
   }
-  if (context_->has_room) return false;  // one of max_active_requests
+  if (context_->has_room()) return false;  // one of max_active_requests
   switch (state_) {
     case State::kHead:
       if (context_->buffer.unread().empty()) return false;

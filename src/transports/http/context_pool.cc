@@ -2,9 +2,11 @@
 #include "transports/http/context_pool.h"
 
 #include "transports/http/connection.h"
+#include "transports/http/connection_host.h"
 
 #include <lumen/transports/http/memory_limits.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace lumen::http {
@@ -22,9 +24,11 @@ ContextPool::ContextPool(const Options& options, engine::Backends& backends, Tim
       budget_(options.max_memory_bytes),
       no_room_(Status::error(Code::kNoMemory,
                              "no memory for this request: the server's max_memory_bytes or "
-                             "max_active_requests are used up by others; try again")) {}
+                             "max_active_requests are used up by others; try again")),
+      shares_(options.max_active_requests) {}
 
 Status ContextPool::create(ConnectionHost& host) {
+  host_ = &host;
   for (size_t i = 0; i < contexts_of(options_); ++i) {
     auto context = RequestContext::create(host, options_, budget_);
     if (!context.ok()) return context.status();
@@ -108,13 +112,13 @@ void ContextPool::end_turn() noexcept {
 
 void ContextPool::end_request(RequestContext& context) noexcept {
   const bool is_of_a_model = context.call.infer.model != nullptr;
+  end_call(context);
   const RequestMemory::Usage usage = context.reset();
   // Documents and scrapes lie in the region whatever the allocator of the models is: not counted.
   if (is_of_a_model) {
     counters_.add("request_heap_calls", usage.heap_calls);
     counters_.add("request_arena_bytes", usage.arena_bytes);
   }
-  if (std::exchange(context.has_room, false)) --calls_in_memory_;
   if (timeouts_.room.oldest() == nullptr) return;
   context.memory.drop_kept_pages();
   grant_room();
@@ -129,17 +133,28 @@ void ContextPool::grant_room() noexcept {
   }
 }
 
+bool ContextPool::has_share(const RequestContext& context) const noexcept {
+  return host_->thread().catalog.now().models.size() < 2 ||
+         shares_.may_begin(*context.call.infer.model, budget_.free_was());
+}
+
 bool ContextPool::reserve_room(RequestContext& context) noexcept {
-  if (calls_in_memory_ >= options_.max_active_requests) return false;
+  if (!shares_.has_free_call() || !has_share(context)) return false;
   if (!context.memory.reserve(context.need.all_bytes())) return false;
-  ++calls_in_memory_;
-  context.has_room = true;
+  context.room_of = context.call.infer.model;
+  context.room_bytes = context.memory.charged_bytes();
+  shares_.begin(*context.room_of, context.room_bytes);
   return true;
+}
+
+void ContextPool::end_call(RequestContext& context) noexcept {
+  if (!context.has_room()) return;
+  shares_.end(*std::exchange(context.room_of, nullptr), std::exchange(context.room_bytes, 0));
 }
 
 bool ContextPool::take_room(RequestContext& context) noexcept {
   if (reserve_room(context)) return true;
-  if (calls_in_memory_ >= options_.max_active_requests) return false;
+  if (!shares_.has_free_call() || !shares_.has_call_share(*context.call.infer.model)) return false;
   // Memory is short. Idle contexts keep the pages of their last requests: these go first. Once some wait,
   // end_request() keeps none.
   for (RequestContext* idle = free_; idle != nullptr; idle = idle->next_free) {
@@ -166,7 +181,12 @@ void ContextPool::settle(RequestContext& context) noexcept {
   const size_t charged = context.memory.charged_bytes();
   if (charged < kWorthIt) return;
   context.memory.settle(context.need.reply_bytes);
-  if (context.memory.charged_bytes() < charged) grant_room();
+  const size_t less = charged - std::min(context.memory.charged_bytes(), charged);
+  if (less == 0) return;
+  const size_t given_back = std::min(less, context.room_bytes);
+  context.room_bytes -= given_back;
+  shares_.give_back(*context.room_of, given_back);
+  grant_room();
 }
 
 }  // namespace lumen::http

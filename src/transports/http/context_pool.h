@@ -7,6 +7,7 @@
 
 #include <lumen/engine/backends.h>
 #include <lumen/memory/memory_budget.h>
+#include <lumen/service/model_shares.h>
 #include <lumen/telemetry/counters.h>
 
 #include <cstddef>
@@ -59,6 +60,8 @@ class ContextPool {
   void show_memory() noexcept;
   void grant_room() noexcept;
   [[nodiscard]] bool reserve_room(RequestContext& context) noexcept;
+  [[nodiscard]] bool has_share(const RequestContext& context) const noexcept;
+  void end_call(RequestContext& context) noexcept;
 
   const Options& options_;
   engine::Backends& backends_;
@@ -71,8 +74,9 @@ class ContextPool {
   RequestContext* free_ = nullptr;
   Connection* waiting_first_ = nullptr;  // for a context, in order
   Connection* waiting_last_ = nullptr;
-  size_t ways_owed_ = 0;        // of those that wait, for how many nobody has given way yet
-  size_t calls_in_memory_ = 0;  // of max_active_requests
+  size_t ways_owed_ = 0;  // of those that wait, for how many nobody has given way yet
+  ConnectionHost* host_ = nullptr;
+  service::ModelShares shares_;  // of max_active_requests and of the budget
 };
 
 }  // namespace lumen::http

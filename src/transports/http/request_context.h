@@ -54,7 +54,9 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   service::Call call;
   service::Job job;                 // of a request to the control plane
   service::MemoryNeed need;         // of its call, once the head is there
-  bool has_room = false;            // it counts among the calls in memory
+  const engine::Model* room_of = nullptr;  // it counts among the calls in memory of that model
+  size_t room_bytes = 0;                   // with so many bytes
+  [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
   bool has_latency_budget = false;  // as the engine was when the request began
   bool close_after = false;         // the connection ends with its reply
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }

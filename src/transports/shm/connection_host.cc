@@ -43,6 +43,7 @@ ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& t
                              "copies of integer and BYTES inputs, is used up by others; try "
                              "again")),
       snapshot_(&thread.catalog.now()),
+      shares_(services.options.max_active_requests),
       returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {}
 
 ConnectionHost::~ConnectionHost() {
@@ -186,6 +187,18 @@ Request* ConnectionHost::acquire() noexcept {
   request->reply_place = ReplyPlace();
   request->reserved_bytes = 0;
   return request;
+}
+
+bool ConnectionHost::take_room(Request& request) noexcept {
+  const engine::Model& model = *request.call.infer.model;
+  if (thread_.catalog.now().models.size() > 1 && !shares_.has_call_share(model)) return false;
+  request.room_of = &model;
+  shares_.begin(model, 0);
+  return true;
+}
+
+void ConnectionHost::give_back_room(Request& request) noexcept {
+  if (request.room_of != nullptr) shares_.end(*std::exchange(request.room_of, nullptr), 0);
 }
 
 void ConnectionHost::release(Request& request) noexcept {

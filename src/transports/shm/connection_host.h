@@ -6,6 +6,7 @@
 #include "transports/shm/connection.h"
 
 #include <lumen/memory/memory_budget.h>
+#include <lumen/service/model_shares.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/transports/shm/transport.h>
 
@@ -43,6 +44,10 @@ class ConnectionHost final : public Transport, public net::WatchHandler {
   // nullptr: all are in use.
   [[nodiscard]] Request* acquire() noexcept;
   void release(Request& request) noexcept;
+  // Counts it among the calls of its model; false: that has its share of max_active_requests.
+  [[nodiscard]] bool take_room(Request& request) noexcept;
+  // While its model is still held.
+  void give_back_room(Request& request) noexcept;
   void went_away() noexcept { ++away_; }
   [[nodiscard]] const Status& no_room() noexcept;
 
@@ -59,6 +64,7 @@ class ConnectionHost final : public Transport, public net::WatchHandler {
   Request* free_ = nullptr;
   std::vector<std::unique_ptr<Connection>> connections_;
   const service::CatalogSnapshot* snapshot_ = nullptr;  // in which connections have looked
+  service::ModelShares shares_;                         // of max_active_requests
   size_t away_ = 0;                                     // submitted, and not come back
   MpmcQueue<Request*> returned_;
   bool draining_ = false;

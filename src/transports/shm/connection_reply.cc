@@ -98,6 +98,7 @@ void Connection::on_returned(Request& request, const service::ReplyMoment& out) 
 
 void Connection::release(Request& request) noexcept {
   request.call.let_go_of_outputs();
+  host_.give_back_room(request);
   if (request.call.infer.model != nullptr) {
     host_.thread().catalog.release(*request.call.infer.model);
   }
