@@ -10,11 +10,10 @@
 // Memory: at construction. Errors: none.
 #pragma once
 
-#include <lumen/base/doorbell.h>
 #include <lumen/base/limits.h>
+#include <lumen/engine/hand_off.h>
 #include <lumen/engine/run_costs.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -23,13 +22,6 @@ namespace lumen::engine {
 
 class LaneChoice {
  public:
-  // The wake-up is a hand-off's largest part. Below 2 us the rest of it (queue, two cache lines, the way back)
-  // weighs as much; more than 30 is a busy machine, not a costly hand-off.
-  static constexpr uint64_t kLeastHandOffNs = 2'000;
-  static constexpr uint64_t kMostHandOffNs = 30'000;
-  [[nodiscard]] static uint64_t hand_off_ns() noexcept {
-    return std::clamp(wake_cost_ns(), kLeastHandOffNs, kMostHandOffNs);
-  }
   // Of a model whose lightest requests cost no more the I/O threads get instances: the measured hand-off may
   // grow to as much.
   static constexpr uint64_t kMostInlineNs = 2 * kMostHandOffNs;
@@ -51,11 +43,11 @@ class LaneChoice {
   enum class Lane : uint8_t { kOpen, kInline, kWorker };
   // `expected_ns` 0: not known, which a worker is to find out.
   [[nodiscard]] static constexpr Lane choose(Lane before, uint64_t expected_ns,
-                                             uint64_t hand_off_ns) noexcept {
+                                             uint64_t cost_ns) noexcept {
     if (expected_ns == 0) return Lane::kWorker;
-    uint64_t limit = hand_off_ns;
-    if (before == Lane::kInline) limit += hand_off_ns / 4;
-    if (before == Lane::kWorker) limit -= hand_off_ns / 4;
+    uint64_t limit = cost_ns;
+    if (before == Lane::kInline) limit += cost_ns / 4;
+    if (before == Lane::kWorker) limit -= cost_ns / 4;
     return expected_ns <= limit ? Lane::kInline : Lane::kWorker;
   }
 

@@ -17,6 +17,10 @@ uint64_t wall_ms() noexcept {
   return static_cast<uint64_t>(t.tv_sec) * 1000 + static_cast<uint64_t>(t.tv_nsec) / 1'000'000;
 }
 
+// By QueueType; `auto` is none of a request's.
+constexpr telemetry::ModelCounter kByQueueType[] = {"by_mpmc", "by_spsc", "by_naive", "by_batched",
+                                                    "by_inline"};
+
 }  // namespace
 
 void record(const InferRequest& request, uint64_t executions,
@@ -28,6 +32,8 @@ void record(const InferRequest& request, uint64_t executions,
   counters.add(model, "inference", std::max<uint32_t>(1, rows_of(request)));
   counters.add(model, "execution", executions);
   counters.set(model, "last_inference", wall_ms());
+  counters.add(model, kByQueueType[static_cast<size_t>(request.queue_type)]);
+  if (request.is_express) counters.add(model, "express");
   const auto add_stage = [&](telemetry::ModelTime stage, uint64_t begin_ns, uint64_t end_ns) {
     if (begin_ns != 0 && end_ns >= begin_ns) counters.add_time(model, stage, end_ns - begin_ns);
   };

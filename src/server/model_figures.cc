@@ -1,11 +1,14 @@
 // See the header.
 #include "server/model_figures.h"
 
+#include <lumen/engine/hand_off.h>
+
 namespace lumen::server {
 
 ModelFigures::ModelFigures(const service::CatalogSnapshot& catalog,
                            const service::ResponseCache& cache) {
   add_backends(catalog);
+  add_run_times(catalog);
   add_caches(catalog, cache);
 }
 
@@ -53,6 +56,25 @@ void ModelFigures::add_backends(const service::CatalogSnapshot& catalog) {
       }
     }
   }
+}
+
+void ModelFigures::add_run_times(const service::CatalogSnapshot& catalog) {
+  for (const service::CatalogModel& entry : catalog.models) {
+    const engine::RunCosts& costs = entry.model->run_costs();
+    const uint64_t ns = costs.expect_ns(costs.usual_bytes());
+    if (ns == 0) continue;
+    figures_.push_back({.name = "lumen_model_expected_run_seconds",
+                        .help = "What a run takes with inputs as large as the last one's, by what "
+                                "was measured.",
+                        .type = "gauge",
+                        .value = static_cast<double>(ns) / 1e9,
+                        .labels = std::span(add_labels(*entry.model, {})).first(2)});
+  }
+  figures_.push_back({.name = "lumen_hand_off_seconds",
+                      .help = "What it costs to bring a request to a worker, by what was measured: "
+                              "with queue_type auto a shorter run is inline.",
+                      .type = "gauge",
+                      .value = static_cast<double>(engine::hand_off_ns()) / 1e9});
 }
 
 ModelFigures::Labels& ModelFigures::add_labels(const engine::Model& model,

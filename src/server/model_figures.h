@@ -26,6 +26,8 @@ class ModelFigures {
 
  private:
   void add_backends(const service::CatalogSnapshot& catalog);
+  // What decides how requests go with the queue type `auto`.
+  void add_run_times(const service::CatalogSnapshot& catalog);
   void add_caches(const service::CatalogSnapshot& catalog, const service::ResponseCache& cache);
   // The last label, `rows`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;
