@@ -25,19 +25,29 @@ class ExpressLane {
   // Below, whoever waits for a run hardly waits longer than for the kernel's turn.
   static constexpr uint64_t kMostNs = 1'000'000;
   static constexpr uint64_t kTimeSliceNs = 100'000;  // the least that the kernel grants
+  // Enough that it need not wait for the I/O thread between two runs.
+  static constexpr uint32_t kMostOutstanding = 4;
+  // About one heavy run, which the worker is in the middle of and has not been charged for all yet.
+  static constexpr uint64_t kMostLeadNs = 4 * kMostNs;
 
   // `options`: of the first worker but for what differs.
+  // `others`: what the other workers take from; they share the accounts of who has had how much.
   ExpressLane(const EngineConfig& config, uint32_t submitters, WorkerOptions options,
-              const std::atomic<bool>& closed)
+              WorkSource& others, const std::atomic<bool>& closed)
       : workers_(config.thread_count),
-        source_(config.policy, config.queue_capacity, submitters, 1),
+        others_(others),
+        source_(config.policy, config.queue_capacity, submitters, 1, others.shares()),
         admission_(config.latency_budget_us, 1, order_of(config)),
         worker_(worker_options(options), source_, closed) {}
 
+  // Who has had more than its share waits for the other workers, with the others' requests: so does what is
+  // more than this one has at hand, which only the kernel would share out, by threads and not by models.
   [[nodiscard]] bool takes(const InferRequest& request) const noexcept {
-    // relaxed: a hint; a moment late, and a light request waits for one heavy run
+    // relaxed, both: hints; a moment late, and a light request waits for one heavy run
     return !is_heavy(request) && heavy_.load(std::memory_order_relaxed) >= workers_ &&
-           worker_.runner().has_instance(*request.model);
+           outstanding_.load(std::memory_order_relaxed) < kMostOutstanding &&
+           worker_.runner().has_instance(*request.model) &&
+           !others_.leads(*request.model, kMostLeadNs);
   }
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept {
     outstanding_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint for the first worker
@@ -79,6 +89,7 @@ class ExpressLane {
   }
 
   const uint32_t workers_;
+  const WorkSource& others_;
   LaneSource<> source_;
   Admission admission_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> heavy_{0};

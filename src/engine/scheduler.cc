@@ -61,7 +61,8 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
                                 .load = {},
                                 .regions = options_.regions,
                                 .counters = &counters};
-    express_ = std::make_unique<ExpressLane>(config_, options_.submitter_count, options, closed_);
+    express_ = std::make_unique<ExpressLane>(config_, options_.submitter_count, options,
+                                             *source_, closed_);
   }
   for (uint32_t i = 0; i < config_.thread_count; ++i) {
     const RunnerLoad load{.outstanding = source_->outstanding(i),
@@ -316,7 +317,7 @@ Engine::Lane Scheduler::usual_lane_and_why(const Model& model) {
   const uint64_t expected_ns = model.run_costs().expect_ns(model.run_costs().usual_bytes());
   if (expected_ns == 0) return {lane, "what a run takes is not known yet", {}};
   std::string why = "a run takes " + duration_text(expected_ns) + ", the hand-off to a worker " +
-                    duration_text(LaneChoice::hand_off_ns());
+                    duration_text(hand_off_ns());
   if (lane != QueueType::kInline && !inline_.front()->runner->has_instance(model)) {
     why += "; the I/O threads have no instance of it";
   }

@@ -1,5 +1,7 @@
 // Queues of models and the queue type `auto`, seen through the engine: which way a request goes, and whom it
 // waits for. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
+#include "engine/express_lane.h"
+
 #include "unit/engine/scheduler_fixture.h"
 
 #include <gmock/gmock.h>
@@ -143,6 +145,25 @@ TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all.back()->wait();
   EXPECT_EQ(all.back()->request.worker, 0u);
+}
+
+// Was: all of them went to the additional worker, which has half of one CPU by the kernel's shares, whatever the
+// number of workers, models and their weights.
+TEST_F(SchedulerTest, AutoLetsOnlyAFewAtOncePassTheHeavyRuns) {
+  control->cost_ns = &a_hundred_microseconds_a_row;
+  start({.queue_type = QueueType::kAuto, .batch_size = 1});
+  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+  all.back()->add_input(ElementType::kFp32, {200, 4}, std::vector<float>(800, 1));
+  control->hold();
+  ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
+  control->release();
+  uint32_t passed = 0;
+  for (const auto& each : all) {
+    each->wait();
+    passed += each->request.is_express ? 1 : 0;
+  }
+  EXPECT_EQ(passed, ExpressLane::kMostOutstanding);
 }
 
 // Was, while this was made: what was counted on the way in and what on the way out could differ.
