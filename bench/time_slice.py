@@ -125,7 +125,8 @@ def make_rows(results: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
         row = mixed_rows.make_row(
             f"{phase.name}, {means}", f"{model} {metric}", unit, rounds, None, limits
         )
-        rows.append({**row, "bench": "time_slice"})
+        label = f"{row['metric']}, {unit}, {'both saturated' if phase is BOTH else 'beside'}"
+        rows.append({**row, "bench": "time_slice", "means": means, "label": label})
 
     for means in results:
         for metric in mixed_rows.LATENCIES:

@@ -159,6 +159,29 @@ def mixed(document: dict[str, Any]) -> str:
     return compared(rows, "Lumen") + unreached("mixed", rows)
 
 
+def queue_types(document: dict[str, Any]) -> str:
+    """One line a model: the ratios with the ends of their intervals."""
+    heads = ["", "best type", "its requests/s"]
+    metrics = list(dict.fromkeys(row["metric"] for row in document["rows"]))
+    lines: dict[str, list[str]] = {}
+    for row in document["rows"]:
+        cells = lines.setdefault(row["row"], [row["row"], row["rival_name"], number(row["rival"])])
+        low, high = row["interval"]
+        cells.append(f"{row['ratio']:.3f} ({low:.3f} to {high:.3f})")
+    drawn = table([*heads, *metrics], list(lines.values()), 2)
+    return drawn + unreached("queue_types", document["rows"])
+
+
+def time_slice(document: dict[str, Any]) -> str:
+    """One line for each way to schedule the two threads, against what each model does alone."""
+    lines: dict[str, list[str]] = {}
+    heads = ["", *dict.fromkeys(row["label"] for row in document["rows"])]
+    for row in document["rows"]:
+        cells = lines.setdefault(row["means"], [row["means"]])
+        cells.append(f"{number(row['ours'])} ({row['ours'] / row['limit']:.2f})")
+    return table(heads, list(lines.values()), 1)
+
+
 def matrix(document: dict[str, Any]) -> str:
     def cell(row: Row, keys: Sequence[str], decimals: int) -> str:
         if row["error"]:
@@ -203,6 +226,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
         {"cost": "cost, %", "cost, lower end": "from, %", "cost, upper end": "to, %"},
     ),
     "mixed": mixed,
+    "queue_types": queue_types,
+    "time_slice": time_slice,
     "cache/story": cache_tables.story,
     "cache/counts": cache_tables.counts,
     "over_concurrency/origin": over_concurrency_tables.beside_origin,
