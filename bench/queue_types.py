@@ -21,6 +21,7 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -43,7 +44,8 @@ from serving import ROOT  # noqa: E402
 
 AUTO = "auto"
 TYPES = ("mpmc", "spsc", "naive", "batched", "inline")
-REPOSITORIES = (ROOT / "models", *sorted((ROOT / "tests" / "fixtures").glob("*")))
+FIXTURES = ROOT / "tests" / "fixtures"
+REPOSITORIES = (ROOT / "models", *sorted((one for one in FIXTURES.iterdir() if one.is_dir())))
 MANY = 16
 SLICE_S = 0.2  # and a quarter more to warm up
 SLICES_TO_CHOOSE = 2
@@ -121,13 +123,13 @@ class Compared:
 
 
 def make_repository(folder: Path) -> list[str]:
-    """All models as one repository of links; the names, each once."""
+    """All models in one repository; the names, each once."""
     names: list[str] = []
     for repository in REPOSITORIES:
         for model in sorted(repository.iterdir()):
             has_file = any(model.glob("*/model.onnx")) or any(model.glob("*/model.xml"))
             if has_file and not (folder / model.name).exists():
-                (folder / model.name).symlink_to(model)
+                shutil.copytree(model, folder / model.name)
                 names.append(model.name)
     return names
 
@@ -278,7 +280,7 @@ def main() -> int:
                 print(f"bench: no model {unknown[0]!r}; wanted some of: {' '.join(models)}")
                 return 2
             for model in set(models) - set(wanted):
-                (folder / "models" / model).unlink()
+                shutil.rmtree(folder / "models" / model)
             models = wanted
         blocks = arguments.blocks or (paired.LEAST_PAIRS if arguments.quick else MOST_BLOCKS)
         servers = {one: start(stack, folder, one) for one in (*TYPES, AUTO)}
