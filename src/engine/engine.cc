@@ -6,6 +6,7 @@
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 #include <lumen/base/doorbell.h>
+#include <lumen/telemetry/counters.h>
 
 #include "engine/scheduler.h"
 
@@ -203,7 +204,8 @@ class SwappingEngine final : public Engine {
         counters_(repository.counters()),
         builders_(repository.backends().makes_instances_in_parallel()
                       ? std::min(usable_cpu_count(), kMostBuilders)
-                      : 1) {
+                      : 1),
+        counter_writer_(counters_) {
     for (const auto& model : repository.models()) models_.push_back(model.get());
     const auto cpus =
         options.cpu_count != 0 ? options.cpu_count : static_cast<uint32_t>(usable_cpus().size());
@@ -232,13 +234,16 @@ class SwappingEngine final : public Engine {
     Model* const added = &model;
     LUMEN_RETURN_IF_ERROR(scheduler_->add({&added, 1}, builders_, Runner::OnFailure::kFail));
     models_.push_back(added);
+    tell_instances(model);
     return {};
   }
 
   void remove_model(const Model& model) noexcept override {
     const std::lock_guard lock(mutex_);
     std::erase(models_, &model);
-    if (scheduler_ != nullptr) scheduler_->remove(model);
+    if (scheduler_ == nullptr) return;
+    scheduler_->remove(model);
+    tell_instances(model);
   }
 
   EngineConfig config() const override {
@@ -251,6 +256,11 @@ class SwappingEngine final : public Engine {
     return scheduler_ == nullptr ? Lane{} : scheduler_->explain_lane_of(model);
   }
 
+  Instances instances_of(const Model& model) const override {
+    const std::lock_guard lock(mutex_);
+    return scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
+  }
+
   std::string pinning() const override {
     const std::lock_guard lock(mutex_);
     return scheduler_ == nullptr ? std::string() : scheduler_->pinned().text();
@@ -258,7 +268,9 @@ class SwappingEngine final : public Engine {
 
   void drain() noexcept override {
     const std::lock_guard lock(mutex_);
+    if (scheduler_ == nullptr) return;
     replace(nullptr);
+    for (const Model* model : models_) tell_instances(*model);
   }
 
  private:
@@ -279,11 +291,9 @@ class SwappingEngine final : public Engine {
     for (uint32_t i = 0; i < submitters_.size(); ++i) {
       (*next)->set_wake_sink(i, submitters_[i]->wake_sink());
     }
-    if (scheduler_ != nullptr) {
-      using telemetry::CounterWriter;
-      CounterWriter(counters_, CounterWriter::Stay::kMoment).add("engine_swaps");
-    }
+    if (scheduler_ != nullptr) counter_writer_.add("engine_swaps");
     replace(std::move(*next));
+    for (const Model* model : models_) tell_instances(*model);
     return {};
   }
 
@@ -298,6 +308,14 @@ class SwappingEngine final : public Engine {
     before->close();
   }
 
+  // The counters get what instances there are once a change is over. While it lasts there are those
+  // of two schedulers, and the numbers are still those of the first.
+  void tell_instances(const Model& model) {
+    const Instances now = scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
+    counter_writer_.set_gauge(model.index(), "instances", now.count);
+    counter_writer_.set_gauge(model.index(), "instance_bytes", now.bytes);
+  }
+
   const EngineOptions options_;
   telemetry::Counters& counters_;
   Builders builders_;
@@ -305,6 +323,7 @@ class SwappingEngine final : public Engine {
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
   // Control plane.
   mutable std::mutex mutex_;
+  telemetry::CounterWriter counter_writer_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<Model*> models_;
   uint64_t generations_ = 0;

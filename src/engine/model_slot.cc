@@ -54,6 +54,7 @@ struct Measured {
 Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int least_runs = kLeastRuns,
                  int64_t free_size = 0) {
   Measured measured{.ns = UINT64_MAX};
+  slot.has_run = true;
   const uint64_t begin = now_ns();
   for (int run = 0; run < kMeasuredRuns; ++run) {
     if (run >= least_runs && now_ns() - begin > kMeasureForNs) break;

@@ -34,6 +34,9 @@ struct BatchPlace {
 struct ModelSlot {
   Model* model = nullptr;
   std::shared_ptr<Instance> instance;  // nullptr: the model is unavailable
+  uint64_t made_bytes = 0;             // what its making took
+  uint64_t run_bytes = 0;              // and then what trials that ran it took
+  bool has_run = false;
   uint32_t max_in_flight = 1;
   BatchPlan plan;
   std::vector<std::unique_ptr<BatchPlace>> batches;  // empty where the plan never packs

@@ -14,6 +14,7 @@
 
 #include "engine/admission.h"
 #include "engine/fair_shares.h"
+#include "engine/instance_memory.h"
 #include "engine/model_slot.h"
 
 #include <lumen/base/cache_line.h>
@@ -69,17 +70,15 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   // Control plane, while none of these models' requests can come: makes their instances; several runners
-  // at once.
+  // at once, which measure with one `memory`.
   // `config`: the runner's own, or with another queue type where a model is to be packed.
   void make_instances(std::span<Model* const> models, SharedInstances& shared,
-                      const EngineConfig& config);
+                      InstanceMemory& memory, const EngineConfig& config);
   // Then, one runner at a time with nothing compiling: measures, and settles what failed. The runner may
   // be at work with other models.
-  [[nodiscard]] Status set_up(OnFailure on_failure);
+  [[nodiscard]] Status set_up(InstanceMemory& memory, OnFailure on_failure);
   // Control plane, between set_up() and the first request of `model`: pack_slot() of its slot.
-  [[nodiscard]] Status pack(const Model& model) {
-    return pack_slot(*slots_[model.index()], options_.config, options_.regions);
-  }
+  [[nodiscard]] Status pack(const Model& model, InstanceMemory& memory);
   // Control plane, once every request of `model` is complete and no other can come.
   void remove(const Model& model) noexcept;
 
@@ -92,6 +91,10 @@ class Runner {
   [[nodiscard]] bool has_instance(const Model& model) const noexcept {
     const std::unique_ptr<ModelSlot>& slot = slots_[model.index()];
     return slot != nullptr && slot->instance != nullptr;
+  }
+  // Control plane: the slot of a model that has an instance here, else nullptr.
+  [[nodiscard]] const ModelSlot* slot(const Model& model) const noexcept {
+    return has_instance(model) ? slots_[model.index()].get() : nullptr;
   }
   [[nodiscard]] bool gathers(const Model& model) const noexcept {
     return has_instance(model) && slots_[model.index()]->gathers;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -225,12 +226,13 @@ Status Scheduler::add_express(std::span<Model* const> models, Builders& builders
 // What the I/O threads run is packed there, and what has a type of its own as that says.
 Status Scheduler::pack_on(std::span<Model* const> models, Builders& builders) {
   Status status;
+  InstanceMemory memory;
   const auto measure = [&] {
     for (const auto& worker : workers_) {
       for (const Model* model : models) {
         const bool is_open = model->scheduling().queue_type == QueueType::kAuto;
         if (!is_open || is_light(*model) || !worker->runner().has_instance(*model)) continue;
-        const Status own = worker->runner().pack(*model);
+        const Status own = worker->runner().pack(*model, memory);
         if (status.ok()) status = own;
       }
     }
@@ -243,18 +245,20 @@ Status Scheduler::pack_on(std::span<Model* const> models, Builders& builders) {
 Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& config,
                          Builders& builders, Runner::OnFailure on_failure) {
   SharedInstances shared;
+  InstanceMemory memory;
   std::vector<Builders::Job> jobs;
   jobs.reserve(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {
     jobs.push_back(
-        {.body = [&, i] { shares[i].runner->make_instances(shares[i].models, shared, config); },
+        {.body =
+             [&, i] { shares[i].runner->make_instances(shares[i].models, shared, memory, config); },
          .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
   }
   builders.run(jobs);
   Status status;
   const auto measure = [&] {
     for (const Share& share : shares) {
-      const Status own = share.runner->set_up(on_failure);
+      const Status own = share.runner->set_up(memory, on_failure);
       if (status.ok()) status = own;
     }
   };
@@ -300,6 +304,24 @@ Engine::Lane Scheduler::explain_lane_of(const Model& model) {
   Engine::Lane lane = usual_lane_and_why(model);
   lane.workers = places_[model.index()];
   return lane;
+}
+
+Engine::Instances Scheduler::instances_of(const Model& model) const {
+  Engine::Instances found;
+  std::set<const Instance*> different;
+  const auto look_at = [&](const Runner& runner, uint32_t& threads) {
+    const ModelSlot* slot = runner.slot(model);
+    if (slot == nullptr) return;
+    ++threads;
+    different.insert(slot->instance.get());
+    found.bytes += slot->made_bytes;
+  };
+  for (const auto& worker : workers_) look_at(worker->runner(), found.workers);
+  if (express_ != nullptr) look_at(express_->worker().runner(), found.additional_workers);
+  for (const auto& entry : inline_) look_at(*entry->runner, found.io_threads);
+  found.count = static_cast<uint32_t>(different.size());
+  if (found.count > 0) found.bytes = found.bytes / found.count + model.first_run_bytes();
+  return found;
 }
 
 Engine::Lane Scheduler::usual_lane_and_why(const Model& model) {

@@ -67,6 +67,7 @@ class Scheduler {
                                   uint64_t expected_ns) noexcept;
   // Control plane.
   [[nodiscard]] Engine::Lane explain_lane_of(const Model& model);
+  [[nodiscard]] Engine::Instances instances_of(const Model& model) const;
   [[nodiscard]] QueueType usual_lane_of(uint32_t submitter, const Model& model) noexcept;
   // For what was submitted so far; runs nothing.
   void wake_workers(uint32_t submitter) noexcept;

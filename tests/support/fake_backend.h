@@ -47,6 +47,10 @@ class FakeControl {
   // device's calls too; nullptr: as long as it takes.
   uint64_t (*cost_ns)(uint64_t rows) = nullptr;
 
+  // Memory that a synchronous instance touches when it is made, and in its first run.
+  size_t instance_bytes = 0;
+  size_t first_run_bytes = 0;
+
   // Instances that are made from now on fail once there are so many.
   std::atomic<uint32_t> most_instances{UINT32_MAX};
   std::atomic<uint32_t> instances{0};       // made so far

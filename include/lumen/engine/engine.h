@@ -124,6 +124,17 @@ class Engine {
     std::vector<uint32_t> workers;  // that alone run it; empty: all, as far as workers run it
   };
   [[nodiscard]] virtual Lane lane_of(const Model& model) const = 0;
+  // The instances of a model that there are now. Control plane.
+  struct Instances {
+    uint32_t count = 0;  // 1 where the backend gives all threads the same
+    // That one took when it was made and first ran, the mean; 0: too little to be seen.
+    uint64_t bytes = 0;
+    // How many threads of each kind have one.
+    uint32_t workers = 0;
+    uint32_t additional_workers = 0;  // with `auto`, for light requests
+    uint32_t io_threads = 0;
+  };
+  [[nodiscard]] virtual Instances instances_of(const Model& model) const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".
   [[nodiscard]] virtual std::string pinning() const = 0;
   // Refuses what comes, completes all that was accepted, joins the workers. With `inline` a submitter's

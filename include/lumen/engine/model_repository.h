@@ -83,6 +83,10 @@ class Model {
   [[nodiscard]] std::map<std::vector<uint32_t>, std::vector<SizeCost>>& size_costs() noexcept {
     return size_costs_;
   }
+  // What an instance takes in its first run beyond what it took when it was made, by the last one
+  // that ran on the control plane: not each does. Control plane only.
+  [[nodiscard]] uint64_t first_run_bytes() const noexcept { return first_run_bytes_; }
+  void set_first_run_bytes(uint64_t bytes) noexcept { first_run_bytes_ = bytes; }
   // Control plane only, before the engine's workers run.
   void mark_unavailable(std::string reason) {
     state_ = ModelState::kUnavailable;
@@ -103,6 +107,7 @@ class Model {
   const uint32_t index_;
   telemetry::Counters* const counters_;
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
+  uint64_t first_run_bytes_ = 0;
   // Written by every worker after each call; what is above is read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
   RunCosts run_costs_;

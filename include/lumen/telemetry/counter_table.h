@@ -139,6 +139,11 @@ inline constexpr CounterDescriptor kModelCounters[] = {
      "Of the hits, those that waited for another request's run."},
     {"cache_not_kept", "lumen_cache_not_kept_total", "answers",
      "Answers that the response cache did not keep: too large, no room, or it was busy."},
+    {"instances", "lumen_model_instances", "instances",
+     "Instances of the model that there are now.", CounterKind::kGauge},
+    {"instance_bytes", "lumen_model_instance_bytes", "bytes",
+     "What one of them took of memory when it was made and first ran, the mean.",
+     CounterKind::kGauge},
     {"last_inference", "", "ms", "When the model ran last, since the epoch; 0: never.",
      CounterKind::kLatest},
 };

@@ -67,8 +67,9 @@ class RunnerTest : public testing::Test {
     std::vector<Model*> served;
     for (const auto& model : repository->models()) served.push_back(model.get());
     SharedInstances shared;
-    runner->make_instances(served, shared, config);
-    const Status status = runner->set_up(Runner::OnFailure::kFail);
+    InstanceMemory memory;
+    runner->make_instances(served, shared, memory, config);
+    const Status status = runner->set_up(memory, Runner::OnFailure::kFail);
     ASSERT_TRUE(status.ok()) << status.message();
     control->cost_ns = nullptr;  // the plan is made
     (void)control->take_rows_run();

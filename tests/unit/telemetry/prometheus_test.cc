@@ -182,6 +182,8 @@ TEST_F(Prometheus, EachModelHasItsOwnSeries) {
   writer_.add(1, "inference", 7);
   writer_.add(1, "success", 6);
   writer_.add(1, "failure", 1);
+  writer_.set_gauge(1, "instances", 3);
+  writer_.set_gauge(1, "instance_bytes", 4096);
   const Families families = parse(text_of({.counters = *counters_, .models = models_}));
   const std::map<std::string, std::string> mlp = {{"model", "mlp"}, {"version", "1"}};
   const std::map<std::string, std::string> net = {{"model", "squeezenet"}, {"version", "12"}};
@@ -190,6 +192,9 @@ TEST_F(Prometheus, EachModelHasItsOwnSeries) {
   EXPECT_EQ(value_of(families, "lumen_inference_total", net), 7);
   EXPECT_EQ(value_of(families, "lumen_inference_success_total", net), 6);
   EXPECT_EQ(value_of(families, "lumen_inference_failure_total", net), 1);
+  EXPECT_EQ(value_of(families, "lumen_model_instances", net), 3);
+  EXPECT_EQ(value_of(families, "lumen_model_instance_bytes", net), 4096);
+  EXPECT_EQ(value_of(families, "lumen_model_instances", mlp), 0);
 }
 
 TEST_F(Prometheus, BucketsOfAStageAddUpToItsCountAndHoldWhatIsBelowThem) {

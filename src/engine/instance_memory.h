@@ -1,0 +1,58 @@
+// InstanceMemory: what instances take of memory when they are made: what the process's anonymous
+// memory grows by meanwhile. Several are made at once, and the kernel says only what the whole
+// process has. So the growth between two moments at which a making begins or ends is split evenly
+// among those that are under way: the sum is right, and models that are equal get equal parts.
+//
+// A first run is measured as a making is, for a backend puts off to it what it can. What the process
+// takes by other causes, as requests that run meanwhile, counts too.
+// Threads: begin() and the end of a Making from any thread. Memory: a few words for each making.
+// Errors: what can't be read counts as nothing.
+#pragma once
+
+#include <lumen/base/process_memory.h>
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace lumen::engine {
+
+class InstanceMemory {
+ public:
+  using Read = std::function<uint64_t()>;
+
+  explicit InstanceMemory(Read read = anonymous_bytes) : read_(std::move(read)) {}
+  InstanceMemory(const InstanceMemory&) = delete;
+  InstanceMemory& operator=(const InstanceMemory&) = delete;
+
+  // Of one instance, from its construction until end().
+  class Making {
+   public:
+    explicit Making(InstanceMemory& memory) : memory_(memory) { memory_.begin(*this); }
+    ~Making() { (void)end(); }
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+    // Its part, 0 where the process has shrunk. Idempotent.
+    uint64_t end();
+
+   private:
+    friend class InstanceMemory;
+    InstanceMemory& memory_;
+    int64_t bytes_ = 0;
+    bool is_under_way_ = true;
+  };
+
+ private:
+  void begin(Making& making);
+  void end(Making& making);
+  void split_growth();
+
+  const Read read_;
+  std::mutex mutex_;
+  uint64_t seen_ = 0;                 // the last reading
+  std::vector<Making*> under_way_{};  // the oldest first
+};
+
+}  // namespace lumen::engine
