@@ -67,13 +67,23 @@ std::string engine_text(const lumen::server::ServerOptions& options) {
   return text;
 }
 
+// "12 MB", "3.4 MB", "1.2 GB": enough to compare with what a machine has.
+std::string megabytes_text(uint64_t bytes) {
+  if (bytes < 100'000) return "under 0.1 MB";
+  const bool is_large = bytes >= 1'000'000'000;
+  const double value = static_cast<double>(bytes) / (is_large ? 1e9 : 1e6);
+  char text[32];
+  std::snprintf(text, sizeof(text), value < 10 ? "%.1f" : "%.0f", value);
+  return std::string(text) + (is_large ? " GB" : " MB");
+}
+
 std::string absolute_text(const std::filesystem::path& path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(path, error);
   return (error ? path : absolute).lexically_normal().string();
 }
 
-void print_models(const lumen::engine::ModelRepository& repository, const LaneText& lane_text) {
+void print_models(const lumen::engine::ModelRepository& repository, const ModelNote& note_of) {
   const auto& models = repository.models();
   for (size_t i = 0; i < std::min(models.size(), kBannerModels); ++i) {
     // A choice that nobody made by measuring says nothing new.
@@ -82,8 +92,8 @@ void print_models(const lumen::engine::ModelRepository& repository, const LaneTe
         std::ranges::any_of(choice.tried, [](const auto& tried) { return !tried.costs.empty(); });
     std::string line = model_line(*models[i]);
     if (was_measured) line.append("  ").append(choice.why);
-    const std::string lane = lane_text(*models[i]);
-    if (!lane.empty()) line.append("; ").append(lane);
+    const std::string note = note_of(*models[i]);
+    if (!note.empty()) line.append("; ").append(note);
     std::printf("  %s\n", line.c_str());
   }
   if (models.size() > kBannerModels) {
@@ -99,6 +109,14 @@ std::string model_line(const lumen::engine::Model& model) {
   if (model.state() != ModelState::kReady) return line + "  UNAVAILABLE, see the log";
   line.append("  ").append(model.choice().backend);
   return line + "  " + tensor_list(metadata.inputs) + " -> " + tensor_list(metadata.outputs);
+}
+
+std::string instances_text(const lumen::engine::Engine::Instances& instances) {
+  if (instances.count == 0) return {};
+  std::string text = std::to_string(instances.count) + " instance";
+  if (instances.count != 1) text += "s";
+  if (instances.bytes != 0) text += " of " + megabytes_text(instances.bytes);
+  return text;
 }
 
 std::string overcommit_warning(const lumen::server::ServerOptions& options,
@@ -120,7 +138,7 @@ std::string exposure_warning(std::string_view http_address) {
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
-                  const LaneText& lane_text, std::string_view http_address,
+                  const ModelNote& note_of, std::string_view http_address,
                   std::string_view unix_path, std::string_view bus_path,
                   std::string_view counters_path) {
   const auto& models = repository.models();
@@ -138,7 +156,7 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
               counters_path.empty() ? "off" : absolute_text(counters_path).c_str());
   std::printf("models %s: %zu ready, %zu unavailable\n",
               absolute_text(options.model_repository).c_str(), ready, models.size() - ready);
-  print_models(repository, lane_text);
+  print_models(repository, note_of);
   std::string line = "lumen: ready";
   if (!http_address.empty()) line.append(" http=").append(http_address);
   if (!unix_path.empty()) line.append(" unix=").append(absolute_text(unix_path));

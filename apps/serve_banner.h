@@ -4,6 +4,7 @@
 #pragma once
 
 #include <lumen/base/cpu.h>
+#include <lumen/engine/engine.h>
 #include <lumen/engine/model_repository.h>
 #include <lumen/server/options.h>
 
@@ -21,14 +22,18 @@
 // "mlp/1  openvino  input FP32[-1,256] -> output FP32[-1,10]".
 [[nodiscard]] std::string model_line(const lumen::engine::Model& model);
 
-// How the requests of a model go, and why; empty where all go alike.
-using LaneText = std::function<std::string(const lumen::engine::Model&)>;
+// "2 instances of 12 MB", without the size where it is not known; empty where there is none.
+[[nodiscard]] std::string instances_text(const lumen::engine::Engine::Instances& instances);
+
+// What else there is to say of a model: how its requests go, where not all go alike, and what it
+// takes.
+using ModelNote = std::function<std::string(const lumen::engine::Model&)>;
 
 // `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a listener
 // that there is not. The last line begins with "lumen: ready", and is what a caller of the process
 // waits for.
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
-                  const LaneText& lane_text, std::string_view http_address,
+                  const ModelNote& note_of, std::string_view http_address,
                   std::string_view unix_path, std::string_view bus_path,
                   std::string_view counters_path);

@@ -171,6 +171,16 @@ void report(lumen::server::LogLevel level, std::string_view text) {
   spdlog::log(static_cast<spdlog::level::level_enum>(level), "{}", text);
 }
 
+std::string note_of_model(const lumen::engine::Model& model, const Server& server) {
+  if (model.state() != ModelState::kReady) return {};
+  std::string note;
+  if (server.engine_config().queue_type == lumen::engine::QueueType::kAuto) {
+    const auto lane = server.lane_of(model);
+    note.append(name_of(lane.queue_type)).append(": ").append(lane.why).append("; ");
+  }
+  return note + instances_text(server.instances_of(model));
+}
+
 int run_serve(const ServeArguments& arguments) {
   configure_log_by_flags(arguments);
   auto gathered = gather_options(arguments);
@@ -201,13 +211,10 @@ int run_serve(const ServeArguments& arguments) {
   warn_of_overcommit(options);
   const std::string note = lumen::server::overload_note(options, options.engine);
   if (!note.empty()) spdlog::warn("{}", note);
-  const auto lane_text = [&server](const lumen::engine::Model& model) {
-    const bool is_auto = server.engine_config().queue_type == lumen::engine::QueueType::kAuto;
-    if (!is_auto || model.state() != lumen::engine::ModelState::kReady) return std::string();
-    const auto lane = server.lane_of(model);
-    return std::string(name_of(lane.queue_type)) + ": " + lane.why;
+  const auto note_of = [&server](const lumen::engine::Model& model) {
+    return note_of_model(model, server);
   };
-  print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(), lane_text,
+  print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(), note_of,
                server.http_address(), server.unix_path(), server.bus_path(),
                server.counters_path());
   const int number = wait_for_the_end(signals, arguments, server, options);

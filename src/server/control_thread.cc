@@ -30,7 +30,19 @@ void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
   json.end_object();
 }
 
-// Of each model which backend serves it and why, or why none can, and how its requests go.
+// How many there are, on which threads, and what one takes.
+void write_instances(JsonWriter& json, const engine::Engine::Instances& instances) {
+  json.key("instances").unsigned_integer(instances.count);
+  json.key("instance_bytes").unsigned_integer(instances.bytes);
+  json.key("instance_threads").begin_object();
+  json.key("workers").unsigned_integer(instances.workers);
+  json.key("additional_workers").unsigned_integer(instances.additional_workers);
+  json.key("io_threads").unsigned_integer(instances.io_threads);
+  json.end_object();
+}
+
+// Of each model which backend serves it and why, or why none can, how its requests go and what it
+// takes.
 void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
                   const engine::Engine& engine) {
   json.key("models").begin_array();
@@ -49,6 +61,7 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
       json.key("workers").begin_array();
       for (const uint32_t worker : lane.workers) json.unsigned_integer(worker);
       json.end_array();
+      write_instances(json, engine.instances_of(model));
     }
     json.end_object();
   }

@@ -72,6 +72,9 @@ class RunningServer final : public Server {
   engine::Engine::Lane lane_of(const engine::Model& model) const override {
     return engine_->lane_of(model);
   }
+  engine::Engine::Instances instances_of(const engine::Model& model) const override {
+    return engine_->instances_of(model);
+  }
   Status reconfigure(const engine::EngineConfig& config) override {
     LUMEN_RETURN_IF_ERROR(engine_->reconfigure(config));
     const std::string note = overload_note(options_, engine_->config());

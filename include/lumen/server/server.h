@@ -48,6 +48,9 @@ class Server {
   [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
   // How a usual request of a ready model goes now, and why.
   [[nodiscard]] virtual engine::Engine::Lane lane_of(const engine::Model& model) const = 0;
+  // How many instances of it there are now, and what one takes.
+  [[nodiscard]] virtual engine::Engine::Instances instances_of(
+      const engine::Model& model) const = 0;
   // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
   // thread; blocks until the one before is done.
   [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;
