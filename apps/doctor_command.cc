@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -40,8 +41,9 @@ int run_doctor(const DoctorArguments& arguments) {
       doctor::this_machine(lumen::server::most_descriptors(defaults, kOpenAtStart));
   std::vector<doctor::Line> lines;
   for (const doctor::Check& check : doctor::checks()) {
-    lines.push_back({check.name, check.run(machine)});
+    lines.push_back({std::string(check.name), check.run(machine)});
   }
+  for (doctor::Line& line : doctor::check_servers(machine)) lines.push_back(std::move(line));
   const std::string out = arguments.json ? doctor::to_json(lines).dump(2) + "\n"
                                          : doctor::to_text(lines, is_colour_wanted());
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0) {

@@ -8,6 +8,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace lumen::doctor {
 
@@ -49,6 +50,10 @@ namespace lumen::doctor {
 [[nodiscard]] Finding check_dev_shm(const Machine& machine);
 [[nodiscard]] Finding check_runtime_dir(const Machine& machine);
 [[nodiscard]] Finding check_descriptors(const Machine& machine);
+
+// server_checks.cc: what the models' instances take, of each running server of this user whose
+// counters file is where servers put it by themselves; nothing where none runs.
+[[nodiscard]] std::vector<Line> check_servers(const Machine& machine);
 
 struct Check {
   std::string_view name;

@@ -39,6 +39,11 @@ struct Finding {
   }
 };
 
+struct Line {
+  std::string name;
+  Finding finding;
+};
+
 [[nodiscard]] inline Finding number(double value, std::string unit, std::string note = {}) {
   return {.value = value, .unit = std::move(unit), .note = std::move(note)};
 }

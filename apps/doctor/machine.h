@@ -37,6 +37,7 @@ struct CpuFeatures {
 struct Machine {
   std::filesystem::path root = "/";
   std::optional<std::string> runtime_dir;  // $XDG_RUNTIME_DIR
+  uint32_t user = 0;                       // whose servers are looked at
   uint64_t descriptors_needed = 0;         // of a server with the settings' defaults
 
   std::function<Result<FileSystem>(const std::filesystem::path&)> file_system;

@@ -72,7 +72,7 @@ std::string coloured(State state, bool with_colour) {
 void add_line(std::string& out, const Line& line, bool with_colour) {
   const std::string indent(kNameColumns, ' ');
   const std::vector<std::string> value = wrap(shown(line.finding), kValueColumns);
-  out += std::string(line.name) + std::string(kNameColumns - line.name.size(), ' ');
+  out += line.name + std::string(kNameColumns - line.name.size(), ' ');
   out += value.front() + std::string(kValueColumns - value.front().size() + 1, ' ');
   out += coloured(line.finding.state, with_colour) + "\n";
   for (size_t i = 1; i < value.size(); ++i) out += indent + value[i] + "\n";

@@ -8,17 +8,11 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace lumen::doctor {
 
 inline constexpr size_t kColumns = 80;
-
-struct Line {
-  std::string_view name;
-  Finding finding;
-};
 
 [[nodiscard]] std::string to_text(const std::vector<Line>& lines, bool with_colour);
 [[nodiscard]] nlohmann::ordered_json to_json(const std::vector<Line>& lines);

@@ -31,6 +31,7 @@ Result<FileSystem> file_system_of(const std::filesystem::path& path) {
 Machine this_machine(uint64_t descriptors_needed) {
   Machine machine;
   if (const char* folder = std::getenv("XDG_RUNTIME_DIR")) machine.runtime_dir = folder;
+  machine.user = ::geteuid();
   machine.descriptors_needed = descriptors_needed;
   machine.file_system = file_system_of;
   machine.is_writable = [](const std::filesystem::path& path) {

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
+
+from integration.harness import Server, UnixConnection
+from integration.raw_http import get
 
 NAMES = [
     *("kernel", "virtualisation", "clock source", "CPUs", "CPU quota", "CPU throttling", "SMT"),
@@ -49,7 +54,9 @@ def test_the_json_has_a_finding_for_every_check(lumen_binary: Path) -> None:
     done = doctor(lumen_binary, "--json")
     assert done.returncode == 0, done.stderr
     findings = json.loads(done.stdout)
-    assert [one["name"] for one in findings] == NAMES
+    # Behind them stand the servers that run, of other tests perhaps.
+    assert [one["name"] for one in findings[: len(NAMES)]] == NAMES
+    assert all(one["name"].startswith("server ") for one in findings[len(NAMES) :])
     for one in findings:
         assert one["status"] in ("ok", "warn", "unknown"), one
         assert isinstance(one["value"], (int, float, str)), one
@@ -113,6 +120,42 @@ def test_one_cpu_is_a_warning_and_has_no_distance(lumen_binary: Path) -> None:
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert (found["CPUs"]["value"], found["CPUs"]["status"]) == (1, "warn")
     assert found["core distance"]["value"] == "not readable: one CPU has no distance"
+
+
+def of_server(lumen_binary: Path, runtime_dir: Path, pid: int) -> list[dict[str, Any]]:
+    done = doctor(lumen_binary, "--json", runtime_dir=str(runtime_dir))
+    assert done.returncode == 0, done.stderr
+    return [one for one in json.loads(done.stdout) if one["name"] == f"server {pid}"]
+
+
+def test_a_running_server_is_told_what_its_instances_take(
+    lumen_binary: Path, small_repository: Path, tmp_path: Path
+) -> None:
+    unix = tmp_path / "s"
+    env = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    with Server(small_repository, unix=str(unix), env=env) as server:
+        with UnixConnection(unix) as connection:
+            engine = connection.exchange(get("/v2/lumen/engine")).json()
+        (found,) = of_server(lumen_binary, tmp_path, server.pid)
+        models = engine["models"]
+        assert found["value"] == sum(m["instances"] * m["instance_bytes"] for m in models)
+        assert (found["unit"], found["status"]) == ("bytes", "ok")
+        for model in models:
+            assert f"{model['instances']} of {model['name']} with " in found["note"]
+    assert of_server(lumen_binary, tmp_path, server.pid) == []
+
+
+def test_what_a_broken_file_of_a_running_server_says_hurts_nobody(
+    lumen_binary: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "lumen-77.counters"
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for content in (b"", b"LMCNTNS1", b"LMCNTNS1\2\0\0\0" + b"\xff" * 400, b"\0" * 4096):
+            path.write_bytes(content)
+            (found,) = of_server(lumen_binary, tmp_path, 77)
+            assert found["status"] == "unknown"
+            assert found["value"].startswith(f"not readable: counters file {path}: ")
 
 
 def test_a_full_standard_output_is_an_error(lumen_binary: Path) -> None:

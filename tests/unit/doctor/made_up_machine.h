@@ -21,6 +21,7 @@ class MadeUpMachine : public testing::Test {
     EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
     machine.root = pattern;
     machine.runtime_dir = "/run/user/1000";
+    machine.user = 1000;
     machine.descriptors_needed = 4182;
     machine.file_system = [](const auto&) -> Result<FileSystem> {
       return FileSystem{.is_tmpfs = true, .bytes = kGiB, .free_bytes = kGiB};
