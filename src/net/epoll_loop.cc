@@ -157,7 +157,7 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   uint32_t awake = kAwake;
   // sync[loop.wake_state]: both sides are read-modify-writes of one word, so one comes first: if
   // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and writes
-  if (found > 0 || has_completions() ||
+  if (found > 0 || has_work() ||
       !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {
     wake_handler_.after_sleep();
@@ -178,8 +178,7 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
   size_t ran = 0;
   last_turn_ns_ = turn_began_ns_ == 0 ? 0 : now_ns() - turn_began_ns_;
   deadline_ns = std::min(deadline_ns, resume_ns_);
-  const bool may_sleep =
-      !has_completions() && (deadline_ns == UINT64_MAX || wait_ms(deadline_ns) != 0);
+  const bool may_sleep = !has_work() && (deadline_ns == UINT64_MAX || wait_ms(deadline_ns) != 0);
   int count = 0;
   bool found_in_memory = false;
   if (may_sleep) {
@@ -194,6 +193,7 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
   if (turn_began_ns_ >= resume_ns_) resume_listeners();
   if (count > 0 || found_in_memory) idle_.found();
   for (int i = 0; i < count; ++i) ran += on_event(events_[static_cast<size_t>(i)]);
+  receive_postponed();  // after the events, which bring small and new requests
   // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
   // without another system call between them.
   for (int round = 0; round < kTurnEnds; ++round) {

@@ -1,5 +1,12 @@
 // What the epoll loop does with a stream: attempts at once, and goes on when epoll tells. Its loop's
 // thread only; allocates nothing; what fails is the operation's result.
+//
+// The first kMostReceivedAtOnce bytes of a request are received at once. Later receives of the same
+// request go into the list of postponed receives. A turn tries them after its events, first in first
+// out and each stream once, until it has taken kMostPostponedBytesPerTurn. An edge only tells of new
+// bytes, so a receive leaves the list in four ways alone: it is tried, it is cancelled, the stream is
+// closed, or look_now() tries it. The loop does not sleep while the list holds one. The close of the
+// peer and errors need no way of their own: the receive finds them when it is tried.
 #include "net/connected_socket.h"
 #include "net/epoll_loop.h"
 
@@ -20,7 +27,7 @@ ssize_t receive_some(int fd, std::span<iovec> buffers, int flags) noexcept {
   if (buffers.size() == 1) return ::recv(fd, buffers[0].iov_base, buffers[0].iov_len, flags);
   msghdr message{};
   message.msg_iov = buffers.data();
-  message.msg_iovlen = std::min<size_t>(buffers.size(), IOV_MAX);
+  message.msg_iovlen = buffers.size();
   return ::recvmsg(fd, &message, flags);
 }
 
@@ -56,6 +63,7 @@ Status EpollLoop::add(Stream& stream, Socket socket) noexcept {
 // Events of this turn may still name the stream: on_closed() comes behind them.
 void EpollLoop::close(Stream& stream, Closing how) noexcept {
   EpollStream& state = of(stream);
+  take_off_postponed(state);
   if (how == Closing::kReset) reset_on_close(state.fd);
   ::close(std::exchange(state.fd, -1));
   queue_completion(state);
@@ -64,6 +72,7 @@ void EpollLoop::close(Stream& stream, Closing how) noexcept {
 void EpollLoop::wait_readable(Stream& stream) noexcept {
   EpollStream& state = of(stream);
   state.receiving = EpollStream::Receiving::kReadiness;
+  state.received = 0;  // the next request does not wait behind the bodies of others
   if (!state.readable) return;
   // A receive that filled its buffers exactly (a body, as a rule) leaves it open whether more is
   // there. Taken for readable, an idle connection would be given a request's memory and the timeout
@@ -84,7 +93,10 @@ bool EpollLoop::look_now(Stream& stream) noexcept {
   if (state.queued) return true;  // its handler runs in the next turn
   const int64_t sent_before = state.send_result;
   if (state.sending) try_send(state);
-  if (state.receiving == EpollStream::Receiving::kData) try_receive(state);
+  take_off_postponed(state);
+  if (state.receiving == EpollStream::Receiving::kData) {
+    (void)try_receive(state, kMostReceivedAtOnce);
+  }
   if (state.receiving == EpollStream::Receiving::kReadiness && peek(state)) queue_completion(state);
   return state.queued || state.send_result != sent_before;
 }
@@ -101,12 +113,13 @@ void EpollLoop::begin_receive(EpollStream& state, std::span<iovec> buffers, bool
   state.receiving = EpollStream::Receiving::kData;
   state.receive_buffers = buffers;
   state.dropping = drops;
-  if (state.readable) try_receive(state);
+  if (state.readable) try_receive_or_postpone(state);
 }
 
 void EpollLoop::cancel_receive(Stream& stream) noexcept {
   EpollStream& state = of(stream);
   if (state.receiving == EpollStream::Receiving::kNo) return;
+  take_off_postponed(state);
   if (state.receiving != EpollStream::Receiving::kDone) state.receive_result = -ECANCELED;
   state.receiving = EpollStream::Receiving::kDone;
   queue_completion(state);
@@ -126,7 +139,7 @@ void EpollLoop::on_stream_event(EpollStream& state, uint32_t events) noexcept {
   if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) state.peer_closed = true;
   if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
     state.readable = true;
-    if (state.receiving == EpollStream::Receiving::kData) try_receive(state);
+    if (state.receiving == EpollStream::Receiving::kData) try_receive_or_postpone(state);
     if (state.receiving == EpollStream::Receiving::kReadiness) queue_completion(state);
   }
   if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
@@ -139,23 +152,80 @@ void EpollLoop::on_stream_event(EpollStream& state, uint32_t events) noexcept {
   }
 }
 
-void EpollLoop::try_receive(EpollStream& state) noexcept {
+void EpollLoop::try_receive_or_postpone(EpollStream& state) noexcept {
+  if (state.received < kMostReceivedAtOnce) {
+    (void)try_receive(state, kMostReceivedAtOnce - state.received);
+  } else {
+    postpone(state);
+  }
+}
+
+void EpollLoop::postpone(EpollStream& state) noexcept {
+  state.receiving = EpollStream::Receiving::kPostponed;
+  state.next_postponed = nullptr;
+  if (first_postponed_ == nullptr) {
+    first_postponed_ = &state;
+  } else {
+    last_postponed_->next_postponed = &state;
+  }
+  last_postponed_ = &state;
+}
+
+// Walks the list: a second link has no room in Stream, the list is no longer than there are bodies
+// under way, and few connections are closed or cancelled within one.
+void EpollLoop::take_off_postponed(EpollStream& state) noexcept {
+  if (state.receiving != EpollStream::Receiving::kPostponed) return;
+  state.receiving = EpollStream::Receiving::kData;
+  EpollStream* before = nullptr;
+  for (EpollStream* one = first_postponed_; one != &state; one = one->next_postponed) before = one;
+  if (before == nullptr) {
+    first_postponed_ = state.next_postponed;
+  } else {
+    before->next_postponed = state.next_postponed;
+  }
+  if (last_postponed_ == &state) last_postponed_ = before;
+}
+
+// Each stream once: its next receive comes from its handler, which runs later in the turn.
+void EpollLoop::receive_postponed() noexcept {
+  size_t left = kMostPostponedBytesPerTurn;
+  while (first_postponed_ != nullptr && left >= kMostReceivedAtOnce) {
+    EpollStream& state = *first_postponed_;
+    take_off_postponed(state);
+    left -= try_receive(state, kMostReceivedAtOnce);
+  }
+}
+
+// Returns how many bytes came.
+size_t EpollLoop::try_receive(EpollStream& state, size_t at_most) noexcept {
   size_t wanted = 0;
-  for (const iovec& buffer : state.receive_buffers) wanted += buffer.iov_len;
+  size_t count = 0;
+  const size_t most = std::min<size_t>(state.receive_buffers.size(), IOV_MAX);
+  while (count < most && wanted < at_most) wanted += state.receive_buffers[count++].iov_len;
+  const std::span<iovec> buffers = state.receive_buffers.first(count);
+  // Shortens the last one for this call only: the caller's segments stay as they are.
+  const size_t beyond = wanted - std::min(wanted, at_most);
+  if (beyond > 0) buffers.back().iov_len -= beyond;
+  wanted -= beyond;
   ssize_t got = 0;
   do {
-    got = receive_some(state.fd, state.receive_buffers, state.dropping ? MSG_TRUNC : 0);
+    got = receive_some(state.fd, buffers, state.dropping ? MSG_TRUNC : 0);
   } while (got < 0 && errno == EINTR);
+  if (beyond > 0) buffers.back().iov_len += beyond;
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     state.readable = false;
-    return;
+    return 0;
   }
   // A short read has emptied the socket (epoll(7)), so the next attempt waits for an edge and the
   // read that would only say EAGAIN is spared. Not after the peer's close: no edge will come.
   if (got > 0 && static_cast<size_t>(got) < wanted && !state.peer_closed) state.readable = false;
-  state.receive_result = got < 0 ? -errno : got;
+  state.receive_result = static_cast<int32_t>(got < 0 ? -errno : got);
   state.receiving = EpollStream::Receiving::kDone;
   queue_completion(state);
+  const size_t bytes = got < 0 ? 0 : static_cast<size_t>(got);
+  state.received =
+      static_cast<uint32_t>(std::min<size_t>(state.received + bytes, kMostReceivedAtOnce));
+  return bytes;
 }
 
 void EpollLoop::try_send(EpollStream& state) noexcept {

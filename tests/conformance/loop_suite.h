@@ -51,11 +51,13 @@ struct RecordingStream final : StreamHandler {
   int gone = 0;
   int closed = 0;
   std::function<void()> on_received_hook = [] {};
+  std::function<void()> on_readable_hook = [] {};
 
   void on_readable(Stream&, std::span<char> bytes) noexcept override {
     ++readable;
     lent.append(bytes.data(), bytes.size());
     if (!bytes.empty()) loop->give_back(bytes);
+    on_readable_hook();
   }
   void on_received(Stream&, int64_t result) noexcept override {
     received.push_back(result);
@@ -91,6 +93,7 @@ class LoopConformance : public testing::TestWithParam<LoopCase> {
   void TearDown() override {
     wake_.look = wake_.turn_end = [] { return size_t{0}; };  // a test's name its locals
     ours_.on_received_hook = [] {};
+    ours_.on_readable_hook = [] {};
     if (ours_.closed == 0) close(ours_);
   }
 

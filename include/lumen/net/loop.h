@@ -174,8 +174,10 @@ class Loop {
   virtual void wait_readable(Stream& stream) noexcept = 0;
   // A buffer that on_readable() has lent; after close() too.
   virtual void give_back(std::span<char> lent) noexcept = 0;
-  // Fills the buffers in order with what is there (at least a byte). The iovecs and their memory
-  // stay untouched by the caller until on_received.
+  // Fills the buffers in order with what is there, or with the first part of it (at least a byte). A
+  // loop may bound what it takes in a turn, so that large bodies do not keep other streams waiting;
+  // on_received may then come some turns later. The iovecs and their memory stay untouched by the
+  // caller until on_received; the loop leaves the iovecs as they were.
   virtual void receive(Stream& stream, std::span<iovec> buffers) noexcept = 0;
   // As receive(), for bytes that nobody wants: what is in the buffers afterwards is not said, since
   // TCP lets go of them without a copy (tcp(7), MSG_TRUNC). The same memory may be named repeatedly.
