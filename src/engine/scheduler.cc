@@ -4,6 +4,8 @@
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -454,6 +456,15 @@ bool Scheduler::is_done(uint32_t submitter) const noexcept {
 
 std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
   return source_ != nullptr ? std::nullopt : pinned_.of(submitter);
+}
+
+bool Scheduler::has_pinned_workers_elsewhere() const noexcept {
+  if (workers_.empty() || !pinned_.of(0)) return false;
+  const auto here = static_cast<uint32_t>(::sched_getcpu());
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    if (pinned_.of(i) == here) return false;
+  }
+  return true;
 }
 
 void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept {
