@@ -351,7 +351,9 @@ def test_the_allocators_really_differ(
 def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Path) -> None:
     page = (ROOT / "docs" / "formats" / "metrics.md").read_text()
     documented = set(
-        re.findall(r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests|info))[`{]", page)
+        re.findall(
+            r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests|instances|info))[`{]", page
+        )
     )
     if not found_onnxruntime_headers():  # nobody to choose from
         documented.discard("lumen_model_backend_trial_seconds")
