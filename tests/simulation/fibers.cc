@@ -81,6 +81,7 @@ struct World {
   uint64_t hash = 0;
   uint64_t switches = 0;
   size_t switch_one_in = 8;
+  bool may_hold_long = true;
   bool runs = false;
   std::vector<std::unique_ptr<Fiber>> fibers;  // those that are done stay, for who joins them
   std::vector<Fiber*> live;
@@ -224,9 +225,13 @@ void may_switch() noexcept {
   if (!world.runs) return;
   // Now and then the thread is held for long, in the midst of what it does: other threads overtake it, and
   // so do deadlines.
-  if (world.random.one_in(2'000)) let_time_pass_ns(world.random.below(30'000'000));
+  if (world.may_hold_long && world.random.one_in(2'000))
+    let_time_pass_ns(world.random.below(30'000'000));
   if (world.random.one_in(world.switch_one_in)) yield();
 }
+
+void allow_long_holds(bool allowed) noexcept { world.may_hold_long = allowed; }
+const void* this_thread() noexcept { return world.current; }
 
 bool wait_on(const void* key, uint64_t deadline_ns) noexcept {
   Fiber& self = *world.current;
@@ -266,6 +271,7 @@ void run_world(uint64_t seed, const std::function<void()>& body) {
   world.hash = seed;
   world.switches = 0;
   world.switch_one_in = size_t{2} << world.random.below(6);
+  world.may_hold_long = true;
   world_body = &body;
   Fiber& first = start_fiber(
       [](void*) -> void* {

@@ -36,6 +36,10 @@ Random& random() noexcept;
 uint64_t time_ns() noexcept;
 // A place where the kernel might run another thread.
 void may_switch() noexcept;
+// Whether may_switch() may hold a thread for milliseconds; true in a new world.
+void allow_long_holds(bool allowed) noexcept;
+// Of the thread that runs: no other that lives has the same.
+const void* this_thread() noexcept;
 // Another fiber's turn, if there is one.
 void yield() noexcept;
 // Until wake(key), or the time; false: the time. Never early.

@@ -23,6 +23,7 @@
 namespace lumen::sim {
 
 Faults faults;
+std::function<void()> on_turn = [] {};
 
 namespace {
 
@@ -402,6 +403,7 @@ size_t SimLoop::deliver_some() noexcept {
 
 size_t SimLoop::run_once(uint64_t deadline_ns) noexcept {
   ++turn_;
+  on_turn();
   last_turn_ns_ = turn_began_ns_ == 0 ? 0 : time_ns() - turn_began_ns_;
   size_t ran = 0;
   may_switch();

@@ -7,6 +7,7 @@
 #include <lumen/net/loop.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,8 +19,12 @@ struct Faults {
   bool lost_wake_up = false;       // a wake() while the loop is awake is forgotten
   bool double_completion = false;  // a backend tells twice that a request is done
   bool early_reuse = false;        // on_sent() before the kernel has read the buffers
+  bool fifo_policy = false;        // worlds with a heavy and a light model have the policy fifo
 };
 extern Faults faults;
+
+// Called on a loop's thread when it begins a turn.
+extern std::function<void()> on_turn;
 
 class SimLoop;
 

@@ -254,7 +254,7 @@ function(lumen_simulation)
     return()
   endif()
   # Each of these faults is found within a minute, and the seed that shows it is told.
-  foreach(fault lost_wake_up double_completion early_reuse)
+  foreach(fault lost_wake_up double_completion early_reuse fifo_policy)
     add_test(NAME simulation_finds_${fault} COMMAND simulation --fault ${fault})
     set_tests_properties(simulation_finds_${fault} PROPERTIES LABELS cpp TIMEOUT 60
                          PASS_REGULAR_EXPRESSION "see it again by --seed")
