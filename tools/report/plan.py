@@ -21,7 +21,7 @@ class Bench:
     title: str
     full: tuple[str, ...]
     full_minutes: float
-    # None: a quick report leaves it out.
+    # None: a quick report leaves it out, because another entry has its quick rows.
     quick: tuple[str, ...] | None = ("--quick",)
     quick_minutes: float = 1.0
     baseline: str = ""  # the name in bench/sources.toml; empty: that of the bench
@@ -80,11 +80,17 @@ PLAN = (
         "Light and heavy models in one server",
         ("--rounds", "3", "--seconds", "1"),
         9.0,
-        quick_minutes=1.5,
+        quick_minutes=1.0,
     ),
-    # Not in a quick report: the quick rows of `mixed` tell whether something is amiss.
-    Bench("queue_types", "auto against each queue type", (), 15.0, None),
-    Bench("time_slice", "A short run beside a long one on one CPU", (), 4.0, None),
+    Bench(
+        "queue_types",
+        "auto against each queue type",
+        (),
+        15.0,
+        ("--quick", "--models", "mlp"),
+        0.3,
+    ),
+    Bench("time_slice", "A short run beside a long one on one CPU", (), 4.0, quick_minutes=0.3),
     Bench("connections", "Connections", (), 0.5, quick_minutes=0.3),
     Bench("idle", "Idle", (), 3.7),
     Bench(
