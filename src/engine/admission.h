@@ -67,6 +67,7 @@ class Admission {
     backlog_ns_.fetch_add(request.charged_ns, std::memory_order_relaxed);
     if (models_.empty()) return;
     Backlog& own = models_[request.model->index()];
+    // relaxed, all: as above
     own.ns.fetch_add(request.charged_ns, std::memory_order_relaxed);
     own.run_ns.store(request.charged_ns, std::memory_order_relaxed);
     own.weight.store(request.model->scheduling().weight, std::memory_order_relaxed);

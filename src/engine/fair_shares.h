@@ -61,7 +61,7 @@ class FairShares {
       now_.store(start, std::memory_order_relaxed);
     }
     Share& share = shares_[model];
-    share.cost_ns.store(ns, std::memory_order_relaxed);
+    share.cost_ns.store(ns, std::memory_order_relaxed);  // relaxed: as above
     advance(share, start, ns);
   }
   // What was charged with `charged_ns` took `ns`; one that was not charged ran elsewhere, on an I/O thread.
