@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """The question: does `auto` serve each model as well as the queue type that is best for it?
 
-  load, closed loop (core 1) --HTTP keep-alive--> six Lumen servers (core 0), one for each queue type
+  load, closed loop (core 1) --HTTP keep-alive--> six Lumen servers (core 0), one a queue type
 
-Each model of models/ and of the tests' repositories, alone: one row a request, binary both ways. First
-each of the five types has two short slices with 16 clients, and the one with the most requests a second
-is the rival. Then `auto` and that type are measured in turns (A B B A) with 16 clients and with one,
-until the 95 % interval of each ratio is narrower than 4 %, or for MOST_BLOCKS. A ratio above 1 means
-that `auto` is ahead. All servers hold all models and stay for the whole run, the idle ones stopped by
-a signal; they share the choice of backends, so that a model has the same one everywhere. A model
-that refuses the made-up request is left out, and said so.
+Each model of models/ and of the tests' repositories, alone: one row a request, binary both ways.
+First each of the five types has two short slices with 16 clients, and the one with the most
+requests a second is the rival. Then `auto` and that type are measured in turns (A B B A) with 16
+clients and with one, until the 95 % interval of each ratio is narrower than 4 %, or for
+MOST_BLOCKS. A ratio above 1 means that `auto` is ahead. All servers hold all models and stay for
+the whole run, the idle ones stopped by a signal; they share the choice of backends, so that a model
+has the same one everywhere. A model that refuses the made-up request is left out, and said so.
 
   bench/queue_types.py [--quick] [--json] [--models A,B] [--blocks N]
                                           stdout is one JSON object, the table goes to stderr
@@ -45,7 +45,7 @@ from serving import ROOT  # noqa: E402
 AUTO = "auto"
 TYPES = ("mpmc", "spsc", "naive", "batched", "inline")
 FIXTURES = ROOT / "tests" / "fixtures"
-REPOSITORIES = (ROOT / "models", *sorted((one for one in FIXTURES.iterdir() if one.is_dir())))
+REPOSITORIES = (ROOT / "models", *sorted(one for one in FIXTURES.iterdir() if one.is_dir()))
 MANY = 16
 SLICE_S = 0.2  # and a quarter more to warm up
 SLICES_TO_CHOOSE = 2
@@ -200,9 +200,7 @@ def lane_of(server: Server, model: str) -> str:
 def rows_of(compared: Compared, lane: str) -> list[dict[str, Any]]:
     rows = []
     for metric, (middle, low, high) in compared.intervals().items():
-        theirs, ours = (
-            [pair[who] for pair in compared.pairs[metric]] for who in range(2)
-        )
+        theirs, ours = ([pair[who] for pair in compared.pairs[metric]] for who in range(2))
         rows.append(
             {
                 "bench": "queue_types",

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The question: what lets a short run in beside a long one on the same CPU, and what does it cost?
 
-  load (core 1): convnet, 1 client; squeezenet, 4 clients ──> one Lumen server, auto, one worker (core 0)
+  load (core 1): convnet, squeezenet --HTTP--> one Lumen server, auto, one worker (core 0)
 
 The server runs the light convnet (0.3 ms) in the express lane's worker, which shares the CPU of the
-worker that runs squeezenet (3 to 5 ms). Both threads are given each of MEANS in turn, from outside, by
-the kernel's calls that an ordinary user may make for its own threads; nothing else differs. Nice levels
-and policies are never raised again by an ordinary user, so a bench that does so needs root: a means that
-the kernel refuses is left out, and said so. The limit of a latency is convnet alone, that of a throughput
-squeezenet alone, of the same round.
+worker that runs squeezenet (3 to 5 ms). Both threads are given each of MEANS in turn, from outside,
+by calls of the kernel that an ordinary user may make for its own threads; nothing else differs. An
+ordinary user can't take a nice level or a policy back, so this bench needs root for them: a means
+that the kernel refuses is left out, and said so. The limit of a latency is convnet alone, that of a
+throughput the model alone, of the same round.
 
   bench/time_slice.py [--quick] [--json] [--rounds N] [--seconds S]
                                           stdout is one JSON object, the table goes to stderr
@@ -44,7 +44,10 @@ SYS_SCHED_SETATTR = 314  # x86-64
 SCHED_OTHER, SCHED_BATCH, SCHED_IDLE = 0, 3, 5
 # A nice level of ten is a tenth of the weight.
 NICE = 10
-SHORT_SLICE_NS, LONG_SLICE_NS = 100_000, 100_000_000  # the least and the most that the kernel grants
+SHORT_SLICE_NS, LONG_SLICE_NS = (
+    100_000,
+    100_000_000,
+)  # the least and the most that the kernel grants
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,7 @@ class Scheduling:
 
     def set_for(self, thread: int) -> None:
         """Errors: OSError."""
-        attributes = struct.pack(
-            "IIQiIQQQ", 48, self.policy, 0, self.nice, 0, self.slice_ns, 0, 0
-        )
+        attributes = struct.pack("IIQiIQQQ", 48, self.policy, 0, self.nice, 0, self.slice_ns, 0, 0)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.syscall(SYS_SCHED_SETATTR, thread, attributes, 0) != 0:
             number = ctypes.get_errno()
@@ -164,7 +165,9 @@ def show(rows: list[dict[str, Any]]) -> None:
     form: Callable[..., str] = "{:<88}{:<24}{:>12}{:>12}".format
     print(form("row", "metric", "measured", "alone"), file=sys.stderr)
     for r in rows:
-        print(form(r["row"], r["metric"], f"{r['ours']:,.1f}", f"{r['limit']:,.1f}"), file=sys.stderr)
+        print(
+            form(r["row"], r["metric"], f"{r['ours']:,.1f}", f"{r['limit']:,.1f}"), file=sys.stderr
+        )
 
 
 def main() -> int:
@@ -185,7 +188,9 @@ def main() -> int:
         contender = start(stack, Path(name))
         results, refused = run_all(contender, rounds, seconds)
     for means, why in refused.items():
-        print(f"bench: going on without '{means}', which the kernel refuses: {why}", file=sys.stderr)
+        print(
+            f"bench: going on without '{means}', which the kernel refuses: {why}", file=sys.stderr
+        )
     rows = make_rows(results)
     if not arguments.json:
         show(rows)

@@ -162,7 +162,8 @@ uint16_t flags_of(const BusRequest& request) noexcept {
   if (request.timeout_us) flags |= BusRequestHead::kHasTimeout;
   if (request.no_cache) flags |= BusRequestHead::kNoCache;
   if (request.ttl_ms) flags |= BusRequestHead::kHasTtl;
-  constexpr uint32_t kMostPriority = BusRequestHead::kPriorityMask >> BusRequestHead::kPriorityShift;
+  constexpr uint32_t kMostPriority =
+      BusRequestHead::kPriorityMask >> BusRequestHead::kPriorityShift;
   flags |= std::min(request.priority, kMostPriority) << BusRequestHead::kPriorityShift;
   return static_cast<uint16_t>(flags);
 }

@@ -48,8 +48,7 @@ class PriorityServer : public FakeServer, public testing::WithParamInterface<eng
     control_->wait_until_held(1);
   }
   void wait_until_queued(uint64_t count) {
-    const telemetry::ModelCounters counters =
-        server_->models().find("plus_one", "")->counters();
+    const telemetry::ModelCounters counters = server_->models().find("plus_one", "")->counters();
     while (counters.total("queued") < count) std::this_thread::yield();
   }
   void send(size_t rows, const std::string& parameters) {

@@ -68,7 +68,7 @@ struct InferRequest {
   // Not run if it is set before the run; then `status` is kCancelled. By the thread that submitted it.
   CancelFlag cancelled;
   bool waits_for_ever = false;  // asked for: it gets no default deadline either
-  uint32_t priority = 0;        // 1 is the first to be run, larger numbers later; 0: as its model says
+  uint32_t priority = 0;  // 1 is the first to be run, larger numbers later; 0: as its model says
   // Called at most once, before complete(), when the outputs are there: the reply is encoded in it, by
   // whoever ran the model, as part of the stage "postprocess". May be nullptr.
   void (*encode)(InferRequest&) noexcept = nullptr;

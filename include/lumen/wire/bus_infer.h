@@ -103,7 +103,7 @@ struct BusRequest {
   std::optional<uint64_t> timeout_us = {};
   bool no_cache = false;
   std::optional<uint64_t> ttl_ms = {};  // takes and leaves no answer that is older
-  uint32_t priority = 0;  // 1 is run first; 0: the model's own. Above 15: as 15
+  uint32_t priority = 0;                // 1 is run first; 0: the model's own. Above 15: as 15
   uint64_t reply_offset = 0;
   uint64_t reply_room = 0;
   std::span<const BusTensor> inputs = {};

@@ -52,8 +52,8 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   Route route;
   wire::InferHead infer_head;
   service::Call call;
-  service::Job job;                 // of a request to the control plane
-  service::MemoryNeed need;         // of its call, once the head is there
+  service::Job job;                        // of a request to the control plane
+  service::MemoryNeed need;                // of its call, once the head is there
   const engine::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   size_t room_bytes = 0;                   // with so many bytes
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }

@@ -6,8 +6,8 @@
 #include "transports/shm/connection.h"
 
 #include <lumen/memory/memory_budget.h>
-#include <lumen/service/model_shares.h>
 #include <lumen/queue/mpmc_queue.h>
+#include <lumen/service/model_shares.h>
 #include <lumen/transports/shm/transport.h>
 
 #include <memory>

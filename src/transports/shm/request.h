@@ -63,7 +63,7 @@ struct Request final : public service::CallOwner {
   ReplyPlace reply_place;
   uint64_t id = 0;  // of its frame
   Connection* connection = nullptr;
-  uint64_t reserved_bytes = 0;           // of the reply ring
+  uint64_t reserved_bytes = 0;             // of the reply ring
   const engine::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   // Among the requests of its connection, or (next alone) the free ones.
   Request* previous = nullptr;
