@@ -27,8 +27,9 @@ PROCESSES = "processes"
 RIVALS = ("fastapi", "mosec")
 DRAIN_TIMEOUT_S = 60
 WORKERS = ("--thread-count", "1", "--backend", "openvino")
-# The worker has the core that the load has not; with a process a model the kernel decides.
-PINNED = ("--pin-threads", str(serving.SERVER_CORE))
+# The worker has the core that the load has not, and the additional worker of `auto` may use both; with a
+# process a model the kernel decides.
+PINNED = ("--pin-threads", CORES)
 QUEUE_TYPES_OF_PROCESSES = {"mlp": "inline"}  # all others: mpmc
 COMPUTE = re.compile(
     r'^lumen_stage_duration_seconds_sum\{model="([^"]+)",.*stage="inference".*\} (\S+)$', re.M

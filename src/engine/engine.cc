@@ -74,13 +74,6 @@ class GatedSubmitter final : public Submitter {
     leave();
   }
 
-  bool leaves_workers_their_cpus() noexcept override {
-    const Scheduler* scheduler = enter();
-    const bool leaves = scheduler != nullptr && scheduler->has_pinned_workers_elsewhere();
-    leave();
-    return leaves;
-  }
-
   uint64_t next_ns() noexcept override {
     const Scheduler* scheduler = enter();
     uint64_t next = scheduler == nullptr ? UINT64_MAX : scheduler->next_ns(index_);

@@ -1,9 +1,9 @@
 // ExpressLane: a worker more for models that are light beside others and yet too long for an I/O thread (queue
 // type `auto`). While as many heavy requests are on their way as there are workers, each worker may be in the
-// middle of a long run; what is light goes to this one then. It shares a CPU with the first worker, and the
-// kernel lets it in at once: it asks for a short time slice, and who asks for less is served sooner and gets no
-// more in all (EEVDF, Linux 6.12 on; before that a thread that has slept goes before one that has run for
-// long, most of the time).
+// middle of a long run; what is light goes to this one then. It is pinned to no CPU (it stays on those of
+// a list in pin_threads): the kernel wakes it on one that is idle, or, where none is, lets it in at once beside a worker: it asks for a short time slice, and who asks for less
+// is served sooner and gets no more in all (EEVDF, Linux 6.12 on; before that a thread that has slept goes before
+// one that has run for long, most of the time).
 //
 // Threads: as WorkSource's and Worker's; takes() by any submitter. Memory: all of it at construction and in its
 // runner. Errors: none.
@@ -50,7 +50,7 @@ class ExpressLane {
            !others_.leads(*request.model, kMostLeadNs);
   }
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept {
-    outstanding_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint for the first worker
+    outstanding_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint for the others
     if (source_.push(submitter, request)) return true;
     outstanding_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
     return false;
@@ -80,11 +80,10 @@ class ExpressLane {
   [[nodiscard]] WorkerOptions worker_options(WorkerOptions options) noexcept {
     options.index = workers_;  // the next after theirs
     options.place = 0;
-    options.may_spin = false;  // on a CPU that another thread runs on
+    options.may_spin = false;  // on a CPU that another worker may need
     options.time_slice_ns = kTimeSliceNs;
     options.load = {
         .outstanding = &outstanding_, .admission = &admission_, .shares = source_.shares()};
-    options.same_cpu = nullptr;
     return options;
   }
 

@@ -93,10 +93,10 @@ bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
 }
 
 LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
-  const Place place{model, 0};
+  const Place place{model, (kUsualPriority - 1) * classes_of_a_priority()};
   ++pushed.for_any;
   pushed.bits[place.word()] |= place.mask();
-  return lane_of(model).rings.front()->claim();
+  return lane_of(model).rings[place.class_index]->claim();
 }
 
 void Lanes::announce(Pushed& pushed) noexcept {

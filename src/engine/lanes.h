@@ -81,7 +81,7 @@ class Lanes {
   // A guess, for a request that asks for no priority; of `deadline` whether any class of it has room.
   [[nodiscard]] bool has_room(const Model& model) const noexcept;
   [[nodiscard]] bool push(InferRequest& request, Pushed& pushed) noexcept;
-  // For tests: the first half of push(), its place claimed and not published.
+  // For tests: the first half of push() of a request of the usual priority, its place claimed and not published.
   [[nodiscard]] LaneRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
   // Before the submitter wakes anybody for what it has pushed.
   void announce(Pushed& pushed) noexcept;

@@ -4,8 +4,6 @@
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 
-#include <sched.h>
-
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -59,8 +57,10 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
   const bool may_spin =
       usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
   if (is_auto()) {
+    // Not pinned: it is for the moments in which the other workers' CPUs are taken. A list is all that there is.
     const WorkerOptions options{.config = config_,
-                                .cpu = pinned_.of(0),
+                                .cpu = {},
+                                .cpus = options_.pin_threads.cpus,
                                 .load = {},
                                 .regions = options_.regions,
                                 .counters = &counters};
@@ -78,7 +78,7 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
         .config = config_,
         .cpu = pinned_.of(i),
         .may_spin = may_spin,
-        .same_cpu = i == 0 && express_ != nullptr ? &express_->outstanding() : nullptr,
+        .may_want_cpu = express_ == nullptr ? nullptr : &express_->outstanding(),
         .load = load,
         .regions = options_.regions,
         .counters = &counters};
@@ -456,15 +456,6 @@ bool Scheduler::is_done(uint32_t submitter) const noexcept {
 
 std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
   return source_ != nullptr ? std::nullopt : pinned_.of(submitter);
-}
-
-bool Scheduler::has_pinned_workers_elsewhere() const noexcept {
-  if (workers_.empty() || !pinned_.of(0)) return false;
-  const auto here = static_cast<uint32_t>(::sched_getcpu());
-  for (uint32_t i = 0; i < workers_.size(); ++i) {
-    if (pinned_.of(i) == here) return false;
-  }
-  return true;
 }
 
 void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept {

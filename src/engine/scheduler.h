@@ -82,8 +82,6 @@ class Scheduler {
   [[nodiscard]] bool is_done(uint32_t submitter) const noexcept;
   // The CPU that a submitter's thread should run on, where models run on it.
   [[nodiscard]] std::optional<uint32_t> cpu_of(uint32_t submitter) const noexcept;
-  // All workers are pinned, and none to the CPU that the calling thread is on now.
-  [[nodiscard]] bool has_pinned_workers_elsewhere() const noexcept;
   // Completed by a backend's thread after the submitter has gone to sleep: who wakes it.
   void set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept;
 

@@ -51,7 +51,11 @@ void Worker::main() noexcept {
   name_this_thread("lumen-w" + std::to_string(options_.index));
   IdleStrategy::enrol_this_thread();
   // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to stop.
-  if (options_.cpu) pin_status_ = pin_this_thread(*options_.cpu);
+  if (options_.cpu) {
+    pin_status_ = pin_this_thread(*options_.cpu);
+  } else if (!options_.cpus.empty()) {
+    pin_status_ = restrict_this_thread(options_.cpus);
+  }
   if (options_.time_slice_ns != 0) ask_for_time_slice(options_.time_slice_ns);
   // sync[worker.phase]: release; pairs with prepare()
   phase_.store(kPrepared, std::memory_order_release);
@@ -100,15 +104,16 @@ void Worker::take(InferRequest& request) noexcept {
   others_may_join_ = runner_.add(request);
 }
 
-bool Worker::shares_its_cpu() const noexcept {
+bool Worker::may_share_its_cpu() const noexcept {
   // relaxed: a hint
-  return options_.same_cpu != nullptr && options_.same_cpu->load(std::memory_order_relaxed) > 0;
+  return options_.may_want_cpu != nullptr &&
+         options_.may_want_cpu->load(std::memory_order_relaxed) > 0;
 }
 
 // Polls for a moment, where that is worth it. True: something has come.
 bool Worker::poll() noexcept {
   // Requests kept back wait for a completion or a time, which come by the doorbell alone.
-  if (runner_.has_waiting() || shares_its_cpu()) return false;
+  if (runner_.has_waiting() || may_share_its_cpu()) return false;
   if (!source_.begin_search(options_.place)) return false;
   bool has_seen_some = false;
   while (!has_seen_some && idle_.idle() != IdleStrategy::Step::kPark) {

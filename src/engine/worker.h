@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace lumen::engine {
 
@@ -24,11 +25,12 @@ struct WorkerOptions {
   uint32_t index = 0;  // of its engine's workers
   uint32_t place = 0;  // of those that take from its source
   EngineConfig config;
-  std::optional<uint32_t> cpu;  // pinned to it, if given
+  std::optional<uint32_t> cpu;   // pinned to it, if given
+  std::vector<uint32_t> cpus{};  // else it stays on these; empty: it runs wherever the process may
   bool may_spin = false;
   uint64_t time_slice_ns = 0;  // that it asks the kernel for; 0: none
-  // Requests that another worker on the same CPU has: while there are any this one does not poll.
-  const std::atomic<uint32_t>* same_cpu = nullptr;
+  // Requests that another worker has, which may want this one's CPU: while there are any this one does not poll.
+  const std::atomic<uint32_t>* may_want_cpu = nullptr;
   RunnerLoad load;
   RegionOptions regions{};
   telemetry::Counters* counters = nullptr;  // never nullptr
@@ -73,7 +75,7 @@ class Worker final : private WakeReason, private RoomListener {
   [[nodiscard]] bool do_work() noexcept;
   void take(InferRequest& request) noexcept;
   [[nodiscard]] bool poll() noexcept;
-  [[nodiscard]] bool shares_its_cpu() const noexcept;
+  [[nodiscard]] bool may_share_its_cpu() const noexcept;
   void wait_for_work() noexcept;
   [[nodiscard]] bool may_leave() noexcept;
   // Closed is a reason though something seems to be left: it may be another's that is about to take it, whose

@@ -54,11 +54,8 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   void wake() noexcept override { loop_->wake(); }
   size_t on_wake() noexcept override;
   size_t on_turn_end() noexcept override;
-  // While a request is with a worker, only beside it. Then a light client's next request finds this thread awake:
-  // with a heavy model always at work it never did.
   bool may_spin() noexcept override {
-    const bool is_waiting = http_->is_waiting() || (shm_ != nullptr && shm_->is_waiting());
-    return !draining_ && (!is_waiting || submitter_.leaves_workers_their_cpus());
+    return !http_->is_waiting() && (shm_ == nullptr || !shm_->is_waiting()) && !draining_;
   }
   bool poll_memory() noexcept override { return shm_ != nullptr && shm_->poll_memory(); }
   void before_sleep() noexcept override {

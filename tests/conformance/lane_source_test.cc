@@ -78,6 +78,7 @@ class Parker {
   // Until it has announced its sleep for the `times`-th time and found nothing.
   void wait_for_sleep(uint32_t times = 1) const {
     while (looks_.load() < times && now_ns() < deadline_ns_) std::this_thread::yield();
+    EXPECT_GE(looks_.load(), times) << "it does not sleep";
   }
   InferRequest* result() {
     thread_.join();

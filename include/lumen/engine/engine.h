@@ -75,9 +75,6 @@ class Submitter {
   // of the turn has waited for longer than a wake-up costs; not where all threads share one CPU. Runs
   // nothing, with `inline` either.
   virtual void wake_if_late() noexcept = 0;
-  // What this thread has in the engine runs on other CPUs than the one that it is on now: it may poll, and takes
-  // nothing from them.
-  [[nodiscard]] virtual bool leaves_workers_their_cpus() noexcept = 0;
   // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
   // waits for room); UINT64_MAX: never.
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
