@@ -32,7 +32,7 @@ WORKERS = ("--thread-count", "1", "--backend", "openvino")
 PINNED = ("--pin-threads", CORES)
 QUEUE_TYPES_OF_PROCESSES = {"mlp": "inline"}  # all others: mpmc
 COMPUTE = re.compile(
-    r'^lumen_stage_duration_seconds_sum\{model="([^"]+)",.*stage="inference".*\} (\S+)$', re.M
+    r'^lumen_inference_cpu_nanoseconds_total\{model="([^"]+)",.*\} (\S+)$', re.M
 )
 
 Run = dict[str, Any]  # what bench_mixed_load has printed, and `busy` by model
@@ -159,10 +159,10 @@ def group_cpu_seconds(leader: int) -> float:
 
 
 def compute_seconds(text: str) -> dict[str, float]:
-    """By model: what the runs of its requests took, wherever they ran, from a text of /metrics."""
+    """By model: CPU time of its runs, wherever they ran, from a text of /metrics."""
     found: dict[str, float] = {}
-    for model, seconds in COMPUTE.findall(text):
-        found[model] = found.get(model, 0.0) + float(seconds)
+    for model, nanoseconds in COMPUTE.findall(text):
+        found[model] = found.get(model, 0.0) + float(nanoseconds) / 1e9
     return found
 
 

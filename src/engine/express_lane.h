@@ -25,8 +25,9 @@ class ExpressLane {
   // Below, whoever waits for a run hardly waits longer than for the kernel's turn.
   static constexpr uint64_t kMostNs = 1'000'000;
   static constexpr uint64_t kTimeSliceNs = 100'000;  // the least that the kernel grants
-  // Enough that it need not wait for the I/O thread between two runs.
-  static constexpr uint32_t kMostOutstanding = 4;
+  // More wait with the other workers, where the models' shares count and not the threads'. Of a model with more
+  // clients than this some then pass others.
+  static constexpr uint32_t kMostOutstanding = 16;
   // About one heavy run, which the worker is in the middle of and has not been charged for all yet.
   static constexpr uint64_t kMostLeadNs = 4 * kMostNs;
 

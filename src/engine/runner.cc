@@ -5,6 +5,7 @@
 #include <lumen/engine/validate.h>
 
 #include "engine/record.h"
+#include "engine/run_timer.h"
 
 #include <sched.h>
 
@@ -238,6 +239,7 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
     wake_sinks();
   }
   request.in_engine = this;
+  const RunTimer timer(request.expected_ns);
   // Counted before start(): a completion may come before it returns.
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
   if (start(slot, request, &Runner::on_done) == StartOutcome::kPending) {
@@ -248,7 +250,7 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   CompletionSink* sink = request.sink;
   const uint64_t done = now_ns();
   InferRequest* const alone = &request;
-  note_service(slot, done - now, {&alone, 1});
+  note_service(slot, done - now, timer.used_ns(done - now), {&alone, 1});
   finish(request, 1, counters_);
   note_sink(sink, done);
 }
@@ -285,6 +287,9 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
   InferRequest& packed = place.batch.request();
   packed.in_engine = this;
   packed.owner = &place;
+  uint64_t expected_ns = 0;
+  for (const InferRequest* member : members) expected_ns += member->expected_ns;
+  const RunTimer timer(expected_ns);
   place.is_taken.store(true, std::memory_order_relaxed);   // relaxed: only this thread asks
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in start_one()
   if (start(slot, packed, &Runner::on_batch_done) == StartOutcome::kPending) {
@@ -292,7 +297,8 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
     return;
   }
   if (packed.status.ok()) {
-    note_service(slot, now_ns() - now, members);
+    const uint64_t ns = now_ns() - now;
+    note_service(slot, ns, timer.used_ns(ns), members);
     finish_batch(place);
   } else {
     leave_them_alone();
@@ -407,12 +413,13 @@ void Runner::finish_elsewhere(InferRequest& request, uint64_t executions) noexce
   finish(request, executions, counters);
 }
 
-void Runner::note_service(ModelSlot& slot, uint64_t ns,
+void Runner::note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
                           std::span<InferRequest* const> requests) noexcept {
   slot.service_ns = ns;
   slot.model->service_time().add(ns / requests.size());
-  slot.model->run_costs().add(input_bytes_of(*requests.front()), ns / requests.size());
-  settle_share(slot, ns, requests);
+  slot.model->run_costs().add(input_bytes_of(*requests.front()), used_ns / requests.size());
+  counters_.add(slot.model->index(), "cpu_ns", used_ns);
+  settle_share(slot, used_ns, requests);
 }
 
 void Runner::settle_share(const ModelSlot& slot, uint64_t ns,

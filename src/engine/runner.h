@@ -141,7 +141,9 @@ class Runner {
   void finish(InferRequest& request, uint64_t executions,
               telemetry::CounterWriter& counters) noexcept;
   void finish_elsewhere(InferRequest& request, uint64_t executions) noexcept;
-  void note_service(ModelSlot& slot, uint64_t ns, std::span<InferRequest* const> requests) noexcept;
+  // `ns`: by the clock; `used_ns`: of the CPU.
+  void note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
+                    std::span<InferRequest* const> requests) noexcept;
   void note_pending_service(ModelSlot& slot, std::span<InferRequest* const> requests) noexcept;
   void settle_share(const ModelSlot& slot, uint64_t ns,
                     std::span<InferRequest* const> requests) const noexcept;

@@ -134,12 +134,11 @@ def test_a_flag_that_the_server_does_not_know_is_left_out() -> None:
 
 
 def test_compute_time_is_read_from_the_metrics_by_model() -> None:
-    name = "lumen_stage_duration_seconds"
-    text = f"""# TYPE {name} histogram
-{name}_sum{{model="mlp",version="1",stage="queue"}} 9
-{name}_sum{{model="mlp",version="1",stage="inference"}} 0.25
-{name}_sum{{model="mlp",version="2",stage="inference"}} 0.5
-{name}_count{{model="mlp",version="1",stage="inference"}} 7
-{name}_sum{{model="squeezenet",version="1",stage="inference"}} 1e-3
+    name = "lumen_inference_cpu_nanoseconds_total"
+    text = f"""# TYPE {name} counter
+{name}{{model="mlp",version="1"}} 250000000
+{name}{{model="mlp",version="2"}} 500000000
+lumen_execution_total{{model="mlp",version="1"}} 7
+{name}{{model="squeezenet",version="1"}} 1e6
 """
     assert servers.compute_seconds(text) == {"mlp": 0.75, "squeezenet": 0.001}

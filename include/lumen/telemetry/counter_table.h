@@ -119,6 +119,9 @@ inline constexpr CounterDescriptor kModelCounters[] = {
      "Requests that got their result, by how they went to it."},
     {"express", "lumen_inference_express_total", "requests",
      "Of these, those that the additional worker of queue_type auto ran."},
+    {"cpu_ns", "lumen_inference_cpu_nanoseconds_total", "ns",
+     "CPU time of the model's runs, below 50 us by the clock; none of those that a backend's own "
+     "threads complete."},
     {"queued", "lumen_queued_requests", "requests", "Requests that no worker has taken yet.",
      CounterKind::kGauge},
     {"queue", "", "requests", "Requests that a worker took."},
