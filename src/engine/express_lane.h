@@ -25,30 +25,23 @@ class ExpressLane {
   // Below, whoever waits for a run hardly waits longer than for the kernel's turn.
   static constexpr uint64_t kMostNs = 1'000'000;
   static constexpr uint64_t kTimeSliceNs = 100'000;  // the least that the kernel grants
-  // More wait with the other workers, where the models' shares count and not the threads'. Of a model with more
-  // clients than this some then pass others.
+  // More wait with the other workers: what this one runs the kernel shares out, by threads, and no model's weight
+  // counts. Of a model with more requests than this some then pass others.
   static constexpr uint32_t kMostOutstanding = 16;
-  // About one heavy run, which the worker is in the middle of and has not been charged for all yet.
-  static constexpr uint64_t kMostLeadNs = 4 * kMostNs;
 
   // `options`: of the first worker but for what differs.
-  // `others`: what the other workers take from; they share the accounts of who has had how much.
   ExpressLane(const EngineConfig& config, uint32_t submitters, WorkerOptions options,
-              WorkSource& others, const std::atomic<bool>& closed)
+              const std::atomic<bool>& closed)
       : workers_(config.thread_count),
-        others_(others),
-        source_(config.policy, config.queue_capacity, submitters, 1, others.shares()),
+        source_(config.policy, config.queue_capacity, submitters, 1),
         admission_(config.latency_budget_us, 1, order_of(config)),
         worker_(worker_options(options), source_, closed) {}
 
-  // Who has had more than its share waits for the other workers, with the others' requests: so does what is
-  // more than this one has at hand, which only the kernel would share out, by threads and not by models.
   [[nodiscard]] bool takes(const InferRequest& request) const noexcept {
     // relaxed, both: hints; a moment late, and a light request waits for one heavy run
     return !is_heavy(request) && heavy_.load(std::memory_order_relaxed) >= workers_ &&
            outstanding_.load(std::memory_order_relaxed) < kMostOutstanding &&
-           worker_.runner().has_instance(*request.model) &&
-           !others_.leads(*request.model, kMostLeadNs);
+           worker_.runner().has_instance(*request.model);
   }
   [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept {
     outstanding_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint for the others
@@ -89,7 +82,6 @@ class ExpressLane {
   }
 
   const uint32_t workers_;
-  const WorkSource& others_;
   LaneSource<> source_;
   Admission admission_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> heavy_{0};

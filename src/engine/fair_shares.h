@@ -47,12 +47,6 @@ class FairShares {
     return {std::max(finish, now_.load(std::memory_order_relaxed)),
             share.cost_ns.load(std::memory_order_relaxed)};
   }
-  // By how much `model` has had more of the time than `other`, by their weights; 0: it has not. Virtual time.
-  [[nodiscard]] uint64_t lead_ns(uint32_t model, uint32_t other) const noexcept {
-    const uint64_t own = start_of(model).at;
-    const uint64_t others = start_of(other).at;
-    return own > others ? (own - others) / kUnit : 0;
-  }
   // A request of `model` was taken, which is expected to take so long.
   void charge(uint32_t model, uint64_t ns) noexcept {
     const uint64_t start = start_of(model).at;

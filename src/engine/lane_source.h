@@ -19,12 +19,8 @@ namespace lumen::engine {
 template <typename Hooks = NoHooks>
 class LaneSource : public WorkSource {
  public:
-  // `shared`: as of Lanes.
-  LaneSource(Policy policy, size_t capacity, uint32_t submitters, uint32_t workers,
-             FairShares* shared = nullptr)
-      : lanes_(policy, capacity, workers, shared),
-        sleepers_(lanes_, workers),
-        pushed_(submitters) {}
+  LaneSource(Policy policy, size_t capacity, uint32_t submitters, uint32_t workers)
+      : lanes_(policy, capacity, workers), sleepers_(lanes_, workers), pushed_(submitters) {}
 
   void add(const Model& model, std::span<const uint32_t> workers) override {
     lanes_.add(model, workers);
@@ -33,9 +29,6 @@ class LaneSource : public WorkSource {
   [[nodiscard]] FairShares* shares() noexcept override { return &lanes_.shares(); }
   [[nodiscard]] bool has_room(const Model& model) const noexcept override {
     return lanes_.has_room(model);
-  }
-  [[nodiscard]] bool leads(const Model& model, uint64_t by_ns) const noexcept override {
-    return lanes_.leads(model, by_ns);
   }
   bool push(uint32_t submitter, InferRequest& request) noexcept override {
     return lanes_.push(request, pushed_[submitter]);

@@ -210,17 +210,6 @@ bool Lanes::was_empty(uint32_t worker) const noexcept {
   return is_empty;
 }
 
-bool Lanes::leads(const Model& model, uint64_t by_ns) const noexcept {
-  if (policy_ != Policy::kFair) return false;
-  bool found = false;
-  for_each_marked(for_any_, [&](Place place, const LaneRing& ring) {
-    found = place.model != model.index() && !ring.was_empty() &&
-            shares_.lead_ns(model.index(), place.model) > by_ns;
-    return !found;
-  });
-  return found;
-}
-
 size_t Lanes::size_was() const noexcept {
   size_t size = 0;
   for_each_marked(for_any_, [&](Place, const LaneRing& ring) {

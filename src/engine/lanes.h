@@ -66,13 +66,8 @@ class Lanes {
     std::array<uint64_t, kMostClasses * kWordsOfAClass> bits{};
   };
 
-  // `shared`: of other lanes with the same models, which outlive these; nullptr: these have their own.
-  Lanes(Policy policy, size_t capacity, uint32_t workers, FairShares* shared = nullptr)
-      : policy_(policy),
-        capacity_(capacity),
-        own_shares_(shared == nullptr ? std::make_unique<FairShares>() : nullptr),
-        shares_(shared == nullptr ? *own_shares_ : *shared),
-        may_take_(workers) {}
+  Lanes(Policy policy, size_t capacity, uint32_t workers)
+      : policy_(policy), capacity_(capacity), may_take_(workers) {}
 
   // No request of the model can come meanwhile. `workers`: who may take them; empty: all.
   void add(const Model& model, std::span<const uint32_t> workers);
@@ -96,9 +91,6 @@ class Lanes {
   void tidy(uint32_t worker) noexcept;
   // Racy: whether there is nothing for that worker.
   [[nodiscard]] bool was_empty(uint32_t worker) const noexcept;
-  // Racy, of `fair`: the model has had so much more than its share that it is to wait for another's request,
-  // which waits here.
-  [[nodiscard]] bool leads(const Model& model, uint64_t by_ns) const noexcept;
   // Racy: requests that any worker may take.
   [[nodiscard]] size_t size_was() const noexcept;
 
@@ -151,8 +143,7 @@ class Lanes {
 
   const Policy policy_;
   const size_t capacity_;
-  const std::unique_ptr<FairShares> own_shares_;
-  FairShares& shares_;
+  FairShares shares_;
   std::array<std::atomic<Lane*>, limits::kMaxModels> lanes_{};
   std::vector<std::unique_ptr<Lane>> owned_;  // the control plane's
   std::vector<ModelMask> may_take_;           // by each worker

@@ -64,8 +64,7 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
                                 .load = {},
                                 .regions = options_.regions,
                                 .counters = &counters};
-    express_ = std::make_unique<ExpressLane>(config_, options_.submitter_count, options, *source_,
-                                             closed_);
+    express_ = std::make_unique<ExpressLane>(config_, options_.submitter_count, options, closed_);
   }
   for (uint32_t i = 0; i < config_.thread_count; ++i) {
     const RunnerLoad load{.outstanding = source_->outstanding(i),

@@ -49,11 +49,6 @@ class WorkSource {
   virtual void close() noexcept {}
   // How the workers' time is shared among models; nullptr where requests are taken as they came.
   [[nodiscard]] virtual FairShares* shares() noexcept { return nullptr; }
-  // Any thread: whether the model has had more than its share by so much, and another waits. A guess.
-  [[nodiscard]] virtual bool leads(const Model& model, uint64_t by_ns) const noexcept {
-    (void)model, (void)by_ns;
-    return false;
-  }
   // Any thread: a guess whether push() of a request of the model would find room now.
   [[nodiscard]] virtual bool has_room(const Model& model) const noexcept {
     (void)model;

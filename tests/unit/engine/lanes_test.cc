@@ -359,34 +359,5 @@ TEST_F(LanesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
   }
 }
 
-// What the additional worker of `auto` has taken counts for the others' choice, and the other way round.
-TEST(SharedLanes, LanesThatShareSharesKnowWhatTheOtherHasTaken) {
-  Lanes first(Policy::kFair, 8, 1);
-  Lanes second(Policy::kFair, 8, 1, &first.shares());
-  for (uint32_t model = 0; model < 2; ++model) {
-    first.add(bare_model(model), {});
-    second.add(bare_model(model), {});
-  }
-  std::deque<BareRequest> requests;
-  Lanes::Pushed first_marks;
-  Lanes::Pushed second_marks;
-  const auto push = [&](Lanes& lanes, Lanes::Pushed& marks, uint32_t model) {
-    BareRequest& request = requests.emplace_back(model);
-    request.expected_ns = kMs;
-    ASSERT_TRUE(lanes.push(request, marks));
-    lanes.announce(marks);
-  };
-  for (int i = 0; i < 3; ++i) push(second, second_marks, 0);
-  for (int i = 0; i < 3; ++i) ASSERT_NE(second.try_pop(0), nullptr);
-  EXPECT_FALSE(first.leads(bare_model(0), 0)) << "nobody waits";
-  push(first, first_marks, 0);
-  EXPECT_FALSE(first.leads(bare_model(0), 0)) << "nobody else waits";
-  push(first, first_marks, 1);
-  EXPECT_TRUE(first.leads(bare_model(0), kMs / 2));
-  EXPECT_FALSE(first.leads(bare_model(0), 4 * kMs));
-  EXPECT_FALSE(first.leads(bare_model(1), 0));
-  EXPECT_EQ(first.try_pop(0)->model->index(), 1u) << "it has had nothing yet";
-}
-
 }  // namespace
 }  // namespace lumen::engine
