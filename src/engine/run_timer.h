@@ -5,7 +5,7 @@
 // Threads: one, from the run's beginning to its end. Memory: none. Errors: never.
 #pragma once
 
-#include <lumen/base/clock.h>
+#include <lumen/base/thread_clock.h>
 
 #include <algorithm>
 #include <cstdint>
