@@ -27,13 +27,11 @@ PROCESSES = "processes"
 RIVALS = ("fastapi", "mosec")
 DRAIN_TIMEOUT_S = 60
 WORKERS = ("--thread-count", "1", "--backend", "openvino")
-# The worker has the core that the load has not, and the additional worker of `auto` may use both; with a
-# process a model the kernel decides.
+# The worker has the core that the load has not, and the additional worker of `auto` may use both;
+# with a process a model the kernel decides.
 PINNED = ("--pin-threads", CORES)
 QUEUE_TYPES_OF_PROCESSES = {"mlp": "inline"}  # all others: mpmc
-COMPUTE = re.compile(
-    r'^lumen_inference_cpu_nanoseconds_total\{model="([^"]+)",.*\} (\S+)$', re.M
-)
+COMPUTE = re.compile(r'^lumen_inference_cpu_nanoseconds_total\{model="([^"]+)",.*\} (\S+)$', re.M)
 
 Run = dict[str, Any]  # what bench_mixed_load has printed, and `busy` by model
 
