@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace lumen::engine {
 
@@ -35,7 +36,7 @@ class ExpressLane {
       : workers_(config.thread_count),
         source_(config.policy, config.queue_capacity, submitters, 1),
         admission_(config.latency_budget_us, 1, order_of(config)),
-        worker_(worker_options(options), source_, closed) {}
+        worker_(worker_options(std::move(options)), source_, closed) {}
 
   [[nodiscard]] bool takes(const InferRequest& request) const noexcept {
     // relaxed, both: hints; a moment late, and a light request waits for one heavy run

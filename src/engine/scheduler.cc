@@ -208,6 +208,7 @@ Status Scheduler::add_inline(std::span<Model* const> models, Builders& builders,
   }
   if (taken.empty()) return {};
   std::vector<Share> shares;
+  shares.reserve(inline_.size());
   for (const auto& entry : inline_) shares.push_back({entry->runner.get(), taken});
   EngineConfig config = config_;
   config.queue_type = QueueType::kInline;

@@ -13,6 +13,7 @@
 #include <lumen/service/dispatcher.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -181,13 +182,13 @@ void live_with_light_model(const engine::TempRepository& files, Sum& sum) {
           }));
   if (!started.ok()) fail("the server does not start: %s", started.status().message().data());
   on_turn = [&] { waits.begin_turn(); };
-  bool is_over = false;
+  std::atomic<bool> is_over{false};
   uint64_t histories = 0;
   std::vector<std::thread> clients;
   for (size_t i = 2 + random().below(5); i > 0; --i) {
     clients.emplace_back([&] {
       Client client(kHeavy);
-      for (; !is_over; ++histories) {
+      for (; !is_over.load(); ++histories) {
         client.ask();
         if (random().one_in(4)) let_time_pass_ns(random().below(10 * kMs));
       }
@@ -200,7 +201,7 @@ void live_with_light_model(const engine::TempRepository& files, Sum& sum) {
       if (!waits.is_over()) fail("a light request was answered and had not run");
       if (random().one_in(2)) let_time_pass_ns(random().below(3 * kMs));
     }
-    is_over = true;
+    is_over.store(true);
   });
   for (std::thread& client : clients) client.join();
   on_turn = [] {};

@@ -65,7 +65,7 @@ TEST_F(InstanceMemoryTest, MakingsThatBeginAndEndTogetherGetEqualParts) {
 }
 
 TEST_F(InstanceMemoryTest, WhatDoesNotDivideIsNotLost) {
-  for (const uint64_t growth : {1, 2, 3, 4, 5, 1000}) {
+  for (const uint64_t growth : {1u, 2u, 3u, 4u, 5u, 1000u}) {
     Making a(memory);
     Making b(memory);
     Making c(memory);
