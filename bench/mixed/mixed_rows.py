@@ -51,6 +51,9 @@ def make_row(
 ) -> dict[str, Any]:
     """`rounds`: ours first. `is_bigger_better` None: not to be compared with rivals."""
     ours, *rivals = rounds
+    # Who has answered nothing has no latency.
+    if metric in LATENCIES:
+        rivals = [one for one in rivals if median(rounds[one]) > 0]
     mine = median(rounds[ours])
     best = None
     if rivals and is_bigger_better is not None:
