@@ -47,6 +47,12 @@ void print_model(const Model& model, bool explain) {
     std::printf("    %s%s: %s\n", choice.backend.c_str(),
                 choice.is_remembered ? " (measured at an earlier start)" : "", choice.why.c_str());
   }
+  for (const std::string& one : choice.operators_not_known) {
+    std::printf("    not known to compute as ONNX defines it: %s\n", one.c_str());
+  }
+  if (!model.why_not_packed().empty()) {
+    std::printf("    not packed: %s\n", model.why_not_packed().c_str());
+  }
   for (const lumen::engine::TriedBackend& tried : choice.tried) print_tried(tried);
 }
 

@@ -4,6 +4,7 @@
 
 #include "serve_banner.h"
 #include "serve_log.h"
+#include "stop_while_loading.h"
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/core_distance.h>
@@ -17,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -24,6 +26,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace {
 
@@ -108,6 +111,13 @@ std::string who_sent(const siginfo_t& signal) {
   return fmt::format(" (by pid {}, uid {})", signal.si_pid, signal.si_uid);
 }
 
+void reopen_csv(Server& server, const ServerOptions& options, const std::string& by) {
+  if (options.telemetry_csv_path.empty()) return;
+  const Status status = server.reopen_trace_log();
+  if (!status.ok()) return spdlog::error("SIGHUP: {}{}", status.message(), by);
+  spdlog::info("SIGHUP: the CSV goes on in {}{}", options.telemetry_csv_path.string(), by);
+}
+
 // SIGHUP: what can change while serving does, all or nothing; the rest is named and left.
 void reload(const ServeArguments& arguments, Server& server, ServerOptions& current,
             const std::string& by) {
@@ -147,7 +157,8 @@ void reload(const ServeArguments& arguments, Server& server, ServerOptions& curr
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  // SIGUSR1 and SIGUSR2 mean nothing, and would end the process.
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&signals, number);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
@@ -162,13 +173,28 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
     const int number = throttling.is_possible() ? sigtimedwait(&signals, &signal, &kThrottlePeriod)
                                                 : sigwaitinfo(&signals, &signal);
     throttling.look();
-    if (number == SIGHUP) reload(arguments, server, options, who_sent(signal));
+    if (number == SIGHUP) {
+      reopen_csv(server, options, who_sent(signal));
+      reload(arguments, server, options, who_sent(signal));
+    }
+    if (number == SIGUSR1 || number == SIGUSR2) {
+      spdlog::info("{}: ignored{}", strsignal(number), who_sent(signal));
+    }
     if (number == SIGTERM || number == SIGINT) return number;
   }
 }
 
 void report(lumen::server::LogLevel level, std::string_view text) {
   spdlog::log(static_cast<spdlog::level::level_enum>(level), "{}", text);
+}
+
+// Each operator, since a client's wrong answer does not say which it came from.
+void warn_of_operators(const lumen::engine::Model& model) {
+  for (const std::string& one : model.choice().operators_not_known) {
+    spdlog::warn(
+        "model {}/{} is served by {}, which is not known to compute as ONNX defines it: {}",
+        model.metadata().name, model.metadata().version, model.choice().backend, one);
+  }
 }
 
 std::string note_of_model(const lumen::engine::Model& model, const Server& server) {
@@ -190,13 +216,19 @@ int run_serve(const ServeArguments& arguments) {
   // Before the port is open.
   const std::string exposed = exposure_warning(options.http_address);
   if (!exposed.empty()) spdlog::warn("{}", exposed);
-  sigset_t signals = block_signals();
+  const sigset_t signals = block_signals();
   // Before there are queues: they begin with it.
   const uint64_t transfer_ns = lumen::measure_core_distance();
   spdlog::debug("a cache line takes about {} ns from core to core", transfer_ns);
 
+  StopWhileLoading stopping;
+  options.stop_loading = &stopping.stop();
   auto started = Server::start(options, lumen::backends::built_in(), report);
-  if (!started.ok()) return fail(started.status());
+  options.stop_loading = nullptr;
+  const bool was_stopped = stopping.end() != 0;
+  const bool has_failed = !started.ok() && started.status().code() != lumen::Code::kCancelled;
+  if (has_failed) return fail(started.status());
+  if (was_stopped) return 0;  // without having served
   Server& server = **started;
   for (const auto& model : server.models().models()) {
     if (model->state() == ModelState::kUnavailable) {
@@ -206,6 +238,11 @@ int run_serve(const ServeArguments& arguments) {
       spdlog::warn("model {}/{} is served by {}, which {}", model->metadata().name,
                    model->metadata().version, model->choice().backend, model->choice().why);
     }
+    warn_of_operators(*model);
+  }
+  if (server.models().models().empty()) {
+    spdlog::warn("the model repository {} has no model; wanted <model>/<version>/model.onnx",
+                 options.model_repository.string());
   }
   if (!server.unix_note().empty()) spdlog::warn("{}", server.unix_note());
   warn_of_overcommit(options);
@@ -218,9 +255,16 @@ int run_serve(const ServeArguments& arguments) {
                server.http_address(), server.unix_path(), server.bus_path(),
                server.counters_path());
   const int number = wait_for_the_end(signals, arguments, server, options);
+  const sigset_t again = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &again, nullptr);  // both have their default action
+  const uint64_t delay_ns = number == SIGTERM ? options.drain_delay_ns : 0;
+  if (delay_ns > 0) {
+    spdlog::info("{}: not ready any more, serving on for {} ms; a second signal ends at once",
+                 strsignal(number), delay_ns / 1'000'000);
+    server.begin_leaving();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(delay_ns));
+  }
   spdlog::info("{}: draining; a second signal ends at once", strsignal(number));
-  sigdelset(&signals, SIGHUP);                      // too late for a reload, and no reason to end
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // both have their default action
   server.drain();
   if (const auto csv = server.trace_counters()) {
     spdlog::info("csv lines: {} written, {} dropped", csv->written, csv->dropped);

@@ -6,9 +6,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+
+# Of the reference runtimes in this process: neither reports, nor writes below the home folder.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 
 import pytest
 from integration import harness

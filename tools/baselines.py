@@ -57,7 +57,7 @@ def _compared(row: dict[str, Any], everyone: set[str]) -> dict[str, Any]:
 
 
 def benches(root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """Each baseline's entry: `files`, perhaps `due`."""
+    """Each baseline's entry: `files`."""
     return tomllib.loads((root / "bench" / "sources.toml").read_text())
 
 
@@ -91,11 +91,6 @@ def content_hash(name: str, root: Path = ROOT) -> str:
         content = (root / path).read_bytes()
         digest.update(f"{path}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
-
-
-def due(name: str, root: Path = ROOT) -> str:
-    """When it is to be measured again; empty: now, if it is older than its code."""
-    return str(benches(root)[name].get("due", ""))
 
 
 def measurements(file: Path) -> list[Measurement]:

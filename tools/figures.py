@@ -236,19 +236,12 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def measured_on(name: str, measurement: kept.Measurement) -> str:
-    """What tools/keep_baseline.py has written of it, and whether its code has changed since."""
+def measured_on(measurement: kept.Measurement) -> str:
+    """Machine, day and commit, as tools/keep_baseline.py has written them."""
     machine = measurement["machine"]
     cores = f", {measurement['kind']} cores" if measurement["kind"] else ""
     where = f"{machine['cpu']}, {machine['cpus']} CPUs{cores}, Linux {machine['kernel']}"
-    said = f"\nMeasured on: {where}, {machine['day']}, commit {measurement['commit']}.\n"
-    if kept.is_fresh(name, measurement):
-        return said
-    when = kept.due(name)
-    return said + (
-        "**Older than the code**: what is measured has changed since"
-        f"{f', and is measured anew at {when}' if when else ''}.\n"
-    )
+    return f"\nMeasured on: {where}, {machine['day']}, commit {measurement['commit']}.\n"
 
 
 # The figures of the README: what it is, of which baseline, its row, its metric.
@@ -292,7 +285,6 @@ def main_row(name: str, row_name: str, metric: str, baselines: Path) -> Row:
 
 def main_table(baselines: Path) -> str:
     lines: list[list[str]] = []
-    old: list[str] = []
     misses: dict[str, int] = {}
     aimed = 0
     for what, name, row_name, metric in MAIN:
@@ -310,17 +302,11 @@ def main_table(baselines: Path) -> str:
             count = len(missed(name, measurement["rows"]) or [])
             misses.update({name: misses.get(name, 0) + count} if count else {})
             aimed += goals.count_of_rows(name, measurement["rows"])
-            if not kept.is_fresh(name, measurement) and name not in old:
-                old.append(name)
     heads = ["", "Lumen", "best rival", "", "limit", "command"]
     said = table(heads, lines, 1)
     said += f"\nOf {aimed} rows that have a goal, {sum(misses.values()) or 'none'} miss it"
     by_bench = ", ".join(f"{name} {count}" for name, count in misses.items())
     said += f": {by_bench}. [docs/figures.md](docs/figures.md) names each.\n" if misses else ".\n"
-    if old:
-        when = next((kept.due(name) for name in old if kept.due(name)), "")
-        said += f"Older than the code{f', and measured anew at {when}' if when else ''}: "
-        said += ", ".join(old) + ".\n"
     return said
 
 
@@ -357,10 +343,7 @@ def draw(name: str, baselines: Path) -> str:
         check_goals_have_rows(name, rows_of(name, baselines))
     # What stands beside the rows is the same in all measurements of a run.
     measurements = kept.measurements(file)[: 1 if part else None]
-    drawn = [
-        TABLES[name](measurement) + measured_on(baseline, measurement)
-        for measurement in measurements
-    ]
+    drawn = [TABLES[name](measurement) + measured_on(measurement) for measurement in measurements]
     return "\n".join(drawn)
 
 

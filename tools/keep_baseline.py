@@ -7,7 +7,7 @@ them anew.
   .venv/bin/lumen matrix --model mlp --rounds 5 --json | tools/keep_baseline.py matrix_mlp
 
 Rows of near and of far cores become two measurements. One of the other kind that is there already
-stays if it was made with the same code; an older one is dropped. Errors: its exit status: what
+stays. Errors: its exit status: what
 comes in is not a bench's JSON object, or has no raw rounds; nothing is written then.
 """
 
@@ -75,14 +75,14 @@ def measured(name: str, document: dict[str, Any], day: str = "") -> list[baselin
 
 
 def kept_from(file: Path, fresh: list[baselines.Measurement]) -> list[baselines.Measurement]:
-    """What is there of other kinds, made with the same code."""
+    """The measurements of other kinds; each keeps its own commit and day."""
     if not file.exists():
         return []
     kinds = {measurement["kind"] for measurement in fresh}
     return [
         measurement
         for measurement in baselines.measurements(file)
-        if measurement["kind"] not in kinds and measurement["sources"] == fresh[0]["sources"]
+        if measurement["kind"] not in kinds
     ]
 
 

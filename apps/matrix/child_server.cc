@@ -125,10 +125,10 @@ bool ChildServer::reap(uint64_t timeout_ns) {
 }
 
 Status ChildServer::stop(uint64_t timeout_ns) {
-  if (pid_ >= 0) kill(pid_, SIGTERM);
+  // After SIGTERM it would serve on for its drain delay.
+  if (pid_ >= 0) kill(pid_, SIGINT);
   if (!reap(timeout_ns)) {
-    return Status::error(Code::kInternal, "still running long after SIGTERM: %s",
-                         log_end().c_str());
+    return Status::error(Code::kInternal, "still running long after SIGINT: %s", log_end().c_str());
   }
   if (wait_status_ == 0) return {};
   return Status::error(Code::kInternal, "it ended with %s: %s", describe_end(wait_status_).c_str(),

@@ -6,7 +6,9 @@ import os
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before it is loaded
+import onnxruntime as ort  # noqa: E402
 
 
 class OrtModel:

@@ -145,6 +145,7 @@ void bind_connections(nb::module_& module) {
       .def_prop_ro("path", [](const ListenerHandle& self) { return self.open().path(); })
       .def("fileno", [](const ListenerHandle& self) { return self.open().fd(); })
       .def("close", [](ListenerHandle& self) {
+        self.publisher_state->is_closed = true;
         const std::shared_ptr<Listener> listener = std::move(self.listener);
         const Unlocked without_lock;
         self.listener.reset();

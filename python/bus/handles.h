@@ -21,6 +21,7 @@ namespace lumen::bus::python {
 struct PublisherState {
   std::atomic<bool> busy{false};
   bool has_reservation = false;  // under the interpreter's lock
+  bool is_closed = false;        // its listener is; under the interpreter's lock
 };
 
 struct ConnectionState {

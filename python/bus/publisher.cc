@@ -11,6 +11,7 @@ namespace {
 
 void check(const PublisherHandle& self) {
   if (self.connection != nullptr) self.connection->check_open();
+  if (self.state->is_closed) raise_bus_error("bus: this listener is closed");
   if (fork_count() != self.born) raise(Outcome::kForked);
 }
 

@@ -108,7 +108,15 @@ Outcome wait_interruptibly(uint64_t deadline_ns, Wait&& wait) {
 class Buffer {
  public:
   Buffer(nb::handle object, int flags) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+    // NumPy has no format of times and of types that others made, which are numbers.
+    if (PyObject_GetBuffer(object.ptr(), &view_, flags | PyBUF_FORMAT) != 0) {
+      PyErr_Clear();
+      if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+    }
+    if (!has_objects(view_.format)) return;
+    PyBuffer_Release(&view_);
+    throw nb::type_error(
+        "got an array of Python objects, which are addresses; wanted numbers or bytes");
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -117,6 +125,16 @@ class Buffer {
   [[nodiscard]] size_t size() const noexcept { return static_cast<size_t>(view_.len); }
 
  private:
+  // Of PEP 3118: 'O' is an object, and names of fields stand between colons.
+  static bool has_objects(const char* format) noexcept {
+    bool is_name = false;
+    for (; format != nullptr && *format != '\0'; ++format) {
+      if (*format == ':') is_name = !is_name;
+      if (*format == 'O' && !is_name) return true;
+    }
+    return false;
+  }
+
   Py_buffer view_{};
 };
 

@@ -26,6 +26,7 @@ and ForkedError; HeldError (a BufferError); ValueError for what is larger than t
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -329,7 +330,7 @@ class Listener:
 
 
 def listen(
-    path: str,
+    path: str | os.PathLike[str],
     role: Role = "subscribe",
     *,
     capacity: int = 1 << 20,
@@ -348,12 +349,14 @@ def listen(
     subscribes to is copied once a batch or frame, and the copies may be written to.
     """
     _check_writable(role, writable)
-    raw = _bus.Listener(path, role, capacity, slots, 0, max_connections, max_hold, list(users))
+    raw = _bus.Listener(
+        os.fspath(path), role, capacity, slots, 0, max_connections, max_hold, list(users)
+    )
     return Listener(raw, writable)
 
 
 def connect(
-    path: str,
+    path: str | os.PathLike[str],
     role: Role = "subscribe",
     *,
     timeout: float | None = 10.0,
@@ -365,7 +368,7 @@ def connect(
     writable: batches and frames are copies, made once each, that may be written to.
     """
     _check_writable(role, writable)
-    return Connection(_bus.connect(path, role, timeout, wait), writable)
+    return Connection(_bus.connect(os.fspath(path), role, timeout, wait), writable)
 
 
 def _check_writable(role: Role, writable: bool) -> None:
@@ -391,8 +394,10 @@ class Request(NamedTuple):
 class Requester:
     """Requests over a ring, replies over another: call(), or several in flight, or `await`."""
 
-    def __init__(self, path: str, *, timeout: float | None = 10.0, in_flight: int = 1024) -> None:
-        self._raw = _bus.RequesterBase(path, timeout, in_flight)
+    def __init__(
+        self, path: str | os.PathLike[str], *, timeout: float | None = 10.0, in_flight: int = 1024
+    ) -> None:
+        self._raw = _bus.RequesterBase(os.fspath(path), timeout, in_flight)
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._watched: list[int] = []
 

@@ -50,7 +50,7 @@ class Server:
     `under` are words in front of all others: `valgrind` and its options.
     `log_file` gets what the server prints, both outputs together, so that a server may be let go
     and outlive this process. `popen` is for subprocess.Popen: `cwd`, `umask` and such. Leaving the
-    block sends SIGTERM and waits for the drain; an exit status other than 0 raises.
+    block sends SIGINT and waits for the drain; an exit status other than 0 raises.
     """
 
     def __init__(
@@ -140,16 +140,17 @@ class Server:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """SIGTERM, drain, exit status 0. A second call does nothing."""
+        """SIGINT, drain, exit status 0. A second call does nothing. After SIGTERM the server would
+        serve on for its --drain-delay-ms."""
         if self.exit_code is not None:
             return
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGINT)
         try:
             self.exit_code = self.process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             raise ServerError(
-                f"lumen didn't exit within {self._stop_timeout_s} s of SIGTERM:\n{self.output}"
+                f"lumen didn't exit within {self._stop_timeout_s} s of SIGINT:\n{self.output}"
             ) from None
         self._wait_for_the_last_line()
         if self.exit_code != 0:

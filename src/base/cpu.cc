@@ -131,8 +131,9 @@ uint32_t read_id(const std::filesystem::path& path, uint32_t fallback) {
 
 uint32_t node_of(const std::filesystem::path& cpu_directory) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(cpu_directory, error)) {
-    const std::string name = entry.path().filename().string();
+  for (std::filesystem::directory_iterator at(cpu_directory, error);
+       !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
     if (!name.starts_with("node")) continue;
     if (const auto node = parse_integer(std::string_view(name).substr(4))) {
       return static_cast<uint32_t>(*node);

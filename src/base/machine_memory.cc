@@ -2,9 +2,12 @@
 // Any thread; allocates strings.
 #include <lumen/base/machine_memory.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -105,6 +108,15 @@ MachineMemory machine_memory(const std::filesystem::path& root) {
 
 MachineMemory unused_memory(const std::filesystem::path& root) {
   return memory_of(root, What::kUnused);
+}
+
+size_t unused_address_bytes() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;  // the first number: of all mappings
+  const size_t mapped = pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
 }
 
 }  // namespace lumen

@@ -23,6 +23,7 @@ bool has_batch_axis(const ModelMetadata& metadata) noexcept {
 }
 
 uint32_t rows_of(const InferRequest& request) noexcept {
+  if (request.inputs.empty()) return 1;
   const Shape& pattern = request.model->metadata().inputs.front().shape;
   if (pattern.rank() == 0 || pattern[0] != Shape::kDynamic) return 1;
   const int64_t rows = request.inputs[0].shape[0];

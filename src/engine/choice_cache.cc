@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Of the file's form; another one's file is no cache.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 // Then the file is begun anew: models come and go, and nobody says which are gone.
 constexpr size_t kMaxChoices = 2000;
 
@@ -111,7 +111,8 @@ std::filesystem::path default_choices_file() {
   return folder.empty() ? folder : folder / "lumen" / "backends.json";
 }
 
-std::string ChoiceCache::key_of(const ModelSource& source, std::string_view backends) {
+std::string ChoiceCache::key_of(const ModelSource& source, std::string_view backends,
+                                std::string_view tables) {
   Hash hash;
   hash.add_file(source.file);
   // The weights of OpenVINO's own form lie beside it; those of ONNX may, in files of any name.
@@ -122,6 +123,7 @@ std::string ChoiceCache::key_of(const ModelSource& source, std::string_view back
   for (const uint32_t rows : source.options.batch_sizes) hash.add(std::to_string(rows));
   hash.add(cpu_name());
   hash.add(backends);
+  hash.add(tables);
   return hash.text();
 }
 

@@ -19,8 +19,9 @@ class ChoiceCache {
   // Empty: finds nothing, keeps nothing.
   explicit ChoiceCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-  // `backends`: their names and versions.
-  [[nodiscard]] static std::string key_of(const ModelSource& source, std::string_view backends);
+  // `backends`: their names and versions. `tables`: the versions of their operator tables.
+  [[nodiscard]] static std::string key_of(const ModelSource& source, std::string_view backends,
+                                          std::string_view tables);
   [[nodiscard]] std::optional<BackendChoice> find(const std::string& key) const;
   void put(const std::string& key, const BackendChoice& choice) const;
 

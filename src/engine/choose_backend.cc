@@ -4,9 +4,11 @@
 #include <lumen/base/clock.h>
 #include <lumen/engine/engine_config.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/onnx/model_file.h>
 
 #include "engine/batch.h"
 #include "engine/choice_cache.h"
+#include "engine/operator_check.h"
 #include "engine/trial_run.h"
 
 #include <malloc.h>
@@ -37,6 +39,9 @@ constexpr uint32_t kComparedRows[] = {1, 1, 2};
 // is off by orders of magnitude. "auto" precision may compute in bf16, which keeps three digits.
 constexpr double kTolerance = 1e-3;
 constexpr double kHalfPrecisionTolerance = 5e-2;
+// Inputs and outputs. OpenVINO compiles in a time that grows with the square of their number, once for each size of a
+// call: minutes for limits::kMaxTensors.
+constexpr size_t kMostTensorsCompared = 1024;
 constexpr size_t kTrialBytes = size_t{256} << 20;  // virtual until touched
 
 // A backend that has loaded the model.
@@ -182,9 +187,11 @@ bool all_agree(std::vector<Candidate>& candidates, size_t reference, Precision p
 }
 
 // Adds what the fastest call with `rows` rows took to each; false: one of them failed.
-bool measure(std::vector<Candidate>& candidates, uint32_t rows, uint64_t until_ns) {
+bool measure(std::vector<Candidate>& candidates, uint32_t rows, uint64_t until_ns,
+             const LoadOptions& options) {
   std::vector<uint64_t> fastest(candidates.size(), UINT64_MAX);
   for (int round = 0; round < kMostRounds; ++round) {
+    if (options.is_stopped()) return false;
     if (round >= kLeastRounds && now_ns() > until_ns) break;
     for (size_t i = 0; i < candidates.size(); ++i) {  // one after the other: noise meets both
       TrialRun trial = trial_of(candidates[i]);
@@ -217,8 +224,9 @@ std::string sentence(const TriedBackend& best, const TriedBackend& other) {
 }
 
 // The one to serve, of those that can; `choice` says on what grounds.
-size_t decide(std::vector<Candidate>& candidates, Precision precision, uint64_t budget_ns,
+size_t decide(std::vector<Candidate>& candidates, Precision precision, const LoadOptions& options,
               BackendChoice& choice) {
+  const uint64_t budget_ns = options.budget_ns;
   const auto is_reference = [](const Candidate& one) {
     return one.entry->backend->traits().is_reference;
   };
@@ -233,7 +241,7 @@ size_t decide(std::vector<Candidate>& candidates, Precision precision, uint64_t 
   const bool has_rows = has_batch_axis(candidates[reference].loaded->metadata());
   // Half of the budget for one row, so that the other size has a share too; it is left out where not
   // even the least of calls would fit.
-  if (!measure(candidates, 1, begin + budget_ns / 2)) {
+  if (!measure(candidates, 1, begin + budget_ns / 2, options)) {
     choice.why = "computes as ONNX defines it; a call to measure failed";
     return reference;
   }
@@ -243,7 +251,8 @@ size_t decide(std::vector<Candidate>& candidates, Precision precision, uint64_t 
   }
   if (has_rows && least_ns <= budget_ns) {
     if (!all_agree(candidates, reference, precision, first, kPackedRows, choice)) return reference;
-    (void)measure(candidates, kPackedRows, begin + budget_ns);  // one that can't is no worse for it
+    // A backend that can't is no worse for it.
+    (void)measure(candidates, kPackedRows, begin + budget_ns, options);
   }
   size_t best = 0;
   for (size_t i = 1; i < candidates.size(); ++i) {
@@ -258,21 +267,69 @@ size_t decide(std::vector<Candidate>& candidates, Precision precision, uint64_t 
   return best;
 }
 
+constexpr char kNotGiven[] =
+    "not given operators by which a request can end the process or read other memory";
+
+// By one of these a request could end the process, so it is not served, even if the configuration names the backend.
+Status refused(const Backend& backend, const ModelSource& source,
+               const std::vector<std::string>& operators) {
+  return Status::error(
+      Code::kUnavailable, "model '%s': %s is %s%s: %s", source.name.c_str(),
+      std::string(backend.name()).c_str(), kNotGiven,
+      backend.traits().is_reference ? "" : " (\"backend\": \"auto\" in config.json may serve them)",
+      listed(operators).c_str());
+}
+
 Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
                                 const ModelSource& source, BackendChoice choice) {
   Result<Backends::Entry*> entry = backends.find(name);
   if (!entry.ok()) return entry.status();
+  const Backend& backend = *(*entry)->backend;
+  if (!choice.is_remembered) {
+    OperatorFindings found = compare_operators(backend, source);
+    if (!found.unsafe.empty()) return refused(backend, source, found.unsafe);
+    choice.operators_not_known = std::move(found.not_known);
+  }
   Result<std::unique_ptr<LoadedModel>> loaded = (*entry)->backend->load(source);
   if (!loaded.ok()) return loaded.status();
-  choice.backend = (*entry)->backend->name();
+  choice.backend = backend.name();
   return ChosenBackend{*entry, std::move(*loaded), std::move(choice)};
 }
 
-// What each said, on one line.
-Status nobody(const ModelSource& source, const std::vector<TriedBackend>& tried, Code code) {
+// Inputs and outputs; 0: not known.
+size_t tensors_of(const ModelSource& source) {
+  if (source.graph == nullptr || !source.graph->model().ok()) return 0;
+  const onnx::Graph& graph = source.graph->model()->graph;
+  return graph.inputs.size() + graph.outputs.size();
+}
+
+// Says of a backend that "auto" may not give the model to why; empty: it may.
+std::string reason_to_leave_out(const Backend& backend, const ModelSource& source) {
+  const OperatorFindings found = compare_operators(backend, source);
+  if (!found.unsafe.empty()) return std::string("it is ") + kNotGiven + ": " + listed(found.unsafe);
+  if (found.not_known.empty() && tensors_of(source) > kMostTensorsCompared &&
+      !backend.traits().is_reference) {
+    return text(
+        "\"backend\": \"%s\" in config.json allows it; with %zu inputs and outputs it is not "
+        "compared, since compiling may take minutes",
+        std::string(backend.name()).c_str(), tensors_of(source));
+  }
+  if (found.not_known.empty()) return {};
+  return "\"backend\": \"" + std::string(backend.name()) +
+         "\" in config.json allows it; it is not known to compute as ONNX defines them: " +
+         listed(found.not_known);
+}
+
+// The reason of each, on one line; that of the reference first, since a Status cuts the end.
+Status nobody(const Backends& backends, const ModelSource& source,
+              const std::vector<TriedBackend>& tried, Code code) {
   std::string all;
-  for (const TriedBackend& one : tried) {
-    all.append(all.empty() ? "" : "; ").append(one.name).append(": ").append(one.problem);
+  for (const bool is_reference : {true, false}) {
+    for (size_t i = 0; i < tried.size(); ++i) {
+      if (backends.entries()[i]->backend->traits().is_reference != is_reference) continue;
+      all.append(all.empty() ? "" : "; ").append(tried[i].name).append(": ");
+      all.append(tried[i].problem);
+    }
   }
   return Status::error(code, "no backend can serve model '%s': %s", source.name.c_str(),
                        all.c_str());
@@ -280,14 +337,22 @@ Status nobody(const ModelSource& source, const std::vector<TriedBackend>& tried,
 
 // Loads the model with each backend, and makes an instance where there is somebody to compare with.
 Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
-                              const ChoiceOptions& options) {
+                              const LoadOptions& options) {
   ChosenBackend chosen;
   std::vector<TriedBackend>& tried = chosen.choice.tried;
   std::vector<Candidate> candidates;
   Code code = Code::kUnavailable;
   tried.reserve(backends.entries().size());  // the candidates point into it
+  const TriedBackend* left_out = nullptr;
   for (const auto& entry : backends.entries()) {
-    tried.push_back({.name = std::string(entry->backend->name()), .problem = {}, .costs = {}});
+    tried.push_back({.name = std::string(entry->backend->name()),
+                     .problem = reason_to_leave_out(*entry->backend, source),
+                     .costs = {}});
+    if (!tried.back().problem.empty()) {
+      left_out = &tried.back();
+      continue;
+    }
+    if (options.is_stopped()) return loading_stopped();
     Result<std::unique_ptr<LoadedModel>> loaded = entry->backend->load(source);
     if (!loaded.ok()) {
       code = loaded.status().code();
@@ -296,10 +361,14 @@ Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
     }
     candidates.push_back({entry.get(), std::move(*loaded), nullptr, {}, &tried.back()});
   }
-  if (candidates.empty()) return nobody(source, tried, code);
+  if (candidates.empty()) return nobody(backends, source, tried, code);
   size_t best = 0;
   if (candidates.size() == 1) {
     chosen.choice.why = "the only backend that can serve it";
+    if (left_out != nullptr) {
+      chosen.choice.why =
+          "computes as ONNX defines it; " + left_out->name + " was left out: " + left_out->problem;
+    }
   } else {
     std::erase_if(candidates, [](Candidate& one) {
       Result<std::unique_ptr<Instance>> made = one.loaded->create_instance(kMeasuredRows);
@@ -307,18 +376,19 @@ Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
       if (made.ok()) one.instance = std::move(*made);
       return one.instance == nullptr;
     });
-    if (candidates.empty()) return nobody(source, tried, Code::kUnavailable);
+    if (candidates.empty()) return nobody(backends, source, tried, Code::kUnavailable);
     for (Candidate& one : candidates) {
       Result<RequestMemory> memory = RequestMemory::create(kTrialBytes);
       if (!memory.ok()) return memory.status();
       one.memory = std::move(*memory);
     }
     if (candidates.size() > 1) {
-      best = decide(candidates, source.options.precision, options.budget_ns, chosen.choice);
+      best = decide(candidates, source.options.precision, options, chosen.choice);
     } else {
       chosen.choice.why = "the only backend that can run it";
     }
   }
+  if (options.is_stopped()) return loading_stopped();  // the measurement was cut short
   chosen.entry = candidates[best].entry;
   chosen.choice.backend = chosen.entry->backend->name();
   candidates[best].instance.reset();
@@ -327,7 +397,7 @@ Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
 }
 
 Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
-                             const ChoiceOptions& options) {
+                             const LoadOptions& options) {
   const bool is_its_own = !source.options.backend.empty();
   const std::string& named = is_its_own ? source.options.backend : options.backend;
   if (named != kAutoBackend) {
@@ -338,7 +408,8 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
     return load_with(backends, "", source, {.why = "the only backend of this server"});
   }
   ChoiceCache cache(options.cache);
-  const std::string key = ChoiceCache::key_of(source, backends.description());
+  const std::string key =
+      ChoiceCache::key_of(source, backends.description(), table_versions(backends));
   if (std::optional<BackendChoice> known = cache.find(key)) {
     known->is_remembered = true;
     Result<ChosenBackend> chosen = load_with(backends, known->backend, source, *known);
@@ -352,7 +423,7 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
 }  // namespace
 
 Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
-                                     const ChoiceOptions& options) {
+                                     const LoadOptions& options) {
   Result<ChosenBackend> chosen = choose(backends, source, options);
   // What is freed by now, the file as it was read and the weights of a backend that was not chosen, stays
   // with the process's heaps otherwise: 100 MB beside a model of 200.

@@ -19,7 +19,12 @@ struct ChosenBackend {
   BackendChoice choice;
 };
 
+// The error of choose_backend() once `options.stop` is set.
+[[nodiscard]] inline Status loading_stopped() noexcept {
+  return Status::error(Code::kCancelled, "loading was stopped");
+}
+
 [[nodiscard]] Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
-                                                   const ChoiceOptions& options);
+                                                   const LoadOptions& options);
 
 }  // namespace lumen::engine

@@ -7,7 +7,17 @@
 // The cost is predicted when a request is taken and corrected once it has run, so that shares follow from
 // what was measured.
 //
-// Threads: start_of(), charge() and settle() by any, without a lock: of two that take requests of the same
+// Bounds, after any history: no model begins before now_, and none later than one run after it. So of two models
+// that compete neither waits longer than its share says and one heavy run.
+//   now_ moves with each run that a worker takes, to its start. A request that joins a run moves it not: a batch is
+//   one run, and would take from the others the time that they are behind it.
+//   A correction adds to a model's debt up to one run of the time that was measured, however many were taken with
+//   an expectation that was too low.
+//   Runs on I/O threads, which are not chosen here, do not add up: the debt of a model for them is one run, and
+//   the next is counted once now_ has passed that. They do not move now_ either: the models that the workers take
+//   from would all lie behind it, with no order among them, and the cheaper would starve the other.
+//
+// Threads: start_of(), charge(), join() and settle() by any, without a lock: of two that take requests of the same
 // model at the same moment both are charged; which was first does not matter. reset() on the control plane,
 // while no request of the model can come. Memory: at construction. Errors: none.
 #pragma once
@@ -30,6 +40,7 @@ class FairShares {
     // relaxed, all: no request of the model is on its way
     share.weight.store(std::max(weight, 1u), std::memory_order_relaxed);
     share.finish.store(0, std::memory_order_relaxed);
+    share.elsewhere.store(0, std::memory_order_relaxed);
     share.cost_ns.store(cost_ns, std::memory_order_relaxed);
   }
 
@@ -58,13 +69,27 @@ class FairShares {
     share.cost_ns.store(ns, std::memory_order_relaxed);  // relaxed: as above
     advance(share, start, ns);
   }
+  // One more is taken, to be run in one call with the request that was charged.
+  void join(uint32_t model, uint64_t ns) noexcept {
+    advance(shares_[model], start_of(model).at, ns);
+  }
   // What was charged with `charged_ns` took `ns`; one that was not charged ran elsewhere, on an I/O thread.
   void settle(uint32_t model, uint64_t ns, uint64_t charged_ns) noexcept {
     Share& share = shares_[model];
-    if (charged_ns == 0) return advance(share, start_of(model).at, ns);
-    // relaxed: as above. What it is too much is taken back: modulo 2^64.
-    share.finish.fetch_add(scaled(share, ns) - scaled(share, charged_ns),
-                           std::memory_order_relaxed);
+    if (charged_ns == 0) return settle_elsewhere(share, ns);
+    const uint64_t took = scaled(share, ns);
+    const uint64_t charged = scaled(share, charged_ns);
+    if (took <= charged) {
+      share.finish.fetch_sub(charged - took, std::memory_order_relaxed);  // relaxed: as above
+      return;
+    }
+    // relaxed: as above
+    const uint64_t most = now_.load(std::memory_order_relaxed) + took + kStep;
+    uint64_t finish = share.finish.load(std::memory_order_relaxed);  // relaxed: as above
+    while (finish < most &&
+           !share.finish.compare_exchange_weak(finish, std::min(finish + (took - charged), most),
+                                               std::memory_order_relaxed)) {  // relaxed: as above
+    }
   }
 
  private:
@@ -75,12 +100,24 @@ class FairShares {
   static constexpr uint64_t kStep = 10'000 * kUnit;
   struct alignas(kCacheLine) Share {
     std::atomic<uint64_t> finish{0};
+    std::atomic<uint64_t> elsewhere{0};  // the finish of the last counted run on an I/O thread
     std::atomic<uint64_t> cost_ns{0};
     std::atomic<uint32_t> weight{1};
   };
 
   [[nodiscard]] static uint64_t scaled(const Share& share, uint64_t ns) noexcept {
     return ns * kUnit / share.weight.load(std::memory_order_relaxed);  // relaxed: as above
+  }
+  void settle_elsewhere(Share& share, uint64_t ns) noexcept {
+    const uint64_t now = now_.load(std::memory_order_relaxed);  // relaxed: as above
+    // relaxed: as above; of two at once both count the same run's length, and the larger stays
+    if (now <= share.elsewhere.load(std::memory_order_relaxed)) return;
+    const uint64_t until = now + scaled(share, ns);
+    share.elsewhere.store(until, std::memory_order_relaxed);         // relaxed: as above
+    uint64_t finish = share.finish.load(std::memory_order_relaxed);  // relaxed: as above
+    while (finish < until && !share.finish.compare_exchange_weak(
+                                 finish, until, std::memory_order_relaxed)) {  // relaxed: as above
+    }
   }
   static void advance(Share& share, uint64_t start, uint64_t ns) noexcept {
     const uint64_t more = scaled(share, ns);

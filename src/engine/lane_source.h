@@ -56,7 +56,7 @@ class LaneSource : public WorkSource {
   InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                      WakeReason& reason) noexcept override {
     // Only by who looks at the lanes afterwards: it may hide one for a moment from who wakes others.
-    if (may_take) lanes_.tidy(worker);
+    if (may_take) wake_each_of(lanes_.tidy(worker));
     return sleepers_.park(worker, may_take, deadline_ns, reason);
   }
   void wake(uint32_t worker) noexcept override { sleepers_.wake_one(worker); }
@@ -67,7 +67,7 @@ class LaneSource : public WorkSource {
   std::vector<Lanes::Pushed> pushed_;
 
  private:
-  // All that may take what was pushed for them alone: nobody counts how many are on the way to it.
+  // All workers that may take requests which not all may take: the workers that are on the way are not counted.
   void wake_each_of(const Lanes::WorkerSet& workers) noexcept {
     for (uint32_t group = 0; group < workers.size(); ++group) {
       for (uint64_t bits = workers[group]; bits != 0; bits &= bits - 1) {

@@ -167,7 +167,10 @@ InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
   // claimed and not yet there; then the next is taken, and each is tried once.
   Tried tried;
   while (const std::optional<Place> chosen = choose(worker, tried)) {
-    if (InferRequest* request = take_from(chosen->model, chosen->class_index)) return request;
+    if (InferRequest* request = take_from(chosen->model, chosen->class_index)) {
+      shares_.charge(chosen->model, request->share_ns);
+      return request;
+    }
     tried.add(*chosen);
   }
   return nullptr;
@@ -176,7 +179,10 @@ InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
 InferRequest* Lanes::try_pop_like(const InferRequest& request) noexcept {
   const uint32_t model = request.model->index();
   for (uint32_t i = 0; i < classes(); ++i) {
-    if (InferRequest* next = take_from(model, i)) return next;
+    if (InferRequest* next = take_from(model, i)) {
+      shares_.join(model, next->share_ns);
+      return next;
+    }
   }
   return nullptr;
 }
@@ -185,20 +191,25 @@ InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
   InferRequest* request = lane_of(model).rings[class_index]->try_pop();
   if (request == nullptr) return nullptr;
   request->share_ns = std::max<uint64_t>(request->expected_ns, 1);
-  shares_.charge(model, request->share_ns);
   return request;
 }
 
-void Lanes::tidy(uint32_t worker) noexcept {
+Lanes::WorkerSet Lanes::tidy(uint32_t worker) noexcept {
+  WorkerSet misled{};
   for_each_marked(may_take_[worker], [&](Place place, const LaneRing& ring) {
     if (!ring.was_empty()) return true;
     std::atomic<uint64_t>& word = bits_[place.word()];
     // sync[lanes.bits]: see the header
     word.fetch_and(~place.mask(), std::memory_order_acq_rel);
+    if (ring.was_empty()) return true;
     // sync[lanes.bits]: as above
-    if (!ring.was_empty()) word.fetch_or(place.mask(), std::memory_order_acq_rel);
+    word.fetch_or(place.mask(), std::memory_order_acq_rel);
+    const Lane& lane = lane_of(place.model);
+    for (size_t i = 0; !lane.is_for_any && i < misled.size(); ++i) misled[i] |= lane.workers[i];
     return true;
   });
+  misled[worker / 64] &= ~(uint64_t{1} << (worker % 64));
+  return misled;
 }
 
 bool Lanes::was_empty(uint32_t worker) const noexcept {

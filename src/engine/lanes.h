@@ -9,7 +9,9 @@
 // the policy `deadline`, within a priority, how long the requests may wait.
 //
 // A lane may be for some workers only: each has a mask of the models that it may take, and neither looks at
-// the others' bits nor clears them.
+// the others' bits nor clears them. Of several such workers one may look, and go to sleep, while another has cleared
+// the bit and not yet set it again; its bell was rung before that, and the worker
+// that takes the first request does not count this one. So the one that sets the bit again rings all of them.
 //
 // A bit says "look here" and may be set for an empty ring: it is cleared only by a worker that is about to
 // sleep, so that a model in steady use costs nobody a write to the words of bits. So:
@@ -17,7 +19,7 @@
 //   tidy(), before a worker announces its sleep        push(), then announce()
 //     the ring is empty? clear its bit                   the request is published
 //     look at the ring once more: not empty, set it      (the bit is seen clear: set it)
-//                                                        announce(): set the bit in any case
+//       and wake the others, if the lane is for some     announce(): set the bit in any case
 //
 // Invariant: after its submitter's announce() a request that can be taken has its bit set, or a worker in
 // tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of one word: if
@@ -87,8 +89,9 @@ class Lanes {
   [[nodiscard]] InferRequest* try_pop(uint32_t worker) noexcept;
   // The next of the same model, to be run with it.
   [[nodiscard]] InferRequest* try_pop_like(const InferRequest& request) noexcept;
-  // Clears the bits of empty rings that the worker may take from. Before its sleep is announced.
-  void tidy(uint32_t worker) noexcept;
+  // Clears the bits of empty rings that the worker may take from. Before its sleep is announced. Returns the workers
+  // that are to be woken, since they may have looked while a bit was clear for a request that they alone may take.
+  [[nodiscard]] WorkerSet tidy(uint32_t worker) noexcept;
   // Racy: whether there is nothing for that worker.
   [[nodiscard]] bool was_empty(uint32_t worker) const noexcept;
   // Racy: requests that any worker may take.

@@ -95,6 +95,14 @@ void read_batch_sizes(Config& config, const Json& value) {
   config.options.batch_sizes = std::move(sizes);
 }
 
+void read_rows_are_independent(Config& config, const Json& value) {
+  if (!value.is_boolean()) {
+    return config.fail("key \"rows_are_independent\": got " + shown(value) +
+                       ", wanted true or false");
+  }
+  config.options.rows_are_independent = value.get<bool>();
+}
+
 void read_shape_cache(Config& config, const Json& value) {
   const uint64_t entries = value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
   if (entries > kMaxShapeCache) {
@@ -238,6 +246,7 @@ struct Key {
 };
 constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"batch_sizes", read_batch_sizes},
+                              Key{"rows_are_independent", read_rows_are_independent},
                               Key{"shape_cache", read_shape_cache},
                               Key{"backend", read_backend},
                               Key{"response_cache", read_response_cache},

@@ -4,9 +4,12 @@
 #include <lumen/engine/model_repository.h>
 
 #include <lumen/base/limits.h>
+#include <lumen/onnx/model_file.h>
 
+#include "engine/batch.h"
 #include "engine/choose_backend.h"
 #include "engine/repository_scan.h"
+#include "engine/row_independence.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,13 +18,13 @@ namespace lumen::engine {
 namespace {
 
 Status check_metadata(const ModelMetadata& metadata) noexcept {
-  const auto check = [&metadata](const char* what, const std::vector<TensorSpec>& specs) {
-    if (!specs.empty() && specs.size() <= limits::kMaxTensors) return Status();
-    return Status::error(Code::kUnavailable, "model '%s' has %zu %s; wanted 1 to %zu",
-                         metadata.name.c_str(), specs.size(), what, limits::kMaxTensors);
+  const auto check = [&metadata](const char* what, size_t least, size_t count) {
+    if (count >= least && count <= limits::kMaxTensors) return Status();
+    return Status::error(Code::kUnavailable, "model '%s' has %zu %s; wanted %zu to %zu",
+                         metadata.name.c_str(), count, what, least, limits::kMaxTensors);
   };
-  LUMEN_RETURN_IF_ERROR(check("inputs", metadata.inputs));
-  return check("outputs", metadata.outputs);
+  LUMEN_RETURN_IF_ERROR(check("inputs", 0, metadata.inputs.size()));
+  return check("outputs", 1, metadata.outputs.size());
 }
 
 // A reason as clients may see it: it names the file, below the repository. Where that lies is no
@@ -78,8 +81,8 @@ Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t>
 
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
     const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
-    ChoiceOptions choosing, const OnLoaded& on_loaded) {
-  Result<std::vector<FoundModel>> found = scan_repository(directory);
+    LoadOptions options, const OnLoaded& on_loaded) {
+  Result<std::vector<FoundModel>> found = scan_repository(directory, options.follow_links);
   if (!found.ok()) return found.status();
   if (found->size() > limits::kMaxModels) {
     return Status::error(Code::kTooLarge,
@@ -88,8 +91,9 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
   }
   // alloc: at start
   std::unique_ptr<ModelRepository> repository(
-      new ModelRepository(directory, std::move(backends), counters, std::move(choosing)));
+      new ModelRepository(directory, std::move(backends), counters, std::move(options)));
   for (const FoundModel& version : *found) {
+    if (repository->options_.is_stopped()) return loading_stopped();
     repository->models_.push_back(repository->make_model(version));
     on_loaded(*repository->models_.back(), repository->models_.size(), found->size());
   }
@@ -109,7 +113,7 @@ std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
 
 Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                                                      std::string_view version) {
-  Result<std::vector<FoundModel>> found = scan_repository(directory_);
+  Result<std::vector<FoundModel>> found = scan_repository(directory_, options_.follow_links);
   if (!found.ok()) return found.status();
   const FoundModel* wanted = nullptr;
   for (const FoundModel& one : *found) {
@@ -138,17 +142,45 @@ void ModelRepository::forget(const Model& model) {
   std::erase_if(models_, [&](const auto& kept) { return kept.get() == &model; });
 }
 
-Status ModelRepository::load_into(Model& model, const ModelSource& source) {
-  Result<ChosenBackend> chosen = choose_backend(backends_, source, choosing_);
-  if (!chosen.ok()) return chosen.status();
+namespace {
+
+std::string why_not_packed(const ModelSource& source) {
+  std::string why = "a graph that is not ONNX is not followed";
+  if (source.graph != nullptr) {
+    const Result<onnx::Model>& model = source.graph->model();
+    why = model.ok() ? why_rows_may_meet(*model) : std::string(model.status().message());
+  }
+  if (why.empty()) return why;
+  return "its rows are not known to be independent: " + why +
+         "; if they are, \"rows_are_independent\": true in config.json has them run in one call";
+}
+
+}  // namespace
+
+Status ModelRepository::load_into(Model& model, ModelSource source) {
+  if (source.file.extension() == ".onnx") {
+    source.graph = std::make_shared<const onnx::ModelFile>(source.file);
+  }
+  Result<ChosenBackend> chosen = choose_backend(backends_, source, options_);
+  if (!chosen.ok()) {
+    model.choice_.backend =
+        source.options.backend.empty() ? options_.backend : source.options.backend;
+    return chosen.status();
+  }
   LUMEN_RETURN_IF_ERROR(backends_.use(*chosen->entry));
   LUMEN_RETURN_IF_ERROR(check_metadata(chosen->loaded->metadata()));
   model.metadata_ = chosen->loaded->metadata();
   // find() rests on the order of the scan's names, whatever a backend puts there.
   model.metadata_.name = source.name;
   model.metadata_.version = source.version;
+  model.input_names_ = TensorNames(model.metadata_.inputs);
+  model.output_names_ = TensorNames(model.metadata_.outputs);
   model.backend_ = chosen->entry;
   model.choice_ = std::move(chosen->choice);
+  if (has_batch_axis(model.metadata_) && !chosen->entry->backend->traits().has_independent_rows &&
+      !source.options.rows_are_independent) {
+    model.why_not_packed_ = why_not_packed(source);
+  }
   model.response_cache_ = source.options.response_cache;
   model.scheduling_ = source.options.scheduling;
   model.loaded_ = std::move(chosen->loaded);

@@ -28,7 +28,7 @@ constexpr size_t kBatchBytes = size_t{256} << 20;
 
 // Whether `rows` rows in one call give, bit for bit, what they give one by one. An f32 model promises
 // what its framework computes for a request, and kernels may add up in another order for another
-// number of rows; and a free first axis may be no batch at all (a sequence).
+// number of rows. That they are independent, as the graph says, is known before.
 bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows) {
   TrialRun together(slot.model->metadata(), slot.model, memory);
   if (!together.run(*slot.instance, 0, rows)) return false;
@@ -137,7 +137,8 @@ bool gains_by_packing(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
 }
 
 std::vector<uint32_t> sizes_for(const Model& model, const EngineConfig& config) {
-  return has_batch_axis(model.metadata()) ? batch_sizes_of(config) : std::vector<uint32_t>();
+  const bool may_pack = has_batch_axis(model.metadata()) && model.why_not_packed().empty();
+  return may_pack ? batch_sizes_of(config) : std::vector<uint32_t>();
 }
 
 }  // namespace

@@ -68,14 +68,6 @@ int width(std::string_view name) noexcept {
 
 }  // namespace
 
-std::optional<size_t> find_tensor(std::span<const TensorSpec> specs,
-                                  std::string_view name) noexcept {
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].name == name) return i;
-  }
-  return std::nullopt;
-}
-
 Status unknown_tensor(const ModelMetadata& model, std::string_view kind,
                       std::span<const TensorSpec> specs, std::string_view name) noexcept {
   return Status::error(Code::kInvalidArgument, "model '%.*s' has no %.*s '%.*s'; wanted one of: %s",
@@ -83,8 +75,8 @@ Status unknown_tensor(const ModelMetadata& model, std::string_view kind,
                        name.data(), names_text(specs).c_str());
 }
 
-Status check_input(const ModelMetadata& model, const TensorSpec& spec,
-                   const TensorView& input) noexcept {
+Status check_input(const ModelMetadata& model, const TensorSpec& spec, const TensorView& input,
+                   bool may_be_empty) noexcept {
   const int model_width = width(model.name);
   const int name_width = width(spec.name);
   if (input.type != spec.type) {
@@ -101,13 +93,14 @@ Status check_input(const ModelMetadata& model, const TensorSpec& spec,
                          spec.shape.is_static() ? "" : " (-1: any size)");
   }
   const std::optional<size_t> count = input.shape.element_count();
-  // An empty tensor asks for nothing, and kernels differ in what they do with one.
-  if (!count || *count == 0) {
-    return Status::error(Code::kInvalidArgument,
-                         "input '%.*s' of model '%.*s': got shape %s, wanted every dimension >= 1 "
-                         "and a size that fits into 64 bits",
-                         name_width, spec.name.data(), model_width, model.name.data(),
-                         shape_text(input.shape).c_str());
+  // Not each backend's kernels know empty tensors.
+  if (!count || (*count == 0 && !may_be_empty)) {
+    return Status::error(
+        Code::kInvalidArgument,
+        "input '%.*s' of model '%.*s': got shape %s, wanted every dimension >= 1 "
+        "(none may be empty: see docs/models.md) and a size that fits into 64 bits",
+        name_width, spec.name.data(), model_width, model.name.data(),
+        shape_text(input.shape).c_str());
   }
   const size_t element = element_size(spec.type);
   size_t wanted = 0;

@@ -17,10 +17,13 @@ constexpr uint64_t kGuess = 64;
 
 uint64_t open_descriptors() {
   std::error_code error;
-  const std::filesystem::directory_iterator folder("/proc/self/fd", error);
+  uint64_t entries = 0;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", error);
+       !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    ++entries;
+  }
   if (error) return kGuess;
-  const auto entries = std::distance(begin(folder), end(folder));
-  return static_cast<uint64_t>(entries) - 1;  // less the one that reads the folder
+  return entries - 1;  // less the one that reads the folder
 }
 
 uint64_t raise_descriptor_limit(uint64_t wanted) noexcept {

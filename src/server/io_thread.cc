@@ -90,6 +90,7 @@ void IoThread::run() noexcept {
     // sync[io.drain]: acquire; what the control thread did before it asked is visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
+  http_->check_at_rest();
   submitter_.close();
   catalog_.close();
 }
@@ -124,8 +125,9 @@ size_t IoThread::take_returned() noexcept {
 // Workers are woken here: with many clients that is one wake-up for all the requests that a turn
 // brought. Models with the queue type `inline` run here; what one call brought is answered before the next,
 // so that the reply of a fast model does not wait for a slow one.
+// Before that, requests that waited for memory begin, so that they are part of this turn.
 size_t IoThread::on_turn_end() noexcept {
-  size_t done = 0;
+  size_t done = http_->serve_waiting();
   uint64_t began_ns = 0;
   has_runs_left_ = false;
   while (const size_t now_done = submitter_.end_turn()) {
@@ -142,7 +144,7 @@ size_t IoThread::on_turn_end() noexcept {
 }
 
 uint64_t IoThread::next_deadline_ns() noexcept {
-  if (has_runs_left_) return 0;
+  if (has_runs_left_ || http_->owes_a_turn()) return 0;
   uint64_t next = std::min({drain_deadline_ns_, dispatcher_.next_ns(), http_->next_deadline_ns()});
   if (next != UINT64_MAX) next += kCoarseClockStepNs;
   return std::min(next, submitter_.next_ns());

@@ -45,6 +45,11 @@ size_t least_memory_bytes(const ServerOptions& options) noexcept {
          (contexts * base + http::most_request_bytes(options.max_body_bytes));
 }
 
+size_t address_bytes(const ServerOptions& options) noexcept {
+  const size_t contexts = active_requests(options, options.engine) + http::kHeadContexts;
+  return options.io_thread_count * contexts * http::most_request_bytes(options.max_body_bytes);
+}
+
 std::string overload_note(const ServerOptions& options, const engine::EngineConfig& config) {
   // As at start: a live change of `config` does not change how many are in memory.
   const size_t active = active_requests(options, options.engine);

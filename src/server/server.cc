@@ -15,11 +15,14 @@
 #include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
 #include <lumen/service/response_cache.h>
+#include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
+#include <lumen/transports/http/memory_limits.h>
 
 #include <fcntl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <latch>
@@ -91,6 +94,12 @@ class RunningServer final : public Server {
     if (trace_log_ == nullptr) return std::nullopt;
     return trace_log_->counters();
   }
+  Status reopen_trace_log() override {
+    return trace_log_ == nullptr ? Status() : trace_log_->reopen();
+  }
+  void begin_leaving() noexcept override {
+    is_leaving_.store(true, std::memory_order_relaxed);  // relaxed: nothing else is told by it
+  }
   void drain() noexcept override;
 
  private:
@@ -98,6 +107,7 @@ class RunningServer final : public Server {
   Status listen_on_unix();
   Status listen_on_bus();
   Status open_telemetry();
+  Status check_address_space() const;
   void fit_descriptors();
   void fit_memory();
   Status start_io_threads();
@@ -120,6 +130,8 @@ class RunningServer final : public Server {
   std::unique_ptr<engine::ModelRepository> repository_;
   std::unique_ptr<service::Documents> documents_;
   http::HostCheck hosts_;
+  http::Cors cors_;
+  std::atomic<bool> is_leaving_{false};
   http::Options http_options_{};
   shm::Options shm_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
@@ -133,17 +145,20 @@ class RunningServer final : public Server {
   std::vector<std::thread> threads_;
 };
 
-engine::ChoiceOptions choice_options(const ServerOptions& options) {
-  engine::ChoiceOptions choosing{.backend = options.backend,
-                                 .budget_ns = options.backend_trial_ns,
-                                 .cache = options.backend_choices};
-  if (options.backend_choices.empty()) choosing.cache = engine::default_choices_file();
-  if (options.backend_choices == kOff) choosing.cache.clear();
-  return choosing;
+engine::LoadOptions load_options(const ServerOptions& options) {
+  engine::LoadOptions loading{.backend = options.backend,
+                              .budget_ns = options.backend_trial_ns,
+                              .cache = options.backend_choices,
+                              .follow_links = options.follow_links,
+                              .stop = options.stop_loading};
+  if (options.backend_choices.empty()) loading.cache = engine::default_choices_file();
+  if (options.backend_choices == kOff) loading.cache.clear();
+  return loading;
 }
 
 Status RunningServer::start(engine::Backends backends) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
+  LUMEN_RETURN_IF_ERROR(check_address_space());
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listen());
   LUMEN_RETURN_IF_ERROR(make_counters());
@@ -153,7 +168,7 @@ Status RunningServer::start(engine::Backends backends) {
   engine::LoadProgress progress(now_ns(),
                                 [this](std::string_view text) { report_(LogLevel::kInfo, text); });
   auto repository = engine::ModelRepository::open(
-      options_.model_repository, std::move(backends), *counters_, choice_options(options_),
+      options_.model_repository, std::move(backends), *counters_, load_options(options_),
       [&progress](const engine::Model& model, size_t number, size_t count) {
         progress.on_loaded(model, number, count, now_ns());
       });
@@ -181,6 +196,7 @@ Status RunningServer::start(engine::Backends backends) {
       [this](const engine::Model& model) { add_to_tables(model); },
       [this](const engine::Model& model) { cache_->remove(model); });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
+  cors_ = http::Cors::create(options_.cors_origins);
   control_ = std::make_unique<ControlThread>(*engine_, *catalog_, report_, options_);
   metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get());
   return start_io_threads();
@@ -301,6 +317,26 @@ Status RunningServer::open_telemetry() {
   return {};
 }
 
+// The region of each request reserves addresses for the largest body; `ulimit -v` may leave fewer than that. The server
+// does not lower max_active_requests by itself: a handful of requests at once would surprise its user later.
+Status RunningServer::check_address_space() const {
+  const size_t unused = unused_address_bytes();
+  // The rest is for the stacks and heaps of the threads, and for models that are added.
+  const size_t ours = unused == SIZE_MAX ? SIZE_MAX : unused / 4 * 3;
+  const size_t wanted = address_bytes(options_);
+  if (wanted <= ours) return {};
+  const size_t contexts =
+      ours / options_.io_thread_count / http::most_request_bytes(options_.max_body_bytes);
+  const size_t fit = contexts > http::kHeadContexts ? contexts - http::kHeadContexts : 0;
+  return Status::error(
+      Code::kTooLarge,
+      "address space (ulimit -v): %zu MiB are left, wanted %zu MiB for max_active_requests %zu "
+      "with "
+      "max_body_bytes %zu; %zu such requests would fit. Raise the limit, or lower max_body_bytes "
+      "or max_active_requests",
+      unused >> 20, wanted >> 20, options_.max_active_requests, options_.max_body_bytes, fit);
+}
+
 // A limit that is met is a connection refused; better the one that closes the oldest idle connection.
 void RunningServer::fit_descriptors() {
   const uint64_t threads = options_.io_thread_count;
@@ -345,6 +381,8 @@ Status RunningServer::start_io_threads() {
   const http::Services services{.options = http_options_,
                                 .documents = *documents_,
                                 .hosts = hosts_,
+                                .cors = cors_,
+                                .is_leaving = is_leaving_,
                                 .backends = repository_->backends(),
                                 .control = *control_,
                                 .metrics = *metrics_};
@@ -415,6 +453,8 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,
                                               engine::Backends backends, Report report) {
   // A client that closes early must be an error code, not the end of the process.
   (void)std::signal(SIGPIPE, SIG_IGN);
+  // So must a file that has reached RLIMIT_FSIZE.
+  (void)std::signal(SIGXFSZ, SIG_IGN);
   auto server = std::make_unique<RunningServer>(options, std::move(report));
   LUMEN_RETURN_IF_ERROR(server->start(std::move(backends)));
   return std::unique_ptr<Server>(std::move(server));

@@ -5,6 +5,7 @@
 #include <lumen/base/nearest_name.h>
 #include <lumen/base/unix_socket.h>
 #include <lumen/net/socket.h>
+#include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
 
 #include <algorithm>
@@ -140,6 +141,9 @@ Status check_bus(const Setting&, std::string_view value) {
 Status check_hosts(const Setting& setting, std::string_view value) {
   return http::is_host_list(value) ? Status() : wanted(value, setting.values_text());
 }
+Status check_origins(const Setting& setting, std::string_view value) {
+  return http::is_origin_list(value) ? Status() : wanted(value, setting.values_text());
+}
 Status check_not_empty(const Setting& setting, std::string_view value) {
   return value.empty() ? wanted(value, setting.values_text()) : Status();
 }
@@ -211,9 +215,18 @@ constexpr Setting kSettings[] = {
         {.form = "names and addresses without ports, separated by commas, or *",
          .check = check_hosts},
         "what a browser's request may have in Host beside the names and addresses of this machine"),
+    row<&S::cors_origins>(
+        "server.cors_origins", kRestart,
+        {.form = "origins as https://app.example:8443, separated by commas, or *",
+         .check = check_origins},
+        "origins of the pages in a browser that may send requests and read the replies (CORS); not "
+        "set: none"),
     row<&S::model_repository>("server.model_repository", kRestart,
                               {.form = "a directory", .check = check_not_empty},
                               "holds the models as <name>/<version>/model.onnx or model.xml"),
+    row<&S::follow_links>("server.follow_links", kRestart, words(kOffOn),
+                          "symbolic links that lead out of the model repository; links within it "
+                          "are always followed"),
     row<&S::backend>("server.backend", kRestart,
                      {.form = "auto, or a backend's name", .check = check_not_empty},
                      "runs the models whose config.json names no backend; auto: of those that can "
@@ -255,6 +268,10 @@ constexpr Setting kSettings[] = {
         "a reply must make progress within this time, or its connection is reset"),
     row<&T::idle_ns>("server.idle_timeout_ms", kRestart, milliseconds(1),
                      "a connection without a request is closed after this time"),
+    row<&S::drain_delay_ns>("server.drain_delay_ms", kRestart, milliseconds(0),
+                            "how long after SIGTERM requests are served on, while "
+                            "/v2/health/ready already says no; raise it to the time that your load "
+                            "balancer takes to notice. SIGINT and a second signal don't wait"),
     row<&S::drain_timeout_ns>("server.drain_timeout_ms", kRestart, milliseconds(0),
                               "how long requests in flight have after SIGTERM"),
     row<&S::log_level>("server.log_level", kLive, words(kLogLevelNames),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace lumen::service {
 namespace {
@@ -62,7 +63,7 @@ bool is_aligned(const TensorView& tensor) noexcept {
 }  // namespace
 
 Binder::Binder(Call& call, engine::Model& model) noexcept
-    : call_(call), metadata_(model.metadata()) {
+    : call_(call), model_(model), metadata_(model.metadata()) {
   call.infer.model = &model;
   const size_t inputs = metadata_.inputs.size();
   bound_ = call.scratch->allocate_array<TensorView>(inputs);
@@ -73,7 +74,7 @@ Binder::Binder(Call& call, engine::Model& model) noexcept
 
 Status Binder::input(std::string_view name, const TensorView& tensor, InputBytes bytes) noexcept {
   if (bound_.size() != metadata_.inputs.size()) return out_of_memory("input list", 0);
-  const std::optional<size_t> index = engine::find_tensor(metadata_.inputs, name);
+  const std::optional<size_t> index = model_.input_names().find(name, named_);
   if (!index) return engine::unknown_tensor(metadata_, "input", metadata_.inputs, name);
   if (is_named_[*index]) {
     return Status::error(Code::kInvalidArgument, "input '%.*s' is given twice; send it once",
@@ -81,7 +82,8 @@ Status Binder::input(std::string_view name, const TensorView& tensor, InputBytes
   }
   is_named_[*index] = true;
   ++named_;
-  LUMEN_RETURN_IF_ERROR(engine::check_input(metadata_, metadata_.inputs[*index], tensor));
+  LUMEN_RETURN_IF_ERROR(engine::check_input(metadata_, metadata_.inputs[*index], tensor,
+                                            metadata_.takes_empty_tensors));
   TensorView& bound = bound_[*index];
   bound = tensor;
   if (bytes == InputBytes::kToReceive) return place(name, bound);
@@ -160,13 +162,13 @@ Status Binder::inputs_named() noexcept {
 Status Binder::output(std::string_view name) noexcept {
   if (outputs_.empty()) {
     outputs_ = call_.scratch->allocate_array<uint16_t>(metadata_.outputs.size());
-    if (outputs_.empty()) return out_of_memory("output list", 0);
+    is_wanted_ = call_.scratch->allocate_array<bool>(metadata_.outputs.size());
+    if (outputs_.empty() || is_wanted_.empty()) return out_of_memory("output list", 0);
   }
-  const std::optional<size_t> index = engine::find_tensor(metadata_.outputs, name);
+  const std::optional<size_t> index = model_.output_names().find(name, wanted_);
   if (!index) return engine::unknown_tensor(metadata_, "output", metadata_.outputs, name);
   const auto wanted = static_cast<uint16_t>(*index);
-  const std::span<const uint16_t> before = outputs_.first(wanted_);
-  if (std::ranges::find(before, wanted) != before.end()) {
+  if (std::exchange(is_wanted_[wanted], true)) {
     return Status::error(Code::kInvalidArgument, "output '%.*s' is requested twice; name it once",
                          width(name), name.data());
   }

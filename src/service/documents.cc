@@ -50,6 +50,12 @@ void write_choice(JsonWriter& json, const engine::Model& model) {
   write_response_cache(json, model.response_cache());
   json.key("backend").string(choice.backend);
   json.key("backend_why").string(choice.why);
+  if (!choice.operators_not_known.empty()) {
+    json.key("operators_not_known").begin_array();
+    for (const std::string& one : choice.operators_not_known) json.string(one);
+    json.end_array();
+  }
+  if (!model.why_not_packed().empty()) json.key("not_packed").string(model.why_not_packed());
   json.key("backends_tried").begin_array();
   for (const engine::TriedBackend& tried : choice.tried) {
     json.begin_object().key("name").string(tried.name);
@@ -114,9 +120,15 @@ ModelDocuments Documents::describe(const engine::Model& model,
   documents.metadata = json_text([&](JsonWriter& json) {
     json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
     for (const std::string& version : versions) json.string(version);
-    json.end_array().key("platform").string(metadata.platform);
-    write_tensors(json, "inputs", metadata.inputs);
-    write_tensors(json, "outputs", metadata.outputs);
+    json.end_array();
+    if (model.state() == engine::ModelState::kReady) {
+      json.key("platform").string(metadata.platform);
+      write_tensors(json, "inputs", metadata.inputs);
+      write_tensors(json, "outputs", metadata.outputs);
+    } else {
+      // As every refusal has it; whole, while that of a request is cut.
+      json.key("error").string(model.reason());
+    }
     write_choice(json, model);
     json.end_object();
   });

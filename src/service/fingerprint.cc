@@ -85,11 +85,12 @@ std::optional<Fingerprint> Fingerprint::of(const Call& call, uint64_t generation
   const size_t hashes = inputs.size() * sizeof(Hash128);
   auto* const bytes =
       static_cast<std::byte*>(call.scratch->allocate(structure + 2 * hashes, kAlignment));
-  if (bytes == nullptr) return std::nullopt;
+  const std::span<bool> has_second = call.scratch->allocate_array<bool>(inputs.size());
+  if (bytes == nullptr || has_second.size() != inputs.size()) return std::nullopt;
   std::memset(bytes + hashes + counted.size(), 0, structure - counted.size());
   StructureWriter writer(bytes + hashes);
   put_structure(writer, call, generation);
-  Fingerprint print({bytes, structure + 2 * hashes}, inputs.size());
+  Fingerprint print({bytes, structure + 2 * hashes}, has_second);
   for (size_t i = 0; i < inputs.size(); ++i) {
     print.first_hashes()[i] = hash.xxh3(inputs[i].bytes());
   }
@@ -107,8 +108,8 @@ Hash128* Fingerprint::second_hashes() const noexcept {
 
 const Hash128& Fingerprint::second(const Call& call, size_t input, const KeyedHash& hash) noexcept {
   Hash128& second = second_hashes()[input];
-  if ((has_second_ >> input & 1) == 0) second = hash.highway(call.infer.inputs[input].bytes());
-  has_second_ |= uint64_t{1} << input;
+  if (!has_second_[input]) second = hash.highway(call.infer.inputs[input].bytes());
+  has_second_[input] = true;
   return second;
 }
 

@@ -5,8 +5,8 @@
 //                      └───────────────────── check = HighwayHash of these ──────────────┘
 //
 // An input stands in the structure with its name, datatype, shape and size, in the model's order, whatever the
-// request's was. Left out is what changes no answer: id, timeout, priority, ttl_ms, no_cache, and the form of the
-// outputs, which each reply has as its own request asks for it.
+// request's was. Left out are the parameters that change no answer (id, timeout, priority, ttl_ms, no_cache, non_finite)
+// and the form of the outputs: each reply has the form that its own request asks for.
 //
 // Threads: the call's. Memory: the call's scratch. Errors: nullopt where that has no room.
 #pragma once
@@ -44,15 +44,14 @@ class Fingerprint {
   [[nodiscard]] HashPair pair(const Call& call, const KeyedHash& hash) noexcept;
 
  private:
-  Fingerprint(std::span<std::byte> bytes, size_t inputs) noexcept
-      : bytes_(bytes), inputs_(inputs) {}
+  Fingerprint(std::span<std::byte> bytes, std::span<bool> has_second) noexcept
+      : bytes_(bytes), has_second_(has_second), inputs_(has_second.size()) {}
   [[nodiscard]] Hash128* first_hashes() const noexcept;
   [[nodiscard]] Hash128* second_hashes() const noexcept;
 
   std::span<std::byte> bytes_;
+  std::span<bool> has_second_;  // of each input
   size_t inputs_;
-  uint64_t has_second_ = 0;  // a bit an input
-  static_assert(limits::kMaxTensors <= 64);
   Hash128 key_;
 };
 

@@ -38,11 +38,17 @@ bool has_rows(const Shape& shape) noexcept { return shape.rank() > 0 && shape[0]
 
 ModelNeed::ModelNeed(const engine::ModelMetadata& model) noexcept
     : list_bytes_(kListBytes + (model.inputs.size() + model.outputs.size()) * kListBytesOfATensor),
-      has_rows_(!model.inputs.empty() && has_rows(model.inputs[0].shape)),
-      input_element_bytes_(has_rows_ ? std::max<size_t>(element_size(model.inputs[0].type), 1) : 1),
-      input_row_elements_(
-          has_rows_ ? std::max<size_t>(elements_of_a_row(model.inputs[0].shape).value_or(1), 1)
-                    : 1) {
+      has_rows_(std::ranges::any_of(
+          model.inputs, [](const engine::TensorSpec& input) { return has_rows(input.shape); })) {
+  for (const engine::TensorSpec& input : model.inputs) {
+    if (!has_rows(input.shape)) continue;
+    const size_t elements = elements_of_a_row(input.shape).value_or(1);
+    row_elements_ = saturated_sum(row_elements_, elements);
+    row_bytes_ = saturated_sum(
+        row_bytes_, saturated_product(elements, std::max<size_t>(element_size(input.type), 1)));
+  }
+  row_elements_ = std::max<size_t>(row_elements_, 1);
+  row_bytes_ = std::max<size_t>(row_bytes_, 1);
   for (const engine::TensorSpec& output : model.outputs) {
     const std::optional<size_t> row = elements_of_a_row(output.shape);
     const size_t element = element_size(output.type);  // 0: BYTES, of any length
@@ -56,12 +62,11 @@ ModelNeed::ModelNeed(const engine::ModelMetadata& model) noexcept
   }
 }
 
-// As many as the whole body could be of the first input.
+// As many as the whole body could be, if all inputs with rows have the same number of them, as nearly all models want.
 size_t ModelNeed::most_rows(const BodySize& body) const noexcept {
   if (!has_rows_) return 1;
-  const size_t elements =
-      body.binary_bytes / input_element_bytes_ + body.text_bytes / kTextBytesOfAnElement;
-  return elements / input_row_elements_ + 1;
+  return body.binary_bytes / row_bytes_ + body.text_bytes / kTextBytesOfAnElement / row_elements_ +
+         2;
 }
 
 MemoryNeed ModelNeed::of(const BodySize& body) const noexcept {

@@ -85,6 +85,18 @@ bool take_outputs(Call& call, std::span<const TensorView> outputs) noexcept {
   return true;
 }
 
+// False: the call was given up before the model ran, for a reason that is its own.
+bool has_run(const Call& call) noexcept {
+  switch (call.infer.status.code()) {
+    case Code::kCancelled:
+    case Code::kDeadlineExceeded:
+    case Code::kOverBudget:
+    case Code::kResourceExhausted:
+    case Code::kUnavailable: return false;
+    default: return true;
+  }
+}
+
 void mark_answered(Call& call, CacheOutcome outcome, uint64_t begun, uint64_t ended) noexcept {
   call.cache_outcome = outcome;
   call.infer.times.dequeued_ns = begun;
@@ -209,9 +221,10 @@ StepOutcome ResponseCache::join(OfModel& model, Call& call, uint64_t begun) noex
   const Flights::Joined joined = model.flights.join(key, work.ttl_ns, call);
   if (joined.role == Flights::Role::kWaits) return StepOutcome::kParked;
   work.flight = joined.flight;
-  // The one that it would have waited for may have ended between the two looks.
+  // The call that this one would have waited for may have ended between the two looks. Where the found answer has no
+  // room in this call's memory, this call has failed, and the calls that wait for it have not.
   if (joined.role == Flights::Role::kLeads && answer(model, call, begun)) {
-    land(model, call);
+    after(call);
     return StepOutcome::kDone;
   }
   return StepOutcome::kNext;
@@ -229,6 +242,10 @@ void ResponseCache::after(Call& call) noexcept {
   if (has_answer) return land(model, call);
   if (work->flight == nullptr) return;
   Flights::Flight& flight = *std::exchange(work->flight, nullptr);
+  if (has_run(call)) {
+    // Their runs may fail as well: one leader after the other would keep all but one worker idle.
+    return model.flights.land(flight, [](Call& waiter) noexcept { resume(waiter); });
+  }
   Call* const heir = model.flights.hand_over(flight);
   if (heir == nullptr) return;
   heir->cache_work->flight = &flight;

@@ -65,12 +65,14 @@ std::string default_counters_path() {
   return "/dev/shm/lumen-" + std::to_string(::geteuid()) + "-" + pid + ".counters";
 }
 
-void remove_old_counters_files(const std::string& path) noexcept {
+void remove_old_counters_files(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> dead;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(fs::path(path).parent_path(), error)) {
+  // increment(), since ++ throws where a folder can't be read to its end.
+  for (fs::directory_iterator at(fs::path(path).parent_path(), error);
+       !error && at != fs::directory_iterator(); at.increment(error)) {
+    const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename().string();
     struct stat found{};
     if (!name.starts_with("lumen-") || !name.ends_with(".counters") ||
@@ -80,8 +82,9 @@ void remove_old_counters_files(const std::string& path) noexcept {
     }
     const UniqueFd fd(::open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd.valid() || ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) continue;
-    const auto when = entry.last_write_time(error);
-    if (!error) dead.emplace_back(when, entry.path());
+    std::error_code gone;
+    const auto when = entry.last_write_time(gone);
+    if (!gone) dead.emplace_back(when, entry.path());
   }
   std::ranges::sort(dead, std::greater());
   for (size_t i = kKeptOfTheDead; i < dead.size(); ++i) fs::remove(dead[i].second, error);

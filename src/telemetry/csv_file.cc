@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -139,9 +140,41 @@ Status CsvFile::write_header() noexcept {
   return {};
 }
 
+Status CsvFile::reopen() noexcept {
+  struct stat mine{};
+  struct stat named{};
+  const bool is_same = ::fstat(fd_.get(), &mine) == 0 && ::stat(path(), &named) == 0 &&
+                       mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+  if (is_same || !is_regular_) return {};
+  try {
+    const std::string_view header(header_.data(), header_.size() - 1);
+    const auto keep = static_cast<uint32_t>(paths_.size() - 1);
+    Result<CsvFile> now = open(paths_.front(), header, max_bytes_, keep);
+    if (!now.ok()) return now.status();
+    *this = std::move(*now);
+  } catch (const std::exception& e) {
+    return Status::error(Code::kInternal, "telemetry CSV %s: can't open it anew: %s", path(),
+                         e.what());
+  }
+  return header_due_ ? write_header() : Status();
+}
+
+Status CsvFile::notice_changes() noexcept {
+  struct stat info{};
+  if (!is_regular_ || ::fstat(fd_.get(), &info) != 0) return {};
+  if (info.st_nlink == 0) return reopen();
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  if (bytes >= size_) return {};
+  // Less than a header is the rest of one.
+  cut_to(bytes < header_.size() ? 0 : bytes);
+  header_due_ = size_ == 0;
+  return {};
+}
+
 CsvFile::Appended CsvFile::append(std::string_view text, std::span<const uint32_t> ends) noexcept {
   Appended appended;
-  if (header_due_) appended.status = write_header();
+  appended.status = notice_changes();
+  if (appended.status.ok() && header_due_) appended.status = write_header();
   if (!appended.status.ok() || text.empty()) return appended;
   const Written written = write_all(fd_.get(), text);
   const auto cut = std::upper_bound(ends.begin(), ends.end(), written.bytes);

@@ -11,15 +11,19 @@ namespace lumen::telemetry::detail {
 namespace {
 
 constexpr std::string_view kQuotedCharacters = ",\"\r\n";
+constexpr std::string_view kFormulaStarts = "=+-@\t\r";
 
 char* put(char* out, std::string_view text) noexcept {
   std::memcpy(out, text.data(), text.size());
   return out + text.size();
 }
 
-char* put_field(char* out, std::string_view text) noexcept {
-  if (text.find_first_of(kQuotedCharacters) == std::string_view::npos) return put(out, text);
-  *out++ = '"';
+// `prefix`: a byte before the text; 0: none.
+char* put_field(char* out, std::string_view text, char prefix = 0) noexcept {
+  const bool is_quoted = text.find_first_of(kQuotedCharacters) != std::string_view::npos;
+  if (is_quoted) *out++ = '"';
+  if (prefix != 0) *out++ = prefix;
+  if (!is_quoted) return put(out, text);
   for (const char c : text) {
     if (c == '"') *out++ = '"';
     *out++ = c;
@@ -38,7 +42,9 @@ char* put_id_and_time(const RequestRecord& record, TimestampText& time, char* ou
   if (id_bytes == 0 || id_bytes > RequestRecord::kMaxIdBytes) {
     out = put_number(out, record.sequence);
   } else {
-    out = put_field(out, {record.id.data(), id_bytes});
+    // A client's id may be a formula to a spreadsheet; behind this byte each takes it as text (OWASP, CSV injection).
+    const bool is_formula = kFormulaStarts.find(record.id[0]) != std::string_view::npos;
+    out = put_field(out, {record.id.data(), id_bytes}, is_formula ? '\'' : '\0');
   }
   *out++ = ',';
   return time.put(out, record.received_wall_ns);

@@ -26,7 +26,8 @@ struct CsvNames {
 [[nodiscard]] std::string csv_field(std::string_view text);
 
 inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
-// id · timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · cache · separators, LF
+// The longest id has quotes alone: one that begins like a formula has a byte before it, and a first byte that is not
+// doubled. Then: timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · cache · separators, LF
 inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) +
                                            TimestampText::kBytes + 3 * kMaxNameFieldBytes + 5 +
                                            kStageCount * 21 + 10 + 5 + 6 + 17;

@@ -65,6 +65,8 @@ class CsvLines {
     keep(begin, static_cast<size_t>(write(begin) - begin));
   }
   void write_out() noexcept;
+  // CsvFile's.
+  [[nodiscard]] Status reopen() noexcept { return file_.reopen(); }
   [[nodiscard]] bool is_regular() const noexcept { return file_.is_regular(); }
 
  private:

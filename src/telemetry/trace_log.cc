@@ -216,6 +216,8 @@ void TraceLog::run() noexcept {
     if (closing) buffer_->close();
     begun = buffers_begun();  // before sealing: whoever begins a buffer after it is news again
     (void)buffer_->flush();
+    // relaxed: published by asked_
+    if (is_reopen_asked_.exchange(false, std::memory_order_relaxed)) reopened_ = sink_->reopen();
     asked = answer;
     // sync[trace_log.answered]: seq_cst, what is in the file; the look of who waits for it
     answered_.store(closing ? UINT64_MAX : answer, std::memory_order_seq_cst);
@@ -238,6 +240,14 @@ bool TraceLog::flush(uint64_t deadline_ns) noexcept {
     }
   }
   return true;
+}
+
+Status TraceLog::reopen() {
+  if (!thread_.joinable()) return {};
+  is_reopen_asked_.store(true,
+                         std::memory_order_relaxed);  // relaxed: flush() publishes it by asked_
+  (void)flush();
+  return reopened_;
 }
 
 void TraceLog::close() noexcept {

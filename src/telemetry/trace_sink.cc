@@ -52,6 +52,12 @@ void TraceSink::take(const SharedBuffer::Flushed& flushed) noexcept {
   if (traceparents_) traceparents_->write_out();
 }
 
+Status TraceSink::reopen() noexcept {
+  const Status status = requests_.reopen();
+  const Status of_neighbour = traceparents_ ? traceparents_->reopen() : Status();
+  return status.ok() ? of_neighbour : status;
+}
+
 void TraceSink::add(const RequestRecord& record) noexcept {
   requests_.add([&](char* out) { return write_csv_line(record, names_, time_, out); });
   // Beside a pipe or a terminal no file would be found.

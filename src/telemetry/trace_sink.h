@@ -35,6 +35,8 @@ class TraceSink {
   // The header, if it is due.
   void begin() noexcept { requests_.begin(); }
   void take(const SharedBuffer::Flushed& flushed) noexcept;
+  // Both files; the first error of the two.
+  [[nodiscard]] Status reopen() noexcept;
 
   // Any thread.
   void name_model(uint16_t model, std::string_view name);

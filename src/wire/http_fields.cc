@@ -191,6 +191,9 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
       if (has_transfer_encoding_) return {400, "Transfer-Encoding is sent twice"};
       has_transfer_encoding_ = true;
       return read_transfer_encoding(value);
+    case 29:
+      if (named("access-control-request-method")) head_.is_preflight = true;
+      break;
     case 31:
       if (named("inference-header-content-length")) return read_inference_length(value);
       break;
@@ -202,11 +205,11 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
 Refusal FieldReader::finish(std::string_view authority) noexcept {
   if (head_.http_1_1 && !has_host_) return {400, "Host is missing"};
   if (!authority.empty()) {
-    bool same = authority.size() == head_.host.size();
-    for (size_t i = 0; same && i < authority.size(); ++i) {
-      same = to_lower(authority[i]) == to_lower(head_.host[i]);
+    // RFC 9112, 3.2.2: Host is ignored then.
+    for (const char c : authority) {
+      if (!is(c, kHostChar)) return {400, "the host in the target has a forbidden character"};
     }
-    if (!same) return {400, "the host in the request target is not that of Host"};
+    head_.host = authority;
   }
   if (has_transfer_encoding_) {
     if (has_length_) return {400, "Content-Length and Transfer-Encoding are both sent"};

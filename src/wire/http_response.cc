@@ -94,7 +94,8 @@ size_t write_response_head(std::span<char> out, const ResponseHead& head,
                            std::string_view date) noexcept {
   // The fixed lines with every number at its longest take less than 256 bytes.
   LUMEN_CHECK(head.status >= 100 && head.status <= 999);
-  LUMEN_CHECK(head.content_type.size() + head.extra.size() + date.size() + 256 <= out.size());
+  LUMEN_CHECK(head.content_type.size() + head.extra.size() + head.cors.size() + date.size() + 256 <=
+              out.size());
   Appender text(out.data());
   text.put("HTTP/1.1 ");
   text.put_unsigned(static_cast<uint64_t>(head.status));
@@ -117,6 +118,7 @@ size_t write_response_head(std::span<char> out, const ResponseHead& head,
   if (!head.keep_alive) text.put("\r\nConnection: close");
   text.put("\r\n");
   text.put(head.extra);
+  text.put(head.cors);
   text.put("\r\n");
   return text.size();
 }

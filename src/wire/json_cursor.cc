@@ -5,8 +5,10 @@
 #include "wire/ascii.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 namespace lumen::wire {
 namespace {
@@ -310,7 +312,35 @@ bool JsonCursor::skip_number() noexcept {
 }
 
 // Recursive, at most kMaxJsonDepth deep: some 20 KiB of stack.
+std::optional<double> JsonCursor::try_non_finite() noexcept {
+  struct Word {
+    std::string_view text;
+    double value;
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr std::array<Word, 7> kWords = {{{"null", kNan},
+                                           {"NaN", kNan},
+                                           {"Infinity", kInfinity},
+                                           {"-Infinity", -kInfinity},
+                                           {"\"NaN\"", kNan},
+                                           {"\"Infinity\"", kInfinity},
+                                           {"\"-Infinity\"", -kInfinity}}};
+  for (const auto& [text, value] : kWords) {
+    if (take_word(text)) return value;
+  }
+  return std::nullopt;
+}
+
+bool JsonCursor::skip_data() noexcept {
+  is_in_data_ = true;
+  const bool is_read = skip_value();
+  is_in_data_ = false;
+  return is_read;
+}
+
 bool JsonCursor::skip_value() noexcept {
+  if (is_in_data_ && peek() != '"' && try_non_finite()) return true;
   switch (peek()) {
     case '{': return read_object("an object", [this](std::string_view) { return skip_value(); });
     case '[': return read_array("an array", [this] { return skip_value(); });

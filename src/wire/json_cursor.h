@@ -82,6 +82,13 @@ class JsonCursor {
 
   // Reads over a value whose content does not matter; its grammar does.
   [[nodiscard]] bool skip_value() noexcept;
+  // The same of a tensor's data, which may have NaN and Infinity bare, as Python writes them.
+  [[nodiscard]] bool skip_data() noexcept;
+  // Reads over null, if that is the value.
+  [[nodiscard]] bool take_null() noexcept { return peek() == 'n' && take_word("null"); }
+  // Of a number that JSON has no form for: null, NaN, Infinity and -Infinity, the last three in quotes, too; null is
+  // NaN. nullopt, with the cursor where it was: another value.
+  [[nodiscard]] std::optional<double> try_non_finite() noexcept;
 
   // What is being read: every reason begins with "input 0: ", or "input 'x': " once it has a name.
   void begin_subject(const char* kind, size_t index) noexcept { subject_ = {kind, index, {}}; }
@@ -116,6 +123,7 @@ class JsonCursor {
   JsonKeys* keys_;
   Allocator* memory_;
   size_t depth_ = 0;
+  bool is_in_data_ = false;  // NaN and Infinity are values
   Subject subject_;
   Status status_;
 };

@@ -110,10 +110,13 @@ bool DataReader::refuse_count(size_t got, bool more) noexcept {
 
 bool DataReader::refuse_element(NumberError error) noexcept {
   const std::string_view type = element_type_name(tensor_.type);
-  const char* what = "is not a number as JSON writes it";
-  if (error == NumberError::kNotAnInteger) what = "is not an integer (no point, no exponent)";
-  if (error == NumberError::kOutOfRange) what = "is out of the range of the datatype";
-  return cursor_.refuse("element %zu of 'data' %s; wanted %.*s", next_, what,
+  const bool is_float = tensor_.type == ElementType::kFp32 || tensor_.type == ElementType::kFp64;
+  const char* reason = is_float
+                           ? "is not a number as JSON writes it, NaN, Infinity, -Infinity or null"
+                           : "is not a number as JSON writes it";
+  if (error == NumberError::kNotAnInteger) reason = "is not an integer (no point, no exponent)";
+  if (error == NumberError::kOutOfRange) reason = "is out of the range of the datatype";
+  return cursor_.refuse("element %zu of 'data' %s; wanted %.*s", next_, reason,
                         static_cast<int>(type.size()), type.data());
 }
 
@@ -185,6 +188,14 @@ bool DataReader::read_numbers() noexcept {
   T* const out = reinterpret_cast<T*>(tensor_.data);
   const auto element = [this, out] {
     const Number<T> number = read_number<T>(cursor_.at(), cursor_.end());
+    if constexpr (std::is_floating_point_v<T>) {
+      if (number.error == NumberError::kNotANumber) {
+        if (const std::optional<double> special = cursor_.try_non_finite()) {
+          out[next_] = static_cast<T>(*special);
+          return true;
+        }
+      }
+    }
     if (number.error != NumberError::kNone) return refuse_element(number.error);
     out[next_] = number.value;
     cursor_.jump_to(number.end);

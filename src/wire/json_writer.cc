@@ -53,13 +53,21 @@ JsonWriter& JsonWriter::put_float(T value) noexcept {
   // Class indices, counts and padding: the integer conversion takes a third of the time.
   const int32_t whole = std::fabs(value) < T(1 << 23) ? static_cast<int32_t>(value) : 0;
   if (!std::isfinite(value)) {
-    put("null");
+    put_non_finite(value);
   } else if (whole != 0 && static_cast<T>(whole) == value) {
     put_digits(whole);
   } else {
     put_digits(value);
   }
   return *this;
+}
+
+void JsonWriter::put_non_finite(double value) noexcept {
+  const std::string_view text = std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+  if (non_finite_ == NonFinite::kNull) return put(std::string_view("null"));
+  if (non_finite_ == NonFinite::kString) put('"');
+  put(text);
+  if (non_finite_ == NonFinite::kString) put('"');
 }
 
 JsonWriter& JsonWriter::integer(int64_t value) noexcept {

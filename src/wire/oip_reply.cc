@@ -166,6 +166,7 @@ Result<EncodedReply> encode_infer_reply(const InferReply& reply, Allocator& memo
                          longest);
   }
   JsonWriter json({out, longest});
+  json.write_non_finite_as(reply.non_finite);
   json.begin_object().key("model_name").string(reply.model_name);
   json.key("model_version").string(reply.model_version);
   if (reply.id) json.key("id").string(*reply.id);

@@ -27,8 +27,7 @@ JsonParser::~JsonParser() = default;
 
 namespace {
 
-// Up to kMaxTensors of T in the request's memory. Grows by doubling: most requests have one, and
-// 64 inputs at once would be 7 KiB to clear.
+// Up to kMaxTensors of T in the request's memory. It grows as they come, since most requests have one.
 template <typename T>
 class Growing {
  public:
@@ -78,6 +77,7 @@ class RequestReader {
   bool read_id() noexcept;
   bool read_parameter(std::string_view key) noexcept;
   bool read_sequence_id() noexcept;
+  bool read_non_finite() noexcept;
   bool read_cache_parameter(std::string_view key) noexcept;
   bool keep_parameter(std::string_view of, std::string_view key) noexcept;
   std::optional<std::string_view> read_name() noexcept;
@@ -104,9 +104,6 @@ class RequestReader {
   Growing<InferInput> inputs_;
   Growing<InferOutput> outputs_;
   Growing<InferParameter> parameters_;
-  // Outputs with a "binary_data" of their own, a bit each; the others follow the request's.
-  uint64_t own_binary_ = 0;
-  static_assert(limits::kMaxTensors <= 64);
   bool has_inputs_ = false;
   bool output_in_shared_memory_ = false;
   uint64_t classification_ = 0;
@@ -118,6 +115,18 @@ bool RequestReader::read_id() noexcept {
   if (head_.id->size() <= limits::kMaxRequestIdBytes) return true;
   return cursor_.refuse("'id' has %zu bytes; at most %zu are taken", head_.id->size(),
                         limits::kMaxRequestIdBytes);
+}
+
+bool RequestReader::read_non_finite() noexcept {
+  const auto text = cursor_.read_string("\"null\", \"bare\" or \"string\" as 'non_finite'");
+  if (!text) return false;
+  const auto found = std::ranges::find(kNonFiniteNames, *text);
+  if (found == kNonFiniteNames.end()) {
+    return cursor_.refuse("'non_finite' is '%.*s'; wanted \"null\", \"bare\" or \"string\"",
+                          static_cast<int>(std::min<size_t>(text->size(), 40)), text->data());
+  }
+  head_.non_finite = static_cast<NonFinite>(found - kNonFiniteNames.begin());
+  return true;
 }
 
 bool RequestReader::read_sequence_id() noexcept {
@@ -157,6 +166,8 @@ void RequestReader::name_parameters(size_t first, std::string_view tensor) noexc
 // Names that the protocol reserves are checked; of the others only the grammar counts, so that a
 // client's own and Triton's triton_* ones pass.
 bool RequestReader::read_parameter(std::string_view key) noexcept {
+  if (cursor_.take_null()) return true;
+  if (key == "non_finite") return read_non_finite();
   if (key == "binary_data_output") {
     const std::optional<bool> value = cursor_.read_bool("true or false as 'binary_data_output'");
     head_.binary_data_output = value.value_or(false);
@@ -237,14 +248,16 @@ bool RequestReader::read_type(InputText& input) noexcept {
 // Read at once when name, shape and datatype came first, as every client sends them; else its
 // place is kept and it is read when the object is complete.
 bool RequestReader::read_data(InputText& input) noexcept {
+  if (cursor_.take_null()) return true;  // as if it were absent
   input.has_data = true;
   input.data_at = cursor_.at();
-  if (!input.is_described() || !input.tensor.shape.element_count()) return cursor_.skip_value();
+  if (!input.is_described() || !input.tensor.shape.element_count()) return cursor_.skip_data();
   input.data_is_read = true;
   return read_json_tensor(cursor_, input.tensor);
 }
 
 bool RequestReader::read_input_parameter(InputText& input, std::string_view key) noexcept {
+  if (cursor_.take_null()) return true;
   if (key == "binary_data_size") {
     input.binary_data_size = cursor_.read_unsigned("an unsigned integer as 'binary_data_size'");
     return input.binary_data_size.has_value();
@@ -263,6 +276,7 @@ bool RequestReader::read_input_member(InputText& input, std::string_view key) no
   if (key == "datatype") return read_type(input);
   if (key == "data") return read_data(input);
   if (key == "parameters") {
+    if (cursor_.take_null()) return true;
     return cursor_.read_object("an object as 'parameters'",
                                [this, &input](std::string_view parameter) {
                                  return read_input_parameter(input, parameter);
@@ -337,9 +351,6 @@ bool RequestReader::read_input() noexcept {
   }
   if (!finish_input(input)) return false;
   name_parameters(first_parameter, input.name);
-  for (const InferInput& other : inputs_.items()) {
-    if (other.name == input.name) return cursor_.refuse("this name is sent twice");
-  }
   cursor_.end_subject();
   InferInput* const added = inputs_.add(cursor_.memory());
   if (added == nullptr) return refuse_memory();
@@ -348,10 +359,11 @@ bool RequestReader::read_input() noexcept {
 }
 
 bool RequestReader::read_output_parameter(InferOutput& output, std::string_view key) noexcept {
+  if (cursor_.take_null()) return true;
   if (key == "binary_data") {
     const std::optional<bool> value = cursor_.read_bool("true or false as 'binary_data'");
     output.binary = value.value_or(false);
-    own_binary_ |= uint64_t{1} << outputs_.size();
+    output.says_binary = true;
     return value.has_value();
   }
   if (key == "classification") {
@@ -375,7 +387,9 @@ bool RequestReader::read_output() noexcept {
     return read_output_parameter(output, key);
   };
   if (!cursor_.read_object("an object in 'outputs'", [&](std::string_view key) {
-        if (key == "parameters") return cursor_.read_object("an object as 'parameters'", parameter);
+        if (key == "parameters") {
+          return cursor_.take_null() || cursor_.read_object("an object as 'parameters'", parameter);
+        }
         if (key != "name") return cursor_.skip_value();
         const std::optional<std::string_view> name = read_name();
         output.name = name.value_or("");
@@ -389,9 +403,6 @@ bool RequestReader::read_output() noexcept {
     return cursor_.refuse_as(Code::kUnsupported, "%s is not supported; ask for the tensor itself",
                              output_in_shared_memory_ ? "shared_memory_region" : "classification");
   }
-  for (const InferOutput& other : outputs_.items()) {
-    if (other.name == output.name) return cursor_.refuse("this name is asked for twice");
-  }
   cursor_.end_subject();
   InferOutput* const added = outputs_.add(cursor_.memory());
   if (added == nullptr) return refuse_memory();
@@ -399,7 +410,10 @@ bool RequestReader::read_output() noexcept {
   return true;
 }
 
+// Clients made from a schema write null for members that are optional.
 bool RequestReader::read_member(std::string_view key) noexcept {
+  const bool is_optional = key == "outputs" || key == "id" || key == "parameters";
+  if (is_optional && cursor_.take_null()) return true;
   if (key == "inputs") {
     has_inputs_ = true;
     return cursor_.read_array("an array as 'inputs'", [this] { return read_input(); });
@@ -422,8 +436,8 @@ bool RequestReader::finish() noexcept {
   head_.inputs = inputs_.items();
   head_.outputs = outputs_.items();
   head_.parameters = parameters_.items();
-  for (size_t i = 0; i < head_.outputs.size(); ++i) {
-    if ((own_binary_ >> i & 1) == 0) head_.outputs[i].binary = head_.binary_data_output;
+  for (InferOutput& output : head_.outputs) {
+    if (!output.says_binary) output.binary = head_.binary_data_output;
   }
   return true;
 }
@@ -441,6 +455,15 @@ Result<InferHead> parse_infer_head(JsonParser& parser, std::string_view json,
   if (json.size() > UINT32_MAX) {
     return Status::error(Code::kTooLarge, "the JSON has %zu bytes; at most 4 GiB are read",
                          json.size());
+  }
+  // Editors and .NET write one; of UTF-8 it says nothing.
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (json.starts_with(kByteOrderMark)) json.remove_prefix(kByteOrderMark.size());
+  // Each second byte of Latin letters and signs is 0 there.
+  const bool is_wide = json.size() >= 4 && ((json[0] == '\0' && json[2] == '\0') ||
+                                            (json[1] == '\0' && json[3] == '\0'));
+  if (is_wide || json.starts_with("\xff\xfe") || json.starts_with("\xfe\xff")) {
+    return Status::error(Code::kInvalidArgument, "the JSON is UTF-16 or UTF-32; wanted UTF-8");
   }
   if (!simdjson::validate_utf8(json.data(), json.size())) {
     return Status::error(Code::kInvalidArgument, "the JSON is not valid UTF-8");

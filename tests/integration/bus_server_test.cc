@@ -147,11 +147,25 @@ TEST_P(BusServer, OutputsThatDoNotFitTheirRoomAreRefusedWithBothNumbers) {
   expect_alive(client);
 }
 
+// Was: kernels wrote to addresses that no element of theirs may have.
+TEST_P(BusServer, ARoomThatIsNotAlignedIsRefused) {
+  start();
+  InferClient client = connect();
+  const BusTensor x = input_at(0, 4);
+  for (const uint64_t offset : {4097, 4100, 4128}) {
+    const Answer answer = ask_of(
+        client, {.model = "plus_one", .reply_offset = offset, .reply_room = 64, .inputs = {&x, 1}});
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(answer.text, HasSubstr("a multiple of 64"));
+  }
+  expect_alive(client);
+}
+
 TEST_P(BusServer, AFrameThatIsNoRequestIsRefusedAndTheNextIsServed) {
   start();
   InferClient client = connect();
   bus::Publisher& ring = *client.connection().publisher;
-  const std::vector<std::byte> rubbish(40'000, std::byte{0xff});
+  const std::vector<std::byte> rubbish(600'000, std::byte{0xff});
   ASSERT_EQ(ring.send(std::span(rubbish).first(100), 1, 7), Outcome::kOk);
   ASSERT_EQ(ring.send({}, 1, 8), Outcome::kOk);
   ASSERT_EQ(ring.send(rubbish, 1, 9), Outcome::kOk);

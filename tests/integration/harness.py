@@ -62,7 +62,7 @@ def make_squeezenet() -> None:
 
 
 def copy_models(target: Path, sources: Iterable[Path]) -> Path:
-    """A repository of its own: the server refuses symbolic links, so the files are copied."""
+    """A repository of its own, with files that a test may change."""
     for source in sources:
         for version in source.iterdir():
             if version.is_dir() and version.name.isdigit():
@@ -101,6 +101,9 @@ class Server(lumen_engine.Server):
         # Most tests hold answers against OpenVINO's own, bit for bit; and choosing takes time.
         if "--backend" not in arguments:
             arguments = (*arguments, "--backend", "openvino")
+        # No load balancer is to notice that it ends.
+        if "--drain-delay-ms" not in arguments:
+            arguments = (*arguments, "--drain-delay-ms", "0")
         super().__init__(
             repository,
             arguments,

@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 from integration.harness import PATIENCE, Server, lumen_binary
 
+pytestmark = pytest.mark.tool
+
 
 def bench(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     command = [str(lumen_binary()), "bench", *words]

@@ -20,6 +20,8 @@ import backend_rows  # noqa: E402
 import floor  # noqa: E402
 import serving  # noqa: E402
 
+pytestmark = pytest.mark.tool
+
 
 def target(name: str, rates: list[float], latencies: list[float]) -> Any:
     one = serving.Target(name, serving.WORKLOADS[1], 0, b"", ROOT, None, ROOT)

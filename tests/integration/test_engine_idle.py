@@ -15,6 +15,8 @@ from integration.load import ALLOCATORS, QUEUE_TYPES, Load, make_cases
 from integration.raw_http import Connection, get
 from integration.reference import Reference
 
+pytestmark = pytest.mark.timing
+
 StartServer = Callable[..., Server]
 CONNECTIONS = 100
 SILENCE_S = 3.0

@@ -23,6 +23,8 @@ from integration.load import (
 from integration.raw_http import Connection, get
 from integration.reference import OnnxRuntimeReference, Reference, reference_of
 
+pytestmark = pytest.mark.timing
+
 StartServer = Callable[..., Server]
 CLIENTS = 4
 REQUESTS = 800

@@ -22,6 +22,8 @@ from integration.raw_http import get
 from lumen_engine.counters_file import CountersFile, Histogram
 from lumen_engine.top.view import Look, view_of
 
+pytestmark = pytest.mark.timing
+
 StartServer = Callable[..., Server]
 REQUESTS = 5_000
 STAGES = ("parse", "queue", "preprocess", "inference", "postprocess", "write", "total")

@@ -15,6 +15,8 @@ from integration.raw_http import Connection, get, post_json
 from integration.reference import Reference
 from python.trace_rules import must_be_what_perfetto_reads
 
+pytestmark = pytest.mark.tool
+
 StartServer = Callable[..., Server]
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

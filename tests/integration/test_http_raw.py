@@ -378,6 +378,65 @@ def test_an_allowed_host_is_a_name_for_pages_too(server: Callable[..., Server]) 
             assert connection.exchange(asking(host, BROWSER[0])).status == status
 
 
+# --- pages of other origins (CORS) ----------------------------------------------------------------
+
+PAGE = "Origin: https://app.example"
+PREFLIGHT = (
+    "Access-Control-Request-Method: POST",
+    "Access-Control-Request-Headers: content-type,inference-header-content-length",
+)
+
+
+def preflight(*lines: str) -> bytes:
+    return get(INFER, *lines, *PREFLIGHT).replace(b"GET ", b"OPTIONS ", 1)
+
+
+def test_without_cors_origins_no_page_may_ask_and_the_answer_says_how_to_allow_it(
+    connection: Connection,
+) -> None:
+    reply = connection.exchange(preflight(PAGE))
+    assert reply.status == 403
+    assert "https://app.example" in reply.error and "--cors-origins" in reply.error
+    assert "access-control-allow-origin" not in reply.headers
+    reply = connection.exchange(get(LIVE, PAGE))
+    assert reply.status == 200 and "access-control-allow-origin" not in reply.headers
+
+
+def test_a_page_of_an_allowed_origin_sends_requests_and_reads_replies_and_errors(
+    server: Callable[..., Server],
+) -> None:
+    one = server("--cors-origins", "https://app.example,http://localhost:3000")
+    with Connection(one.address) as connection:
+        reply = connection.exchange(preflight(PAGE))
+        assert reply.status == 200 and reply.body == b""
+        assert reply.headers["access-control-allow-origin"] == "https://app.example"
+        assert "POST" in reply.headers["access-control-allow-methods"]
+        assert reply.headers["access-control-allow-headers"] == "*"
+        for request, status in (
+            (post_json(INFER, document(1), PAGE), 200),
+            (post_json(INFER, {"inputs": []}, PAGE), 400),
+            (get("/v2/models/none", PAGE), 404),
+        ):
+            reply = connection.exchange(request)
+            assert reply.status == status
+            assert reply.headers["access-control-allow-origin"] == "https://app.example"
+            exposed = reply.headers["access-control-expose-headers"]
+            assert exposed == "Inference-Header-Content-Length"
+            assert reply.headers["vary"] == "Origin"
+        reply = connection.exchange(preflight("Origin: https://other.example"))
+        assert reply.status == 403 and "access-control-allow-origin" not in reply.headers
+        reply = connection.exchange(get(LIVE, "Origin: http://app.example"))
+        assert "access-control-allow-origin" not in reply.headers
+        reply = connection.exchange(get(LIVE))
+        assert "access-control-allow-origin" not in reply.headers
+
+
+def test_options_that_are_no_preflight_are_refused_as_before(connection: Connection) -> None:
+    for lines in ((), (PAGE,), PREFLIGHT):
+        request = get(INFER, *lines).replace(b"GET ", b"OPTIONS ", 1)
+        assert connection.exchange(request).status == 405
+
+
 # --- smuggling and malformed heads ----------------------------------------------------------------
 
 SMUGGLED = get("/v2/smuggled")

@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from integration import prometheus
 from integration.harness import Server, UnixConnection
 from integration.raw_http import Connection, get, post_json
+
+pytestmark = pytest.mark.timing
 
 ENGINE = "/v2/lumen/engine"
 

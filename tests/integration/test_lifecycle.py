@@ -6,14 +6,16 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integration.harness import PATIENCE, Server, lumen_binary
+from integration.harness import MODELS, PATIENCE, Server, eventually, lumen_binary
 from integration.raw_http import Connection, get, post_json
 
 INFER = "/v2/models/identity/infer"
@@ -215,6 +217,79 @@ def test_a_second_sigterm_ends_a_drain_that_hangs(server: StartServer) -> None:
         assert idle.is_closed()
         one.interrupt()
         assert one.wait() == -signal.SIGTERM
+
+
+# Was: signals waited until all models were loaded, minutes with some repositories.
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_stop_signal_while_models_load_ends_the_server_within_a_second(
+    tmp_path: Path, signals: int
+) -> None:
+    for i in range(60):
+        shutil.copytree(MODELS / "mlp" / "1", tmp_path / "models" / f"m{i}" / "1")
+    arguments = ["--model-repository", str(tmp_path / "models"), "--backend", "auto"]
+    socket_path = tmp_path / "lumen.sock"
+    with subprocess.Popen(
+        [str(lumen_binary()), "serve", "--http", "off", "--unix", str(socket_path), *arguments]
+        + ["--backend-choices", "off", "--stats", "off"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as one:
+        eventually(socket_path.exists)  # it listens before it loads
+        sent = time.monotonic()
+        for _ in range(signals):
+            one.send_signal(signal.SIGTERM)
+        _, log = one.communicate(timeout=60 * PATIENCE)
+        assert one.returncode == 0, log
+        assert time.monotonic() - sent < 1.5 * PATIENCE
+    assert "ending while models load" in log
+
+
+def status_of(one: Server, request: bytes) -> int:
+    with Connection(one.address) as connection:
+        return connection.exchange(request).status
+
+
+def test_after_sigterm_the_server_serves_on_for_its_drain_delay_and_is_not_ready(
+    server: StartServer,
+) -> None:
+    one = server("--drain-delay-ms", str(int(1500 * PATIENCE)))
+    assert status_of(one, get("/v2/health/ready")) == 200
+    with Connection(one.address) as old:
+        assert old.exchange(infer_request(1)).status == 200
+        began = time.monotonic()
+        one.interrupt()
+        one.wait_for_log("not ready any more")
+        assert status_of(one, get("/v2/health/ready")) == 503
+        assert status_of(one, get("/v2/health/live")) == 200
+        assert status_of(one, infer_request(1)) == 200
+        assert old.exchange(infer_request(1)).status == 200
+        assert one.wait() == 0
+        assert time.monotonic() - began >= 1.4 * PATIENCE
+
+
+def test_a_second_signal_does_not_wait_for_the_drain_delay(server: StartServer) -> None:
+    one = server("--drain-delay-ms", "3600000")
+    one.interrupt()
+    one.wait_for_log("not ready any more")
+    one.interrupt()
+    assert one.wait() == -signal.SIGTERM
+
+
+def test_sigint_ends_a_server_without_the_drain_delay(server: StartServer) -> None:
+    one = server("--drain-delay-ms", "3600000")
+    one.interrupt(signal.SIGINT)
+    assert one.wait() == 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXFSZ, signal.SIGPIPE])
+def test_a_signal_that_means_nothing_does_not_end_the_server(
+    server: StartServer, sent: signal.Signals
+) -> None:
+    one = server()
+    one.signal(sent)
+    assert status_of(one, infer_request(1)) == 200
+    one.stop()
 
 
 # --- at rest --------------------------------------------------------------------------------------

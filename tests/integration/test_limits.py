@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import resource
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import openvino
 import pytest
-from integration.harness import MODELS, PATIENCE, Server, copy_models, make_squeezenet
+from integration.harness import (
+    MODELS,
+    PATIENCE,
+    Server,
+    copy_models,
+    make_squeezenet,
+    run_serve,
+)
 from integration.raw_http import Connection, Reply, get, post, post_json
 from integration.reference import OPTIONS
 from integration.slow_model import make_slow_model
@@ -40,6 +49,20 @@ IDENTITY = infer_request("identity", "input", np.arange(4.0).reshape(1, 4))
 
 
 # --- requests in memory ---------------------------------------------------------------------------
+
+
+# Was: "mapping 150994944 bytes of memory: Cannot allocate memory", without the limit.
+@pytest.mark.skipif(PATIENCE > 1, reason="AddressSanitizer reserves more addresses than any limit")
+def test_a_bound_of_the_address_space_is_named_with_the_settings_that_fit_it() -> None:
+    bound = partial(resource.setrlimit, resource.RLIMIT_AS, (16 << 30, 16 << 30))
+    arguments = ["--http", "127.0.0.1:0", "--unix", "off", "--model-repository", str(MODELS)]
+    done = run_serve(*arguments, preexec_fn=bound)
+    assert done.returncode == 1
+    for words in ("ulimit -v", "max_active_requests 1320", "such requests would fit"):
+        assert words in done.stderr
+    small = ["--max-body-bytes", "1048576", "--max-active-requests", "100"]
+    with Server(MODELS, *small, preexec_fn=bound) as one, Connection(one.address) as connection:
+        assert connection.exchange(LIVE).status == 200
 
 
 def test_a_request_waits_for_memory_until_the_one_before_is_answered(server: StartServer) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from integration.harness import PATIENCE, lumen_binary
 
+pytestmark = pytest.mark.tool
+
 QUEUES = ("mpmc", "spsc", "naive", "batched", "inline", "auto")
 ALLOCATORS = ("lumen_arena", "standard")
 TELEMETRY_HEAD = (

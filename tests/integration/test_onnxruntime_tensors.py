@@ -110,10 +110,9 @@ def test_an_output_may_be_empty(served: Served) -> None:
 
 
 @pytest.mark.parametrize("model", ["nonzero", "texts"])
-def test_an_empty_input_is_refused_with_what_is_wanted(served: Served, model: str) -> None:
+def test_an_empty_input_has_an_empty_answer(served: Served, model: str) -> None:
     empty = np.zeros(0, np.float32) if model == "nonzero" else texts().reshape(0, 3)
-    with pytest.raises(triton.InferenceServerException, match="wanted every dimension >= 1"):
-        served.infer(model, x=empty)
+    assert served.infer(model, x=empty).size == 0
 
 
 @pytest.mark.parametrize("shape", [[24], [2, 12], [1, 2, 3, 4], [2, 3, 1, 1, 1, 1, 1, 4], [4, 6]])

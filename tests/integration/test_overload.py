@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from integration.harness import PATIENCE, SANITIZED, SANITIZED_ACTIVE_REQUESTS, Server
 from integration.load import (
-    QUEUE_TYPES,
+    SLOW_QUEUE_TYPES,
     Load,
     infer_bytes,
     make_cases,
@@ -25,11 +25,13 @@ from integration.raw_http import Connection, Reply, get
 from integration.reference import Reference
 from integration.slow_model import make_slow_model
 
+pytestmark = pytest.mark.timing
+
 StartServer = Callable[..., Server]
 LIVE = get("/v2/health/live")
 SLOW = infer_bytes("slow", "input", np.ones((1, 1)))
 ONE = np.ones((1, 1), np.float32).tobytes()
-every_kind = pytest.mark.parametrize("queue", QUEUE_TYPES)
+every_kind = pytest.mark.parametrize("queue", SLOW_QUEUE_TYPES)
 
 
 @pytest.fixture
@@ -123,7 +125,7 @@ def raise_descriptor_limit() -> None:
 
 
 @pytest.mark.skipif(PATIENCE > 1, reason="sanitizers: memory for 64 requests only, see harness")
-@pytest.mark.parametrize("queue", [name for name in QUEUE_TYPES if name != "inline"])
+@pytest.mark.parametrize("queue", [name for name in SLOW_QUEUE_TYPES if name != "inline"])
 def test_with_the_defaults_too_many_at_once_are_answered_429(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:

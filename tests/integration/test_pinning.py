@@ -14,7 +14,7 @@ from integration.harness import ServeProcess, UnixConnection
 from integration.raw_http import post_json
 
 # Another test's server takes CPUs, and gives them back in the middle of one of these.
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.timing]
 
 USABLE = sorted(os.sched_getaffinity(0))
 ALL = ("--http", "127.0.0.1:0", "--unix", "off")

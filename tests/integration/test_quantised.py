@@ -6,7 +6,6 @@ answers for one row of some perceptrons what is far off.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,11 +15,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import openvino
 import pytest
 import tritonclient.http as triton
 from integration.harness import MODELS, Server, needs_onnxruntime
-from integration.reference import OPTIONS
 from onnx import helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -28,7 +25,6 @@ sys.path.insert(0, str(MODELS))
 import onnx_tools
 
 pytestmark = needs_onnxruntime
-TOLERANCE = 1e-3  # of the largest number, as docs/configuration.md has it
 FORMATS = (QuantFormat.QDQ, QuantFormat.QOperator)
 CALIBRATION_ROWS = 32
 
@@ -151,34 +147,14 @@ def onnxruntimes(file: Path, x: np.ndarray) -> np.ndarray:
     return onnxruntime.InferenceSession(file, options).run(None, {"x": x})[0]
 
 
-def openvinos(file: Path, x: np.ndarray) -> np.ndarray | None:
-    """Compiled for these rows, as the server does for one; None: it can't."""
-    core = openvino.Core()
-    try:
-        model = core.read_model(file)
-        model.reshape(list(x.shape))
-        return core.compile_model(model, "CPU", OPTIONS)(x)[0]
-    except RuntimeError:
-        return None
-
-
-def share_apart(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.abs(one - other).max() / max(np.abs(one).max(), np.abs(other).max()))
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("count", [1, 5, 16])
-def test_answers_are_onnx_runtimes_whichever_backend_serves(
-    served: Served, name: str, count: int
-) -> None:
+def test_answers_are_onnx_runtimes(served: Served, name: str, count: int) -> None:
     x = rows_for(name, count)
     wanted = onnxruntimes(served.file(name), x)
     answer = served.infer(name, x)
     assert wanted.any()
-    if served.choice(name)["backend"] == "onnxruntime":
-        assert answer.tobytes() == wanted.tobytes()
-    else:
-        assert share_apart(answer, wanted) <= TOLERANCE
+    assert answer.tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -188,18 +164,11 @@ def test_both_backends_were_tried(served: Served, name: str) -> None:
     assert "problem" not in tried["onnxruntime"]
 
 
-def test_where_openvino_is_wrong_the_log_and_the_document_say_both_numbers(served: Served) -> None:
-    differing = 0
-    for name in sorted(NAMES):  # as they are logged
-        x = rows_for(name, 1)
-        other = openvinos(served.file(name), x)
-        if other is None or share_apart(other, onnxruntimes(served.file(name), x)) <= 0.1:
-            continue  # it can't, or is right
-        differing += 1
-        choice = served.choice(name)
-        assert choice["backend"] == "onnxruntime"
-        numbers = r"'y' at \d+ is -?[\d.e-]+ and -?[\d.e-]+ by onnxruntime and openvino"
-        assert re.search(numbers, choice["backend_why"])
-        assert choice["backend_why"] in served.server.wait_for_log(f"model {name}/1")
-    if differing == 0:  # choose_backend_test has it with fake backends
-        pytest.skip("OpenVINO answers every quantised model rightly on this CPU")
+@pytest.mark.parametrize("name", NAMES)
+def test_openvino_is_left_out_and_the_document_names_the_operators(
+    served: Served, name: str
+) -> None:
+    choice = served.choice(name)
+    assert choice["backend"] == "onnxruntime"
+    assert '"backend": "openvino" in config.json allows it' in choice["backend_why"]
+    assert "DequantizeLinear" in choice["backend_why"] or "QLinear" in choice["backend_why"]

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -339,3 +340,41 @@ def test_who_is_refused_is_told_why(path: str) -> None:
         bus.connect(path, timeout=0.01)
     with pytest.raises(ValueError, match="role"):
         bus.listen(path, role="reader")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([None, 1], object),
+        np.zeros(2, [("count", "i4"), ("what", object)]),
+        memoryview(np.array([[None]], object)),
+    ],
+)
+def test_an_array_of_objects_is_a_type_error_and_sends_no_addresses(
+    make_pair: Callable[..., Pair], array: Any
+) -> None:
+    pair = make_pair()
+    for send in (pair.publisher.send, pair.publisher.send_batch):
+        with pytest.raises(TypeError, match="Python objects"):
+            send(array)
+    pair.publisher.send(np.zeros(2, [("O", "i4")]))  # a field may be called so
+    pair.publisher.send(np.array(["2026-11-25"], "datetime64[D]").view("i8"))
+    pair.theirs.close()
+    assert [len(frame.data) for frame in pair.subscriber.frames()] == [8, 8]
+
+
+def test_a_path_of_pathlib_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "bus"
+    with bus.listen(path) as listener, bus.connect(path, role="publish") as connection:
+        connection.publisher.send(b"1")
+        assert listener.accept(5 * PATIENCE).subscriber.take(5 * PATIENCE) is not None
+
+
+def test_a_send_after_the_listener_was_closed_is_an_error(tmp_path: Path) -> None:
+    listener = bus.listen(tmp_path / "bus", role="publish")
+    publisher = listener.publisher
+    publisher.send(b"1")
+    listener.close()
+    for send in (publisher.send, publisher.send_batch):
+        with pytest.raises(bus.BusError, match="closed"):
+            send(np.zeros(1))

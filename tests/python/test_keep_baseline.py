@@ -51,7 +51,7 @@ def test_machine_day_commit_code_and_raw_rounds_stand_beside_the_rows(
     assert "[1, 2, 1]" in (tmp_path / "queue.json").read_text()
 
 
-def test_each_kind_of_machine_is_kept_apart_and_the_other_stays_only_with_the_same_code(
+def test_each_kind_of_machine_is_kept_apart_and_the_other_kind_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     near, far = ({**ROW, "cpus": kind} for kind in ("near", "far"))
@@ -62,7 +62,10 @@ def test_each_kind_of_machine_is_kept_apart_and_the_other_stays_only_with_the_sa
     assert [m["rows"][0]["ours"] for m in kept(tmp_path)] == [1, 2]
     monkeypatch.setattr(baselines, "content_hash", lambda name: "other code")
     assert keep(monkeypatch, tmp_path, json.dumps({"rows": [near]})) == 0
-    assert [m["kind"] for m in kept(tmp_path)] == ["near"]
+    assert [(m["kind"], m["sources"] == "other code") for m in kept(tmp_path)] == [
+        ("far", False),
+        ("near", True),
+    ]
 
 
 def test_figures_without_their_raw_rounds_are_not_kept(

@@ -116,7 +116,7 @@ def test_a_server_with_a_log_file_can_be_let_go_and_goes_on(
 def test_an_exit_status_other_than_zero_is_an_error(tmp_path: Path) -> None:
     bad = script(
         tmp_path / "lumen",
-        'trap "echo goodbye; exit 3" TERM\necho lumen: ready http=127.0.0.1:1\nwhile :; do :; done',
+        'trap "echo goodbye; exit 3" INT\necho lumen: ready http=127.0.0.1:1\nwhile :; do :; done',
     )
     started = Server(tmp_path, executable=bad)
     with pytest.raises(ServerError, match="exited with 3, wanted 0:\n.*\n?goodbye"):
@@ -124,10 +124,10 @@ def test_an_exit_status_other_than_zero_is_an_error(tmp_path: Path) -> None:
     assert started.exit_code == 3
 
 
-def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+def test_a_server_that_ignores_the_stop_signal_is_killed(tmp_path: Path) -> None:
     deaf = script(
         tmp_path / "lumen",
-        'trap "" TERM\necho lumen: ready http=127.0.0.1:1\nexec cat /dev/zero > /dev/null',
+        'trap "" INT\necho lumen: ready http=127.0.0.1:1\nexec cat /dev/zero > /dev/null',
     )
     with pytest.raises(ServerError, match="didn't exit within 0.2 s"):
         Server(tmp_path, executable=deaf, stop_timeout_s=0.2).stop()

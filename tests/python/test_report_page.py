@@ -232,49 +232,35 @@ def kept_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-SOURCES = (
-    '# comment\n[queue]\ndue = "later"\nfiles = ["a"]\n\n[memory]\ndue = "later"\nfiles = []\n'
-)
-
-
-def test_keep_writes_baselines_and_clears_their_mark(kept_folder: Path, tmp_path: Path) -> None:
-    sources = tmp_path / "sources.toml"
-    sources.write_text(SOURCES)
+def test_keep_writes_the_baselines_of_benches_that_were_measured(kept_folder: Path) -> None:
     results = [
         result("queue", [queue_row("near")]),
         result("memory", None, FAILED, error="broken"),
         Result(plan.Bench("watching", "Watching", (), 1.0), ABSENT),
     ]
-    said = keep.keep(results, False, sources)
+    said = keep.keep(results, False)
     assert said == [
-        "queue: kept, no longer due",
+        "queue: kept",
         "memory: not kept, memory failed or was not measured",
         "watching: not kept, there is no such bench in this tree",
     ]
     (kept,) = json.loads((kept_folder / "queue.json").read_text())["measurements"]
     assert kept["machine"]["day"] == "2026-01-02" and kept["kind"] == "near"
     assert kept["sources"] == baselines.content_hash("queue")
-    assert sources.read_text() == SOURCES.replace('due = "later"\n', "", 1)
 
 
-def test_a_quick_run_never_takes_the_place_of_a_fresh_baseline(
-    kept_folder: Path, tmp_path: Path
-) -> None:
-    sources = tmp_path / "sources.toml"
-    sources.write_text(SOURCES)
+def test_a_quick_run_never_takes_the_place_of_a_fresh_baseline(kept_folder: Path) -> None:
     results = [result("queue", [queue_row("near")])]
-    keep.keep(results, False, sources)
-    assert keep.keep(results, True, sources) == [
+    keep.keep(results, False)
+    assert keep.keep(results, True) == [
         "queue: not kept, the baseline is fresh, and a quick run would be worse"
     ]
-    assert keep.keep([result("cache", [row()])], True, sources) == [
+    assert keep.keep([result("cache", [row()])], True) == [
         "cache: not kept, a quick run has only a part of it"
     ]
 
 
-def test_what_the_documents_could_not_show_is_not_kept(kept_folder: Path, tmp_path: Path) -> None:
-    sources = tmp_path / "sources.toml"
-    sources.write_text(SOURCES)
-    (said,) = keep.keep([result("memory", [row(row="arena 16 B")])], False, sources)
+def test_what_the_documents_could_not_show_is_not_kept(kept_folder: Path) -> None:
+    (said,) = keep.keep([result("memory", [row(row="arena 16 B")])], False)
     assert said.startswith("memory: not kept, the documents can't show it") and "no row" in said
-    assert list(kept_folder.iterdir()) == [] and sources.read_text() == SOURCES
+    assert list(kept_folder.iterdir()) == []

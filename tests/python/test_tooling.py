@@ -20,7 +20,9 @@ import dev_tidy
 import pytest
 from dev_report import Count
 
-COMMANDS = "setup build demo test bench report compare lint fmt asan tsan fuzz soak ci".split()
+COMMANDS = (
+    "setup build demo test bench report compare lint fmt asan tsan fuzz judge soak ci".split()
+)
 
 
 def run(
@@ -79,6 +81,8 @@ def test_a_soak_gives_its_larger_tests_more_time_than_the_preset_does(
     monkeypatch.setattr(dev, "call", call)
     monkeypatch.setattr(dev, "run_ctest", run_ctest)
     monkeypatch.setattr(dev, "run_pytest", lambda *_: Count(1, 0))
+    monkeypatch.setattr(dev, "run_judge", lambda *_: Count(1, 0))
+    monkeypatch.setattr(dev, "run_random_models", lambda *_: Count(1, 0))
     monkeypatch.delenv("LUMEN_SOAK_REQUESTS", raising=False)
     assert dev.cmd_soak(["0"]) == 0
     assert [env["LUMEN_SOAK_REQUESTS"] for env in environments] == ["2000000"]

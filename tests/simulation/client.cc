@@ -26,9 +26,10 @@ std::string bytes_of(const std::vector<float>& values) {
   return bytes;
 }
 
-// Numbers as text, or as they are behind the JSON; now and then with a deadline and a wish of its own.
+// Numbers as text, or as they are behind the JSON, with `spare` spaces between; now and then with a deadline and
+// a wish of its own.
 std::string infer_request(const std::string& model, const std::string& id,
-                          const std::vector<float>& values) {
+                          const std::vector<float>& values, size_t spare) {
   const bool as_text = values.size() < kMostAsText && random().one_in(8);
   const std::string bytes = bytes_of(values);
   std::string json = R"({"id":")" + id + R"(","inputs":[{"name":"x","datatype":"FP32","shape":[)" +
@@ -44,10 +45,21 @@ std::string infer_request(const std::string& model, const std::string& id,
   if (random().one_in(6)) json += R"(,"timeout":)" + std::to_string(1 + random().below(20'000));
   if (random().one_in(16)) json += R"(,"no_cache":true)";
   if (random().one_in(8)) json += R"(,"ttl_ms":)" + std::to_string(1 + random().below(20));
-  json += "}}";
+  json += "}}" + std::string(spare, ' ');
   return server::post_request(
       "/v2/models/" + model + "/infer", as_text ? json : json + bytes,
       "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
+}
+
+// Each row of four floats so many times.
+std::string repeated(const std::string& rows, size_t times) {
+  constexpr size_t kRowBytes = 4 * sizeof(float);
+  std::string all;
+  all.reserve(rows.size() * times);
+  for (size_t begin = 0; begin < rows.size(); begin += kRowBytes) {
+    for (size_t i = 0; i < times; ++i) all.append(rows, begin, kRowBytes);
+  }
+  return all;
 }
 
 std::string chunked(const std::string& request) {
@@ -104,6 +116,11 @@ void SimClient::leave() {
 }
 
 void SimClient::send_slowly(const std::string& text) {
+  if (tally_.reply_repeats > 1 && !random().one_in(8)) {
+    write_wire(*wire_, text);
+    sent_bytes_ += text.size();
+    return;
+  }
   std::string_view rest = text;
   while (!rest.empty() && !wire_->is_over()) {
     const size_t bytes = random().one_in(3) ? 1 + random().below(rest.size()) : rest.size();
@@ -141,8 +158,9 @@ std::string SimClient::some_document() {
 
 std::vector<float> SimClient::some_values() {
   size_t rows = 1 + random().below(3);
-  if (random().one_in(10)) rows = 1 + random().below(200);
-  if (random().one_in(tally_.large_one_in)) rows = 1 + random().below(kMostRows);
+  if (random().one_in(10)) rows = 1 + random().below(tally_.reply_repeats > 1 ? 8 : 200);
+  if (tally_.reply_repeats == 1 && random().one_in(tally_.large_one_in))
+    rows = 1 + random().below(kMostRows);
   std::vector<float> values;
   values.reserve(rows * 4);
   // Exact in a float, and so is one more.
@@ -165,12 +183,14 @@ std::string SimClient::some_inference(Asked& asked) {
     const auto value = static_cast<float>(random().below(4));
     values = {value == 3 ? -value : value, 1, 2, 3};
   }
-  std::string request = infer_request(asked.model, asked.id, values);
+  // The memory that a request asks for before it is read grows with its text.
+  const size_t spare = tally_.reply_repeats > 1 ? random().below(600) : 0;
+  std::string request = infer_request(asked.model, asked.id, values, spare);
   if (values[0] < 0) {
     asked.failure = failure_of(values[0]);
   } else {
     for (float& value : values) value += added_by(asked.model);
-    asked.reply_values = bytes_of(values);
+    asked.reply_values = repeated(bytes_of(values), tally_.reply_repeats);
   }
   return random().one_in(8) ? chunked(request) : request;
 }
@@ -266,6 +286,14 @@ bool SimClient::read_reply() {
   return !closes;
 }
 
+void SimClient::break_off() {
+  if (random().one_in(2)) let_time_pass_ns(random().below(2 * kMs));
+  if (!wire_->is_over() && random().one_in(2)) write_wire(*wire_, "P");
+  if (random().one_in(2)) let_time_pass_ns(random().below(kMs));
+  if (wire_->client_reset) return;
+  random().one_in(2) ? reset_wire(*wire_) : end_wire(*wire_);
+}
+
 void SimClient::run(size_t histories) {
   while (histories > 0) {
     if (wire_ == nullptr && !connect()) return;
@@ -273,6 +301,10 @@ void SimClient::run(size_t histories) {
     for (; pipelined > 0 && histories > 0; --pipelined, --histories) ask();
     if (random().one_in(50)) end_wire(*wire_);  // a half-close: the replies are still owed
     bool goes_on = true;
+    if (tally_.reply_repeats > 1 && random().one_in(4)) {
+      break_off();
+      goes_on = false;
+    }
     while (goes_on && !asked_.empty()) goes_on = read_reply();
     if (!goes_on && wire_->was_refused && random().one_in(2)) let_time_pass_ns(random().below(kMs));
     if (!unread_.empty() && asked_.empty() && goes_on) fail("bytes behind the last reply");

@@ -39,6 +39,9 @@ struct Tally {
   uint64_t next_value = 1;  // no two requests hold the same, but where they repeat each other
   bool repeats = false;
   size_t large_one_in = 150;  // requests
+  // Replies hold each row of their request so often. Above 1 requests are small and stand whole in one
+  // segment as a rule, and clients break off more often: with half a request, an end, a reset.
+  size_t reply_repeats = 1;
   bool draining = false;
   Presence presence;
   std::array<uint64_t, 600> by_status{};
@@ -66,6 +69,8 @@ class SimClient {
   std::string some_inference(Asked& asked);
   std::vector<float> some_values();
   void send_slowly(const std::string& text);
+  // Bytes of a next request that never becomes whole, an end or a reset, at any state of the server.
+  void break_off();
   // False: the connection is over.
   [[nodiscard]] bool read_reply();
   void check(const Asked& asked, const std::string& head, const std::string& body);

@@ -128,6 +128,8 @@ constexpr Event kEvents[] = {
     {"worlds with a heavy and a light model", &Sum::light_worlds},
     {"requests of light models there", &Sum::light_requests},
     {"of these beside a run of the heavy model that began", &Sum::light_waits},
+    {"worlds with wide replies and the least memory", &Sum::wide_worlds},
+    {"looks at requests that waited for memory there", &Sum::waited_for_room},
     {"worlds with a response cache", &Sum::cache_worlds},
     {"answered from it", &Sum::cache_hits},
     {"of these by another's run", &Sum::cache_shared},

@@ -90,6 +90,10 @@ std::string some_response_cache() {
          kPolicies[random().below(3)] + R"(", "ttl_ms": )" + kTtlsMs[random().below(3)] + "}}";
 }
 
+// A small request then asks for 1.5 to 5 MiB before it is read, and the least memory that the server starts with holds
+// some of these.
+constexpr size_t kWideRepeats = 512;
+
 bool is_wanted(const Status& status) {
   return status.message().find("as the test wants") != std::string_view::npos;
 }
@@ -102,6 +106,7 @@ class World {
 
  private:
   void start();
+  void make_wide();
   void look() const;
   void change_configuration();
   void change_models();
@@ -124,6 +129,7 @@ class World {
   size_t base_bytes_ = 0;  // of each region, charged whether it is touched or not
   bool leaves_ = false;
   bool caches_ = false;
+  bool is_wide_ = random().one_in(4);
 };
 
 void World::start() {
@@ -133,6 +139,7 @@ void World::start() {
   if (shares) options_.steps = {&share_};
   tally_.repeats = shares || caches_;
   if (!tally_.repeats && options_.max_memory_bytes != 0) tally_.large_one_in = 12;
+  if (is_wide_) make_wide();
   const std::string config = caches_ ? some_response_cache() : "{}";
   for (const char* name : {kModels[0], kModels[1], kModelThatGoes}) {
     files_.write("models/" + std::string(name) + "/config.json", config);
@@ -145,11 +152,25 @@ void World::start() {
   tally_.look = [this] { look(); };
 }
 
+void World::make_wide() {
+  ++sum_.wide_worlds;
+  tally_.reply_repeats = kWideRepeats;
+  control_->repeats = kWideRepeats;
+  Shape row;
+  if (!row.append(Shape::kDynamic) || !row.append(4 * int64_t{kWideRepeats})) fail("a shape");
+  control_->outputs.front().shape = row;
+  options_.io_thread_count = 1;
+  options_.max_connections = 8 + random().below(8);
+  options_.max_active_requests = 8 + random().below(16);
+  options_.max_memory_bytes = server::least_memory_bytes(options_);
+}
+
 // The bound holds at any moment: of what is reserved, of the pages that are there, of the heap.
 void World::look() const {
   const telemetry::Counters& counters = server_->counters();
   const size_t bound = counters.total("memory_bound_bytes");
   const size_t reserved = counters.total("memory_reserved_bytes");
+  if (is_wide_ && counters.total("memory_waiting") > 0) ++sum_.waited_for_room;
   if (reserved > bound) fail("%zu bytes are reserved, of %zu", reserved, bound);
   if (options_.max_memory_bytes == 0) return;
   size_t there = 0;

@@ -17,6 +17,7 @@ struct Sum {
   uint64_t packed, memory_refused, most_kept_bytes;
   uint64_t parked, shared, shared_failures, promoted, abandoned;
   uint64_t light_worlds, light_requests, light_waits;
+  uint64_t wide_worlds, waited_for_room;
   uint64_t cache_worlds, cache_hits, cache_shared, cache_misses;
   uint64_t by_queue_type[6];
 };

@@ -1,29 +1,54 @@
-/* expect: pass; with -DTWO_SUBMITTERS: pass; with -DBROKEN_OTHERS_TIDY: fail; with -DBROKEN_WAKE_FIRST: fail; with -DBROKEN_NO_WAKE_ONE: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_NO_SECOND_LOOK: fail
+/* expect: pass; with -DTWO_SUBMITTERS: pass; with -DTWO_OWNERS: pass; with -DTWO_OWNERS_OF_THREE: pass; with -DBROKEN_NO_BELLS: fail; with -DBROKEN_NO_BELLS_OF_THREE: fail; with -DBROKEN_BELLS_BEFORE_MARK: fail; with -DBROKEN_WAKE_FIRST: fail; with -DBROKEN_NO_WAKE_ONE: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_NO_SECOND_LOOK: fail
+ *
+ * -DTHREE_OWNERS (three of three) takes minutes, so it is run by hand: spin -a -DTHREE_OWNERS pinned_lanes.pml;
+ * cc -O2 -DSAFETY -DBITSTATE -o pan pan.c; ./pan -m1000000 -E -w33 (1.8e8 states, 7 minutes).
  *
  * A lane for some workers only (src/engine/lanes.h, lane_source.h) beside one for any, under Sleepers
- * (src/engine/sleepers.h): lane 0 is for both workers and always marked, lane 1 for its owner alone, with a mark that
- * this one clears before it sleeps. Two submitters or one, which pushes to both lanes in one turn or in two. For lane 0
- * sleepers are woken and counted (sleepers.pml has each of these steps); for lane 1 the owner's doorbell is rung,
- * and nobody counts. A worker that runs a request may do so for ever. No worker polls.
+ * (src/engine/sleepers.h): lane 0 is for all workers and always marked, lane 1 for its owners alone, with a mark that
+ * one of these clears before it sleeps. Two submitters or one, which pushes to both lanes in one turn or in two. For
+ * lane 0 sleepers are woken and counted (sleepers.pml has each of these steps); for lane 1 each owner's doorbell is
+ * rung, and requests are not counted. A worker that runs a request may do so for ever. No worker polls.
  * Shown, once nothing can move: no request that can be taken lies in a lane beside a sleeping worker that may take it.
  *
- * A pop is one step and takes from any of the lanes that its worker may take from, so any policy and priority is one
- * of those here. Spin's memory is sequentially consistent, see sleepers.pml.
+ * It follows, statement by statement: pop(): Lanes::choose(), the load of the bits and then the rings, with take_from();
+ * tidy(): Lanes::tidy(), and wake_each_of() of LaneSource::park(); park(): Sleepers::park(); wake_sleepers():
+ * Sleepers::wake(); try_take() and pass_on(): those of Sleepers; push(): Lanes::push(); end_turn(): LaneSource::wake_workers().
+ * A pop takes from any of the lanes that its worker may take from, so any policy and priority is one of those here.
+ * Spin's memory is sequentially consistent, see sleepers.pml.
  * TWO_SUBMITTERS        one of them for each lane, and the owner's lane gets a request from both
- * BROKEN_OTHERS_TIDY    the other worker clears the mark, of a lane that it does not look at afterwards
+ * TWO_OWNERS            both workers own lane 1
+ * TWO_OWNERS_OF_THREE   two of three workers own it
+ * THREE_OWNERS          all three; too many states for a run of all
+ * BROKEN_NO_BELLS       two owners; one that has cleared the mark and set it again rings no bell: the other may have
+ *                       looked in between, and sleeps beside the second request while the first one runs
+ * BROKEN_NO_BELLS_OF_THREE  as that, with three owners
+ * BROKEN_BELLS_BEFORE_MARK  two owners; it rings before it sets the mark again
  * BROKEN_WAKE_FIRST     the owner's bell before announce()
  * BROKEN_NO_WAKE_ONE    lane 1 is counted with lane 0, and whoever sleeps is woken for it
  * BROKEN_TAKER          who takes from lane 1 does not pass on a wake that was for lane 0
  * BROKEN_NO_SECOND_LOOK tidy() clears and does not look again
  */
+#if defined(BROKEN_NO_BELLS) || defined(BROKEN_BELLS_BEFORE_MARK)
+#define TWO_OWNERS
+#endif
+#ifdef BROKEN_NO_BELLS_OF_THREE
+#define BROKEN_NO_BELLS
+#define THREE_OWNERS
+#endif
+#if defined(THREE_OWNERS) || defined(TWO_OWNERS_OF_THREE)
+#define WORKERS 3
+#else
 #define WORKERS 2
+#endif
+#if defined(TWO_OWNERS) || defined(THREE_OWNERS) || defined(TWO_OWNERS_OF_THREE)
+#define SEVERAL_OWNERS
+#endif
 #define LANES 2
-#define ITEMS 2
 
 byte tail[LANES];              /* claimed by submitters */
 byte head[LANES];              /* claimed by workers */
 byte published[LANES];         /* a bit a place */
-byte owner = 0;                /* who may take from lane 1 */
+byte owners = 1;               /* a bit a worker that may take from lane 1 */
 bool marked = true;            /* lane 1 */
 byte bits = 0;                 /* a bit a sleeper */
 short searching = 0;
@@ -32,15 +57,17 @@ bool asleep[WORKERS];          /* inside wait() */
 
 #define mask(w) (1 << (w))
 #define can_take(lane) (head[lane] < tail[lane] && (published[lane] & mask(head[lane])) != 0)
-#define sees(w, lane) (lane == 0 || (w == owner && marked))
+#define owns(w) ((owners & mask(w)) != 0)
 
 inline pop(me, got) {
-  atomic {
+  saw = owns(me) && marked;                  /* choose(): the word of bits */
+  atomic {                                   /* the rings, and try_pop() of one */
     if
-    :: sees(me, 0) && can_take(0) -> head[0]++; got = true; from = 0
-    :: sees(me, 1) && can_take(1) -> head[1]++; got = true; from = 1
-    :: !(sees(me, 0) && can_take(0)) && !(sees(me, 1) && can_take(1)) -> got = false
-    fi
+    :: can_take(0) -> head[0]++; got = true; from = 0
+    :: saw && can_take(1) -> head[1]++; got = true; from = 1
+    :: !can_take(0) && !(saw && can_take(1)) -> got = false
+    fi;
+    saw = false
   }
 }
 
@@ -58,7 +85,7 @@ inline wake_sleepers(count) {
      requests = requests + tail[1] - head[1];
 #endif
      if :: requests <= searching -> break :: else fi;
-     which = ((seen & 1) -> 0 : 1);
+     which = ((seen & 1) -> 0 : ((seen & 2) -> 1 : 2));   /* countr_zero() */
      seen = seen & ~mask(which);
      d_step { was = bits & mask(which); bits = bits & ~mask(which) };
      if
@@ -84,20 +111,38 @@ inline try_take(me, got) {
   if :: got -> pass_on() :: else fi
 }
 
-inline tidy(me) {
-#ifdef BROKEN_OTHERS_TIDY
-  if
-  :: marked && tail[1] == head[1] ->
-#else
-  if
-  :: me == owner && marked && tail[1] == head[1] ->
+inline ring_owners_but(me) {                 /* wake_each_of(); WORKERS: all of them */
+  if :: owns(0) && me != 0 -> ring(0) :: else fi;
+  if :: owns(1) && me != 1 -> ring(1) :: else fi;
+#if WORKERS > 2
+  if :: owns(2) && me != 2 -> ring(2) :: else fi;
 #endif
+  skip
+}
+
+inline tidy(me) {
+  saw = owns(me) && marked;                  /* for_each_marked(): the word of bits */
+  if
+  :: saw && tail[1] == head[1] ->            /* was_empty() */
      marked = false;
 #ifndef BROKEN_NO_SECOND_LOOK
-     if :: tail[1] != head[1] -> marked = true :: else fi
+     if
+     :: tail[1] != head[1] ->
+#ifdef BROKEN_BELLS_BEFORE_MARK
+        ring_owners_but(me);
+        marked = true
+#else
+        marked = true;
+#ifndef BROKEN_NO_BELLS
+        ring_owners_but(me)
+#endif
+#endif
+     :: else
+     fi
 #endif
   :: else
-  fi
+  fi;
+  saw = false
 }
 
 inline park(me, got) {
@@ -122,7 +167,7 @@ inline park(me, got) {
 }
 
 proctype worker(byte me) {
-  bool got; bool woken; byte from;
+  bool got; bool woken; bool saw; byte from;
   byte seen; byte most; byte requests; byte which; byte was;
   do
   :: try_take(me, got);
@@ -154,7 +199,7 @@ inline ring_for_lane_1() {
 #ifdef BROKEN_NO_WAKE_ONE
   skip
 #else
-  if :: to[1] > 0 -> ring(owner) :: else fi
+  if :: to[1] > 0 -> ring_owners_but(WORKERS) :: else fi
 #endif
 }
 
@@ -188,17 +233,41 @@ proctype submitter(byte for_0; byte for_1; bool in_one_turn) {
 proctype monitor() {
   timeout ->
   assert(!can_take(0) || !(asleep[0] || asleep[1]));
-  assert(!can_take(1) || !asleep[owner])
+  assert(!can_take(1) || !((owns(0) && asleep[0]) || (owns(1) && asleep[1])));
+#if WORKERS > 2
+  assert(!can_take(0) || !asleep[2]);
+  assert(!can_take(1) || !(owns(2) && asleep[2]));
+#endif
+  skip
 }
 
 init {
   atomic {
-    if :: owner = 0 :: owner = 1 fi;           /* wake_sleepers() takes the lower number first */
+#if defined(THREE_OWNERS)
+    owners = 7;
+#elif defined(TWO_OWNERS_OF_THREE)
+    owners = 3;
+#elif defined(TWO_OWNERS)
+    owners = 3;
+#else
+    if :: owners = 1 :: owners = 2 fi;
+#endif
     run worker(0);
     run worker(1);
-#ifdef TWO_SUBMITTERS
+#if WORKERS > 2
+    run worker(2);
+#endif
+#if defined(TWO_SUBMITTERS)
     run submitter(1, 1, true);
     run submitter(0, 1, true);
+#elif WORKERS > 2
+    run submitter(0, 2, true);
+#elif defined(SEVERAL_OWNERS)
+    if
+    :: run submitter(0, 2, true)
+    :: run submitter(0, 2, false)
+    :: run submitter(1, 2, true)
+    fi;
 #else
     if
     :: run submitter(1, 1, true)

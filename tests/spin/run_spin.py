@@ -6,11 +6,21 @@ broken variant, which must be found to fail, or the model proves nothing. No arg
 Verdicts come from assertions, which each model's monitor makes once nothing can move any more; -E
 switches Spin's own complaint about end states off, since a thread that sleeps for ever with nothing
 to do is right.
-Exit 0: all verdicts as expected; 1: some differ; 2: spin or a C compiler is missing.
+
+Usage: run_spin.py [--changed] [--keep] [MODEL...]; without a model: all.
+  --changed  only models that have changed since they were last checked, or that cite a source file
+             which has; checked.tsv has a hash of these files. CTest runs this.
+  --keep     writes the hashes of the models that were checked into checked.tsv
+
+Exit 0: all verdicts as expected; 1: some differ; 2: spin or a C compiler is missing, or a model
+cites a file that is not there.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
+import hashlib
 import re
 import shutil
 import subprocess
@@ -21,6 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CHECKED = HERE / "checked.tsv"
 TIMEOUT_S = 300
 
 
@@ -67,18 +79,75 @@ def check(case: Case) -> tuple[Case, str, str]:
     return case, verdict, f"{states.group(1) if states else '?'} states"
 
 
+def cited_files(model: Path) -> list[Path]:
+    """The source files that its comments name, by their path or the end of it."""
+    comments = " ".join(re.findall(r"/\*.*?\*/", model.read_text(), re.DOTALL))
+    sources = [path for top in ("src", "include") for path in sorted((ROOT / top).rglob("*.*"))]
+    found: set[Path] = set()
+    for name in re.findall(r"[\w/.-]+\.(?:h|cc)\b", comments):
+        named = [path for path in sources if path.as_posix().endswith(f"/{name}")]
+        if not named:
+            print(f"{model.name} cites {name}, which is not in src or include", file=sys.stderr)
+            sys.exit(2)
+        found.update(named)
+    return sorted(found)
+
+
+def content_hash(model: Path) -> str:
+    """Of the model, of the files that it cites, and of this file, which runs it."""
+    digest = hashlib.sha256()
+    for path in (Path(__file__), model, *cited_files(model)):
+        content = path.read_bytes()
+        digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def kept_hashes() -> dict[str, tuple[str, str]]:
+    """Model: its hash when it was last checked, and the day."""
+    lines = CHECKED.read_text().splitlines() if CHECKED.exists() else []
+    rows = (line.split("\t") for line in lines if not line.startswith("#"))
+    return {name: (kept, day) for name, kept, day in rows}
+
+
+def has_changed(model: Path) -> bool:
+    kept, day = kept_hashes().get(model.name, ("", ""))
+    if kept != content_hash(model):
+        return True
+    print(f"unchanged since it was checked on {day}: {model.name}")
+    return False
+
+
+def keep(models: list[Path]) -> None:
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    kept = kept_hashes() | {model.name: (content_hash(model), day) for model in models}
+    lines = [f"{name}\t{digest}\t{day}" for name, (digest, day) in sorted(kept.items())]
+    head = (
+        "# model, hash of it and of the files that it cites, day of the check: run_spin.py --keep"
+    )
+    CHECKED.write_text("\n".join([head, *lines]) + "\n")
+
+
 def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="runs the Spin models beside this file")
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args(arguments)
+    models = [model.resolve() for model in options.models] or sorted(HERE.glob("*.pml"))
+    if options.changed:
+        models = [model for model in models if has_changed(model)]
+        if not models:
+            return 0
     for tool, package in (("spin", "spin"), ("cc", "gcc")):
         if shutil.which(tool) is None:
             print(f"run_spin: no '{tool}' in PATH: apt-get install {package}", file=sys.stderr)
             return 2
-    models = [Path(a).resolve() for a in arguments] or sorted(HERE.glob("*.pml"))
     cases = [case for model in models for case in cases_of(model)]
-    failed = 0
+    failed: list[Path] = []
     with ThreadPoolExecutor(2) as pool:
         for case, verdict, detail in pool.map(check, cases):
             good = verdict == case.expected
-            failed += not good
+            failed += [] if good else [case.model]
             name = case.model.name + (f" -D{case.define}" if case.define else "")
             print(
                 f"{'ok    ' if good else 'FAILED'} {name}: {verdict}, as expected ({detail})"
@@ -86,7 +155,9 @@ def main(arguments: list[str]) -> int:
                 else f"FAILED {name}: {verdict}, expected {case.expected}\n{detail}",
                 flush=True,
             )
-    print(f"{len(cases) - failed} verdicts as expected, {failed} not")
+    print(f"{len(cases) - len(failed)} verdicts as expected, {len(failed)} not")
+    if options.keep:
+        keep([model for model in models if model not in failed])
     return 1 if failed else 0
 
 

@@ -36,6 +36,18 @@ void add_to(TensorView& output, float more) {
   }
 }
 
+void repeat_rows(std::span<const std::byte> source, size_t repeats, TensorView& output) {
+  const size_t row_bytes = source.size() / static_cast<size_t>(output.shape[0]);
+  std::byte* place = output.data;
+  for (size_t begin = 0; begin < source.size(); begin += row_bytes) {
+    for (size_t i = 0; i < repeats; ++i, place += row_bytes) {
+      std::memcpy(place, source.data() + begin, row_bytes);
+    }
+  }
+  const size_t last = output.shape.rank() - 1;
+  output.shape[last] *= static_cast<int64_t>(repeats);
+}
+
 void sum_rows(TensorView& output) {
   const auto rows = static_cast<size_t>(output.shape[0]);
   const size_t columns = output.byte_size / sizeof(float) / rows;
@@ -81,12 +93,17 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     const std::byte* source = staged.empty() ? input.data : staged[index].data();
     TensorView& output = outputs[position];
     output = input;
-    output.data = static_cast<std::byte*>(request.memory->allocate(input.byte_size, 64));
+    output.byte_size *= control.repeats;
+    output.data = static_cast<std::byte*>(request.memory->allocate(output.byte_size, 64));
     if (output.data == nullptr) {
       return Status::error(Code::kTooLarge, "output '%s' needs %zu bytes",
-                           metadata.outputs[index].name.c_str(), input.byte_size);
+                           metadata.outputs[index].name.c_str(), output.byte_size);
     }
-    std::memcpy(output.data, source, input.byte_size);
+    if (control.repeats == 1) {
+      std::memcpy(output.data, source, input.byte_size);
+    } else {
+      repeat_rows({source, input.byte_size}, control.repeats, output);
+    }
     if (input.type != ElementType::kFp32) continue;
     add_to(output, fake.adds);
     if (control.models_that_sum_rows.contains(metadata.name)) sum_rows(output);

@@ -27,7 +27,7 @@ namespace lumen::engine {
 class FakeControl {
  public:
   std::string backend_name = "fake";
-  BackendTraits traits;
+  BackendTraits traits{.has_independent_rows = true};
   size_t largest_region = SIZE_MAX;  // that it lets itself be offered
   bool asynchronous = false;
   uint32_t max_in_flight = 1;
@@ -43,6 +43,9 @@ class FakeControl {
   std::map<std::string, float> adds;  // what a model adds where it is not one
   // Every row of an output becomes the sum over all rows: the first axis is no batch.
   std::set<std::string> models_that_sum_rows;
+  // Every row of an output holds its input row so many times, one after the other; of inputs with rows. Then
+  // `outputs` says so, too.
+  size_t repeats = 1;
   // What a call with so many rows takes at least, polled on the thread that starts it, an asynchronous
   // device's calls too; nullptr: as long as it takes.
   uint64_t (*cost_ns)(uint64_t rows) = nullptr;

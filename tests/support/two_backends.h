@@ -35,7 +35,7 @@ class TwoBackends : public testing::Test {
   void open() { open(both()); }
 
   TempRepository files;
-  ChoiceOptions options;
+  LoadOptions options;
   std::shared_ptr<FakeControl> first = std::make_shared<FakeControl>();
   std::shared_ptr<FakeControl> second = std::make_shared<FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();

@@ -187,7 +187,7 @@ function(lumen_test_program NAME)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   if(ARG_SOURCES AND NOT NAME IN_LIST LUMEN_TESTS_LEFT_OUT)
     add_executable(${NAME} ${ARG_SOURCES})
-    if(TARGET lumen_test_support AND NOT NAME MATCHES "^unit_(base|queue|memory|tensor|wire|net)$")
+    if(TARGET lumen_test_support AND NOT NAME MATCHES "^unit_(base|queue|memory|tensor|onnx|wire|net)$")
       target_link_libraries(${NAME} PRIVATE lumen_test_support)
     endif()
     target_include_directories(${NAME} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
@@ -261,7 +261,8 @@ function(lumen_simulation)
   endforeach()
 endfunction()
 
-# tests/spin/NAME.pml -> the test spin_NAME: the model holds, and each broken variant is found to fail.
+# tests/spin/NAME.pml -> the test spin_NAME: the model holds, and each broken variant is found to fail. Run where the
+# model or a file that it cites has changed since it was checked (tests/spin/checked.tsv); ./dev soak runs all.
 function(lumen_spin_models)
   if(NOT LUMEN_TESTS OR LUMEN_SANITIZE)
     return()
@@ -271,7 +272,7 @@ function(lumen_spin_models)
   foreach(model ${models})
     get_filename_component(name ${model} NAME_WE)
     add_test(NAME spin_${name}
-             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/spin/run_spin.py ${model})
+             COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/spin/run_spin.py --changed ${model})
   endforeach()
 endfunction()
 

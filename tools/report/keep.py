@@ -1,16 +1,13 @@
 """`./dev report --keep`: the run's results become the baselines in bench/baselines.
 
 Only what is whole: every part of a baseline measured and ok, with a row for every goal. A quick run
-never takes the place of a baseline that is fresh. The `due` of a baseline that is fresh
-again leaves bench/sources.toml, since a test refuses a mark that is no longer true. Threads: one.
-Errors: what is not kept is said with its reason, and the rest goes on.
+never takes the place of a baseline that is fresh. Threads: one. Errors: a baseline that is not kept
+is named with the reason, and the rest goes on.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import baselines
 import figures
@@ -18,18 +15,6 @@ import keep_baseline
 
 from report.page import together
 from report.run import ABSENT, OK, Result
-
-SOURCES = baselines.ROOT / "bench" / "sources.toml"
-
-
-def clear_due(name: str, file: Path = SOURCES) -> bool:
-    """Takes the line `due = ...` out of [name]. False: there was none."""
-    text = file.read_text()
-    section = rf"(^\[{re.escape(name)}\]\n(?:(?!^\[).*\n)*?)due = .*\n"
-    changed, count = re.subn(section, r"\1", text, count=1, flags=re.MULTILINE)
-    if count:
-        file.write_text(changed)
-    return count > 0
 
 
 def is_due(name: str) -> bool:
@@ -58,7 +43,7 @@ def reason_against(name: str, parts: Sequence[Result], is_quick: bool) -> str:
     return ""
 
 
-def keep(results: Sequence[Result], is_quick: bool, sources: Path = SOURCES) -> list[str]:
+def keep(results: Sequence[Result], is_quick: bool) -> list[str]:
     """Says of each baseline whether it was kept, and why not."""
     said = []
     documents = together(results)
@@ -76,5 +61,5 @@ def keep(results: Sequence[Result], is_quick: bool, sources: Path = SOURCES) -> 
             said.append(f"{name}: not kept, the documents can't show it: {error}")
             continue
         keep_baseline.keep(name, fresh)
-        said.append(f"{name}: kept" + (", no longer due" if clear_due(name, sources) else ""))
+        said.append(f"{name}: kept")
     return said

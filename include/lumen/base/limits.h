@@ -11,8 +11,9 @@ namespace lumen::limits {
 inline constexpr size_t kMaxNameBytes = 128;
 // ONNX tensors of rank > 8 have not been seen in models with a latency budget; a Shape stays inline.
 inline constexpr size_t kMaxRank = 8;
-// Inputs or outputs of one model or request; bounds what one request can make us allocate.
-inline constexpr size_t kMaxTensors = 64;
+// Inputs or outputs of one model or request; bounds the memory of its lists. Tabular models may have an
+// input for each column, so it is as wide as tables are.
+inline constexpr size_t kMaxTensors = 4096;
 // The batch sizes of a model that get a static compile of their own.
 inline constexpr size_t kMaxStaticBatchSizes = 16;
 

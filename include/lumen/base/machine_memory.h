@@ -20,4 +20,7 @@ struct MachineMemory {
 // than a control group has left is not refused by the kernel, but killed.
 [[nodiscard]] MachineMemory unused_memory(const std::filesystem::path& root = "/");
 
+// Addresses that this process may still map (`ulimit -v`); SIZE_MAX: as many as it likes.
+[[nodiscard]] size_t unused_address_bytes() noexcept;
+
 }  // namespace lumen

@@ -10,6 +10,7 @@
 #include <lumen/engine/infer_request.h>
 #include <lumen/engine/metadata.h>
 #include <lumen/engine/model_scheduling.h>
+#include <lumen/engine/operator_table.h>
 
 #include <array>
 #include <cstddef>
@@ -20,6 +21,10 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace lumen::onnx {
+class ModelFile;
+}
 
 namespace lumen::engine {
 
@@ -48,6 +53,8 @@ struct ModelOptions {
   Precision precision = Precision::kF32;
   // Sizes of the first axis that get a static-shape compile; others run on the dynamic one.
   std::vector<uint32_t> batch_sizes = {1};
+  // Requests may be run in one call although it is not proved that rows are independent of each other.
+  bool rows_are_independent = false;
   // Kernels prepared for shapes seen before that an instance keeps, of each kind of operation, where
   // the model has free axes. Measured in docs/configuration.md.
   uint32_t shape_cache = kDefaultShapeCache;
@@ -61,6 +68,8 @@ struct ModelSource {
   std::string version;
   std::filesystem::path file;  // model.onnx or model.xml
   ModelOptions options;
+  // An ONNX file as a graph, mapped while the model is loaded; nullptr: another form, or not read yet.
+  std::shared_ptr<const onnx::ModelFile> graph = nullptr;
 };
 
 enum class StartOutcome : uint8_t {
@@ -117,6 +126,10 @@ struct BackendTraits {
   bool batches_in_flight = false;
   // Computes each operator as ONNX defines it: where answers differ, or can't be compared, it serves.
   bool is_reference = false;
+  // Computes each place of the first axis by itself, for any model: requests may be run in one call.
+  bool has_independent_rows = false;
+  // Operators that are known to be computed as ONNX defines them: "auto" gives it no other. nullptr: all.
+  const OperatorTable* operators = nullptr;
 };
 
 class Backend {

@@ -5,6 +5,7 @@
 
 #include <lumen/engine/size_cost.h>
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -25,19 +26,32 @@ struct BackendChoice {
   bool is_remembered = false;  // measured at an earlier start
   // Another backend was left out because its answers are not this one's.
   bool answers_differ = false;
+  // Operators of the model that this backend is not known to compute as ONNX defines them. It serves all the
+  // same: the configuration names it, or the server has no other.
+  std::vector<std::string> operators_not_known{};
   std::vector<TriedBackend> tried{};
 };
 
 // The word for a choice by measuring.
 inline constexpr std::string_view kAutoBackend = "auto";
 
-struct ChoiceOptions {
+// How models are found, and which backend gets them.
+struct LoadOptions {
   // Of models whose config.json says nothing.
   std::string backend{kAutoBackend};
   // The time that calls for measuring may take for one model; loading is not counted.
   uint64_t budget_ns = 1'000'000'000;
   // Where choices are kept from one start to the next; empty: nowhere.
   std::filesystem::path cache;
+  // Symbolic links that lead out of the repository are followed, too.
+  bool follow_links = false;
+  // Set by any thread: loading is given up before the next model, backend or trial run. nullptr: never.
+  const std::atomic<bool>* stop = nullptr;
+
+  [[nodiscard]] bool is_stopped() const noexcept {
+    // relaxed: nothing else is told by it
+    return stop != nullptr && stop->load(std::memory_order_relaxed);
+  }
 };
 
 // $XDG_CACHE_HOME/lumen/backends.json, or below $HOME/.cache.

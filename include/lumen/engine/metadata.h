@@ -34,7 +34,8 @@ struct ModelMetadata {
   std::string platform;  // "openvino", for the protocol's "platform"
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  std::vector<TiedAxes> ties{};  // those that the backend knows of; no pair stands there twice
+  std::vector<TiedAxes> ties{};      // those that the backend knows of; no pair stands there twice
+  bool takes_empty_tensors = false;  // inputs may have free axes of size 0
 };
 
 }  // namespace lumen::engine

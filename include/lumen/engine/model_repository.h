@@ -13,6 +13,7 @@
 #include <lumen/engine/run_costs.h>
 #include <lumen/engine/size_cost.h>
 #include <lumen/engine/smoothed_time.h>
+#include <lumen/engine/tensor_names.h>
 #include <lumen/telemetry/counters.h>
 
 #include <atomic>
@@ -55,11 +56,17 @@ class Model {
   [[nodiscard]] ModelState state() const noexcept { return state_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }  // if unavailable
   [[nodiscard]] const ModelMetadata& metadata() const noexcept { return metadata_; }
+  // Of a model that is ready.
+  [[nodiscard]] const TensorNames& input_names() const noexcept { return input_names_; }
+  [[nodiscard]] const TensorNames& output_names() const noexcept { return output_names_; }
   [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
   [[nodiscard]] telemetry::ModelCounters counters() const noexcept { return {*counters_, index_}; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
   // Which backend serves it, and why that one.
   [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
+  // Why its requests are not run in one call, with the key that allows it all the same; empty: they may be, where it
+  // pays. Of a model without a free first axis it is empty, too.
+  [[nodiscard]] const std::string& why_not_packed() const noexcept { return why_not_packed_; }
   [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
     return response_cache_;
   }
@@ -97,9 +104,12 @@ class Model {
   friend class ModelRepository;
   ModelState state_ = ModelState::kUnavailable;
   std::string reason_;
-  ModelMetadata metadata_;              // name and version are set even when unavailable
+  ModelMetadata metadata_;  // name and version are set even when unavailable
+  TensorNames input_names_;
+  TensorNames output_names_;
   Backends::Entry* backend_ = nullptr;  // that loaded it
   BackendChoice choice_;
+  std::string why_not_packed_;
   ResponseCacheOptions response_cache_;
   ModelScheduling scheduling_;
   std::unique_ptr<LoadedModel> loaded_;
@@ -120,9 +130,10 @@ class ModelRepository {
   // Told of each model that is loaded or can't be: the `number`-th of `count`.
   using OnLoaded = std::function<void(const Model& model, size_t number, size_t count)>;
 
+  // kCancelled: `options.stop` was set before all were loaded.
   [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
       const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
-      ChoiceOptions choosing = {}, const OnLoaded& on_loaded = [](const Model&, size_t, size_t) {});
+      LoadOptions options = {}, const OnLoaded& on_loaded = [](const Model&, size_t, size_t) {});
 
   // `version` empty: the highest. nullptr: no such model (or version).
   [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
@@ -143,19 +154,19 @@ class ModelRepository {
 
  private:
   ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters,
-                  ChoiceOptions choosing)
+                  LoadOptions options)
       : directory_(std::move(directory)),
         counters_(counters),
         backends_(std::move(backends)),
-        choosing_(std::move(choosing)) {}
+        options_(std::move(options)) {}
   // A version that can't be loaded gives a model that is unavailable; nullptr: no index is free.
   [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
   // Through the backend that is chosen for it; on a failure it stays unavailable.
-  [[nodiscard]] Status load_into(Model& model, const ModelSource& source);
+  [[nodiscard]] Status load_into(Model& model, ModelSource source);
   const std::filesystem::path directory_;
   telemetry::Counters& counters_;
   Backends backends_;
-  const ChoiceOptions choosing_;
+  const LoadOptions options_;
   const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
   std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number
 };

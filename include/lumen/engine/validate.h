@@ -15,21 +15,16 @@
 
 namespace lumen::engine {
 
-// Index of the tensor called `name`. Linear: models have few tensors, and a compare of lengths
-// rejects most of them.
-[[nodiscard]] std::optional<size_t> find_tensor(std::span<const TensorSpec> specs,
-                                                std::string_view name) noexcept;
-
 // kInvalidArgument "model 'm' has no input 'x'; wanted one of: ..." with the valid names, cut.
 // `kind` is "input" or "output".
 [[nodiscard]] Status unknown_tensor(const ModelMetadata& model, std::string_view kind,
                                     std::span<const TensorSpec> specs,
                                     std::string_view name) noexcept;
 
-// Datatype, rank and dimensions agree with `spec`, every dimension is at least 1, and (but for BYTES, whose
-// elements have no fixed size) byte_size is exactly the product. Does not look at the data.
+// Datatype, rank and dimensions agree with `spec`, every dimension is at least 1 (or 0, with `may_be_empty`), and (but
+// for BYTES, with elements of no fixed size) byte_size is exactly the product. Does not look at the data.
 [[nodiscard]] Status check_input(const ModelMetadata& model, const TensorSpec& spec,
-                                 const TensorView& input) noexcept;
+                                 const TensorView& input, bool may_be_empty = false) noexcept;
 
 // Sizes that the model ties together are equal. `inputs`: one for each input of the model, checked.
 [[nodiscard]] Status check_ties(const ModelMetadata& model,

@@ -12,6 +12,7 @@
 #include <lumen/transports/http/options.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -61,7 +62,12 @@ struct ServerOptions {
   // Names and addresses beside this machine's own that a browser's request may have in its Host,
   // separated by commas; "*": all.
   std::string allowed_hosts;
+  // Origins of the pages in a browser that may send requests and read the replies, separated by commas; "*": all;
+  // empty: none.
+  std::string cors_origins;
   std::filesystem::path model_repository = "models";
+  // Symbolic links that lead out of the repository are followed.
+  bool follow_links = false;
   // For the models whose config.json names no backend; "auto": the faster of those that can serve it.
   std::string backend{engine::kAutoBackend};
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
@@ -94,9 +100,15 @@ struct ServerOptions {
   size_t max_memory_bytes = 0;
   // Of the regions that requests (and the workers' batches) live in.
   RegionOptions regions;
+  // How long the server serves on after SIGTERM, no longer ready, before it drains. Load balancers and Kubernetes'
+  // endpoints send requests until they have noticed.
+  uint64_t drain_delay_ns = 500'000'000;
   // How long drain() waits for requests in flight before it closes their connections.
   uint64_t drain_timeout_ns = 30'000'000'000u;
   TimeoutOptions timeouts;
+  // Set by any thread while start() loads models: it returns then, between two models, backends or trial runs (C++
+  // only). nullptr: never.
+  const std::atomic<bool>* stop_loading = nullptr;
   // Look at each call before the engine does, in this order (C++ only). They outlive the server.
   std::vector<service::Step*> steps;
   LogLevel log_level = LogLevel::kInfo;
@@ -115,6 +127,8 @@ inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
 [[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
 // What max_memory_bytes must be at least: of each I/O thread all receive buffers, and the largest request.
 [[nodiscard]] size_t least_memory_bytes(const ServerOptions& options) noexcept;
+// Addresses that the regions of all requests reserve, touched or not.
+[[nodiscard]] size_t address_bytes(const ServerOptions& options) noexcept;
 // How many descriptors a server with `options` has open at most: `open_now`, what it opens beside its
 // connections, and these.
 [[nodiscard]] uint64_t most_descriptors(const ServerOptions& options, uint64_t open_now) noexcept;

@@ -27,7 +27,7 @@ using Report = std::function<void(LogLevel, std::string_view)>;
 
 class Server {
  public:
-  // `backends` is normally backends::built_in(); tests bring their own.
+  // `backends` is normally backends::built_in(); tests bring their own. kCancelled: `options.stop_loading` was set.
   [[nodiscard]] static Result<std::unique_ptr<Server>> start(
       const ServerOptions& options, engine::Backends backends,
       Report report = [](LogLevel, std::string_view) {});
@@ -60,9 +60,14 @@ class Server {
   [[nodiscard]] virtual Status remove_model(std::string_view name, std::string_view version) = 0;
   // Of the CSV file; nullopt: none is written.
   [[nodiscard]] virtual std::optional<telemetry::TraceLogCounters> trace_counters() const = 0;
+  // Goes on in the CSV file that has the name now. Ok where there is none.
+  [[nodiscard]] virtual Status reopen_trace_log() = 0;
   // As found at start, less those that were removed; not while one is.
   [[nodiscard]] virtual const engine::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
+  // /v2/health/ready says that the server is not ready; everything is served as before. For the time until load
+  // balancers have noticed.
+  virtual void begin_leaving() noexcept = 0;
   // Stops accepting, answers what is in flight, joins all threads. Idempotent.
   virtual void drain() noexcept = 0;
 };

@@ -52,11 +52,13 @@ class Binder {
   [[nodiscard]] Status copy_shared(std::string_view name, TensorView& tensor) noexcept;
 
   Call& call_;
+  const engine::Model& model_;
   const engine::ModelMetadata& metadata_;
   std::span<TensorView> bound_;
   std::span<bool> is_named_;
   std::span<iovec> segments_;
   std::span<uint16_t> outputs_;
+  std::span<bool> is_wanted_;
   size_t named_ = 0;
   size_t placed_ = 0;
   size_t wanted_ = 0;

@@ -36,9 +36,9 @@ class ModelNeed {
   [[nodiscard]] size_t most_rows(const BodySize& body) const noexcept;
 
   size_t list_bytes_;             // of lists, names and numbers around tensors
-  bool has_rows_;                 // the first axis of the first input is free
-  size_t input_element_bytes_;    // of the first input
-  size_t input_row_elements_;     // of it too
+  bool has_rows_;                 // the first axis of an input is free
+  size_t row_elements_ = 0;       // of a row of all such inputs together
+  size_t row_bytes_ = 0;          // of it, too
   size_t fixed_reply_bytes_ = 0;  // of outputs that have no rows
   size_t row_reply_bytes_ = 0;    // of those that have
   size_t open_outputs_ = 0;       // whose shape only the run knows

@@ -21,7 +21,8 @@ class ModelShares {
   // workers hold, so that a flood still fills its queue and is refused at once.
   static constexpr size_t kFactor = 4;
 
-  explicit ModelShares(size_t most_calls) : free_calls_(most_calls), held_(limits::kMaxModels) {}
+  explicit ModelShares(size_t most_calls)
+      : most_calls_(most_calls), free_calls_(most_calls), held_(limits::kMaxModels) {}
 
   [[nodiscard]] bool has_free_call() const noexcept { return free_calls_ > 0; }
   // Whether the model has less than its share. Only where others are served, too, there is one.
@@ -40,6 +41,7 @@ class ModelShares {
     ++held_[model.index()].calls;
     held_[model.index()].bytes += bytes;
   }
+  [[nodiscard]] bool is_unused() const noexcept { return free_calls_ == most_calls_; }
   // A call that has begun holds less than it did.
   void give_back(const engine::Model& model, size_t bytes) noexcept {
     LUMEN_DCHECK(held_[model.index()].bytes >= bytes);
@@ -56,6 +58,7 @@ class ModelShares {
     size_t calls = 0;
     size_t bytes = 0;
   };
+  size_t most_calls_;
   size_t free_calls_;
   std::vector<Held> held_;  // by Model::index()
 };

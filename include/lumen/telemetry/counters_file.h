@@ -26,7 +26,7 @@ namespace lumen::telemetry {
 
 // What dead servers of this user have left in that folder, but for the newest: the last to die may still be asked
 // what it did (lumen top PATH), and restarts do not fill a tmpfs.
-void remove_old_counters_files(const std::string& path) noexcept;
+void remove_old_counters_files(const std::string& path);
 
 class CountersFile {
  public:

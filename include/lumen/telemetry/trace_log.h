@@ -93,6 +93,9 @@ class TraceLog {
 
   void write(const RequestRecord& record) noexcept;
 
+  // Earlier records are in the file at hand; later records go into the file that has the name then, as after
+  // logrotate has moved this one. A file that was removed or cut is noticed without it. Not by several threads at once.
+  [[nodiscard]] Status reopen();
   // What RequestRecord::model means from now on; without a name its number is written. What was written
   // before is in the file by then. Not by several threads at once.
   void name_model(uint16_t model, std::string_view name);
@@ -138,6 +141,8 @@ class TraceLog {
   alignas(kFalseSharingRange) std::atomic<uint64_t> begun_{0};  // raw buffers with a first record
   std::atomic<uint64_t> asked_{0};                              // flush() and close() calls
   std::atomic<bool> closing_{false};
+  std::atomic<bool> is_reopen_asked_{false};
+  Status reopened_;     // by "lumen-trace", for the thread that asked
   Doorbell news_bell_;  // woken when one of these has moved
   std::atomic<uint64_t> answered_{0};
   Doorbell answered_bell_;

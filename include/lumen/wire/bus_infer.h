@@ -24,8 +24,8 @@
 namespace lumen::wire {
 
 inline constexpr uint16_t kBusInferVersion = 1;
-// A request of 64 inputs and 64 outputs with names of 128 bytes takes 22 KiB.
-inline constexpr size_t kMaxBusRequestBytes = 32 * 1024;
+// A request of 4,096 inputs of two axes with names of 60 bytes takes 410 KiB; a server's ring has twice the limit.
+inline constexpr size_t kMaxBusRequestBytes = 512 * 1024;
 
 // Bus frames' type_id.
 enum class BusVerb : uint32_t {

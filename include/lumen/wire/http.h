@@ -37,6 +37,8 @@ struct HttpHead {
   std::string_view query;  // after '?', may be empty
   std::string_view host;
   std::string_view origin;
+  // Access-Control-Request-Method was sent: a browser asks whether a page may send such a request.
+  bool is_preflight = false;
   bool from_browser = false;  // Origin or Sec-Fetch-Site was sent: a page can leave out neither
   std::string_view content_encoding;  // empty: identity
   std::string_view accept_encoding;
@@ -111,10 +113,11 @@ struct ResponseHead {
   uint64_t content_length = 0;
   std::optional<uint64_t> inference_header_length;
   std::string_view extra;  // complete header lines, each with CRLF, or empty
+  std::string_view cors;   // the same, for a page in a browser
   bool keep_alive = true;
 };
 
-// Enough for any ResponseHead with up to 512 bytes of extra lines.
+// Enough for any ResponseHead with up to 512 bytes of extra and cors lines together.
 inline constexpr size_t kMaxResponseHeadBytes = 1024;
 // "HTTP/1.1 100 Continue\r\n\r\n"
 [[nodiscard]] std::string_view continue_response() noexcept;

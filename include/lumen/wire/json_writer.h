@@ -10,6 +10,10 @@
 
 namespace lumen::wire {
 
+// Of NaN and infinity, for which JSON has no form: null; NaN, Infinity and -Infinity as they are, which Python's json
+// reads; or these words in quotes.
+enum class NonFinite : uint8_t { kNull, kBare, kString };
+
 class JsonWriter {
  public:
   // The longest texts of a number: "-1.17549435e-38", "-2.2250738585072014e-308" and 20 digits.
@@ -38,7 +42,9 @@ class JsonWriter {
   JsonWriter& integer(int64_t value) noexcept;
   JsonWriter& unsigned_integer(uint64_t value) noexcept;
   JsonWriter& boolean(bool value) noexcept;
-  // The shortest text that reads back as the same, a float as a float; NaN and Inf become null.
+  // Until it is called: null.
+  void write_non_finite_as(NonFinite form) noexcept { non_finite_ = form; }
+  // The shortest text that reads back as the same, a float as a float.
   JsonWriter& number(double value) noexcept;
   JsonWriter& number(float value) noexcept;
   JsonWriter& raw(std::string_view json) noexcept;  // a value that is JSON already
@@ -81,12 +87,14 @@ class JsonWriter {
   void put_string(std::string_view text) noexcept;
   template <typename T>
   void put_digits(T value) noexcept;
+  void put_non_finite(double value) noexcept;
   template <typename T>
   JsonWriter& put_float(T value) noexcept;
 
   char* begin_;
   char* at_;
   char* end_;  // where the text ends once it has overflowed, so that nothing follows
+  NonFinite non_finite_ = NonFinite::kNull;
   bool need_comma_ = false;
   bool overflowed_ = false;
 };

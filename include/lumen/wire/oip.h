@@ -9,7 +9,9 @@
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
 #include <lumen/tensor/tensor_view.h>
+#include <lumen/wire/json_writer.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +31,8 @@ struct InferInput {
 
 struct InferOutput {
   std::string_view name;
-  bool binary = false;  // its own "binary_data", else the request's "binary_data_output"
+  bool binary = false;       // its own "binary_data", else the request's "binary_data_output"
+  bool says_binary = false;  // "binary_data" was there
 };
 
 // A parameter that no rule of ours knows: a client's own, or Triton's.
@@ -39,13 +42,17 @@ struct InferParameter {
   std::string_view value;  // JSON, as it was sent
 };
 
+// The values of the parameter "non_finite", in the order of NonFinite.
+inline constexpr std::array<std::string_view, 3> kNonFiniteNames = {"null", "bare", "string"};
+
 struct InferHead {
   std::optional<std::string_view> id;
-  std::optional<uint64_t> timeout_us;  // parameter "timeout"
-  std::optional<uint64_t> ttl_ms;      // parameter "ttl_ms", 1 or more
-  uint32_t priority = 0;               // parameter "priority"; 0: none, or the model's own
-  bool no_cache = false;               // parameter "no_cache"
-  bool is_of_sequence = false;         // it names a sequence
+  std::optional<uint64_t> timeout_us;       // parameter "timeout"
+  std::optional<uint64_t> ttl_ms;           // parameter "ttl_ms", 1 or more
+  uint32_t priority = 0;                    // parameter "priority"; 0: none, or the model's own
+  bool no_cache = false;                    // parameter "no_cache"
+  bool is_of_sequence = false;              // it names a sequence
+  NonFinite non_finite = NonFinite::kNull;  // parameter "non_finite"
   std::span<InferParameter> parameters;
   std::span<InferInput> inputs;
   std::span<InferOutput> outputs;  // empty: all outputs
@@ -87,6 +94,7 @@ struct InferReply {
   std::string_view model_version;
   std::optional<std::string_view> id;
   std::span<const ReplyOutput> outputs;
+  NonFinite non_finite = NonFinite::kNull;
 };
 
 struct EncodedReply {

@@ -89,7 +89,7 @@ def serving(
 
 def _end_held(server: Server, interrupts: Interrupts) -> None:
     with interrupts.held():
-        end_group(server.process, signal.SIGTERM)
+        end_group(server.process, signal.SIGINT)
 
 
 def backend_of(server: Server, model: str) -> str | None:

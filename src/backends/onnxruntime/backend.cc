@@ -3,12 +3,14 @@
 // once, whatever the number of instances. Errors: what the library says becomes a Status.
 #include <lumen/backends/onnxruntime.h>
 
+#include <lumen/base/mapped_file.h>
+#include <lumen/onnx/graph.h>
+
 #include "backends/failure.h"
+#include "backends/onnxruntime/empty_tensors.h"
 #include "backends/onnxruntime/instance.h"
 #include "backends/onnxruntime/library.h"
-#include "backends/onnxruntime/mapped_file.h"
-#include "backends/onnxruntime/onnx_proto.h"
-#include "backends/onnxruntime/onnx_shapes.h"
+#include "backends/onnxruntime/operators.h"
 #include "backends/onnxruntime/ports.h"
 #include "backends/onnxruntime/zip_map.h"
 
@@ -21,6 +23,7 @@
 #include <vector>
 
 namespace lumen::backends::onnxruntime {
+
 namespace {
 
 void set(OrtSessionOptions* options, const char* key, const char* value) {
@@ -55,7 +58,12 @@ class ModelFile {
         mapped_(source.file),
         cut_(cut_zip_maps(mapped_.bytes())) {}
 
-  [[nodiscard]] Bytes bytes() const noexcept { return cut_ ? Bytes(cut_->bytes) : mapped_.bytes(); }
+  // Empty, if the library can read the file and the reader can't: then no axis is known to be free, and no output to
+  // be computed, which costs a copy.
+  [[nodiscard]] onnx::Graph graph() const {
+    Result<onnx::Model> model = onnx::read_model(cut_ ? onnx::Bytes(cut_->bytes) : mapped_.bytes());
+    return model.ok() ? std::move(model->graph) : onnx::Graph();
+  }
 
   Owned<OrtSession> open(OrtSessionOptions* options) const {
     OrtSession* session = nullptr;
@@ -108,7 +116,7 @@ class OnnxRuntimeBackend final : public Backend {
     return library.ok() ? "ONNX Runtime " + Library::version() : "ONNX Runtime (not found)";
   }
   BackendTraits traits() const noexcept override {
-    return {.makes_instances_in_parallel = true, .is_reference = true};
+    return {.makes_instances_in_parallel = true, .is_reference = true, .operators = &kOperators};
   }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
@@ -138,15 +146,18 @@ class OnnxRuntimeBackend final : public Backend {
     auto shared = std::make_shared<SharedSession>();
     shared->library = std::move(library);
     const ModelFile file(*shared->library, source);
-    shared->session = file.open(options_for(has_free_axes(file.bytes())).get());
+    const onnx::Graph graph = file.graph();
+    shared->session = file.open(options_for(onnx::has_free_axes(graph)).get());
     Result<Ports> ports = describe(source.name, *shared->session);
     if (!ports.ok()) return ports.status();
-    LUMEN_RETURN_IF_ERROR(mark_unranked(source.name, file.bytes(), *ports));
+    LUMEN_RETURN_IF_ERROR(mark_unranked(source.name, graph, *ports));
+    mark_passed_on(graph, *ports);
     shared->ports = std::move(*ports);
     for (Port& port : shared->ports.outputs) port.spec.labels = file.labels(port.spec.name);
     ModelMetadata& metadata = shared->metadata;
     metadata.name = source.name;
     metadata.version = source.version;
+    metadata.takes_empty_tensors = takes_empty_tensors(graph, Library::version());
     metadata.platform = "onnxruntime_onnx";  // as the protocol's other servers call it
     for (const Port& port : shared->ports.inputs) metadata.inputs.push_back(port.spec);
     for (const Port& port : shared->ports.outputs) metadata.outputs.push_back(port.spec);

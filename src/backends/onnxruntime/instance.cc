@@ -221,7 +221,8 @@ class OnnxRuntimeInstance final : public Instance {
       output.target = nullptr;
       const TensorSpec& spec = shared_->ports.outputs[index].spec;
       const std::optional<Shape> shape = shape_of(output, request.inputs);
-      if (spec.type == ElementType::kBytes || !shape || !knows_shapes_) continue;
+      const bool is_computed = shared_->ports.outputs[index].is_computed;
+      if (spec.type == ElementType::kBytes || !shape || !knows_shapes_ || !is_computed) continue;
       const size_t bytes = shape->element_count().value_or(0) * element_size(spec.type);
       if (bytes == 0) continue;
       std::byte* data = output.small.get();

@@ -3,8 +3,6 @@
 
 #include <lumen/base/limits.h>
 
-#include "backends/onnxruntime/onnx_shapes.h"
-
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -152,8 +150,13 @@ Result<Ports> describe(const std::string& model, const OrtSession& session) {
   return Ports{.inputs = std::move(*inputs), .outputs = std::move(*outputs)};
 }
 
-Status mark_unranked(const std::string& model, std::span<const std::byte> file, Ports& ports) {
-  const auto inputs = inputs_without_shape(file);
+void mark_passed_on(const onnx::Graph& graph, Ports& ports) {
+  const auto computed = onnx::computed_values(graph);
+  for (Port& port : ports.outputs) port.is_computed = computed.contains(port.spec.name);
+}
+
+Status mark_unranked(const std::string& model, const onnx::Graph& graph, Ports& ports) {
+  const auto inputs = onnx::without_shape(graph.inputs);
   for (const Port& port : ports.inputs) {
     if (port.spec.shape.rank() > 0 || !inputs.contains(port.spec.name)) continue;
     return Status::error(Code::kUnsupported,
@@ -162,7 +165,7 @@ Status mark_unranked(const std::string& model, std::span<const std::byte> file, 
                          "(onnx.tools.update_model_dims), or export the model with an example",
                          model.c_str(), port.spec.name.c_str());
   }
-  const auto outputs = outputs_without_shape(file);
+  const auto outputs = onnx::without_shape(graph.outputs);
   for (Port& port : ports.outputs) {
     port.spec.has_rank = port.spec.shape.rank() > 0 || !outputs.contains(port.spec.name);
   }

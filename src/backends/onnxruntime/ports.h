@@ -5,6 +5,7 @@
 
 #include <lumen/base/result.h>
 #include <lumen/engine/metadata.h>
+#include <lumen/onnx/graph.h>
 
 #include "backends/onnxruntime/library.h"
 
@@ -27,6 +28,9 @@ struct Port {
   // The names of its free axes ("" without a name, and for axes that are not free): axes of one name
   // have one size.
   std::vector<std::string> axes;
+  // Of outputs: a node writes it. False: it is an input or an initializer passed on, which the library leaves out
+  // of memory that is given for it.
+  bool is_computed = true;
 };
 
 struct Ports {
@@ -37,9 +41,12 @@ struct Ports {
 // kUnsupported for sequences, maps and types that the protocol does not have.
 [[nodiscard]] Result<Ports> describe(const std::string& model, const OrtSession& session);
 
+// Marks outputs that no node writes.
+void mark_passed_on(const onnx::Graph& graph, Ports& ports);
+
 // The session says of what has no shape in the file what it says of a scalar (its interface tells them
 // apart from version 1.24 on only). Marks such outputs; kUnsupported for inputs.
-[[nodiscard]] Status mark_unranked(const std::string& model, std::span<const std::byte> file,
+[[nodiscard]] Status mark_unranked(const std::string& model, const onnx::Graph& graph,
                                    Ports& ports);
 
 }  // namespace lumen::backends::onnxruntime

@@ -1,7 +1,7 @@
 // See the header.
 #include "backends/onnxruntime/zip_map.h"
 
-#include "backends/onnxruntime/onnx_proto.h"
+#include <lumen/onnx/proto.h>
 
 #include <cstdint>
 #include <set>
@@ -9,38 +9,9 @@
 #include <utility>
 
 namespace lumen::backends::onnxruntime {
+
+using namespace onnx;  // fields of a model's file
 namespace {
-
-// Numbers of fields in onnx.proto3.
-enum OpsetField : uint32_t { kOpsetImport = 8 };
-enum NodeField : uint32_t { kInput = 1, kNodeOutput = 2, kOpType = 4, kAttribute = 5 };
-enum AttributeField : uint32_t { kAttributeName = 1, kInts = 8, kStrings = 9 };
-
-class Writer {
- public:
-  void add(Bytes raw) { bytes_.insert(bytes_.end(), raw.begin(), raw.end()); }
-  void add_message(uint32_t number, Bytes payload) {
-    add_varint(uint64_t{number} << 3 | kBytes);
-    add_varint(payload.size());
-    add(payload);
-  }
-  void add_text(uint32_t number, std::string_view text) {
-    add_message(number, std::as_bytes(std::span(text)));
-  }
-  void add_number(uint32_t number, uint64_t value) {
-    add_varint(uint64_t{number} << 3 | kVarint);
-    add_varint(value);
-  }
-  [[nodiscard]] std::vector<std::byte>& bytes() noexcept { return bytes_; }
-
- private:
-  void add_varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_.push_back(std::byte((value & 0x7F) | 0x80));
-    bytes_.push_back(std::byte(value));
-  }
-
-  std::vector<std::byte> bytes_;
-};
 
 struct ZipMap {
   std::string input;
@@ -91,7 +62,7 @@ std::optional<ZipMap> read_zip_map(Bytes node) {
 
 // Identity instead of ZipMap: the name of the output stays.
 std::vector<std::byte> identity_node(const ZipMap& zip) {
-  Writer node;
+  MessageWriter node;
   node.add_text(kInput, zip.input);
   node.add_text(kNodeOutput, zip.output);
   node.add_text(kOpType, "Identity");
@@ -100,17 +71,17 @@ std::vector<std::byte> identity_node(const ZipMap& zip) {
 
 // FP32, any number of rows, one column a label.
 std::vector<std::byte> tensor_output(const ZipMap& zip) {
-  Writer columns;
+  MessageWriter columns;
   columns.add_number(1, zip.labels.size());  // dim_value
-  Writer shape;
+  MessageWriter shape;
   shape.add_message(1, {});  // dim: nothing said
   shape.add_message(1, columns.bytes());
-  Writer tensor;
+  MessageWriter tensor;
   tensor.add_number(kElementType, 1);  // FLOAT
   tensor.add_message(kShape, shape.bytes());
-  Writer type;
+  MessageWriter type;
   type.add_message(kTensorType, tensor.bytes());
-  Writer value;
+  MessageWriter value;
   value.add_text(kValueName, zip.output);
   value.add_message(kValueType, type.bytes());
   return std::move(value.bytes());
@@ -133,7 +104,7 @@ ZipMaps find_zip_maps(Bytes graph) {
 }
 
 std::vector<std::byte> cut_graph(Bytes graph, const ZipMaps& zips) {
-  Writer cut;
+  MessageWriter cut;
   Fields fields(graph);
   while (const auto field = fields.next()) {
     if (field->number == kNode) {
@@ -171,7 +142,7 @@ std::optional<CutModel> cut_zip_maps(std::span<const std::byte> model) {
   if (zips.empty()) return std::nullopt;
   CutModel cut;
   for (const auto& [output, zip] : zips) cut.labels.emplace(output, zip.labels);
-  Writer writer;
+  MessageWriter writer;
   Fields fields(model);
   bool has_opset = false;
   while (const auto field = fields.next()) {
@@ -184,7 +155,7 @@ std::optional<CutModel> cut_zip_maps(std::span<const std::byte> model) {
   }
   if (!fields.is_whole()) return std::nullopt;
   if (!has_opset) {
-    Writer opset;
+    MessageWriter opset;
     opset.add_number(2, 13);  // version: Identity takes all types
     writer.add_message(kOpsetImport, opset.bytes());
   }

@@ -8,8 +8,10 @@
 #include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
 #include <lumen/engine/validate.h>
+#include <lumen/onnx/model_file.h>
 
 #include "backends/openvino/memory_policy.h"
+#include "backends/openvino/operators.h"
 #include "backends/openvino/plan.h"
 #include "backends/openvino/shapes.h"
 
@@ -117,6 +119,7 @@ class OpenVinoInstance final : public Instance {
 
   // First calls allocate what later ones use again.
   static void warm_up(Variant& variant) {
+    variant.plan->warm_up();
     for (int i = 0; !variant.is_dynamic && i < kWarmupRuns; ++i) variant.plan->infer();
   }
 
@@ -331,6 +334,20 @@ class OpenVinoModel final : public LoadedModel {
   ModelMetadata metadata_;
 };
 
+struct PortNames {
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+};
+
+// As the file has them; none, where it is no ONNX graph.
+PortNames port_names(const ModelSource& source) {
+  if (source.graph == nullptr || !source.graph->model().ok()) return {};
+  const onnx::Graph& graph = source.graph->model()->graph;
+  PortNames names{.inputs = onnx::required_inputs(graph), .outputs = {}};
+  for (const onnx::Value& output : graph.outputs) names.outputs.push_back(output.name);
+  return names;
+}
+
 class OpenVinoBackend final : public Backend {
  public:
   std::string_view name() const noexcept override { return "openvino"; }
@@ -340,16 +357,19 @@ class OpenVinoBackend final : public Backend {
   }
 
   // Each instance compiles a clone of its own; OpenVINO's AUTO device does the same.
-  BackendTraits traits() const noexcept override { return {.makes_instances_in_parallel = true}; }
+  BackendTraits traits() const noexcept override {
+    return {.makes_instances_in_parallel = true, .operators = &kOperators};
+  }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     return or_failed(
         Code::kUnavailable, "loading", source.name, [&]() -> Result<std::unique_ptr<LoadedModel>> {
           open_core();
           std::shared_ptr<ov::Model> model = read_model(source.file);
-          auto inputs = describe_ports(source.name, model->inputs(), "input");
+          const PortNames names = port_names(source);
+          auto inputs = describe_ports(source.name, model->inputs(), "input", names.inputs);
           if (!inputs.ok()) return inputs.status();
-          auto outputs = describe_ports(source.name, model->outputs(), "output");
+          auto outputs = describe_ports(source.name, model->outputs(), "output", names.outputs);
           if (!outputs.ok()) return outputs.status();
           give_strings_their_own_memory(*model);
           return std::unique_ptr<LoadedModel>(std::make_unique<OpenVinoModel>(

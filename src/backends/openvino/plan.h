@@ -14,7 +14,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,8 @@ class Plan {
   virtual const void* bound_input(size_t index) const noexcept = 0;
 
   void infer() { request_.infer(); }
+  // Runs the model where its shapes are known; throws where it fails or leaves an output unwritten.
+  virtual void warm_up() {}
 
  protected:
   static size_t output_index(const InferRequest& request, size_t position) noexcept {
@@ -65,12 +69,25 @@ class StaticPlan final : public Plan {
       : Plan(std::move(compiled), inputs, outputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       slots_in_.push_back(make_slot(compiled_.input(i)));
-      request_.set_input_tensor(i, slots_in_.back().own);
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       slots_out_.push_back(make_slot(compiled_.output(i)));
-      request_.set_output_tensor(i, slots_out_.back().own);
     }
+    bind_own();
+    if (is_bound_as_asked()) return;
+    find_tied();
+    // A request to which a tied output was bound has lost its input.
+    request_ = compiled_.create_infer_request();
+    bind_own();
+  }
+
+  // Before the first request. Twice, since an output may happen to equal the bytes that it was filled with.
+  void warm_up() override {
+    if (!find_unwritten(0xA5)) return;
+    const std::optional<size_t> unwritten = find_unwritten(0x5A);
+    if (!unwritten) return;
+    throw std::runtime_error("OpenVINO does not write output '" + outputs_[*unwritten].spec.name +
+                             "' where it is asked to; \"backend\": \"onnxruntime\" may serve it");
   }
 
   Status bind(InferRequest& request, std::span<TensorView> outputs) override {
@@ -100,10 +117,11 @@ class StaticPlan final : public Plan {
     for (size_t position = 0; position < outputs.size(); ++position) {
       const size_t index = output_index(request, position);
       const Slot& slot = slots_out_[index];
-      if (slot.bytes > kMaxCopiedBytes) continue;  // the model wrote it where it belongs
+      if (is_bound(slot)) continue;  // the model wrote it where it belongs
       void* memory = request.memory->allocate(slot.bytes, kTensorAlignment);
       if (memory == nullptr) return no_room(outputs_[index].spec.name, slot.bytes);
-      std::memcpy(memory, slot.bound, slot.bytes);
+      const void* from = slot.is_tied ? request_.get_output_tensor(index).data() : slot.bound;
+      std::memcpy(memory, from, slot.bytes);
       outputs[position] = view(slot, static_cast<std::byte*>(memory));
     }
     return {};
@@ -120,8 +138,73 @@ class StaticPlan final : public Plan {
     size_t bytes;
     ov::Tensor own;
     void* bound;
+    bool is_tied =
+        false;  // of outputs: one tensor with an input or with another output, never bound
   };
   static constexpr size_t kTensorAlignment = 64;
+
+  // Written by the model where the request has it.
+  static bool is_bound(const Slot& slot) noexcept {
+    return slot.bytes > kMaxCopiedBytes && !slot.is_tied;
+  }
+
+  void bind_own() {
+    for (size_t i = 0; i < slots_in_.size(); ++i) request_.set_input_tensor(i, slots_in_[i].own);
+    for (size_t i = 0; i < slots_out_.size(); ++i) {
+      if (!slots_out_[i].is_tied) request_.set_output_tensor(i, slots_out_[i].own);
+    }
+  }
+
+  // Where OpenVINO reduces a way through the graph to nothing (an output that is an input, Sum of one input, two
+  // names of one value), both ports become one tensor: memory that is bound to the one replaces the memory of the
+  // other, and the output then holds old bytes. The graph does not tell before it is compiled.
+  bool is_bound_as_asked() {
+    for (size_t i = 0; i < slots_in_.size(); ++i) {
+      if (request_.get_input_tensor(i).data() != slots_in_[i].own.data()) return false;
+    }
+    for (size_t i = 0; i < slots_out_.size(); ++i) {
+      if (request_.get_output_tensor(i).data() != slots_out_[i].own.data()) return false;
+    }
+    return true;
+  }
+
+  // Binds each output by itself and asks all other ports for their memory then.
+  void find_tied() {
+    for (size_t index = 0; index < slots_out_.size(); ++index) {
+      Slot& slot = slots_out_[index];
+      ov::InferRequest trial = compiled_.create_infer_request();
+      for (size_t i = 0; i < slots_in_.size(); ++i) trial.set_input_tensor(i, slots_in_[i].own);
+      std::vector<const void*> others_before;
+      others_before.reserve(slots_out_.size());
+      for (size_t i = 0; i < slots_out_.size(); ++i) {
+        others_before.push_back(trial.get_output_tensor(i).data());
+      }
+      trial.set_output_tensor(index, slot.own);
+      for (size_t i = 0; i < slots_in_.size(); ++i) {
+        slot.is_tied |= trial.get_input_tensor(i).data() != slots_in_[i].own.data();
+      }
+      for (size_t i = 0; i < slots_out_.size(); ++i) {
+        slot.is_tied |= i != index && trial.get_output_tensor(i).data() != others_before[i];
+      }
+    }
+  }
+
+  // Fills the outputs' own memory, runs, and names the first output that still holds nothing but that.
+  std::optional<size_t> find_unwritten(int filling) {
+    for (Slot& slot : slots_out_) {
+      if (!slot.is_tied) std::memset(slot.own.data(), filling, slot.bytes);
+    }
+    infer();
+    for (size_t i = 0; i < slots_out_.size(); ++i) {
+      const Slot& slot = slots_out_[i];
+      const auto* bytes = static_cast<const unsigned char*>(slot.own.data());
+      const auto is_filling = [filling](unsigned char byte) { return byte == filling; };
+      if (!slot.is_tied && slot.bytes > 0 && std::all_of(bytes, bytes + slot.bytes, is_filling)) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  }
 
   static Slot make_slot(const ov::Output<const ov::Node>& port) {
     ov::Tensor own(port.get_element_type(), port.get_shape());
@@ -147,7 +230,7 @@ class StaticPlan final : public Plan {
   Status bind_outputs(InferRequest& request, std::span<TensorView> outputs) {
     for (size_t index = 0; index < slots_out_.size(); ++index) {
       Slot& slot = slots_out_[index];
-      if (slot.bytes <= kMaxCopiedBytes) continue;
+      if (!is_bound(slot)) continue;
       void* target = slot.own.data();
       for (size_t position = 0; position < outputs.size(); ++position) {
         if (output_index(request, position) != index) continue;

@@ -84,11 +84,19 @@ struct Port {
 
 inline std::string port_name(const ov::Output<ov::Node>& port, const char* kind, size_t index,
                              const std::vector<Port>& before) {
-  // A port may have several names or none. The first in byte order does not change with the order
-  // in which a frontend met them; without any, kind and position do.
+  // A port may have several names or none: where a frontend drops an operator (Dropout), its input and its
+  // output become one value with both names. Of a file that is no ONNX graph its name is that of the node, which
+  // the frontend adds an ending to for outputs. Else the first in byte order, which does not change with the
+  // order in which a frontend met them; without any, kind and position.
   std::string name = std::string(kind) + "_" + std::to_string(index);
   const auto& names = port.get_names();
-  if (!names.empty()) name = *std::ranges::min_element(names);
+  const std::string& node = port.get_node()->get_friendly_name();
+  const std::string of_file = node.substr(0, node.find("/sink_port_"));
+  if (names.contains(of_file)) {
+    name = of_file;
+  } else if (!names.empty()) {
+    name = *std::ranges::min_element(names);
+  }
   const auto taken = [&before](const std::string& candidate) {
     return std::ranges::any_of(before, [&](const Port& p) { return p.spec.name == candidate; });
   };
@@ -96,13 +104,30 @@ inline std::string port_name(const ov::Output<ov::Node>& port, const char* kind,
   return name;
 }
 
+// Whether the names in a file are those of the ports, in the same order. One that no port has was dropped by the
+// frontend together with its operator.
+inline bool are_names_of(std::span<const std::string> names,
+                         const std::vector<ov::Output<ov::Node>>& ports) {
+  if (names.size() != ports.size()) return false;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const auto has_it = [&](const ov::Output<ov::Node>& port) {
+      return port.get_names().contains(names[i]);
+    };
+    if (!has_it(ports[i]) && std::ranges::any_of(ports, has_it)) return false;
+  }
+  return true;
+}
+
+// `names`: of the ports in the file, in its order, where it is known.
 inline Result<std::vector<Port>> describe_ports(const std::string& model,
                                                 const std::vector<ov::Output<ov::Node>>& ports,
-                                                const char* kind) {
+                                                const char* kind,
+                                                std::span<const std::string> names) {
   std::vector<Port> described;
+  const bool is_as_in_file = are_names_of(names, ports);
   for (size_t i = 0; i < ports.size(); ++i) {
     Port port;
-    port.spec.name = port_name(ports[i], kind, i, described);
+    port.spec.name = is_as_in_file ? names[i] : port_name(ports[i], kind, i, described);
     const std::optional<ElementType> type = our_type(ports[i].get_element_type());
     const ov::PartialShape& partial = ports[i].get_partial_shape();
     const std::optional<Shape> shape = our_shape(partial);

@@ -140,6 +140,10 @@ inline bool refuses_unequal(ov::Model& model, FreeAxis one, FreeAxis other) {
   return refuses;
 }
 
+// Each pair is tried on the whole model, which takes the square of their number. The runs of a model with more axes
+// refuse sizes that differ.
+constexpr size_t kMostAxesTried = 256;
+
 // Each free axis of the inputs gets a symbol of its own; operations that take equal sizes only make
 // their symbols equal. What that says is tried out before it is believed.
 inline std::vector<TiedAxes> find_ties(const ov::Model& model) {
@@ -156,7 +160,7 @@ inline std::vector<TiedAxes> find_ties(const ov::Model& model) {
     }
     parameters[input]->set_partial_shape(shape);
   }
-  if (axes.size() < 2) return {};
+  if (axes.size() < 2 || axes.size() > kMostAxesTried) return {};
   try {
     copy->validate_nodes_and_infer_types();
   } catch (const ov::Exception&) {

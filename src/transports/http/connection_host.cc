@@ -89,8 +89,10 @@ size_t ConnectionHost::take_returned() noexcept {
   RequestContext* context = nullptr;
   while (returned_.try_pop(context)) {
     ++done;
+    LUMEN_CHECK(context->is_away);  // it comes back once
     if (!thread_.dispatcher.take_back(context->call)) continue;
     --away_;
+    context->is_away = false;
     context->connection->on_returned();
   }
   return done;
@@ -102,14 +104,18 @@ bool ConnectionHost::fits_budget(RequestContext& context) noexcept {
 }
 
 engine::SubmitOutcome ConnectionHost::submit(RequestContext& context) noexcept {
+  LUMEN_CHECK(!context.is_away);
   const engine::SubmitOutcome outcome = thread_.dispatcher.submit(context.call);
-  if (outcome == engine::SubmitOutcome::kAccepted) ++away_;
+  if (outcome != engine::SubmitOutcome::kAccepted) return outcome;
+  ++away_;
+  context.is_away = true;
   return outcome;
 }
 
 Next ConnectionHost::ask(RequestContext& context, service::JobThread& thread,
                          std::string_view text) noexcept {
   ++away_;
+  context.is_away = true;
   context.job.text = text;
   thread.submit(context.job);
   return Next::kAway;
@@ -138,7 +144,12 @@ void ConnectionHost::end_turn(uint64_t now_ns) noexcept {
       static_cast<Connection*>(entry->owner)->on_timeout();
     }
   }
-  contexts_.end_turn();
+  contexts_.show_memory();
+}
+
+void ConnectionHost::check_at_rest() const noexcept {
+  LUMEN_CHECK(away_ == 0 && open_ == 0 && closing_ == 0);
+  contexts_.check_at_rest();
 }
 
 void ConnectionHost::begin_drain() noexcept {

@@ -32,11 +32,14 @@ class ConnectionHost final : public Transport {
   }
   size_t take_returned() noexcept override;
   bool is_waiting() const noexcept override { return away_ > 0; }
+  size_t serve_waiting() noexcept override { return contexts_.serve_waiting(); }
+  bool owes_a_turn() const noexcept override { return contexts_.owes_a_turn(); }
   void end_turn(uint64_t now_ns) noexcept override;
   uint64_t next_deadline_ns() noexcept override;
   void begin_drain() noexcept override;
   void close_all() noexcept override;
   bool is_empty() const noexcept override { return open_ + closing_ == 0; }
+  void check_at_rest() const noexcept override;
 
   // A request comes back: from any thread, which wakes the loop then.
   void post(RequestContext& context) noexcept;

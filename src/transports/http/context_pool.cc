@@ -4,6 +4,7 @@
 #include "transports/http/connection.h"
 #include "transports/http/connection_host.h"
 
+#include <lumen/base/check.h>
 #include <lumen/transports/http/memory_limits.h>
 
 #include <algorithm>
@@ -47,8 +48,12 @@ ContextPool::~ContextPool() {
 
 RequestContext* ContextPool::acquire(Connection& connection) noexcept {
   RequestContext* context = free_;
-  if (context == nullptr) {
-    wait(connection);
+  if (context == nullptr || waiting_first_ != nullptr) {
+    connection.next_free = nullptr;
+    (waiting_first_ == nullptr ? waiting_first_ : waiting_last_->next_free) = &connection;
+    waiting_last_ = &connection;
+    ++waiting_;
+    ++ways_owed_;
     return nullptr;
   }
   free_ = context->next_free;
@@ -60,23 +65,8 @@ void ContextPool::release(RequestContext& context) noexcept {
   context.buffer.clear();
   end_request(context);
   context.connection = nullptr;
-  if (waiting_first_ != nullptr) {
-    Connection* connection = waiting_first_;
-    waiting_first_ = std::exchange(connection->next_free, nullptr);
-    context.connection = connection;
-    connection->resume(context);
-    return;
-  }
   context.next_free = free_;
   free_ = &context;
-}
-
-void ContextPool::wait(Connection& connection) noexcept {
-  connection.next_free = nullptr;
-  (waiting_first_ == nullptr ? waiting_first_ : waiting_last_->next_free) = &connection;
-  waiting_last_ = &connection;
-  ++ways_owed_;
-  make_way();
 }
 
 void ContextPool::stop_waiting(Connection& connection) noexcept {
@@ -86,15 +76,25 @@ void ContextPool::stop_waiting(Connection& connection) noexcept {
     (previous == nullptr ? waiting_first_ : previous->next_free) = c->next_free;
     if (waiting_last_ == c) waiting_last_ = previous;
     c->next_free = nullptr;
+    --waiting_;
     return;
   }
 }
 
+size_t ContextPool::serve_waiting() noexcept {
+  size_t served = give_contexts();
+  make_way();
+  served += give_contexts();
+  return served + give_room();
+}
+
 void ContextPool::make_way() noexcept {
-  if (waiting_first_ == nullptr) ways_owed_ = 0;
+  // Some have gone, or have got a context that came free by itself.
+  ways_owed_ = std::min(ways_owed_, waiting_);
   while (ways_owed_ > 0 && one_gives_way()) --ways_owed_;
 }
 
+// Ends its walk with the first that gives way, since that may change all lists.
 bool ContextPool::one_gives_way() noexcept {
   for (net::TimeoutList* list :
        {&timeouts_.head, &timeouts_.room, &timeouts_.body, &timeouts_.write}) {
@@ -105,12 +105,25 @@ bool ContextPool::one_gives_way() noexcept {
   return false;
 }
 
-void ContextPool::end_turn() noexcept {
-  make_way();
-  show_memory();
+// In order. A connection that is resumed may release its context at once; it does not wait again before the
+// loop has told it of more bytes.
+size_t ContextPool::give_contexts() noexcept {
+  size_t given = 0;
+  while (free_ != nullptr && waiting_first_ != nullptr) {
+    RequestContext& context = *free_;
+    free_ = context.next_free;
+    Connection& connection = *waiting_first_;
+    waiting_first_ = std::exchange(connection.next_free, nullptr);
+    --waiting_;
+    context.connection = &connection;
+    connection.resume(context);
+    ++given;
+  }
+  return given;
 }
 
 void ContextPool::end_request(RequestContext& context) noexcept {
+  LUMEN_CHECK(!context.is_away);  // the engine or a step would write into the next request
   const bool is_of_a_model = context.call.infer.model != nullptr;
   end_call(context);
   const RequestMemory::Usage usage = context.reset();
@@ -121,16 +134,41 @@ void ContextPool::end_request(RequestContext& context) noexcept {
   }
   if (timeouts_.room.oldest() == nullptr) return;
   context.memory.drop_kept_pages();
-  grant_room();
+  owes_room_ = true;
 }
 
-// Each that fits, the longest waiting first: a small request does not wait behind a large one.
-void ContextPool::grant_room() noexcept {
+// First the memory: each that fits, the longest waiting first, so that a small request does not wait behind a
+// large one. Nothing else runs meanwhile. Then they begin, and any of them may end requests, its own and others.
+size_t ContextPool::give_room() noexcept {
+  if (!std::exchange(owes_room_, false)) return 0;
+  bool has_dropped = false;
   for (net::TimeoutEntry* entry = timeouts_.room.oldest(); entry != nullptr;) {
-    auto& connection = *static_cast<Connection*>(entry->owner);
-    entry = timeouts_.room.after(*entry);
-    if (reserve_room(connection.context())) connection.begin_reading();
+    net::TimeoutEntry& looked_at = *entry;
+    entry = timeouts_.room.after(looked_at);
+    RequestContext& context = static_cast<Connection*>(looked_at.owner)->context();
+    bool has_room = reserve_room(context);
+    if (!has_room && !has_dropped) {
+      has_dropped = true;  // after that idle contexts keep nothing
+      has_room = drop_kept_pages() > 0 && reserve_room(context);
+    }
+    if (has_room) granted_.start(looked_at, 0);
   }
+  size_t begun = 0;
+  while (net::TimeoutEntry* entry = granted_.oldest()) {
+    entry->unlink();
+    static_cast<Connection*>(entry->owner)->begin_reading();
+    ++begun;
+  }
+  return begun;
+}
+
+// Idle contexts keep the pages of their last requests. Returns how many bytes came free.
+size_t ContextPool::drop_kept_pages() noexcept {
+  size_t bytes = 0;
+  for (RequestContext* idle = free_; idle != nullptr; idle = idle->next_free) {
+    bytes += idle->memory.drop_kept_pages();
+  }
+  return bytes;
 }
 
 bool ContextPool::has_share(const RequestContext& context) const noexcept {
@@ -139,6 +177,7 @@ bool ContextPool::has_share(const RequestContext& context) const noexcept {
 }
 
 bool ContextPool::reserve_room(RequestContext& context) noexcept {
+  LUMEN_CHECK(!context.has_room());  // a request begins once
   if (!shares_.has_free_call() || !has_share(context)) return false;
   if (!context.memory.reserve(context.need.all_bytes())) return false;
   context.room_of = context.call.infer.model;
@@ -153,10 +192,14 @@ void ContextPool::end_call(RequestContext& context) noexcept {
 }
 
 bool ContextPool::take_room(RequestContext& context) noexcept {
+  // It may fit where another does not: that is seen at the end of this turn.
+  if (timeouts_.room.oldest() != nullptr) {
+    owes_room_ = true;
+    return false;
+  }
   if (reserve_room(context)) return true;
   if (!shares_.has_free_call() || !shares_.has_call_share(*context.call.infer.model)) return false;
-  // Memory is short. Idle contexts keep the pages of their last requests: these go first. Once some wait,
-  // end_request() keeps none.
+  // Memory is short: the pages of idle contexts go first. Once some wait, end_request() keeps none.
   for (RequestContext* idle = free_; idle != nullptr; idle = idle->next_free) {
     if (idle->memory.drop_kept_pages() > 0 && reserve_room(context)) return true;
   }
@@ -186,7 +229,23 @@ void ContextPool::settle(RequestContext& context) noexcept {
   const size_t given_back = std::min(less, context.room_bytes);
   context.room_bytes -= given_back;
   shares_.give_back(*context.room_of, given_back);
-  grant_room();
+  owes_room_ = owes_room_ || timeouts_.room.oldest() != nullptr;
+}
+
+void ContextPool::check_at_rest() const noexcept {
+  LUMEN_CHECK(waiting_first_ == nullptr && waiting_ == 0);
+  LUMEN_CHECK(timeouts_.room.oldest() == nullptr && granted_.oldest() == nullptr);
+  LUMEN_CHECK(shares_.is_unused());
+  size_t free = 0;
+  for (const RequestContext* context = free_; context != nullptr; context = context->next_free)
+    ++free;
+  LUMEN_CHECK(free == contexts_.size());
+  size_t charged = 0;
+  for (const auto& context : contexts_) {
+    LUMEN_CHECK(!context->has_room() && !context->is_away);
+    charged += context->memory.charged_bytes();
+  }
+  LUMEN_CHECK(charged == budget_.total_bytes() - budget_.free_was());
 }
 
 }  // namespace lumen::http

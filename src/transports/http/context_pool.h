@@ -1,4 +1,9 @@
-// ContextPool: the contexts of an I/O thread's requests and the memory behind them: who gets them, who waits.
+// ContextPool: the contexts of an I/O thread's requests and the memory behind them. Connections wait here for a
+// context, and requests for memory.
+//
+// Contexts and memory that become free in a turn are only noted; serve_waiting() gives them out at the turn's end. A
+// connection that gets its turn may end other requests, close and come back here, so nothing here is given out in the
+// middle of such a call: a request that was begun there was once begun a second time by the walk around it.
 // Threads: its I/O thread. Memory: everything at create(). Errors: create() returns why.
 #pragma once
 
@@ -29,36 +34,46 @@ class ContextPool {
   [[nodiscard]] Status create(ConnectionHost& host);
   [[nodiscard]] static size_t contexts_of(const Options& options) noexcept;
 
-  // For a connection whose request has begun to arrive. nullptr: all are taken; it is resumed once there is
-  // one, and another gives way, now or in a later turn. The head that has come in pieces for longest, else
-  // the request that has waited for memory for longest, else who sends or reads slowly what is no
-  // inference: contexts beside those of max_active_requests always come back.
+  // For a connection whose request has begun to arrive. nullptr: all are taken, or others wait; it is resumed
+  // at the end of a turn that has one for it, and another gives way, now or in a later turn. The head that
+  // has come in pieces for longest, else the request that has waited for memory for longest, else a
+  // connection that sends or reads slowly something other than an inference: contexts beside those of
+  // max_active_requests always come back.
   [[nodiscard]] RequestContext* acquire(Connection& connection) noexcept;
   void stop_waiting(Connection& connection) noexcept;
   void release(RequestContext& context) noexcept;
 
   // Before the body of a call is read: counts it among those in memory and reserves what it needs. False:
-  // not now; its connection waits in the timeouts' `room`.
+  // not now; its connection waits in the timeouts' `room`, behind those that wait there already.
   [[nodiscard]] bool take_room(RequestContext& context) noexcept;
   // The body is there: what was reserved too much is given back.
   void settle(RequestContext& context) noexcept;
-  // The reply is out, or the client gone: forgets the request, and begins others that wait for memory.
+  // The reply is out, or the client gone: forgets the request.
   void end_request(RequestContext& context) noexcept;
   // Why a request is refused for which there is no memory; counts it.
   [[nodiscard]] const Status& no_room() noexcept {
     counters_.add("memory_refused");
     return no_room_;
   }
-  void end_turn() noexcept;
-  // Somebody waits for whom nobody has given way yet.
+  // At the end of a turn, never within a connection's call: contexts and memory that have come free go to
+  // connections that wait for them. Returns how many of these went on.
+  size_t serve_waiting() noexcept;
+  void show_memory() noexcept;
+  // A connection waits for which no other has given way yet: another may be able to, a moment later.
   [[nodiscard]] bool owes_ways() const noexcept { return ways_owed_ > 0; }
+  // serve_waiting() has something to do at once.
+  [[nodiscard]] bool owes_a_turn() const noexcept {
+    return owes_room_ || (free_ != nullptr && waiting_first_ != nullptr);
+  }
+  // No connection is open: nothing is held, reserved or waiting. A fault of ours ends the process.
+  void check_at_rest() const noexcept;
 
  private:
-  void wait(Connection& connection) noexcept;
   void make_way() noexcept;
   [[nodiscard]] bool one_gives_way() noexcept;
-  void show_memory() noexcept;
-  void grant_room() noexcept;
+  size_t give_contexts() noexcept;
+  size_t give_room() noexcept;
+  size_t drop_kept_pages() noexcept;
   [[nodiscard]] bool reserve_room(RequestContext& context) noexcept;
   [[nodiscard]] bool has_share(const RequestContext& context) const noexcept;
   void end_call(RequestContext& context) noexcept;
@@ -74,7 +89,13 @@ class ContextPool {
   RequestContext* free_ = nullptr;
   Connection* waiting_first_ = nullptr;  // for a context, in order
   Connection* waiting_last_ = nullptr;
+  size_t waiting_ = 0;
   size_t ways_owed_ = 0;  // of those that wait, for how many nobody has given way yet
+  bool owes_room_ =
+      false;  // memory or a call has come free since requests that wait for it were looked at
+  // Requests that have their memory and are about to be read: empty but within give_room(). A list of timeouts,
+  // since a connection that closes unlinks itself from the list that it is in; no time runs here.
+  net::TimeoutList granted_{UINT64_MAX / 2};
   ConnectionHost* host_ = nullptr;
   service::ModelShares shares_;  // of max_active_requests and of the budget
 };

@@ -1,6 +1,8 @@
 // Host against what this machine is called. See the header for threads and memory.
 #include <lumen/transports/http/host_check.h>
 
+#include "transports/http/comma_list.h"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <sys/socket.h>
@@ -18,8 +20,6 @@ namespace {
 
 // RFC 1035 2.3.4, and more than any address as text.
 constexpr size_t kMaxHostBytes = 255;
-
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
 bool equals_lower(std::string_view text, std::string_view lower_text) noexcept {
   return std::ranges::equal(text, lower_text, {}, lower);
@@ -77,20 +77,11 @@ std::string_view name_in(std::string_view host) noexcept {
   return host;
 }
 
-template <typename Accept>
-void for_each_host(std::string_view list, Accept accept) {
-  while (!list.empty()) {
-    const size_t comma = std::min(list.find(','), list.size());
-    accept(list.substr(0, comma));
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-}
-
 }  // namespace
 
 bool is_host_list(std::string_view text) noexcept {
   bool good = !text.ends_with(',');
-  for_each_host(text, [&good](std::string_view host) {
+  for_each_element(text, [&good](std::string_view host) {
     if (host == "*") return;
     const bool is_name =
         !host.empty() && host.size() <= kMaxHostBytes && std::ranges::all_of(host, [](char c) {
@@ -148,7 +139,7 @@ HostCheck HostCheck::create(std::string_view allowed) {
   HostCheck check;
   check.add_addresses_of_interfaces();
   check.add_names_of_machine();
-  for_each_host(allowed, [&check](std::string_view host) { check.add(host); });
+  for_each_element(allowed, [&check](std::string_view host) { check.add(host); });
   return check;
 }
 

@@ -1,6 +1,7 @@
 // Replies as segments. See the header.
 #include "transports/http/reply_writer.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace lumen::http {
@@ -39,10 +40,19 @@ void ReplyWriter::write_error(const wire::HttpHead& request, wire::ResponseHead 
   write(request, head, {error_body_.data(), wire::write_error_body(error_body_, message)}, date);
 }
 
-void ReplyWriter::write_infer(const wire::HttpHead& request, wire::ResponseHead head,
+bool ReplyWriter::write_infer(const wire::HttpHead& request, wire::ResponseHead head,
                               const wire::EncodedReply& reply,
-                              std::span<const wire::ReplyOutput> outputs,
-                              std::string_view date) noexcept {
+                              std::span<const wire::ReplyOutput> outputs, std::string_view date,
+                              Allocator& memory) noexcept {
+  const auto is_segment = [](const wire::ReplyOutput& output) {
+    return output.binary && output.tensor.byte_size > 0;
+  };
+  std::span<std::byte> together;
+  if (outputs.size() > kMaxOutputSegments &&
+      static_cast<size_t>(std::ranges::count_if(outputs, is_segment)) > kMaxOutputSegments) {
+    together = memory.allocate_array<std::byte>(reply.binary_bytes);
+    if (together.size() != reply.binary_bytes) return false;
+  }
   head.content_length = reply.json.size() + reply.binary_bytes;
   if (reply.has_binary) {
     head.content_type = "application/octet-stream";
@@ -50,10 +60,19 @@ void ReplyWriter::write_infer(const wire::HttpHead& request, wire::ResponseHead 
   }
   begin(request, head, date);
   add(reply.json.data(), reply.json.size());
+  size_t copied = 0;
   for (const wire::ReplyOutput& output : outputs) {
-    if (output.binary) add(output.tensor.data, output.tensor.byte_size);
+    if (!is_segment(output)) continue;
+    if (together.empty()) {
+      add(output.tensor.data, output.tensor.byte_size);
+    } else {
+      std::memcpy(together.data() + copied, output.tensor.data, output.tensor.byte_size);
+      copied += output.tensor.byte_size;
+    }
   }
+  add(together.data(), together.size());
   gather();
+  return true;
 }
 
 void ReplyWriter::write_continue() noexcept {

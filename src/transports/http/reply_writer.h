@@ -4,7 +4,7 @@
 // Errors: none.
 #pragma once
 
-#include <lumen/base/limits.h>
+#include <lumen/base/allocator.h>
 #include <lumen/wire/http.h>
 #include <lumen/wire/oip.h>
 
@@ -26,10 +26,12 @@ class ReplyWriter {
   // {"error": message}
   void write_error(const wire::HttpHead& request, wire::ResponseHead head, std::string_view message,
                    std::string_view date) noexcept;
-  // `outputs` follow the JSON where they are binary.
-  void write_infer(const wire::HttpHead& request, wire::ResponseHead head,
-                   const wire::EncodedReply& reply, std::span<const wire::ReplyOutput> outputs,
-                   std::string_view date) noexcept;
+  // `outputs` follow the JSON where they are binary. More than kMaxOutputSegments are copied together into `memory`:
+  // one system call takes 1024 segments at most, and small ones are cheaper to copy. False: it has no room for that.
+  [[nodiscard]] bool write_infer(const wire::HttpHead& request, wire::ResponseHead head,
+                                 const wire::EncodedReply& reply,
+                                 std::span<const wire::ReplyOutput> outputs, std::string_view date,
+                                 Allocator& memory) noexcept;
   // "100 Continue", ahead of the reply.
   void write_continue() noexcept;
 
@@ -55,7 +57,8 @@ class ReplyWriter {
 
   std::array<char, wire::kMaxResponseHeadBytes> head_;
   std::array<char, wire::kMaxErrorBodyBytes> error_body_;
-  std::array<iovec, limits::kMaxTensors + 2> segments_;
+  static constexpr size_t kMaxOutputSegments = 64;
+  std::array<iovec, kMaxOutputSegments + 2> segments_;  // the head, the JSON, the outputs
   size_t count_ = 0;
   int status_ = 0;
   bool keeps_alive_ = true;

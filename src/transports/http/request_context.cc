@@ -22,7 +22,13 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(ConnectionHost& h
                                                                MemoryBudget& budget) {
   Result<RequestMemory> memory =
       RequestMemory::create(most_request_bytes(options.max_body_bytes), options.regions);
-  if (!memory.ok()) return memory.status();
+  if (!memory.ok()) {
+    return Status::error(
+        memory.status().code(),
+        "%.200s: the memory of a request; ulimit -v, vm.overcommit_memory=2 or vm.max_map_count "
+        "bounds this process: raise it, or lower max_active_requests or max_body_bytes",
+        memory.status().message().data());
+  }
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->host = &host;
   context->memory = std::move(*memory);
@@ -93,7 +99,8 @@ void RequestContext::encode(service::Call& of_mine) noexcept {
     outputs[i].binary =
         infer_head.outputs.empty() ? infer_head.binary_data_output : infer_head.outputs[i].binary;
   }
-  const wire::InferReply said{metadata.name, metadata.version, infer_head.id, outputs};
+  const wire::InferReply said{metadata.name, metadata.version, infer_head.id, outputs,
+                              infer_head.non_finite};
   const Result<wire::EncodedReply> written = wire::encode_infer_reply(said, memory);
   if (!written.ok()) {
     encode_status = written.status();

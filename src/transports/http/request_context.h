@@ -59,6 +59,7 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
   bool has_latency_budget = false;  // as the engine was when the request began
   bool close_after = false;         // the connection ends with its reply
+  bool is_away = false;             // the engine, a step or the control plane has it
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "transports/http/connection_host.h"
 
 #include <lumen/service/binder.h>
+#include <lumen/wire/status_map.h>
 #include <lumen/wire/traceparent.h>
 
 #include <algorithm>
@@ -115,6 +116,9 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
                   Status::error(Code::kNotFound, "path '%.*s' is not known; GET /v2 tells what is",
                                 echo_width(head.path, 200), head.path.data()));
   }
+  if (head.method_name == "OPTIONS" && head.is_preflight && !head.origin.empty()) {
+    return answer_preflight(context);
+  }
   if (!takes(endpoint, head.method)) {
     const bool post = wants_post(endpoint);
     return refuse(
@@ -209,15 +213,19 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
         host_.thread().catalog.now().find(route.model, route.version);
     if (entry == nullptr)
       return refuse(context, service::model_not_found(route.model, route.version));
-    if (entry->model->state() != engine::ModelState::kReady) {
-      return refuse(context, service::model_unavailable(*entry->model));
-    }
-    return answer_of_model(context, *entry);
+    if (entry->model->state() == engine::ModelState::kReady)
+      return answer_of_model(context, *entry);
+    const Status unavailable = service::model_unavailable(*entry->model);
+    if (route.endpoint != Endpoint::kModelMetadata) return refuse(context, unavailable);
+    return reply_copy(context, entry->documents->metadata, wire::http_status(unavailable.code()));
   }
   switch (route.endpoint) {
     case Endpoint::kLive: return reply(context, R"({"live":true})");
     case Endpoint::kReady:
-      if (!host_.draining()) return reply(context, R"({"ready":true})");
+      // relaxed: nothing else is told by it
+      if (!host_.draining() && !host_.services().is_leaving.load(std::memory_order_relaxed)) {
+        return reply(context, R"({"ready":true})");
+      }
       return refuse(context, Status::error(Code::kUnavailable, "the server is shutting down"));
     case Endpoint::kServerMetadata:
       return reply(context, host_.services().documents.server_metadata());

@@ -57,10 +57,13 @@ class RequestHandler {
 
   [[nodiscard]] wire::ResponseHead head_of(const RequestContext& context, int status) noexcept;
   [[nodiscard]] Next reply(RequestContext& context, std::string_view body,
-                           std::string_view content_type = "application/json") noexcept;
+                           std::string_view content_type = "application/json",
+                           int status = 200) noexcept;
   [[nodiscard]] Next reply_job(RequestContext& context,
                                std::string_view content_type = "application/json") noexcept;
-  [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document) noexcept;
+  [[nodiscard]] Next answer_preflight(RequestContext& context) noexcept;
+  [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document,
+                                int status = 200) noexcept;
   [[nodiscard]] Next reply_infer(RequestContext& context) noexcept;
   // `extra`: header lines.
   [[nodiscard]] Next refuse(RequestContext& context, const Status& status,

@@ -6,6 +6,7 @@
 #include <lumen/base/clock.h>
 #include <lumen/service/failure_reason.h>
 #include <lumen/telemetry/prometheus.h>
+#include <lumen/transports/http/cors.h>
 #include <lumen/wire/status_map.h>
 
 #include <algorithm>
@@ -58,6 +59,7 @@ Next RequestHandler::on_no_room(RequestContext& context) noexcept {
 wire::ResponseHead RequestHandler::head_of(const RequestContext& context, int status) noexcept {
   wire::ResponseHead head;
   head.status = status;
+  head.cors = host_.services().cors.lines_for(context.head().origin);
   head.keep_alive = !context.close_after && !host_.draining();
   return head;
 }
@@ -68,27 +70,51 @@ Next RequestHandler::reply_job(RequestContext& context, std::string_view content
 }
 
 Next RequestHandler::reply(RequestContext& context, std::string_view body,
-                           std::string_view content_type) noexcept {
-  wire::ResponseHead head = head_of(context, 200);
+                           std::string_view content_type, int status) noexcept {
+  wire::ResponseHead head = head_of(context, status);
   head.content_type = content_type;
   context.reply.write(context.head(), head, body, host_.http_date());
   return replied(context);
 }
 
+// A browser asks whether a page may send its request.
+Next RequestHandler::answer_preflight(RequestContext& context) noexcept {
+  const std::string_view origin = context.head().origin;
+  wire::ResponseHead head = head_of(context, 200);
+  if (head.cors.empty()) {
+    return refuse(
+        context,
+        Status::error(Code::kForbidden,
+                      "pages of origin '%.*s' may not send requests; to allow them, start "
+                      "the server with that origin in --cors-origins",
+                      static_cast<int>(std::min(origin.size(), kMaxOriginBytes)), origin.data()));
+  }
+  head.content_type = {};
+  head.extra = Cors::preflight_lines();
+  context.reply.write(context.head(), head, {}, host_.http_date());
+  return replied(context);
+}
+
 // Of a document that may be gone before the reply has left.
-Next RequestHandler::reply_copy(RequestContext& context, std::string_view document) noexcept {
+Next RequestHandler::reply_copy(RequestContext& context, std::string_view document,
+                                int status) noexcept {
   const std::span<char> room = context.memory.allocate_array<char>(document.size());
   if (room.size() != document.size()) {
     return refuse(context,
                   Status::error(Code::kTooLarge, "the document does not fit a request's memory"));
   }
   std::ranges::copy(document, room.begin());
-  return reply(context, {room.data(), room.size()});
+  return reply(context, {room.data(), room.size()}, "application/json", status);
 }
 
 Next RequestHandler::reply_infer(RequestContext& context) noexcept {
-  context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
-                            context.reply_outputs, host_.http_date());
+  if (!context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
+                                 context.reply_outputs, host_.http_date(), context.memory)) {
+    return refuse(
+        context, Status::error(Code::kTooLarge,
+                               "the outputs do not fit a request's memory; ask for fewer, or raise "
+                               "--max-body-bytes"));
+  }
   const engine::InferRequest& infer = context.call.infer;
   host_.counters().add_time(infer.model->index(), "success", now_ns() - infer.times.received_ns);
   return replied(context);

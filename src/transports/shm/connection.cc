@@ -3,6 +3,7 @@
 
 #include "transports/shm/connection_host.h"
 
+#include <lumen/base/clock.h>
 #include <lumen/base/limits.h>
 #include <lumen/service/binder.h>
 #include <lumen/service/documents.h>
@@ -21,6 +22,15 @@ enum WatchIndex : uint8_t { kRequestBell, kReplyBell, kSocket, kProcess };
 int width(std::string_view text) noexcept {
   return static_cast<int>(std::min(text.size(), limits::kMaxNameBytes));
 }
+
+// Of one connection in one look, after which the others have their turn. A number of frames alone bounds nothing: a
+// cancel is one look into a table, and a request may have thousands of tensors.
+constexpr uint64_t kMostNsPerLook = 200'000;
+// The clock is asked once for so many, some 20 small requests.
+constexpr size_t kBytesPerClock = 4096;
+constexpr size_t kFrameHeadBytes = 64;
+// Kernels write outputs where they lie, and ReplyPlace aligns within the room.
+constexpr size_t kRoomAlignment = 64;
 
 bool is_within(std::span<const std::byte> area, uint64_t offset, uint64_t bytes) noexcept {
   return offset <= area.size() && bytes <= area.size() - offset;
@@ -110,13 +120,22 @@ bool Connection::has_requests() noexcept {
 
 size_t Connection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
   size_t taken = 0;
+  size_t bytes = 0;  // since the last look at the clock
+  uint64_t began_ns = 0;
   while (taken < at_most && !is_closed_) {
+    if (bytes >= kBytesPerClock) {
+      bytes = 0;
+      const uint64_t clock_ns = lumen::now_ns();
+      if (began_ns == 0) began_ns = clock_ns;
+      if (clock_ns - began_ns > kMostNsPerLook) break;
+    }
     // Whatever comes can be answered, with a refusal at least.
     waits_for_room_ = !has_reply_room(kRefusalBytes);
     if (waits_for_room_) break;
     const std::optional<bus::Frame> frame = bus_.subscriber->try_take();
     if (!frame) break;
     ++taken;
+    bytes += kFrameHeadBytes + frame->data.size();
     handle(*frame, now_ns);
   }
   // The heads were copied, so all places are free again, whatever becomes of the requests.
@@ -212,6 +231,7 @@ Status Connection::submit(Request& request, const wire::BusRequest& head) noexce
   request.next = requests_;
   if (requests_ != nullptr) requests_->previous = &request;
   requests_ = &request;
+  host_.ids().add(request);
   host_.went_away();
   return {};
 }
@@ -221,6 +241,14 @@ Status Connection::bind(Request& request, const wire::BusRequest& head) noexcept
   if (!is_within(area, head.reply_offset, head.reply_room)) {
     return outside_area("room for outputs of model", head.model, head.reply_offset, head.reply_room,
                         area.size());
+  }
+  if (head.reply_offset % kRoomAlignment != 0 && head.reply_room > 0) {
+    return Status::error(
+        Code::kInvalidArgument,
+        "room for outputs of model '%.*s' begins at offset %llu of the area; wanted "
+        "a multiple of %zu, since outputs are written there by the model",
+        static_cast<int>(head.model.size()), head.model.data(),
+        static_cast<unsigned long long>(head.reply_offset), kRoomAlignment);
   }
   request.reply_place = ReplyPlace(area.subspan(head.reply_offset, head.reply_room));
   request.call.set_timeout(head.timeout_us);
@@ -256,9 +284,8 @@ Status Connection::bind(Request& request, const wire::BusRequest& head) noexcept
 }
 
 void Connection::cancel(uint64_t id) noexcept {
-  for (Request* one = requests_; one != nullptr; one = one->next) {
-    if (one->id == id) host_.thread().dispatcher.cancel(one->call);
-  }
+  host_.ids().for_each(*this, id,
+                       [this](Request& one) { host_.thread().dispatcher.cancel(one.call); });
 }
 
 }  // namespace lumen::shm

@@ -44,7 +44,8 @@ ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& t
                              "again")),
       snapshot_(&thread.catalog.now()),
       shares_(services.options.max_active_requests),
-      returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {}
+      returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))),
+      ids_(services.options.max_active_requests) {}
 
 ConnectionHost::~ConnectionHost() {
   if (listener_watch_.fd >= 0) thread_.loop.remove(listener_watch_);

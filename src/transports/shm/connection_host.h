@@ -4,6 +4,7 @@
 #pragma once
 
 #include "transports/shm/connection.h"
+#include "transports/shm/request_ids.h"
 
 #include <lumen/memory/memory_budget.h>
 #include <lumen/queue/mpmc_queue.h>
@@ -49,6 +50,7 @@ class ConnectionHost final : public Transport, public net::WatchHandler {
   // While its model is still held.
   void give_back_room(Request& request) noexcept;
   void went_away() noexcept { ++away_; }
+  [[nodiscard]] RequestIds& ids() noexcept { return ids_; }
   [[nodiscard]] const Status& no_room() noexcept;
 
  private:
@@ -67,6 +69,7 @@ class ConnectionHost final : public Transport, public net::WatchHandler {
   service::ModelShares shares_;                         // of max_active_requests
   size_t away_ = 0;                                     // submitted, and not come back
   MpmcQueue<Request*> returned_;
+  RequestIds ids_;
   bool draining_ = false;
 };
 

@@ -84,6 +84,7 @@ void Connection::on_returned(Request& request, const service::ReplyMoment& out) 
   if (request.next != nullptr) request.next->previous = request.previous;
   if (requests_ == &request) requests_ = request.next;
   request.previous = request.next = nullptr;
+  host_.ids().remove(request);
   reserved_bytes_ -= request.reserved_bytes;
   if (!is_closed_) {
     const Status& status = request.call.infer.status;

@@ -68,6 +68,9 @@ struct Request final : public service::CallOwner {
   // Among the requests of its connection, or (next alone) the free ones.
   Request* previous = nullptr;
   Request* next = nullptr;
+  // Among those of RequestIds.
+  Request* previous_in_bucket = nullptr;
+  Request* next_in_bucket = nullptr;
 };
 
 }  // namespace lumen::shm

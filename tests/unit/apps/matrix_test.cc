@@ -108,13 +108,13 @@ Result<std::unique_ptr<ChildServer>> start_script(const std::string& script,
   return ChildServer::start("/bin/sh", {"-c", script}, timeout_ns);
 }
 
-constexpr const char* kUntilTerm =
-    "trap 'exit 0' TERM; echo \"banner\"; "
+constexpr const char* kUntilInterrupted =
+    "trap 'exit 0' INT; echo \"banner\"; "
     "echo \"lumen: ready http=127.0.0.1:7 unix=/x\"; "
     "while :; do read x || sleep 0.02; done";
 
 TEST(ChildServer, WaitsForTheReadyLineAndStopsCleanly) {
-  auto server = start_script(kUntilTerm);
+  auto server = start_script(kUntilInterrupted);
   ASSERT_TRUE(server.ok()) << server.status().message();
   EXPECT_EQ((*server)->http_address(), "127.0.0.1:7");
   EXPECT_TRUE((*server)->stop().ok());
@@ -136,7 +136,7 @@ TEST(ChildServer, GivesUpWhereTheReadyLineDoesNotCome) {
 
 TEST(ChildServer, TellsOfAnEndThatWasNotClean) {
   auto server = start_script(
-      "trap 'echo broken >&2; exit 5' TERM; echo 'lumen: ready http=a:1'; "
+      "trap 'echo broken >&2; exit 5' INT; echo 'lumen: ready http=a:1'; "
       "while :; do read x || sleep 0.02; done");
   ASSERT_TRUE(server.ok());
   const Status status = (*server)->stop();

@@ -200,7 +200,15 @@ TEST_F(UnixSocket, LongerThanTheKernelTakesSaysHowLongItMayBe) {
   EXPECT_FALSE(check_unix_path(std::string_view("a\0b", 3)).ok());
 }
 
-TEST_F(UnixSocket, FolderThatStaysLockedIsAnErrorNotAHang) {
+// Was: another program's lock on a shared folder kept the server from starting.
+TEST_F(UnixSocket, AFolderThatSomebodyKeepsLockedIsListenedInWhereThePathIsFree) {
+  const UniqueFd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(0, ::flock(lock.get(), LOCK_EX));
+  EXPECT_TRUE(listen_unix(path).ok());
+}
+
+TEST_F(UnixSocket, AStaleSocketInAFolderThatStaysLockedIsAnErrorNotAHang) {
+  leave_stale();
   const UniqueFd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(0, ::flock(lock.get(), LOCK_EX));
   EXPECT_THAT(refusal(), HasSubstr("locking its folder"));

@@ -79,10 +79,35 @@ TEST_F(ChooseBackendTest, ABackendThatCanLoadButNotMakeAnInstanceIsLeftOut) {
   EXPECT_EQ(choose().backend, "second");
 }
 
+// The graph of a fake model's file can't be read, so none of its operators is known.
+TEST_F(ChooseBackendTest, ABackendWithATableGetsNoModelThatItIsNotKnownToComputeRightly) {
+  static constexpr OperatorRule kRules[] = {{"", "Mul", 7, 20, "FP32", "", "", 0, 0, 2, 1}};
+  static constexpr OperatorTable kTable = {
+      .made_with = {}, .version = "1", .rules = kRules, .exceptions = {}};
+  second->traits.operators = &kTable;
+  first->cost_ns = slow_call;
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "first");
+  EXPECT_THAT(choice.why, AllOf(HasSubstr("computes as ONNX defines it; second was left out"),
+                                HasSubstr("in config.json allows it")));
+  EXPECT_THAT(choice.operators_not_known, IsEmpty());
+}
+
+TEST_F(ChooseBackendTest, ABackendThatIsNamedServesAndTheChoiceHasWhatItIsNotKnownToCompute) {
+  static constexpr OperatorRule kRules[] = {{"", "Mul", 7, 20, "FP32", "", "", 0, 0, 2, 1}};
+  static constexpr OperatorTable kTable = {
+      .made_with = {}, .version = "1", .rules = kRules, .exceptions = {}};
+  second->traits.operators = &kTable;
+  files.write("m/config.json", R"({"backend": "second"})");
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_THAT(choice.operators_not_known, SizeIs(1));
+}
+
 TEST_F(ChooseBackendTest, WhenNoneCanEachIsHeard) {
   first->models_that_fail_to_load = {"m"};
   second->models_that_fail_to_load = {"m"};
-  EXPECT_THAT(choose().backend, IsEmpty());
+  EXPECT_EQ(choose().backend, "auto");
   EXPECT_THAT(
       repository->find("m", "")->reason(),
       AllOf(HasSubstr("no backend can serve"), HasSubstr("first: "), HasSubstr("second: ")));

@@ -1,4 +1,6 @@
 // Checks of a request's tensors: each refusal names the tensor, what was got and what was wanted.
+#include <lumen/base/limits.h>
+#include <lumen/engine/tensor_names.h>
 #include <lumen/engine/validate.h>
 
 #include <gmock/gmock.h>
@@ -64,10 +66,31 @@ TEST(CheckInput, NamesTheBytesGotAndWanted) {
               AllOf(HasSubstr("got 31 bytes"), HasSubstr("wanted 32 for FP32 [2,4]")));
 }
 
-TEST(FindTensor, FindsByTheWholeName) {
-  EXPECT_EQ(find_tensor(kModel.inputs, "text"), 1u);
-  EXPECT_EQ(find_tensor(kModel.inputs, "tex"), std::nullopt);
-  EXPECT_EQ(find_tensor(kModel.inputs, ""), std::nullopt);
+TEST(CheckInput, TakesAnEmptyTensorWhereTheBackendDoes) {
+  TensorView empty{
+      .type = ElementType::kFp32, .shape = shape({0, 4}), .data = nullptr, .byte_size = 0};
+  EXPECT_FALSE(check_input(kModel, kModel.inputs[0], empty).ok());
+  EXPECT_TRUE(check_input(kModel, kModel.inputs[0], empty, true).ok());
+  empty.shape = shape({2, 0});
+  EXPECT_FALSE(check_input(kModel, kModel.inputs[0], empty, true).ok()) << "that axis is not free";
+}
+
+TEST(TensorNamesTest, FindsByTheWholeNameWhateverTheGuess) {
+  const TensorNames names(kModel.inputs);
+  for (const size_t guess : {size_t{0}, size_t{1}, size_t{2}, SIZE_MAX}) {
+    EXPECT_EQ(names.find("x", guess), 0u);
+    EXPECT_EQ(names.find("text", guess), 1u);
+    EXPECT_EQ(names.find("tex", guess), std::nullopt);
+    EXPECT_EQ(names.find("", guess), std::nullopt);
+  }
+  EXPECT_EQ(TensorNames().find("x", 0), std::nullopt);
+}
+
+TEST(TensorNamesTest, FindsEachOfAsManyAsAModelMayHave) {
+  std::vector<TensorSpec> specs(limits::kMaxTensors);
+  for (size_t i = 0; i < specs.size(); ++i) specs[i].name = "c" + std::to_string(i * 7919 % 4096);
+  const TensorNames names(specs);
+  for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(names.find(specs[i].name, i + 1), i);
 }
 
 TEST(UnknownTensor, ListsTheValidNames) {

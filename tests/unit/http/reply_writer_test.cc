@@ -1,6 +1,8 @@
 // Replies as segments: what a client gets, however few bytes the kernel takes at once.
 #include "transports/http/reply_writer.h"
 
+#include <lumen/memory/arena.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +121,8 @@ TEST(ReplyWriter, OutputsFollowTheJsonAtEachCut) {
   for (const size_t bytes : {size_t{10}, size_t{2000}}) {
     Outputs outputs(bytes);
     ReplyWriter reply;
-    reply.write_infer(request_of(), {}, outputs.encoded, outputs.list, kDate);
+    Arena memory = std::move(Arena::create(4096)).value();
+    ASSERT_TRUE(reply.write_infer(request_of(), {}, outputs.encoded, outputs.list, kDate, memory));
     EXPECT_EQ(bytes == 10 ? 1u : 4u, reply.segments().size());
     const std::string whole = all_of(reply);
     EXPECT_THAT(whole, HasSubstr("Content-Type: application/octet-stream\r\n"));
@@ -127,12 +130,38 @@ TEST(ReplyWriter, OutputsFollowTheJsonAtEachCut) {
     EXPECT_THAT(whole, HasSubstr("Content-Length: " + std::to_string(17 + bytes) + "\r\n"));
     EXPECT_THAT(whole, EndsWith("\r\n\r\n" + outputs.json + outputs.large + "sss"));
     for (size_t cut = 0; cut <= whole.size(); ++cut) {
-      reply.write_infer(request_of(), {}, outputs.encoded, outputs.list, kDate);
+      ASSERT_TRUE(
+          reply.write_infer(request_of(), {}, outputs.encoded, outputs.list, kDate, memory));
       std::span<iovec> segments = reply.segments();
       std::string got = take(segments, cut);
       got += take(segments, SIZE_MAX);
       ASSERT_EQ(whole, got) << cut;
     }
+  }
+}
+
+// Was: a list of 64 outputs at most.
+TEST(ReplyWriter, MoreOutputsThanOneSystemCallTakesAreCopiedTogether) {
+  for (const size_t count : {size_t{64}, size_t{65}, size_t{4096}}) {
+    std::string numbers(3 * count, ' ');
+    std::vector<wire::ReplyOutput> list(count);
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t k = 0; k < 3; ++k) numbers[3 * i + k] = static_cast<char>('a' + (i + k) % 26);
+      list[i].tensor.data = reinterpret_cast<std::byte*>(numbers.data() + 3 * i);
+      list[i].tensor.byte_size = 3;
+      list[i].binary = true;
+    }
+    const wire::EncodedReply encoded{
+        .json = "{}", .binary_bytes = numbers.size(), .has_binary = true};
+    Arena memory = std::move(Arena::create(64 * 1024)).value();
+    ReplyWriter reply;
+    ASSERT_TRUE(reply.write_infer(request_of(), {}, encoded, list, kDate, memory));
+    EXPECT_LE(reply.segments().size(), 66u);
+    EXPECT_THAT(all_of(reply), EndsWith("\r\n\r\n{}" + numbers));
+    Arena none = std::move(Arena::create(1)).value();
+    while (none.allocate(64, 1) != nullptr) {
+    }
+    EXPECT_EQ(reply.write_infer(request_of(), {}, encoded, list, kDate, none), count == 64);
   }
 }
 

@@ -84,7 +84,10 @@ const std::map<std::string, Rule>& rules() {
        text("server", {"off", "", "a.sock", std::string(107, 'x')}, {std::string(108, 'x')})},
       {"allowed_hosts", text("server", {"", "a.example", "a,10.0.0.1,::1", "*"},
                              {",", "a,", "a b", "a:80", "http://a", "[::1]"})},
+      {"cors_origins", text("server", {"", "https://a.example", "http://a:80,https://[::1]", "*"},
+                            {",", "a.example", "https://a/", "https://a, https://b"})},
       {"model_repository", text("server", {"models", "/a/b"}, {""})},
+      {"follow_links", word("server", false, {"off", "on"})},
       {"backend", text("server", {"auto", "openvino", "another"}, {""})},
       {"backend_trial_ms", number("server", false, 0, 60'000)},
       {"backend_choices", text("server", {"", "off", "a/b.json"}, {})},
@@ -99,6 +102,7 @@ const std::map<std::string, Rule>& rules() {
       {"head_timeout_ms", number("server", false, 1, kDayMs)},
       {"write_timeout_ms", number("server", false, 1, kDayMs)},
       {"idle_timeout_ms", number("server", false, 1, kDayMs)},
+      {"drain_delay_ms", number("server", false, 0, kDayMs)},
       {"drain_timeout_ms", number("server", false, 0, kDayMs)},
       {"log_level", word("server", true, {"trace", "debug", "info", "warn", "error", "off"})},
       {"log_format", word("server", true, {"text", "json"})}};

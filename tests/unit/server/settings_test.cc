@@ -103,6 +103,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"bus", "a.bus"},
       {"bus_area_bytes", "65536"},
       {"allowed_hosts", "a.example,10.0.0.1"},
+      {"cors_origins", "https://a.example,http://b.example:8080"},
       {"model_repository", "elsewhere"},
       {"backend", "onnxruntime"},
       {"backend_trial_ms", "47"},
@@ -119,6 +120,8 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"head_timeout_ms", "31"},
       {"write_timeout_ms", "37"},
       {"idle_timeout_ms", "41"},
+      {"drain_delay_ms", "44"},
+      {"follow_links", "on"},
       {"drain_timeout_ms", "43"},
       {"log_level", "warn"},
       {"log_format", "json"}};

@@ -28,8 +28,9 @@ constexpr std::string_view kEnabled =
 
 class ResponseCacheTest : public TwoThreads {
  protected:
-  void start(std::string_view config = kEnabled, uint32_t queue_capacity = 256) {
-    start_engine(config, queue_capacity);
+  void start(std::string_view config = kEnabled, uint32_t queue_capacity = 256,
+             uint32_t workers = 1) {
+    start_engine(config, queue_capacity, workers);
     ASSERT_TRUE(cache.add(*models->model).ok());
     start_threads(steps);
   }
@@ -256,7 +257,7 @@ TEST_F(ResponseCacheTest, IdenticalRequestsOfTwoThreadsAreOneRun) {
   EXPECT_EQ(total("cache_shared"), 15u);
 }
 
-TEST_F(ResponseCacheTest, WhereTheLeaderFailsEachOtherRunsInItsTurn) {
+TEST_F(ResponseCacheTest, WhereTheLeadersRunFailsEachOtherRunsForItself) {
   control->value_that_fails = kSame;
   start();
   hold_behind_another();
@@ -271,6 +272,26 @@ TEST_F(ResponseCacheTest, WhereTheLeaderFailsEachOtherRunsInItsTurn) {
     EXPECT_EQ(a->code(i), Code::kInternal);
     EXPECT_EQ(b->code(i), Code::kInternal);
   }
+}
+
+// Was: each led in its turn, so that N requests with a run that fails took N runs one after the other.
+TEST_F(ResponseCacheTest, WhereTheLeadersRunFailsTheOthersRunAtOnceOnAllWorkers) {
+  control->value_that_fails = kSame;
+  start(kEnabled, 256, 2);
+  control->hold();
+  ASSERT_EQ(send(*a, 0), SubmitOutcome::kAccepted);
+  control->wait_until_held(1);
+  ASSERT_EQ(send(*b, 0), SubmitOutcome::kAccepted);
+  ASSERT_EQ(send(*b, 1), SubmitOutcome::kAccepted);
+  control->release();
+  while (a->done.empty()) a->turn();
+  control->hold();
+  b->turn();
+  EXPECT_TRUE(control->wait_until_held(2, 10'000'000'000)) << "one of them waits for the other";
+  control->release();
+  wait_for(1, 2);
+  EXPECT_EQ(b->code(0), Code::kInternal);
+  EXPECT_EQ(b->code(1), Code::kInternal);
 }
 
 TEST_F(ResponseCacheTest, WhereTheLeaderIsLateAnotherTakesItsPlace) {
@@ -398,6 +419,45 @@ TEST_F(ResponseCacheTest, ThoseThatWaitGetAnAnswerThatIsNotStored) {
   const uint64_t before_hit = total("cache_hit");
   ask(60);
   EXPECT_EQ(total("cache_hit"), before_hit + 1) << "there is room again";
+}
+
+// Was: a call found the answer at its second look, as another's run had just ended, had no memory for the list of its
+// outputs, and stored an answer without outputs for all that came later.
+TEST_F(ResponseCacheTest, AnAnswerThatHasNoRoomInACallsMemoryIsNotStoredAsOneWithoutOutputs) {
+  start();
+  ask(0);
+  // The least with which a call still looks into the store.
+  a->scratch_left = 0;
+  const auto fails_at_its_hit = [&] {
+    const uint64_t hits = total("cache_hit");
+    ask(0);
+    return total("cache_hit") > hits && a->code(0) == Code::kTooLarge;
+  };
+  while (a->scratch_left < 8192 && !fails_at_its_hit()) a->scratch_left += 8;
+  ASSERT_LT(a->scratch_left, 8192u);
+  uint64_t failed = 0;
+  for (uint32_t round = 1; round <= 500; ++round) {
+    const float value = 1000 + static_cast<float>(round);
+    a->done.clear();
+    b->done.clear();
+    ASSERT_EQ(send(*b, 0, value), SubmitOutcome::kAccepted);
+    // Slot after slot, while the run of `b` ends: some look between its end and its flight's.
+    uint32_t sent = 0;
+    while (b->done.empty() && sent < kSlots) {
+      if (a->send(sent++, *models->model, value) != SubmitOutcome::kAccepted) --sent;
+      b->turn();
+    }
+    a->turn();
+    run_until([&] { return a->done.size() >= sent && b->done.size() == 1; });
+    for (uint32_t slot = 0; slot < sent; ++slot) failed += a->code(slot) != Code::kOk ? 1 : 0;
+    b->let_go(0);
+    ASSERT_EQ(send(*b, 1, value), SubmitOutcome::kAccepted);
+    run_until([&] { return b->done.size() == 2; });
+    ASSERT_EQ(b->call(1).infer.outputs.size(), 1u) << "round " << round;
+    expect_reply(*b, 1, value);
+    b->let_go(1);
+  }
+  EXPECT_GT(failed, 0u);
 }
 
 // Two threads, few values, deadlines, cancels and slow readers at any moment: each call returns once, with the

@@ -91,6 +91,9 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
                     .ok());
     LUMEN_CHECK(binder.inputs_named().ok() && inputs_arrived(slot.call).ok());
     slot.call.infer.deadline_ns = deadline_ns;
+    while (slot.scratch.stats().used_bytes + scratch_left < 8192) {
+      if (slot.scratch.allocate(8, 8) == nullptr) break;
+    }
     return dispatcher.submit(slot.call);
   }
   // Its client has read the reply.
@@ -114,7 +117,8 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   }
   void wake() noexcept override { wakes.fetch_add(1); }
 
-  CacheWishes wishes{};  // of the requests from now on
+  CacheWishes wishes{};        // of the requests from now on
+  size_t scratch_left = 8192;  // bytes of scratch memory, at most, that a step finds
   SharedRegion region;
   telemetry::CounterWriter counters;
   Dispatcher dispatcher;

@@ -23,10 +23,10 @@ class TwoThreads : public testing::Test {
   // The engine goes first, since it completes what it has, and steps are members of who inherits.
   void TearDown() override { engine.reset(); }
 
-  void start_engine(std::string_view config, uint32_t queue_capacity) {
+  void start_engine(std::string_view config, uint32_t queue_capacity, uint32_t workers = 1) {
     models.emplace(control, config);
     engine::EngineOptions options;
-    options.config = {.thread_count = 1,
+    options.config = {.thread_count = workers,
                       .queue_capacity = queue_capacity,
                       .default_timeout_us = default_timeout_us};
     options.submitter_count = 2;

@@ -103,7 +103,7 @@ TEST(CsvLine, AClientsIdTakesThePlaceOfTheNumber) {
 
 TEST(CsvLine, AnIdWithQuotesCommasOrLineEndsComesBackAsItWas) {
   for (const std::string_view id :
-       {"a,b", "say \"hi\"", "two\nlines", "cr\rhere", "\"", "=1+1", " spaces ", "\xc3\xa9"}) {
+       {"a,b", "say \"hi\"", "two\nlines", "cr\rhere", "\"", "1=1", " spaces ", "\xc3\xa9"}) {
     RequestRecord record = record_number(7);
     set_id(record, id);
     const std::vector<Row> rows = parse_csv(line_of(record));
@@ -115,8 +115,17 @@ TEST(CsvLine, AnIdWithQuotesCommasOrLineEndsComesBackAsItWas) {
 
 TEST(CsvLine, APlainIdIsNotQuoted) {
   RequestRecord record = record_number(7);
-  set_id(record, "=a b;c'");
-  EXPECT_TRUE(line_of(record).starts_with("=a b;c',"));
+  set_id(record, "a= b;c'");
+  EXPECT_TRUE(line_of(record).starts_with("a= b;c',"));
+}
+
+// A spreadsheet would run it as a formula that a client has chosen.
+TEST(CsvLine, AnIdThatIsAFormulaIsTakenAsText) {
+  for (const std::string_view id : {"=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "=\"a,b\""}) {
+    RequestRecord record = record_number(7);
+    set_id(record, id);
+    EXPECT_EQ(parse_csv(line_of(record)).at(0).at(0), "'" + std::string(id));
+  }
 }
 
 TEST(CsvLine, TimesBeforeTheEpochAndAtTheEndOfAYearAreRight) {

@@ -162,6 +162,73 @@ TEST(TraceLog, AFileThatAnotherOneWritesIsRefused) {
   EXPECT_EQ(refusal(options_for(folder / "trace.csv")), "");
 }
 
+// --- a file that others move, remove or cut --------------------------------------------------------
+
+std::vector<std::string> ids_in(const std::filesystem::path& path) {
+  std::vector<std::string> ids;
+  for (const Row& row : records_in(path)) ids.push_back(row[0]);
+  return ids;
+}
+
+// Was: SIGHUP read the configuration only, and after logrotate the server wrote into the old file for ever.
+TEST(TraceLog, AfterAMoveItGoesOnInANewFileOnceItIsReopened) {
+  const TempFolder folder;
+  const auto log = open_log(options_for(folder / "trace.csv"));
+  log->write(record_number(1));
+  ASSERT_TRUE(log->flush());
+  std::filesystem::rename(folder / "trace.csv", folder / "trace.csv.old");
+  log->write(record_number(2));
+  ASSERT_TRUE(log->flush());
+  EXPECT_FALSE(std::filesystem::exists(folder / "trace.csv")) << "not before it is told";
+  log->write(record_number(3));
+  EXPECT_TRUE(log->reopen().ok());
+  log->write(record_number(4));
+  ASSERT_TRUE(log->flush());
+  EXPECT_EQ(ids_in(folder / "trace.csv.old"), (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(ids_in(folder / "trace.csv"), std::vector<std::string>{"4"});
+  EXPECT_TRUE(log->reopen().ok()) << "the same file: nothing changes";
+  log->write(record_number(5));
+  ASSERT_TRUE(log->flush());
+  EXPECT_EQ(ids_in(folder / "trace.csv"), (std::vector<std::string>{"4", "5"}));
+}
+
+TEST(TraceLog, AFileThatIsNotOursIsNotReopenedAndTheOldOneIsWrittenOn) {
+  const TempFolder folder;
+  const auto log = open_log(options_for(folder / "trace.csv"));
+  std::filesystem::rename(folder / "trace.csv", folder / "trace.csv.old");
+  write_file(folder / "trace.csv", "client,latency\n");
+  EXPECT_NE(log->reopen().message().find("not the header"), std::string::npos);
+  log->write(record_number(1));
+  ASSERT_TRUE(log->flush());
+  EXPECT_EQ(ids_in(folder / "trace.csv.old"), std::vector<std::string>{"1"});
+  EXPECT_EQ(whole_file(folder / "trace.csv"), "client,latency\n");
+}
+
+TEST(TraceLog, AFileThatWasRemovedIsMadeAnewWithItsHeader) {
+  const TempFolder folder;
+  const auto log = open_log(options_for(folder / "trace.csv"));
+  log->write(record_number(1));
+  ASSERT_TRUE(log->flush());
+  std::filesystem::remove(folder / "trace.csv");
+  log->write(record_number(2));
+  ASSERT_TRUE(log->flush());
+  EXPECT_EQ(ids_in(folder / "trace.csv"), std::vector<std::string>{"2"});
+  EXPECT_EQ(log->counters().dropped, 0u);
+}
+
+TEST(TraceLog, AFileThatWasCutHasItsHeaderAgain) {
+  for (const uintmax_t left : {uintmax_t{0}, uintmax_t{10}}) {
+    const TempFolder folder;
+    const auto log = open_log(options_for(folder / "trace.csv"));
+    log->write(record_number(1));
+    ASSERT_TRUE(log->flush());
+    std::filesystem::resize_file(folder / "trace.csv", left);
+    log->write(record_number(2));
+    ASSERT_TRUE(log->flush());
+    EXPECT_EQ(ids_in(folder / "trace.csv"), std::vector<std::string>{"2"});
+  }
+}
+
 TEST(TraceLog, WhatCannotBeOpenedIsRefusedWithTheReason) {
   const TempFolder folder;
   EXPECT_NE(refusal(options_for(folder / "")).find("can't open"), std::string::npos);

@@ -1,4 +1,5 @@
 // The frames of inference over the bus: what is written is read back, and nothing else is read.
+#include <lumen/base/limits.h>
 #include <lumen/wire/bus_infer.h>
 
 #include "unit/wire/wire_support.h"
@@ -129,11 +130,11 @@ TEST_F(BusInfer, TensorsThatCantBeAreRefused) {
   constexpr size_t kFirst = sizeof(BusRequestHead);
   constexpr size_t kDimensions = kFirst + 2 * sizeof(BusTensorHead);
   std::vector<std::byte> frame = written(request());
-  put<uint16_t>(frame, 4, 65);
-  EXPECT_THAT(why_refused(frame), HasSubstr("65 tensors"));
+  put<uint16_t>(frame, 4, limits::kMaxTensors + 1);
+  EXPECT_THAT(why_refused(frame), HasSubstr("4097 tensors"));
   frame = written(request());
-  put<uint16_t>(frame, 6, 65);
-  EXPECT_THAT(why_refused(frame), HasSubstr("65 outputs"));
+  put<uint16_t>(frame, 6, limits::kMaxTensors + 1);
+  EXPECT_THAT(why_refused(frame), HasSubstr("4097 outputs"));
   frame = written(request());
   put<uint8_t>(frame, kFirst + offsetof(BusTensorHead, datatype), 14);
   EXPECT_THAT(why_refused(frame), HasSubstr("datatype 14"));
@@ -159,10 +160,12 @@ TEST_F(BusInfer, WhatNoFrameCanSayHasNoSize) {
   BusRequest sent = request();
   sent.model = long_name;
   EXPECT_EQ(frame_bytes(sent), std::nullopt);
-  sent.model = std::string_view(long_name).substr(0, kMaxBusRequestBytes);
-  EXPECT_EQ(frame_bytes(sent), std::nullopt) << "longer than a server reads";
-  const std::vector<BusTensor> many(65);
+  std::vector<BusTensor> many(limits::kMaxTensors);
+  for (BusTensor& one : many) one.name = std::string_view(long_name).substr(0, 128);
   sent = request();
+  sent.inputs = many;
+  EXPECT_EQ(frame_bytes(sent), std::nullopt) << "longer than a server reads";
+  many.assign(limits::kMaxTensors + 1, {});
   sent.inputs = many;
   EXPECT_EQ(frame_bytes(sent), std::nullopt);
 }

@@ -97,6 +97,18 @@ TEST(HttpHead, AcceptsTheAbsoluteFormOfItsOwnHost) {
   EXPECT_EQ(result.head.path, "/");
 }
 
+// RFC 9112, 3.2.2: an origin server ignores any Host then.
+TEST(HttpHead, TheHostOfAnAbsoluteFormCountsAndNotThatOfHost) {
+  for (const char* text : {"GET http://a.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n",
+                           "GET http://a.example/x HTTP/1.1\r\nHost: a.example:80\r\n\r\n",
+                           "GET http://a.example/x HTTP/1.0\r\n\r\n"}) {
+    const HeadResult result = parse_http_head(text);
+    ASSERT_EQ(result.progress, HeadProgress::kComplete) << text;
+    EXPECT_EQ(result.head.host, "a.example");
+    EXPECT_EQ(result.head.path, "/x");
+  }
+}
+
 TEST(HttpHead, AcceptsAnAsteriskForOptionsOnly) {
   EXPECT_EQ(parse_http_head("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n").progress,
             HeadProgress::kComplete);

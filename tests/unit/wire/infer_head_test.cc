@@ -193,6 +193,44 @@ TEST(InferHead, RoundsWhatIsTooSmallToZeroOfItsSign) {
   EXPECT_EQ(read_values<double>("FP64", "[1]", tiny), (std::vector<double>{0}));
 }
 
+// Python writes them bare, other clients as null or in quotes: missing values of tables.
+TEST(InferHead, TakesNumbersThatJsonHasNoFormFor) {
+  const std::string_view data =
+      R"([1,NaN,Infinity, -Infinity,null,"NaN","Infinity","-Infinity",2])";
+  const auto check = [](const auto& read) {
+    ASSERT_EQ(read.size(), 9U);
+    for (const size_t i : {1U, 4U, 5U}) EXPECT_TRUE(std::isnan(read[i])) << i;
+    for (const size_t i : {2U, 6U}) EXPECT_TRUE(std::isinf(read[i]) && read[i] > 0) << i;
+    for (const size_t i : {3U, 7U}) EXPECT_TRUE(std::isinf(read[i]) && read[i] < 0) << i;
+    EXPECT_EQ(read[0], 1);
+    EXPECT_EQ(read[8], 2);
+  };
+  check(read_values<float>("FP32", "[9]", data));
+  check(read_values<double>("FP64", "[9]", data));
+  EXPECT_TRUE(std::isnan(read_values<float>("FP32", "[]", "NaN").at(0)));
+  const ParsedRequest behind(
+      R"({"inputs":[{"data":[[NaN],[-Infinity]],"name":"x","datatype":"FP32","shape":[2,1]}]})");
+  EXPECT_TRUE(behind.result.ok()) << "before its shape: " << behind.result.status().message();
+}
+
+TEST(InferHead, NullOfAnOptionalMemberIsAsIfItWereAbsent) {
+  const ParsedRequest request(
+      R"({"id":null,"parameters":null,"outputs":null,"inputs":[{"name":"x","shape":[1],)"
+      R"("datatype":"FP32","data":[1],"parameters":null}]})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  EXPECT_FALSE(request.result->id);
+  const ParsedRequest deeper(
+      R"({"parameters":{"timeout":null,"binary_data_output":null},"outputs":[{"name":"y",)"
+      R"("parameters":null}],"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":null,)"
+      R"("parameters":{"binary_data_size":4}}]})");
+  ASSERT_TRUE(deeper.result.ok()) << deeper.result.status().message();
+  EXPECT_FALSE(deeper.result->timeout_us);
+}
+
+TEST(InferHead, SkipsAByteOrderMark) {
+  EXPECT_TRUE(ParsedRequest("\xef\xbb\xbf{\"inputs\":[]}").result.ok());
+}
+
 TEST(InferHead, ReadsStringsAsLengthAndBytes) {
   const ParsedRequest request(with_data(
       "BYTES", "[2,3]", R"([["","a\"\\\/\b\f\n\r\t"],["\u0000\u00e4\u20ac","\ud83d\ude00"]])"));

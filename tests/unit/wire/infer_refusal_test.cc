@@ -58,7 +58,11 @@ TEST(InferRefusal, SaysWhereTheGrammarBreaks) {
            {R"({"inputs)", "closing quote"},
            {R"({"inputs\)", "closing quote"},
            {R"({"inputs\")", "closing quote"},
-           {"\xef\xbb\xbf{}", "byte 0: got byte 0xef"},
+           {"\xef\xbb\xbf{}", "the request has no 'inputs'"},
+           {"\xef\xbb\xbf\xef\xbb\xbf{}", "byte 0: got byte 0xef"},
+           {std::string("\xff\xfe{\0", 4), "the JSON is UTF-16 or UTF-32; wanted UTF-8"},
+           {std::string("{\0}\0", 4), "the JSON is UTF-16 or UTF-32; wanted UTF-8"},
+           {std::string("\0{\0}", 4), "the JSON is UTF-16 or UTF-32; wanted UTF-8"},
            {"{\"a\":1 /* c */}", "wanted ',' or '}'"},
            {std::string("{\"inputs\":[]}\0", 14), "byte 13: got byte 0x00"},
            {std::string("{\0\"inputs\":[]}", 14), "got byte 0x00"},
@@ -143,13 +147,13 @@ TEST(InferRefusal, CapsKeysDepthAndCounts) {
   expect_refused({objects, "nested deeper than 100"});
   std::string inputs = R"({"inputs":[)";
   std::string outputs = R"({"inputs":[],"outputs":[)";
-  for (int i = 0; i < 65; ++i) {
+  for (size_t i = 0; i <= limits::kMaxTensors; ++i) {
     inputs +=
         R"({"name":"x)" + std::to_string(i) + R"(","shape":[1],"datatype":"INT8","data":[1]},)";
     outputs += R"({"name":"y)" + std::to_string(i) + R"("},)";
   }
-  expect_refused({inputs, "more than 64 inputs"});
-  expect_refused({outputs, "more than 64 outputs"});
+  expect_refused({inputs, "more than 4096 inputs"});
+  expect_refused({outputs, "more than 4096 outputs"});
 }
 
 TEST(InferRefusal, RefusesTextThatIsNotUtf8) {
@@ -164,7 +168,9 @@ TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
            Refused{"{}", "no 'inputs'"},
            {R"({"inputs":[1]})", "wanted an object in 'inputs'"},
            {R"({"inputs":[],"id":1})", "wanted a string as 'id'"},
-           {R"({"inputs":[],"id":null})", "wanted a string as 'id'"},
+           {R"({"inputs":[],"id":5})", "wanted a string as 'id'"},
+           {R"({"inputs":[],"id":nul})", "wanted a string as 'id'"},
+           {R"({"inputs":[],"parameters":{"non_finite":"no"}})", "wanted \"null\", \"bare\""},
            {R"({"inputs":[],"id":")" + std::string(1025, 'a') + "\"}", "'id' has 1025 bytes"},
            {R"({"inputs":[],"parameters":[]})", "wanted an object as 'parameters'"},
            {R"({"inputs":[],"parameters":{"timeout":-1}})", "as 'timeout'"},
@@ -181,8 +187,6 @@ TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
            {R"({"inputs":[],"parameters":{"binary_data_output":"yes"}})", "'binary_data_output'"},
            {R"({"inputs":[],"outputs":{}})", "wanted an array as 'outputs'"},
            {R"({"inputs":[],"outputs":[{}]})", "output 0: 'name' is missing"},
-           {R"({"inputs":[],"outputs":[{"name":"y"},{"name":"y"}]})",
-            "output 'y': this name is asked for twice"},
            {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})",
             "output 'y': "},
            {input(""), "input 0: 'name' is missing"},
@@ -199,9 +203,6 @@ TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
            {input(R"("name":"x","shape":[2,-1])"), "input 'x': dimension 1 of 'shape' is -1"},
            {input(R"("name":"x","shape":[1,1,1,1,1,1,1,1,1])"),
             "input 'x': 'shape' has more than 8 dimensions"},
-           {R"({"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1]},)"
-            R"({"name":"x","shape":[1],"datatype":"INT8","data":[1]}]})",
-            "input 'x': this name is sent twice"},
        }) {
     expect_refused(row);
   }
@@ -263,12 +264,13 @@ TEST(InferRefusal, EveryFaultInsideATensorNamesIt) {
 
 TEST(InferRefusal, ABareValueIsNoDataOfATensorWithAxes) {
   for (const std::string_view shape : {"[1]", "[1,1]", "[0]"}) {
-    for (const std::string_view bare : {"5", "-1.5", "true", "\"a\"", "null", "{}"}) {
+    for (const std::string_view bare : {"5", "-1.5", "true", "\"a\"", "{}"}) {
       expect_refused({with_data("FP32", shape, bare), "wanted an array, flat or nested"});
     }
+    expect_refused({with_data("FP32", shape, "null"), "input 'x': has no data"});
   }
   expect_refused({with_data("FP32", "[]", "true"), "element 0 of 'data' is not a number"});
-  expect_refused({with_data("FP32", "[]", "null"), "element 0 of 'data' is not a number"});
+  expect_refused({with_data("FP32", "[]", "null"), "input 'x': has no data"});
   expect_refused({with_data("INT32", "[]", "1.5"), "element 0 of 'data' is not an integer"});
   expect_refused({with_data("INT8", "[]", "128"), "element 0 of 'data' is out of the range"});
   expect_refused({with_data("FP32", "[]", "1,2"), "wanted a key in quotes"});
@@ -335,7 +337,7 @@ TEST(InferRefusal, ChecksDataAgainstShapes) {
            {with_data("FP32", "[2]", "[1,2,]"), "more than 2"},
            {with_data("FP32", "[2]", "[1,]"), "element 1 of 'data' is not a number"},
            {with_data("FP32", "[1]", "1"), "input 'x': 'data' is 1; wanted an array"},
-           {with_data("FP32", "[1]", "null"), "input 'x': 'data' is null; wanted an array"},
+           {with_data("FP32", "[1]", "null"), "input 'x': has no data"},
            {with_data("FP32", "[1000000000]", "[1]"), "too short for FP32 [1000000000]"},
            {with_data("FP32", "[1000000000,1000000000]", "[1]"), "too short for FP32"},
            {with_data("INT8", "[10000000000,10000000000]", "[1]"),
@@ -352,8 +354,8 @@ TEST(InferRefusal, ChecksEveryElement) {
     return with_data(type, "[2]", concat({"[", type == "BOOL" ? "true" : "1", ",", element, "]"}));
   };
   for (const std::string_view bad :
-       {"NaN", "Infinity", "-Infinity", "inf", "nan", "01", "-", "+1", ".5", "1.", "1.e5", "1..2",
-        "\"1\"", "true", "null", "{}", ""}) {
+       {"Nan", "Inf", "-NaN", "\"nan\"", "\"Infinity", "nul", "inf", "nan", "01", "-", "+1", ".5",
+        "1.", "1.e5", "1..2", "\"1\"", "true", "{}", ""}) {
     expect_refused({one("FP32", bad), "input 'x': element 1 of 'data' is not a number"});
     expect_refused({one("FP64", bad), "input 'x': element 1 of 'data' is not a number"});
   }
@@ -385,7 +387,8 @@ TEST(InferRefusal, ChecksEveryElement) {
   for (const std::string_view bad : {"1.0", "1e2", "1E2", "0.5"}) {
     expect_refused({one("INT32", bad), "not an integer"});
   }
-  for (const std::string_view bad : {"01", "-", "+1", "\"1\"", "true", "null", "[]"}) {
+  for (const std::string_view bad :
+       {"01", "-", "+1", "\"1\"", "true", "null", "[]", "NaN", "Infinity", "\"NaN\""}) {
     expect_refused({one("INT32", bad), "is not a number"});
   }
   for (const std::string_view bad : {"1", "0", "\"true\"", "True", "tru", "null"}) {

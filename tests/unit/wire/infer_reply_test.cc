@@ -110,6 +110,26 @@ TEST(InferReply, WritesEveryTypeAsJsonHasIt) {
   EXPECT_EQ(data_text(ElementType::kFp32, {0}, ""), "[]");
 }
 
+TEST(InferReply, WritesNanAndInfinityAsTheRequestWants) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Output output(
+      "y", ElementType::kFp32, {3},
+      bytes_of<float>({std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}));
+  const std::pair<NonFinite, std::string_view> forms[] = {
+      {NonFinite::kNull, "[null,null,null]"},
+      {NonFinite::kBare, "[NaN,Infinity,-Infinity]"},
+      {NonFinite::kString, R"(["NaN","Infinity","-Infinity"])"}};
+  for (const auto& [form, wanted] : forms) {
+    HeapMemory memory;
+    const ReplyOutput outputs[] = {output.reply()};
+    const InferReply reply{
+        .model_name = "m", .model_version = "1", .id = {}, .outputs = outputs, .non_finite = form};
+    const Result<EncodedReply> encoded = encode_infer_reply(reply, memory);
+    ASSERT_TRUE(encoded.ok());
+    EXPECT_NE(encoded->json.find(wanted), std::string_view::npos) << encoded->json;
+  }
+}
+
 TEST(InferReply, FitsItsBoundAtTheLongestTextOfEachType) {
   for (int i = 0; i <= static_cast<int>(ElementType::kBytes); ++i) {
     const auto type = static_cast<ElementType>(i);

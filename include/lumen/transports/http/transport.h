@@ -14,6 +14,7 @@
 #include <lumen/telemetry/counters.h>
 #include <lumen/transports/http/options.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,7 @@ class Documents;
 
 namespace lumen::http {
 
+class Cors;
 class HostCheck;
 
 // What the transports of all I/O threads share.
@@ -31,8 +33,10 @@ struct Services {
   const Options& options;
   const service::Documents& documents;
   const HostCheck& hosts;
-  engine::Backends& backends;   // which are told of the requests' memory
-  service::JobThread& control;  // tells and changes the engine's configuration
+  const Cors& cors;
+  const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
+  engine::Backends& backends;           // which are told of the requests' memory
+  service::JobThread& control;          // tells and changes the engine's configuration
   service::JobThread& metrics;
 };
 
@@ -59,6 +63,11 @@ class Transport {
   virtual size_t take_returned() noexcept = 0;
   // Something is there and comes back.
   [[nodiscard]] virtual bool is_waiting() const noexcept = 0;
+  // Once a turn's completions are handled: contexts and memory that have come free go to requests that wait
+  // for them. Returns how many of these went on.
+  virtual size_t serve_waiting() noexcept = 0;
+  // Another turn has to follow at once: something came free after serve_waiting().
+  [[nodiscard]] virtual bool owes_a_turn() const noexcept = 0;
   // After each turn: ends what is late.
   virtual void end_turn(uint64_t now_ns) noexcept = 0;
   [[nodiscard]] virtual uint64_t next_deadline_ns() noexcept = 0;
@@ -66,6 +75,8 @@ class Transport {
   virtual void begin_drain() noexcept = 0;
   virtual void close_all() noexcept = 0;
   [[nodiscard]] virtual bool is_empty() const noexcept = 0;
+  // It is empty: no request is held, waits or has memory. A fault of ours ends the process.
+  virtual void check_at_rest() const noexcept = 0;
 };
 
 }  // namespace lumen::http

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace lumen::backends::onnxruntime {
+namespace lumen {
 
 class MappedFile {
  public:
@@ -37,4 +37,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace lumen::backends::onnxruntime
+}  // namespace lumen

@@ -1,0 +1,11 @@
+// The operators that OpenVINO computes as ONNX defines them: the table that tools/operator_table.py makes.
+// Threads: constants. Memory: none. Errors: none.
+#pragma once
+
+#include <lumen/engine/operator_table.h>
+
+namespace lumen::backends::openvino {
+
+extern const engine::OperatorTable kOperators;
+
+}  // namespace lumen::backends::openvino

@@ -1,0 +1,41 @@
+// See the header.
+#include "engine/operator_check.h"
+
+#include <lumen/onnx/model_file.h>
+
+namespace lumen::engine {
+
+OperatorFindings compare_operators(const Backend& backend, const ModelSource& source) {
+  const OperatorTable* table = backend.traits().operators;
+  if (table == nullptr || source.graph == nullptr) return {};
+  const Result<onnx::Model>& model = source.graph->model();
+  if (!model.ok() && table->rules.empty())
+    return {};  // the backend says itself that the file is damaged
+  if (!model.ok()) return {.not_known = {std::string(model.status().message())}, .unsafe = {}};
+  OperatorFindings found = compare_operators(*table, *model);
+  if (table->rules.empty()) return {.not_known = {}, .unsafe = std::move(found.unsafe)};
+  const std::string version = backend.description();
+  if (table->made_with != version) {
+    found.not_known.insert(found.not_known.begin(), "all operators, since they were compared in " +
+                                                        std::string(table->made_with) +
+                                                        ", and this is " + version);
+  }
+  return found;
+}
+
+std::string listed(const std::vector<std::string>& operators) {
+  std::string text;
+  for (const std::string& one : operators) text.append(text.empty() ? "" : ", ").append(one);
+  return text;
+}
+
+std::string table_versions(const Backends& backends) {
+  std::string text;
+  for (const auto& entry : backends.entries()) {
+    const OperatorTable* table = entry->backend->traits().operators;
+    if (table != nullptr) text.append(table->version).append(" ");
+  }
+  return text;
+}
+
+}  // namespace lumen::engine

@@ -1,0 +1,23 @@
+// A model's operators against the table of a backend.
+// Threads: control plane. Memory: the heap. Errors: of a file that can't be read as a graph no operator is known.
+#pragma once
+
+#include <lumen/engine/backend.h>
+#include <lumen/engine/backends.h>
+
+#include "engine/operator_table.h"
+
+#include <string>
+#include <vector>
+
+namespace lumen::engine {
+
+// None: of a backend without a table, and of a model that is not ONNX: the backend that reads it defines its operators.
+[[nodiscard]] OperatorFindings compare_operators(const Backend& backend, const ModelSource& source);
+
+// "Range (a delta of 0 ends the process), Mod of INT64".
+[[nodiscard]] std::string listed(const std::vector<std::string>& operators);
+
+[[nodiscard]] std::string table_versions(const Backends& backends);
+
+}  // namespace lumen::engine
