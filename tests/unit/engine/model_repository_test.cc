@@ -188,7 +188,7 @@ TEST_F(ModelRepositoryTest, FollowsSymbolicLinksOutOfTheRepositoryOnlyWhereThatI
     expect_unavailable(name, "", HasSubstr("leads out of the model repository"));
     expect_unavailable(name, "", HasSubstr("--follow-links"));
   }
-  open({.follow_links = true});
+  open({.cache = {}, .follow_links = true});
   for (const char* name : {"file", "config", "version", "model", "weights"}) {
     ASSERT_NE(repository->find(name, ""), nullptr) << name;
     EXPECT_EQ(repository->find(name, "")->state(), ModelState::kReady) << name;
@@ -203,7 +203,7 @@ TEST_F(ModelRepositoryTest, ALinkThatLeadsNowhereIsNamed) {
   std::filesystem::create_symlink("gone", files.path() / "version/1");
   std::filesystem::create_symlink("gone", files.path() / "model");
   for (const bool follow_links : {false, true}) {
-    open({.follow_links = follow_links});
+    open({.cache = {}, .follow_links = follow_links});
     for (const char* name : {"file", "version", "model"}) {
       expect_unavailable(name, "", HasSubstr("leads nowhere"));
     }
