@@ -144,7 +144,8 @@ class ChronoCache {
   // The live value, or what compute() returns, stored for `ttl`. Concurrent calls for one key compute once. If
   // compute() throws, its caller gets the exception and one that waits computes; erase() and clear() meanwhile
   // keep the value from being stored, and a put() meanwhile is left as it is; whoever waits gets what was computed,
-  // even if its ttl is over by then. compute() may ask for other keys; for its own: std::logic_error.
+  // even if its ttl is over by then. compute() may ask for other keys, of other caches too; for its own:
+  // std::logic_error. Where threads would wait for each other in a circle, the last one to ask computes for itself.
   template <typename F>
   [[nodiscard]] V get_or_compute(const K& key, Duration ttl, F&& compute);
 

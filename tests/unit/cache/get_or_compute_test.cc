@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <latch>
 #include <mutex>
@@ -119,6 +120,107 @@ TEST(ConcurrentGetOrCompute, RefusesToAskForTheKeyThatItComputes) {
   EXPECT_THROW(static_cast<void>(cache.get_or_compute(1, seconds(1), compute)), std::logic_error);
   EXPECT_FALSE(cache.contains(1));
   EXPECT_EQ(cache.get_or_compute(1, seconds(1), [] { return 2; }), 2);
+}
+
+// The threads that take part are all inside their computations before any asks for the next key.
+TEST(ConcurrentGetOrCompute, CrossedComputationsDoNotWaitForEachOtherForEver) {
+  for (int round = 0; round < 100; ++round) {
+    for (const int threads : {2, 3}) {
+      Shared cache;
+      std::latch all_compute(threads);
+      std::vector<int> got(static_cast<size_t>(threads));
+      std::vector<std::thread> circle;
+      for (int i = 0; i < threads; ++i) {
+        circle.emplace_back([&, i] {
+          got[static_cast<size_t>(i)] = cache.get_or_compute(i, seconds(1), [&] {
+            all_compute.arrive_and_wait();
+            const int next = (i + 1) % threads;
+            return cache.get_or_compute(next, seconds(1), [] { return 7; });
+          });
+        });
+      }
+      for (std::thread& thread : circle) thread.join();
+      ASSERT_EQ(got, std::vector<int>(static_cast<size_t>(threads), 7));
+      for (int i = 0; i < threads; ++i) ASSERT_EQ(cache.get(i), 7);
+    }
+  }
+}
+
+TEST(ConcurrentGetOrCompute, ComputationsCrossedBetweenTwoCachesDoNotWaitForEver) {
+  Shared one;
+  ChronoCache<std::string, int, FakeClock> other;
+  std::latch both_compute(2);
+  std::array<int, 2> got{};
+  std::thread first([&] {
+    got[0] = one.get_or_compute(1, seconds(1), [&] {
+      both_compute.arrive_and_wait();
+      return other.get_or_compute("a", seconds(1), [] { return 8; });
+    });
+  });
+  std::thread second([&] {
+    got[1] = other.get_or_compute("a", seconds(1), [&] {
+      both_compute.arrive_and_wait();
+      return one.get_or_compute(1, seconds(1), [] { return 8; });
+    });
+  });
+  first.join();
+  second.join();
+  EXPECT_EQ(got, (std::array{8, 8}));
+}
+
+// No value exists: each of two keys is made of the other one. Both callers are told, and nothing is left behind.
+TEST(ConcurrentGetOrCompute, KeysThatAreMadeOfEachOtherAreAnErrorInEveryThread) {
+  for (int round = 0; round < 100; ++round) {
+    Shared cache;
+    std::latch both_ask(2);
+    std::atomic<int> refused{0};
+    std::function<int(int)> of = [&](int key) {
+      return cache.get_or_compute(key, seconds(1), [&, key] { return of(1 - key); });
+    };
+    std::array<std::thread, 2> threads;
+    for (int key = 0; key < 2; ++key) {
+      threads[static_cast<size_t>(key)] = std::thread([&, key] {
+        both_ask.arrive_and_wait();
+        try {
+          static_cast<void>(of(key));
+        } catch (const std::logic_error&) {
+          ++refused;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(refused.load(), 2);
+    ASSERT_EQ(cache.get_or_compute(0, seconds(1), [] { return 3; }), 3);
+  }
+}
+
+// The thread that closes the circle computes beside the flight of the other thread: one key has two flights.
+TEST(ConcurrentGetOrCompute, EraseIsForAllFlightsOfAKeyThatACircleHasDoubled) {
+  Shared cache;
+  std::latch both_compute(2);
+  std::latch computes_beside(1);
+  std::latch erased(1);
+  std::array<std::thread, 2> threads;
+  for (int key = 0; key < 2; ++key) {
+    threads[static_cast<size_t>(key)] = std::thread([&, key] {
+      const auto inner = [&] {
+        computes_beside.count_down();
+        erased.wait();
+        return 9;
+      };
+      EXPECT_EQ(cache.get_or_compute(key, seconds(1),
+                                     [&] {
+                                       both_compute.arrive_and_wait();
+                                       return cache.get_or_compute(1 - key, seconds(1), inner);
+                                     }),
+                9);
+    });
+  }
+  computes_beside.wait();
+  for (int key = 0; key < 2; ++key) EXPECT_FALSE(cache.erase(key));
+  erased.count_down();
+  for (std::thread& thread : threads) thread.join();
+  for (int key = 0; key < 2; ++key) EXPECT_FALSE(cache.contains(key)) << key;
 }
 
 TEST(OneThreadGetOrCompute, AsksForTheKeyThatItComputesAsOfAnyOther) {
