@@ -2,6 +2,8 @@
 // deadlines, a full queue. Runs under ASan and TSan.
 #include "support/bus_server.h"
 
+#include "transports/shm/connection.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -152,6 +154,45 @@ TEST_P(HeldBusServer, ABudgetThatCanNotBeKeptRefuses) {
   EXPECT_THAT(answer.text, HasSubstr("latency budget"));
   control_->release();
   EXPECT_EQ(answer_to(client, {Outcome::kOk, ahead}).status, 200);
+}
+
+// The server takes 256 requests a look. Was: where the last of them took the last room for replies, the thread went to
+// sleep without having told the client that it wants room, and slept on when the client made some.
+TEST_P(HeldBusServer, AClientThatMakesRoomForRepliesWakesTheServerWhateverItsLastLookDid) {
+  constexpr uint64_t kRequestsPerLook = 256;
+  start();
+  control_->hold();  // a request in flight: the I/O thread sleeps at once, without polling
+  InferClient client = connect();
+  const size_t document_bytes = answer_to(client, client.ask(BusVerb::kServerMetadata)).text.size();
+  const uint64_t held = send_row(client, 0, 1);
+  client.flush();
+  control_->wait_until_held(1);
+  // A look ends where neither the held request's reply nor a refusal would find room.
+  const uint64_t reply_bytes =
+      bus::payload_bytes(wire::frame_bytes(wire::BusReply{.status = 200,
+                                                          .version = {},
+                                                          .outputs = {},
+                                                          .text = std::string(document_bytes, ' ')})
+                             .value());
+  const uint64_t capacity = client.connection().subscriber->geometry().capacity;
+  const uint64_t fitting = (capacity - 2 * shm::kRefusalBytes) / reply_bytes + 1;
+  const uint64_t before = fitting % kRequestsPerLook;
+  for (uint64_t i = 0; i < before; ++i) (void)client.ask(BusVerb::kServerMetadata);
+  client.flush();
+  wait_for("requests", 2 + before);
+  constexpr uint64_t kBeyond = 10;
+  for (uint64_t i = before; i < fitting + kBeyond; ++i) {
+    ASSERT_EQ(client.ask(BusVerb::kServerMetadata).outcome, Outcome::kOk);
+  }
+  client.flush();
+  wait_for("requests", 2 + fitting);
+  std::map<uint64_t, Answer> answers;
+  while (answers.size() < fitting + kBeyond && take(client, answers) > 0) {
+  }
+  EXPECT_EQ(answers.size(), fitting + kBeyond);
+  control_->release();
+  while (!answers.contains(held) && take(client, answers) > 0) {
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, HeldBusServer, testing::Values(engine::QueueType::kMpmc),

@@ -43,6 +43,7 @@ inline may_die() { if :: pub_dead = true; goto dead :: skip fi }
 
 active proctype publisher() {
   byte word = 0, rung = 0, seen;
+  bool has_rung;
   do
   :: committed < FRAMES ->
      /* wait_for_room() */
@@ -81,14 +82,14 @@ active proctype publisher() {
         seen = 0;
         may_die();
         if                                              /* poll() */
-        :: bell_pub
+        :: atomic { bell_pub -> has_rung = true }
         :: sub_ended -> goto over
         :: atomic { timeouts > 0 -> timeouts-- }
         fi;
         may_die();
         word = word + 1;
         pub_asleep = word;
-        bell_pub = false
+        if :: has_rung -> bell_pub = false; has_rung = false :: else fi   /* drain() */
      od;
      seen = 0;
      committed++;
@@ -136,7 +137,7 @@ inline see_stuck() {
 
 active proctype subscriber() {
   byte word = 0, rung = 0, look;
-  bool ready, stuck, gone;
+  bool ready, stuck, gone, has_rung;
   do
   :: /* wait() */
      ready = tail != taken;
@@ -181,16 +182,14 @@ active proctype subscriber() {
               :: ready || stuck
               :: else ->
                  if                                     /* poll() */
-                 :: bell_sub
+                 :: atomic { bell_sub -> has_rung = true }
                  :: GONE
                  :: atomic { timeouts > 0 -> timeouts-- }
                  fi
               fi;
               word = word + 1;
               sub_asleep = word;
-#ifndef BROKEN_DRAIN_LATE
-              bell_sub = false;
-#endif
+              if :: has_rung -> bell_sub = false; has_rung = false :: else fi   /* drain() */
               stuck = false
            fi
         fi;

@@ -101,7 +101,9 @@ void Connection::close() noexcept {
 void Connection::before_sleep() noexcept {
   if (is_closed_) return;
   bus_.subscriber->announce_sleep();
-  announced_room_ = waits_for_room_;
+  // By a look of its own: the last one may have ended with its number of requests, the last of which took the room.
+  // None is lost after this, since a turn that takes a request does not sleep.
+  announced_room_ = !has_reply_room(kRefusalBytes);
   if (announced_room_) bus_.publisher->announce_sleep();
   is_announced_ = true;
 }
