@@ -304,6 +304,8 @@ class SwappingEngine final : public Engine {
     current_.store(scheduler_.get(), std::memory_order_seq_cst);
     if (before == nullptr) return;
     for (const auto& submitter : submitters_) submitter->wait_until_outside();
+    // Their own next announcement is to `next`, and retire() may wait for calls that need what workers have.
+    before->announce_all();
     for (const auto& submitter : submitters_) submitter->retire(*before);
     before->close();
   }

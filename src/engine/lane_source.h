@@ -40,7 +40,7 @@ class LaneSource : public WorkSource {
     if (pushed.for_any > 0) sleepers_.wake(std::exchange(pushed.for_any, 0));
     if (std::exchange(pushed.has_some, false)) wake_each_of(std::exchange(pushed.some, {}));
   }
-  void close() noexcept override { lanes_.announce_all(); }
+  void announce_all() noexcept override { lanes_.announce_all(); }
 
   InferRequest* try_take(uint32_t worker) noexcept override { return sleepers_.try_take(worker); }
   InferRequest* try_take_like(uint32_t, const InferRequest& request) noexcept override {

@@ -464,18 +464,26 @@ void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept
   inline_[submitter]->wake_sink.store(sink, std::memory_order_release);
 }
 
+void Scheduler::announce_all() noexcept {
+  if (source_ != nullptr) source_->announce_all();
+  if (express_ != nullptr) express_->source().announce_all();
+  wake_all();
+}
+
+void Scheduler::wake_all() noexcept {
+  for (uint32_t i = 0; i < workers_.size(); ++i) source_->wake(i);
+  if (express_ != nullptr) express_->source().wake(0);
+}
+
 void Scheduler::close() noexcept {
   if (is_closed_) return;
   is_closed_ = true;
-  if (source_ != nullptr) source_->close();
-  if (express_ != nullptr) express_->source().close();
+  announce_all();
   // sync[engine.closed]: release; the submitters' pushes came before, this thread has seen them leave
   closed_.store(true, std::memory_order_release);
-  for (uint32_t i = 0; i < workers_.size(); ++i) source_->wake(i);
+  wake_all();
   for (const auto& worker : workers_) worker->join();
-  if (express_ == nullptr) return;
-  express_->source().wake(0);
-  express_->worker().join();
+  if (express_ != nullptr) express_->worker().join();
 }
 
 }  // namespace lumen::engine

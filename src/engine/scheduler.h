@@ -85,10 +85,14 @@ class Scheduler {
   // Completed by a backend's thread after the submitter has gone to sleep: who wakes it.
   void set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept;
 
-  // No submitter comes any more: completes what was accepted, joins the workers. Idempotent.
+  // No submitter pushes any more, and all that they pushed is visible to the caller: the workers find it, also where
+  // a submitter has not told them. Idempotent.
+  void announce_all() noexcept;
+  // No submitter pushes any more: announces, completes what was accepted, joins the workers. Idempotent.
   void close() noexcept;
 
  private:
+  void wake_all() noexcept;
   // An I/O thread that runs models itself.
   struct InlineRunner final : RoomListener {
     std::unique_ptr<Runner> runner;

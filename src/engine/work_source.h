@@ -45,8 +45,9 @@ class WorkSource {
   }
   // Whether a model may be for some workers only.
   [[nodiscard]] virtual bool can_pin() const noexcept { return false; }
-  // Control plane: no submitter comes any more, and what they have pushed is visible to the caller.
-  virtual void close() noexcept {}
+  // Control plane: no submitter pushes any more, and all that was pushed is visible to the caller. Each worker that is
+  // woken after it finds all requests that it may take.
+  virtual void announce_all() noexcept {}
   // How the workers' time is shared among models; nullptr where requests are taken as they came.
   [[nodiscard]] virtual FairShares* shares() noexcept { return nullptr; }
   // Any thread: a guess whether push() of a request of the model would find room now.

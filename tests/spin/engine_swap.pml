@@ -1,9 +1,11 @@
-/* expect: pass; with -DBROKEN_WAITS_FOR_THREAD: fail; with -DBROKEN_NO_TAKEOVER: fail; with -DBROKEN_READS_FIRST: fail; with -DBROKEN_NO_LOOK: fail
+/* expect: pass; with -DBROKEN_WAITS_FOR_THREAD: fail; with -DBROKEN_NO_TAKEOVER: fail; with -DBROKEN_READS_FIRST: fail; with -DBROKEN_NO_LOOK: fail; with -DBROKEN_ANNOUNCES_LATE: fail
  *
- * The change from one scheduler to the next with the queue type `inline` (src/engine/engine.cc: enter(),
- * help_retire(), close(), retire(), replace(); src/engine/scheduler.cc: finish()). Two submitters submit,
- * turn and leave when they like; one change and then a drain by the control plane. A model may complete
- * later, on a thread of its own, one call at a time for each scheduler and submitter.
+ * The change from one scheduler to the next with the queue types `inline` and `auto` (src/engine/engine.cc: enter(),
+ * end_turn(), help_retire(), close(), retire(), replace(); src/engine/scheduler.cc: end_turn(), wake_workers(), finish(),
+ * announce_all(), close()). Two submitters submit, turn and leave when they like, and push to a worker or run
+ * the request themselves; one change and then a drain by the control plane. A model may complete
+ * later, on a thread of its own, one call at a time for each scheduler and submitter, and needs what the worker has
+ * first (two models may share a device). A worker finds only requests that were announced.
  * The loop that a wake wakes is loop_wake.pml's: here a flag that stays until the turn that serves it.
  * Shown: nobody uses a scheduler that is gone, and once nothing can move the change and the drain are
  * through and nothing that was accepted waits.
@@ -11,6 +13,7 @@
  * BROKEN_NO_TAKEOVER       retire() returns when the thread has left, and runs nothing
  * BROKEN_READS_FIRST       a submitter reads the current scheduler before it marks itself inside
  * BROKEN_NO_LOOK           the change does not wait until the submitters are outside
+ * BROKEN_ANNOUNCES_LATE    the change announces the requests in lanes once the submitters are retired: the code before
  */
 #define SUBMITTERS 2
 #define NONE 0
@@ -27,6 +30,9 @@ bool freed[3];
 byte waiting[6];     /* [scheduler][submitter] */
 byte in_flight[6];
 bool on_device[6];
+byte lane[3];        /* [scheduler]: requests for its worker */
+bool announced[3];   /* the lane's bit */
+bool has_pushed[6];  /* [scheduler][submitter]: and not announced */
 bool is_through = false;
 
 #define IS_DONE(scheduler, s) (waiting[AT(scheduler, s)] == 0 && in_flight[AT(scheduler, s)] == 0)
@@ -39,6 +45,17 @@ inline enter(s, scheduler) {
   inside[s] = true;
   scheduler = current;
 #endif
+}
+
+/* wake_workers() */
+inline announce(scheduler, s) {
+  atomic {
+    assert(!freed[scheduler]);
+    if
+    :: has_pushed[AT(scheduler, s)] -> has_pushed[AT(scheduler, s)] = false; announced[scheduler] = true
+    :: else
+    fi
+  }
 }
 
 /* One owner at a time, so one step; the model answers at once or later. */
@@ -65,7 +82,14 @@ proctype submitter(byte s) {
      submits--;
      enter(s, scheduler);
      if
-     :: scheduler != NONE -> atomic { assert(!freed[scheduler]); waiting[AT(scheduler, s)]++ }
+     :: scheduler != NONE ->
+        atomic {
+          assert(!freed[scheduler]);
+          if
+          :: waiting[AT(scheduler, s)]++
+          :: lane[scheduler]++; has_pushed[AT(scheduler, s)] = true
+          fi
+        }
      :: else
      fi;
      inside[s] = false;
@@ -73,11 +97,12 @@ proctype submitter(byte s) {
   :: woken[s] ->                                     /* end_turn() */
      woken[s] = false;
      enter(s, scheduler);
-     if :: scheduler != NONE -> run_calls(scheduler, s) :: else fi;
+     if :: scheduler != NONE -> announce(scheduler, s); run_calls(scheduler, s) :: else fi;
      inside[s] = false;
      scheduler = retiring[s];                        /* help_retire() */
      if
      :: scheduler != NONE ->
+        announce(scheduler, s);
         run_calls(scheduler, s);
         if
         :: IS_DONE(scheduler, s) -> retiring[s] = NONE
@@ -94,10 +119,23 @@ proctype submitter(byte s) {
 
 proctype device(byte scheduler; byte s) {
   do
-  :: on_device[AT(scheduler, s)] ->
+  :: on_device[AT(scheduler, s)] && lane[scheduler] == 0 ->
      on_device[AT(scheduler, s)] = false;
      in_flight[AT(scheduler, s)]--;
      woken[s] = true                                 /* on_room(); its own end is runner_callbacks.pml's */
+  od
+}
+
+proctype worker(byte scheduler) {
+  do
+  :: atomic {
+       announced[scheduler] ->
+       assert(!freed[scheduler]);
+       if
+       :: lane[scheduler] > 0 -> lane[scheduler]--
+       :: else -> announced[scheduler] = false        /* the bit of an empty ring */
+       fi
+     }
   od
 }
 
@@ -140,8 +178,13 @@ inline replace(before, next) {
   !inside[0];
   !inside[1];
 #endif
+#ifndef BROKEN_ANNOUNCES_LATE
+  announced[before] = true;                          /* announce_all() */
+#endif
   retire(before, 0);
   retire(before, 1);
+  announced[before] = true;                          /* close(): joins the worker */
+  lane[before] == 0 && !announced[before];
   atomic { assert(IS_DONE(before, 0) && IS_DONE(before, 1)); freed[before] = true }
 }
 
@@ -161,6 +204,7 @@ init {
   atomic {
     run submitter(0); run submitter(1);
     run device(OLD, 0); run device(OLD, 1); run device(NEXT, 0); run device(NEXT, 1);
+    run worker(OLD); run worker(NEXT);
     run control(); run monitor()
   }
 }

@@ -1,7 +1,8 @@
-/* expect: pass; with -DWORKER: pass; with -DBROKEN_WAITS_FOR_THREAD: fail; with -DBROKEN_REORDERED: fail; with -DBROKEN_NO_COUNT: fail; with -DBROKEN_EARLY_BELL: fail; with -DWORKER_EARLY_BELL: fail
+/* expect: pass; with -DWORKER: pass; with -DBROKEN_WAITS_FOR_THREAD: fail; with -DBROKEN_REORDERED: fail; with -DBROKEN_NO_COUNT: fail; with -DBROKEN_EARLY_BELL: fail; with -DWORKER_EARLY_BELL: fail; with -DBROKEN_FAILED_IS_DONE: fail
  *
- * A backend's thread completes what lumen::engine::Runner started (src/engine/runner.cc: on_done(),
- * on_batch_done(), leave_callback(), run(), is_done()). One slot with room for one call; three requests.
+ * A backend's thread completes what lumen::engine::Runner started (src/engine/runner.cc: start_batch(), note_pending(),
+ * on_batch_done(), leave_callback(), take_back_failed_batches(), run(), has_news(), is_done()). One slot with room for
+ * one call; three requests, one of which may fail as a batch and is then run again.
  * Its owner is an I/O thread (`inline`), which may end once every reply is out, after which a drain
  * finishes (Scheduler::finish()); with WORKER a worker, which parks on its doorbell (doorbell.pml's: here
  * a bell that wakes only whoever has announced itself) and ends after the engine was closed.
@@ -10,6 +11,7 @@
  * BROKEN_WAITS_FOR_THREAD  the drain waits for the I/O thread, which is gone: the code before
  * BROKEN_REORDERED         in_flight drops before complete(), which alone would mend that
  * BROKEN_NO_COUNT          is_done() does not look at callbacks_inside_
+ * BROKEN_FAILED_IS_DONE    the callback of a failed batch counts its call as back
  * BROKEN_EARLY_BELL, WORKER_EARLY_BELL  on_room() before in_flight drops
  */
 #ifdef WORKER_EARLY_BELL
@@ -22,7 +24,11 @@ byte waiting = REQUESTS;
 byte in_flight = 0;
 byte completed = 0;
 byte completions = 0;
+byte completions_seen = 0;
 byte callbacks_inside = 0;
+short pending = 0;           /* calls that are out; -1 for a moment where a callback is quicker than note_pending() */
+bool failed = false;         /* the list of failed batches */
+bool may_fail = true;
 bool on_device = false;
 bool batch_in_use = false;   /* by a callback */
 bool gone = false;           /* the runner */
@@ -39,12 +45,22 @@ inline bell() { woken = true }
 #endif
 
 inline run_calls() {
+  if                         /* take_back_failed_batches() */
+  :: completions_seen != completions ->
+     completions_seen = completions;
+     if
+     :: failed -> failed = false; waiting++; assert(!batch_in_use); in_flight--; pending--
+     :: else
+     fi
+  :: else
+  fi;
   if
   :: waiting > 0 && in_flight == 0 ->
      assert(!batch_in_use);  /* pack() */
      waiting--;
      in_flight++;
-     on_device = true
+     on_device = true;       /* start() */
+     pending++               /* note_pending() */
   :: else
   fi
 }
@@ -56,21 +72,35 @@ proctype device() {
      assert(!gone);
      callbacks_inside++;
      batch_in_use = true;
-#ifdef BROKEN_REORDERED
-     in_flight--;
+     if
+     :: may_fail -> may_fail = false;
+        batch_in_use = false;
+        failed = true;                   /* pushed to the list; leave_callback(nullptr) */
+#ifdef BROKEN_FAILED_IS_DONE
+        pending--;
 #endif
-     completed++;                        /* complete() of the members */
-#ifndef WORKER
-     woken = true;                       /* flush() */
-#endif
-     batch_in_use = false;               /* reset() */
-     assert(!gone);
 #ifdef BROKEN_EARLY_BELL
-     bell();
+        bell()
+#endif
+     :: true ->
+#ifdef BROKEN_REORDERED
+        in_flight--;
+#endif
+        completed++;                     /* complete() of the members */
+#ifndef WORKER
+        woken = true;                    /* wake() of their sinks */
+#endif
+        batch_in_use = false;            /* reset() */
+        assert(!gone);
+#ifdef BROKEN_EARLY_BELL
+        bell();
 #endif
 #ifndef BROKEN_REORDERED
-     in_flight--;
+        in_flight--;                     /* leave_callback() */
 #endif
+        assert(!gone);
+        pending--
+     fi;
      assert(!gone);
      completions++;
 #ifndef BROKEN_EARLY_BELL
@@ -107,7 +137,7 @@ proctype drain() {
   byte seen;
   thread_left;                           /* joined */
   if
-  :: waiting == 0 && in_flight == 0 -> wait_for_callbacks()
+  :: waiting == 0 && pending == 0 -> wait_for_callbacks()
   :: else ->
 #ifdef BROKEN_WAITS_FOR_THREAD
      false
@@ -116,7 +146,7 @@ proctype drain() {
      :: seen = completions;
         run_calls();
         if
-        :: waiting == 0 && in_flight == 0 -> wait_for_callbacks(); break
+        :: waiting == 0 && pending == 0 -> wait_for_callbacks(); break
         :: else -> completions != seen
         fi
      od
@@ -126,26 +156,24 @@ proctype drain() {
   is_through = true
 }
 #else
-#define HAS_NEWS (completions != seen && waiting > 0)
+#define HAS_NEWS (completions != completions_seen && (waiting > 0 || failed))
 
 proctype worker() {
-  byte seen;
   byte before;
   do
-  :: seen = completions;
-     before = waiting;
+  :: before = waiting;
      run_calls();
      if
      :: before != waiting                /* did something: once more */
      :: else ->
         if
-        :: closed && waiting == 0 && in_flight == 0 -> wait_for_callbacks(); break
+        :: closed && waiting == 0 && pending == 0 -> wait_for_callbacks(); break
         :: else
         fi;
         announced = true;                /* park(): prepare() */
         if
         :: HAS_NEWS -> atomic { announced = false; woken = false }
-        :: closed && waiting == 0 && in_flight == 0 -> atomic { announced = false; woken = false }
+        :: closed && waiting == 0 && pending == 0 -> atomic { announced = false; woken = false }
         :: else -> atomic { woken -> woken = false }
         fi
      fi

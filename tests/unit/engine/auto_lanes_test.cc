@@ -74,6 +74,25 @@ TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
   EXPECT_EQ(all.back()->request.queue_type, QueueType::kInline) << "its small ones stay";
 }
 
+// Was: a change of the engine waited for the I/O thread's turn, and a request that this thread had given to a worker
+// without telling it waited as long.
+TEST_F(SchedulerTest, AChangeTellsWorkersOfRequestsBeforeItWaitsForAnIoThread) {
+  control->cost_ns = &a_microsecond_a_row;
+  cpu_count = 1;  // no worker is told within a turn
+  start({.queue_type = QueueType::kAuto, .thread_count = 1});
+  PendingRequest large(model, size_t{1} << 20);
+  large.add_input(ElementType::kFp32, {4000, 4}, std::vector<float>(16'000, 1));
+  ASSERT_EQ(engine->submitter(0).submit(large.request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(large.request.queue_type, QueueType::kMpmc);
+  ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
+  std::thread change(
+      [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kMpmc}).ok()); });
+  large.wait();
+  EXPECT_EQ(all.back()->times_completed(), 0u) << "its turn has not come";
+  turn_until_complete();
+  change.join();
+}
+
 // Was, with one queue for all: a flood for one model was a 429 for everybody.
 TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
   files.add_model("other");
