@@ -186,8 +186,8 @@ bool holds_model_file(int parent, const std::string& name) noexcept {
                                kind_at(directory.get(), "model.xml") != Kind::kAbsent);
 }
 
-Status check_version(int model_directory, const std::filesystem::path& path,
-                     const Bounds& bounds, FoundModel& found) {
+Status check_version(int model_directory, const std::filesystem::path& path, const Bounds& bounds,
+                     FoundModel& found) {
   if (!is_valid_name(path.parent_path().filename().string())) {
     return Status::error(Code::kUnavailable,
                          "model name '%s': wanted 1 to %zu of A-Z a-z 0-9 . _ -; rename the "

@@ -30,6 +30,8 @@ WAYS = ("load", "http", "json", "bus", "packed")
 CHUNK = 300
 SLOW_S = 3.0
 NEVER_WRONG = "right or refused"
+# Kernels of a CPU with arithmetic of 16 bits round otherwise: found on two machines.
+BY_CPU = "right or wrong by CPU"
 EXPECTED = Path(__file__).with_name("onnx_expected.tsv")
 
 Verdicts = dict[str, Verdict]  # by way
@@ -97,12 +99,13 @@ def read_expected(path: Path = EXPECTED) -> dict[str, dict[str, str]]:
 
 def changes(found: dict[str, str], expected: dict[str, dict[str, str]], backend: str) -> list[str]:
     """A line for each case whose side is not the expected one. `auto` has none that may be wrong:
-    the file says NEVER_WRONG where it was."""
+    the file says NEVER_WRONG where it was. BY_CPU: either, on whichever machine this is."""
     lines = []
     for name, got in found.items():
         wanted = expected.get(name, {}).get(backend, "right")
         is_free = wanted == NEVER_WRONG and not got.startswith(("wrong", "died"))
-        if got != wanted and not is_free:
+        is_by_cpu = wanted == BY_CPU and got.startswith(("right", "wrong"))
+        if got != wanted and not is_free and not is_by_cpu:
             lines.append(f"{backend}: {name}: {got}, expected {wanted}")
     return lines
 
