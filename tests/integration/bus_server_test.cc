@@ -152,7 +152,7 @@ TEST_P(BusServer, ARoomThatIsNotAlignedIsRefused) {
   start();
   InferClient client = connect();
   const BusTensor x = input_at(0, 4);
-  for (const uint64_t offset : {4097, 4100, 4128}) {
+  for (const uint64_t offset : {4097u, 4100u, 4128u}) {
     const Answer answer = ask_of(
         client, {.model = "plus_one", .reply_offset = offset, .reply_room = 64, .inputs = {&x, 1}});
     EXPECT_EQ(answer.status, 400);

@@ -130,6 +130,7 @@ TEST(ConcurrentGetOrCompute, CrossedComputationsDoNotWaitForEachOtherForEver) {
       std::latch all_compute(threads);
       std::vector<int> got(static_cast<size_t>(threads));
       std::vector<std::thread> circle;
+      circle.reserve(static_cast<size_t>(threads));
       for (int i = 0; i < threads; ++i) {
         circle.emplace_back([&, i] {
           got[static_cast<size_t>(i)] = cache.get_or_compute(i, seconds(1), [&] {
