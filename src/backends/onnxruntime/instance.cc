@@ -6,6 +6,7 @@
 
 #include "backends/bytes_tensor.h"
 #include "backends/failure.h"
+#include "backends/unwritten.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -126,6 +127,7 @@ class OnnxRuntimeInstance final : public Instance {
     Owned<OrtValue> made;         // by the library, in this run
     std::byte* target = nullptr;  // in the request's memory, when `given` lies there
     Shape shape;                  // of `given`
+    size_t bytes = 0;             // of `given`
     bool is_wanted = false;
   };
 
@@ -157,7 +159,7 @@ class OnnxRuntimeInstance final : public Instance {
     }
     LUMEN_RETURN_IF_ERROR(bind_outputs(request, wanted));
     request.times.preprocessed_ns = now_ns();
-    LUMEN_RETURN_IF_ERROR(run_session(request));
+    LUMEN_RETURN_IF_ERROR(is_to_be_checked_ ? run_checked(request) : run_session(request));
     request.times.inferred_ns = now_ns();
     LUMEN_RETURN_IF_ERROR(collect(request, views));
     request.outputs = views;
@@ -232,9 +234,45 @@ class OnnxRuntimeInstance final : public Instance {
         output.target = data;
       }
       output.shape = *shape;
+      output.bytes = bytes;
       output.given = output.value.bind(*shared_->library, spec.type, *shape, data, bytes);
     }
     return {};
+  }
+
+  Status run_checked(const InferRequest& request) {
+    const std::string* unwritten = nullptr;
+    for (const int filling : kFillings) {
+      for (const Output& output : outputs_) {
+        if (is_bound(output)) std::memset(memory_of(output), filling, output.bytes);
+      }
+      LUMEN_RETURN_IF_ERROR(run_session(request));
+      unwritten = find_unwritten(filling);
+      if (unwritten == nullptr) {
+        is_to_be_checked_ = kChecksEachRun;
+        return {};
+      }
+    }
+    return Status::error(Code::kInternal,
+                         "model '%s': ONNX Runtime does not write output '%s' where it is asked to",
+                         shared_->metadata.name.c_str(), unwritten->c_str());
+  }
+
+  const std::string* find_unwritten(int filling) const noexcept {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Output& output = outputs_[i];
+      if (is_bound(output) && holds_only(filling, memory_of(output), output.bytes)) {
+        return &shared_->ports.outputs[i].spec.name;
+      }
+    }
+    return nullptr;
+  }
+
+  static bool is_bound(const Output& output) noexcept {
+    return output.is_wanted && output.given != nullptr;
+  }
+  static std::byte* memory_of(const Output& output) noexcept {
+    return output.target != nullptr ? output.target : output.small.get();
   }
 
   Status run_session(const InferRequest& request) {
@@ -322,7 +360,7 @@ class OnnxRuntimeInstance final : public Instance {
   Status collect_given(const InferRequest& request, size_t index, TensorView& view) const {
     const Output& output = outputs_[index];
     view.shape = output.shape;
-    view.byte_size = output.shape.element_count().value_or(0) * element_size(view.type);
+    view.byte_size = output.bytes;
     view.data = output.target;
     if (view.data != nullptr) return {};
     return copy_out(request, index, output.small.get(), view);
@@ -389,7 +427,8 @@ class OnnxRuntimeInstance final : public Instance {
   std::vector<const OrtValue*> input_values_;
   std::vector<const char*> output_names_;
   std::vector<OrtValue*> output_values_;
-  bool knows_shapes_ = true;  // of its outputs, from its inputs
+  bool knows_shapes_ = true;      // of its outputs, from its inputs
+  bool is_to_be_checked_ = true;  // that the next run writes what it is given
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "backends/bytes_tensor.h"
 #include "backends/openvino/ports.h"
+#include "backends/unwritten.h"
 
 #include <openvino/openvino.hpp>
 
@@ -45,11 +46,20 @@ class Plan {
   virtual Status collect(InferRequest& request, std::span<TensorView> outputs) = 0;
   virtual const void* bound_input(size_t index) const noexcept = 0;
 
-  void infer() { request_.infer(); }
-  // Runs the model where its shapes are known; throws where it fails or leaves an output unwritten.
+  // Throws what OpenVINO throws and, where kChecksEachRun, where an output is left unwritten.
+  void infer() {
+    if constexpr (kChecksEachRun) {
+      infer_checked();
+    } else {
+      request_.infer();
+    }
+  }
+  // Runs the model where its shapes are known; throws where it fails or leaves an output unwritten. Elsewhere outputs
+  // have memory of OpenVINO's own, which it makes in the run.
   virtual void warm_up() {}
 
  protected:
+  virtual void infer_checked() { request_.infer(); }
   static size_t output_index(const InferRequest& request, size_t position) noexcept {
     return request.outputs_wanted.empty() ? position : request.outputs_wanted[position];
   }
@@ -81,11 +91,15 @@ class StaticPlan final : public Plan {
     bind_own();
   }
 
-  // Before the first request. Twice, since an output may happen to equal the bytes that it was filled with.
-  void warm_up() override {
-    if (!find_unwritten(0xA5)) return;
-    const std::optional<size_t> unwritten = find_unwritten(0x5A);
-    if (!unwritten) return;
+  // Before the first request.
+  void warm_up() override { infer_checked(); }
+
+  void infer_checked() override {
+    std::optional<size_t> unwritten;
+    for (const int filling : kFillings) {
+      unwritten = find_unwritten(filling);
+      if (!unwritten) return;
+    }
     throw std::runtime_error("OpenVINO does not write output '" + outputs_[*unwritten].spec.name +
                              "' where it is asked to; \"backend\": \"onnxruntime\" may serve it");
   }
@@ -189,19 +203,15 @@ class StaticPlan final : public Plan {
     }
   }
 
-  // Fills the outputs' own memory, runs, and names the first output that still holds nothing but that.
+  // Fills the memory that outputs are bound to, runs, and names the first that still holds nothing but that.
   std::optional<size_t> find_unwritten(int filling) {
-    for (Slot& slot : slots_out_) {
-      if (!slot.is_tied) std::memset(slot.own.data(), filling, slot.bytes);
+    for (const Slot& slot : slots_out_) {
+      if (!slot.is_tied) std::memset(slot.bound, filling, slot.bytes);
     }
-    infer();
+    request_.infer();
     for (size_t i = 0; i < slots_out_.size(); ++i) {
       const Slot& slot = slots_out_[i];
-      const auto* bytes = static_cast<const unsigned char*>(slot.own.data());
-      const auto is_filling = [filling](unsigned char byte) { return byte == filling; };
-      if (!slot.is_tied && slot.bytes > 0 && std::all_of(bytes, bytes + slot.bytes, is_filling)) {
-        return i;
-      }
+      if (!slot.is_tied && holds_only(filling, slot.bound, slot.bytes)) return i;
     }
     return std::nullopt;
   }
