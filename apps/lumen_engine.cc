@@ -4,11 +4,15 @@
 // Runs on the main thread, before any other exists; allocates the argument list once.
 // Errors: the exit status of lumen_main().
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lumen_main.h"
+#include "trial_process.h"
 
 int main(int argc, char** argv) {
+  // The process that tries models is this program, too.
+  if (argc > 1 && std::string_view(argv[1]) == kTryModelsCommand) return lumen_main(argc, argv);
   const std::string root = LUMEN_SOURCE_DIR;
   std::vector<std::string> words = {"lumen", "serve"};
   words.insert(words.end(), {"--config", root + "/config.json"});

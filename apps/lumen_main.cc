@@ -11,6 +11,7 @@
 #include "models_command.h"
 #include "python_command.h"
 #include "serve_command.h"
+#include "trial_process.h"
 
 #include <lumen/base/nearest_name.h>
 
@@ -42,6 +43,7 @@ std::string nearest_flag(const CLI::App& command) {
 }  // namespace
 
 int lumen_main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == kTryModelsCommand) return run_try_models();
   if (const std::optional<int> status = run_python_command(argv)) return *status;
   CLI::App app("Lumen: a low-latency inference server for one machine", "lumen");
   app.set_version_flag("--version", [] {

@@ -8,6 +8,7 @@
 #include <lumen/telemetry/counters.h>
 
 #include "serve_banner.h"
+#include "trial_process.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -61,9 +62,12 @@ int run_models(const ModelsArguments& arguments) {
   lumen::engine::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
+  TrialProcess trials;
   const auto repository = lumen::engine::ModelRepository::open(
       arguments.repository, lumen::backends::built_in(), *counters,
-      {.backend = arguments.backend, .cache = lumen::engine::default_choices_file()},
+      {.backend = arguments.backend,
+       .cache = lumen::engine::default_choices_file(),
+       .trials = &trials},
       [&progress](const Model& model, size_t number, size_t count) {
         progress.on_loaded(model, number, count, lumen::now_ns());
       });

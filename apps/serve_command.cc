@@ -5,6 +5,7 @@
 #include "serve_banner.h"
 #include "serve_log.h"
 #include "stop_while_loading.h"
+#include "trial_process.h"
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/core_distance.h>
@@ -223,6 +224,8 @@ int run_serve(const ServeArguments& arguments) {
 
   StopWhileLoading stopping;
   options.stop_loading = &stopping.stop();
+  TrialProcess trials;
+  options.load_trials = &trials;
   auto started = Server::start(options, lumen::backends::built_in(), report);
   options.stop_loading = nullptr;
   const bool was_stopped = stopping.end() != 0;

@@ -3,6 +3,7 @@
 
 #include <lumen/base/clock.h>
 #include <lumen/engine/engine_config.h>
+#include <lumen/engine/load_trials.h>
 #include <lumen/memory/request_memory.h>
 #include <lumen/onnx/model_file.h>
 
@@ -280,8 +281,21 @@ Status refused(const Backend& backend, const ModelSource& source,
       listed(operators).c_str());
 }
 
+// The first time that this backend gets this model on this machine. The error is of a sentence that begins with the
+// backend.
+Status try_first(const Backend& backend, const ModelSource& source, const LoadOptions& options) {
+  if (options.trials == nullptr) return {};
+  const ChoiceCache cache(options.cache);
+  const std::string key = ChoiceCache::key_of(source, backend.description(), "tried");
+  if (cache.find(key)) return {};
+  LUMEN_RETURN_IF_ERROR(options.trials->try_in_process(source, backend.name(), options.stop));
+  cache.put(key, {.backend = std::string(backend.name()), .why = "its process lived"});
+  return {};
+}
+
 Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
-                                const ModelSource& source, BackendChoice choice) {
+                                const ModelSource& source, const LoadOptions& options,
+                                BackendChoice choice) {
   Result<Backends::Entry*> entry = backends.find(name);
   if (!entry.ok()) return entry.status();
   const Backend& backend = *(*entry)->backend;
@@ -289,6 +303,12 @@ Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
     OperatorFindings found = compare_operators(backend, source);
     if (!found.unsafe.empty()) return refused(backend, source, found.unsafe);
     choice.operators_not_known = std::move(found.not_known);
+    const Status tried = try_first(backend, source, options);
+    if (tried.code() == Code::kCancelled) return tried;
+    if (!tried.ok()) {
+      return Status::error(tried.code(), "model '%s': %s %s", source.name.c_str(),
+                           std::string(backend.name()).c_str(), tried.message().data());
+    }
   }
   Result<std::unique_ptr<LoadedModel>> loaded = (*entry)->backend->load(source);
   if (!loaded.ok()) return loaded.status();
@@ -352,7 +372,13 @@ Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
       left_out = &tried.back();
       continue;
     }
+    const Status survived = try_first(*entry->backend, source, options);
     if (options.is_stopped()) return loading_stopped();
+    if (!survived.ok()) {
+      tried.back().problem = survived.message();
+      left_out = &tried.back();
+      continue;
+    }
     Result<std::unique_ptr<LoadedModel>> loaded = entry->backend->load(source);
     if (!loaded.ok()) {
       code = loaded.status().code();
@@ -401,18 +427,18 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
   const bool is_its_own = !source.options.backend.empty();
   const std::string& named = is_its_own ? source.options.backend : options.backend;
   if (named != kAutoBackend) {
-    return load_with(backends, named, source,
+    return load_with(backends, named, source, options,
                      {.why = is_its_own ? "config.json names it" : "the server's setting"});
   }
   if (backends.entries().size() < 2) {
-    return load_with(backends, "", source, {.why = "the only backend of this server"});
+    return load_with(backends, "", source, options, {.why = "the only backend of this server"});
   }
   ChoiceCache cache(options.cache);
   const std::string key =
       ChoiceCache::key_of(source, backends.description(), table_versions(backends));
   if (std::optional<BackendChoice> known = cache.find(key)) {
     known->is_remembered = true;
-    Result<ChosenBackend> chosen = load_with(backends, known->backend, source, *known);
+    Result<ChosenBackend> chosen = load_with(backends, known->backend, source, options, *known);
     if (chosen.ok()) return chosen;
   }
   Result<ChosenBackend> chosen = try_all(backends, source, options);

@@ -4,10 +4,13 @@
 #include <lumen/engine/model_repository.h>
 
 #include <lumen/base/limits.h>
+#include <lumen/base/utf8.h>
+#include <lumen/engine/load_trials.h>
 #include <lumen/onnx/model_file.h>
 
 #include "engine/batch.h"
 #include "engine/choose_backend.h"
+#include "engine/model_source.h"
 #include "engine/repository_scan.h"
 #include "engine/row_independence.h"
 
@@ -17,14 +20,33 @@
 namespace lumen::engine {
 namespace {
 
+// A frame of the bus counts a name's bytes in 16 bits.
+constexpr size_t kMaxOutputNameBytes = UINT16_MAX;
+
+// Requests name inputs, in JSON or in a frame of the bus; replies name outputs, which no request has to.
+Status check_tensors(const ModelMetadata& metadata, const char* what, size_t least,
+                     const std::vector<TensorSpec>& tensors, size_t most_name_bytes) noexcept {
+  if (tensors.size() < least || tensors.size() > limits::kMaxTensors) {
+    return Status::error(Code::kUnavailable, "model '%s' has %zu %ss; wanted %zu to %zu",
+                         metadata.name.c_str(), tensors.size(), what, least, limits::kMaxTensors);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string& name = tensors[i].name;
+    const bool is_text = is_utf8(name);
+    if (is_text && !name.empty() && name.size() <= most_name_bytes) continue;
+    return Status::error(Code::kUnavailable,
+                         "model '%s': the name of %s %zu has %zu bytes%s, which no message can "
+                         "carry; wanted 1 to %zu bytes of UTF-8; rename it in the file",
+                         metadata.name.c_str(), what, i, name.size(),
+                         is_text ? "" : " that are not UTF-8", most_name_bytes);
+  }
+  return {};
+}
+
 Status check_metadata(const ModelMetadata& metadata) noexcept {
-  const auto check = [&metadata](const char* what, size_t least, size_t count) {
-    if (count >= least && count <= limits::kMaxTensors) return Status();
-    return Status::error(Code::kUnavailable, "model '%s' has %zu %s; wanted %zu to %zu",
-                         metadata.name.c_str(), count, what, least, limits::kMaxTensors);
-  };
-  LUMEN_RETURN_IF_ERROR(check("inputs", 0, metadata.inputs.size()));
-  return check("outputs", 1, metadata.outputs.size());
+  LUMEN_RETURN_IF_ERROR(
+      check_tensors(metadata, "input", 0, metadata.inputs, limits::kMaxNameBytes));
+  return check_tensors(metadata, "output", 1, metadata.outputs, kMaxOutputNameBytes);
 }
 
 // A reason as clients may see it: it names the file, below the repository. Where that lies is no
@@ -43,6 +65,20 @@ std::string reason_text(const Status& status, const std::filesystem::path& direc
   named.append("/").append(source.version).append("/").append(file).append(": ").append(text);
   return named;
 }
+
+// While models are loaded.
+class TrialsInUse {
+ public:
+  explicit TrialsInUse(LoadTrials* trials) noexcept : trials_(trials) {}
+  ~TrialsInUse() {
+    if (trials_ != nullptr) trials_->end();
+  }
+  TrialsInUse(const TrialsInUse&) = delete;
+  TrialsInUse& operator=(const TrialsInUse&) = delete;
+
+ private:
+  LoadTrials* const trials_;
+};
 
 }  // namespace
 
@@ -92,6 +128,7 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
   // alloc: at start
   std::unique_ptr<ModelRepository> repository(
       new ModelRepository(directory, std::move(backends), counters, std::move(options)));
+  const TrialsInUse trials(repository->options_.trials);
   for (const FoundModel& version : *found) {
     if (repository->options_.is_stopped()) return loading_stopped();
     repository->models_.push_back(repository->make_model(version));
@@ -127,6 +164,7 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                          static_cast<int>(std::min(version.size(), limits::kMaxNameBytes)),
                          version.data(), directory_.c_str());
   }
+  const TrialsInUse trials(options_.trials);
   std::shared_ptr<Model> model = make_model(*wanted);
   if (model == nullptr) {
     return Status::error(Code::kTooLarge, "%zu model versions are served, and no more can be",
@@ -157,10 +195,8 @@ std::string why_not_packed(const ModelSource& source) {
 
 }  // namespace
 
-Status ModelRepository::load_into(Model& model, ModelSource source) {
-  if (source.file.extension() == ".onnx") {
-    source.graph = std::make_shared<const onnx::ModelFile>(source.file);
-  }
+Status ModelRepository::load_into(Model& model, const ModelSource& found) {
+  const ModelSource source = with_graph(found);
   Result<ChosenBackend> chosen = choose_backend(backends_, source, options_);
   if (!chosen.ok()) {
     model.choice_.backend =

@@ -150,7 +150,8 @@ engine::LoadOptions load_options(const ServerOptions& options) {
                               .budget_ns = options.backend_trial_ns,
                               .cache = options.backend_choices,
                               .follow_links = options.follow_links,
-                              .stop = options.stop_loading};
+                              .stop = options.stop_loading,
+                              .trials = options.load_trials};
   if (options.backend_choices.empty()) loading.cache = engine::default_choices_file();
   if (options.backend_choices == kOff) loading.cache.clear();
   return loading;

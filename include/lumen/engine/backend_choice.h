@@ -14,6 +14,8 @@
 
 namespace lumen::engine {
 
+class LoadTrials;
+
 struct TriedBackend {
   std::string name;
   std::string problem;          // why it can't serve the model; empty: it can
@@ -47,6 +49,9 @@ struct LoadOptions {
   bool follow_links = false;
   // Set by any thread: loading is given up before the next model, backend or trial run. nullptr: never.
   const std::atomic<bool>* stop = nullptr;
+  // A model that is loaded for the first time is tried there; nullptr: in this process at once. It outlives the
+  // repository.
+  LoadTrials* trials = nullptr;
 
   [[nodiscard]] bool is_stopped() const noexcept {
     // relaxed: nothing else is told by it

@@ -162,7 +162,7 @@ class ModelRepository {
   // A version that can't be loaded gives a model that is unavailable; nullptr: no index is free.
   [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
   // Through the backend that is chosen for it; on a failure it stays unavailable.
-  [[nodiscard]] Status load_into(Model& model, ModelSource source);
+  [[nodiscard]] Status load_into(Model& model, const ModelSource& found);
   const std::filesystem::path directory_;
   telemetry::Counters& counters_;
   Backends backends_;

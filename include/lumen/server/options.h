@@ -109,6 +109,9 @@ struct ServerOptions {
   // Set by any thread while start() loads models: it returns then, between two models, backends or trial runs (C++
   // only). nullptr: never.
   const std::atomic<bool>* stop_loading = nullptr;
+  // Where a model is loaded for the first time, so that a crash of its backend leaves the server alone (C++ only). It
+  // outlives the server. nullptr: in the server itself.
+  engine::LoadTrials* load_trials = nullptr;
   // Look at each call before the engine does, in this order (C++ only). They outlive the server.
   std::vector<service::Step*> steps;
   LogLevel log_level = LogLevel::kInfo;

@@ -1,15 +1,23 @@
 // Which backend a model gets: by name, alone, by measuring, and from an earlier start.
 #include <lumen/base/clock.h>
+#include <lumen/engine/load_trials.h>
 
 #include "support/two_backends.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <vector>
+
 namespace lumen::engine {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -203,6 +211,89 @@ TEST_F(ChooseBackendTest, AFolderThatCannotBeWrittenCostsTheMeasuringAgainAndNot
   first->cost_ns = slow_call;
   EXPECT_EQ(choose().backend, "second");
   EXPECT_FALSE(choose().is_remembered);
+}
+
+// --- trials in a process of their own ------------------------------------------------------------------
+
+// Plays the process, which one backend ends.
+class FakeTrials final : public LoadTrials {
+ public:
+  Status try_in_process(const ModelSource& source, std::string_view backend,
+                        const std::atomic<bool>*) override {
+    tried.push_back(source.name + " by " + std::string(backend));
+    if (backend != deadly) return {};
+    return Status::error(Code::kUnavailable, "ended the process, by signal 11");
+  }
+  void end() noexcept override { ++ends; }
+
+  std::vector<std::string> tried;
+  std::string deadly;
+  int ends = 0;
+};
+
+class LoadTrialsTest : public ChooseBackendTest {
+ protected:
+  LoadTrialsTest() { options.trials = &trials; }
+  FakeTrials trials;
+};
+
+TEST_F(LoadTrialsTest, EachBackendIsTriedBeforeTheServerLoadsTheModelWithIt) {
+  (void)choose();
+  EXPECT_THAT(trials.tried, ElementsAre("m by first", "m by second"));
+  EXPECT_EQ(trials.ends, 1) << "once for all models";
+}
+
+TEST_F(LoadTrialsTest, ABackendThatEndsTheProcessIsLeftOut) {
+  trials.deadly = "first";
+  first->cost_ns = nullptr;
+  second->cost_ns = slow_call;
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second") << "though it is slower";
+  EXPECT_THAT(choice.why, HasSubstr("first was left out: ended the process, by signal 11"));
+  EXPECT_EQ(starts(*first), 0u);
+}
+
+TEST_F(LoadTrialsTest, TheBackendThatConfigJsonNamesIsTriedTooAndItsEndIsTheReason) {
+  files.write("m/config.json", R"({"backend": "first"})");
+  files.add_model("other");
+  trials.deadly = "first";
+  open();
+  const Model* model = repository->find("m", "");
+  EXPECT_EQ(model->state(), ModelState::kUnavailable);
+  EXPECT_THAT(model->reason(), HasSubstr("model 'm': first ended the process, by signal 11"));
+  EXPECT_EQ(repository->find("other", "")->state(), ModelState::kReady);
+}
+
+TEST_F(LoadTrialsTest, AModelIsTriedOnceWhereChoicesAreKept) {
+  keep_choices();
+  files.write("m/config.json", R"({"backend": "first"})");
+  (void)choose();
+  (void)choose();
+  EXPECT_THAT(trials.tried, ElementsAre("m by first"));
+  files.write("m/config.json", "{}");
+  (void)choose();
+  EXPECT_THAT(trials.tried, ElementsAre("m by first", "m by second"));
+  (void)choose();
+  EXPECT_THAT(trials.tried, SizeIs(2)) << "the choice is remembered";
+}
+
+TEST_F(LoadTrialsTest, AModelThatEndedTheProcessIsTriedAgainAtTheNextStart) {
+  keep_choices();
+  files.write("m/config.json", R"({"backend": "first"})");
+  trials.deadly = "first";
+  open();
+  trials.deadly.clear();
+  open();
+  EXPECT_EQ(repository->find("m", "")->state(), ModelState::kReady);
+  EXPECT_THAT(trials.tried, SizeIs(2));
+}
+
+TEST_F(LoadTrialsTest, AModelThatIsAddedLaterIsTriedToo) {
+  open();
+  files.add_model("later");
+  ASSERT_TRUE(repository->load("later", "").ok());
+  EXPECT_THAT(trials.tried, Contains("later by second"));
+  EXPECT_EQ(trials.ends, 2);
 }
 
 }  // namespace

@@ -248,6 +248,23 @@ TEST_F(ModelRepositoryTest, RefusesAModelWithMoreTensorsThanARequestMayHave) {
   expect_unavailable("a", "1", HasSubstr("has 4097 inputs; wanted 0 to 4096"));
 }
 
+TEST_F(ModelRepositoryTest, RefusesAnInputWithANameThatNoRequestCanCarry) {
+  const std::string most(limits::kMaxNameBytes, 'n');
+  files.add_model("a");
+  for (const std::string& name : {std::string(), most + "n", std::string("caf\xe9")}) {
+    control->inputs[0].name = name;
+    open();
+    expect_unavailable("a", "1",
+                       AllOf(HasSubstr("the name of input 0 has " + std::to_string(name.size())),
+                             HasSubstr("wanted 1 to 128 bytes of UTF-8; rename it")));
+  }
+  for (const std::string& name : {most, std::string("caf\u00e9")}) {
+    control->inputs[0].name = name;
+    open();
+    EXPECT_EQ(repository->find("a", "")->state(), ModelState::kReady) << name;
+  }
+}
+
 TEST_F(ModelRepositoryTest, RefusesMoreVersionsThanThereAreCounters) {
   for (size_t i = 0; i <= limits::kMaxModels; ++i) files.add_model("a", std::to_string(i + 1));
   const auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);

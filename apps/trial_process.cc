@@ -1,0 +1,208 @@
+// Both ends: the server's, which starts the process, and what runs in it. One message a model over a socket that keeps
+// messages apart; its answer is a byte. See the header.
+#include "trial_process.h"
+
+#include <lumen/backends/built_in.h>
+#include <lumen/base/clock.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Json = nlohmann::json;
+using lumen::Code;
+using lumen::Status;
+using lumen::UniqueFd;
+using lumen::engine::ModelSource;
+
+// The socket's descriptor in the process.
+constexpr int kTrialSocket = 3;
+// A path and two names; their limits are below this.
+constexpr size_t kMaxMessageBytes = 64 * 1024;
+// How soon a stop is seen.
+constexpr int kLookMs = 50;
+
+// Of the options those that a backend reads.
+std::string message_of(const ModelSource& source, std::string_view backend) {
+  const Json json{{"name", source.name},
+                  {"version", source.version},
+                  {"file", source.file.string()},
+                  {"backend", backend},
+                  {"precision", static_cast<int>(source.options.precision)},
+                  {"batch_sizes", source.options.batch_sizes},
+                  {"shape_cache", source.options.shape_cache}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+ModelSource source_of(const Json& json) {
+  ModelSource source;
+  source.name = json.at("name");
+  source.version = json.at("version");
+  source.file = json.at("file").get<std::string>();
+  source.options.precision = static_cast<lumen::engine::Precision>(json.at("precision").get<int>());
+  source.options.batch_sizes = json.at("batch_sizes").get<std::vector<uint32_t>>();
+  source.options.shape_cache = json.at("shape_cache");
+  return source;
+}
+
+class SpawnActions {
+ public:
+  SpawnActions() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+  }
+  ~SpawnActions() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+
+  // A group of its own, since a stop from the terminal is the server's; the usual signals.
+  void set(int socket) {
+    posix_spawn_file_actions_adddup2(&actions_, socket, kTrialSocket);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  }
+  [[nodiscard]] posix_spawn_file_actions_t* actions() noexcept { return &actions_; }
+  [[nodiscard]] posix_spawnattr_t* attributes() noexcept { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+// "by signal 11 (Segmentation fault)".
+std::string text_of_end(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("with exit status {}", WEXITSTATUS(status));
+}
+
+bool was_set(const std::atomic<bool>* stop) noexcept {
+  return stop != nullptr &&
+         stop->load(std::memory_order_relaxed);  // relaxed: nothing else is told by it
+}
+
+}  // namespace
+
+int run_try_models() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A crash is an answer here: no file is to be left of it.
+  const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+  (void)setrlimit(RLIMIT_CORE, &none);
+  const lumen::engine::Backends backends(lumen::backends::built_in());
+  std::string message(kMaxMessageBytes, '\0');
+  for (;;) {
+    const ssize_t bytes = recv(kTrialSocket, message.data(), message.size(), 0);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) _exit(0);  // without the destructors of backends, which take their time
+    const Json json = Json::parse(message.begin(), message.begin() + bytes);
+    lumen::engine::try_model(backends, json.at("backend").get<std::string>(), source_of(json));
+    const char done = 1;
+    if (send(kTrialSocket, &done, 1, MSG_NOSIGNAL) != 1) _exit(0);
+  }
+}
+
+Status TrialProcess::start() {
+  std::array<int, 2> ends{-1, -1};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return Status::from_errno(errno, "a socket for a process that tries models");
+  }
+  UniqueFd ours(ends[0]);
+  const UniqueFd theirs(ends[1]);
+  SpawnActions spawn;
+  spawn.set(theirs.get());
+  std::string name = "lumen";
+  std::string command(kTryModelsCommand);
+  std::array<char*, 3> words{name.data(), command.data(), nullptr};
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program_.c_str(), spawn.actions(), spawn.attributes(),
+                                words.data(), environ);
+  if (error != 0) {
+    return Status::from_errno(error, "starting %s to try models", program_.c_str());
+  }
+  pid_ = pid;
+  socket_ = std::move(ours);
+  return {};
+}
+
+TrialProcess::Answer TrialProcess::wait_for_answer(const std::atomic<bool>* stop) {
+  const uint64_t until_ns = lumen::now_ns() + most_ns_;
+  for (;;) {
+    if (was_set(stop)) return Answer::kStopped;
+    if (lumen::now_ns() >= until_ns) return Answer::kTooLate;
+    pollfd wanted{socket_.get(), POLLIN, 0};
+    if (poll(&wanted, 1, kLookMs) <= 0) continue;
+    char done = 0;
+    const ssize_t bytes = recv(socket_.get(), &done, 1, 0);
+    if (bytes < 0 && errno == EINTR) continue;
+    return bytes == 1 ? Answer::kDone : Answer::kEnded;
+  }
+}
+
+int TrialProcess::reap() noexcept {
+  socket_.reset();
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+  return status;
+}
+
+void TrialProcess::end() noexcept {
+  if (pid_ == 0) return;
+  (void)kill(pid_, SIGKILL);
+  (void)reap();
+}
+
+Status TrialProcess::try_in_process(const ModelSource& source, std::string_view backend,
+                                    const std::atomic<bool>* stop) {
+  if (has_failed_to_start_) return {};
+  if (pid_ == 0) {
+    if (const Status started = start(); !started.ok()) {
+      has_failed_to_start_ = true;
+      spdlog::warn("{}; models are loaded without a trial, and one that crashes ends the server",
+                   started.message());
+      return {};
+    }
+  }
+  const std::string message = message_of(source, backend);
+  (void)send(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL);  // its end is seen below
+  switch (wait_for_answer(stop)) {
+    case Answer::kDone: return {};
+    case Answer::kStopped: end(); return Status::error(Code::kCancelled, "loading was stopped");
+    case Answer::kTooLate:
+      end();
+      return Status::error(Code::kUnavailable,
+                           "did not load and run the model within %llu s, in a process that tries "
+                           "models first",
+                           static_cast<unsigned long long>(most_ns_ / 1'000'000'000));
+    case Answer::kEnded: break;
+  }
+  return Status::error(Code::kUnavailable, "ended the process in which models are tried first, %s",
+                       text_of_end(reap()).c_str());
+}

@@ -1,0 +1,30 @@
+// LoadTrials: models are loaded and run for the first time where a crash of their backend ends nobody else.
+// try_model(): the part that runs there.
+// Threads: control plane, one at a time. Memory: the heap. Errors: Status.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/engine/backend.h>
+#include <lumen/engine/backends.h>
+
+#include <atomic>
+#include <string_view>
+
+namespace lumen::engine {
+
+class LoadTrials {
+ public:
+  virtual ~LoadTrials() = default;
+  // Has try_model() called in another process. ok: that process lives, whatever the backend said of the model;
+  // kUnavailable: "ended the process ...", for a sentence that begins with the backend; kCancelled: `stop` was set.
+  [[nodiscard]] virtual Status try_in_process(const ModelSource& source, std::string_view backend,
+                                              const std::atomic<bool>* stop) = 0;
+  // No model follows for now: what the trials hold is given back.
+  virtual void end() noexcept = 0;
+};
+
+// Loads the model, makes an instance and runs made-up rows, as far as the backend can. Ends the process where the
+// backend does.
+void try_model(const Backends& backends, std::string_view backend, const ModelSource& source);
+
+}  // namespace lumen::engine
