@@ -1,24 +1,29 @@
-/* expect: pass; with -DBROKEN_NO_WAKE: fail; with -DBROKEN_HELD: fail; with -DBROKEN_EARLY: fail; with -DBROKEN_CLOSE: fail
+/* expect: pass; with -DBROKEN_NO_WAKE: fail; with -DBROKEN_HELD: fail; with -DBROKEN_EARLY: fail; with -DBROKEN_CLOSE: fail; with -DBROKEN_INDEX_AT_ONCE: fail
  *
- * lumen::service::Catalog (src/service/catalog.cc: publish(), remove(); Reader: end_turn(), close()). One
- * model is removed while two threads look it up, hold it for requests that outlive a turn, and sleep. A
- * snapshot is a number: 0 has the model, 1 has not. A thread sleeps on its loop's word `woken` (loop_wake.pml),
- * and a reply that was sent wakes it too.
- * Shown: nobody looks at snapshot 0, or holds the model, once it is freed; and the removal always ends.
- * BROKEN_NO_WAKE  the remover wakes nobody
- * BROKEN_HELD     a turn acknowledges though requests hold the model
- * BROKEN_EARLY    a turn acknowledges before it has taken the new snapshot
- * BROKEN_CLOSE    a thread ends without closing its reader
+ * lumen::service::Catalog (src/service/catalog.cc: publish(), remove(), add(); Reader: end_turn(), close()). One
+ * model is removed while two threads look it up, hold it for requests that outlive a turn, and sleep; then another is
+ * added, which gets its index (src/engine/model_repository.cc: ModelIndices). A snapshot is a number: 0 has the first
+ * model, 1 has none, 2 has the second. Requests count for an index. A thread sleeps on its loop's word `woken`
+ * (loop_wake.pml), and a reply that was sent wakes it too.
+ * Shown: nobody looks at a snapshot, or holds a model, once it is freed; a request counts for its own model; and both
+ * changes end.
+ * BROKEN_NO_WAKE         the change wakes nobody
+ * BROKEN_HELD            a turn acknowledges though requests hold the model
+ * BROKEN_EARLY           a turn acknowledges before it has taken the new snapshot
+ * BROKEN_CLOSE           a thread ends without closing its reader
+ * BROKEN_INDEX_AT_ONCE   the index is given back when the snapshot without the model is published
  */
 #define READERS 2
-#define CLOSED 2
+#define CLOSED 3
+#define NONE 255
 
 byte current = 0;
 byte acknowledged[READERS];
 bool woken[READERS];
 bool replied[READERS];      /* the request that holds the model is answered: an event of the loop */
-bool freed = false;         /* the model and snapshot 0 */
-bool is_removed = false;
+bool freed[3];              /* a snapshot, and the model that left with it */
+byte index_of = 0;          /* the snapshot with the model that has the index now */
+bool is_through = false;
 byte ended = 0;
 
 proctype reader(byte r) {
@@ -26,20 +31,23 @@ proctype reader(byte r) {
   byte told = 0;
   byte seen;
   byte looks = 2;
-  bool holds = false;
+  byte holds = NONE;        /* the snapshot that the model was found in; held_[index] is 1 */
   do
   :: /* a turn: events */
      woken[r] = false;
      if
-     :: replied[r] -> replied[r] = false; assert(!freed); holds = false     /* release() */
+     :: replied[r] ->                                                       /* release() */
+        replied[r] = false;
+        assert(!freed[holds] && index_of == holds);
+        holds = NONE
      :: else
      fi;
      if
-     :: looks > 0 && !holds ->
+     :: looks > 0 && holds == NONE ->
         looks--;
-        assert(snapshot == 1 || !freed);                                    /* now().find() */
+        assert(!freed[snapshot]);                                           /* now().find() */
         if
-        :: snapshot == 0 -> holds = true                                    /* hold() */
+        :: snapshot != 1 -> holds = snapshot                                /* hold() */
         :: else
         fi
      :: true
@@ -54,21 +62,21 @@ proctype reader(byte r) {
         snapshot = seen;
         if
 #ifndef BROKEN_HELD
-        :: holds
+        :: seen == 1 && holds != NONE                                       /* the model that leaves is held */
 #endif
         :: else -> told = seen; acknowledged[r] = seen
         fi
      :: else
      fi;
      if
-     :: looks == 0 && !holds -> break
+     :: looks == 0 && holds == NONE -> break
      :: else
      fi;
      /* sleeps; a reply comes some time, another request perhaps */
      if
      :: woken[r]
-     :: holds -> replied[r] = true
-     :: looks > 0 && current == 0
+     :: holds != NONE -> replied[r] = true
+     :: looks > 0 && (current == 0 || is_through)
      fi
   od;
 #ifndef BROKEN_CLOSE
@@ -77,20 +85,30 @@ proctype reader(byte r) {
   ended++
 }
 
-proctype remover() {
-  current = 1;
+inline publish(next) {
+  current = next;
 #ifndef BROKEN_NO_WAKE
   woken[0] = true;
   woken[1] = true;
 #endif
-  (acknowledged[0] != 0);
-  (acknowledged[1] != 0);
-  freed = true;
-  is_removed = true
+  (acknowledged[0] == next || acknowledged[0] == CLOSED);
+  (acknowledged[1] == next || acknowledged[1] == CLOSED)
+}
+
+proctype control() {
+#ifdef BROKEN_INDEX_AT_ONCE
+  index_of = 2;
+#endif
+  publish(1);                                                               /* remove() */
+  freed[0] = true;
+  index_of = 2;                                                             /* add() */
+  publish(2);
+  freed[1] = true;
+  is_through = true
 }
 
 proctype monitor() {
-  timeout -> assert(is_removed)
+  timeout -> assert(is_through)
 }
 
-init { atomic { run reader(0); run reader(1); run remover(); run monitor() } }
+init { atomic { run reader(0); run reader(1); run control(); run monitor() } }
