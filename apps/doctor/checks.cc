@@ -28,6 +28,7 @@ constexpr Check kChecks[] = {
     {"/dev/shm", check_dev_shm},
     {"XDG_RUNTIME_DIR", check_runtime_dir},
     {"descriptors", check_descriptors},
+    {"locale", check_locale},
     {"io_uring", check_io_uring},
     {"membarrier", check_membarrier},
     {"perf events", check_perf_events},

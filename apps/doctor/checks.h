@@ -46,10 +46,11 @@ namespace lumen::doctor {
 [[nodiscard]] Finding check_reserved_huge_pages(const Machine& machine);
 [[nodiscard]] Finding check_memlock(const Machine& machine);
 
-// resource_checks.cc: where the server puts its files and sockets
+// resource_checks.cc: where the server puts its files and sockets, and what models may need of the machine
 [[nodiscard]] Finding check_dev_shm(const Machine& machine);
 [[nodiscard]] Finding check_runtime_dir(const Machine& machine);
 [[nodiscard]] Finding check_descriptors(const Machine& machine);
+[[nodiscard]] Finding check_locale(const Machine& machine);
 
 // server_checks.cc: what the models' instances take, of each running server of this user whose
 // counters file is where servers put it by themselves; nothing where none runs.

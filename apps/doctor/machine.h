@@ -48,6 +48,7 @@ struct Machine {
   std::function<int()> io_uring;
   std::function<int()> membarrier;
   std::function<int()> hardware_counter;
+  std::function<bool(const char*)> has_locale;
   std::function<uint64_t()> clock_read_ns;
   // One way between two CPUs, and from a wake() on one until the sleeper on the other runs; nullopt: it
   // could not be measured.

@@ -10,6 +10,7 @@
 #include <linux/io_uring.h>
 #include <linux/membarrier.h>
 #include <linux/perf_event.h>
+#include <locale.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -152,6 +153,13 @@ int try_io_uring() noexcept {
 int try_membarrier() noexcept {
   return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 ? 0
                                                                                          : errno;
+}
+
+bool has_locale(const char* name) noexcept {
+  locale_t const found = ::newlocale(LC_ALL_MASK, name, nullptr);
+  if (found == nullptr) return false;
+  ::freelocale(found);
+  return true;
 }
 
 int try_hardware_counter() noexcept {

@@ -82,4 +82,13 @@ Finding check_descriptors(const Machine& machine) {
       "all connections that max_connections allows are served");
 }
 
+// The one that StringNormalizer of ONNX means where a model names none, and all other locales come with it.
+Finding check_locale(const Machine& machine) {
+  constexpr const char* kUsual = "en_US.UTF-8";
+  if (machine.has_locale(kUsual)) return text(kUsual);
+  return text("no " + std::string(kUsual))
+      .warn("sudo apt-get install locales-all",
+            "models that change the case of texts (StringNormalizer) load");
+}
+
 }  // namespace lumen::doctor

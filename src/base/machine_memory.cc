@@ -110,13 +110,27 @@ MachineMemory unused_memory(const std::filesystem::path& root) {
   return memory_of(root, What::kUnused);
 }
 
-size_t unused_address_bytes() noexcept {
+UnusedAddresses unused_addresses(const std::filesystem::path& root) {
+  UnusedAddresses unused;
+  const auto lower_to = [&unused](uint64_t limit, uint64_t used, const char* name) {
+    const uint64_t left = limit - std::min(limit, used);
+    if (left < unused.bytes) unused = {left, name};
+  };
   rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
-  size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;  // the first number: of all mappings
-  const size_t mapped = pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    // Its first number: pages of all mappings.
+    const uint64_t pages = number_in(root / "proc/self/statm").value_or(0);
+    lower_to(limit.rlim_cur, pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)), "ulimit -v");
+  }
+  if (number_in(root / "proc/sys/vm/overcommit_memory") == 2) {
+    const std::filesystem::path meminfo = root / "proc/meminfo";
+    const auto promised = number_of(meminfo, "CommitLimit:");
+    if (promised) {
+      lower_to(*promised * 1024, number_of(meminfo, "Committed_AS:").value_or(0) * 1024,
+               "vm.overcommit_memory 2");
+    }
+  }
+  return unused;
 }
 
 }  // namespace lumen

@@ -318,12 +318,12 @@ Status RunningServer::open_telemetry() {
   return {};
 }
 
-// The region of each request reserves addresses for the largest body; `ulimit -v` may leave fewer than that. The server
+// The region of each request reserves addresses for the largest body; a limit may leave fewer than that. The server
 // does not lower max_active_requests by itself: a handful of requests at once would surprise its user later.
 Status RunningServer::check_address_space() const {
-  const size_t unused = unused_address_bytes();
+  const UnusedAddresses unused = unused_addresses();
   // The rest is for the stacks and heaps of the threads, and for models that are added.
-  const size_t ours = unused == SIZE_MAX ? SIZE_MAX : unused / 4 * 3;
+  const size_t ours = unused.bytes == SIZE_MAX ? SIZE_MAX : unused.bytes / 4 * 3;
   const size_t wanted = address_bytes(options_);
   if (wanted <= ours) return {};
   const size_t contexts =
@@ -331,11 +331,11 @@ Status RunningServer::check_address_space() const {
   const size_t fit = contexts > http::kHeadContexts ? contexts - http::kHeadContexts : 0;
   return Status::error(
       Code::kTooLarge,
-      "address space (ulimit -v): %zu MiB are left, wanted %zu MiB for max_active_requests %zu "
-      "with "
+      "address space (%s): %zu MiB are left, wanted %zu MiB for max_active_requests %zu with "
       "max_body_bytes %zu; %zu such requests would fit. Raise the limit, or lower max_body_bytes "
       "or max_active_requests",
-      unused >> 20, wanted >> 20, options_.max_active_requests, options_.max_body_bytes, fit);
+      unused.limit.c_str(), unused.bytes >> 20, wanted >> 20, options_.max_active_requests,
+      options_.max_body_bytes, fit);
 }
 
 // A limit that is met is a connection refused; better the one that closes the oldest idle connection.

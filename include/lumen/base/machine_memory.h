@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -20,7 +21,11 @@ struct MachineMemory {
 // than a control group has left is not refused by the kernel, but killed.
 [[nodiscard]] MachineMemory unused_memory(const std::filesystem::path& root = "/");
 
-// Addresses that this process may still map (`ulimit -v`); SIZE_MAX: as many as it likes.
-[[nodiscard]] size_t unused_address_bytes() noexcept;
+struct UnusedAddresses {
+  size_t bytes = SIZE_MAX;  // that this process may still map for writing; SIZE_MAX: as many as it likes
+  std::string limit;        // what says so
+};
+// The smaller of `ulimit -v` and, where vm.overcommit_memory is 2, the machine's limit of promised memory.
+[[nodiscard]] UnusedAddresses unused_addresses(const std::filesystem::path& root = "/");
 
 }  // namespace lumen

@@ -101,5 +101,18 @@ TEST_F(MachineMemoryTest, UnusedKnowsTheFilesOfVersionOne) {
   EXPECT_EQ(unused_memory(root_).bytes, 300'000u);
 }
 
+TEST_F(MachineMemoryTest, AMachineThatPromisesNoMoreThanItHasLimitsAddresses) {
+  write("proc/meminfo", "CommitLimit:    8000 kB\nCommitted_AS:   3000 kB\n");
+  for (const char* may_promise_more : {"0\n", "1\n"}) {
+    write("proc/sys/vm/overcommit_memory", may_promise_more);
+    EXPECT_NE(unused_addresses(root_).limit, "vm.overcommit_memory 2");
+  }
+  write("proc/sys/vm/overcommit_memory", "2\n");
+  EXPECT_EQ(unused_addresses(root_).bytes, size_t{5000} * 1024);
+  EXPECT_EQ(unused_addresses(root_).limit, "vm.overcommit_memory 2");
+  write("proc/meminfo", "CommitLimit:    8000 kB\nCommitted_AS:   9000 kB\n");
+  EXPECT_EQ(unused_addresses(root_).bytes, 0u) << "promised before the limit was set";
+}
+
 }  // namespace
 }  // namespace lumen

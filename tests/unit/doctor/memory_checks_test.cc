@@ -113,6 +113,12 @@ TEST_F(MemoryChecks, DescriptorsAreJudgedByTheHardLimit) {
   expect_unknown(check_descriptors(machine), "wanted two limits");
 }
 
+TEST_F(MemoryChecks, AMissingLocaleIsNamedWithThePackageThatHasIt) {
+  expect_ok(check_locale(machine));
+  machine.has_locale = [](const char* name) { return std::string_view(name) != "en_US.UTF-8"; };
+  expect_warning(check_locale(machine), "apt-get install locales-all");
+}
+
 TEST_F(MemoryChecks, DevShmIsToBeALargeTmpfs) {
   expect_ok(check_dev_shm(machine));
   FileSystem shm{.is_tmpfs = true, .bytes = kGiB, .free_bytes = 1000};
