@@ -241,21 +241,22 @@ class OnnxRuntimeInstance final : public Instance {
   }
 
   Status run_checked(const InferRequest& request) {
-    const std::string* unwritten = nullptr;
+    std::string unwritten;
     for (const int filling : kFillings) {
       for (const Output& output : outputs_) {
         if (is_bound(output)) std::memset(memory_of(output), filling, output.bytes);
       }
       LUMEN_RETURN_IF_ERROR(run_session(request));
-      unwritten = find_unwritten(filling);
-      if (unwritten == nullptr) {
+      const std::string* found = find_unwritten(filling);
+      if (found == nullptr) {
         is_to_be_checked_ = kChecksEachRun;
         return {};
       }
+      unwritten = *found;
     }
     return Status::error(Code::kInternal,
                          "model '%s': ONNX Runtime does not write output '%s' where it is asked to",
-                         shared_->metadata.name.c_str(), unwritten->c_str());
+                         shared_->metadata.name.c_str(), unwritten.c_str());
   }
 
   const std::string* find_unwritten(int filling) const noexcept {
