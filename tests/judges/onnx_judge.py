@@ -30,7 +30,7 @@ WAYS = ("load", "http", "json", "bus", "packed")
 CHUNK = 300
 SLOW_S = 3.0
 NEVER_WRONG = "right or refused"
-# Kernels of a CPU with arithmetic of 16 bits round otherwise: found on two machines.
+# Kernels of CPUs round otherwise, most of all in 16 bits: found on two machines.
 BY_CPU = "right or wrong by CPU"
 EXPECTED = Path(__file__).with_name("onnx_expected.tsv")
 

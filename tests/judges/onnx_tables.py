@@ -18,7 +18,7 @@ DOCUMENT = ROOT / "docs" / "models.md"
 BEGIN, END = "<!-- made by ./dev judge --write: begin -->", "<!-- end -->"
 HEAD = """# Sides of the cases of ONNX's backend suite, by ./dev judge --write. Others: right.
 # "right or refused": auto answered it wrongly, and fails with it until it does not.
-# "right or wrong by CPU": kernels of a CPU with 16-bit arithmetic round otherwise (set by hand).
+# "right or wrong by CPU": kernels of CPUs round otherwise, most in 16 bits (set by hand).
 """
 
 Found = dict[str, dict[str, dict[str, Verdict]]]  # by backend, case, way
