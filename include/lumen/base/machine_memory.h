@@ -22,9 +22,9 @@ struct MachineMemory {
 [[nodiscard]] MachineMemory unused_memory(const std::filesystem::path& root = "/");
 
 struct UnusedAddresses {
-  size_t bytes =
-      SIZE_MAX;       // that this process may still map for writing; SIZE_MAX: as many as it likes
-  std::string limit;  // what says so
+  // That this process may still map for writing; SIZE_MAX: as many as it likes.
+  size_t bytes = SIZE_MAX;
+  std::string limit;  // its name
 };
 // The smaller of `ulimit -v` and, where vm.overcommit_memory is 2, the machine's limit of promised memory.
 [[nodiscard]] UnusedAddresses unused_addresses(const std::filesystem::path& root = "/");
