@@ -60,7 +60,8 @@ class HazardRecords {
     for (const HazardRecord* record = first_.load(std::memory_order_acquire); record != nullptr;
          record = record->next) {
       for (const std::atomic<const void*>& slot : record->slots) {
-        // sync[cache.hazard]: acquire, pairs with the release that clears a slot: the reader is done.
+        // sync[cache.hazard]: acquire, pairs with the release that clears a slot or puts another node there: the
+        // reader is done.
         const void* node = slot.load(std::memory_order_acquire);
         if (node != nullptr) f(node);
       }
@@ -120,8 +121,9 @@ class Hazard {
 
   // From here on the node is not freed, if a look at the table that follows still finds it there.
   void protect(const void* node) noexcept {
-    // relaxed: the fence orders it before the look, and the writer's makes it seen.
-    record_.slots[depth_].store(node, std::memory_order_relaxed);
+    // sync[cache.hazard]: release, since it replaces an address, too: a search that goes on from node to node has read
+    // the node before. The fence orders it before the look, and the writer's makes it seen.
+    record_.slots[depth_].store(node, std::memory_order_release);
     if (HazardRecords::all().by_membarrier()) {
       light_fence();
     } else {
