@@ -129,6 +129,7 @@ class OnnxRuntimeInstance final : public Instance {
     Shape shape;                  // of `given`
     size_t bytes = 0;             // of `given`
     bool is_wanted = false;
+    bool is_to_be_checked = true;  // that a run writes what it is given
   };
 
   std::vector<AxisSource> sources_of(const Port& output) const {
@@ -159,7 +160,7 @@ class OnnxRuntimeInstance final : public Instance {
     }
     LUMEN_RETURN_IF_ERROR(bind_outputs(request, wanted));
     request.times.preprocessed_ns = now_ns();
-    LUMEN_RETURN_IF_ERROR(is_to_be_checked_ ? run_checked(request) : run_session(request));
+    LUMEN_RETURN_IF_ERROR(has_to_check_ ? run_checked(request) : run_session(request));
     request.times.inferred_ns = now_ns();
     LUMEN_RETURN_IF_ERROR(collect(request, views));
     request.outputs = views;
@@ -215,6 +216,7 @@ class OnnxRuntimeInstance final : public Instance {
 
   Status bind_outputs(const InferRequest& request, size_t wanted) {
     for (Output& output : outputs_) output.is_wanted = false;
+    has_to_check_ = false;
     for (size_t position = 0; position < wanted; ++position) {
       const size_t index = output_index(request, position);
       Output& output = outputs_[index];
@@ -235,6 +237,7 @@ class OnnxRuntimeInstance final : public Instance {
       }
       output.shape = *shape;
       output.bytes = bytes;
+      has_to_check_ |= output.is_to_be_checked;
       output.given = output.value.bind(*shared_->library, spec.type, *shape, data, bytes);
     }
     return {};
@@ -244,12 +247,14 @@ class OnnxRuntimeInstance final : public Instance {
     std::string unwritten;
     for (const int filling : kFillings) {
       for (const Output& output : outputs_) {
-        if (is_bound(output)) std::memset(memory_of(output), filling, output.bytes);
+        if (is_checked_now(output)) std::memset(memory_of(output), filling, output.bytes);
       }
       LUMEN_RETURN_IF_ERROR(run_session(request));
       const std::string* found = find_unwritten(filling);
       if (found == nullptr) {
-        is_to_be_checked_ = kChecksEachRun;
+        for (Output& output : outputs_) {
+          if (is_checked_now(output)) output.is_to_be_checked = kChecksEachRun;
+        }
         return {};
       }
       unwritten = *found;
@@ -262,15 +267,15 @@ class OnnxRuntimeInstance final : public Instance {
   const std::string* find_unwritten(int filling) const noexcept {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Output& output = outputs_[i];
-      if (is_bound(output) && holds_only(filling, memory_of(output), output.bytes)) {
+      if (is_checked_now(output) && holds_only(filling, memory_of(output), output.bytes)) {
         return &shared_->ports.outputs[i].spec.name;
       }
     }
     return nullptr;
   }
 
-  static bool is_bound(const Output& output) noexcept {
-    return output.is_wanted && output.given != nullptr;
+  static bool is_checked_now(const Output& output) noexcept {
+    return output.is_to_be_checked && output.is_wanted && output.given != nullptr;
   }
   static std::byte* memory_of(const Output& output) noexcept {
     return output.target != nullptr ? output.target : output.small.get();
@@ -428,8 +433,8 @@ class OnnxRuntimeInstance final : public Instance {
   std::vector<const OrtValue*> input_values_;
   std::vector<const char*> output_names_;
   std::vector<OrtValue*> output_values_;
-  bool knows_shapes_ = true;      // of its outputs, from its inputs
-  bool is_to_be_checked_ = true;  // that the next run writes what it is given
+  bool knows_shapes_ = true;   // of its outputs, from its inputs
+  bool has_to_check_ = false;  // an output of this run
 };
 
 }  // namespace
