@@ -7,19 +7,17 @@
 #include <lumen/memory/request_memory.h>
 #include <lumen/onnx/model_file.h>
 
+#include "engine/answer_gap.h"
 #include "engine/batch.h"
 #include "engine/choice_cache.h"
+#include "engine/format_text.h"
 #include "engine/operator_check.h"
 #include "engine/trial_run.h"
 
 #include <malloc.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,75 +52,8 @@ struct Candidate {
   TriedBackend* report;  // its entry in the choice
 };
 
-[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
-  std::array<char, 300> buffer{};
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(buffer.data(), buffer.size(), format, arguments);
-  va_end(arguments);
-  return buffer.data();
-}
-
-std::string microseconds(uint64_t ns) { return text("%.1f us", static_cast<double>(ns) / 1e3); }
-
-// nullopt: a text, or a number that C++20 has no type for.
-std::optional<double> number_at(const TensorView& view, size_t index) noexcept {
-  const std::byte* place = view.data + index * element_size(view.type);
-  const auto as = [place]<typename T>(T value) {
-    std::memcpy(&value, place, sizeof(value));
-    return static_cast<double>(value);
-  };
-  switch (view.type) {
-    case ElementType::kFp32: return as(float{});
-    case ElementType::kFp64: return as(double{});
-    case ElementType::kInt8: return as(int8_t{});
-    case ElementType::kInt16: return as(int16_t{});
-    case ElementType::kInt32: return as(int32_t{});
-    case ElementType::kInt64: return as(int64_t{});
-    case ElementType::kBool:
-    case ElementType::kUint8: return as(uint8_t{});
-    case ElementType::kUint16: return as(uint16_t{});
-    case ElementType::kUint32: return as(uint32_t{});
-    case ElementType::kUint64: return as(uint64_t{});
-    default: return std::nullopt;
-  }
-}
-
-// Where two outputs are furthest apart.
-struct Gap {
-  double share = 0;   // of the largest number in either; 1: too far to be an error of rounding
-  std::string where;  // with both numbers, after the output's name
-};
-
-// Whole numbers, halves and texts are the same or they are not.
-Gap gap_between(const TensorView& one, const TensorView& other) {
-  if (one.type != other.type || !(one.shape == other.shape))
-    return {1, " has one shape and another"};
-  if (one.byte_size == other.byte_size && std::memcmp(one.data, other.data, one.byte_size) == 0) {
-    return {};
-  }
-  if (!number_at(one, 0)) return {1, " is not the same bytes"};
-  const bool may_round = one.type == ElementType::kFp32 || one.type == ElementType::kFp64;
-  double largest = 0;
-  double apart = 0;
-  size_t worst = 0;
-  for (size_t i = 0; i < one.byte_size / element_size(one.type); ++i) {
-    const double a = *number_at(one, i);
-    const double b = *number_at(other, i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) {
-      if (std::isfinite(a)) largest = std::max(largest, std::abs(a));
-      continue;
-    }
-    const bool are_numbers = std::isfinite(a) && std::isfinite(b);
-    if (!may_round || !are_numbers) return {1, text(" at %zu is %.6g and %.6g", i, a, b)};
-    largest = std::max({largest, std::abs(a), std::abs(b)});
-    if (std::abs(a - b) <= apart) continue;
-    apart = std::abs(a - b);
-    worst = i;
-  }
-  if (apart == 0) return {};
-  return {apart / largest, text(" at %zu is %.6g and %.6g", worst, *number_at(one, worst),
-                                *number_at(other, worst))};
+std::string microseconds(uint64_t ns) {
+  return format_text("%.1f us", static_cast<double>(ns) / 1e3);
 }
 
 bool same_interface(const std::vector<TensorSpec>& one, const std::vector<TensorSpec>& other) {
@@ -163,9 +94,10 @@ Disagreement disagreement(Candidate& one, Candidate& other, Precision precision,
   for (size_t i = 0; i < left.outputs().size(); ++i) {
     const Gap gap = gap_between(left.outputs()[i], right.outputs()[i]);
     if (gap.share <= tolerance) continue;
-    return {text("their answers differ: output '%.100s'%s by %s and %s, %.2g of its largest number",
-                 one.loaded->metadata().outputs[i].name.c_str(), gap.where.c_str(),
-                 one.report->name.c_str(), other.report->name.c_str(), gap.share),
+    return {format_text(
+                "their answers differ: output '%.100s'%s by %s and %s, %.2g of its largest number",
+                one.loaded->metadata().outputs[i].name.c_str(), gap.where.c_str(),
+                one.report->name.c_str(), other.report->name.c_str(), gap.share),
             true};
   }
   return {};
@@ -217,9 +149,9 @@ double cost_of(const TriedBackend& tried) noexcept {
 std::string sentence(const TriedBackend& best, const TriedBackend& other) {
   std::string why = "faster";
   for (size_t i = 0; i < best.costs.size(); ++i) {
-    why += text("%s %u row%s in %s against %s", i == 0 ? ":" : ",", best.costs[i].rows,
-                best.costs[i].rows == 1 ? "" : "s", microseconds(best.costs[i].ns).c_str(),
-                microseconds(other.costs[i].ns).c_str());
+    why += format_text("%s %u row%s in %s against %s", i == 0 ? ":" : ",", best.costs[i].rows,
+                       best.costs[i].rows == 1 ? "" : "s", microseconds(best.costs[i].ns).c_str(),
+                       microseconds(other.costs[i].ns).c_str());
   }
   return why.append(" of ").append(other.name);
 }
@@ -329,7 +261,7 @@ std::string reason_to_leave_out(const Backend& backend, const ModelSource& sourc
   if (!found.unsafe.empty()) return std::string("it is ") + kNotGiven + ": " + listed(found.unsafe);
   if (found.not_known.empty() && tensors_of(source) > kMostTensorsCompared &&
       !backend.traits().is_reference) {
-    return text(
+    return format_text(
         "\"backend\": \"%s\" in config.json allows it; with %zu inputs and outputs it is not "
         "compared, since compiling may take minutes",
         std::string(backend.name()).c_str(), tensors_of(source));
