@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, PATIENCE, Server, lumen_binary
+from integration.harness import MODELS, PATIENCE, Server, eventually, lumen_binary, preloaded
 
 BACKENDS = ("auto", "openvino")
 
@@ -24,13 +23,9 @@ BACKENDS = ("auto", "openvino")
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which the trial of a model "crashes" crashes, and of "hangs" hangs."""
-    library = tmp_path_factory.mktemp("preload") / "trial_faults.so"
     source = Path(__file__).with_name("trial_faults.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    # AddressSanitizer wants to be the first library, unless it is told that another may be; and it
-    # has a handler of its own for SIGFPE.
-    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0:handle_sigfpe=0"
-    return {"LD_PRELOAD": str(library), "ASAN_OPTIONS": sanitizer}
+    # It has a handler of its own for SIGFPE.
+    return preloaded(tmp_path_factory.mktemp("preload"), source, "handle_sigfpe=0")
 
 
 def private_cache(folder: Path) -> dict[str, str]:
@@ -93,10 +88,8 @@ def test_a_stop_signal_ends_a_trial_that_hangs(tmp_path: Path, faults: dict[str,
     words += ["--http", "127.0.0.1:0", "--unix", "off"]
     env = {**os.environ, **faults, **private_cache(tmp_path)}
     server = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 20 * PATIENCE
-    while not (tried := children_of(server.pid)) and time.monotonic() < end:
-        time.sleep(0.01)  # sleep: a process that is not ours tells no event
-    assert tried, "no process tries the model"
+    eventually(lambda: bool(children_of(server.pid)), lambda: "no process tries the model")
+    (tried,) = children_of(server.pid)
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=2 * PATIENCE) == 0
-    assert not Path(f"/proc/{tried[0]}").exists(), "the process that tried it is left behind"
+    assert not Path(f"/proc/{tried}").exists(), "the process that tried it is left behind"

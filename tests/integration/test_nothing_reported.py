@@ -14,7 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, copy_models, lumen_binary, needs_onnxruntime
+from integration.harness import (
+    MODELS,
+    Server,
+    copy_models,
+    lumen_binary,
+    needs_onnxruntime,
+    preloaded,
+)
 
 pytestmark = needs_onnxruntime
 
@@ -44,12 +51,8 @@ def test_a_server_with_onnx_runtime_writes_nothing_into_the_home_folder_but_its_
 @pytest.fixture(scope="module")
 def network_calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which a program's calls to other machines are lines of its stderr."""
-    library = tmp_path_factory.mktemp("preload") / "network_calls.so"
     source = Path(__file__).with_name("network_calls.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    # AddressSanitizer wants to be the first library, unless it is told that another may be.
-    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return {**os.environ, "LD_PRELOAD": str(library), "ASAN_OPTIONS": sanitizer}
+    return {**os.environ, **preloaded(tmp_path_factory.mktemp("preload"), source)}
 
 
 def test_the_list_of_network_calls_has_those_of_a_program(network_calls: dict[str, str]) -> None:
