@@ -62,7 +62,7 @@ int run_models(const ModelsArguments& arguments) {
   lumen::engine::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
-  TrialProcess trials;
+  TrialProcesses trials;
   const auto repository = lumen::engine::ModelRepository::open(
       arguments.repository, lumen::backends::built_in(), *counters,
       {.backend = arguments.backend,

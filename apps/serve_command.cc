@@ -224,7 +224,7 @@ int run_serve(const ServeArguments& arguments) {
 
   StopWhileLoading stopping;
   options.stop_loading = &stopping.stop();
-  TrialProcess trials;
+  TrialProcesses trials;
   options.load_trials = &trials;
   auto started = Server::start(options, lumen::backends::built_in(), report);
   options.stop_loading = nullptr;

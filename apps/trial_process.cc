@@ -127,7 +127,7 @@ int run_try_models() {
   }
 }
 
-Status TrialProcess::start() {
+Status TrialProcess::start(const std::filesystem::path& program) {
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::from_errno(errno, "a socket for a process that tries models");
@@ -140,18 +140,26 @@ Status TrialProcess::start() {
   std::string command(kTryModelsCommand);
   std::array<char*, 3> words{name.data(), command.data(), nullptr};
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, program_.c_str(), spawn.actions(), spawn.attributes(),
+  const int error = posix_spawn(&pid, program.c_str(), spawn.actions(), spawn.attributes(),
                                 words.data(), environ);
   if (error != 0) {
-    return Status::from_errno(error, "starting %s to try models", program_.c_str());
+    return Status::from_errno(error, "starting %s to try models", program.c_str());
   }
   pid_ = pid;
   socket_ = std::move(ours);
   return {};
 }
 
-TrialProcess::Answer TrialProcess::wait_for_answer(const std::atomic<bool>* stop) {
-  const uint64_t until_ns = lumen::now_ns() + most_ns_;
+Status TrialProcess::send(std::string_view message) {
+  const ssize_t sent = ::send(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL);
+  if (sent >= 0 || errno == EPIPE || errno == ECONNRESET) return {};
+  return Status::from_errno(errno, "a message of %zu bytes to a process that tries models",
+                            message.size());
+}
+
+TrialProcess::Answer TrialProcess::wait_for_answer(uint64_t most_ns,
+                                                   const std::atomic<bool>* stop) {
+  const uint64_t until_ns = lumen::now_ns() + most_ns;
   for (;;) {
     if (was_set(stop)) return Answer::kStopped;
     if (lumen::now_ns() >= until_ns) return Answer::kTooLate;
@@ -179,36 +187,53 @@ void TrialProcess::end() noexcept {
   (void)reap();
 }
 
-Status TrialProcess::try_in_process(const ModelSource& source, std::string_view backend,
-                                    const std::atomic<bool>* stop) {
-  if (has_failed_to_start_) return {};
-  if (pid_ == 0) {
-    if (const Status started = start(); !started.ok()) {
-      has_failed_to_start_ = true;
-      spdlog::warn("{}; models are loaded without a trial, and one that crashes ends the server",
-                   started.message());
-      return {};
-    }
+std::unique_ptr<TrialProcess> TrialProcesses::take() {
+  const std::lock_guard lock(mutex_);
+  if (has_failed_to_start_) return nullptr;
+  if (!idle_.empty()) {
+    std::unique_ptr<TrialProcess> process = std::move(idle_.back());
+    idle_.pop_back();
+    return process;
   }
-  const std::string message = message_of(source, backend);
-  const ssize_t sent = send(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL);
-  if (sent < 0 && errno != EPIPE && errno != ECONNRESET) {  // of these two the wait tells
-    const int error = errno;
-    end();
-    spdlog::warn("model '{}' is loaded without a trial: {}", source.name, strerror(error));
+  auto process = std::make_unique<TrialProcess>();
+  if (const Status started = process->start(program_); !started.ok()) {
+    has_failed_to_start_ = true;
+    spdlog::warn("{}; models are loaded without a trial, and one that crashes ends the server",
+                 started.message());
+    return nullptr;
+  }
+  return process;
+}
+
+void TrialProcesses::give_back(std::unique_ptr<TrialProcess> process) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(process));
+}
+
+void TrialProcesses::end() noexcept {
+  const std::lock_guard lock(mutex_);
+  idle_.clear();
+}
+
+Status TrialProcesses::try_in_process(const ModelSource& source, std::string_view backend,
+                                      const std::atomic<bool>* stop) {
+  std::unique_ptr<TrialProcess> process = take();
+  if (process == nullptr) return {};
+  if (const Status sent = process->send(message_of(source, backend)); !sent.ok()) {
+    spdlog::warn("model '{}' is loaded without a trial: {}", source.name, sent.message());
     return {};
   }
-  switch (wait_for_answer(stop)) {
-    case Answer::kDone: return {};
-    case Answer::kStopped: end(); return Status::error(Code::kCancelled, "loading was stopped");
-    case Answer::kTooLate:
-      end();
+  switch (process->wait_for_answer(most_ns_, stop)) {
+    case TrialProcess::Answer::kDone: give_back(std::move(process)); return {};
+    case TrialProcess::Answer::kStopped:
+      return Status::error(Code::kCancelled, "loading was stopped");
+    case TrialProcess::Answer::kTooLate:
       return Status::error(Code::kUnavailable,
                            "did not load and run the model within %llu s, in a process that tries "
                            "models first",
                            static_cast<unsigned long long>(most_ns_ / 1'000'000'000));
-    case Answer::kEnded: break;
+    case TrialProcess::Answer::kEnded: break;
   }
   return Status::error(Code::kUnavailable, "ended the process in which models are tried first, %s",
-                       text_of_end(reap()).c_str());
+                       text_of_end(process->reap()).c_str());
 }

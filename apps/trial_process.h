@@ -1,7 +1,8 @@
-// TrialProcess: a process of this program that loads and runs models before the server does, so that a backend that
-// crashes on one ends that process and not the server. It serves one model after the other until end().
-// Threads: one at a time. Memory: the heap. Errors: Status; where no process can be started models are not tried, which
-// is logged once.
+// TrialProcesses: processes of this program that load and run models before the server does, so that a backend that
+// crashes on a model ends such a process and not the server. One serves one model after the other until end(); there
+// are as many as threads load models at once.
+// Threads: several at once; a thread that has started one lives until end(), since the process ends with it. Memory: the
+// heap. Errors: Status; where no process can be started models are not tried, which is logged once.
 #pragma once
 
 #include <lumen/base/unique_fd.h>
@@ -12,26 +13,49 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 // Not for people: the process reads from a socket.
 inline constexpr std::string_view kTryModelsCommand = "try-models";
 // What that process does until its socket ends. The exit status.
 [[nodiscard]] int run_try_models();
 
-class TrialProcess final : public lumen::engine::LoadTrials {
+// One of them. By one thread at a time.
+class TrialProcess {
+ public:
+  enum class Answer : uint8_t { kDone, kEnded, kTooLate, kStopped };
+
+  TrialProcess() = default;
+  ~TrialProcess() { end(); }
+  TrialProcess(const TrialProcess&) = delete;
+  TrialProcess& operator=(const TrialProcess&) = delete;
+
+  // `program`: called with kTryModelsCommand.
+  [[nodiscard]] lumen::Status start(const std::filesystem::path& program);
+  // Not ok: it could not be sent. A process that has ended is told by wait_for_answer().
+  [[nodiscard]] lumen::Status send(std::string_view message);
+  [[nodiscard]] Answer wait_for_answer(uint64_t most_ns, const std::atomic<bool>* stop);
+  // Waits for its end. What waitpid() says of it.
+  int reap() noexcept;
+  void end() noexcept;
+
+ private:
+  lumen::UniqueFd socket_;
+  pid_t pid_ = 0;  // 0: none
+};
+
+class TrialProcesses final : public lumen::engine::LoadTrials {
  public:
   // Large models load within this; a backend that never comes back from a load is ended.
   static constexpr uint64_t kMostTrialNs = 600'000'000'000;
 
-  // `program`: called with kTryModelsCommand.
-  explicit TrialProcess(std::filesystem::path program = "/proc/self/exe",
-                        uint64_t most_ns = kMostTrialNs)
+  explicit TrialProcesses(std::filesystem::path program = "/proc/self/exe",
+                          uint64_t most_ns = kMostTrialNs)
       : program_(std::move(program)), most_ns_(most_ns) {}
-  ~TrialProcess() override { end(); }
-  TrialProcess(const TrialProcess&) = delete;
-  TrialProcess& operator=(const TrialProcess&) = delete;
 
   [[nodiscard]] lumen::Status try_in_process(const lumen::engine::ModelSource& source,
                                              std::string_view backend,
@@ -39,16 +63,13 @@ class TrialProcess final : public lumen::engine::LoadTrials {
   void end() noexcept override;
 
  private:
-  enum class Answer : uint8_t { kDone, kEnded, kTooLate, kStopped };
-
-  [[nodiscard]] lumen::Status start();
-  [[nodiscard]] Answer wait_for_answer(const std::atomic<bool>* stop);
-  // Waits for its end. What waitpid() says of it.
-  int reap() noexcept;
+  // An idle one, or a new one. nullptr: none can be started.
+  [[nodiscard]] std::unique_ptr<TrialProcess> take();
+  void give_back(std::unique_ptr<TrialProcess> process);
 
   const std::filesystem::path program_;
   const uint64_t most_ns_;
-  lumen::UniqueFd socket_;
-  pid_t pid_ = 0;  // 0: none
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<TrialProcess>> idle_;
   bool has_failed_to_start_ = false;
 };

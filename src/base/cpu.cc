@@ -144,11 +144,14 @@ uint32_t node_of(const std::filesystem::path& cpu_directory) {
 
 }  // namespace
 
-std::vector<uint32_t> usable_cpus() {
+namespace {
+
+// `thread`: 0 is the calling one.
+std::vector<uint32_t> cpus_of(pid_t thread) {
   std::vector<uint32_t> cpus;
   const CpuSet set(CPU_ALLOC(kMaxCpus));
   const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
-  if (set != nullptr && ::sched_getaffinity(0, bytes, set.get()) == 0) {
+  if (set != nullptr && ::sched_getaffinity(thread, bytes, set.get()) == 0) {
     for (uint32_t cpu = 0; cpu < kMaxCpus; ++cpu) {
       if (CPU_ISSET_S(cpu, bytes, set.get())) cpus.push_back(cpu);
     }
@@ -156,6 +159,13 @@ std::vector<uint32_t> usable_cpus() {
   if (cpus.empty()) cpus.push_back(0);
   return cpus;
 }
+
+}  // namespace
+
+std::vector<uint32_t> usable_cpus() { return cpus_of(0); }
+
+// The main thread's number is the process's.
+std::vector<uint32_t> main_thread_cpus() { return cpus_of(::getpid()); }
 
 std::optional<uint32_t> cgroup_cpu_thousandths(const std::filesystem::path& mount,
                                                std::string_view self) {
@@ -282,7 +292,10 @@ std::vector<uint32_t> worker_cpus(uint32_t count) {
   return worker_cpus(count, cpu_places(usable_cpus()));
 }
 
-Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept {
+namespace {
+
+// `thread`: 0 is the calling one.
+Status restrict_thread(pid_t thread, std::span<const uint32_t> cpus) noexcept {
   // On the stack (1 KiB) instead of CPU_ALLOC: pinning allocates nothing.
   alignas(cpu_set_t) std::array<unsigned char, kMaxCpus / 8> bits{};
   auto* set = reinterpret_cast<cpu_set_t*>(bits.data());
@@ -293,13 +306,23 @@ Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept {
     }
     CPU_SET_S(cpu, bits.size(), set);
   }
-  if (::sched_setaffinity(0, bits.size(), set) != 0) {
+  if (::sched_setaffinity(thread, bits.size(), set) != 0) {
     return Status::from_errno(errno,
                               "pinning thread to %zu CPUs from %u on (see taskset -p and the "
                               "cpuset)",
                               cpus.size(), cpus.empty() ? 0 : cpus.front());
   }
   return {};
+}
+
+}  // namespace
+
+Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept {
+  return restrict_thread(0, cpus);
+}
+
+Status restrict_main_thread(std::span<const uint32_t> cpus) noexcept {
+  return restrict_thread(::getpid(), cpus);
 }
 
 Status pin_this_thread(uint32_t cpu) noexcept { return restrict_this_thread({&cpu, 1}); }

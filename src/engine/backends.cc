@@ -77,9 +77,9 @@ void Backends::unregister_memory(std::span<std::byte> region) noexcept {
   }
 }
 
-bool Backends::makes_instances_in_parallel() const noexcept {
+bool Backends::loads_in_parallel() const noexcept {
   return std::ranges::any_of(entries_, [](const auto& entry) {
-    return entry->backend->traits().makes_instances_in_parallel;
+    return entry->backend->traits().loads_in_parallel;
   });
 }
 

@@ -1,4 +1,4 @@
-// Builders: the threads on which all instances are made. They live as long as the engine: on a new
+// Builders: the threads on which models are loaded and instances made. They live as long as the repository: on a new
 // thread each time, what instances allocate would come from ever other heaps (malloc keeps one for
 // each thread, up to 8 a CPU).
 // Threads: run() by the control plane, one at a time. Memory: a thread is started when it is first

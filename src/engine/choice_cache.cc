@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <system_error>
 
 namespace lumen::engine {
@@ -136,6 +137,10 @@ std::optional<BackendChoice> ChoiceCache::find(const std::string& key) const {
 
 void ChoiceCache::put(const std::string& key, const BackendChoice& choice) const {
   if (file_.empty()) return;
+  // The file is read and written anew: without this, one of two threads would lose the other's choice. Another process
+  // may lose one all the same, which costs measuring it again.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   Json json = read(file_);

@@ -1,13 +1,15 @@
 // Chooses the backend of a model: the one that config.json names, the only one that can serve it, or,
 // where several can and their answers agree, the faster on this machine.
-// Threads: control plane, one model at a time. Memory: the heap; while two backends are compared, both
-// have the model in memory.
+// Threads: control plane; several at once, with one LoadGate, and one of them measures at a time. Memory: the heap; while
+// two backends are compared, both have the model in memory.
 // Errors: Status when no backend can serve the model, with what each said.
 #pragma once
 
 #include <lumen/base/result.h>
 #include <lumen/engine/backend_choice.h>
 #include <lumen/engine/backends.h>
+
+#include "engine/load_gate.h"
 
 #include <memory>
 
@@ -24,7 +26,9 @@ struct ChosenBackend {
   return Status::error(Code::kCancelled, "loading was stopped");
 }
 
+// `loading`: of this model; it begins before its file is read.
 [[nodiscard]] Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
-                                                   const LoadOptions& options);
+                                                   const LoadOptions& options,
+                                                   LoadGate::Loading& loading);
 
 }  // namespace lumen::engine

@@ -202,9 +202,7 @@ class SwappingEngine final : public Engine {
   SwappingEngine(const EngineOptions& options, ModelRepository& repository)
       : options_(options),
         counters_(repository.counters()),
-        builders_(repository.backends().makes_instances_in_parallel()
-                      ? std::min(usable_cpu_count(), kMostBuilders)
-                      : 1),
+        builders_(repository.builders()),
         counter_writer_(counters_) {
     for (const auto& model : repository.models()) models_.push_back(model.get());
     const auto cpus =
@@ -274,9 +272,6 @@ class SwappingEngine final : public Engine {
   }
 
  private:
-  // Each keeps a heap of its own (malloc's), and compiling gains little beyond.
-  static constexpr uint32_t kMostBuilders = 8;
-
   static Status shutting_down() {
     return Status::error(Code::kUnavailable, "the engine is shutting down");
   }
@@ -320,7 +315,7 @@ class SwappingEngine final : public Engine {
 
   const EngineOptions options_;
   telemetry::Counters& counters_;
-  Builders builders_;
+  Builders& builders_;
   std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
   // Control plane.

@@ -1,7 +1,7 @@
 // Readings and how they are split. See the header for threads, memory and errors.
 #include "engine/instance_memory.h"
 
-#include <cstdlib>
+#include <cstddef>
 
 namespace lumen::engine {
 
@@ -29,12 +29,20 @@ void InstanceMemory::split_growth() {
   const uint64_t now = read_();
   const auto growth = static_cast<int64_t>(now) - static_cast<int64_t>(seen_);
   seen_ = now;
-  const auto count = static_cast<int64_t>(under_way_.size());
-  for (int64_t i = 0; i < count; ++i) {
-    // What does not divide goes to the oldest, a byte each, so that nothing is lost.
-    const int64_t rest = growth % count;
-    const int64_t extra = i < std::abs(rest) ? (rest > 0 ? 1 : -1) : 0;
-    under_way_[static_cast<size_t>(i)]->bytes_ += growth / count + extra;
+  double weights = 0;
+  for (const Making* making : under_way_) weights += static_cast<double>(making->weight_);
+  int64_t rest = growth;
+  for (Making* making : under_way_) {
+    const double share = static_cast<double>(making->weight_) / weights;
+    const auto part = static_cast<int64_t>(static_cast<double>(growth) * share);
+    making->bytes_ += part;
+    rest -= part;
+  }
+  // Bytes that do not divide go to the oldest, one each, so that none is lost.
+  for (size_t i = 0; rest != 0 && !under_way_.empty(); i = (i + 1) % under_way_.size()) {
+    const int64_t one = rest > 0 ? 1 : -1;
+    under_way_[i]->bytes_ += one;
+    rest -= one;
   }
 }
 

@@ -1,7 +1,7 @@
 // InstanceMemory: what instances take of memory when they are made: what the process's anonymous
 // memory grows by meanwhile. Several are made at once, and the kernel says only what the whole
-// process has. So the growth between two moments at which a making begins or ends is split evenly
-// among those that are under way: the sum is right, and models that are equal get equal parts.
+// process has. So the growth between two moments at which a making begins or ends is split among those
+// that are under way, by their weights: the sum is right, and models that are equal get equal parts.
 //
 // A first run is measured as a making is, for a backend puts off to it what it can. What the process
 // takes by other causes, as requests that run meanwhile, counts too.
@@ -30,7 +30,11 @@ class InstanceMemory {
   // Of one instance, from its construction until end().
   class Making {
    public:
-    explicit Making(InstanceMemory& memory) : memory_(memory) { memory_.begin(*this); }
+    // `weight`: beside those that are under way with it; the bytes of the model's file, say.
+    explicit Making(InstanceMemory& memory, uint64_t weight = 1)
+        : memory_(memory), weight_(weight == 0 ? 1 : weight) {
+      memory_.begin(*this);
+    }
     ~Making() { (void)end(); }
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
@@ -40,6 +44,7 @@ class InstanceMemory {
    private:
     friend class InstanceMemory;
     InstanceMemory& memory_;
+    const uint64_t weight_;
     int64_t bytes_ = 0;
     bool is_under_way_ = true;
   };

@@ -3,23 +3,31 @@
 // Errors: only for an unreadable directory or one with more versions than there are counters.
 #include <lumen/engine/model_repository.h>
 
+#include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/utf8.h>
 #include <lumen/engine/load_trials.h>
 #include <lumen/onnx/model_file.h>
 
 #include "engine/batch.h"
+#include "engine/builders.h"
 #include "engine/choose_backend.h"
+#include "engine/load_gate.h"
 #include "engine/model_source.h"
 #include "engine/repository_scan.h"
 #include "engine/row_independence.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 namespace lumen::engine {
 namespace {
 
+// Each keeps a heap of its own (malloc's), and compiling gains little beyond.
+constexpr uint32_t kMostBuilders = 8;
 // A frame of the bus counts a name's bytes in 16 bits.
 constexpr size_t kMaxOutputNameBytes = UINT16_MAX;
 
@@ -64,6 +72,21 @@ std::string reason_text(const Status& status, const std::filesystem::path& direc
   std::string named = source.name;
   named.append("/").append(source.version).append("/").append(file).append(": ").append(text);
   return named;
+}
+
+uint64_t bytes_of(const std::filesystem::path& file) {
+  std::error_code error;
+  uint64_t bytes = std::filesystem::file_size(file, error);
+  if (error) bytes = 0;
+  if (file.extension() != ".xml") return bytes;
+  const uint64_t weights =
+      std::filesystem::file_size(std::filesystem::path(file).replace_extension(".bin"), error);
+  return error ? bytes : bytes + weights;
+}
+
+uint32_t threads_for(const Backends& backends, const LoadOptions& options) {
+  if (!backends.loads_in_parallel()) return 1;
+  return options.threads != 0 ? options.threads : std::min(usable_cpu_count(), kMostBuilders);
 }
 
 // While models are loaded.
@@ -111,7 +134,7 @@ Model::~Model() {
 
 Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t> batch_sizes) {
   std::unique_lock<std::mutex> alone;
-  if (!traits().makes_instances_in_parallel) alone = std::unique_lock(backend_->making);
+  if (!traits().loads_in_parallel) alone = std::unique_lock(backend_->making);
   return loaded_->create_instance(batch_sizes);
 }
 
@@ -128,13 +151,38 @@ Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
   // alloc: at start
   std::unique_ptr<ModelRepository> repository(
       new ModelRepository(directory, std::move(backends), counters, std::move(options)));
-  const TrialsInUse trials(repository->options_.trials);
-  for (const FoundModel& version : *found) {
-    if (repository->options_.is_stopped()) return loading_stopped();
-    repository->models_.push_back(repository->make_model(version));
-    on_loaded(*repository->models_.back(), repository->models_.size(), found->size());
-  }
+  LUMEN_RETURN_IF_ERROR(repository->load_all(*found, on_loaded));
   return repository;
+}
+
+ModelRepository::ModelRepository(std::filesystem::path directory, Backends backends,
+                                 telemetry::Counters& counters, LoadOptions options)
+    : directory_(std::move(directory)),
+      counters_(counters),
+      gate_(std::make_unique<LoadGate>()),
+      backends_(std::move(backends)),
+      options_(std::move(options)),
+      builders_(std::make_unique<Builders>(threads_for(backends_, options_))) {}
+
+ModelRepository::~ModelRepository() = default;
+
+Status ModelRepository::load_all(const std::vector<FoundModel>& found, const OnLoaded& on_loaded) {
+  const TrialsInUse trials(options_.trials);
+  std::mutex telling;
+  size_t loaded = 0;
+  std::vector<Builders::Job> jobs;
+  for (const FoundModel& version : found) {
+    models_.push_back(make_model(version));
+    const auto load = [&, model = models_.back().get()] {
+      if (options_.is_stopped()) return;
+      load_model(*model, version.source);
+      const std::lock_guard lock(telling);
+      on_loaded(*model, ++loaded, found.size());
+    };
+    jobs.push_back({.body = load, .near_cpu = std::nullopt});
+  }
+  builders_->run(jobs);
+  return options_.is_stopped() ? loading_stopped() : Status();
 }
 
 std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
@@ -143,9 +191,14 @@ std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
   auto model = std::make_shared<Model>(indices_, *index, counters_, found.source);
   Status status = counters_.assign_model(*index, found.source.name, found.source.version);
   if (status.ok()) status = found.status;
-  if (status.ok()) status = load_into(*model, found.source);
   if (!status.ok()) model->mark_unavailable(reason_text(status, directory_, found.source));
   return model;
+}
+
+void ModelRepository::load_model(Model& model, const ModelSource& found) {
+  if (!model.reason().empty()) return;
+  const Status status = load_into(model, found);
+  if (!status.ok()) model.mark_unavailable(reason_text(status, directory_, found));
 }
 
 Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
@@ -170,6 +223,7 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
     return Status::error(Code::kTooLarge, "%zu model versions are served, and no more can be",
                          limits::kMaxModels);
   }
+  load_model(*model, wanted->source);
   if (model->state() == ModelState::kReady) return model;
   return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
                        wanted->source.name.c_str(), wanted->source.version.c_str(),
@@ -196,8 +250,9 @@ std::string why_not_packed(const ModelSource& source) {
 }  // namespace
 
 Status ModelRepository::load_into(Model& model, const ModelSource& found) {
+  LoadGate::Loading loading(*gate_);
   const ModelSource source = with_graph(found);
-  Result<ChosenBackend> chosen = choose_backend(backends_, source, options_);
+  Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
   if (!chosen.ok()) {
     model.choice_.backend =
         source.options.backend.empty() ? options_.backend : source.options.backend;
@@ -219,6 +274,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   }
   model.response_cache_ = source.options.response_cache;
   model.scheduling_ = source.options.scheduling;
+  model.file_bytes_ = bytes_of(source.file);
   model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;
   return {};

@@ -37,23 +37,28 @@ Runner::Runner(const RunnerOptions& options)
   members_.reserve(most);
 }
 
-void Runner::make_instances(std::span<Model* const> models, SharedInstances& shared,
-                            InstanceMemory& memory, const EngineConfig& config) {
+void Runner::expect_instances(std::span<Model* const> models) {
+  made_.clear();
+  made_.reserve(models.size());
   for (Model* model : models) {
-    EngineConfig own = config;
-    if (config.queue_type == QueueType::kAuto) own.queue_type = model->scheduling().queue_type;
-    InstanceMemory::Making making(memory);
-    Result<std::unique_ptr<ModelSlot>> slot = make_slot(*model, own, shared);
-    const uint64_t bytes = making.end();
-    Made made{.model = model,
-              .config = own,
-              .slot = std::make_unique<ModelSlot>(),
-              .status = slot.status()};
-    if (slot.ok()) made.slot = std::move(*slot);
-    made.slot->model = model;
-    made.slot->made_bytes = bytes;
-    made_.push_back(std::move(made));
+    made_.push_back({.model = model, .config = {}, .slot = {}, .status = {}});
   }
+}
+
+void Runner::make_instance(size_t index, SharedInstances& shared, InstanceMemory& memory,
+                           const EngineConfig& config) {
+  Made& made = made_[index];
+  made.config = config;
+  if (config.queue_type == QueueType::kAuto) {
+    made.config.queue_type = made.model->scheduling().queue_type;
+  }
+  InstanceMemory::Making making(memory, made.model->file_bytes());
+  Result<std::unique_ptr<ModelSlot>> slot = make_slot(*made.model, made.config, shared);
+  const uint64_t bytes = making.end();
+  made.status = slot.status();
+  made.slot = slot.ok() ? std::move(*slot) : std::make_unique<ModelSlot>();
+  made.slot->model = made.model;
+  made.slot->made_bytes = bytes;
 }
 
 namespace {

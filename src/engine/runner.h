@@ -69,12 +69,13 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Control plane, while none of these models' requests can come: makes their instances; several runners
-  // at once, which measure with one `memory`.
-  // `config`: the runner's own, or with another queue type where a model is to be packed.
-  void make_instances(std::span<Model* const> models, SharedInstances& shared,
-                      InstanceMemory& memory, const EngineConfig& config);
-  // Then, one runner at a time with nothing compiling: measures, and settles what failed. The runner may
+  // Control plane, while none of these models' requests can come: an instance of each is to be made.
+  void expect_instances(std::span<Model* const> models);
+  // Then makes that of the `index`-th of them. Several threads at once, for this and other runners, all with one
+  // `memory`. `config`: the runner's own, or with another queue type where a model is to be packed.
+  void make_instance(size_t index, SharedInstances& shared, InstanceMemory& memory,
+                     const EngineConfig& config);
+  // Then, one runner at a time while nothing compiles: measures, and settles what failed. The runner may
   // be at work with other models.
   [[nodiscard]] Status set_up(InstanceMemory& memory, OnFailure on_failure);
   // Control plane, between set_up() and the first request of `model`: pack_slot() of its slot.
@@ -163,7 +164,7 @@ class Runner {
     std::unique_ptr<ModelSlot> slot;
     Status status;
   };
-  std::vector<Made> made_;  // between make_instances and set_up
+  std::vector<Made> made_;  // between expect_instances() and set_up()
   // The first priority first, in it the oldest; reserved for `capacity` and for one failed batch that comes back.
   std::vector<InferRequest*> waiting_;
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call

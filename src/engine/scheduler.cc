@@ -248,13 +248,20 @@ Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& conf
                          Builders& builders, Runner::OnFailure on_failure) {
   SharedInstances shared;
   InstanceMemory memory;
+  size_t most_models = 0;
+  for (const Share& share : shares) {
+    share.runner->expect_instances(share.models);
+    most_models = std::max(most_models, share.models.size());
+  }
+  // Instances of one model side by side, for all runners: then their parts of the memory are right.
   std::vector<Builders::Job> jobs;
-  jobs.reserve(shares.size());
-  for (size_t i = 0; i < shares.size(); ++i) {
-    jobs.push_back(
-        {.body =
-             [&, i] { shares[i].runner->make_instances(shares[i].models, shared, memory, config); },
-         .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
+  for (size_t model = 0; model < most_models; ++model) {
+    for (size_t i = 0; i < shares.size(); ++i) {
+      if (model >= shares[i].models.size()) continue;
+      jobs.push_back(
+          {.body = [&, i, model] { shares[i].runner->make_instance(model, shared, memory, config); },
+           .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
+    }
   }
   builders.run(jobs);
   Status status;

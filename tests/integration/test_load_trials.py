@@ -82,14 +82,31 @@ def test_a_model_that_was_tried_is_not_tried_at_the_next_start(
         assert answers(server, "crashes")
 
 
-def test_a_stop_signal_ends_a_trial_that_hangs(tmp_path: Path, faults: dict[str, str]) -> None:
-    repository = models(tmp_path / "models", "hangs")
+def stop_while_trials_hang(folder: Path, faults: dict[str, str], *names: str) -> None:
+    """A server that tries these models gets SIGTERM; neither it nor a trial is left."""
+    repository = models(folder / "models", *names)
     words = [str(lumen_binary()), "serve", "--model-repository", str(repository)]
     words += ["--http", "127.0.0.1:0", "--unix", "off"]
-    env = {**os.environ, **faults, **private_cache(tmp_path)}
+    env = {**os.environ, **faults, **private_cache(folder)}
     server = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    eventually(lambda: bool(children_of(server.pid)), lambda: "no process tries the model")
-    (tried,) = children_of(server.pid)
+
+    def trials() -> list[str]:
+        return children_of(server.pid)
+
+    eventually(lambda: len(trials()) == len(names), lambda: f"{len(trials())} trials at once")
+    started = trials()
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=2 * PATIENCE) == 0
-    assert not Path(f"/proc/{tried}").exists(), "the process that tried it is left behind"
+    for trial in started:
+        assert not Path(f"/proc/{trial}").exists(), "a process that tried a model is left behind"
+
+
+def test_a_stop_signal_ends_a_trial_that_hangs(tmp_path: Path, faults: dict[str, str]) -> None:
+    stop_while_trials_hang(tmp_path, faults, "hangs")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each load takes a CPU")
+def test_two_models_are_tried_at_once_and_a_stop_signal_ends_both_trials(
+    tmp_path: Path, faults: dict[str, str]
+) -> None:
+    stop_while_trials_hang(tmp_path, faults, "hangs", "hangs_too")

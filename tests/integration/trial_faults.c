@@ -1,5 +1,5 @@
 // Preloaded (LD_PRELOAD) into `lumen`: in the process that tries models, opening a file below crashes/ ends the process
-// by SIGFPE, and opening one below hangs/ never returns. Elsewhere nothing is changed.
+// by SIGFPE, and opening one below hangs/ or hangs_too/ never returns. Elsewhere nothing is changed.
 // Threads: any. Memory: none. Errors: none of its own.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ __attribute__((constructor)) static void look(void) {
 static void misbehave(const char* path) {
   if (!tries_models) return;
   if (strstr(path, "/crashes/1/") != NULL) raise(SIGFPE);
-  while (strstr(path, "/hangs/1/") != NULL) pause();
+  while (strstr(path, "/hangs/1/") != NULL || strstr(path, "/hangs_too/1/") != NULL) pause();
 }
 
 #define REPLACE_OPEN(name)                                        \

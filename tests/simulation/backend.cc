@@ -107,7 +107,7 @@ std::shared_ptr<engine::FakeControl> some_control() {
   control->asynchronous = random().one_in(2);
   control->max_in_flight = static_cast<uint32_t>(1 + random().below(4));
   control->traits.batches_in_flight = random().one_in(2);
-  control->traits.makes_instances_in_parallel = random().one_in(2);
+  control->traits.loads_in_parallel = random().one_in(2);
   control->seed = random().next();
   control->models_that_fail_to_load.insert(kModelThatDoesNotLoad);
   for (const char* model : {kModels[0], kModels[1], kModelThatGoes}) {

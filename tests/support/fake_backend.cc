@@ -264,6 +264,7 @@ class FakeModel final : public LoadedModel {
   }
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
   Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {
+    control_->on_instance();
     if (control_->models_without_instance.contains(metadata_.name)) {
       return Status::error(Code::kInternal, "no instance of '%s', as the test wants",
                            metadata_.name.c_str());
@@ -296,6 +297,7 @@ class FakeBackend final : public Backend {
   std::string description() const override { return control_->backend_name; }
   BackendTraits traits() const noexcept override { return control_->traits; }
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
+    control_->on_load();
     if (control_->models_that_fail_to_load.contains(source.name)) {
       return Status::error(Code::kUnavailable, "model '%s' fails to load, as the test wants",
                            source.name.c_str());

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -36,6 +37,8 @@ class FakeControl {
   std::vector<TensorSpec> inputs = {{"x", ElementType::kFp32, row_of_four()}};
   std::vector<TensorSpec> outputs = {{"y", ElementType::kFp32, row_of_four()}};
   std::set<std::string> models_that_fail_to_load;
+  std::function<void()> on_load = [] {};      // in each load, on its thread
+  std::function<void()> on_instance = [] {};  // while an instance is made, on its thread
   std::set<std::string> models_without_instance;
   std::string model_that_fails;  // each of its requests
   // A call fails whose first input holds this value anywhere; NaN: none does.

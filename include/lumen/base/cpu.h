@@ -20,6 +20,8 @@ namespace lumen {
 
 // The calling thread's affinity mask, ascending. Never empty: {0} if even that can't be read.
 [[nodiscard]] std::vector<uint32_t> usable_cpus();
+// The process's main thread's, by any thread.
+[[nodiscard]] std::vector<uint32_t> main_thread_cpus();
 
 // The CPU quota of the process's cgroup, v2 (cpu.max) or v1 (cpu.cfs_quota_us), the smallest of it
 // and its ancestors, in whole CPUs rounded down, at least 1. nullopt: no quota.
@@ -92,6 +94,8 @@ struct CpuBudget {
 [[nodiscard]] Status pin_this_thread(uint32_t cpu) noexcept;
 // The thread may run on any of `cpus` and nowhere else.
 [[nodiscard]] Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept;
+// The same of the process's main thread, by any thread.
+[[nodiscard]] Status restrict_main_thread(std::span<const uint32_t> cpus) noexcept;
 // How long the thread wants to run at a time: who asks for less than others is let in sooner when it wakes, and
 // gets no more in all. Linux 6.12 on; before that, and where it is refused, nothing changes.
 void ask_for_time_slice(uint64_t ns) noexcept;

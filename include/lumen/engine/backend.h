@@ -119,8 +119,8 @@ struct BackendTraits {
   // One instance of a model serves all who run it: its start() is called by several threads at once,
   // and max_in_flight() is what each of them may have pending.
   bool shares_instances = false;
-  // create_instance() may be called by several threads at once, for one model too.
-  bool makes_instances_in_parallel = false;
+  // load() and create_instance() may be called by several threads at once, for one model too.
+  bool loads_in_parallel = false;
   // An instance with several in flight gets packed requests too. Otherwise it is taken to overlap
   // single ones itself, and nothing is packed for it.
   bool batches_in_flight = false;

@@ -47,6 +47,8 @@ struct LoadOptions {
   std::filesystem::path cache;
   // Symbolic links that lead out of the repository are followed, too.
   bool follow_links = false;
+  // Models that are loaded at once; 0: as many as there are usable CPUs, at most 8.
+  uint32_t threads = 0;
   // Set by any thread: loading is given up before the next model, backend or trial run. nullptr: never.
   const std::atomic<bool>* stop = nullptr;
   // A model that is loaded for the first time is tried there; nullptr: in this process at once. It outlives the

@@ -24,7 +24,7 @@ class Backends {
   // A backend and what the engine keeps for it.
   struct Entry {
     std::unique_ptr<Backend> backend;
-    std::mutex making;       // held by who makes an instance, unless they are made in parallel
+    std::mutex making;       // held by a thread that loads or makes an instance, unless that goes in parallel
     bool is_in_use = false;  // has a model: from then on it is told of memory
   };
 
@@ -52,7 +52,7 @@ class Backends {
   [[nodiscard]] Status register_memory(std::span<std::byte> region);
   void unregister_memory(std::span<std::byte> region) noexcept;
 
-  [[nodiscard]] bool makes_instances_in_parallel() const noexcept;  // any of them
+  [[nodiscard]] bool loads_in_parallel() const noexcept;  // any of them
   [[nodiscard]] std::string description() const;                    // of all, for the banner
 
  private:

@@ -1,6 +1,6 @@
 // LoadTrials: models are loaded and run for the first time where a crash of their backend ends nobody else.
 // try_model(): the part that runs there.
-// Threads: control plane, one at a time. Memory: the heap. Errors: Status.
+// Threads: control plane, several at once. Memory: the heap. Errors: Status.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -19,7 +19,7 @@ class LoadTrials {
   // kUnavailable: "ended the process ...", for a sentence that begins with the backend; kCancelled: `stop` was set.
   [[nodiscard]] virtual Status try_in_process(const ModelSource& source, std::string_view backend,
                                               const std::atomic<bool>* stop) = 0;
-  // No model follows for now: what the trials hold is given back.
+  // No trial is under way, and no model follows for now: what the trials hold is given back.
   virtual void end() noexcept = 0;
 };
 

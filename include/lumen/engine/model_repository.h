@@ -94,6 +94,8 @@ class Model {
   // that ran on the control plane: not each does. Control plane only.
   [[nodiscard]] uint64_t first_run_bytes() const noexcept { return first_run_bytes_; }
   void set_first_run_bytes(uint64_t bytes) noexcept { first_run_bytes_ = bytes; }
+  // Of its file, with weights that lie beside it in a file of OpenVINO's; 0: not loaded.
+  [[nodiscard]] uint64_t file_bytes() const noexcept { return file_bytes_; }
   // Control plane only, before the engine's workers run.
   void mark_unavailable(std::string reason) {
     state_ = ModelState::kUnavailable;
@@ -118,19 +120,24 @@ class Model {
   telemetry::Counters* const counters_;
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
   uint64_t first_run_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
   // Written by every worker after each call; what is above is read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
   RunCosts run_costs_;
 };
 
+class Builders;     // threads that load models and make instances
+class LoadGate;     // of those threads
 struct FoundModel;  // of the scan
 
 class ModelRepository {
  public:
-  // Told of each model that is loaded or can't be: the `number`-th of `count`.
+  // Told of each model that is loaded or can't be, in the order in which they are done, as the `number`-th of `count`;
+  // by one thread at a time, any of those that load.
   using OnLoaded = std::function<void(const Model& model, size_t number, size_t count)>;
 
-  // kCancelled: `options.stop` was set before all were loaded.
+  // Loads models side by side, on as many threads as there are CPUs, up to 8. kCancelled: `options.stop` was set before
+  // all were loaded.
   [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
       const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
       LoadOptions options = {}, const OnLoaded& on_loaded = [](const Model&, size_t, size_t) {});
@@ -151,22 +158,25 @@ class ModelRepository {
   [[nodiscard]] Backends& backends() noexcept { return backends_; }
   [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
   [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }
+  // Those that have loaded the models, for their instances. Control plane, one thread at a time.
+  [[nodiscard]] Builders& builders() noexcept { return *builders_; }
+  ~ModelRepository();
 
  private:
   ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters,
-                  LoadOptions options)
-      : directory_(std::move(directory)),
-        counters_(counters),
-        backends_(std::move(backends)),
-        options_(std::move(options)) {}
-  // A version that can't be loaded gives a model that is unavailable; nullptr: no index is free.
+                  LoadOptions options);
+  [[nodiscard]] Status load_all(const std::vector<FoundModel>& found, const OnLoaded& on_loaded);
+  // Not loaded yet, or unavailable with what the scan says; nullptr: no index is free.
   [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
-  // Through the backend that is chosen for it; on a failure it stays unavailable.
+  // Through the backend that is chosen for it; a model that can't be loaded becomes unavailable. Several models at once.
+  void load_model(Model& model, const ModelSource& found);
   [[nodiscard]] Status load_into(Model& model, const ModelSource& found);
   const std::filesystem::path directory_;
   telemetry::Counters& counters_;
+  const std::unique_ptr<LoadGate> gate_;
   Backends backends_;
   const LoadOptions options_;
+  const std::unique_ptr<Builders> builders_;
   const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
   std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number
 };

@@ -1,5 +1,5 @@
 // The ONNX Runtime backend: a session for each model, which all its instances run, each on its worker's
-// own thread. Threads: load() one at a time, create_instance() by several. Memory: a session's weights
+// own thread. Threads: load() and create_instance() by several. Memory: a session's weights
 // once, whatever the number of instances. Errors: what the library says becomes a Status.
 #include <lumen/backends/onnxruntime.h>
 
@@ -116,7 +116,7 @@ class OnnxRuntimeBackend final : public Backend {
     return library.ok() ? "ONNX Runtime " + Library::version() : "ONNX Runtime (not found)";
   }
   BackendTraits traits() const noexcept override {
-    return {.makes_instances_in_parallel = true, .is_reference = true, .operators = &kOperators};
+    return {.loads_in_parallel = true, .is_reference = true, .operators = &kOperators};
   }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
@@ -171,6 +171,7 @@ class OnnxRuntimeBackend final : public Backend {
 namespace lumen::backends {
 
 std::unique_ptr<engine::Backend> make_onnxruntime() {
+  onnxruntime::disable_reports();
   return std::make_unique<onnxruntime::OnnxRuntimeBackend>();
 }
 

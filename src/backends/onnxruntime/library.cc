@@ -53,6 +53,8 @@ void must(OrtStatus* status) {
   throw Failure(api().GetErrorMessage(error.get()));
 }
 
+void disable_reports() { ::setenv("ORT_DISABLE_TELEMETRY", "1", 1); }
+
 std::string Library::version() { return base->GetVersionString(); }
 
 Result<std::shared_ptr<Library>> Library::open() {
@@ -64,15 +66,11 @@ Result<std::shared_ptr<Library>> Library::open() {
   // alloc: once
   std::shared_ptr<Library> made(new Library());
   try {
-    // From 1.29 on it reports home on Linux, too: it writes a device id and a database below the user's
-    // cache folder and looks for a collector by DNS. It reads this variable once, while the environment
-    // is made; the call after it ends events of versions that do not read the variable.
-    ::setenv("ORT_DISABLE_TELEMETRY", "1", 1);
     // What goes wrong comes back as a status; its warnings about models are for their makers.
     OrtEnv* env = nullptr;
     must(api().CreateEnv(ORT_LOGGING_LEVEL_FATAL, "lumen", &env));
     made->env_.reset(env);
-    must(api().DisableTelemetryEvents(env));
+    must(api().DisableTelemetryEvents(env));  // of versions that do not read the variable
     OrtMemoryInfo* cpu = nullptr;
     must(api().CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &cpu));
     made->cpu_.reset(cpu);

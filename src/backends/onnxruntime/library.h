@@ -1,7 +1,7 @@
 // The ONNX Runtime library: found and loaded at the first model that asks for it, its environment, and
 // owners of what its C interface hands out. Headers of one version may use a newer library: it is asked
 // for the interface of the headers' version.
-// Threads: open() one at a time; the rest any. Memory: the library's own.
+// Threads: any, but for disable_reports(). Memory: the library's own.
 // Errors: Status with the library's own words.
 #pragma once
 
@@ -43,6 +43,11 @@ class Failure : public std::runtime_error {
 
 // Throws Failure with the library's words.
 void must(OrtStatus* status);
+
+// From 1.29 on ONNX Runtime reports home on Linux, too: it writes a device id and a database below the user's cache
+// folder, and asks DNS for a collector. It reads the variable that this sets once, when the library is opened. Called
+// before that by one thread: setenv() must not meet a getenv() of a thread that loads another model.
+void disable_reports();
 
 class Library {
  public:

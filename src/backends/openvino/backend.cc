@@ -1,16 +1,16 @@
 // The OpenVINO backend, and the only translation unit that includes OpenVINO (its headers are slow
-// to compile). Threads: load() one at a time, create_instance() by several; an Instance belongs to
+// to compile). Threads: load() and create_instance() by several; an Instance belongs to
 // one worker, and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
 // model, more when tensors are bound anew. Errors: every exception ends here and becomes a Status.
 #include <lumen/backends/openvino.h>
 
 #include <lumen/base/clock.h>
-#include <lumen/base/cpu.h>
 #include <lumen/base/limits.h>
 #include <lumen/engine/validate.h>
 #include <lumen/onnx/model_file.h>
 
 #include "backends/openvino/memory_policy.h"
+#include "backends/openvino/opening_thread.h"
 #include "backends/openvino/operators.h"
 #include "backends/openvino/plan.h"
 #include "backends/openvino/shapes.h"
@@ -358,7 +358,7 @@ class OpenVinoBackend final : public Backend {
 
   // Each instance compiles a clone of its own; OpenVINO's AUTO device does the same.
   BackendTraits traits() const noexcept override {
-    return {.makes_instances_in_parallel = true, .operators = &kOperators};
+    return {.loads_in_parallel = true, .operators = &kOperators};
   }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
@@ -387,28 +387,21 @@ class OpenVinoBackend final : public Backend {
     return frontend->convert(input);
   }
 
-  // Loads the CPU plugin while this thread may use one CPU only. TBB sizes its default arena by the
-  // affinity of the thread that touches it first, and a model run on the calling thread splits its
-  // work over that arena: so each inference stays on its own worker. (With the arena's usual size
-  // SqueezeNet took both CPUs of a two-core machine for one request.) Not on a thread made for it:
-  // the plugin gives the loading thread a signal stack and unmaps it at its own end, long after.
   void open_core() {
+    const std::lock_guard lock(opening_);
     if (core_) return;
-    const std::vector<uint32_t> cpus = usable_cpus();
-    (void)pin_this_thread(cpus.back());
-    std::exception_ptr failure;
+    const OnOneCpu narrow;
+    const SignalStack own;
     try {
       core_.emplace();
-      (void)core_->get_property("CPU", ov::device::full_name);
+      (void)core_->get_property("CPU", ov::device::full_name);  // loads the plugin
     } catch (...) {
-      failure = std::current_exception();
+      core_.reset();
+      throw;
     }
-    (void)restrict_this_thread(cpus);
-    if (!failure) return;
-    core_.reset();
-    std::rethrow_exception(failure);
   }
 
+  std::mutex opening_;
   std::optional<ov::Core> core_;
   ov::frontend::FrontEndManager frontends_;
 };

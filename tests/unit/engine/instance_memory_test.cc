@@ -64,6 +64,18 @@ TEST_F(InstanceMemoryTest, MakingsThatBeginAndEndTogetherGetEqualParts) {
   EXPECT_EQ(c.end(), 100u);
 }
 
+TEST_F(InstanceMemoryTest, ModelsOfDifferentSizesGetPartsByTheirSizes) {
+  Making small(memory, 100);
+  Making large(memory, 300);
+  reading += 4000;
+  EXPECT_EQ(small.end(), 1000u);
+  EXPECT_EQ(large.end(), 3000u);
+  Making empty(memory, 0);
+  Making of_a_gigabyte(memory, uint64_t{1} << 30);
+  reading += 1001;
+  EXPECT_EQ(empty.end() + of_a_gigabyte.end(), 1001u);
+}
+
 TEST_F(InstanceMemoryTest, WhatDoesNotDivideIsNotLost) {
   for (const uint64_t growth : {1u, 2u, 3u, 4u, 5u, 1000u}) {
     Making a(memory);

@@ -68,7 +68,8 @@ class RunnerTest : public testing::Test {
     for (const auto& model : repository->models()) served.push_back(model.get());
     SharedInstances shared;
     InstanceMemory memory;
-    runner->make_instances(served, shared, memory, config);
+    runner->expect_instances(served);
+    for (size_t i = 0; i < served.size(); ++i) runner->make_instance(i, shared, memory, config);
     const Status status = runner->set_up(memory, Runner::OnFailure::kFail);
     ASSERT_TRUE(status.ok()) << status.message();
     control->cost_ns = nullptr;  // the plan is made
