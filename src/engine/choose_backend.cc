@@ -58,7 +58,12 @@ auto in_turn(Backends::Entry& entry, Work&& work) {
 }
 
 Result<std::unique_ptr<LoadedModel>> load(Backends::Entry& entry, const ModelSource& source) {
-  return in_turn(entry, [&] { return entry.backend->load(source); });
+  auto loaded = in_turn(entry, [&] { return entry.backend->load(source); });
+  if (loaded.ok()) return loaded;
+  const std::string newer = newer_opset(*entry.backend, source);
+  if (newer.empty()) return loaded;
+  return Status::error(loaded.status().code(), "%s: %s", newer.c_str(),
+                       loaded.status().message().data());
 }
 
 Result<ChosenBackend> load_with(Backends& backends, std::string_view name,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -172,6 +173,7 @@ class Search {
       if (!problem.empty()) note(std::move(problem));
     }
     note_danger(node, scope);
+    note_deviation(node, scope);
     const bool is_shape = node.domain.empty() && node.op_type == "Shape";
     const bool has_graph = std::ranges::any_of(
         node.attributes, [](const onnx::Attribute& one) { return one.graph != nullptr; });
@@ -266,6 +268,54 @@ class Search {
         add(found_.unsafe, node.op_type + " (" + std::string(exception.reason) + ")");
       }
     }
+  }
+
+  void note_deviation(const onnx::Node& node, const Scope& scope) {
+    for (const OperatorDeviation& deviation : table_.deviations) {
+      if (deviation.type != node.op_type || deviation.domain != node.domain) continue;
+      if (!has_attributes(node, deviation.attributes)) continue;
+      if (!are_connected(node.outputs, deviation.outputs)) continue;
+      if (!are_connected(node.inputs, deviation.inputs)) continue;
+      if (!has_such_inputs(node, scope, deviation)) continue;
+      add(found_.deviating, node.op_type + " (" + std::string(deviation.reason) + ")");
+    }
+  }
+
+  static bool has_attributes(const onnx::Node& node, std::string_view wanted) {
+    for (std::string_view word = take_word(wanted); !word.empty(); word = take_word(wanted)) {
+      const size_t equals = word.find('=');
+      const onnx::Attribute* attribute = node.find(word.substr(0, equals));
+      if (attribute == nullptr || value_of(*attribute) != word.substr(equals + 1)) return false;
+    }
+    return true;
+  }
+
+  static bool are_connected(const std::vector<std::string>& names, uint32_t wanted) {
+    for (size_t i = 0; i < 32; ++i) {
+      const bool is_connected = i < names.size() && !names[i].empty();
+      if ((wanted >> i & 1) != 0 && !is_connected) return false;
+    }
+    return true;
+  }
+
+  static bool has_such_inputs(const onnx::Node& node, const Scope& scope,
+                              const OperatorDeviation& deviation) {
+    for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
+      if ((deviation.inputs >> i & 1) == 0) continue;
+      const Known known = find(scope, node.inputs[i]);
+      const bool is_known = known.type != DataType::kUnknownType;
+      if (is_known && !deviation.types.empty() && !has_word(deviation.types, name_of(known.type))) {
+        return false;
+      }
+      if (deviation.of_fractions && is_whole(known)) return false;
+    }
+    return true;
+  }
+
+  static bool is_whole(const Known& known) {
+    const auto numbers = known.tensor == nullptr ? std::nullopt : known.tensor->floats();
+    return numbers && std::ranges::all_of(
+                          *numbers, [](float one) { return one == std::nearbyint(one); });
   }
 
   // Why no row of the table allows the node; empty: one does.

@@ -14,6 +14,8 @@ namespace lumen::engine {
 struct OperatorFindings {
   // The table does not allow it. Empty: the backend is known to compute the model as ONNX defines it.
   std::vector<std::string> not_known;
+  // Nodes that the backend computes otherwise: those of the table's deviations.
+  std::vector<std::string> deviating;
   // By it a request can end the process or read other memory: the backend is not given the model.
   std::vector<std::string> unsafe;
 };

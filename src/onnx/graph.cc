@@ -180,6 +180,7 @@ class Reader {
       switch (field.number) {
         case kDims: add_integers(field, made.dims); break;
         case kDataType: made.type = static_cast<int32_t>(field.value); break;
+        case kFloatData: made.float_data = field.payload; break;
         case kInt32Data: add_integers(field, made.int32_data); break;
         case kInt64Data: add_integers(field, made.int64_data); break;
         case kTensorName: made.name = string_of(field.payload); break;
@@ -256,18 +257,39 @@ std::optional<std::pair<size_t, bool>> size_and_sign(int32_t type) noexcept {
 
 }  // namespace
 
-std::optional<std::vector<int64_t>> Tensor::integers() const {
-  const auto form = size_and_sign(type);
-  if (!form || is_external) return std::nullopt;
+namespace {
+
+// nullopt: more than kMostNumbers, or no size.
+std::optional<size_t> count_of(const std::vector<int64_t>& dims) noexcept {
   size_t count = 1;
   for (const int64_t size : dims) {
-    if (size < 0 || static_cast<uint64_t>(size) > kMostIntegers) return std::nullopt;
+    if (size < 0 || static_cast<uint64_t>(size) > Tensor::kMostNumbers) return std::nullopt;
     count *= static_cast<size_t>(size);
-    if (count > kMostIntegers) return std::nullopt;
+    if (count > Tensor::kMostNumbers) return std::nullopt;
   }
+  return count;
+}
+
+}  // namespace
+
+std::optional<std::vector<int64_t>> Tensor::integers() const {
+  const auto form = size_and_sign(type);
+  const std::optional<size_t> count = count_of(dims);
+  if (!form || is_external || !count) return std::nullopt;
   std::vector<int64_t> numbers = raw.empty() ? (type == kInt64 ? int64_data : int32_data)
                                              : from_raw(raw, form->first, form->second);
-  if (numbers.size() != count) return std::nullopt;
+  if (numbers.size() != *count) return std::nullopt;
+  return numbers;
+}
+
+std::optional<std::vector<float>> Tensor::floats() const {
+  const std::optional<size_t> count = count_of(dims);
+  const Bytes bytes = raw.empty() ? float_data : raw;
+  if (type != kFloat || is_external || !count || bytes.size() != *count * sizeof(float)) {
+    return std::nullopt;
+  }
+  std::vector<float> numbers(*count);
+  if (*count > 0) std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
 }
 

@@ -131,6 +131,30 @@ def plain(path: Path) -> None:
     )
 
 
+def doubled(scale: float) -> Callable[[Path], None]:
+    """A picture of 4 by 4, its height and width times `scale`, corners aligned."""
+
+    def save(path: Path) -> None:
+        onnx_tools.save(
+            path,
+            "doubled",
+            [
+                node(
+                    "Resize",
+                    ["x", "", "scales"],
+                    ["y"],
+                    mode="linear",
+                    coordinate_transformation_mode="align_corners",
+                )
+            ],
+            [value("x", [1, 1, 4, 4])],
+            [value("y", [1, 1, "h", "w"])],
+            [constant("scales", np.array([1, 1, scale, scale], np.float32))],
+        )
+
+    return save
+
+
 MODELS_BY_NAME: dict[str, tuple[Callable[[Path], None], str]] = {
     "hashed": (hashed, "auto"),
     "hashed_by_openvino": (hashed, "openvino"),
@@ -141,6 +165,9 @@ MODELS_BY_NAME: dict[str, tuple[Callable[[Path], None], str]] = {
     "division": (division("Div"), "auto"),
     "modulo": (division("Mod"), "onnxruntime"),
     "plain": (plain, "openvino"),
+    "doubled": (doubled(2), "auto"),
+    "shrunk": (doubled(0.6), "auto"),
+    "shrunk_by_onnxruntime": (doubled(0.6), "onnxruntime"),
 }
 
 
@@ -258,6 +285,27 @@ def test_a_delta_of_0_is_refused_and_the_server_lives(
     assert infer(client, "steps", **scalars(0, 2, 1)).as_numpy("y").tolist() == [0, 1]
 
 
+def test_a_file_with_a_newer_opset_than_a_backend_reads_says_so(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [node("Unheard", ["x"], ["y"])], "new", [value("x", ["n"])], [value("y", ["n"])]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 99)], ir_version=10)
+    for backend in ("openvino", "onnxruntime", "auto"):
+        path = tmp_path / backend / "1" / "model.onnx"
+        path.parent.mkdir(parents=True)
+        onnx.save(model, path)
+        (path.parents[1] / "config.json").write_text(json.dumps({"backend": backend}))
+    with Server(tmp_path) as one:
+        reasons = {path.name: document(one, path.name)["error"] for path in tmp_path.iterdir()}
+    for backend, newest, name in (("openvino", 28, "OpenVINO"), ("onnxruntime", 26, "ONNX Runtime")):
+        said = f"the file has opset 99, newer than {newest}, the newest that is known of {name}"
+        assert said in reasons[backend]
+        assert f"export it with opset {newest} or lower" in reasons[backend]
+    assert "newer than 26" in reasons["auto"]
+    # The library's own limit: a newer version of it may have raised it.
+    assert "till opset 26" in reasons["onnxruntime"]
+
+
 def test_where_onnx_runtime_refuses_the_model_the_reason_names_the_key(tmp_path: Path) -> None:
     graph = helper.make_graph(
         [node("Mul", ["x", "x"], ["y"])],
@@ -275,3 +323,22 @@ def test_where_onnx_runtime_refuses_the_model_the_reason_names_the_key(tmp_path:
     assert "Mul of INT64" in reason
     assert '"backend": "openvino" in config.json allows it' in reason
     assert "onnxruntime: " in reason
+
+
+def test_what_the_reference_computes_otherwise_is_refused_and_named_serves_with_a_warning(
+    served: Server, client: triton.InferenceServerClient
+) -> None:
+    reason = document(served, "shrunk")["error"]
+    assert "Resize (with align_corners and scales that are not whole" in reason
+    assert '"backend": "onnxruntime" in config.json allows it' in reason
+    named = document(served, "shrunk_by_onnxruntime")["parameters"]["operators_not_known"]
+    assert [one.split(" (")[0] for one in named] == ["Resize"]
+    warning = "model shrunk_by_onnxruntime/1 is served by onnxruntime, which is not known to"
+    assert any(warning in line and "Resize (" in line for line in served.log)
+
+
+def test_corners_are_aligned_with_whole_scales(client: triton.InferenceServerClient) -> None:
+    picture = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    answer = infer(client, "doubled", x=picture).as_numpy("y")
+    places = np.linspace(0, 3, 8)
+    assert np.allclose(answer[0, 0], 4 * places[:, None] + places, atol=1e-5)

@@ -1,7 +1,7 @@
 // OperatorTable: the operators that a backend is known to compute as ONNX defines them, with their
 // types and attributes. A backend that is no reference names one in its traits; "auto" gives it a model
-// only if each operator of the model is in there. That of a reference has no rules, and only the operators
-// that it is not given.
+// only if each operator of the model is in there. That of a reference has no rules, but the operators that it
+// is not given and those that it computes otherwise.
 // Threads: constants. Memory: none, views of literals. Errors: none.
 #pragma once
 
@@ -45,11 +45,27 @@ struct OperatorException {
   int64_t unsafe_number = 0;
 };
 
+// A node that a reference computes otherwise than ONNX defines it. All that a row says must hold of the node.
+struct OperatorDeviation {
+  std::string_view domain;
+  std::string_view type;
+  std::string_view attributes;  // "name=value" by a space
+  uint32_t inputs;              // bit i: input i is connected
+  std::string_view types;       // of these inputs; empty: any
+  uint32_t outputs;             // bit i: output i is connected
+  // Of these inputs only numbers that are not whole deviate, so a constant of whole FP32 numbers is computed rightly.
+  bool of_fractions;
+  std::string_view reason;
+};
+
 struct OperatorTable {
   std::string_view made_with;  // the backend's description() when the rules were made
   std::string_view version;    // another table has another one
   std::span<const OperatorRule> rules;
   std::span<const OperatorException> exceptions;
+  std::span<const OperatorDeviation> deviations = {};
+  // The newest version of ONNX's own operator set that the backend reads, or was compared with; 0: not known.
+  int64_t newest_opset = 0;
 };
 
 }  // namespace lumen::engine

@@ -45,12 +45,15 @@ struct Tensor {
   std::vector<int64_t> dims;
   bool is_external = false;         // its bytes are in a file beside the model's
   Bytes raw;                        // raw_data; empty where the numbers are in a field of their own
+  Bytes float_data;                 // FP32 numbers in that field, packed
   std::vector<int64_t> int32_data;  // small types, too
   std::vector<int64_t> int64_data;
 
-  // Of constants of integers with at most kMostIntegers elements (axes, shapes, indices); nullopt: not known.
-  static constexpr size_t kMostIntegers = 4096;
+  // Of constants with at most kMostNumbers elements (axes, shapes, indices, scales); nullopt: not known, or of another
+  // type.
+  static constexpr size_t kMostNumbers = 4096;
   [[nodiscard]] std::optional<std::vector<int64_t>> integers() const;
+  [[nodiscard]] std::optional<std::vector<float>> floats() const;
 };
 
 struct Graph;

@@ -50,6 +50,7 @@ enum AttributeField : uint32_t {
 enum TensorField : uint32_t {
   kDims = 1,
   kDataType = 2,
+  kFloatData = 4,
   kInt32Data = 5,
   kInt64Data = 7,
   kTensorName = 8,

@@ -1,6 +1,7 @@
 // See the header.
 #include "backends/openvino/operators.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace lumen::backends::openvino {
@@ -11,6 +12,10 @@ namespace {
 }  // namespace
 
 const engine::OperatorTable kOperators = {
-    .made_with = kMadeWith, .version = kVersion, .rules = kRules, .exceptions = kExceptions};
+    .made_with = kMadeWith,
+    .version = kVersion,
+    .rules = kRules,
+    .exceptions = kExceptions,
+    .newest_opset = std::ranges::max(kRules, {}, &engine::OperatorRule::last_opset).last_opset};
 
 }  // namespace lumen::backends::openvino

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,6 +176,80 @@ TEST_F(OperatorTableTest, ATableWithoutRulesKnowsAllAndStillNamesTheUnsafe) {
   const OperatorFindings found = compare_operators(kReference, model);
   EXPECT_THAT(found.not_known, IsEmpty());
   EXPECT_THAT(found.unsafe, ElementsAre("Div (the least by -1)"));
+}
+
+// --- nodes that a reference computes otherwise ---------------------------------------------------------
+
+constexpr OperatorDeviation kDeviations[] = {
+    {"", "Attention", "mode=2 causal=1", 0, "", 0x2, false, "masked places"},
+    {"", "Attention", "mode=2", 0x2, "BOOL", 0x2, false, "masked places"},
+    {"", "Resize", "align=1", 0x2, "", 0, true, "the rounded size"},
+};
+constexpr OperatorTable kReference = {.made_with = {},
+                                      .version = "1",
+                                      .rules = {},
+                                      .exceptions = {},
+                                      .deviations = kDeviations};
+
+class DeviationsTest : public OperatorTableTest {
+ protected:
+  [[nodiscard]] std::vector<std::string> deviating() const {
+    return compare_operators(kReference, model).deviating;
+  }
+  onnx::Node& attention(std::vector<onnx::Attribute> attributes) {
+    onnx::Node& made = add("Attention", {"x", "mask"});
+    made.outputs = {"y", "scores"};
+    made.attributes = std::move(attributes);
+    return made;
+  }
+  void scales(const std::vector<float>& numbers) {
+    onnx::Tensor& made = model.graph.initializers.emplace_back();
+    made.name = "scales";
+    made.type = onnx::kFloat;
+    made.dims = {static_cast<int64_t>(numbers.size())};
+    made.raw = std::as_bytes(std::span(numbers));
+  }
+};
+
+TEST_F(DeviationsTest, ANodeDeviatesWithAllAttributesOfARowOnly) {
+  model.graph.inputs.push_back(value("mask", onnx::kFloat));
+  attention({integer("mode", 2), integer("causal", 1)});
+  EXPECT_THAT(deviating(), ElementsAre("Attention (masked places)"));
+  model.graph.nodes[0].attributes = {integer("mode", 2), integer("causal", 0)};
+  EXPECT_THAT(deviating(), IsEmpty());
+  model.graph.nodes[0].attributes = {integer("causal", 1)};
+  EXPECT_THAT(deviating(), IsEmpty());
+}
+
+TEST_F(DeviationsTest, AnOutputThatIsNotAskedForDoesNotDeviate) {
+  onnx::Node& node = attention({integer("mode", 2), integer("causal", 1)});
+  node.outputs[1].clear();
+  EXPECT_THAT(deviating(), IsEmpty());
+  node.outputs.pop_back();
+  EXPECT_THAT(deviating(), IsEmpty());
+}
+
+TEST_F(DeviationsTest, AnInputOfAnotherTypeDoesNotDeviateAndOneOfAnUnknownTypeMay) {
+  attention({integer("mode", 2)});
+  EXPECT_THAT(deviating(), ElementsAre("Attention (masked places)")) << "of the mask nothing is known";
+  model.graph.inputs.push_back(value("mask", onnx::kBool));
+  EXPECT_THAT(deviating(), ElementsAre("Attention (masked places)"));
+  model.graph.inputs.back().type = onnx::kFloat;
+  EXPECT_THAT(deviating(), IsEmpty());
+}
+
+TEST_F(DeviationsTest, AConstantOfWholeNumbersDoesNotDeviateAndFractionsOrARequestsNumbersMay) {
+  add("Resize", {"x", "scales"}).attributes = {integer("align", 1)};
+  EXPECT_THAT(deviating(), ElementsAre("Resize (the rounded size)"));
+  const std::vector<float> whole = {1, 1, 2, 2};
+  scales(whole);
+  EXPECT_THAT(deviating(), IsEmpty());
+  model.graph.initializers.clear();
+  const std::vector<float> fractions = {1, 1, 0.5f, 2};
+  scales(fractions);
+  EXPECT_THAT(deviating(), ElementsAre("Resize (the rounded size)"));
+  model.graph.nodes[0].inputs.pop_back();
+  EXPECT_THAT(deviating(), IsEmpty()) << "it has sizes, then";
 }
 
 }  // namespace

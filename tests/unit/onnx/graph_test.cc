@@ -155,6 +155,26 @@ TEST(OnnxGraph, AnAttributeThatRefersToAFunctionsIsOfNoKind) {
   EXPECT_EQ(read_attribute(attribute_of(99)).kind, Attribute::Kind::kOther);
 }
 
+TEST(OnnxGraph, FloatsAreReadFromEitherFieldAndKnownOnlyIfTheyAreAsManyAsTheShapeSays) {
+  const std::vector<float> numbers = {0.5f, -2};
+  Tensor tensor;
+  tensor.type = kFloat;
+  tensor.dims = {2};
+  EXPECT_FALSE(tensor.floats());
+  tensor.float_data = std::as_bytes(std::span(numbers));
+  EXPECT_THAT(tensor.floats().value(), ElementsAre(0.5f, -2));
+  std::swap(tensor.float_data, tensor.raw);
+  EXPECT_THAT(tensor.floats().value(), ElementsAre(0.5f, -2));
+  tensor.dims = {3};
+  EXPECT_FALSE(tensor.floats());
+  tensor.dims = {2};
+  tensor.type = kFloat16;
+  EXPECT_FALSE(tensor.floats());
+  tensor.type = kFloat;
+  tensor.is_external = true;
+  EXPECT_FALSE(tensor.floats());
+}
+
 TEST(OnnxGraph, IntegersAreKnownOnlyWhereTheyAreThereAndAsManyAsTheShapeSays) {
   Tensor tensor;
   tensor.type = kInt64;
