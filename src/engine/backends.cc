@@ -78,9 +78,8 @@ void Backends::unregister_memory(std::span<std::byte> region) noexcept {
 }
 
 bool Backends::loads_in_parallel() const noexcept {
-  return std::ranges::any_of(entries_, [](const auto& entry) {
-    return entry->backend->traits().loads_in_parallel;
-  });
+  return std::ranges::any_of(
+      entries_, [](const auto& entry) { return entry->backend->traits().loads_in_parallel; });
 }
 
 std::string Backends::description() const {

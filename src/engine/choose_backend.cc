@@ -141,10 +141,10 @@ void load_with_each(Attempt& attempt, Backends& backends, const ModelSource& sou
   attempt.tried.reserve(backends.entries().size());
   for (const auto& entry : backends.entries()) {
     if (options.is_stopped()) return;
-    TriedBackend& tried =
-        attempt.tried.emplace_back(TriedBackend{.name = std::string(entry->backend->name()),
-                                                .problem = reason_to_leave_out(*entry->backend, source),
-                                                .costs = {}});
+    TriedBackend& tried = attempt.tried.emplace_back(
+        TriedBackend{.name = std::string(entry->backend->name()),
+                     .problem = reason_to_leave_out(*entry->backend, source),
+                     .costs = {}});
     if (tried.problem.empty()) {
       const Status survived = try_first(*entry->backend, source, options);
       if (!survived.ok()) tried.problem = survived.message();

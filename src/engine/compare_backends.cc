@@ -134,8 +134,8 @@ std::string sentence(const TriedBackend& best, const TriedBackend& other) {
 
 }  // namespace
 
-size_t compare_backends(std::vector<Candidate>& candidates, Precision precision, const LoadOptions& options,
-              BackendChoice& choice) {
+size_t compare_backends(std::vector<Candidate>& candidates, Precision precision,
+                        const LoadOptions& options, BackendChoice& choice) {
   const uint64_t budget_ns = options.budget_ns;
   const auto is_reference = [](const Candidate& one) {
     return one.entry->backend->traits().is_reference;

@@ -16,7 +16,9 @@ OperatorFindings compare_operators(const Backend& backend, const ModelSource& so
   }
   OperatorFindings found = compare_operators(*table, *model);
   if (table->rules.empty()) {
-    return {.not_known = std::move(found.deviating), .deviating = {}, .unsafe = std::move(found.unsafe)};
+    return {.not_known = std::move(found.deviating),
+            .deviating = {},
+            .unsafe = std::move(found.unsafe)};
   }
   const std::string version = backend.description();
   if (table->made_with != version) {

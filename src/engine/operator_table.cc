@@ -314,8 +314,8 @@ class Search {
 
   static bool is_whole(const Known& known) {
     const auto numbers = known.tensor == nullptr ? std::nullopt : known.tensor->floats();
-    return numbers && std::ranges::all_of(
-                          *numbers, [](float one) { return one == std::nearbyint(one); });
+    return numbers &&
+           std::ranges::all_of(*numbers, [](float one) { return one == std::nearbyint(one); });
   }
 
   // Why no row of the table allows the node; empty: one does.

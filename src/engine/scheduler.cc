@@ -259,7 +259,8 @@ Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& conf
     for (size_t i = 0; i < shares.size(); ++i) {
       if (model >= shares[i].models.size()) continue;
       jobs.push_back(
-          {.body = [&, i, model] { shares[i].runner->make_instance(model, shared, memory, config); },
+          {.body = [&, i,
+                    model] { shares[i].runner->make_instance(model, shared, memory, config); },
            .near_cpu = pinned_.of(static_cast<uint32_t>(i))});
     }
   }

@@ -297,7 +297,10 @@ def test_a_file_with_a_newer_opset_than_a_backend_reads_says_so(tmp_path: Path) 
         (path.parents[1] / "config.json").write_text(json.dumps({"backend": backend}))
     with Server(tmp_path) as one:
         reasons = {path.name: document(one, path.name)["error"] for path in tmp_path.iterdir()}
-    for backend, newest, name in (("openvino", 28, "OpenVINO"), ("onnxruntime", 26, "ONNX Runtime")):
+    for backend, newest, name in (
+        ("openvino", 28, "OpenVINO"),
+        ("onnxruntime", 26, "ONNX Runtime"),
+    ):
         said = f"the file has opset 99, newer than {newest}, the newest that is known of {name}"
         assert said in reasons[backend]
         assert f"export it with opset {newest} or lower" in reasons[backend]

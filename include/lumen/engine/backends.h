@@ -24,7 +24,8 @@ class Backends {
   // A backend and what the engine keeps for it.
   struct Entry {
     std::unique_ptr<Backend> backend;
-    std::mutex making;       // held by a thread that loads or makes an instance, unless that goes in parallel
+    // Held by a thread that loads the model or makes an instance, unless the backend does these in parallel.
+    std::mutex making;
     bool is_in_use = false;  // has a model: from then on it is told of memory
   };
 
@@ -53,7 +54,7 @@ class Backends {
   void unregister_memory(std::span<std::byte> region) noexcept;
 
   [[nodiscard]] bool loads_in_parallel() const noexcept;  // any of them
-  [[nodiscard]] std::string description() const;                    // of all, for the banner
+  [[nodiscard]] std::string description() const;          // of all, for the banner
 
  private:
   std::vector<std::unique_ptr<Entry>> entries_;

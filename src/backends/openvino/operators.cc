@@ -9,13 +9,15 @@ namespace {
 
 #include "backends/openvino/operators.inc"
 
-}  // namespace
-
-const engine::OperatorTable kOperators = {
+constexpr engine::OperatorTable kTable = {
     .made_with = kMadeWith,
     .version = kVersion,
     .rules = kRules,
     .exceptions = kExceptions,
     .newest_opset = std::ranges::max(kRules, {}, &engine::OperatorRule::last_opset).last_opset};
+
+}  // namespace
+
+const engine::OperatorTable kOperators = kTable;
 
 }  // namespace lumen::backends::openvino

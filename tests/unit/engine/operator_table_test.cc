@@ -185,11 +185,8 @@ constexpr OperatorDeviation kDeviations[] = {
     {"", "Attention", "mode=2", 0x2, "BOOL", 0x2, false, "masked places"},
     {"", "Resize", "align=1", 0x2, "", 0, true, "the rounded size"},
 };
-constexpr OperatorTable kReference = {.made_with = {},
-                                      .version = "1",
-                                      .rules = {},
-                                      .exceptions = {},
-                                      .deviations = kDeviations};
+constexpr OperatorTable kReference = {
+    .made_with = {}, .version = "1", .rules = {}, .exceptions = {}, .deviations = kDeviations};
 
 class DeviationsTest : public OperatorTableTest {
  protected:
@@ -231,7 +228,8 @@ TEST_F(DeviationsTest, AnOutputThatIsNotAskedForDoesNotDeviate) {
 
 TEST_F(DeviationsTest, AnInputOfAnotherTypeDoesNotDeviateAndOneOfAnUnknownTypeMay) {
   attention({integer("mode", 2)});
-  EXPECT_THAT(deviating(), ElementsAre("Attention (masked places)")) << "of the mask nothing is known";
+  EXPECT_THAT(deviating(), ElementsAre("Attention (masked places)"))
+      << "of the mask nothing is known";
   model.graph.inputs.push_back(value("mask", onnx::kBool));
   EXPECT_THAT(deviating(), ElementsAre("Attention (masked places)"));
   model.graph.inputs.back().type = onnx::kFloat;

@@ -79,11 +79,11 @@ TEST_F(SideBySide, AModelThatFailsLeavesTheOthersServed) {
 
 TEST_F(SideBySide, EachModelIsToldOnceWithANumberOfItsOwn) {
   std::vector<size_t> numbers;
-  const auto opened = ModelRepository::open(
-      files.path(), both(), *counters, options, [&](const Model&, size_t number, size_t count) {
-        EXPECT_EQ(count, 2u);
-        numbers.push_back(number);
-      });
+  const auto opened = ModelRepository::open(files.path(), both(), *counters, options,
+                                            [&](const Model&, size_t number, size_t count) {
+                                              EXPECT_EQ(count, 2u);
+                                              numbers.push_back(number);
+                                            });
   ASSERT_TRUE(opened.ok());
   EXPECT_THAT(numbers, testing::ElementsAre(1, 2));
 }
@@ -155,6 +155,7 @@ TEST(ChoiceCacheBySeveralThreads, KeepsTheChoicesOfAll) {
     return std::to_string(thread) + "." + std::to_string(i);
   };
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
       for (int i = 0; i < kEach; ++i) cache.put(key_of(thread, i), {.backend = "first"});
