@@ -92,6 +92,7 @@ struct World {
   Place outside;
 };
 World world;
+constexpr size_t kUsualThreads = 4096;  // that a world starts, one after the other
 std::vector<std::byte*> spare_stacks;
 
 std::byte* take_stack() {
@@ -273,6 +274,10 @@ void run_world(uint64_t seed, const std::function<void()>& body) {
   world.switch_one_in = size_t{2} << world.random.below(6);
   world.may_hold_long = true;
   world_body = &body;
+  // Lists that grow here would look like leaks of the program: a world's repetition may take more threads than it did.
+  for (auto* list : {&world.live, &world.ready}) list->reserve(kUsualThreads);
+  world.fibers.reserve(kUsualThreads);
+  spare_stacks.reserve(kUsualThreads);
   Fiber& first = start_fiber(
       [](void*) -> void* {
         (*world_body)();
