@@ -1,6 +1,7 @@
-// BenchArguments: the words of `lumen bench URL`, and what the two ways to run it share: one model
-// (bench_command.cc) and a mix of several (bench_mix.cc).
-// Threads: main. Memory: control plane. Errors: Status naming what was wrong and what was wanted.
+// BenchArguments: the words of `lumen bench URL`, and the parts that its two ways to run share: one
+// model (bench_command.cc) and a mix of several (bench_mix.cc).
+// Threads: main. Memory: control plane. Errors: Status naming the wrong value and the values
+// wanted.
 #pragma once
 
 #include "load/load_plan.h"
@@ -35,11 +36,11 @@ struct BenchArguments {
   bool csv = false;
 };
 
-// A line on stderr; the exit status for what the world did.
+// A line on stderr; the exit status for a failure of the world.
 int fail_bench(const lumen::Status& status);
 
-// A plan of `model` with all that the arguments say but for clients and rate, probed with one request.
-// `inputs_text` is what it sends in words.
+// A plan of `model` with all arguments but clients and rate, probed with one request. `inputs_text`
+// describes its inputs in words.
 struct BenchPlan {
   std::string inputs_text;
   lumen::load::LoadPlan plan;

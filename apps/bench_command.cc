@@ -102,7 +102,7 @@ int run_bench_url(const BenchArguments& arguments) {
   return 1;
 }
 
-// What was neither a bench's name nor a URL was most likely meant as the former.
+// A word that is neither a bench's name nor a URL was most likely meant as the former.
 int refuse_word(const std::string& word) {
   constexpr std::string_view kBenches[] = {"shared-buffer"};
   const std::string near(lumen::nearest_name(word, kBenches));

@@ -20,7 +20,7 @@ using lumen::Result;
 using lumen::Status;
 namespace load = lumen::load;
 
-// What would say the same of all models, and hardly ever what is meant.
+// Options that would say the same of all models, which hardly any user means.
 Status check_options(const BenchArguments& arguments) {
   const char* option = nullptr;
   if (!arguments.model.empty()) option = "--model";

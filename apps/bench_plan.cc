@@ -1,4 +1,5 @@
-// Reads a model's metadata, makes its request and probes it: what `lumen bench` does before any load.
+// Reads a model's metadata, makes its request and probes it: the steps of `lumen bench` before any
+// load.
 // Main thread; the heap; errors as bench_arguments.h says.
 #include "bench_arguments.h"
 #include "load/load_run.h"
@@ -67,7 +68,7 @@ Status probe(load::LoadPlan plan) {
                        tally->first_error.c_str());
 }
 
-// What the transport of this URL does not do.
+// Why the transport of this URL can't do it.
 Status check_transport(const load::Target& target, const BenchArguments& arguments, double rate) {
   if (target.is_bus() && (rate > 0 || arguments.new_connection || arguments.obey_retry_after)) {
     return Status::error(lumen::Code::kUnsupported,

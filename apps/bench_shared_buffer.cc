@@ -44,7 +44,7 @@ struct Row {
   double real_s = 0, user_s = 0, system_s = 0, ns_per_allocation = 0;
 };
 
-struct Flushed {  // what the callback counts; one thread at a time calls it
+struct Flushed {  // the callback's counts; one thread at a time calls it
   uint64_t buffers = 0, bytes = 0, last = 0;
   void count(uint64_t used) {
     ++buffers;

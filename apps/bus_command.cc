@@ -27,7 +27,7 @@ struct TopArguments {
   uint32_t count = 0;  // 0: until it is ended
 };
 
-// A ring is told from others by who is at its other end, and its place among his.
+// A ring's key: the process at its other end, and its place among that process's rings.
 using RingKey = std::tuple<uint32_t, uint32_t, size_t>;
 using Snapshot = std::map<RingKey, RingReport>;
 

@@ -1,4 +1,4 @@
-// `lumen bus top PATH`: what goes over a bus, live.
+// `lumen bus top PATH`: the traffic of a bus, live.
 // Threads: main. Memory: control plane. Errors: a line on stderr and exit status 1.
 #pragma once
 

@@ -20,8 +20,8 @@ namespace {
 
 namespace doctor = lumen::doctor;
 
-// What a server has open once its models are loaded, beside its connections: backends, log, CSV. Some 20 of
-// OpenVINO's were seen.
+// The descriptors that a server has open once its models are loaded, beside its connections:
+// backends, log, CSV. Some 20 of OpenVINO's were seen.
 constexpr uint64_t kOpenAtStart = 64;
 
 struct DoctorArguments {

@@ -1,6 +1,7 @@
-// `lumen doctor`: what of this machine holds a low-latency server back, and how to change it.
-// Threads: main, and two while it measures. Memory: control plane. Errors: exit status 1 with --strict and
-// a warning, 2 for arguments; else 0, and what can't be read is a line that says so.
+// `lumen doctor`: the settings of this machine that slow a low-latency server down, and how to
+// change them. Threads: main, and two while it measures. Memory: control plane. Errors: exit status
+// 1 with --strict and a warning, 2 for arguments; else 0, and a value that can't be read is a line
+// that says so.
 #pragma once
 
 #include <CLI/CLI.hpp>

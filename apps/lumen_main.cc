@@ -24,7 +24,7 @@
 
 namespace {
 
-// What a mistyped flag was meant to be. CLI11 says only that it does not know it.
+// The flag that a mistyped one was meant to be. CLI11 says only that it does not know it.
 std::string nearest_flag(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {

@@ -1,6 +1,6 @@
-// `lumen models`: loads the models of a repository as a server would, and says what each is and which
-// backend serves it. Main thread. Errors: exit status 1 when a model is unavailable or the repository
-// can't be read, 2 for arguments.
+// `lumen models`: loads the models of a repository as a server would, and describes each and the
+// backend that serves it. Main thread. Errors: exit status 1 when a model is unavailable or the
+// repository can't be read, 2 for arguments.
 #pragma once
 
 #include <CLI/CLI.hpp>

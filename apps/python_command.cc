@@ -37,7 +37,7 @@ constexpr std::array kCommands = {
 // Empty in an installed lumen.
 constexpr std::string_view kSourceTree = LUMEN_SOURCE_TREE;
 
-// What the probe's exit status means.
+// The meaning of the probe's exit status.
 constexpr int kNoPackage = 3;
 constexpr int kTooOld = 4;
 constexpr const char* kProbe =
@@ -77,7 +77,7 @@ std::string find_python(const char* called) {
   return "python3";
 }
 
-// Our tree's package, and our own path, for what the command runs of us.
+// Our tree's package, and our own path, for the programs that the command runs.
 void set_environment() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);

@@ -1,7 +1,7 @@
 // `lumen top`, `slow`, `trace`, `perf`, `dashboard`: commands that are Python. `lumen` becomes
 // `PYTHON -m lumen_engine COMMAND ...`: same process id, same signals, same terminal.
 // Threads: main, before any other exists. Memory: control plane.
-// Errors: a line on stderr that says what is missing and how to get it, and exit status 1.
+// Errors: a line on stderr that names the missing package and how to get it, and exit status 1.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -67,7 +67,7 @@ std::string engine_text(const lumen::server::ServerOptions& options) {
   return text;
 }
 
-// "12 MB", "3.4 MB", "1.2 GB": enough to compare with what a machine has.
+// "12 MB", "3.4 MB", "1.2 GB": enough to compare with a machine's memory.
 std::string megabytes_text(uint64_t bytes) {
   if (bytes < 100'000) return "under 0.1 MB";
   const bool is_large = bytes >= 1'000'000'000;
@@ -162,5 +162,5 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
   if (!unix_path.empty()) line.append(" unix=").append(absolute_text(unix_path));
   if (!bus_path.empty()) line.append(" bus=").append(absolute_text(bus_path));
   std::printf("%s\n", line.c_str());
-  std::fflush(stdout);  // whoever waits for the last line reads a pipe
+  std::fflush(stdout);  // the process that waits for the last line reads a pipe
 }

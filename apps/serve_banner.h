@@ -1,5 +1,5 @@
-// What `lumen serve` says about itself at start: a banner of at most 12 lines on stdout, and the
-// warnings: more workers than CPUs, and an address that others can reach.
+// The start messages of `lumen serve`: a banner of at most 12 lines on stdout, and the warnings:
+// more workers than CPUs, and an address that others can reach.
 // Threads: main. Memory: control plane. Errors: never.
 #pragma once
 
@@ -25,13 +25,12 @@
 // "2 instances of 12 MB", without the size where it is not known; empty where there is none.
 [[nodiscard]] std::string instances_text(const lumen::engine::Engine::Instances& instances);
 
-// What else there is to say of a model: how its requests go, where not all go alike, and what it
-// takes.
+// Notes on a model: how its requests go, if not all go alike, and its memory.
 using ModelNote = std::function<std::string(const lumen::engine::Model&)>;
 
-// `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a listener
-// that there is not. The last line begins with "lumen: ready", and is what a caller of the process
-// waits for.
+// `pinning`: as Server::pinning() says it. The addresses as the server bound them; "" for a
+// listener that there is not. The last line begins with "lumen: ready"; a caller of the process
+// waits for it.
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::engine::ModelRepository& repository,
                   const ModelNote& note_of, std::string_view http_address,

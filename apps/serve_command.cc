@@ -52,7 +52,7 @@ int fail(const Status& status) {
   return 1;
 }
 
-// Before the file is read, so that what is wrong with it is said in the wanted form.
+// Before the file is read, so that its errors are told in the wanted form.
 void configure_log_by_flags(const ServeArguments& arguments) {
   ServerOptions options;
   for (const auto& [setting, value] : arguments.flags) {
@@ -119,7 +119,7 @@ void reopen_csv(Server& server, const ServerOptions& options, const std::string&
   spdlog::info("SIGHUP: the CSV goes on in {}{}", options.telemetry_csv_path.string(), by);
 }
 
-// SIGHUP: what can change while serving does, all or nothing; the rest is named and left.
+// SIGHUP: the settings that can change during serving, all or nothing; the rest is named and left.
 void reload(const ServeArguments& arguments, Server& server, ServerOptions& current,
             const std::string& by) {
   // POST /v2/lumen/engine may have changed it since.

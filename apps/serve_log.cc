@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kTextPattern = "%Y-%m-%dT%H:%M:%S.%e %l %v";
 
-// spdlog's patterns can't escape, and a message quotes what clients and files said.
+// spdlog's patterns can't escape, and a message quotes text of clients and files.
 class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {

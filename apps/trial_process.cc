@@ -1,5 +1,5 @@
-// Both ends: the server's, which starts the process, and what runs in it. One message a model over a socket that keeps
-// messages apart; its answer is a byte. See the header.
+// Both ends: the server's, which starts the process, and the process's own. One message a model
+// over a socket that keeps messages apart; its answer is a byte. See the header.
 #include "trial_process.h"
 
 #include <lumen/backends/built_in.h>

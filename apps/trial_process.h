@@ -21,7 +21,7 @@
 
 // Not for people: the process reads from a socket.
 inline constexpr std::string_view kTryModelsCommand = "try-models";
-// What that process does until its socket ends. The exit status.
+// The work of that process until its socket ends. The exit status.
 [[nodiscard]] int run_try_models();
 
 // One of them. By one thread at a time.
@@ -39,7 +39,7 @@ class TrialProcess {
   // Not ok: it could not be sent. A process that has ended is told by wait_for_answer().
   [[nodiscard]] lumen::Status send(std::string_view message);
   [[nodiscard]] Answer wait_for_answer(uint64_t most_ns, const std::atomic<bool>* stop);
-  // Waits for its end. What waitpid() says of it.
+  // Waits for its end. Returns waitpid()'s status.
   int reap() noexcept;
   void end() noexcept;
 

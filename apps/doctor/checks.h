@@ -1,6 +1,7 @@
 // The checks of `lumen doctor`: each looks at one thing of a Machine. The table names them all, in the
 // order in which they are shown.
-// Threads: main. Memory: strings. Errors: never; what can't be read is a Finding that says so.
+// Threads: main. Memory: strings. Errors: never; a value that can't be read is a Finding that says
+// so.
 #pragma once
 
 #include "doctor/finding.h"
@@ -29,7 +30,7 @@ namespace lumen::doctor {
 [[nodiscard]] Finding check_governor(const Machine& machine);
 [[nodiscard]] Finding check_numa(const Machine& machine);
 
-// latency_checks.cc: what is measured between CPUs
+// latency_checks.cc: times between CPUs
 [[nodiscard]] Finding check_core_distance(const Machine& machine);
 [[nodiscard]] Finding check_wake_up(const Machine& machine);
 
@@ -46,14 +47,15 @@ namespace lumen::doctor {
 [[nodiscard]] Finding check_reserved_huge_pages(const Machine& machine);
 [[nodiscard]] Finding check_memlock(const Machine& machine);
 
-// resource_checks.cc: where the server puts its files and sockets, and what models may need of the machine
+// resource_checks.cc: where the server puts its files and sockets, and the machine's resources for
+// models
 [[nodiscard]] Finding check_dev_shm(const Machine& machine);
 [[nodiscard]] Finding check_runtime_dir(const Machine& machine);
 [[nodiscard]] Finding check_descriptors(const Machine& machine);
 [[nodiscard]] Finding check_locale(const Machine& machine);
 
-// server_checks.cc: what the models' instances take, of each running server of this user whose
-// counters file is where servers put it by themselves; nothing where none runs.
+// server_checks.cc: the memory of the models' instances, of each running server of this user whose
+// counters file is at its default place; nothing if none runs.
 [[nodiscard]] std::vector<Line> check_servers(const Machine& machine);
 
 struct Check {

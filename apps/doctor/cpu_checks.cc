@@ -22,7 +22,7 @@ std::filesystem::path mount_of(const Machine& machine) {
   return machine.root / std::filesystem::path(kGroupMount).relative_path();
 }
 
-// What can't be asked says why; otherwise the text of /proc/self/cgroup.
+// The text of /proc/self/cgroup, or why it can't be read.
 Result<std::string> read_groups(const Machine& machine) {
   Result<std::string> groups = machine.read(kGroups);
   if (!groups.ok()) return groups.status();

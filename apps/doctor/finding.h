@@ -1,5 +1,5 @@
-// Finding: what one check of `lumen doctor` has found, and how to make it better.
-// Threads: a value. Memory: strings. Errors: what could not be read is a finding too, kUnknown.
+// Finding: the result of one check of `lumen doctor`, and how to make it better. Threads: a value.
+// Memory: strings. Errors: a value that could not be read is a finding too, kUnknown.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lumen::doctor {
 
 enum class State : uint8_t {
   kOk,
-  kWarn,     // `mend` says what to do
+  kWarn,     // `mend` says how to mend it
   kUnknown,  // the value says why: "not readable: ..."
 };
 
@@ -28,7 +28,7 @@ struct Finding {
   std::string note{};  // shown behind the value
   State state = State::kOk;
   std::string mend{};  // the command or the setting
-  std::string gain{};  // what it brings, a short clause
+  std::string gain{};  // the gain, a short clause
 
   // The same as a warning.
   [[nodiscard]] Finding warn(std::string how, std::string why) && {

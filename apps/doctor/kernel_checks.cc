@@ -1,4 +1,4 @@
-// Checks of what the kernel is and allows. Threads, memory and errors: see checks.h.
+// Checks of the kernel's kind and limits. Threads, memory and errors: see checks.h.
 #include "doctor/checks.h"
 
 #include <cerrno>
@@ -19,7 +19,7 @@ constexpr uint64_t kSlowClockNs = 100;
 constexpr uint32_t kCapSysAdmin = 21;
 constexpr uint32_t kCapPerfmon = 38;
 
-// What is known by its signature in CPUID under another name.
+// Hypervisors whose signature in CPUID is another name.
 constexpr std::pair<std::string_view, std::string_view> kHypervisors[] = {
     {"KVMKVMKVM", "KVM"},    {"Microsoft Hv", "Hyper-V"},  {"VMwareVMware", "VMware"},
     {"XenVMMXenVMM", "Xen"}, {"TCGTCGTCGTCG", "QEMU TCG"}, {"VBoxVBoxVBox", "VirtualBox"},

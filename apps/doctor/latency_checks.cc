@@ -1,4 +1,4 @@
-// Checks that measure: how far CPUs are from each other, and what it takes to wake a thread.
+// Checks that measure: how far CPUs are from each other, and the time to wake a thread.
 // Threads, memory and errors: see checks.h.
 #include "doctor/checks.h"
 
@@ -11,9 +11,9 @@ namespace {
 
 // Each takes 2 ms; 6 CPUs have 15 pairs.
 constexpr size_t kMaxPairs = 16;
-// Between what near cores (25 to 65 ns) and far ones (100 to 300) have shown, as the benches cut them.
+// Between the times of near cores (25 to 65 ns) and far ones (100 to 300), as the benches cut them.
 constexpr uint64_t kFarNs = 75;
-// 2 to 20 us are what machines of both kinds have shown; above, a CPU comes from a deep idle state.
+// Machines of both kinds have shown 2 to 20 us; above, a CPU comes from a deep idle state.
 constexpr uint64_t kSlowWakeUpNs = 30'000;
 
 using Pair = std::pair<uint32_t, uint32_t>;

@@ -1,4 +1,5 @@
-// Checks of memory: how much there is, pages, what may be locked. Threads, memory and errors: see checks.h.
+// Checks of memory: its size, pages, the limit of locked memory. Threads, memory and errors: see
+// checks.h.
 #include "doctor/checks.h"
 
 #include <lumen/base/machine_memory.h>
@@ -14,7 +15,8 @@ constexpr uint64_t kMiB = 1024 * kKiB;
 constexpr uint64_t kLeastUnusedBytes = 512 * kMiB;
 // Reserved huge pages are memory that nothing of Lumen can use.
 constexpr double kLargeReserve = 0.05;
-// What perf gives each CPU without counting it (kernel.perf_event_mlock_kb); a ring beyond must be locked.
+// The memory that perf gives each CPU without counting it (kernel.perf_event_mlock_kb); a ring
+// beyond must be locked.
 constexpr uint64_t kPerfFreeBytes = 516 * kKiB;
 constexpr std::string_view kMemInfo = "/proc/meminfo";
 

@@ -185,7 +185,7 @@ uint64_t measure_clock_read_ns() noexcept {
   return best;
 }
 
-// The library measures between the CPUs that the calling thread may use, and keeps what it found.
+// The library measures between the CPUs that the calling thread may use, and keeps the result.
 std::optional<uint64_t> measure_core_distance_ns(uint32_t a, uint32_t b) {
   std::optional<uint64_t> found;
   std::thread measuring;

@@ -1,4 +1,4 @@
-// The probes behind a Machine: what the kernel allows and what two CPUs are to each other, found by trying.
+// The probes behind a Machine: the kernel's limits and the distance of two CPUs, found by trying.
 // Threads: any; distance and wake-ups are measured by two of their own, which end with the call.
 // Memory: stacks. Errors: an errno, or nullopt where a thread or a CPU was not to be had.
 #pragma once
@@ -18,7 +18,7 @@ namespace lumen::doctor {
 [[nodiscard]] bool has_locale(const char* name) noexcept;
 // Counts cycles of this process in user space.
 [[nodiscard]] int try_hardware_counter() noexcept;
-// The quickest of some runs: what else the CPU does only adds.
+// The quickest of some runs: other work of the CPU only adds.
 [[nodiscard]] uint64_t measure_clock_read_ns() noexcept;
 // One way, the quickest of some runs; a millisecond or two, 50 on a busy machine.
 [[nodiscard]] std::optional<uint64_t> measure_core_distance_ns(uint32_t a, uint32_t b);

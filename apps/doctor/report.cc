@@ -1,4 +1,5 @@
-// Columns: name, value, state; below, the mend and what it brings. Threads, memory and errors: see the header.
+// Columns: name, value, state; below, the mend and its gain. Threads, memory and errors: see the
+// header.
 #include "doctor/report.h"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// What `lumen doctor` prints: aligned lines of 80 columns for people, an array of objects for programs
-// (docs/formats/doctor.md).
+// The output of `lumen doctor`: aligned lines of 80 columns for people, an array of objects for
+// programs (docs/formats/doctor.md).
 // Threads: any. Memory: strings. Errors: never.
 #pragma once
 

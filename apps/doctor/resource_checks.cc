@@ -10,7 +10,7 @@ namespace {
 // as much.
 constexpr uint64_t kLeastShmBytes = uint64_t{64} << 20;
 
-// What logind has made, or a folder for this user alone on a tmpfs.
+// The folder that logind has made, or a folder for this user alone on a tmpfs.
 std::string runtime_dir_mend(const Machine& machine) {
   const Result<std::string> ids = machine.read_line("/proc/self/status", "Uid:");
   if (ids.ok()) {

@@ -1,5 +1,5 @@
-// Checks of the servers that run: what their models' instances take of the memory. Threads, memory
-// and errors: see checks.h.
+// Checks of the running servers: the memory of their models' instances. Threads, memory and errors:
+// see checks.h.
 #include "doctor/checks.h"
 
 #include <lumen/base/machine_memory.h>
@@ -48,8 +48,8 @@ std::string count_text(double count) {
   return text.data();
 }
 
-// Whoever wrote the file: a true name is of these alone (limits::kMaxNameBytes), and others could
-// be bytes that a terminal obeys.
+// Any process may have written the file: a true name is of these alone (limits::kMaxNameBytes), and
+// others could be bytes that a terminal obeys.
 std::string printable(std::string_view name) {
   std::string text(name);
   for (char& c : text) {
@@ -155,7 +155,7 @@ std::vector<Line> check_servers(const Machine& machine) {
   for (const auto& [pid, path] : counters_files(machine)) {
     if (lines.size() == kMostServers) break;
     auto reader = telemetry::CountersReader::open(path);
-    // One that ended meanwhile, what a dead server left, and what is another user's.
+    // One that ended meanwhile, the file of a dead server, and another user's.
     if (!reader.ok() || reader->user() != machine.user || !reader->is_of_live_server()) continue;
     lines.push_back({"server " + std::to_string(pid), finding_of(machine, *reader)});
   }

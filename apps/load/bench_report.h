@@ -31,7 +31,7 @@ struct BenchRow {
   std::optional<CacheSums> cache;  // where inputs vary, and the server tells
 };
 
-// Each ends with a newline. A row is its line of the table and what there is to say of it.
+// Each ends with a newline. A row is its line of the table and the notes on it.
 [[nodiscard]] std::string head_text(const BenchHead& head);
 [[nodiscard]] std::string row_text(const BenchHead& head, const BenchRow& row);
 

@@ -156,7 +156,7 @@ void BusLoad::lay_out(Client& client) {
   }
 }
 
-// As a client with new values does: the server then reads what this core has just written.
+// As a client with new values does: the server then reads bytes that this core has just written.
 void BusLoad::write_inputs(Client& client, const Slot& slot) {
   std::byte* area = client.connection.area().data();
   for (size_t i = 0; i < slot.inputs.size(); ++i) {
@@ -251,7 +251,7 @@ void BusLoad::wait(uint64_t now) {
   if (!bus::is_over(ready.outcome)) return;
   clients_[ready.index].is_over = true;
   count_failure(Failure::kClosed, name_of(ready.outcome));
-  // What is over would end every wait at once.
+  // A ring that is over would end every wait at once.
   rings_.clear();
 }
 

@@ -1,7 +1,7 @@
-// BusLoad: some of a plan's clients of the bus (`lumen serve --bus PATH`), closed loop, several requests in flight
-// each. What LoadThread is for HTTP.
+// BusLoad: some of a plan's clients of the bus (`lumen serve --bus PATH`), closed loop, several
+// requests in flight each. The bus's LoadThread.
 // Threads: run() on its own; tally() after it has been joined.
-// Memory: connections before the window. Errors: never; what fails is counted.
+// Memory: connections before the window. Errors: never; failures are counted.
 #pragma once
 
 #include "load/load_plan.h"

@@ -80,7 +80,7 @@ Step ClientConnection::send_rest() noexcept {
     } else if (errno == EAGAIN) {
       return Step::kPending;
     } else if (errno != EINTR) {
-      // A server may refuse a request early, answer and close: what it said is worth more than EPIPE.
+      // A server may refuse a request early, answer and close: its answer is worth more than EPIPE.
       const int error = errno;
       const Step step = receive();
       return step == Step::kReplied ? step : fail(Failure::kClosed, error, {});

@@ -1,5 +1,5 @@
 // ClientConnection: one connection of a load thread as a state machine: connect, send, receive.
-// Threads: its load thread alone. Memory: 64 KiB, made with it and not touched beyond what replies
+// Threads: its load thread alone. Memory: 64 KiB, made with it and touched only as far as replies
 // need; a reply's body is counted, not kept.
 // Errors: Step::kFailed, with failure() and error_text().
 #pragma once

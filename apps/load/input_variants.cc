@@ -10,7 +10,8 @@ namespace {
 // So many bits that a run does not come upon the same values twice.
 constexpr size_t kBits = 64;
 
-// What one element takes of them; 0: its values stay. As random_input() has it: integers of 0 to 7.
+// The bits that one element takes of them; 0: its values stay. As random_input() has it: integers
+// of 0 to 7.
 size_t bits_of(ElementType type) noexcept {
   switch (type) {
     case ElementType::kFp64: return 52;

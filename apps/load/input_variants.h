@@ -40,12 +40,13 @@ class VariantChooser {
   // `ratio` of the requests repeat one of the last that were fresh; fresh ones count from `first` on.
   VariantChooser(double ratio, uint64_t first) noexcept
       : ratio_(ratio), random_(first), next_(first) {}
-  // By chance: what an earlier run has sent is in the server's cache.
+  // By chance: the variants of an earlier run are in the server's cache.
   [[nodiscard]] static uint64_t some_first();
   [[nodiscard]] uint64_t next() noexcept;
 
  private:
-  // Few enough that a cache of a few MiB holds them all: what is measured is hits, not its size.
+  // Few enough that a cache of a few MiB holds them all: the bench measures hits, not the cache's
+  // size.
   static constexpr uint64_t kRemembered = 64;
 
   double ratio_;

@@ -1,4 +1,4 @@
-// What the clients of a flow do. Its load thread; no allocation for a reply; what fails is counted.
+// The work of a flow's clients. Its load thread; no allocation for a reply; failures are counted.
 #include "load/load_flow.h"
 
 #include "load/thread_share.h"
@@ -90,8 +90,8 @@ bool LoadFlow::is_over(uint64_t now) const noexcept {
 }
 
 bool LoadFlow::in_window(const Client& client, uint64_t now) const noexcept {
-  // By time, what comes back in the window counts, whenever it was due: a server that has fallen behind
-  // in the warm-up goes on answering what is late.
+  // By time, replies that come back in the window count, even if they were due before: a server
+  // that has fallen behind in the warm-up goes on answering late requests.
   return total_count_ != 0 ? client.measured : now >= begin_ns_;
 }
 
@@ -188,7 +188,8 @@ void LoadFlow::settle(Client& client, Step step) {
   make_idle(client, now);
 }
 
-// Up to half as long again as told, by chance: who was refused together must not come back together.
+// Up to half as long again as told, by chance: clients that were refused together must not come
+// back together.
 uint64_t LoadFlow::told_to_wait_ns(const Client& client) noexcept {
   if (!plan_.obey_retry_after || plan_.is_open_loop() || client.connection.status() == 200)
     return 0;
@@ -277,8 +278,8 @@ void LoadFlow::close(uint64_t now) {
   }
 }
 
-// What never left, and what never came back, has waited at least until now: left out, the percentiles
-// would get better the worse the server is.
+// Requests that never left, and replies that never came back, have waited at least until now: left
+// out, the percentiles would get better the worse the server is.
 void LoadFlow::count_waiting(uint64_t now) {
   const uint64_t due = schedule_.due_count(std::min(now, end_ns_));
   Tally& tally = parts_.front().tally;

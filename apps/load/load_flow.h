@@ -1,8 +1,9 @@
-// LoadFlow: the clients that a load thread has of one plan, closed or open loop: what they send, when, and
-// what comes of it. A thread may have several, which wait for nothing of each other.
+// LoadFlow: the clients that a load thread has of one plan, closed or open loop: their requests,
+// the times at which they send them, and the results. A thread may have several, which wait for
+// nothing of each other.
 // Threads: its load thread alone; tallies after it has been joined.
 // Memory: connections and tallies when it is made; nothing for a reply, a text for the first error.
-// Errors: never; what fails is counted.
+// Errors: never; failures are counted.
 #pragma once
 
 #include "load/client_connection.h"
@@ -31,7 +32,7 @@ class LoadFlow {
     LoadFlow* flow;
     ClientConnection connection;
     std::string request;         // where inputs vary
-    size_t part = 0;             // what it has sent: an index of parts_
+    size_t part = 0;             // its last request: an index of parts_
     uint64_t intended_ns = 0;    // open loop
     uint64_t idle_since_ns = 0;  // open loop
     bool measured = false;       // where requests are counted out
@@ -46,7 +47,7 @@ class LoadFlow {
   LoadFlow& operator=(const LoadFlow&) = delete;
 
   void begin(uint64_t start_ns, uint64_t now);
-  // Opens or closes its window, sends what is due. False once it is over.
+  // Opens or closes its window, sends the requests that are due. False once it is over.
   [[nodiscard]] bool turn(uint64_t now);
   // The next time at which turn() or tick() has something to do.
   [[nodiscard]] uint64_t wake_ns(uint64_t now) const noexcept;

@@ -1,4 +1,4 @@
-// LoadPlan: one measurement: what to send, over how many connections, for how long or how often. Several
+// LoadPlan: one measurement: the request, the number of connections, how long or how often. Several
 // plans may be carried out at once (run_loads() in load_run.h), each with clients of its own.
 // Threads: a value, read by all load threads. Memory: one copy of the request. Errors: never.
 #pragma once
@@ -54,7 +54,8 @@ struct LoadPlan {
   // waited for the server (no coordinated omission).
   double rate = 0;
   bool new_connection = false;  // one a request; then its latency contains connecting
-  // Closed loop: who is refused with a Retry-After asks again after that time, not at once.
+  // Closed loop: a client that is refused with a Retry-After asks again after that time, not at
+  // once.
   bool obey_retry_after = false;
   // Poll without ever sleeping: the client's own wake-ups (20 us on small machines) are not booked as
   // the server's. It takes a whole core a thread.

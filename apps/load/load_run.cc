@@ -27,7 +27,7 @@ void wait_until(uint64_t deadline_ns, const std::atomic<bool>& stop) {
   }
 }
 
-// What is the same for all of a run's threads.
+// The parts that all threads of a run share.
 struct Run {
   const std::vector<LoadPlan>& plans;
   uint32_t threads;

@@ -1,4 +1,5 @@
-// run_load: carries out a plan with its threads and sums up what they counted. run_loads: several at once.
+// run_load: carries out a plan with its threads and sums up their counts. run_loads: several at
+// once.
 // Threads: called by one control thread, which waits; makes plan.threads others.
 // Memory: control plane, before the load begins. Errors: never; a tally of failures is a result.
 #pragma once
@@ -13,15 +14,15 @@
 
 namespace lumen::load {
 
-// `stop` ends the run early; what was counted until then is returned. `at_begin` is called by this
-// thread when a timed plan's window begins (where requests are counted out: before the first one).
+// `stop` ends the run early; the counts until then are returned. `at_begin` is called by this
+// thread when a timed plan's window begins (if requests are counted out: before the first one).
 [[nodiscard]] std::unique_ptr<Tally> run_load(const LoadPlan& plan, const std::atomic<bool>& stop,
                                               const std::function<void()>& at_begin = {});
 
 struct LoadResult {
   std::vector<std::unique_ptr<Tally>>
       parts;                   // of each plan in turn, one or one for each of its mix
-  std::unique_ptr<Tally> all;  // and what the threads took of their CPUs
+  std::unique_ptr<Tally> all;  // and the threads' CPU time
 };
 
 // Each thread polls the connections of all plans, of which the first says how many threads there are, whether

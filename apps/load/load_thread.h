@@ -1,6 +1,6 @@
 // LoadThread: one epoll loop over its share of the clients of one or several plans.
 // Threads: run() on its own thread; tallies after it has been joined.
-// Memory: connections and tallies before run(). Errors: never; what fails is counted.
+// Memory: connections and tallies before run(). Errors: never; failures are counted.
 #pragma once
 
 #include "load/load_flow.h"
@@ -25,7 +25,7 @@ class LoadThread {
 
   void run(uint64_t start_ns);
   [[nodiscard]] const std::deque<LoadFlow>& flows() const noexcept { return flows_; }
-  // What the thread took of its CPU, and nothing else.
+  // The thread's CPU time, and nothing else.
   [[nodiscard]] const Tally& use() const noexcept { return tally_; }
 
  private:

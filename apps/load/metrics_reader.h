@@ -1,4 +1,4 @@
-// MetricsReader: what a server says of itself: the samples of GET /metrics (Prometheus text), and the
+// MetricsReader: a server's own figures: the samples of GET /metrics (Prometheus text), and the
 // mean of each stage between two looks.
 // Threads: values. Memory: the heap; control plane. Errors: an absent value is nullopt; a line that
 // can't be read is skipped, because other servers' metrics are read too.
@@ -54,7 +54,7 @@ struct StageSums {
 [[nodiscard]] StageSums stage_sums_of_metrics(const MetricsText& metrics, std::string_view model);
 [[nodiscard]] StageSums stage_sums_of_statistics(std::string_view json);
 
-// What the response cache of a model counted, so far or between two looks.
+// The counts of a model's response cache, so far or between two looks.
 struct CacheSums {
   double hits = 0;
   double misses = 0;

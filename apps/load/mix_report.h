@@ -26,10 +26,10 @@ struct MixRow {
   std::vector<StageMeans> server;  // of each model
 };
 
-// What the server refused because it had too much to do: 429 and 503.
+// Requests that the server refused because it had too much to do: 429 and 503.
 [[nodiscard]] uint64_t refused_count(const Tally& tally) noexcept;
 
-// Each ends with a newline. A row has a line for each model, one for all, and what there is to say of it.
+// Each ends with a newline. A row has a line for each model, one for all, and the notes on it.
 [[nodiscard]] std::string head_text(const MixHead& head);
 [[nodiscard]] std::string row_text(const MixHead& head, const MixRow& row);
 

@@ -1,6 +1,6 @@
-// MixSpec: what `--mix`, `--clients` and `--rate` say of several models: who asks which, how often.
-// Threads: values. Memory: the heap; control plane. Errors: Status naming the word, what was wrong with it
-// and what was wanted.
+// MixSpec: the meaning of `--mix`, `--clients` and `--rate` for several models: how many clients
+// ask for which, how often. Threads: values. Memory: the heap; control plane. Errors: Status naming
+// the word, the fault in it and the values wanted.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,6 +1,6 @@
-// ModelInfo: what a server says of a model, and the request that a bench sends it.
-// Threads: values. Memory: the heap; control plane. Errors: Status naming the server, the model and
-// what was wanted of the input.
+// ModelInfo: a server's description of a model, and the request that a bench sends it. Threads:
+// values. Memory: the heap; control plane. Errors: Status naming the server, the model and the
+// inputs wanted.
 #pragma once
 
 #include "load/npy_file.h"

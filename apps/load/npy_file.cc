@@ -39,7 +39,7 @@ Status refuse(std::string_view name, const std::string& why) {
                        name.data(), why.c_str());
 }
 
-// What follows "'key':" in the dictionary, blanks skipped; empty where the key is not there.
+// The text after "'key':" in the dictionary, blanks skipped; empty if the key is not there.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
   for (const char quote : {'\'', '"'}) {
     const std::string quoted = quote + std::string(key) + quote;

@@ -1,6 +1,6 @@
 // NpyFile: an array from a .npy file of NumPy (format versions 1, 2 and 3), as a tensor to send.
-// Threads: a value. Memory: the heap; the file is read whole. Errors: Status naming the file, what was
-// found and how to save it otherwise.
+// Threads: a value. Memory: the heap; the file is read whole. Errors: Status naming the file, the
+// form found and how to save it otherwise.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -24,7 +24,7 @@ struct NpyFile {
 // The same from bytes; `name` is for messages.
 [[nodiscard]] Result<NpyFile> parse_npy(std::string_view content, std::string_view name);
 
-// "float32" for kFp32: what NumPy calls a type; empty where it has none (BF16, BYTES).
+// "float32" for kFp32: NumPy's name of a type; empty if it has none (BF16, BYTES).
 [[nodiscard]] std::string_view numpy_name(ElementType type) noexcept;
 
 }  // namespace lumen::load

@@ -1,4 +1,4 @@
-// Renders what reports share. Any thread; the heap.
+// Renders the parts that reports share. Any thread; the heap.
 #include "load/report_parts.h"
 
 #include "load/text.h"

@@ -1,4 +1,5 @@
-// What the reports of `lumen bench` share: numbers as JSON, errors in words, whether the client was the limit.
+// The parts that the reports of `lumen bench` share: numbers as JSON, errors in words, whether the
+// client was the limit.
 // Threads: any. Memory: the heap; control plane. Errors: never.
 #pragma once
 

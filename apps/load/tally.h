@@ -1,4 +1,4 @@
-// Tally: what one load thread counted; merged into one when all have ended.
+// Tally: the counts of one load thread; merged into one when all have ended.
 // Threads: one writes it, then one reads. Memory: 60 KiB, made before the load begins.
 // Errors: never.
 #pragma once

@@ -27,7 +27,8 @@ struct Target {
   [[nodiscard]] bool is_unix() const noexcept { return address.ss_family == AF_UNIX; }
 };
 
-// True for what is meant as a URL, right or wrong: `lumen bench` tells it from a bench's name so.
+// True for a word that is meant as a URL, right or wrong: `lumen bench` tells it from a bench's
+// name so.
 [[nodiscard]] bool looks_like_url(std::string_view word) noexcept;
 
 [[nodiscard]] Result<Target> parse_target(std::string_view url);

@@ -1,4 +1,5 @@
-// What the load threads of all transports share: their part of a plan, and what they took of a CPU.
+// The parts that the load threads of all transports share: their part of a plan, and their CPU
+// time.
 // Threads: any. Memory: none. Errors: never.
 #pragma once
 

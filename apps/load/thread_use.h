@@ -1,4 +1,4 @@
-// ThreadUse: what a load thread took of its CPU within the window, and how often it looked in vain.
+// ThreadUse: a load thread's CPU time within the window, and how often it looked in vain.
 // Threads: its load thread alone. Memory: none. Errors: never.
 #pragma once
 

@@ -23,7 +23,7 @@ class WeightedChoice {
   [[nodiscard]] size_t next() noexcept {
     position_ = fraction(position_ + kGoldenRatio);
     size_t index = 0;
-    // The last has what is left, however sums were rounded.
+    // The last has the rest, for any rounding of the sums.
     while (index + 1 < ends_.size() && position_ >= ends_[index]) ++index;
     return index;
   }

@@ -1,6 +1,6 @@
 // ChildServer: `lumen serve` as a child process that never outlives this one.
 // Threads: the main thread alone (the kernel ends the child with the thread that started it).
-// Memory: the heap. Errors: Status with the end of what the child wrote to its log.
+// Memory: the heap. Errors: Status with the end of the child's log.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -22,7 +22,7 @@ class ChildServer {
   [[nodiscard]] static Result<std::unique_ptr<ChildServer>> start(
       const std::filesystem::path& executable, const std::vector<std::string>& arguments,
       uint64_t timeout_ns = 120'000'000'000u);
-  ~ChildServer();  // kills what still runs
+  ~ChildServer();  // kills a child that still runs
   ChildServer(const ChildServer&) = delete;
   ChildServer& operator=(const ChildServer&) = delete;
 

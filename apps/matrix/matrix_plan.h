@@ -1,4 +1,4 @@
-// MatrixPlan: what `lumen matrix` measures; MatrixValues: what one combination came to.
+// MatrixPlan: the measurements of `lumen matrix`; MatrixValues: the results of one combination.
 // Threads: values. Memory: the heap. Errors: never; a value that could not be had is nullopt.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Within a table's cell or a CSV field, whatever a server wrote.
+// Fits a table's cell or a CSV field, for any text of a server.
 std::string one_line(std::string text, std::string_view banned) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ' || banned.find(c) != std::string_view::npos) c = ' ';

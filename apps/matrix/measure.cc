@@ -75,7 +75,7 @@ Result<std::unique_ptr<load::Tally>> run_pass(const LoadPlan& plan, const char* 
 double us(double ns) noexcept { return ns / 1000; }
 double us(uint64_t ns) noexcept { return static_cast<double>(ns) / 1000; }
 
-// What the server counted, a moment's view; absent where it has no /metrics.
+// The server's counts, a moment's view; absent if it has no /metrics.
 struct ServerSums {
   std::optional<double> heap_calls, arena_bytes, rows, executions;
 };

@@ -1,5 +1,5 @@
-// measure: one combination of queue and allocator: starts a server with it, sends the requests, stops
-// it, and reads what it wrote. Threads: the main thread; makes load threads.
+// measure: one combination of queue and allocator: starts a server with it, sends the requests,
+// stops it, and reads its output. Threads: the main thread; makes load threads.
 // Memory: the heap. Errors: Status; kNotFound when the server does not have the model.
 #pragma once
 

@@ -1,6 +1,6 @@
 // read_queue_residency: how long the requests of one id waited in the queue, from a telemetry CSV file
 // (docs/formats/telemetry-csv.md).
-// Threads: any. Memory: the heap. Errors: Status naming the file and what it lacks.
+// Threads: any. Memory: the heap. Errors: Status naming the file and the columns that it lacks.
 #pragma once
 
 #include <lumen/base/result.h>

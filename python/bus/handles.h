@@ -1,4 +1,4 @@
-// The state behind Python's handles: a connection, and what views of its ring are alive.
+// The state behind Python's handles: a connection, and the views of its ring that are alive.
 // Threads: see each. Memory: the heap; shared by handles and views, so that views outlive a close.
 // Errors: Python exceptions.
 #pragma once
@@ -57,7 +57,7 @@ class Holds {
   static void end(Hold* hold) noexcept;
 
   [[nodiscard]] size_t alive() const;
-  [[nodiscard]] std::string description() const;  // of what is held, for an error's text
+  [[nodiscard]] std::string description() const;  // of the views that are held, for an error's text
 
  private:
   struct Entry {
@@ -89,7 +89,7 @@ struct ListenerHandle {
   }
 };
 
-// The next who connects; waits without the interpreter's lock.
+// The next process that connects; waits without the interpreter's lock.
 [[nodiscard]] Connection next_connection(const ListenerHandle& listener,
                                          std::optional<double> timeout);
 

@@ -121,7 +121,8 @@ class InferHandle {
     if (outcome != Outcome::kOk) raise(outcome);
     return true;
   }
-  // For an event loop: what it watches. announce() before it sleeps: true: don't, something is there.
+  // For an event loop: the descriptors to watch. announce() before it sleeps: true: don't,
+  // something is there.
   std::vector<int> descriptors() {
     std::vector<int> found;
     for (const pollfd& fd : client_.connection().subscriber->polls()) {

@@ -74,7 +74,8 @@ class RequesterHandle {
     requester_.release();
     return taken;
   }
-  // For an event loop: what it watches. announce() before it sleeps: true: don't, something is there.
+  // For an event loop: the descriptors to watch. announce() before it sleeps: true: don't,
+  // something is there.
   std::vector<int> descriptors() {
     std::vector<int> found;
     for (const pollfd& fd : requester_.connection().subscriber->polls()) {
@@ -88,7 +89,7 @@ class RequesterHandle {
     return subscriber.ready() != 0 || subscriber.look_now();
   }
   void woken() { requester_.connection().subscriber->woken(); }
-  // Raises what has ended the connection, if anything has.
+  // Raises the cause that has ended the connection, if there is one.
   void check_peer() {
     const Outcome outcome = requester_.connection().peer->look();
     if (outcome != Outcome::kOk) raise(outcome);
@@ -156,7 +157,7 @@ class RequesterHandle {
 
 class ResponderHandle {
  public:
-  // Of the next who connects.
+  // Of the next process that connects.
   ResponderHandle(const ListenerHandle& listener, std::optional<double> timeout)
       : responder_(next_connection(listener, timeout)) {}
 

@@ -222,7 +222,7 @@ nb::object take_frame(SubscriberHandle& self, std::optional<double> timeout, boo
 
 void release_all(const SubscriberHandle& self) {
   const size_t alive = self.holds->alive();
-  if (alive == 0) return;  // what has no view was given back already
+  if (alive == 0) return;  // a frame without a view was given back already
   PyErr_SetString(PyExc_BufferError,
                   (std::to_string(alive) + " views of the ring are alive: del them, and their "
                                            "slots go back by themselves")

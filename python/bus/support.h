@@ -1,4 +1,4 @@
-// What the parts of the extension share: errors, deadlines, and who may use a handle.
+// The parts that the extension shares: errors, deadlines, and checks of a handle's user.
 // Threads: the interpreter's lock is held unless a comment says otherwise. Memory: Python's and the heap's.
 // Errors: Python exceptions.
 #pragma once
@@ -138,7 +138,7 @@ class Buffer {
   Py_buffer view_{};
 };
 
-// The size of one item of what NumPy calls `name` ("float32", "f4", ...).
+// The size of one item of NumPy's type `name` ("float32", "f4", ...).
 struct ItemType {
   nb::dlpack::dtype dtype;
   size_t bytes;

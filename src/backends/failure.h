@@ -1,4 +1,4 @@
-// What a backend answers when its library fails or a request's memory is too small.
+// A backend's answers when its library fails or a request's memory is too small.
 // Threads: any. Memory: none. Errors: these are errors.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace lumen::backends {
 
-// "running model 'm': WHAT", with WHAT on one line: libraries break theirs.
+// "running model 'm': REASON", with the reason on one line: libraries break theirs.
 [[nodiscard]] Status failed(Code code, const char* doing, const std::string& model,
                             const char* what) noexcept;
 
-// What `act` returns, or what it threw.
+// The result of `act`, or its exception as a Status.
 template <typename Act>
 auto or_failed(Code code, const char* doing, const std::string& model, Act act) -> decltype(act()) {
   try {

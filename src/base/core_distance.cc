@@ -84,7 +84,7 @@ uint64_t measure_core_distance() {
       has_both = false;  // no thread to be had: the guess stays, and queues learn by themselves
     }
     for (std::thread* thread : {&self, &other}) {
-      if (thread->joinable()) thread->join();  // who plays alone stops at the deadline
+      if (thread->joinable()) thread->join();  // a thread that plays alone stops at the deadline
     }
     if (has_both && game.fastest_ns != UINT64_MAX) {
       // relaxed: a first guess

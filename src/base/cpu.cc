@@ -1,5 +1,6 @@
 // Reads affinity, cgroup and topology; pins and names threads. Any thread; the heap, except for
-// pinning and naming. What the kernel won't tell is left out, only a refused pin is an error.
+// pinning and naming. Facts that the kernel won't tell are left out, only a refused pin is an
+// error.
 #include <lumen/base/cpu.h>
 
 #include <fcntl.h>

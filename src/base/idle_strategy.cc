@@ -23,7 +23,8 @@ constexpr uint32_t kPausesPerClock = 8;  // 8 x 23 ns of pause beside 21 ns of c
 // a pipeline of 3 threads / requests/s of 4 threads on the no-op path: 2 yields 11 / 165,000; 8: 5
 // / 150,000; 16: 0.05 / 120,000; 64: 0.01 / 105,000.
 constexpr uint32_t kMostCrowdedYields = 16;
-// A yield that let nobody run takes 0.12 to 0.3 us, one that did takes two switches and what ran between.
+// A yield that let no other thread run takes 0.12 to 0.3 us, one that did takes two switches and
+// the run between.
 constexpr uint64_t kYieldAloneNs = 2'000;
 constexpr uint64_t kCalmPeriodNs = 10'000'000;
 constexpr uint64_t kCrowdedPeriodNs = 2'000'000;  // a kernel thread's blink must not cost 10 ms
@@ -94,7 +95,7 @@ bool machine_is_crowded(uint64_t now) noexcept {
     return true;
   }
   uint64_t due = next_look_ns.load(std::memory_order_relaxed);  // relaxed: as above
-  // relaxed: whoever wins the exchange looks, the others use the last answer
+  // relaxed: the thread that wins the exchange looks, the others use the last answer
   if (now >= due &&
       next_look_ns.compare_exchange_strong(due, now + kCalmPeriodNs, std::memory_order_relaxed)) {
     static const int64_t online = ::sysconf(_SC_NPROCESSORS_ONLN);
@@ -112,7 +113,7 @@ void allow_spinning(bool allowed) noexcept {
 
 bool SpinQuota::is_due(uint64_t now) noexcept {
   uint64_t due = next_look_ns_.load(std::memory_order_relaxed);  // relaxed: a hint
-  // relaxed: whoever wins the exchange looks, the others use the last answer
+  // relaxed: the thread that wins the exchange looks, the others use the last answer
   return has_quota_ && now >= due &&
          next_look_ns_.compare_exchange_strong(due, now + kLookPeriodNs, std::memory_order_relaxed);
 }
@@ -190,7 +191,7 @@ void IdleStrategy::end_of_idling() noexcept {
   const uint64_t now = now_ns();
   times_.enter(ThreadState::kBusy, now);
   const uint64_t gap_ns = now - idle_since_ns_;
-  // Who slept has seen the work a wake-up after it came; a spin would have ended before.
+  // A thread that slept has seen the work a wake-up after it came; a spin would have ended before.
   const uint64_t woken_ns = parked_since_work_ ? std::min(gap_ns, wake_cost()) : 0;
   budget_.arrived_after(gap_ns - woken_ns);
   looks_ = 0;

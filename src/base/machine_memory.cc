@@ -53,7 +53,7 @@ constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "inactive_file
 
 enum class What : uint8_t { kAll, kUnused };
 
-// What a group allows, or what is left of it. nullopt: it does not limit.
+// The limit of a group, or the part of it that is left. nullopt: it does not limit.
 std::optional<uint64_t> allowed_by(const std::filesystem::path& group, const GroupFiles& files,
                                    What what) {
   const std::optional<uint64_t> limit = number_in(group / files.limit);

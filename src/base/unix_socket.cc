@@ -20,7 +20,8 @@ constexpr mode_t kSocketMode = 0660;
 constexpr size_t kMaxUnixPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 // The kernel cuts this to net.core.somaxconn.
 constexpr int kListenBacklog = 4096;
-// Another server's bind() takes microseconds; whoever holds the lock for longer does not let go.
+// Another server's bind() takes microseconds; a program that holds the lock for longer does not let
+// go.
 constexpr int kLockTries = 100;
 constexpr int kLockPauseMs = 10;
 
@@ -149,7 +150,8 @@ Result<UnixListener> listen_unix(const std::string& path, UnixSocketKind kind) {
   UniqueFd fd(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno(errno, "opening a unix socket");
   // Linux makes the file with the socket's own mode, less the umask: never wider than this, not for
-  // a moment. What the umask took is put back before listen(), when connect() is still refused.
+  // a moment. Bits that the umask took are put back before listen(), when connect() is still
+  // refused.
   if (::fchmod(fd.get(), kSocketMode) != 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Status::from_errno(errno, "binding unix socket %s", path.c_str());

@@ -1,4 +1,5 @@
-// The socket of whoever connects to a bus. Threads: any. Memory: none. Errors: Result with path and reason.
+// The socket of a process that connects to a bus. Threads: any. Memory: none. Errors: Result with
+// path and reason.
 #pragma once
 
 #include <lumen/base/result.h>

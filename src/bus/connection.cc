@@ -43,7 +43,8 @@ bool is_bell(const UniqueFd& fd) noexcept {
   return option(SO_DOMAIN) == AF_UNIX && option(SO_TYPE) == SOCK_STREAM;
 }
 
-// What the listener has sent for one stream, mapped; which of the two sides this is says `publishes`.
+// The files that the listener has sent for one stream, mapped; `publishes` says which of the two
+// sides this is.
 Status add_stream(Connection& connection, const StreamGeometry& stream, UniqueFd* fds, Role role,
                   bool publishes) {
   const Geometry geometry{stream.capacity, stream.slots};

@@ -9,8 +9,8 @@
 
 namespace lumen::bus {
 
-// Over shared memory with frames of any size the consumer is the faster side, and what it waits for is
-// whole batches: 32 B frames, flushed by 32, near: 200 M/s with 16 units, 290 with 32, 345 with 64.
+// Over shared memory with frames of any size the consumer is the faster side, and waits for whole
+// batches: 32 B frames, flushed by 32, near: 200 M/s with 16 units, 290 with 32, 345 with 64.
 inline constexpr uint64_t kMostDistanceUnits = 64;
 
 // After a burst of `frames`, a look found nothing. True: it has waited, so that another look is due.

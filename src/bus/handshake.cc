@@ -79,7 +79,8 @@ Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns) {
   message.msg_control = control.bytes.data();
   message.msg_controllen = sizeof(control.bytes);
   ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  // A listener that has refused without reading the hello resets the connection; what it said is behind that.
+  // A listener that has refused without reading the hello resets the connection; its answer is
+  // behind that.
   if (got < 0 && errno == ECONNRESET) {
     message.msg_controllen = sizeof(control.bytes);
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

@@ -22,12 +22,12 @@ inline constexpr size_t kMostDescriptors = 3 * kMostStreams + 1;
 // Beyond the roles of a Connection: asks for figures, takes part in nothing (`lumen bus top`).
 inline constexpr uint32_t kObserve = 5;
 
-// From who connects.
+// From the process that connects.
 struct Hello {
   uint64_t magic = kMagic;
   uint16_t newest = kNewestProtocol;
   uint16_t oldest = kOldestProtocol;
-  uint32_t role = 0;  // of who connects
+  uint32_t role = 0;  // of the process that connects
   std::array<uint8_t, 48> reserved{};
 };
 

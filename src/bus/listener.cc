@@ -1,5 +1,6 @@
-// The listener's thread: handshakes, observers, who has ended. Control plane.
-// Errors: who connects is told in words; a thread that could not be started is create()'s error.
+// The listener's thread: handshakes, observers, ends of connections. Control plane.
+// Errors: a process that connects is told in words; a thread that could not be started is
+// create()'s error.
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/unix_socket.h>
@@ -28,7 +29,8 @@
 namespace lumen::bus {
 namespace {
 
-// Who connects and says nothing holds one of these for handshake_timeout_ns, or until as many others wait.
+// A process that connects and says nothing holds one of these for handshake_timeout_ns, or until as
+// many others wait.
 constexpr size_t kMostNewcomers = 64;
 // Taken in one turn, so that a flood of them leaves the thread its other work.
 constexpr size_t kMostAcceptedATurn = 64;
@@ -237,13 +239,13 @@ void ThreadedListener::run() {
     for (size_t i = observers_.size(); i-- > 0;) {
       if (polls_[observers_at + i].revents != 0) observe(i);
     }
-    look_at_subscribers();  // first: who comes may take the place of one who is gone
+    look_at_subscribers();  // first: a new one may take the place of one that is gone
     hear_newcomers();
     if (somebody_comes) accept_newcomers();
   }
 }
 
-// Who has waited longest without a word goes.
+// The one that has waited longest without a word goes.
 void ThreadedListener::make_place_for_newcomer() {
   if (newcomers_.size() < kMostNewcomers) return;
   hear_newcomers();

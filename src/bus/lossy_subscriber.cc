@@ -1,9 +1,10 @@
 // LossySubscriber: copies frames while the publisher goes on, and finds out after whether it was in time.
 // One thread at a time. Memory: none. Errors: Outcome.
 //
-// The publisher says where it is going to write (claimed_bytes, claimed_frames) before it does. So: copy,
-// then load the claims; what lies less than a ring behind them was whole when it was copied. As Linux's
-// and Lamport's sequence locks do ("Concurrent reading and writing", CACM 1977), with a position as number.
+// The publisher says where it is going to write (claimed_bytes, claimed_frames) before it does. So:
+// copy, then load the claims; bytes less than a ring behind them were whole when they were copied.
+// As Linux's and Lamport's sequence locks do ("Concurrent reading and writing", CACM 1977), with a
+// position as number.
 #include <lumen/base/clock.h>
 #include <lumen/bus/subscriber.h>
 
@@ -17,7 +18,7 @@ constexpr uint32_t kLooksAPoll = 4096;  // as Subscriber's
 // A publisher that laps a reader this often while it copies one frame is not one that it can follow.
 constexpr int kTriesARead = 64;
 
-// Word by word with acquire, so that what is loaded after comes from after; on x86 a plain load.
+// Word by word with acquire, so that later loads see later values; on x86 a plain load.
 void copy_while_written(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   size_t at = 0;
   for (; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
@@ -60,7 +61,7 @@ bool LossySubscriber::attach() noexcept {
 
 bool LossySubscriber::is_lapped(Position position) const noexcept {
   const PublisherPage& page = parts_.memory->page();
-  // sync[bus.claimed]: acquire, after what was copied
+  // sync[bus.claimed]: acquire, after the copy
   const uint64_t bytes = page.claimed_bytes.load(std::memory_order_acquire);
   const uint64_t frames = page.claimed_frames.load(std::memory_order_acquire);  // sync[bus.claimed]
   const bool bytes_there = bytes <= position.bytes || bytes - position.bytes <= capacity_;
@@ -68,8 +69,8 @@ bool LossySubscriber::is_lapped(Position position) const noexcept {
   return !bytes_there || !frame_there;
 }
 
-// To what will be published next: two words that belong together, read in the opposite order of their
-// writing. A publisher that keeps changing them is tried again by the next call.
+// To the next frame to be published: two words that belong together, read in the opposite order of
+// their writing. A publisher that keeps changing them is tried again by the next call.
 void LossySubscriber::skip_to_newest() noexcept {
   const PublisherPage& page = parts_.memory->page();
   for (int i = 0; i < kTriesARead; ++i) {

@@ -1,4 +1,5 @@
-// Offer: what a listener has made for one that connects: the welcome with its descriptors, and this side's half.
+// Offer: a listener's preparation for one connection: the welcome with its descriptors, and this
+// side's half.
 // Threads: the listener's. Memory: shared memory, reserved at once. Errors: Result.
 #pragma once
 
@@ -19,7 +20,7 @@ class Offer {
   // The first stream is read by this side; with Role::kBoth there is a second one, which it writes.
   [[nodiscard]] static Result<Offer> make(const Geometry& geometry, Role role, uint64_t area_bytes);
 
-  // False: who connects is gone or does not read.
+  // False: the process that connects is gone or does not read.
   [[nodiscard]] bool send(int socket) const noexcept {
     return send_with_descriptors(socket, message_, descriptors_);
   }
@@ -40,7 +41,7 @@ class Offer {
   Status add_area(uint64_t bytes);
 
   Welcome message_;
-  std::vector<int> descriptors_;  // of what follows; closed with it, once they are sent
+  std::vector<int> descriptors_;  // of the members below; closed with it, once they are sent
   std::vector<Stream> streams_;
   std::optional<OwnArea> area_;
   uint64_t bytes_ = 0;

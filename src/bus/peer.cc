@@ -1,5 +1,5 @@
 // The kernel's side of Peer and Bell: sockets, pidfds, poll(). Any thread. Memory: none.
-// Errors: what the kernel refuses reads as "not there"; see each.
+// Errors: a call that the kernel refuses reads as "not there"; see each.
 #include <lumen/base/clock.h>
 #include <lumen/bus/peer.h>
 
@@ -48,7 +48,7 @@ Peer::~Peer() { close(Goodbye::kClosed); }
 
 Outcome Peer::end(Outcome outcome) noexcept {
   Outcome expected = Outcome::kOk;
-  // sync[bus.peer]: release to state(); the first to see an end decides what it was
+  // sync[bus.peer]: release to state(); the first to see an end decides its cause
   state_.compare_exchange_strong(expected, outcome, std::memory_order_acq_rel,
                                  std::memory_order_acquire);
   return expected == Outcome::kOk ? outcome : expected;
@@ -111,7 +111,8 @@ void Bell::ring_slow(uint64_t asleep) noexcept {
 }
 
 void Bell::drain() noexcept {
-  // One look: who rings more often than once a sleep is drained a buffer at a time, not for ever.
+  // One look: a peer that rings more often than once a sleep is drained a buffer at a time, not for
+  // ever.
   std::array<char, 256> bytes;
   const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (got == 0 || (got < 0 && errno != EAGAIN)) has_hung_up_ = true;

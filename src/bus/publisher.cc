@@ -118,7 +118,7 @@ void Publisher::publish() noexcept {
   // sync[bus.tail]: release of the frames to the subscribers' look; seq_cst against their announcement
   page.tail_frames.exchange(tail_frames_, std::memory_order_seq_cst);
   if (has_lapped_) {
-    // sync[bus.settled]: release, read before tail_frames by who was lapped
+    // sync[bus.settled]: release, read before tail_frames by a subscriber that was lapped
     page.settled_bytes.store(tail_bytes_, std::memory_order_release);
   }
   published_frames_ = tail_frames_;
@@ -127,7 +127,7 @@ void Publisher::publish() noexcept {
 
 void Publisher::ring_all() noexcept {
   for (const auto& link : links_) {
-    // sync[bus.asleep]: seq_cst, after what was published
+    // sync[bus.asleep]: seq_cst, after the publication
     link->bell.ring(link->cursor->page().asleep.load(std::memory_order_seq_cst));
   }
 }
@@ -160,8 +160,8 @@ Outcome Publisher::make_room(uint64_t stride) noexcept {
   return over_ != Outcome::kOk ? over_ : Outcome::kNotNow;
 }
 
-// What all subscribers that hold it back have given back. Without one: what is published, since whoever
-// attaches next begins there.
+// The places that all subscribers that hold it back have given back. Without one: the published
+// end, since the next subscriber begins there.
 void Publisher::look() noexcept {
   if (pending_ != nullptr && pending_->version() != pending_version_) attach_pending();
   uint64_t least_bytes = published_bytes_;
@@ -190,11 +190,11 @@ void Publisher::renew_room() noexcept {
   frames_until_ = std::clamp(claimed_frames_, tail_frames_, frames_until_);
 }
 
-// False: what it says can't be.
+// False: it says an impossible value.
 bool Publisher::look_at(SubscriberLink& link) noexcept {
   const CursorPage& page = link.cursor->page();
-  // sync[bus.head]: acquire of the places; seq_cst, it may be the look of a thread about to sleep. Each
-  // word is loaded once: what is checked is what is used.
+  // sync[bus.head]: acquire of the places; seq_cst, it may be the look of a thread about to sleep.
+  // Each word is loaded once: the value that is checked is the value that is used.
   const uint64_t bytes = page.head_bytes.load(std::memory_order_seq_cst);
   // sync[bus.head_frames]: acquire of the descriptors
   const uint64_t frames = page.head_frames.load(std::memory_order_acquire);
@@ -215,7 +215,7 @@ bool Publisher::look_at(SubscriberLink& link) noexcept {
   return true;
 }
 
-// Some more of the room, so that those who are lapped know what they may not read any more.
+// Some more of the room, so that lapped subscribers know the bytes that they may not read any more.
 void Publisher::claim(uint64_t stride) noexcept {
   const Geometry& geometry = memory_->geometry();
   if (room_bytes_until_ - tail_bytes_ < stride || room_frames_until_ == tail_frames_) return;
@@ -237,7 +237,7 @@ void Publisher::look_at_peers() noexcept {
 
 Outcome Publisher::wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept {
   if (fork_count() != born_) return Outcome::kForked;
-  flush();  // once: nobody gives room for what he can't see
+  flush();  // once: no subscriber gives room for frames that it can't see
   PublisherPage& page = memory_->page();
   page.stalls.store(stalls() + 1, std::memory_order_relaxed);  // relaxed: a statistic
   for (;;) {
@@ -261,7 +261,7 @@ Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
   const Outcome outcome = make_room(stride);
   if (outcome != Outcome::kNotNow) {
     sleep_.wake_up();
-    return Outcome::kOk;  // the caller looks again and says what it is
+    return Outcome::kOk;  // the caller looks again and finds the cause
   }
   // sync[bus.stuck]: release; a subscriber that holds frames and waits for more finds that none will come
   memory_->page().stuck_for.store(word, std::memory_order_seq_cst);
@@ -341,7 +341,7 @@ void Publisher::let_go_of_gone() noexcept {
       std::any_of(links_.begin(), links_.end(), [](const auto& link) { return !link->holds_back; });
 }
 
-// What list_polls() has listed, by the same order.
+// For the descriptors of list_polls(), in the same order.
 void Publisher::after_poll() noexcept {
   size_t at = 0;
   if (pending_ != nullptr && polls_[at++].revents != 0) pending_->drain();

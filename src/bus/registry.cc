@@ -12,7 +12,7 @@ uint64_t read(const std::atomic<uint64_t>& figure) noexcept {
   return figure.load(std::memory_order_relaxed);  // relaxed: a statistic
 }
 
-// What a ring says of itself; the other side may lie about its own half.
+// A ring's own figures; the other side may lie about its half.
 std::vector<uint64_t> figures_of(const Registry::Ring& ring, const PeerCredentials& credentials) {
   const PublisherPage& page = ring.memory->page();
   const CursorPage& cursor = ring.cursor->page();
@@ -85,12 +85,12 @@ std::shared_ptr<const void> Registry::add(Entry entry) {
   const std::scoped_lock lock(mutex_);
   const uint64_t number = next_number_++;
   entries_.emplace_back(number, std::move(entry));
-  // Not the address of anything: its deleter is what counts.
+  // Not the address of anything: only its deleter counts.
   return {this, [self = shared_from_this(), number](const void*) { self->remove(number); }};
 }
 
 void Registry::remove(uint64_t number) {
-  // What it kept mapped is unmapped outside the lock.
+  // Its mappings are unmapped outside the lock.
   std::vector<std::pair<uint64_t, Entry>> gone;
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(entries_, number, &std::pair<uint64_t, Entry>::first);

@@ -1,4 +1,4 @@
-// Registry: which connections a listener has, what they take, and how much more may be taken.
+// Registry: the connections of a listener, their memory, and how much more may be taken.
 // Threads: any. Memory: control plane. Errors: a text that says which limit is reached.
 #pragma once
 
@@ -33,7 +33,7 @@ class Registry : public std::enable_shared_from_this<Registry> {
     std::vector<Ring> rings;
   };
 
-  // Empty: there is room for one more. Else why not, for who asks.
+  // Empty: there is room for one more. Else why not, for the process that asks.
   [[nodiscard]] std::string refuses(const PeerCredentials& credentials, uint64_t bytes) const;
   // Counted until the lease is let go.
   [[nodiscard]] std::shared_ptr<const void> add(Entry entry);

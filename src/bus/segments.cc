@@ -1,4 +1,4 @@
-// Making what segments.h says. Control plane. Errors: Status from the kernel, with what helps.
+// Makes the files of segments.h. Control plane. Errors: Status from the kernel, with the fix.
 #include "bus/segments.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// What a listener makes for one connection: files, mappings, and the descriptors that the other side gets.
+// The files, mappings and descriptors that a listener makes for one connection.
 // Threads: the listener's. Memory: shared memory, reserved at once. Errors: Result.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace lumen::bus {
 
-// A file of our own, mapped for writing or reading, sealed so that the other side can do what is left.
+// A file of our own, mapped for writing or reading, sealed so that the other side can do only the
+// rest.
 struct OwnPublisherFile {
   SharedFile file;
   std::shared_ptr<PublisherMemory> memory;

@@ -1,4 +1,4 @@
-// memfds, seals and mappings. Control plane. Errors: Status with errno's reason and what helps.
+// memfds, seals and mappings. Control plane. Errors: Status with errno's reason and the fix.
 #include <lumen/base/machine_memory.h>
 #include <lumen/bus/stream_memory.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-// Of what is left: page tables, and what the process itself still needs.
+// Of the rest: page tables, and the process's own needs.
 constexpr uint64_t kLeftForOthers = uint64_t{2} << 20;
 
 // fallocate() above RLIMIT_FSIZE raises SIGXFSZ, whose default ends the process: blocked here, and taken

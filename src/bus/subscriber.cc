@@ -10,9 +10,9 @@
 namespace lumen::bus {
 namespace {
 
-// A program that never waits learns of a death after so many looks in a row that found nothing: under a
-// millisecond, for one poll() of 0.5 us. Who has just sent a frame is alive; polls between frames once were
-// the 99th percentile of a round trip.
+// A program that never waits learns of a death after so many looks in a row that found nothing:
+// under a millisecond, for one poll() of 0.5 us. A peer that has just sent a frame is alive; polls
+// between frames once were the 99th percentile of a round trip.
 constexpr uint32_t kLooksAPoll = 4096;
 
 }  // namespace
@@ -48,7 +48,7 @@ Subscriber::Subscriber(Subscriber&& other) noexcept
   stuck_at_ = other.stuck_at_;
 }
 
-// Whether `least` frames are there that were not taken; renews what was seen.
+// Whether `least` frames are there that were not taken; renews the last seen positions.
 bool Subscriber::look_for(uint64_t least) noexcept {
   if (fork_count() != born_ || peer_->state() == Outcome::kInvalid) return false;
   look();
@@ -70,12 +70,12 @@ bool Subscriber::look_for(uint64_t least) noexcept {
 
 void Subscriber::look() noexcept {
   if (!attached_ && !attach()) return;
-  // sync[bus.tail]: acquire of the frames; seq_cst, it may be the look of a thread about to sleep. Loaded
-  // once: what is checked is what is used.
+  // sync[bus.tail]: acquire of the frames; seq_cst, it may be the look of a thread about to sleep.
+  // Loaded once: the value that is checked is the value that is used.
   const uint64_t tail = memory_->page().tail_frames.load(std::memory_order_seq_cst);
   if (entry_ != nullptr) {
-    // sync[bus.attached]: acquire; the publisher goes on over what a dropped one holds, so
-    // this comes before the check of its tail
+    // sync[bus.attached]: acquire; the publisher goes on over the places that a dropped one holds,
+    // so this comes before the check of its tail
     const uint64_t state = entry_->state.load(std::memory_order_acquire);
     if (static_cast<uint32_t>(state) != static_cast<uint32_t>(Attachment::kAttached) ||
         state >> 32 != generation_) {
@@ -156,7 +156,7 @@ bool Subscriber::is_stuck() const noexcept {
 Outcome Subscriber::state() noexcept {
   if (fork_count() != born_) return Outcome::kForked;
   if (peer_->look() == Outcome::kOk) return Outcome::kOk;
-  if (peer_->state() != Outcome::kInvalid) look();  // what it published last
+  if (peer_->state() != Outcome::kInvalid) look();  // its last publication
   return ready() != 0 && peer_->state() != Outcome::kDropped ? Outcome::kOk : peer_->state();
 }
 

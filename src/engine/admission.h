@@ -1,18 +1,20 @@
-// Admission: whether a request can be answered within the latency budget, by what was measured lately.
-// What is ahead of it, where each model has its fair share of the workers: its own model's requests, each
-// of which waits for as much of the other models' as their weights say, and one run of each of these that has
-// begun or is a moment earlier (the bound of start-time fair queuing); at most all that waits.
+// Admission: whether a request can be answered within the latency budget, by the latest measured
+// times. Ahead of it are, if each model has its fair share of the workers: its own model's
+// requests, each of which waits for as much of the other models' as their weights say, and one run
+// of each of these that has begun or is a moment earlier (the bound of start-time fair queuing); at
+// most all requests that wait.
 //
-// Threads: fits() and charge() by any submitter, take_back() by whoever completes; no lock, so two
-// submitters at once may let in one request too many. Memory: at construction. Errors: fits() is false.
+// Threads: fits() and charge() by any submitter, take_back() by the thread that completes; no lock,
+// so two submitters at once may let in one request too many. Memory: at construction. Errors:
+// fits() is false.
 //
 //   time since its first byte was read
-//   + what is ahead of it: mean and two deviations for each, shared by the runners
+//   + the requests ahead of it: mean and two deviations for each, shared by the runners
 //   + its own run: mean and four deviations, since the budget is meant for the slow ones too (four
 //     for each ahead would refuse what a queue evens out)
-//   + what the I/O thread knows: its wait to be read, its way back
-//   + an eighth of all that, because what was measured lately is not what will be: without it p99
-//     of what was let in was 101 % of the budget on a shared machine, with a sixteenth 93 to 105 %
+//   + the I/O thread's times: its wait to be read, its way back
+//   + an eighth of all that, because the latest times are not the next ones: without it p99 of the
+// admitted requests was 101 % of the budget on a shared machine, with a sixteenth 93 to 105 %
 //                                                                         must not exceed the budget
 #pragma once
 
@@ -112,7 +114,7 @@ class Admission {
   std::vector<Backlog> models_;  // by Model::index(); empty where they have no shares
 };
 
-// By what the workers take requests.
+// By the order in which the workers take requests.
 [[nodiscard]] inline Admission::Order order_of(const EngineConfig& config) noexcept {
   const bool has_lanes =
       config.queue_type != QueueType::kSpsc && config.queue_type != QueueType::kNaive;

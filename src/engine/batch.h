@@ -30,7 +30,7 @@ class Batch {
                                             RequestMemory::Kind kind,
                                             const RegionOptions& regions = {});
 
-  // `run_rows` >= the rows of all members together; what is above is zeros.
+  // `run_rows` >= the rows of all members together; the rest is zeros.
   [[nodiscard]] bool pack(std::span<InferRequest* const> members, uint32_t run_rows) noexcept;
   // Gives every member its rows of the outputs, its status and its times.
   void split() noexcept;

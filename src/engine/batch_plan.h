@@ -1,4 +1,4 @@
-// BatchPlan: how many rows of one model to run in one call, from what its warm-up measured; and
+// BatchPlan: how many rows of one model to run in one call, by the times of its warm-up; and
 // decide_batch(): run, or wait for more. Pure: no clock, no thread, so a test drives them by hand.
 // Threads: any, immutable once made. Memory: a few small arrays at construction. Errors: never.
 //

@@ -1,8 +1,8 @@
-// Builders: the threads on which models are loaded and instances made. They live as long as the repository: on a new
-// thread each time, what instances allocate would come from ever other heaps (malloc keeps one for
-// each thread, up to 8 a CPU).
+// Builders: the threads on which models are loaded and instances made. They live as long as the
+// repository: on a new thread each time, the memory of instances would come from ever other heaps
+// (malloc keeps one for each thread, up to 8 a CPU).
 // Threads: run() by the control plane, one at a time. Memory: a thread is started when it is first
-// needed; idle ones sleep. Errors: never; a job tells by what it captures.
+// needed; idle ones sleep. Errors: never; a job tells by its captures.
 #pragma once
 
 #include <condition_variable>

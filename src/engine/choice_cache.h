@@ -1,4 +1,4 @@
-// Choices of backends, kept in a JSON file from one start to the next, by what they depend on: the
+// Choices of backends, kept in a JSON file from one start to the next. The key of a choice: the
 // model's content, its options, the CPU and the backends' versions.
 // Threads: control plane, several at once. Memory: the heap. Errors: a file that can't be read or written is no cache; it
 // costs the time of measuring again and nothing else.

@@ -243,8 +243,8 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
 Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
                                      const LoadOptions& options, LoadGate::Loading& loading) {
   Result<ChosenBackend> chosen = choose(backends, source, options, loading);
-  // What is freed by now, the file as it was read and the weights of a backend that was not chosen, stays
-  // with the process's heaps otherwise: 100 MB beside a model of 200.
+  // Freed memory, of the file as it was read and of the weights of a backend that was not chosen,
+  // stays with the process's heaps otherwise: 100 MB beside a model of 200.
   ::malloc_trim(0);
   return chosen;
 }

@@ -2,7 +2,7 @@
 // where several can and their answers agree, the faster on this machine.
 // Threads: control plane; several at once, with one LoadGate, and one of them measures at a time. Memory: the heap; while
 // two backends are compared, both have the model in memory.
-// Errors: Status when no backend can serve the model, with what each said.
+// Errors: Status when no backend can serve the model, with the reason of each.
 #pragma once
 
 #include <lumen/base/result.h>

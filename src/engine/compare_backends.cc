@@ -20,8 +20,9 @@ namespace {
 constexpr uint32_t kPackedRows = kMeasuredRows.back();
 constexpr int kMostRounds = 40;
 constexpr int kLeastRounds = 3;
-// Rows of the calls that are compared first. A backend may run one row and several by different code:
-// OpenVINO 2026.4 answers for one row of some quantised models what is far off, and not for two.
+// Rows of the calls that are compared first. A backend may run one row and several by different
+// code: for one row of some quantised models OpenVINO 2026.4 gives answers that are far off, and
+// not for two.
 constexpr uint32_t kComparedRows[] = {1, 1, 2};
 // Of the output's largest number. Kernels add up in different orders: some 1e-6 for f32; a wrong operator
 // is off by orders of magnitude. "auto" precision may compute in bf16, which keeps three digits.
@@ -95,7 +96,7 @@ bool all_agree(std::vector<Candidate>& candidates, size_t reference, Precision p
   return true;
 }
 
-// Adds what the fastest call with `rows` rows took to each; false: one of them failed.
+// Adds the time of the fastest call with `rows` rows to each; false: one of them failed.
 bool measure(std::vector<Candidate>& candidates, uint32_t rows, uint64_t until_ns,
              const LoadOptions& options) {
   std::vector<uint64_t> fastest(candidates.size(), UINT64_MAX);

@@ -25,7 +25,8 @@ struct Candidate {
   TriedBackend* report;  // its entry in the choice
 };
 
-// Sizes of a call that are measured: one row, and what batched and inline pack by default. Instances are made for them.
+// Sizes of a call that are measured: one row, and the default pack of batched and inline. Instances
+// are made for them.
 inline constexpr std::array<uint32_t, 2> kMeasuredRows = {1, limits::kDefaultBatchSize};
 // Of each candidate's memory; virtual until touched.
 inline constexpr size_t kTrialBytes = size_t{256} << 20;

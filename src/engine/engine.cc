@@ -105,8 +105,8 @@ class GatedSubmitter final : public Submitter {
   }
 
   void close() noexcept override {
-    // sync[engine.retiring]: an exchange, so that it comes before or after retire()'s: that one either
-    // finds the thread gone, or is told here, and takes over the role of who runs what is left
+    // sync[engine.retiring]: an exchange, so that it comes before or after retire()'s: that one
+    // either finds the thread gone, or is told here, and then runs the rest itself
     retiring_.exchange(gone(), std::memory_order_acq_rel);
     retiring_.notify_all();
   }
@@ -130,7 +130,8 @@ class GatedSubmitter final : public Submitter {
     // the new pointer; a submitter leaves within a call, unless preempted
     while (inside_.load(std::memory_order_seq_cst) != 0) ::sched_yield();
   }
-  // `inline` alone: what it accepted is run by this submitter's own thread, or here once that has left.
+  // `inline` alone: accepted requests are run by this submitter's own thread, or here once that has
+  // left.
   void retire(Scheduler& scheduler) noexcept {
     if (scheduler.is_done(index_)) return;
     Scheduler* nobody = nullptr;
@@ -156,7 +157,7 @@ class GatedSubmitter final : public Submitter {
     return current_.load(std::memory_order_seq_cst);  // sync[engine.inside]: as above
   }
   void leave() noexcept {
-    // sync[engine.inside]: release; all pushes are visible to who sees the 0
+    // sync[engine.inside]: release; all pushes are visible to the thread that sees the 0
     inside_.store(0, std::memory_order_release);
   }
   // Once for each change: where models run on this thread, it stays on one CPU.
@@ -292,21 +293,23 @@ class SwappingEngine final : public Engine {
     return {};
   }
 
-  // New requests go to `next`; what the one before has accepted is completed before it goes.
+  // New requests go to `next`; the requests that the one before has accepted are completed before
+  // it goes.
   void replace(std::unique_ptr<Scheduler> next) noexcept {
     const std::unique_ptr<Scheduler> before = std::exchange(scheduler_, std::move(next));
     // sync[engine.inside]: seq_cst; pairs with GatedSubmitter::enter()
     current_.store(scheduler_.get(), std::memory_order_seq_cst);
     if (before == nullptr) return;
     for (const auto& submitter : submitters_) submitter->wait_until_outside();
-    // Their own next announcement is to `next`, and retire() may wait for calls that need what workers have.
+    // Their own next announcement is to `next`, and retire() may wait for calls that need the
+    // workers' room.
     before->announce_all();
     for (const auto& submitter : submitters_) submitter->retire(*before);
     before->close();
   }
 
-  // The counters get what instances there are once a change is over. While it lasts there are those
-  // of two schedulers, and the numbers are still those of the first.
+  // The counters get the instances once a change is over. While it lasts there are those of two
+  // schedulers, and the numbers are still those of the first.
   void tell_instances(const Model& model) {
     const Instances now = scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
     counter_writer_.set_gauge(model.index(), "instances", now.count);

@@ -1,4 +1,4 @@
-// The checks of EngineConfig, and what follows from its numbers. Any thread.
+// The checks of EngineConfig, and its derived numbers. Any thread.
 #include <lumen/engine/engine_config.h>
 
 #include <lumen/base/cpu.h>

@@ -1,9 +1,10 @@
-// ExpressLane: a worker more for models that are light beside others and yet too long for an I/O thread (queue
-// type `auto`). While as many heavy requests are on their way as there are workers, each worker may be in the
-// middle of a long run; what is light goes to this one then. It is pinned to no CPU (it stays on those of
-// a list in pin_threads): the kernel wakes it on one that is idle, or, where none is, lets it in at once beside a worker: it asks for a short time slice, and who asks for less
-// is served sooner and gets no more in all (EEVDF, Linux 6.12 on; before that a thread that has slept goes before
-// one that has run for long, most of the time).
+// ExpressLane: an additional worker for models that are light beside others and yet too long for an
+// I/O thread (queue type `auto`). While as many heavy requests are on their way as there are
+// workers, each worker may be in the middle of a long run; light requests go to this one then. It
+// is pinned to no CPU (it stays on those of a list in pin_threads): the kernel wakes it on one that
+// is idle, or, if none is, lets it in at once beside a worker: it asks for a short time slice, and
+// a thread that asks for less is served sooner and gets no more in all (EEVDF, Linux 6.12 on;
+// before that a thread that has slept goes before one that has run for long, most of the time).
 //
 // Threads: as WorkSource's and Worker's; takes() by any submitter. Memory: all of it at construction and in its
 // runner. Errors: none.
@@ -22,15 +23,16 @@ namespace lumen::engine {
 
 class ExpressLane {
  public:
-  // What is heavy: about a third of the time slice that the kernel gives a thread that asks for none (3 ms).
-  // Below, whoever waits for a run hardly waits longer than for the kernel's turn.
+  // Heavier runs take more than about a third of the time slice that the kernel gives a thread that
+  // asks for none (3 ms). A request that waits for a lighter run hardly waits longer than for the
+  // kernel's turn.
   static constexpr uint64_t kMostNs = 1'000'000;
   static constexpr uint64_t kTimeSliceNs = 100'000;  // the least that the kernel grants
-  // More wait with the other workers: what this one runs the kernel shares out, by threads, and no model's weight
-  // counts. Of a model with more requests than this some then pass others.
+  // More wait with the other workers: the kernel shares the CPU of this one's runs by threads, and
+  // no model's weight counts. Of a model with more requests than this some then pass others.
   static constexpr uint32_t kMostOutstanding = 16;
 
-  // `options`: of the first worker but for what differs.
+  // `options`: of the first worker but for the differences.
   ExpressLane(const EngineConfig& config, uint32_t submitters, WorkerOptions options,
               const std::atomic<bool>& closed)
       : workers_(config.thread_count),
@@ -50,7 +52,7 @@ class ExpressLane {
     outstanding_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
     return false;
   }
-  // What is not known may be heavy.
+  // A request of unknown cost may be heavy.
   [[nodiscard]] static bool is_heavy(const InferRequest& request) noexcept {
     return request.expected_ns == 0 || request.expected_ns > kMostNs;
   }

@@ -1,11 +1,11 @@
-// FairShares: how much of the workers' time each model has had, and who is next. Start-time fair queuing
-// (Goyal, Vin, Cheng, SIGCOMM 1996): each model has a virtual time, which a request advances by its cost
-// over the model's weight; the model with the least is next. A model that has had nothing to do for a
-// while starts at the virtual time of whoever runs, so it saves up nothing, and is next at once: a
-// light model waits for the run that has begun and for no other.
+// FairShares: how much of the workers' time each model has had, and which is next. Start-time fair
+// queuing (Goyal, Vin, Cheng, SIGCOMM 1996): each model has a virtual time, which a request
+// advances by its cost over the model's weight; the model with the least is next. A model that has
+// had nothing to do for a while starts at the virtual time of the model that runs, so it saves up
+// nothing, and is next at once: a light model waits for the run that has begun and for no other.
 //
-// The cost is predicted when a request is taken and corrected once it has run, so that shares follow from
-// what was measured.
+// The cost is predicted when a request is taken and corrected once it has run, so that shares
+// follow from measured times.
 //
 // Bounds, after any history: no model begins before now_, and none later than one run after it. So of two models
 // that compete neither waits longer than its share says and one heavy run.
@@ -34,7 +34,7 @@ namespace lumen::engine {
 
 class FairShares {
  public:
-  // `cost_ns`: of one request, for who is first among equals until one was taken.
+  // `cost_ns`: of one request; it decides among equals until one was taken.
   void reset(uint32_t model, uint32_t weight, uint64_t cost_ns) noexcept {
     Share& share = shares_[model];
     // relaxed, all: no request of the model is on its way
@@ -53,7 +53,7 @@ class FairShares {
   };
   [[nodiscard]] Start start_of(uint32_t model) const noexcept {
     const Share& share = shares_[model];
-    // relaxed, all: what comes a moment late makes the choice off by one request
+    // relaxed, all: a value that comes a moment late makes the choice off by one request
     const uint64_t finish = share.finish.load(std::memory_order_relaxed);
     return {std::max(finish, now_.load(std::memory_order_relaxed)),
             share.cost_ns.load(std::memory_order_relaxed)};
@@ -73,7 +73,8 @@ class FairShares {
   void join(uint32_t model, uint64_t ns) noexcept {
     advance(shares_[model], start_of(model).at, ns);
   }
-  // What was charged with `charged_ns` took `ns`; one that was not charged ran elsewhere, on an I/O thread.
+  // The run that was charged with `charged_ns` took `ns`; one that was not charged ran elsewhere,
+  // on an I/O thread.
   void settle(uint32_t model, uint64_t ns, uint64_t charged_ns) noexcept {
     Share& share = shares_[model];
     if (charged_ns == 0) return settle_elsewhere(share, ns);
@@ -95,8 +96,8 @@ class FairShares {
  private:
   // Fractions of a nanosecond, for weights; 2^64 of them are 36 years.
   static constexpr uint64_t kUnit = 16;
-  // Virtual time goes on in steps, so that requests of a few microseconds do not each write a line that all
-  // workers read. Whoever begins in between is ahead by a step at most.
+  // Virtual time goes on in steps, so that requests of a few microseconds do not each write a line
+  // that all workers read. A model that begins in between is ahead by a step at most.
   static constexpr uint64_t kStep = 10'000 * kUnit;
   struct alignas(kCacheLine) Share {
     std::atomic<uint64_t> finish{0};
@@ -122,7 +123,7 @@ class FairShares {
   static void advance(Share& share, uint64_t start, uint64_t ns) noexcept {
     const uint64_t more = scaled(share, ns);
     uint64_t finish = share.finish.load(std::memory_order_relaxed);  // relaxed: as above
-    // relaxed: as above. Who comes second adds to what the first has made of it.
+    // relaxed: as above. The second thread adds to the first one's sum.
     if (finish > start ||
         !share.finish.compare_exchange_strong(finish, start + more, std::memory_order_relaxed)) {
       share.finish.fetch_add(more, std::memory_order_relaxed);  // relaxed: as above

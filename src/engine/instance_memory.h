@@ -1,12 +1,12 @@
-// InstanceMemory: what instances take of memory when they are made: what the process's anonymous
-// memory grows by meanwhile. Several are made at once, and the kernel says only what the whole
-// process has. So the growth between two moments at which a making begins or ends is split among those
-// that are under way, by their weights: the sum is right, and models that are equal get equal parts.
+// InstanceMemory: the memory of instances: the growth of the process's anonymous memory while they
+// are made. Several are made at once, and the kernel tells only the sum of the whole process. So
+// the growth between two moments at which a making begins or ends is split among those that are
+// under way, by their weights: the sum is right, and models that are equal get equal parts.
 //
-// A first run is measured as a making is, for a backend puts off to it what it can. What the process
-// takes by other causes, as requests that run meanwhile, counts too.
+// A first run is measured as a making is, for a backend puts off work to it. The process's memory
+// for other causes, as requests that run meanwhile, counts too.
 // Threads: begin() and the end of a Making from any thread. Memory: a few words for each making.
-// Errors: what can't be read counts as nothing.
+// Errors: memory that can't be read counts as none.
 #pragma once
 
 #include <lumen/base/process_memory.h>

@@ -1,10 +1,11 @@
-// LaneChoice: whether the next request of a model runs on its I/O thread or goes to a worker (queue type
-// `auto`). A run that costs less than the hand-off to a worker is better run where the request is.
+// LaneChoice: whether the next request of a model runs on its I/O thread or goes to a worker (queue
+// type `auto`). A run that costs less than the hand-off to a worker is better run on the thread
+// that has the request.
 //
-// What a run costs is expected by the request's size (RunCosts), so a large request of a light model goes to a
-// worker. What a hand-off costs is measured as wake-ups happen (wake_cost_ns()). A size that was chosen for
-// stays as it is until the expectation is beyond the limit by a quarter, so that a cost near the limit does not
-// change its lane with each sample.
+// The cost of a run is expected by the request's size (RunCosts), so a large request of a light
+// model goes to a worker. The cost of a hand-off is measured as wake-ups happen (wake_cost_ns()).
+// The lane of a size stays as it is until the expectation is beyond the limit by a quarter, so that
+// a cost near the limit does not change its lane with each sample.
 //
 // Threads: choose() by any submitter; two at once may both change a size's lane, to the same.
 // Memory: at construction. Errors: none.

@@ -55,7 +55,8 @@ class LaneSource : public WorkSource {
   }
   InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                      WakeReason& reason) noexcept override {
-    // Only by who looks at the lanes afterwards: it may hide one for a moment from who wakes others.
+    // Only by a thread that looks at the lanes afterwards: it may hide one for a moment from a
+    // thread that wakes others.
     if (may_take) wake_each_of(lanes_.tidy(worker));
     return sleepers_.park(worker, may_take, deadline_ns, reason);
   }

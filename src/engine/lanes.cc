@@ -28,7 +28,7 @@ void Lanes::add(const Model& model, std::span<const uint32_t> workers) {
   lane->is_for_any = workers.empty();
   lane->workers.fill(0);
   for (const uint32_t worker : workers) lane->workers[worker / 64] |= uint64_t{1} << (worker % 64);
-  // Whoever takes a request sees the masks that were there before it was pushed.
+  // A thread that takes a request sees the masks that were there before it was pushed.
   set(for_any_, index, workers.empty());
   for (uint32_t worker = 0; worker < may_take_.size(); ++worker) {
     set(may_take_[worker], index,

@@ -1,12 +1,14 @@
-// Lanes: a bounded ring of requests for each model, and the choice among those that have some. What the
-// queue types mpmc and batched wait in.
+// Lanes: a bounded ring of requests for each model, and the choice among those that have some. The
+// queues of the types mpmc and batched.
 //
-//   bits_   [class 0: a bit a model] [class 1 ...]     may have work: who finds no bit need not look
+//   bits_   [class 0: a bit a model] [class 1 ...]     may have work: a thread that finds no bit
+// need not look
 //   lanes_  [model] -> its rings, one a class, and how many wait in all of them
 //
-// A class keeps apart what is not taken in the order of arrival, since a ring gives its requests in the order in
-// which they came: the priorities, the first of which has to be empty before the second is looked at; and with
-// the policy `deadline`, within a priority, how long the requests may wait.
+// A class keeps apart requests that are not taken in the order of arrival, since a ring gives its
+// requests in the order in which they came: the priorities, the first of which has to be empty
+// before the second is looked at; and with the policy `deadline`, within a priority, how long the
+// requests may wait.
 //
 // A lane may be for some workers only: each has a mask of the models that it may take, and neither looks at
 // the others' bits nor clears them. Of several such workers one may look, and go to sleep, while another has cleared
@@ -60,7 +62,7 @@ class Lanes {
   static constexpr uint32_t kMostClasses = kPriorities * kDeadlineClasses;
   // A bit a worker; none: any worker.
   using WorkerSet = std::array<uint64_t, limits::kMaxWorkers / 64>;
-  // A submitter's own: what it has pushed since its last announce().
+  // A submitter's own: its pushes since its last announce().
   struct alignas(kFalseSharingRange) Pushed {
     uint32_t for_any = 0;  // requests that any worker may take
     WorkerSet some{};      // workers that alone may take the others
@@ -71,7 +73,7 @@ class Lanes {
   Lanes(Policy policy, size_t capacity, uint32_t workers)
       : policy_(policy), capacity_(capacity), may_take_(workers) {}
 
-  // No request of the model can come meanwhile. `workers`: who may take them; empty: all.
+  // No request of the model can come meanwhile. `workers`: those that may take them; empty: all.
   void add(const Model& model, std::span<const uint32_t> workers);
   [[nodiscard]] FairShares& shares() noexcept { return shares_; }
 
@@ -80,7 +82,7 @@ class Lanes {
   [[nodiscard]] bool push(InferRequest& request, Pushed& pushed) noexcept;
   // For tests: the first half of push() of a request of the usual priority, its place claimed and not published.
   [[nodiscard]] LaneRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
-  // Before the submitter wakes anybody for what it has pushed.
+  // Before the submitter wakes a thread for its pushes.
   void announce(Pushed& pushed) noexcept;
   // No submitter comes any more, and some may have left without announce(). The caller has seen all pushes.
   void announce_all() noexcept;

@@ -13,7 +13,7 @@
 namespace lumen::engine {
 
 void try_model(const Backends& backends, std::string_view backend, const ModelSource& source) {
-  // One row, rows that the choice of a backend compares, and what is packed by default.
+  // One row, rows that the choice of a backend compares, and the default pack.
   constexpr uint32_t kTriedRows[] = {1, 2, limits::kDefaultBatchSize};
   constexpr uint32_t kCompiledRows[] = {1, limits::kDefaultBatchSize};
   constexpr size_t kTrialBytes = size_t{256} << 20;  // virtual until touched

@@ -21,12 +21,12 @@ using Json = nlohmann::json;
 // (a row's cost is flat from 64 rows on), so more than this is a typing mistake.
 constexpr uint64_t kMaxBatchSize = 4096;
 
-// What a backend (OpenVINO) takes where it is told nothing; nobody asks for more.
+// The default of a backend (OpenVINO); more is of no use.
 constexpr uint64_t kMaxShapeCache = 5000;
 
 // Longer than a year is a time in another unit.
 constexpr uint64_t kMaxCacheTtlMs = uint64_t{365} * 24 * 3600 * 1000;
-// Room for a few answers of a small model, with what stands beside each.
+// Room for a few answers of a small model, with their records.
 constexpr uint64_t kMinCacheBytes = uint64_t{64} << 10;
 // Places within it are counted in 32 bits, of 64 bytes each; no machine of ours has as much.
 constexpr uint64_t kMaxCacheBytes = uint64_t{64} << 30;
@@ -112,7 +112,7 @@ void read_shape_cache(Config& config, const Json& value) {
   config.options.shape_cache = static_cast<uint32_t>(entries);
 }
 
-// Whether a server has it is for those to say who know its backends.
+// The code that knows the backends checks whether a server has it.
 void read_backend(Config& config, const Json& value) {
   const std::string name = value.is_string() ? value.get<std::string>() : std::string();
   if (name.empty() || name.size() > limits::kMaxNameBytes) {
@@ -221,7 +221,7 @@ void read_instances(Config& config, const Json& value) {
       read_number(config, "instances", value, 1, limits::kMaxWorkers).value_or(0);
 }
 
-// Which of them there are is for those to say who know the engine.
+// The code that knows the engine checks which of them there are.
 void read_workers(Config& config, const Json& value) {
   std::vector<uint32_t> workers;
   const bool is_list = value.is_array() && !value.empty();
@@ -262,7 +262,7 @@ std::string hint_of_key(std::string_view name) {
   return hint(name, names);
 }
 
-// What can't be said of one key alone.
+// Checks of several keys together.
 void check_scheduling(Config& config) {
   const ModelScheduling& scheduling = config.options.scheduling;
   if (scheduling.instances != 0 && !scheduling.workers.empty()) {

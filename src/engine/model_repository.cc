@@ -1,5 +1,5 @@
-// Opens a repository: scans, loads each version through its backend, keeps what failed with its
-// reason. Control plane, but find(), which any thread calls and which allocates nothing.
+// Opens a repository: scans, loads each version through its backend, keeps failed versions with
+// their reason. Control plane, but find(), which any thread calls and which allocates nothing.
 // Errors: only for an unreadable directory or one with more versions than there are counters.
 #include <lumen/engine/model_repository.h>
 
@@ -261,7 +261,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   LUMEN_RETURN_IF_ERROR(backends_.use(*chosen->entry));
   LUMEN_RETURN_IF_ERROR(check_metadata(chosen->loaded->metadata()));
   model.metadata_ = chosen->loaded->metadata();
-  // find() rests on the order of the scan's names, whatever a backend puts there.
+  // find() rests on the order of the scan's names, for any name that a backend puts there.
   model.metadata_.name = source.name;
   model.metadata_.version = source.version;
   model.input_names_ = TensorNames(model.metadata_.inputs);

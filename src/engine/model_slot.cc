@@ -17,8 +17,8 @@ namespace {
 constexpr int kMeasuredRuns = 15;
 constexpr int kLeastRuns = 3;
 constexpr uint64_t kMeasureForNs = 60'000'000;
-// What a call with more rows than one is reckoned dearer than measured: two measurements of the same
-// call differ by some percent, and a batch also costs its packing and splitting.
+// A call with more rows than one is reckoned so much dearer than measured: two measurements of the
+// same call differ by some percent, and a batch also costs its packing and splitting.
 constexpr uint64_t kMarginPercent = 5;
 // The trial of gains_by_packing().
 constexpr uint32_t kTrialRows = 4;
@@ -26,9 +26,9 @@ constexpr uint64_t kLeastGainPercent = 10;
 // For a batch's inputs and outputs; virtual memory until touched.
 constexpr size_t kBatchBytes = size_t{256} << 20;
 
-// Whether `rows` rows in one call give, bit for bit, what they give one by one. An f32 model promises
-// what its framework computes for a request, and kernels may add up in another order for another
-// number of rows. That they are independent, as the graph says, is known before.
+// Whether `rows` rows in one call give, bit for bit, the same as one by one. An f32 model promises
+// its framework's results for a request, and kernels may add up in another order for another number
+// of rows. That they are independent, as the graph says, is known before.
 bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows) {
   TrialRun together(slot.model->metadata(), slot.model, memory);
   if (!together.run(*slot.instance, 0, rows)) return false;
@@ -68,8 +68,8 @@ Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int leas
   return measured;
 }
 
-// What admission and the choice of a lane reckon with until requests have run: otherwise the first burst
-// would all be let in.
+// The time with which admission and the choice of a lane reckon until requests have run: otherwise
+// the first burst would all be let in.
 Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();

@@ -1,6 +1,6 @@
-// ModelSlot: one model in the hands of one runner: its instance, its batch plan and what is in
-// flight. make_slot() makes the instance; plan_slot() checks that packed rows come out as single ones
-// do and measures what each size costs.
+// ModelSlot: one model in the hands of one runner: its instance, its batch plan and the requests in
+// flight. make_slot() makes the instance; plan_slot() checks that packed rows give the same as
+// single ones and measures the cost of each size.
 // Threads: the runner's; in_flight is counted down by a backend's threads.
 // Memory: the heap, at make_slot() and plan_slot(). Errors: Status when the instance can't be made.
 #pragma once
@@ -27,20 +27,22 @@ namespace lumen::engine {
 struct BatchPlace {
   explicit BatchPlace(Batch made) noexcept : batch(std::move(made)) {}
   Batch batch;
-  std::atomic<bool> is_taken{false};  // set by the runner, cleared by who is done with the batch
+  // Set by the runner, cleared by the thread that is done with the batch.
+  std::atomic<bool> is_taken{false};
   BatchPlace* next_failed = nullptr;
 };
 
 struct ModelSlot {
   Model* model = nullptr;
   std::shared_ptr<Instance> instance;  // nullptr: the model is unavailable
-  uint64_t made_bytes = 0;             // what its making took
-  uint64_t run_bytes = 0;              // and then what trials that ran it took
+  uint64_t made_bytes = 0;             // taken by its making
+  uint64_t run_bytes = 0;              // and then by trials that ran it
   bool has_run = false;
   uint32_t max_in_flight = 1;
   BatchPlan plan;
   std::vector<std::unique_ptr<BatchPlace>> batches;  // empty where the plan never packs
-  bool gathers = false;       // a worker takes what it can pack from the queue before it runs one
+  // A worker takes requests that it can pack from the queue before it runs one.
+  bool gathers = false;
   uint64_t service_ns = 0;    // of its last call
   uint64_t blocked_pass = 0;  // the runner's pass in which it had no room, or waits for more rows
   // Written by the runner (up) and backends' threads (down).
@@ -55,7 +57,7 @@ struct ModelSlot {
 // The instances of backends that share them, among the runners of one scheduler.
 class SharedInstances {
  public:
-  // That of `model`, made by the first who asks.
+  // That of `model`, made at the first call for it.
   [[nodiscard]] Result<std::shared_ptr<Instance>> of(Model& model,
                                                      std::span<const uint32_t> batch_sizes);
 
@@ -67,8 +69,8 @@ class SharedInstances {
 // An unavailable model gives a slot without instance. Control plane, by several threads at once.
 [[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
                                                            SharedInstances& shared);
-// Control plane, one at a time and with nothing else compiling, for it measures. Only the first slot
-// of a model is measured; what it took is kept with the model.
+// Control plane, one at a time and with nothing else compiling, for it measures. Only the first
+// slot of a model is measured; the result is kept with the model.
 [[nodiscard]] Status plan_slot(ModelSlot& slot, const EngineConfig& config,
                                const RegionOptions& regions);
 // Of `auto`, after plan_slot(): packs as `batched` does, with the instance as it is, where a trial shows that

@@ -15,8 +15,8 @@ namespace lumen::engine {
 // None: of a backend without a table, and of a model that is not ONNX: the backend that reads it defines its operators.
 [[nodiscard]] OperatorFindings compare_operators(const Backend& backend, const ModelSource& source);
 
-// "the file has opset 30, newer than ...; export it with ...", of ONNX's own operators; empty: it is not newer than what
-// the backend reads, or that is not known.
+// "the file has opset 30, newer than ...; export it with ...", of ONNX's own operators; empty: the
+// backend reads it, or its newest is not known.
 [[nodiscard]] std::string newer_opset(const Backend& backend, const ModelSource& source);
 
 // "Range (a delta of 0 ends the process), Mod of INT64".

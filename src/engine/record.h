@@ -1,4 +1,4 @@
-// Adds what a finished request cost to its model's counters.
+// Adds the cost of a finished request to its model's counters.
 // Threads: the writer's. Memory: none. Errors: a failed request is not counted here, serve counts it.
 #pragma once
 

@@ -81,8 +81,8 @@ bool is_digits(std::string_view text) noexcept {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// 0 for what is no version: signs, letters, 0 itself, leading zeros (01 and 1 would be two names of
-// one version), more than 18 digits.
+// 0 for a text that is no version: signs, letters, 0 itself, leading zeros (01 and 1 would be two
+// names of one version), more than 18 digits.
 uint64_t version_number(std::string_view text) noexcept {
   if (!is_digits(text) || text.size() > 18 || text.front() == '0') return 0;
   uint64_t number = 0;
@@ -90,7 +90,7 @@ uint64_t version_number(std::string_view text) noexcept {
   return number;
 }
 
-// A name for lists and messages, whatever bytes the directory entry had.
+// A name for lists and messages, for any bytes of the directory entry.
 std::string printable(std::string_view name) {
   std::string text(name.substr(0, limits::kMaxNameBytes));
   for (char& c : text) {

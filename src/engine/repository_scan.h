@@ -1,6 +1,6 @@
 // Finds the model versions below a repository directory, without opening a model.
 // Threads: any. Memory: the heap (control plane). Errors: an unreadable directory is an error;
-// whatever else is wrong stands in the Status of the version it belongs to.
+// other faults stand in the Status of the version that they belong to.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,7 +1,7 @@
-// RunTimer: what a run on the calling thread has taken of the CPU, for its model's share of the workers' time and for
-// what its next runs are expected to take. By the clock, a run in which the kernel gave the CPU to another thread for a
-// time slice of 3 ms would count as a long one: its model would have had more than its share, and be taken for a
-// heavy one that waits for others.
+// RunTimer: the CPU time of a run on the calling thread, for its model's share of the workers' time
+// and for the expected time of its next runs. By the clock, a run in which the kernel gave the CPU
+// to another thread for a time slice of 3 ms would count as a long one: its model would have had
+// more than its share, and be taken for a heavy one that waits for others.
 // Threads: one, from the run's beginning to its end. Memory: none. Errors: never.
 #pragma once
 
@@ -14,12 +14,12 @@ namespace lumen::engine {
 
 class RunTimer {
  public:
-  // `expected_ns`: what the run is expected to take; 0: not known.
+  // `expected_ns`: the expected time of the run; 0: not known.
   explicit RunTimer(uint64_t expected_ns) noexcept
       : expected_ns_(expected_ns), began_ns_(is_measured() ? thread_cpu_ns() : 0) {}
 
-  // `wall_ns`: what the run has taken by the clock. Backends that wait for a device complete on threads of their own,
-  // and are not timed by this.
+  // `wall_ns`: the time of the run by the clock. Backends that wait for a device complete on
+  // threads of their own, and are not timed by this.
   [[nodiscard]] uint64_t used_ns(uint64_t wall_ns) const noexcept {
     if (is_measured()) return std::min(thread_cpu_ns() - began_ns_, wall_ns);
     return expected_ns_ == 0 ? wall_ns : std::min(wall_ns, kMostGrowth * expected_ns_);

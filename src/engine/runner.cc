@@ -19,7 +19,7 @@ using telemetry::CounterWriter;
 namespace {
 
 // How long a completion may wait for those that follow it, so that one wake-up tells of all: about
-// what a wake-up costs a sleeper anyway. Only where the model is so fast that several fit.
+// the cost of a wake-up to a sleeper anyway. Only if the model is so fast that several fit.
 constexpr uint64_t kCoalesceNs = 20'000;
 
 bool is_late(const InferRequest& request, uint64_t now) noexcept {
@@ -63,8 +63,8 @@ void Runner::make_instance(size_t index, SharedInstances& shared, InstanceMemory
 
 namespace {
 
-// A backend puts off to the first run what it can: OpenVINO then packs weights for its kernels,
-// which takes as much again as the instance did.
+// A backend puts off work to the first run: OpenVINO then packs weights for its kernels, which
+// takes as much again as the instance did.
 template <typename Trial>
 Status run_measured(ModelSlot& slot, InstanceMemory& memory, Trial&& trial) {
   InstanceMemory::Making making(memory);
@@ -103,8 +103,8 @@ Status Runner::pack(const Model& model, InstanceMemory& memory) {
 void Runner::remove(const Model& model) noexcept {
   std::unique_ptr<ModelSlot>& slot = slots_[model.index()];
   if (slot == nullptr) return;
-  // sync[runner.in_flight]: acquire; whoever completed the last request is out of the slot. A few
-  // instructions of another thread, which has nobody to wake for it.
+  // sync[runner.in_flight]: acquire; the thread that completed the last request is out of the slot.
+  // A few instructions of another thread, which has no thread to wake for it.
   while (slot->in_flight.load(std::memory_order_acquire) != 0) ::sched_yield();
   // sync[runner.starting]: acquire; the runner's thread has left the instance, too
   while (slot->is_starting.load(std::memory_order_acquire)) ::sched_yield();
@@ -117,7 +117,7 @@ bool Runner::add(InferRequest& request) noexcept {
   while (place != waiting_.begin() && place[-1]->priority > request.priority) --place;
   waiting_.insert(place, &request);
   const ModelSlot& slot = slot_of(request);
-  // What one worker has taken, no other can: only what the plan packs is worth it.
+  // A request that one worker has taken is lost to the others: only packed ones are worth it.
   if (!slot.gathers || slot.batches.empty()) return false;
   if (gather_first_ == nullptr) {
     const auto oldest = std::ranges::find(waiting_, request.model, &InferRequest::model);
@@ -239,7 +239,7 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
     note_sink(sink, now);
     return;
   }
-  // What was completed before must not wait for a slow model's turn.
+  // Requests that were completed before must not wait for a slow model's turn.
   if (waiting_sink_count_ > 0 && now + slot.service_ns > waiting_sinks_since_ns_ + kCoalesceNs) {
     wake_sinks();
   }
@@ -275,7 +275,8 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
   for (InferRequest* member : members) {
     leave_queue(*member, now);
   }
-  // sync[runner.batch_free]: acquire; who had it is through with it. There is one, as there is room.
+  // sync[runner.batch_free]: acquire; its last owner is through with it. There is one, as there is
+  // room.
   BatchPlace& place = **std::ranges::find_if(
       slot.batches, [](const auto& one) { return !one->is_taken.load(std::memory_order_acquire); });
   const auto leave_them_alone = [&] {
@@ -316,7 +317,7 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
 // With kPending neither the slot nor the instance is touched afterwards.
 StartOutcome Runner::start(ModelSlot& slot, InferRequest& request,
                            void (*done)(InferRequest&) noexcept) noexcept {
-  // relaxed: whoever removes the model has seen a completion that this comes before
+  // relaxed: the thread that removes the model has seen a completion that this comes before
   slot.is_starting.store(true, std::memory_order_relaxed);
   const StartOutcome outcome = slot.instance->start(request, done);
   // sync[runner.starting]: release; this thread has left the instance
@@ -401,7 +402,7 @@ void Runner::finish(InferRequest& request, uint64_t executions,
                     telemetry::CounterWriter& counters) noexcept {
   if (request.status.ok() && request.encode != nullptr) request.encode(request);
   if (options_.load.outstanding != nullptr) {
-    // relaxed: a hint for who chooses a worker
+    // relaxed: a hint for the choice of a worker
     options_.load.outstanding->fetch_sub(1, std::memory_order_relaxed);
   }
   if (request.is_heavy && options_.load.heavy != nullptr) {
@@ -465,7 +466,7 @@ void Runner::wake_sinks() noexcept {
 void Runner::on_done(InferRequest& request) noexcept {
   Runner& runner = *static_cast<Runner*>(request.in_engine);
   ModelSlot& slot = runner.slot_of(request);
-  // relaxed: ordered before the release on in_flight, which is what is_done() looks at first
+  // relaxed: ordered before the release on in_flight, at which is_done() looks first
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
   CompletionSink* sink = request.sink;
   InferRequest* const alone = &request;
@@ -512,10 +513,10 @@ void Runner::leave_callback(ModelSlot* slot) noexcept {
   // sync[runner.in_flight]: release; the backend, complete() and the batch are through with it
   if (slot != nullptr) {
     slot->in_flight.fetch_sub(1, std::memory_order_release);
-    // sync[runner.pending]: release; is_done() sees what this thread has done by then
+    // sync[runner.pending]: release; is_done() sees this thread's earlier writes
     pending_.fetch_sub(1, std::memory_order_release);
   }
-  // sync[runner.completions]: release; the room above is seen by who sees this count
+  // sync[runner.completions]: release; the room above is seen by the thread that sees this count
   completions_.fetch_add(1, std::memory_order_release);
   completions_.notify_all();  // wait_for_completion(); without a waiter a load
   if (listener != nullptr) listener->on_room();
@@ -548,7 +549,7 @@ bool Runner::is_done() const noexcept {
   // sync[runner.pending]: acquire; pairs with leave_callback
   if (pending_.load(std::memory_order_acquire) != 0) return false;
   // sync[runner.callbacks]: acquire; a few instructions of another thread, which has woken already:
-  // who slept on it would not be woken again
+  // a thread that slept on it would not be woken again
   while (callbacks_inside_.load(std::memory_order_acquire) != 0) ::sched_yield();
   return true;
 }

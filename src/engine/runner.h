@@ -1,12 +1,12 @@
-// Runner: an instance of every model and the requests that wait for them. What a worker's thread, or
-// an I/O thread with the queue type `inline`, turns over.
+// Runner: an instance of every model and the requests that wait for them. A worker's thread, or an
+// I/O thread with the queue type `inline`, turns it over.
 //
 //   add() ─► waiting ─► run(): late? ─► room in the instance? ─► decide_batch() ─► start()
 //                          │                                                     │  └ kPending ─► done()
 //                        complete(504)                                        complete()
 //
-// One bad request must not fail its neighbours: who was in a batch that failed waits again, to be run
-// alone.
+// One bad request must not fail its neighbours: the members of a batch that failed wait again, to
+// be run alone.
 //
 // Threads: one owner; on_done() by any thread of a backend. Memory: all of it at construction and in set_up(); run()
 // allocates nothing but from the requests' own memory. Errors: a request's failure in its status.
@@ -33,11 +33,11 @@
 
 namespace lumen::engine {
 
-// Told of each request that is complete, by whoever completes it; each may be nullptr.
+// Told of each request that is complete, by the thread that completes it; each may be nullptr.
 struct RunnerLoad {
   std::atomic<uint32_t>* outstanding = nullptr;  // requests given to this runner
   Admission* admission = nullptr;
-  FairShares* shares = nullptr;            // of the workers' time, told what each call has taken
+  FairShares* shares = nullptr;            // of the workers' time, told the time of each call
   std::atomic<uint32_t>* heavy = nullptr;  // requests with is_heavy
 };
 
@@ -75,8 +75,8 @@ class Runner {
   // `memory`. `config`: the runner's own, or with another queue type where a model is to be packed.
   void make_instance(size_t index, SharedInstances& shared, InstanceMemory& memory,
                      const EngineConfig& config);
-  // Then, one runner at a time while nothing compiles: measures, and settles what failed. The runner may
-  // be at work with other models.
+  // Then, one runner at a time while nothing compiles: measures, and settles failures. The runner
+  // may be at work with other models.
   [[nodiscard]] Status set_up(InstanceMemory& memory, OnFailure on_failure);
   // Control plane, between set_up() and the first request of `model`: pack_slot() of its slot.
   [[nodiscard]] Status pack(const Model& model, InstanceMemory& memory);
@@ -102,14 +102,14 @@ class Runner {
   }
   // True: others may still join it in one call, so it is worth taking another before run().
   bool add(InferRequest& request) noexcept;
-  // Over what waits, the oldest first: answers what is late, starts what can start. Returns for how
-  // many requests. kOneCall ends after the first call of a model.
+  // Over the waiting requests, the oldest first: answers late ones, starts those that can start.
+  // Returns for how many requests. kOneCall ends after the first call of a model.
   enum class Pass : uint8_t { kAll, kOneCall };
   size_t run(Pass pass = Pass::kAll) noexcept;
   // Tells the sinks of completed requests; before the owner waits for anything, or turns to other work.
   void wake_sinks() noexcept;
 
-  // Of who turns it.
+  // Of the thread that turns it.
   [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return counters_; }
   [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
   // When run() may have something to do by the clock alone; UINT64_MAX: never.
@@ -170,7 +170,7 @@ class Runner {
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;
   std::vector<InferRequest*> members_;
-  const InferRequest* gather_first_ = nullptr;  // since run(): whom those that come may join
+  const InferRequest* gather_first_ = nullptr;  // since run(): the request that later ones may join
   uint64_t gather_rows_ = 0;                    // of it and of those that have joined
   uint64_t pass_ = 0;
   uint64_t hold_until_ns_ = UINT64_MAX;  // a batch that waits for more rows
@@ -182,7 +182,7 @@ class Runner {
 
   BatchPlace* failed_here_ = nullptr;  // failed batches that wait until waiting_ has room for them
   // Written by backends' threads: completions that run() has not looked at yet, calls that are not
-  // back, batches that failed, and how many threads are inside on_done() (what they touch last).
+  // back, batches that failed, and how many threads are inside on_done() (their last write).
   uint64_t completions_seen_ = 0;
   alignas(kFalseSharingRange) std::atomic<uint64_t> completions_{0};
   std::atomic<uint32_t> pending_{0};

@@ -19,7 +19,7 @@ bool is_light(const Model& model) {
   const ModelScheduling& scheduling = model.scheduling();
   if (scheduling.is_on_some_workers() || scheduling.queue_type != QueueType::kAuto) return false;
   const uint64_t ns = model.service_time().mean_ns();
-  // What is shared with the workers' threads is left to them.
+  // Models that share the workers' threads are left to them.
   return model.state() == ModelState::kReady && ns != 0 && ns <= LaneChoice::kMostInlineNs &&
          !model.traits().shares_instances;
 }
@@ -52,7 +52,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(
 void Scheduler::make_workers(telemetry::Counters& counters) {
   source_ = make_work_source(config_, options_.submitter_count);
   pinned_ = pin_cpus(options_.pin_threads, config_.thread_count, options_.cpu_claims);
-  // A worker that polls on a CPU that others need takes from them what it hopes to save.
+  // A worker that polls on a CPU that others need takes from them the time that it hopes to save.
   // Nor is a mutex polled: the naive type waits as naive servers do.
   const bool may_spin =
       usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
@@ -128,7 +128,7 @@ std::vector<Runner*> Scheduler::runners() const {
   return runners;
 }
 
-// With `auto` the workers' instances come first: what they take says which models the I/O threads get.
+// With `auto` the workers' instances come first: their times say which models the I/O threads get.
 Status Scheduler::add(std::span<Model* const> models, Builders& builders,
                       Runner::OnFailure on_failure) {
   Status status;
@@ -225,7 +225,8 @@ Status Scheduler::add_express(std::span<Model* const> models, Builders& builders
   return share.models.empty() ? Status() : add_to({&share, 1}, config_, builders, on_failure);
 }
 
-// What the I/O threads run is packed there, and what has a type of its own as that says.
+// Models that the I/O threads run are packed there, and those with a type of their own as that
+// says.
 Status Scheduler::pack_on(std::span<Model* const> models, Builders& builders) {
   Status status;
   InstanceMemory memory;
@@ -382,7 +383,7 @@ void Scheduler::choose_lane(uint32_t submitter, InferRequest& request,
   request.queue_type = lane_of(submitter, *request.model, input_bytes, request.expected_ns);
   request.priority = request.model->scheduling().priority_of(request.priority);
   const bool may_wait = express_ != nullptr && request.queue_type != QueueType::kInline;
-  // What is for some workers alone leaves the others to light requests.
+  // A worker that is for some models alone leaves the others to light requests.
   request.is_heavy = may_wait && ExpressLane::is_heavy(request) &&
                      !request.model->scheduling().is_on_some_workers();
   request.is_express = may_wait && express_->takes(request);
@@ -429,7 +430,7 @@ size_t Scheduler::end_turn(uint32_t submitter) noexcept {
   if (inline_.empty()) return 0;
   Runner& runner = *inline_[submitter]->runner;
   const size_t done = runner.run(Runner::Pass::kOneCall);
-  // The caller looks at completions itself after each call; who else has some is told.
+  // The caller looks at completions itself after each call; other owners of completions are told.
   runner.wake_sinks();
   return done;
 }
@@ -443,8 +444,8 @@ void Scheduler::finish(uint32_t submitter) noexcept {
     }
     runner.wake_sinks();
     if (runner.is_done()) return;
-    // What waits has no room before a call comes back. A deadline may pass meanwhile: it is then
-    // answered that much later.
+    // Waiting requests have no room before a call comes back. A deadline may pass meanwhile: it is
+    // then answered that much later.
     runner.wait_for_completion(completions);
   }
 }

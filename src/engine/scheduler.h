@@ -34,8 +34,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Control plane, requests of other models running or not. Instances for all runners, at once as far as
-  // the backend allows, then what is measured. On a failure no runner has any of them.
+  // Control plane, requests of other models running or not. Instances for all runners, at once as
+  // far as the backend allows, then the measurements. On a failure no runner has any of them.
   [[nodiscard]] Status add(std::span<Model* const> models, Builders& builders,
                            Runner::OnFailure on_failure);
   // Once every request of `model` is complete and no other can come.
@@ -57,7 +57,7 @@ class Scheduler {
   }
   void set_default_deadline(InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, InferRequest& request) noexcept;
-  // By that submitter: what its last submit() has brought waits for a worker, which is to be woken.
+  // By that submitter: a request of its last submit() waits for a worker, which is to be woken.
   [[nodiscard]] bool has_pushed(uint32_t submitter) const noexcept {
     return submitters_[submitter].has_pushed;
   }
@@ -69,7 +69,7 @@ class Scheduler {
   [[nodiscard]] Engine::Lane explain_lane_of(const Model& model);
   [[nodiscard]] Engine::Instances instances_of(const Model& model) const;
   [[nodiscard]] QueueType usual_lane_of(uint32_t submitter, const Model& model) noexcept;
-  // For what was submitted so far; runs nothing.
+  // For the submitted requests so far; runs nothing.
   void wake_workers(uint32_t submitter) noexcept;
   // One call of a model with `inline`. Returns how many requests it ran or refused here.
   size_t end_turn(uint32_t submitter) noexcept;
@@ -82,13 +82,14 @@ class Scheduler {
   [[nodiscard]] bool is_done(uint32_t submitter) const noexcept;
   // The CPU that a submitter's thread should run on, where models run on it.
   [[nodiscard]] std::optional<uint32_t> cpu_of(uint32_t submitter) const noexcept;
-  // Completed by a backend's thread after the submitter has gone to sleep: who wakes it.
+  // Wakes the submitter for a completion by a backend's thread after it has gone to sleep.
   void set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept;
 
   // No submitter pushes any more, and all that they pushed is visible to the caller: the workers find it, also where
   // a submitter has not told them. Idempotent.
   void announce_all() noexcept;
-  // No submitter pushes any more: announces, completes what was accepted, joins the workers. Idempotent.
+  // No submitter pushes any more: announces, completes accepted requests, joins the workers.
+  // Idempotent.
   void close() noexcept;
 
  private:
@@ -117,7 +118,7 @@ class Scheduler {
         places_(limits::kMaxModels),
         submitters_(options.submitter_count) {}
   [[nodiscard]] bool is_auto() const noexcept { return config_.queue_type == QueueType::kAuto; }
-  // Decides how the request goes, by what is known of it.
+  // Decides how the request goes, by its known costs.
   void choose_lane(uint32_t submitter, InferRequest& request, uint64_t input_bytes) noexcept;
   [[nodiscard]] Admission& admission_of(const InferRequest& request) noexcept;
   void make_workers(telemetry::Counters& counters);
@@ -155,7 +156,7 @@ class Scheduler {
 
   const EngineConfig config_;
   const EngineOptions options_;
-  Admission admission_;  // of what waits for workers
+  Admission admission_;  // of requests that wait for workers
   Admission inline_admission_;
   std::unique_ptr<WorkSource> source_;  // nullptr with `inline`
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -2,7 +2,7 @@
 // would let one worker take the wake-up that was meant for another, which is no matter for a request (either
 // may run it) but is for a worker's own news (room in its instance).
 //
-//   park                                        wake(), or whoever has taken a request
+//   park                                        wake(), or a worker that has taken a request
 //     prepare the doorbell                        (the request is published)
 //     set the bit                                 any bit?
 //     look once more                              more requests than workers on the way?
@@ -11,17 +11,19 @@
 //       no longer on the way, look once more
 //
 // Invariant: a request that can be taken never lies beside a sleeping worker that may take it while
-// nobody is on the way to it: a worker that polls or was woken, or a submitter before its wake().
-//   The doorbell before the bit: who finds a bit finds a doorbell that works. The other way round
-//   a worker once slept for ever, its bit cleared by a wake that came between the two.
-//   Whoever takes a request and sees another wakes one more sleeper: the wake for that other may have
-//   been spent on a worker that had found a request by itself, or that could take none yet because the
-//   one before it was claimed and not published.
+// no thread is on the way to it: a worker that polls or was woken, or a submitter before its
+// wake().
+// The doorbell before the bit: a thread that finds a bit finds a doorbell that works. The other way
+// round a worker once slept for ever, its bit cleared by a wake that came between the two.
+// A worker that takes a request and sees another wakes one more sleeper: the wake for that other
+// may have been spent on a worker that had found a request by itself, or that could take none yet
+// because the one before it was claimed and not published.
 // tests/spin/sleepers.pml proves it, statement by statement.
 //
-// `Queue` has try_pop() of a worker (nullptr: nothing there) and size_was() of what any worker may take. What
-// only some may take is none of this: each of them is told with wake_one(). Threads: park() and the searches by the worker
-// with that number, the others any. Memory: at construction. Errors: none.
+// `Queue` has try_pop() of a worker (nullptr: nothing there) and size_was() of requests that any
+// worker may take. Requests that only some may take are none of this: each of these workers is told
+// with wake_one(). Threads: park() and the searches by the worker with that number, the others any.
+// Memory: at construction. Errors: none.
 #pragma once
 
 #include "engine/work_source.h"
@@ -64,7 +66,7 @@ class Sleepers {
         const auto bit = static_cast<uint32_t>(std::countr_zero(bits));
         const uint64_t mask = uint64_t{1} << bit;
         bits &= ~mask;
-        // sync[work_source.sleepers]: as above; who clears the bit wakes
+        // sync[work_source.sleepers]: as above; the thread that clears the bit wakes
         if ((word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0) continue;
         // The worker may have taken one off before this adds it: then the count is too low for a
         // moment and a sleeper too many is woken; too high it never is.
@@ -78,7 +80,8 @@ class Sleepers {
   // After a request was taken. Nobody asleep, as under load: a load of a line that nobody writes.
   void pass_on() noexcept {
     for (const Group& group : groups_) {
-      // relaxed: who must see a bit was itself woken after it was set; for others it is a hint
+      // relaxed: a thread that must see a bit was itself woken after it was set; for others it is a
+      // hint
       if (group.bits.load(std::memory_order_relaxed) != 0) return wake(1);
     }
   }
@@ -113,7 +116,8 @@ class Sleepers {
     const uint64_t mask = uint64_t{1} << (worker % 64);
     const Doorbell::Ticket ticket = doorbell.prepare();
     Hooks::at(ParkSpot::kPrepared, worker);
-    // sync[work_source.sleepers]: pairs with wake(). Only who can take a request is woken for one.
+    // sync[work_source.sleepers]: pairs with wake(). Only a worker that can take a request is woken
+    // for one.
     if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
     Hooks::at(ParkSpot::kAnnounced, worker);
     InferRequest* const request = may_take ? queue_.try_pop(worker) : nullptr;
@@ -124,13 +128,14 @@ class Sleepers {
       (void)doorbell.wait(ticket, deadline_ns);
     }
     if (!may_take) return nullptr;
-    // sync[work_source.sleepers]: awake; who cleared the bit counts on this worker
+    // sync[work_source.sleepers]: awake; the thread that cleared the bit counts on this worker
     const bool woken = (word.fetch_and(~mask, std::memory_order_acq_rel) & mask) == 0;
     // sync[work_source.searching]: as in end_search()
     if (woken) searching_.fetch_sub(1, std::memory_order_acq_rel);
     if (woken && request == nullptr) return try_take(worker);
-    // Not pass_on(), whose look at the bits is relaxed: this worker may have hidden a lane for a moment from
-    // who counted the requests to wake others for them (Lanes::tidy()), and was itself not woken.
+    // Not pass_on(), whose look at the bits is relaxed: this worker may have hidden a lane for a
+    // moment from a thread that counted the requests to wake others for them (Lanes::tidy()), and
+    // was itself not woken.
     if (request != nullptr) wake(1);
     return request;
   }

@@ -41,7 +41,7 @@ bool TrialRun::run(Instance& instance, uint32_t first, uint32_t rows, int64_t fr
     if (!add_input(spec, first, rows, free_size)) return false;
   }
   request_.inputs = inputs_;
-  // relaxed: the wait below is what orders
+  // relaxed: the wait below orders
   done_.store(0, std::memory_order_relaxed);
   const auto on_done = [](InferRequest& request) noexcept {
     auto* done = static_cast<std::atomic<uint32_t>*>(request.owner);
@@ -57,7 +57,7 @@ bool TrialRun::run(Instance& instance, uint32_t first, uint32_t rows, int64_t fr
 }
 
 bool TrialRun::add_input(const TensorSpec& spec, uint32_t first, uint32_t rows, int64_t free_size) {
-  if (spec.type == ElementType::kBytes) return false;  // what would a string be?
+  if (spec.type == ElementType::kBytes) return false;  // no string can be made up
   TensorView view;
   view.type = spec.type;
   view.shape = spec.shape;

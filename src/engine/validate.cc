@@ -59,7 +59,7 @@ Text names_text(std::span<const TensorSpec> specs) noexcept {
   return text;
 }
 
-// Names are cut to this in messages, so that what follows them still fits.
+// Names are cut to this in messages, so that the words after them still fit.
 constexpr size_t kShownName = limits::kMaxNameBytes / 2;
 
 int width(std::string_view name) noexcept {

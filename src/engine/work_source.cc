@@ -30,7 +30,7 @@ InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t worker, 
 }
 
 // A ring for each pair of I/O thread and worker, a doorbell for each worker. No line is written by
-// two submitters but the count of what a worker has.
+// two submitters but the count of a worker's requests.
 class SpscSource final : public WorkSource {
  public:
   SpscSource(size_t capacity, uint32_t submitters, uint32_t workers)
@@ -118,7 +118,8 @@ class SpscSource final : public WorkSource {
   std::vector<Lane> lanes_;
 };
 
-// Mutex and condition variable, as a first version of any server has it: what the others are compared with.
+// Mutex and condition variable, as a first version of any server has it: the others are compared
+// with it.
 class NaiveSource final : public WorkSource {
  public:
   explicit NaiveSource(size_t capacity) : requests_(capacity) {}
@@ -173,7 +174,8 @@ class NaiveSource final : public WorkSource {
   }
 
  private:
-  // What steady_clock can say: its count of nanoseconds is signed, and a larger one would lie in the past.
+  // The largest time of steady_clock: its count of nanoseconds is signed, and a larger one would
+  // lie in the past.
   static constexpr uint64_t kLatestNs = INT64_MAX;
 
   InferRequest* take() noexcept {

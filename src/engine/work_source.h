@@ -18,7 +18,8 @@
 
 namespace lumen::engine {
 
-// What else than a request ends a worker's sleep; looked at after the sleep was announced.
+// An event other than a request that ends a worker's sleep; looked at after the sleep was
+// announced.
 class WakeReason {
  public:
   [[nodiscard]] virtual bool has_reason() noexcept = 0;
@@ -37,8 +38,8 @@ class WorkSource {
  public:
   virtual ~WorkSource() = default;
 
-  // Control plane, before the first request of the model can come. `workers`: who may take its requests; empty:
-  // all.
+  // Control plane, before the first request of the model can come. `workers`: those that may take
+  // its requests; empty: all.
   virtual void add(const Model& model, std::span<const uint32_t> workers) {
     (void)model;
     (void)workers;
@@ -57,8 +58,8 @@ class WorkSource {
   }
 
   [[nodiscard]] virtual bool push(uint32_t submitter, InferRequest& request) noexcept = 0;
-  // Wakes parked workers for what this submitter has pushed since it last did: one for each request
-  // at most, and none where others are on the way already.
+  // Wakes parked workers for this submitter's pushes since its last call: one for each request at
+  // most, and none if others are on the way already.
   virtual void wake_workers(uint32_t submitter) noexcept = 0;
 
   // nullptr: nothing there.
@@ -70,9 +71,9 @@ class WorkSource {
     return try_take(worker);
   }
   [[nodiscard]] virtual bool was_empty(uint32_t worker) const noexcept = 0;
-  // Around a worker's polling of was_empty() before it parks. begin_search() is false where enough
-  // others poll. Where wake_workers() counts on who polls, end_search() looks once more and returns what it
-  // takes; elsewhere it is nullptr.
+  // Around a worker's polling of was_empty() before it parks. begin_search() is false if enough
+  // others poll. If wake_workers() counts on pollers, end_search() looks once more and returns the
+  // request that it takes; elsewhere it is nullptr.
   [[nodiscard]] virtual bool begin_search(uint32_t worker) noexcept {
     (void)worker;
     return true;

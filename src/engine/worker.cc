@@ -9,7 +9,8 @@
 namespace lumen::engine {
 
 RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener& listener) {
-  // Who packs takes more than one request before it runs one, and only what it runs together.
+  // A worker that packs takes more than one request before it runs one, and only those that it runs
+  // together.
   const QueueType type = options.config.queue_type;
   const bool gathers = type == QueueType::kBatched || type == QueueType::kAuto;
   return {.index = options.index,
@@ -77,7 +78,8 @@ void Worker::run() noexcept {
 }
 
 bool Worker::do_work() noexcept {
-  // What a worker has taken no other can take: one request, and more only to run them in one call.
+  // A request that a worker has taken is lost to the others: so it takes one, and more only to run
+  // them in one call.
   bool progressed = std::exchange(has_taken_, false);
   bool takes_more = !progressed || others_may_join_;
   while (takes_more && runner_.has_space()) {

@@ -52,7 +52,7 @@ class Worker final : private WakeReason, private RoomListener {
   // After prepare(): whether it sits on the CPU that it was given.
   [[nodiscard]] const Status& pin_status() const noexcept { return pin_status_; }
   void go() noexcept;
-  // Needs `closed` and a wake(). Runs what is still in the source. Idempotent.
+  // Needs `closed` and a wake(). Runs the requests that are still in the source. Idempotent.
   void join() noexcept;
 
  private:
@@ -62,7 +62,7 @@ class Worker final : private WakeReason, private RoomListener {
   // of one client over TCP, whose requests come 60 to 100 us apart: each then waited 29 us for it.
   static constexpr uint64_t kMaxSpinNs = IdleStrategy::kMaxSpinNs;
   // Requests of a model whose instance is full, kept so that those of other models pass them. Few:
-  // what waits here no longer counts for the queue's bound.
+  // requests that wait here no longer count for the queue's bound.
   static constexpr size_t kMaxDeferred = 16;
 
   enum Phase : uint32_t { kPreparing, kPrepared, kRunning };

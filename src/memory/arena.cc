@@ -24,7 +24,7 @@ struct alignas(kCacheLine) Arena::Block {
 
 Arena::~Arena() {
   unlink_after(nullptr);
-  // ASan's shadow outlives munmap: whoever gets these addresses next must find them clean. Only as
+  // ASan's shadow outlives munmap: the next owner of these addresses must find them clean. Only as
   // far as it was ever used: the shadow of a thousand regions of 144 MiB would be 18 GB to write.
   note_peak();
   if (s_.furthest > first_begin()) unpoison(mapping_.data(), s_.furthest - first_begin());

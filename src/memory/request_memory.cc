@@ -9,8 +9,8 @@
 namespace lumen {
 namespace {
 
-// What is taken from the budget at once where nothing was reserved: a call that allocates bit by bit
-// shall not go there each time.
+// Taken from the budget at once if nothing was reserved: a call that allocates bit by bit shall not
+// go there each time.
 constexpr size_t kChargeStep = 64 * 1024;
 
 }  // namespace
@@ -27,7 +27,7 @@ Result<RequestMemory> RequestMemory::create(size_t capacity_bytes, const RegionO
   RequestMemory memory;
   memory.page_bytes_ = options.huge_pages ? kHugePageBytes : kPageBytes;
   memory.prefaulted_bytes_ = std::min(options.prefault_bytes, arena->capacity_bytes());
-  // By writing through the arena, since what it has not given out is poisoned under ASan.
+  // By writing through the arena, since memory that it has not given out is poisoned under ASan.
   if (memory.prefaulted_bytes_ > 0) {
     const Arena::Mark begin = arena->mark();
     if (void* pages = arena->allocate(memory.prefaulted_bytes_, kPageBytes); pages != nullptr) {
@@ -65,7 +65,7 @@ RequestMemory::~RequestMemory() {
 void RequestMemory::use(Kind kind) noexcept {
   if (kind == kind_) return;
   kind_ = kind;
-  // What the region keeps would stand beside what the heap takes, and only one of them is charged.
+  // The pages that the region keeps would stand beside the heap's, and only one of them is charged.
   if (kind == Kind::kHeap && budget_ != nullptr && std::exchange(kept_bytes_, 0) > 0) {
     arena_.release_pages_above(base_bytes_);
   }
@@ -81,7 +81,7 @@ bool RequestMemory::charge_to(MemoryBudget& budget, size_t base_bytes) noexcept 
   return true;
 }
 
-// What is charged and not on the heap may be used of the region.
+// Charged bytes that are not on the heap may be used of the region.
 void RequestMemory::limit_region() noexcept {
   arena_.limit_to(std::max(charged_bytes_ - heap_bytes_, arena_.used_bytes()));
 }
@@ -100,7 +100,8 @@ bool RequestMemory::charge(size_t bytes) noexcept {
   return true;
 }
 
-// A step more than it needs, so that not each small piece goes to the budget; else just what it needs.
+// A step more than it needs, so that not each small piece goes to the budget; else exactly its
+// need.
 bool RequestMemory::charge_step(size_t bytes) noexcept {
   if (bytes <= charged_bytes_) return true;
   const size_t step = std::min(charged_bytes_ + kChargeStep, capacity_bytes());
@@ -171,7 +172,7 @@ void* RequestMemory::allocate_block(size_t bytes, size_t alignment) noexcept {
   // The head takes a whole unit of alignment, so that the bytes behind it are aligned too.
   const size_t whole = align + (bytes + align - 1) / align * align;
   if (budget_ != nullptr && !charge_step(in_use_bytes() + whole)) return nullptr;
-  void* memory = std::aligned_alloc(align, whole);  // alloc: that is what kHeap is for
+  void* memory = std::aligned_alloc(align, whole);  // alloc: kHeap is for that
   if (memory == nullptr) return nullptr;
   blocks_ = ::new (memory) Block{blocks_, whole};
   heap_bytes_ += whole;

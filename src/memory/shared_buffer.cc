@@ -133,7 +133,7 @@ SharedBuffer::Room SharedBuffer::try_make_room(uint64_t sequence) noexcept {
     if (state == pack(next, 1)) continue;  // quarantined: passed over
     if (state != pack(next, 0)) return Room::kFull;
     while (sequence_of(current) == sequence && (current & kClosedBit) == 0) {
-      // sync[shared_buffer.open]: seq_cst, the freed slot to all who fetch_add after this
+      // sync[shared_buffer.open]: seq_cst, the freed slot to all threads that fetch_add after this
       if (word_.compare_exchange_weak(current, pack(next, 0), std::memory_order_seq_cst,
                                       std::memory_order_relaxed)) {
         room_bell_.wake_all();
@@ -172,7 +172,7 @@ SharedBuffer::Room SharedBuffer::wait_for_room(uint64_t sequence) noexcept {
       room_bell_.cancel();
       return room;
     }
-    // Without a flusher thread the waiting writers are those who notice a commit that comes late.
+    // Without a flusher thread the waiting writers notice a commit that comes late.
     (void)room_bell_.wait(ticket,
                           options_.flush_by_writers ? now_ns() + kPollCeilingNs : UINT64_MAX);
   }
@@ -190,7 +190,7 @@ uint64_t SharedBuffer::seal_open(bool for_good) noexcept {
     if (used == 0 && !for_good) return sequence;
     const uint64_t sealed =
         (full ? current : pack(sequence, options_.buffer_bytes + 1)) | (for_good ? kClosedBit : 0);
-    // seq_cst: also what the waiters of room_bell_ look at; pairs with try_make_room().
+    // seq_cst: also the word at which the waiters of room_bell_ look; pairs with try_make_room().
     // sync[shared_buffer.open]: nothing is published, a reader only learns that it may not enter
     if (word_.compare_exchange_weak(current, sealed, std::memory_order_seq_cst,
                                     std::memory_order_relaxed)) {
@@ -214,7 +214,7 @@ bool SharedBuffer::was_closed() const noexcept {
 }
 
 bool SharedBuffer::was_flushed(uint64_t end_sequence) const noexcept {
-  // sync[shared_buffer.flushed]: seq_cst, what the callback did; also room_bell_'s look
+  // sync[shared_buffer.flushed]: seq_cst, the callback's writes; also room_bell_'s look
   const uint64_t next = next_flush_.load(std::memory_order_seq_cst) & kSequenceMask;
   // The sequence wraps at 24 bits: shifted to the top, the difference has a sign.
   return static_cast<int32_t>(static_cast<uint32_t>(next - end_sequence) << 8) >= 0;
@@ -240,7 +240,7 @@ bool SharedBuffer::flush(uint64_t deadline_ns) noexcept {
 
 // Something is sealed, or should have been: the flusher polls instead of sleeping.
 bool SharedBuffer::flush_is_pending() noexcept {
-  // relaxed: who sleeps on an old view is woken
+  // relaxed: a thread that sleeps on an old view is woken
   const uint64_t next = next_flush_.load(std::memory_order_relaxed);
   // seq_cst: the look between prepare() and wait() of sealed_bell_.
   // sync[shared_buffer.slot]: pairs with seal_at(); sync[shared_buffer.open]: with seal_open()

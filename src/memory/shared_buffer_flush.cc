@@ -1,6 +1,6 @@
-// SharedBuffer: what the holder of the flush token does. Waiting for commits, handing over, giving
-// buffers back, and what happens to those whose commits never come.
-// Threads: one at a time, whoever took the token. Memory: none. Errors: 0 buffers handed over.
+// SharedBuffer: the work of the holder of the flush token. Waiting for commits, handing over,
+// giving buffers back, and handling of writers whose commits never come.
+// Threads: one at a time, the holder of the token. Memory: none. Errors: 0 buffers handed over.
 #include <lumen/memory/shared_buffer.h>
 
 #include <lumen/base/clock.h>
@@ -48,7 +48,7 @@ size_t SharedBuffer::flush_ready() noexcept {
       again_.store(true, std::memory_order_seq_cst);
       if (token_.exchange(true, std::memory_order_seq_cst)) return delivered;
     }
-    // sync[shared_buffer.token]: seq_cst, what was sealed before again_ was set is seen below
+    // sync[shared_buffer.token]: seq_cst, slots sealed before again_ was set are seen below
     again_.exchange(false, std::memory_order_seq_cst);
     while (flush_next(delivered)) {
     }
@@ -104,8 +104,8 @@ bool SharedBuffer::flush_next(size_t& delivered) noexcept {
   return true;
 }
 
-// What has been committed of the `used` bytes of a sealed slot. `overdue`: also who owes the rest,
-// collected in holes_.
+// The committed part of the `used` bytes of a sealed slot. `overdue`: also the writers that owe the
+// rest, collected in holes_.
 SharedBuffer::Account SharedBuffer::account(Slot& slot, uint64_t sequence, uint64_t used,
                                             bool overdue) noexcept {
   Account account;
@@ -151,7 +151,7 @@ void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
     if (!chunk_is_in(word, sequence)) continue;
     any = true;
     if ((word & kRevokedBit) != 0) continue;
-    // sync[shared_buffer.lane]: seq_cst, the mark before the look at what is open
+    // sync[shared_buffer.lane]: seq_cst, the mark before the look at open records
     revoked |= chunk.compare_exchange_strong(word, word | kRevokedBit, std::memory_order_seq_cst,
                                              std::memory_order_relaxed);
   }
@@ -181,15 +181,15 @@ void SharedBuffer::settle_lane(Slot& slot, WriterState& state, uint64_t word, bo
   const uint64_t offset = chunk_offset(word);
   const bool open = reserved != committed;
   if (open && !overdue) return;
-  // sync[shared_buffer.chunk]: acquire, what was read above is of this chunk if it is still there
+  // sync[shared_buffer.chunk]: acquire, the words read above are of this chunk if it is still there
   if (state.chunk.load(std::memory_order_acquire) != word) return;
   const int32_t thread_id = std::abs(state.thread_id.load(kRelaxed));  // relaxed: for the report
   const bool gone = open && write_off_if_gone(state);
   if (open && !gone) {
-    // Its chunk stays its own, the slot goes into quarantine; show what it has committed.
+    // Its chunk stays its own, the slot goes into quarantine; show its committed bytes.
     fill_lane_table(slot, offset, bytes, committed - offset);
   } else {
-    // If this fails the writer has come back and settles the chunk, and what was read above may be
+    // If this fails the writer has come back and settles the chunk, and the words read above may be
     // of its next one. sync[shared_buffer.chunk]: acq_rel, one of the two settles
     if (!state.chunk.compare_exchange_strong(word, kRevokedBit, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
@@ -210,7 +210,7 @@ uint64_t SharedBuffer::open_bytes(const WriterState& state, size_t slot) noexcep
   return (target - committed) & ((uint64_t{1} << kNoteBits) - 1);
 }
 
-// Which reservation of `sequence` each writer has open, by what it noted after its fetch_add.
+// Which reservation of `sequence` each writer has open, by its note after its fetch_add.
 void SharedBuffer::attribute_dense(const Slot& slot, uint64_t sequence, Account& account) noexcept {
   const size_t index = static_cast<size_t>(&slot - slots_.get());
   const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
@@ -230,8 +230,8 @@ void SharedBuffer::attribute_dense(const Slot& slot, uint64_t sequence, Account&
   }
 }
 
-// The thread that filled the buffer never sealed it. All that is known to be reserved lies in front
-// of what it found: reservations have no gaps, so their sum is where they end.
+// The thread that filled the buffer never sealed it. All known reservations lie in front of the
+// place that it found: they have no gaps, so their sum is where they end.
 void SharedBuffer::force_seal(Slot& slot, uint64_t sequence) noexcept {
   const size_t index = static_cast<size_t>(&slot - slots_.get());
   const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
@@ -261,7 +261,7 @@ void SharedBuffer::force_seal(Slot& slot, uint64_t sequence) noexcept {
   (void)try_make_room(sequence);
 }
 
-// Whether `word` has been what the slot waits on for longer than the timeout.
+// Whether the slot has waited on `word` for longer than the timeout.
 bool SharedBuffer::is_overdue(Slot& slot, uint64_t word) noexcept {
   if (options_.stall_timeout_ns == 0) return false;
   const uint64_t now = now_ns();
@@ -368,7 +368,7 @@ void SharedBuffer::recycle(Slot& slot, uint64_t sequence, bool usable) noexcept 
   // sync[shared_buffer.slot]: seq_cst, we are done with its bytes; also room_bell_'s work
   slot.word.store(pack(sequence + options_.buffer_count, usable ? 0 : 1),
                   std::memory_order_seq_cst);
-  // sync[shared_buffer.flushed]: seq_cst, what the callback did, to flush(); room_bell_'s work
+  // sync[shared_buffer.flushed]: seq_cst, the callback's writes, to flush(); room_bell_'s work
   next_flush_.store(next_flush_.load(kRelaxed) + 1, std::memory_order_seq_cst);
   // sync[shared_buffer.open]: acquire, as in flush_next()
   const uint64_t open = word_.load(std::memory_order_acquire);
@@ -393,10 +393,11 @@ bool SharedBuffer::quarantine_is_over(Slot& slot) noexcept {
     // Or every writer has since reserved in a later buffer, is gone or detached: none is left that
     // could be between its fetch_add there and its note.
     over = true;
-    const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: who comes later was not there
+    // relaxed: a writer that comes later was not there.
+    const uint32_t high = writers_high_.load(kRelaxed);
     for (uint32_t i = 0; i < high && over; ++i) {
       WriterState& state = writers_[i];
-      // sync[shared_buffer.moved_on]: acquire, what it wrote to the bytes before is done
+      // sync[shared_buffer.moved_on]: acquire, its writes to the bytes before are done
       const uint64_t reached = state.sequence.load(std::memory_order_acquire);
       // relaxed: the chunk was settled in account() if it can be
       const bool moved_on =

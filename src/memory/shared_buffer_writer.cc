@@ -149,7 +149,7 @@ std::byte* SharedBuffer::Writer::crossed(uint64_t old, size_t bytes, bool may_wa
   return settled == kNoWord ? nullptr : enter(settled, bytes);
 }
 
-// `bytes` of the shared word: what it was before, or kNoWord.
+// Adds `bytes` to the shared word: its earlier value, or kNoWord.
 uint64_t SharedBuffer::Writer::claim(size_t bytes, bool may_wait, bool is_timed) noexcept {
   if (blocked_at_ != kNoWord && !room_after(blocked_at_, bytes, may_wait)) return kNoWord;
   uint64_t old = 0;
@@ -261,8 +261,8 @@ void SharedBuffer::Writer::leave_chunk() noexcept {
   place_.lane_end = fenced_lane_end_ = 0;
   if (chunk_ == 0) return;
   const uint64_t chunk = std::exchange(chunk_, 0);
-  // sync[shared_buffer.chunk]: acq_rel, one of the two settles the chunk; what the flusher read of
-  // this writer's state it read before
+  // sync[shared_buffer.chunk]: acq_rel, one of the two settles the chunk; the flusher has read this
+  // writer's state before
   if ((place_.state->chunk.exchange(0, std::memory_order_acq_rel) & kOwnedBit) == 0) return;
   const uint64_t bytes =
       place_.state->chunk_bytes.load(std::memory_order_relaxed);  // relaxed: ours

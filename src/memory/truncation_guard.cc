@@ -32,7 +32,7 @@ void say(const Guarded& one) noexcept {
       "restart it to "
       "have the file again\n";
   const std::string_view path(one.path.data());
-  // One write() each: what may be called in a signal handler. Where stderr is gone there is nobody to tell.
+  // One write() each, which a signal handler may call. If stderr is gone no user can be told.
   for (const std::string_view text : {kWhat, path, kThen}) {
     if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
   }
@@ -47,7 +47,8 @@ bool replace_page(uintptr_t address) noexcept {
     const size_t size = one.size.load(std::memory_order_relaxed);
     if (begin == 0 || address < begin || address >= begin + size) continue;
     auto* page = reinterpret_cast<void*>(address / kPageBytes * kPageBytes);
-    // Another thread may have done it meanwhile; then what it wrote since is lost too, as the rest is.
+    // Another thread may have done it meanwhile; then its writes since are lost too, as the rest
+    // is.
     if (::mmap(page, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                -1, 0) == MAP_FAILED) {
       return false;
@@ -86,7 +87,7 @@ TruncationGuard::TruncationGuard(std::span<std::byte> mapped, std::string_view p
   for (size_t i = 0; i < kMax; ++i) {
     Guarded& one = guarded[i];
     bool is_taken = false;
-    // relaxed, both: `begin` publishes what is written below
+    // relaxed, both: `begin` publishes the writes below
     if (!one.taken.compare_exchange_strong(is_taken, true, std::memory_order_relaxed,
                                            std::memory_order_relaxed)) {
       continue;
@@ -107,7 +108,7 @@ TruncationGuard::~TruncationGuard() {
   if (!is_active()) return;
   // sync[guard.table]: release; nobody writes to the mapping any more
   guarded[index_].begin.store(0, std::memory_order_release);
-  // relaxed: who takes it writes all of it
+  // relaxed: the next owner writes all of it
   guarded[index_].taken.store(false, std::memory_order_relaxed);
 }
 

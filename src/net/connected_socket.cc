@@ -18,7 +18,7 @@ void configure_stream(int fd) noexcept {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// On a unix socket these fail harmlessly: what is sent there is in the peer's buffer already, and goes
+// On a unix socket these fail harmlessly: bytes sent there are in the peer's buffer already, and go
 // with it.
 void reset_on_close(int fd) noexcept {
   const linger at_once{.l_onoff = 1, .l_linger = 0};

@@ -1,5 +1,5 @@
-// How the epoll loop accepts, and what it does when no descriptor is left. Its loop's thread only;
-// allocates nothing; what fails reaches the listener's handler.
+// How the epoll loop accepts, and its way out when no descriptor is left. Its loop's thread only;
+// allocates nothing; failures reach the listener's handler.
 #include "net/epoll_loop.h"
 
 #include <lumen/base/clock.h>
@@ -14,9 +14,9 @@ namespace {
 
 // Connections taken from one listener a turn, so that a flood does not starve those that are served.
 constexpr int kAcceptsPerTurn = 64;
-// How long no connection is accepted once no descriptor is left, not even the reserve: other threads
-// close connections too, and tell nobody. Long beside an empty turn (20 us), short beside what a
-// client waits.
+// How long no connection is accepted once no descriptor is left, not even the reserve: other
+// threads close connections too, and tell nobody. Long beside an empty turn (20 us), short beside a
+// client's patience.
 constexpr uint64_t kAcceptPauseNs = 20'000'000;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The epoll loop's turns. Owner thread only, but for wake(). Allocates at creation. What fails to be made
-// is a Status.
+// The epoll loop's turns. Owner thread only, but for wake(). Allocates at creation. A descriptor
+// that can't be made is a Status.
 //
 // wake() and the loop share a word of three states. wake() makes it kWoken, and writes to the eventfd only
 // if it was kAsleep. kWoken stays until the loop is where on_wake() and on_turn_end() both follow in
@@ -20,12 +20,12 @@
 namespace lumen::net {
 namespace {
 
-// How often a turn delivers what its own handlers have completed before it looks for events again.
+// How often a turn delivers its own handlers' completions before it looks for events again.
 constexpr int kCompletionPasses = 4;
-// How many streams are served before it looks what other threads have left: with hundreds of bodies
-// of 600 KB to take in, a reply that was ready waited 20 ms for the end of the pass.
+// How many streams are served before it looks at other threads' work: with hundreds of bodies of
+// 600 KB to take in, a reply that was ready waited 20 ms for the end of the pass.
 constexpr int kDeliveriesPerLook = 8;
-// What a turn's end brings about (replies of models that ran on this thread) has its own passes.
+// The results of a turn's end (replies of models that ran on this thread) have their own passes.
 constexpr int kTurnEnds = 2;
 
 }  // namespace
@@ -39,8 +39,8 @@ void EpollLoop::queue_completion(EpollStream& state) noexcept {
   completions_.previous = &state;
 }
 
-// Delivers what was queued when the turn began; what handlers queue meanwhile waits for the next
-// turn, so that a pipelining client can't hold the loop.
+// Delivers the completions that were queued when the turn began; those that handlers queue
+// meanwhile wait for the next turn, so that a pipelining client can't hold the loop.
 size_t EpollLoop::run_completions() noexcept {
   size_t ran = 0;
   int until_look = kDeliveriesPerLook;
@@ -128,14 +128,16 @@ bool EpollLoop::was_woken() const noexcept {
   return wake_state_.load(std::memory_order_acquire) == kWoken;
 }
 
-// on_wake() and on_turn_end() both follow in this turn and see what the wake() so far was for.
+// on_wake() and on_turn_end() both follow in this turn and see the causes of the wake() calls so
+// far.
 void EpollLoop::served() noexcept {
   // The load spares the exchange, 20 cycles, in most turns.
   // sync[loop.wake_state]: acquire; an exchange, not a store, so that a wake() just before it is acquired
   if (was_woken()) wake_state_.exchange(kAwake, std::memory_order_acq_rel);
 }
 
-// What came while the loop polled; nothing: it is time to sleep, or to look what a wake() was for.
+// Events that came while the loop polled; nothing: it is time to sleep, or to look at the causes of
+// a wake().
 EpollLoop::Found EpollLoop::poll_before_sleep() noexcept {
   if (!wake_handler_.may_spin()) return {};
   while (!was_woken()) {
@@ -151,7 +153,8 @@ EpollLoop::Found EpollLoop::poll_before_sleep() noexcept {
 int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   ++wakeups_;
   wake_handler_.before_sleep();
-  // What was left without a wake() so far (a worker lets completions gather) saves that wake().
+  // Completions that were left without a wake() so far (a worker lets them gather) save that
+  // wake().
   const size_t found = wake_handler_.on_wake();
   ran += found;
   uint32_t awake = kAwake;

@@ -19,22 +19,24 @@ constexpr size_t kEventsPerTurn = 256;
 // How long the loop polls before it sleeps, at most and only while events come that close: a sleeper
 // takes about 20 us to run after its wake-up on a virtual machine, and the wake costs its sender 6.
 constexpr uint64_t kMaxSpinNs = 50'000;
-// What one receive takes at most, and a turn of one request: as much as a request's first receive
-// asks for, so that most requests come in one. It takes 4 us over a unix socket. Before there was this
-// bound, a turn took all of a body that was there, and small requests of other models waited for it.
+// The most bytes of one receive, and of a turn of one request: as many as a request's first receive
+// asks for, so that most requests come in one. It takes 4 us over a unix socket. Before there was
+// this bound, a turn took all of a body that was there, and small requests of other models waited
+// for it.
 constexpr uint32_t kMostReceivedAtOnce = 64 * 1024;
-// What a turn takes of all large requests together: 16 us, about what a wake-up costs, is what a small
-// request waits that comes just behind. The turn's own cost, 1 us, is little beside it.
+// The most bytes that a turn takes of all large requests together: 16 us, about the cost of a
+// wake-up; a small request that comes just behind waits so long. The turn's own cost, 1 us, is
+// little beside it.
 constexpr size_t kMostPostponedBytesPerTurn = 4 * kMostReceivedAtOnce;
 
-// epoll_event.data: a pointer whose low bits say what it points to.
+// epoll_event.data: a pointer whose low bits say the kind of its object.
 constexpr uint64_t kStreamTag = 0;
 constexpr uint64_t kListenerTag = 1;
 constexpr uint64_t kWakeTag = 2;
 constexpr uint64_t kWatchTag = 3;
 constexpr uint64_t kTagMask = 3;
 
-// What the loop knows of a stream: its Stream::state().
+// The loop's data of a stream: its Stream::state().
 struct EpollStream {
   enum class Receiving : uint8_t {
     kNo,
@@ -140,7 +142,7 @@ class EpollLoop final : public Loop {
   enum WakeState : uint32_t {
     kAwake,
     kAsleep,  // the owner is in, or about to enter, the kernel's wait
-    kWoken,   // wake() was called, and what it was called for may not be served yet
+    kWoken,   // wake() was called, and its cause may not be served yet
   };
 
   WakeHandler& wake_handler_;

@@ -1,5 +1,5 @@
-// What the epoll loop does with a stream: attempts at once, and goes on when epoll tells. Its loop's
-// thread only; allocates nothing; what fails is the operation's result.
+// The epoll loop's work on a stream: attempts at once, and goes on when epoll tells. Its loop's
+// thread only; allocates nothing; failures are the operation's result.
 //
 // The first kMostReceivedAtOnce bytes of a request are received at once. Later receives of the same
 // request go into the list of postponed receives. A turn tries them after its events, first in first
@@ -134,7 +134,7 @@ void EpollLoop::send(Stream& stream, std::span<iovec> buffers) noexcept {
   if (state.writable) try_send(state);
 }
 
-// Goes on with what is in flight.
+// Goes on with the operations in flight.
 void EpollLoop::on_stream_event(EpollStream& state, uint32_t events) noexcept {
   if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) state.peer_closed = true;
   if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {

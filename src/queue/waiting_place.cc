@@ -15,7 +15,7 @@ namespace lumen {
 bool WaitingPlace::wait(Ticket ticket, uint32_t waiting_class, uint64_t deadline_ns) noexcept {
   const timespec until{static_cast<time_t>(deadline_ns / 1'000'000'000u),
                        static_cast<long>(deadline_ns % 1'000'000'000u)};
-  // sync[place.epoch]: acquire of the waker's change, and of what it published before
+  // sync[place.epoch]: acquire of the waker's change, and of its earlier publications
   while (epoch_.load(std::memory_order_acquire) == ticket) {
     const long result =
         ::syscall(SYS_futex, &epoch_, FUTEX_WAIT_BITSET_PRIVATE, ticket,

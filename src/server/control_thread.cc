@@ -16,7 +16,7 @@ namespace {
 using wire::json_text;
 using wire::JsonWriter;
 
-// The engine section as config.json has it, of what can change while serving.
+// The engine section as config.json has it, of the settings that can change while serving.
 void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
   ServerOptions options;
   options.engine = config;
@@ -30,7 +30,7 @@ void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
   json.end_object();
 }
 
-// How many there are, on which threads, and what one takes.
+// How many there are, on which threads, and the memory of one.
 void write_instances(JsonWriter& json, const engine::Engine::Instances& instances) {
   json.key("instances").unsigned_integer(instances.count);
   json.key("instance_bytes").unsigned_integer(instances.bytes);
@@ -41,8 +41,8 @@ void write_instances(JsonWriter& json, const engine::Engine::Instances& instance
   json.end_object();
 }
 
-// Of each model which backend serves it and why, or why none can, how its requests go and what it
-// takes.
+// For each model the backend that serves it and why, or why none can, how its requests go and its
+// memory.
 void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
                   const engine::Engine& engine) {
   json.key("models").begin_array();

@@ -1,5 +1,5 @@
-// ControlThread: does for clients what may lock, allocate and take long: telling and changing the
-// engine's configuration. The I/O threads go on meanwhile.
+// ControlThread: does work for clients that may lock, allocate and take long: telling and changing
+// the engine's configuration. The I/O threads go on meanwhile.
 // Threads: submit() from any I/O thread; everything else by the thread that owns it.
 // Memory: the heap. Errors: by the status of the job.
 #pragma once

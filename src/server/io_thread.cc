@@ -14,9 +14,9 @@ namespace {
 // longer spares a few empty turns at each expiry.
 constexpr uint64_t kCoarseClockStepNs = 4'000'000;
 
-// How long a turn's end goes on with models that run on this thread, at least one call, before the sockets
-// are looked at again: requests that wait for workers, and replies that are ready, lie there. About 20
-// times what a look at the sockets costs.
+// How long a turn's end goes on with models that run on this thread, at least one call, before the
+// sockets are looked at again: requests that wait for workers, and replies that are ready, lie
+// there. About 20 times the cost of a look at the sockets.
 constexpr uint64_t kInlineRunsNs = 100'000;
 
 }  // namespace
@@ -87,7 +87,7 @@ void IoThread::run() noexcept {
     counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
     expire_timeouts();
     catalog_.end_turn();
-    // sync[io.drain]: acquire; what the control thread did before it asked is visible
+    // sync[io.drain]: acquire; the control thread's writes before its request are visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
   http_->check_at_rest();
@@ -122,9 +122,9 @@ size_t IoThread::take_returned() noexcept {
   return http_->take_returned() + (shm_ != nullptr ? shm_->take_returned() : 0);
 }
 
-// Workers are woken here: with many clients that is one wake-up for all the requests that a turn
-// brought. Models with the queue type `inline` run here; what one call brought is answered before the next,
-// so that the reply of a fast model does not wait for a slow one.
+// Workers are woken here: with many clients that is one wake-up for all the requests of a turn.
+// Models with the queue type `inline` run here; the requests of one call are answered before the
+// next, so that the reply of a fast model does not wait for a slow one.
 // Before that, requests that waited for memory begin, so that they are part of this turn.
 size_t IoThread::on_turn_end() noexcept {
   size_t done = http_->serve_waiting();
@@ -158,7 +158,7 @@ void IoThread::expire_timeouts() noexcept {
   if (now < drain_deadline_ns_) return;
   http_->close_all();
   if (shm_ != nullptr) shm_->close_all();
-  drain_deadline_ns_ = UINT64_MAX;  // what the engine still holds completes in its own time
+  drain_deadline_ns_ = UINT64_MAX;  // the engine's other requests complete in their own time
 }
 
 }  // namespace lumen::server

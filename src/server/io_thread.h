@@ -21,7 +21,7 @@
 
 namespace lumen::server {
 
-// What an I/O thread accepts from.
+// A listener of an I/O thread.
 struct ListenerSocket {
   UniqueFd fd;
   bool is_local;   // a unix socket: its users may change the engine
@@ -30,7 +30,7 @@ struct ListenerSocket {
 
 class IoThread final : public net::WakeHandler, public engine::CompletionSink {
  public:
-  // What it is given beside its transports' services.
+  // The parts that it is given beside its transports' services.
   struct Parts {
     uint32_t index;  // among the I/O threads
     telemetry::Counters& counters;
@@ -43,11 +43,11 @@ class IoThread final : public net::WakeHandler, public engine::CompletionSink {
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(
       const http::Services& http, const std::optional<shm::Services>& shm, const Parts& parts,
       std::vector<ListenerSocket> sockets);
-  // By the thread that will run(), and before: what it allocates for itself.
+  // By the thread that will run(), and before: its own allocations.
   void begin() noexcept;
   // Serves until drained. Blocks.
   void run() noexcept;
-  // Any thread: stop accepting, finish what is in flight, return from run().
+  // Any thread: stop accepting, finish the requests in flight, return from run().
   void request_drain() noexcept;
 
   // Any worker: the engine has completed requests.

@@ -8,10 +8,10 @@
 namespace lumen::server {
 namespace {
 
-// What an I/O thread has open beside its connections: epoll, eventfd, the loop's reserve, two listeners,
-// and the connection that is accepted while the oldest is closed for it.
+// The descriptors of an I/O thread beside its connections: epoll, eventfd, the loop's reserve, two
+// listeners, and the connection that is accepted while the oldest is closed for it.
 constexpr uint64_t kDescriptorsOfAnIoThread = 6;
-// What is opened now and then: the CSV's next file, a model's files, /proc.
+// Files that are opened now and then: the CSV's next file, a model's files, /proc.
 constexpr uint64_t kSpareDescriptors = 16;
 // A client of the bus has two bells, a socket and a pidfd.
 constexpr uint64_t kDescriptorsOfABusConnection = 4;

@@ -1,5 +1,5 @@
-// ModelFigures: which backend serves each model, what was measured when it was chosen, and how full its response
-// cache is, as figures of the metrics.
+// ModelFigures: the backend of each model, the times that were measured when it was chosen, and how
+// full its response cache is, as figures of the metrics.
 // Threads: one. Memory: the heap; names are those of the snapshot's models, which must outlive it.
 // Errors: never.
 #pragma once
@@ -26,7 +26,7 @@ class ModelFigures {
 
  private:
   void add_backends(const service::CatalogSnapshot& catalog);
-  // What decides how requests go with the queue type `auto`.
+  // The times that decide how requests go with the queue type `auto`.
   void add_run_times(const service::CatalogSnapshot& catalog);
   void add_caches(const service::CatalogSnapshot& catalog, const service::ResponseCache& cache);
   // The last label, `rows`, is left out of figures that have none.

@@ -419,7 +419,8 @@ Status RunningServer::start_io_threads() {
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }
-  // Ready is who has begun: a thread that began after the first requests (of its neighbour) allocated then.
+  // Ready means begun: a thread that began after the first requests (of its neighbour) allocated
+  // then.
   // Shared, since the last to count down may still be inside when the wait is over.
   const auto begun = std::make_shared<std::latch>(static_cast<std::ptrdiff_t>(io_threads_.size()));
   for (auto& io : io_threads_) {

@@ -1,5 +1,5 @@
 // The table of settings, and how a value of each type is read and written. Control plane; the heap.
-// Errors: a Status that goes behind the name of what was set: "got ..., wanted ...".
+// Errors: a Status that goes behind the name of the setting: "got ..., wanted ...".
 #include <lumen/server/settings.h>
 
 #include <lumen/base/nearest_name.h>

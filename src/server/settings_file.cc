@@ -135,8 +135,8 @@ Result<const Setting*> row_of(const Document& document, const Document::Place& p
   return document.refuse(place, no_key + nearest_text(place.key, valid));
 }
 
-// What the document says stands over `options`. `is_change`: it is a change while serving, of the section
-// "engine" alone.
+// Sets the document's values over `options`. `is_change`: it is a change while serving, of the
+// section "engine" alone.
 Result<ServerOptions> apply(const Document& document, ServerOptions options, bool is_change) {
   for (const auto& [section, values] : document.root.items()) {
     // The document that a GET gives has them, so that it can be changed and sent back.

@@ -16,7 +16,7 @@ namespace lumen::service {
 
 struct AnswerSlot;
 
-// What the index holds. The slot is that answer's as long as it has that generation.
+// An entry of the index. The slot is that answer's as long as it has that generation.
 struct AnswerRef {
   AnswerSlot* slot = nullptr;
   uint32_t generation = 0;

@@ -11,7 +11,8 @@
 namespace lumen::service {
 namespace {
 
-// Looks at the door, some 10 ns each: about what an insert takes. Who holds it may have lost its CPU.
+// Looks at the door, some 10 ns each: about the time of an insert. The thread inside may have lost
+// its CPU.
 constexpr int kLooks = 64;
 
 constexpr uint32_t generation_of(uint64_t state) noexcept {
@@ -49,7 +50,7 @@ bool AnswerStore::try_enter() noexcept {
   for (int look = 0; look < kLooks; ++look) {
     // relaxed: a look; the exchange below orders
     if (!is_inside_.load(std::memory_order_relaxed) &&
-        // sync[answers.inside]: acquire; what the one before has done to lists and region
+        // sync[answers.inside]: acquire; its last owner's writes to lists and region
         !is_inside_.exchange(true, std::memory_order_acquire)) {
       return true;
     }
@@ -114,7 +115,8 @@ void AnswerStore::free_retired() noexcept {
 
 void AnswerStore::free_slot(AnswerSlot& slot) noexcept {
   if (slot.block != kNone) region_.free(std::exchange(slot.block, kNone));
-  // relaxed, both: nobody holds it, and who still names the generation before finds no holder, or another one
+  // relaxed, both: no thread holds it, and one that still names the generation before finds no
+  // holder, or another one
   const uint64_t generation = generation_of(slot.state.load(std::memory_order_relaxed)) + 1;
   slot.state.store(generation << 32, std::memory_order_relaxed);
   slot.next = std::exchange(free_, slot.number);
@@ -131,8 +133,8 @@ AnswerStore::Place AnswerStore::begin_put(const Hash128& key, uint64_t bytes,
   return place;
 }
 
-// First into the index, which makes room, then a block: an index that takes nothing more because there is no
-// block would never evict what is in the way.
+// First into the index, which makes room, then a block: an index that takes nothing more because
+// there is no block would never evict the answers that are in the way.
 AnswerStore::Place AnswerStore::put_inside(const Hash128& key, uint32_t units,
                                            std::chrono::nanoseconds ttl) noexcept {
   if (free_ == kNone) return {PutOutcome::kNoRoom, nullptr};
@@ -148,7 +150,7 @@ AnswerStore::Place AnswerStore::put_inside(const Hash128& key, uint32_t units,
     free_slot(slot);
     return {was_in ? PutOutcome::kNotAdmitted : PutOutcome::kBusy, nullptr};
   }
-  free_retired();  // what the index has just let go of
+  free_retired();  // those that the index has just let go of
   const std::optional<uint32_t> block = region_.allocate(units);
   if (!block) {
     let_go(slot);  // the index keeps its place until the next answer of the key, or its time, comes

@@ -2,10 +2,11 @@
 //
 //   index: key ─► slot, generation        slot: generation, ready, holders ─► block of the region
 //
-// Who finds an answer holds it, by a count that goes up only while the slot is of the generation that the index
-// has named; the index is a holder too, until the answer leaves it. The last holder hands the slot to the
-// list of those to be freed, and the next insert frees them. So an answer that a slow client is still reading
-// stays whole and takes its place in the region, however long ago it was evicted.
+// A thread that finds an answer holds it, by a count that goes up only while the slot is of the
+// generation that the index has named; the index is a holder too, until the answer leaves it. The
+// last holder hands the slot to the list of those to be freed, and the next insert frees them. So
+// an answer that a slow client is still reading stays whole and takes its place in the region,
+// however long ago it was evicted.
 //
 // One thread inserts at a time. Another that comes meanwhile gives up after a few looks (kBusy): it has its
 // answer, and nobody has to wait for the cache.
@@ -43,7 +44,7 @@ enum class PutOutcome : uint8_t { kStored, kBusy, kNoRoom, kTooLarge, kNotAdmitt
 
 class AnswerStore {
  public:
-  // An answer larger than this share of max_bytes is not stored: it would be most of what there is.
+  // An answer larger than this share of max_bytes is not stored: it would be most of the region.
   static constexpr uint64_t kLargestShare = 4;
   // The index lets in so much of the region: the rest keeps free blocks large enough, and holds answers that
   // were evicted while they are read.
@@ -70,7 +71,7 @@ class AnswerStore {
     PutOutcome outcome;
     AnswerSlot* slot;  // held, with room for the bytes; nullptr: none
   };
-  // Nobody finds it before publish(); what the key named before is gone.
+  // No thread finds it before publish(); the key's earlier answer is gone.
   [[nodiscard]] Place begin_put(const Hash128& key, uint64_t bytes,
                                 std::chrono::nanoseconds ttl) noexcept;
   void publish(AnswerSlot& slot) noexcept;
@@ -94,7 +95,7 @@ class AnswerStore {
   [[nodiscard]] Place put_inside(const Hash128& key, uint32_t units,
                                  std::chrono::nanoseconds ttl) noexcept;
 
-  // By who is inside.
+  // By the thread inside.
   BlockRegion region_;
   uint32_t free_ = kNone;
   std::atomic<uint32_t> used_units_{0};

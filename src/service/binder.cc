@@ -11,7 +11,7 @@
 namespace lumen::service {
 namespace {
 
-// What OpenVINO's kernels like best and AVX-512 loads need to stay within a line.
+// OpenVINO's kernels like this best, and AVX-512 loads need it to stay within a line.
 constexpr size_t kTensorAlignment = 64;
 
 int width(std::string_view text) noexcept { return static_cast<int>(text.size()); }
@@ -97,7 +97,7 @@ Status Binder::input(std::string_view name, const TensorView& tensor, InputBytes
   return {};
 }
 
-// What has to be copied before anybody looks at it.
+// Copies tensors that must not change while they are looked at.
 Status Binder::copy_shared(std::string_view name, TensorView& tensor) noexcept {
   const bool has_to = may_be_position(tensor.type);
   CacheWishes& wishes = call_.cache_wishes;

@@ -76,7 +76,8 @@ void Catalog::Reader::end_turn() noexcept {
   snapshot_ = current;
   if (current->leaving != CatalogSnapshot::kNobody && held_[current->leaving] > 0) return;
   told_ = current;
-  // sync[catalog.acknowledged]: release; the last touch of the snapshot before, and of what has left it
+  // sync[catalog.acknowledged]: release; the last touch of the snapshot before, and of models that
+  // have left it
   acknowledged_.store(current, std::memory_order_release);
   acknowledged_.notify_all();
 }
@@ -94,7 +95,7 @@ bool Catalog::Reader::is_closed() const noexcept {
 
 void Catalog::Reader::wait_for(const CatalogSnapshot* snapshot) const noexcept {
   for (;;) {
-    // sync[catalog.acknowledged]: acquire; the reader is through with what has left
+    // sync[catalog.acknowledged]: acquire; the reader is through with models that have left
     const CatalogSnapshot* seen = acknowledged_.load(std::memory_order_acquire);
     if (seen == snapshot || seen == &kClosed) return;
     // sync[catalog.acknowledged]: acquire; as above

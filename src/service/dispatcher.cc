@@ -120,8 +120,8 @@ bool Dispatcher::take_back(Call& call) noexcept {
   return go_on(call) != SubmitOutcome::kAccepted;
 }
 
-// Here, since a step does not know whose counters are the thread's that it is on. As the protocol has it, the time
-// in the queue is that of all requests, what a run takes that of runs alone.
+// Here, since a step does not know the counters of the thread that it is on. As the protocol has
+// it, the time in the queue is that of all requests, the time of a run that of runs alone.
 void Dispatcher::count_cache(const Call& call) noexcept {
   if (call.cache_outcome == CacheOutcome::kNone) return;
   const uint32_t model = call.infer.model->index();

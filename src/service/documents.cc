@@ -11,7 +11,7 @@ namespace {
 using wire::json_text;
 using wire::JsonWriter;
 
-// Only what is true: clients (perf_analyzer) act on this list.
+// Only true ones: clients (perf_analyzer) act on this list.
 constexpr std::string_view kExtensions[] = {"binary_tensor_data", "statistics"};
 
 void write_tensors(JsonWriter& json, std::string_view key,
@@ -43,7 +43,8 @@ void write_response_cache(JsonWriter& json, const engine::ResponseCacheOptions& 
   json.end_object();
 }
 
-// What its config.json says of its answers, which backend serves the model, and what was measured of each when that was chosen.
+// The config.json's part about its answers, the backend that serves the model, and the times of
+// each that were measured when it was chosen.
 void write_choice(JsonWriter& json, const engine::Model& model) {
   const engine::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();

@@ -1,12 +1,14 @@
-// Fingerprint: what a call asks, as bytes that are equal where the answers are, and the hashes of them.
+// Fingerprint: a call's question, as bytes that are equal if the answers are, and the hashes of
+// them.
 //
 //   XXH3 of each input │ structure: generation, model, version, inputs, outputs, parameters │ HighwayHash of each
 //   └──────────── key = XXH3 of these ──────────────┘
 //                      └───────────────────── check = HighwayHash of these ──────────────┘
 //
-// An input stands in the structure with its name, datatype, shape and size, in the model's order, whatever the
-// request's was. Left out are the parameters that change no answer (id, timeout, priority, ttl_ms, no_cache, non_finite)
-// and the form of the outputs: each reply has the form that its own request asks for.
+// An input stands in the structure with its name, datatype, shape and size, in the model's order,
+// for any order of the request. Left out are the parameters that change no answer (id, timeout,
+// priority, ttl_ms, no_cache, non_finite) and the form of the outputs: each reply has the form that
+// its own request asks for.
 //
 // Threads: the call's. Memory: the call's scratch. Errors: nullopt where that has no room.
 #pragma once
@@ -21,7 +23,7 @@
 
 namespace lumen::service {
 
-// By two families: who is to share a run is no other by the one nor by the other.
+// By two families: calls that share a run are equal by both.
 struct HashPair {
   Hash128 key;
   Hash128 check;

@@ -11,7 +11,7 @@
 namespace lumen::service {
 namespace {
 
-// Looks at a door, some 10 ns each; who is inside needs as much, unless it has lost its CPU.
+// Looks at a door, some 10 ns each; the thread inside needs as much, unless it has lost its CPU.
 constexpr int kLooks = 64;
 
 }  // namespace
@@ -58,12 +58,12 @@ Flights::Joined Flights::join(const HashPair& key, uint64_t ttl_ns, Call& call) 
   return joined;
 }
 
-// While the door is held no flight of the bucket gets another key, whoever ends meanwhile.
+// While the door is held no flight of the bucket gets another key, even if one ends meanwhile.
 Flights::Joined Flights::join_inside(Bucket& bucket, const HashPair& key, uint64_t ttl_ns,
                                      Call& call) noexcept {
   Flight* free_flight = nullptr;
   for (Flight& flight : bucket.flights) {
-    // sync[flight.head]: acquire; who led it last is through with it
+    // sync[flight.head]: acquire; its last leader is through with it
     if (flight.head.load(std::memory_order_acquire) == kClosed) {
       free_flight = &flight;
       continue;
@@ -118,7 +118,8 @@ uint32_t Flights::turned(uint32_t newest) noexcept {
 
 bool Flights::leave(uint32_t node, Call& call) noexcept {
   Call* mine = &call;
-  // sync[flight.waiter]: acquire and release; whoever takes the node finds nobody. relaxed: it was taken
+  // sync[flight.waiter]: acquire and release; a thread that takes the node finds no call. relaxed:
+  // it was taken
   return waiters_[node].call.compare_exchange_strong(mine, nullptr, std::memory_order_acq_rel,
                                                      std::memory_order_relaxed);
 }

@@ -3,10 +3,10 @@
 //
 //   bucket: door │ 8 flights: key, head of the list ─► waiter ─► waiter ...
 //
-// A waiter is a node of its own and not the call, since a call that is late or cancelled leaves at once: it takes
-// itself out of its node, and the node stays on the list until the leader's end. The door of a bucket is held for
-// the look through its flights; who does not get in after a few looks, finds a bucket full or no node left, runs
-// for itself: nobody waits for another thread.
+// A waiter is a node of its own and not the call, since a call that is late or cancelled leaves at
+// once: it takes itself out of its node, and the node stays on the list until the leader's end. The
+// door of a bucket is held for the look through its flights; a call that does not get in after a
+// few looks, or finds a bucket full or no node left, runs for itself: no thread waits for another.
 //
 // Threads: any. Memory: all of it when it is made. Errors: none.
 #pragma once
@@ -34,7 +34,7 @@ class Flights {
   struct Flight {
     std::atomic<uint32_t> head;  // the newest waiter; kOpen: none; kClosed: the flight is over
     HashPair key;
-    // The least that one of them wants; by who leads, or through the list.
+    // The least age that one of them wants; by the leader, or through the list.
     std::atomic<uint64_t> ttl_ns;
   };
 
@@ -53,13 +53,15 @@ class Flights {
   [[nodiscard]] bool leave(uint32_t node, Call& call) noexcept;
 
   [[nodiscard]] static uint64_t least_ttl_ns(const Flight& flight) noexcept {
-    // relaxed: one who comes just now may have its wish met by the store's age alone
+    // relaxed: a call that comes just now may have its wish met by the store's age alone
     return flight.ttl_ns.load(std::memory_order_relaxed);
   }
-  // By the leader, at its end. All who wait, the first first, each by `served(call)`; the flight is over.
+  // By the leader, at its end. All waiting calls, the first first, each by `served(call)`; the
+  // flight is over.
   template <typename Served>
   void land(Flight& flight, Served&& served) noexcept;
-  // One who still waits leads from now on, an early one first; nullptr: none, and the flight is over.
+  // A call that still waits leads from now on, an early one first; nullptr: none, and the flight is
+  // over.
   [[nodiscard]] Call* hand_over(Flight& flight) noexcept;
 
   // Nobody waits and nothing runs; for tests, while no other thread is here.

@@ -1,4 +1,4 @@
-// XXH3 and HighwayHash for what the build's -march has. See hash_kernels.h.
+// XXH3 and HighwayHash for the CPU of the build's -march. See hash_kernels.h.
 #include "service/hash_kernels.h"
 
 #include "service/hash_kernels_body.h"

@@ -64,7 +64,7 @@ struct ResponseCache::OfModel {
 
 namespace {
 
-// The least of what the model has and what the request wants.
+// The lesser of the model's ttl and the request's.
 uint64_t ttl_of(const Call& call, uint64_t of_model_ns) noexcept {
   constexpr uint64_t kNsOfAMs = 1'000'000;
   const uint64_t wanted_ms = call.cache_wishes.ttl_ms.value_or(UINT64_MAX);

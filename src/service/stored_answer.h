@@ -1,4 +1,5 @@
-// StoredAnswer: an answer as it lies in a block of the store: what was asked, to compare with, and the outputs.
+// StoredAnswer: an answer as it lies in a block of the store: its question, to compare with, and
+// the outputs.
 //
 //   StoredAnswer │ StoredInput each │ TensorView of each output │ structure │ inputs up to 4 KiB │ outputs
 //

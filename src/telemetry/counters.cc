@@ -30,7 +30,7 @@ void put(char (&room)[kSize], std::string_view text) noexcept {
   std::memcpy(room, text.data(), size);
 }
 
-// What a reader shows must be whole; what does not fit does not compile.
+// The texts of a reader must be whole; a text that does not fit does not compile.
 constexpr bool fits(const CounterDescriptor& one) {
   const RegionDescriptor room;
   return one.name.size() < sizeof(room.name) && one.series.size() < sizeof(room.series) &&
@@ -195,7 +195,7 @@ uint64_t Counters::gather(CounterKind kind, SlotOf&& slot_of) const noexcept {
     const uint64_t value = slot_of(row).load(std::memory_order_relaxed);  // relaxed: as in bump()
     total = kind == CounterKind::kLatest ? std::max(total, value) : total + value;
   });
-  // Below zero for a moment, where who takes away was seen and who added was not.
+  // Below zero for a moment, if a subtraction was seen and its addition was not.
   if (kind == CounterKind::kGauge && static_cast<int64_t>(total) < 0) return 0;
   return total;
 }
@@ -222,14 +222,15 @@ Status Counters::assign_model(uint32_t index, std::string_view name,
   release_model(index);
   for_used_rows([&](size_t row) {
     for (Slot& slot : std::span(model_slots(row, index), std::size(kModelCounters))) {
-      // relaxed: nobody counts for this index now, and who will is told of the model after this
+      // relaxed: no thread counts for this index now, and later ones are told of the model after
+      // this
       slot.store(0, std::memory_order_relaxed);
     }
   });
   stages_.clear(index);
   put(model.name, name);
   put(model.version, version);
-  // sync[counters.model]: release; what was cleared, and the name
+  // sync[counters.model]: release; the cleared slots, and the name
   model.generation.store(++generations_, std::memory_order_release);
   return {};
 }
@@ -243,7 +244,7 @@ void Counters::release_model(uint32_t index) noexcept {
 
 uint64_t Counters::generation(uint32_t index) const noexcept {
   if (index >= limits::kMaxModels) return 0;
-  // relaxed: who asks holds the model, or is told a number that no reader finds
+  // relaxed: the caller holds the model, or is told a number that no reader finds
   return at<RegionModel>(region_, RegionLayout::kModels)[index].generation.load(
       std::memory_order_relaxed);
 }
@@ -256,7 +257,7 @@ CounterWriter::CounterWriter(Counters& counters, Stay stay) noexcept : counters_
       counters_.widen(row_, is_long);
       return;
     }
-    LUMEN_CHECK(stay == Stay::kMoment);  // kMaxWriters has room for all who stay
+    LUMEN_CHECK(stay == Stay::kMoment);  // kMaxWriters has room for all that stay
     ::sched_yield();
   }
 }
@@ -266,14 +267,14 @@ bool CounterWriter::take(size_t row) noexcept {
   // relaxed: only whether it is worth trying
   WriterState seen = state.load(std::memory_order_relaxed);
   if (seen == WriterState::kTaken) return false;
-  // sync[counters.row]: acquire; what the writer before has counted, from which this one goes on
+  // sync[counters.row]: acquire; the counts of the writer before, from which this one goes on
   if (!state.compare_exchange_strong(seen, WriterState::kTaken, std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
     return false;
   }
   RegionWriter& writer = counters_.writer(row);
-  // relaxed, both: who it was is told until it is somebody else's; a reader that finds the row unused leaves out what
-  // was counted in the last moment
+  // relaxed, both: the row tells its last owner until it is another's; a reader that finds the row
+  // unused leaves out the counts of the last moment
   writer.state.store(WriterState::kTaken, std::memory_order_relaxed);
   writer.role.store(WriterRole::kMoment, std::memory_order_relaxed);
   row_ = row;
@@ -298,7 +299,7 @@ ThreadTimes CounterWriter::thread_times() noexcept {
 CounterWriter::~CounterWriter() {
   // relaxed: as in take()
   counters_.writer(row_).state.store(WriterState::kFree, std::memory_order_relaxed);
-  // sync[counters.row]: release; the next writer goes on from what was counted here
+  // sync[counters.row]: release; the next writer goes on from these counts
   counters_.states_[row_].store(WriterState::kFree, std::memory_order_release);
 }
 

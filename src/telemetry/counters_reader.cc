@@ -16,13 +16,13 @@ namespace lumen::telemetry {
 namespace {
 
 // A table of a true file has at most 640 entries, of at most 18 MB (the section of a model with 64
-// I/O threads). What is far beyond is no table, and would have us read for minutes.
+// I/O threads). A size far beyond that is no table's, and would have us read for minutes.
 constexpr uint32_t kMostEntries = 4096;
 constexpr uint32_t kMostStride = 64u << 20;
 // Of slots: 256 models with 640 writers and two counters are a third. At 0.3 us each this is 0.3 s.
 constexpr uint64_t kMostReads = 1'000'000;
 
-// What lies in the file of a struct that has atomics in memory.
+// The bytes in the file of a struct that has atomics in memory.
 struct ModelEntry {
   uint64_t generation = 0;
   char name[sizeof(RegionModel::name)] = {};
@@ -164,7 +164,7 @@ Result<std::vector<uint64_t>> CountersReader::totals_of(uint32_t model,
       totals[i] += value;
     }
   }
-  // Below zero where who takes away was seen and who added was not.
+  // Below zero if a subtraction was seen and its addition was not.
   for (size_t i = 0; i < places.size(); ++i) {
     const bool is_gauge = places[i].kind == static_cast<uint32_t>(CounterKind::kGauge);
     if (is_gauge && static_cast<int64_t>(totals[i]) < 0) totals[i] = 0;

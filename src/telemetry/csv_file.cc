@@ -96,7 +96,8 @@ Result<CsvFile> CsvFile::open(const std::filesystem::path& path, std::string_vie
 }
 
 Status CsvFile::lock() const noexcept {
-  // Other errors than "held" are file systems without locks: then it is up to who runs the servers.
+  // Other errors than "held" are file systems without locks: then the user has to keep two servers
+  // apart.
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
   return Status::error(
       Code::kAlreadyExists,
@@ -196,7 +197,7 @@ Status CsvFile::rotate() noexcept {
   return status;
 }
 
-// The new file is there before an old one moves: whatever fails, there is one to write to.
+// The new file is there before an old one moves: if a step fails, there is one to write to.
 Status CsvFile::move_up() noexcept {
   UniqueFd fresh(
       ::open(fresh_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode));

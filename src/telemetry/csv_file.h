@@ -59,7 +59,7 @@ class CsvFile {
   [[nodiscard]] const char* path() const noexcept { return paths_.front().c_str(); }
 
   std::vector<std::string> paths_;  // PATH, PATH.1, … PATH.<keep>
-  std::string fresh_path_;          // what will be PATH after a rotation
+  std::string fresh_path_;          // the next PATH, after a rotation
   std::string header_;              // with its LF
   uint64_t max_bytes_ = 0;
   uint64_t rotate_above_ = 0;  // 0: never

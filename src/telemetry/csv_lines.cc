@@ -1,4 +1,4 @@
-// Chunks of lines to the file, rotation, and what becomes of lines that it doesn't take.
+// Chunks of lines to the file, rotation, and the fate of lines that it doesn't take.
 // Threads: as the header says. Memory: at creation. Errors: counts.
 #include "telemetry/csv_lines.h"
 

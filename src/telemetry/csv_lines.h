@@ -25,7 +25,7 @@ struct CsvCounts {
   SharedCounter rotations;
 };
 
-// What went wrong with all files of a trace log.
+// The errors of all files of a trace log.
 class CsvFailures {
  public:
   explicit CsvFailures(std::function<void(const Status&)> on_error)

@@ -36,7 +36,7 @@ bool read_window(const FlightWindow& window, SlowRequests& out) {
   for (size_t i = 0; i < std::min<uint64_t>(used, kSlowEntries); ++i) {
     if (const auto entry = window.entries[i].read()) out.requests.push_back(*entry);
   }
-  // Who has read an entry of the next window sees its number: the entries' acquires are before this.
+  // A reader of an entry of the next window sees its number: the entries' acquires are before this.
   // sync[flight.window]: acquire; the number again
   return window.number.load(std::memory_order_acquire) == out.window;
 }

@@ -1,4 +1,5 @@
-// The windows of the slowest requests: how they turn, and who is kept. Threads: one. Memory: none. Errors: never.
+// The windows of the slowest requests: how they turn, and which requests are kept. Threads: one.
+// Memory: none. Errors: never.
 #include <lumen/telemetry/flight_recorder.h>
 
 #include <lumen/base/check.h>
@@ -34,8 +35,8 @@ void FlightRecorder::Filling::begin(FlightWindow& next, uint64_t number) noexcep
   window = &next;
   bar = 0;
   used = 0;
-  // sync[flight.window]: release; who sees entries or the count of this window sees its number too. Emptied first:
-  // who sees the number finds none of the window before.
+  // sync[flight.window]: release; a reader that sees entries or the count of this window sees its
+  // number too. Emptied first: a reader that sees the number finds none of the window before.
   next.used.store(0, std::memory_order_release);
   next.number.store(number, std::memory_order_release);  // sync[flight.window]
 }

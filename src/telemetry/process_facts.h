@@ -1,5 +1,5 @@
 // Which process this is, so that a reader can tell whether one of the same number is still this one.
-// Threads: any. Memory: a buffer on the stack. Errors: what /proc does not tell is 0.
+// Threads: any. Memory: a buffer on the stack. Errors: a fact that /proc does not tell is 0.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where each part of the counters' region begins. docs/formats/counters.md says what the parts hold.
+// Where each part of the counters' region begins. docs/formats/counters.md describes the parts.
 // Threads, Memory: none. Errors: none.
 #pragma once
 

@@ -184,7 +184,7 @@ uint64_t TraceLog::buffers_begun() const noexcept { return begun_.load(std::memo
 uint64_t TraceLog::calls_asked() const noexcept { return asked_.load(std::memory_order_seq_cst); }
 
 bool TraceLog::was_answered(uint64_t ticket) const noexcept {
-  // sync[trace_log.answered]: seq_cst, what is in the file; also the look before flush() sleeps
+  // sync[trace_log.answered]: seq_cst, the lines in the file; also the look before flush() sleeps
   return answered_.load(std::memory_order_seq_cst) >= ticket;
 }
 
@@ -214,12 +214,14 @@ void TraceLog::run() noexcept {
     const uint64_t answer = calls_asked();
     const bool closing = closing_.load(std::memory_order_relaxed);  // relaxed: published by asked_
     if (closing) buffer_->close();
-    begun = buffers_begun();  // before sealing: whoever begins a buffer after it is news again
+    // Before sealing: a thread that begins a buffer after it is news again.
+    begun = buffers_begun();
     (void)buffer_->flush();
     // relaxed: published by asked_
     if (is_reopen_asked_.exchange(false, std::memory_order_relaxed)) reopened_ = sink_->reopen();
     asked = answer;
-    // sync[trace_log.answered]: seq_cst, what is in the file; the look of who waits for it
+    // sync[trace_log.answered]: seq_cst, the lines in the file; the look of a thread that waits for
+    // it
     answered_.store(closing ? UINT64_MAX : answer, std::memory_order_seq_cst);
     answered_bell_.wake_all();
     if (closing) return;

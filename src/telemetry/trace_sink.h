@@ -20,7 +20,7 @@
 
 namespace lumen::telemetry::detail {
 
-// What the neighbour is opened with, once it is.
+// How the neighbour is opened, once it is.
 struct NeighbourOptions {
   std::filesystem::path path;  // absolute
   uint64_t max_bytes;

@@ -13,7 +13,7 @@
 namespace lumen::wire {
 
 enum : uint8_t {
-  kTchar = 1,       // RFC 9110 5.6.2: what a method or a header name may hold
+  kTchar = 1,       // RFC 9110 5.6.2: the characters of a method or a header name
   kTargetChar = 2,  // of a request target: visible ASCII but '#' (a fragment is never sent)
   kHostChar = 4,    // RFC 3986 reg-name, IP literal and port; no userinfo, path or list
   kHexDigit = 8,

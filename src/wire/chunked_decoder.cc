@@ -1,6 +1,6 @@
 // Chunked bodies (RFC 9112 7.1), byte by byte for the framing and by memmove for the data.
-// Threads: one connection. Memory: none, whatever the number of chunks (CVE-2025-23310 was an
-// alloca for each). Errors: Refusal 400, or 413 at the size line that crosses the limit.
+// Threads: one connection. Memory: none, for any number of chunks (CVE-2025-23310 was an alloca for
+// each). Errors: Refusal 400, or 413 at the size line that crosses the limit.
 #include <lumen/wire/http.h>
 
 #include "wire/ascii.h"

@@ -1,5 +1,5 @@
-// Header fields of a request: grammar, the few fields that Lumen reads, and what follows from them
-// for the body's length. Everything that decides framing is refused when it is said twice.
+// Header fields of a request: grammar, the few fields that Lumen reads, and the body's length that
+// follows from them. Everything that decides framing is refused when it is said twice.
 // Threads: any. Memory: none. Errors: Refusal with the status.
 #include "wire/http_fields.h"
 

@@ -58,7 +58,7 @@ Scan scan_head(std::string_view received, const HttpLimits& limits) noexcept {
   return scan;
 }
 
-// Percent escapes are checked here and decoded once, by whoever uses the path.
+// Percent escapes are checked here and decoded once, by the user of the path.
 bool target_is_clean(std::string_view target) noexcept {
   for (size_t i = 0; i < target.size(); ++i) {
     if (!is(target[i], kTargetChar)) return false;

@@ -1,4 +1,4 @@
-// Response heads: a status line, the lengths, Date; nothing that tells what runs here.
+// Response heads: a status line, the lengths, Date; nothing that tells the software.
 // Threads: any. Memory: none, writes into the caller's buffer.
 // Errors: CHECK when the caller's own strings do not fit, they are ours and not the client's.
 #include <lumen/base/check.h>

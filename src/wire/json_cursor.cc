@@ -164,7 +164,7 @@ std::optional<JsonCursor::RawString> JsonCursor::scan_string(const char* what) n
   }
   const char* const first = ++at_;
   bool has_escapes = false;
-  // Eight bytes at a time; what is read beyond the end is padding and only ends the loop.
+  // Eight bytes at a time; bytes read beyond the end are padding and only end the loop.
   while (at_ < end_) {
     const uint64_t word = load_word(at_);
     const uint64_t marks =
@@ -246,7 +246,7 @@ std::optional<bool> JsonCursor::read_bool(const char* what) noexcept {
   return std::nullopt;
 }
 
-// nullopt, with the cursor where it was: the caller says what it wanted.
+// nullopt, with the cursor where it was: the caller says the wanted kind.
 std::optional<uint64_t> JsonCursor::try_unsigned() noexcept {
   const char* const first = at_;
   uint64_t value = 0;

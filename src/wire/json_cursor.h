@@ -21,7 +21,7 @@ namespace lumen::wire {
 
 class JsonCursor {
  public:
-  // What stands between two quotes, not unescaped and its escapes not checked yet.
+  // The text between two quotes, not unescaped and its escapes not checked yet.
   struct RawString {
     std::string_view text;
     bool has_escapes;
@@ -90,7 +90,8 @@ class JsonCursor {
   // NaN. nullopt, with the cursor where it was: another value.
   [[nodiscard]] std::optional<double> try_non_finite() noexcept;
 
-  // What is being read: every reason begins with "input 0: ", or "input 'x': " once it has a name.
+  // The subject that is being read: every reason begins with "input 0: ", or "input 'x': " once it
+  // has a name.
   void begin_subject(const char* kind, size_t index) noexcept { subject_ = {kind, index, {}}; }
   void name_subject(std::string_view name) noexcept { subject_.name = name; }
   void end_subject() noexcept { subject_ = {}; }

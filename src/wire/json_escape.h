@@ -1,4 +1,4 @@
-// JSON string escaping, shared by all that writes JSON: valid UTF-8 out, whatever comes in.
+// JSON string escaping, shared by all that writes JSON: valid UTF-8 out, for any bytes in.
 // Threads: any. Memory: none. Errors: never; a byte that is not UTF-8 becomes U+FFFD.
 #pragma once
 

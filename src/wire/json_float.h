@@ -1,13 +1,14 @@
 // The fast way from a JSON number to a float: eight digits at a time, one multiplication as a double,
 // and the rounding of that to a float wherever its error can't change the result.
 //
-// Why it is exact: let x be what the text says and d the double, at most kMaxError units in d's last place
-// away from x. If no middle of two neighbouring floats lies that close to d, then x and d are on the same
-// side of every such middle, so the float nearest to d is the one nearest to x. A middle is a double whose
-// low 29 bits are a one and 28 zeros. One text in 13,000 comes that close to one and goes the slow way
-// (json_number.h), with what is short, long or large beyond the bounds here. Figures: docs/adr/0005.
-// Threads: any. Memory: none. Errors: nullptr, for what is no number and for what only the slow way can
-// tell.
+// Why it is exact: let x be the text's value and d the double, at most kMaxError units in d's last
+// place away from x. If no middle of two neighbouring floats lies that close to d, then x and d are
+// on the same side of every such middle, so the float nearest to d is the one nearest to x. A
+// middle is a double whose low 29 bits are a one and 28 zeros. One text in 13,000 comes that close
+// to one and goes the slow way (json_number.h), as do texts that are short, long or large beyond
+// the bounds here. Figures: docs/adr/0005.
+// Threads: any. Memory: none. Errors: nullptr, for a text that is no number and for one that only
+// the slow way can tell.
 #pragma once
 
 #include "wire/ascii.h"
@@ -127,7 +128,8 @@ struct Decimal {
     number.power += negative ? -exponent : exponent;
     at += count;
   }
-  // No JSON text ends with a number: what reaches the end may go on in the bytes behind it.
+  // No JSON text ends with a number: a number that reaches the end may go on in the bytes behind
+  // it.
   if (at < end) number.end = at;
   return number;
 }

@@ -1,7 +1,8 @@
 // One JSON number to the element type of a tensor, correctly rounded and range-checked.
 // This is the slow way, which takes every number; the usual ones go through json_float.h.
 // std::from_chars reads a float as a float: through a double, 1.00000017881393432617187499 becomes
-// the wrong neighbour. It also takes what JSON does not (inf, 01, 1., .5), hence the checks around it.
+// the wrong neighbour. It also takes numbers that JSON does not (inf, 01, 1., .5), hence the checks
+// around it.
 // Threads: any. Memory: none. Errors: an enum.
 #pragma once
 

@@ -1,4 +1,4 @@
-// An infer request's JSON to an InferHead, in whatever order its keys come.
+// An infer request's JSON to an InferHead, in any order of its keys.
 // Threads: one, with its JsonParser. Memory: the request's Allocator.
 // Errors: Status naming the tensor.
 #include <lumen/base/check.h>
@@ -49,7 +49,7 @@ class Growing {
   size_t size_ = 0;
 };
 
-// What one element of "inputs" says, before it is known to fit together.
+// One element of "inputs", before it is known to fit together.
 struct InputText {
   std::string_view name;
   TensorView tensor;
@@ -148,7 +148,7 @@ bool RequestReader::read_cache_parameter(std::string_view key) noexcept {
                                   "'no_cache': true for an answer that is not kept");
 }
 
-// Reads over it; who caches answers has to know of all that might change them.
+// Reads over it; a cache of answers has to know of all parameters that might change them.
 bool RequestReader::keep_parameter(std::string_view of, std::string_view key) noexcept {
   const char* const begin = cursor_.at();
   if (!cursor_.skip_value()) return false;

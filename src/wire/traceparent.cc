@@ -8,7 +8,7 @@
 namespace lumen::wire {
 namespace {
 
-// Where the fields begin, and what version 00 has in all.
+// Where the fields begin, and the length of version 00.
 constexpr size_t kTraceId = 3;
 constexpr size_t kParentId = 36;
 constexpr size_t kFlags = 53;

@@ -1,7 +1,7 @@
 // Allocator: where the bytes of one request come from. Arena and the heap both implement it, so
 // that codecs (wire) and backends can take memory without knowing which of the two it is.
 // Threads: one thread at a time owns an Allocator (it travels with its request).
-// Memory: that is what it is. Errors: nullptr when the hard cap is reached; never throws.
+// Memory: this is the memory. Errors: nullptr when the hard cap is reached; never throws.
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,8 @@ namespace lumen {
 // No wait near another core is longer, however far it is: from there on latency counts for more.
 inline constexpr uint64_t kMostWaitNs = 4'000;
 
-// What a pause and a clock read take here, measured once, before main (10 to 30 µs): a pause takes 11 ns
-// on one machine, 23 on Zen 5 and 40 on Skylake. Picoseconds and nanoseconds.
+// The time of a pause and of a clock read here, measured once, before main (10 to 30 µs): a pause
+// takes 11 ns on one machine, 23 on Zen 5 and 40 on Skylake. Picoseconds and nanoseconds.
 struct ShortTimes {
   uint64_t pause_ps = 1'000;
   uint64_t clock_ns = 0;
@@ -63,9 +63,9 @@ template <typename Look>
   return took - std::min(took, short_times.clock_ns);
 }
 
-// What waits are made of: 23 ns, found where a transfer takes 30 to 65, and as much more as it takes
-// longer than on any near machine. In proportion below that too (48 ns at 64) the mpmc ring lost half of
-// its throughput.
+// The unit of waits: 23 ns, found on machines with a transfer of 30 to 65, and longer in proportion
+// on machines with a slower transfer. In proportion below that too (48 ns at 64) the mpmc ring lost
+// half of its throughput.
 inline constexpr uint64_t kNearUnitNs = 23;
 inline constexpr uint64_t kMostNearNs = 75;
 [[nodiscard]] constexpr uint64_t wait_unit_ns(const CoreDistance& distance) noexcept {
@@ -94,11 +94,12 @@ class Backoff {
 
 // Distance between the two sides of a ring. A side that has caught up with the other polls the very
 // line that the other is working on, and each takes it from the other (100 ns) for every few items.
-// So the first look that finds nothing after a burst of n items waits n / 2 units, at most 16 (370 ns
-// where cores are near, less than the burst itself took), and the other side gets some lines ahead.
-// Looks after that one don't wait: who polls for a single item sees it at once. One producer and one
-// consumer, 8 bytes, 1,024 slots, near: MpmcQueue 77 -> 175 M/s. Where a transfer takes 140 ns,
-// ThreadPipeline needed more (two stages: 0.4 µs 24 to 34 M/s, 0.7: 35 to 47, 1.5: 45 to 52).
+// So the first look that finds nothing after a burst of n items waits n / 2 units, at most 16 (370
+// ns between near cores, less than the burst itself took), and the other side gets some lines
+// ahead. Later looks don't wait: a thread that polls for a single item sees it at once. One
+// producer and one consumer, 8 bytes, 1,024 slots, near: MpmcQueue 77 -> 175 M/s. With a transfer
+// of 140 ns ThreadPipeline needed more (two stages: 0.4 µs 24 to 34 M/s, 0.7: 35 to 47, 1.5: 45 to
+// 52).
 inline constexpr size_t kMostDistanceUnits = 16;
 inline constexpr size_t kLongestBurst = 4096;  // above it the last failure says nothing
 

@@ -1,4 +1,4 @@
-// Bounds: what a number may be, as data that checks, help and documents share.
+// Bounds: the limits of a number, as data that checks, help and documents share.
 // Threads: a value. Memory: text() and a failed check(), the heap. Errors: Status with got and wanted.
 #pragma once
 

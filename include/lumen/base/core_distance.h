@@ -1,13 +1,14 @@
-// CoreDistance: what it takes to get a cache line that another core has written, learnt from the
+// CoreDistance: the time to get a cache line that another core has written, learnt from the
 // attempts themselves. Waits near another core are counted in it.
 // Threads: a CoreDistance belongs to one; the figure at start may be read by any.
 // Memory: none. Errors: never.
 //
-// 25 to 45 ns between the cores of one die, 75 to 300 where a hypervisor has put two virtual CPUs on
+// 25 to 45 ns between the cores of one die, 75 to 300 if a hypervisor has put two virtual CPUs on
 // two sockets, and it changes while a program runs. A wait that is right for one is wrong for the
-// other: too short and the two sides take the line from each other for every item, too long and
-// nobody works. So there is no constant for it: queues start with what start_core_distance() found (or
-// a near machine's figure), time one of 16 looks that must have cost a transfer, and go on from there.
+// other: too short and the two sides take the line from each other for every item, too long and no
+// thread works. So there is no constant for it: queues start with the result of
+// start_core_distance() (or a near machine's figure), time one of 16 looks that must have cost a
+// transfer, and go on from there.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,11 @@ class CoreDistance {
       : sixteenths_(16 * static_cast<uint32_t>(std::clamp(transfer_ns, kLeastNs, kMostNs))) {}
 
   [[nodiscard]] constexpr uint64_t transfer_ns() const noexcept { return sixteenths_ / 16; }
-  // A transfer took `ns`. What is far from the estimate moves it by a part of itself, however far it is,
-  // and down four times as much as up: so it comes to rest where a fifth of the transfers are quicker.
-  // All else only adds to those: who has just been preempted, or fetches a line that others fight for,
-  // says nothing of the distance. (A mean of clipped samples found 4 threads on 2 near cores far apart.)
+  // A transfer took `ns`. A sample far from the estimate moves it by a part of the estimate,
+  // however far it is, and down four times as much as up: so it comes to rest where a fifth of the
+  // transfers are quicker. Other causes only make a transfer longer: a thread that was preempted,
+  // or that fetches a line that others fight for, says nothing of the distance. (A mean of clipped
+  // samples found 4 threads on 2 near cores far apart.)
   constexpr void took(uint64_t ns) noexcept {
     const uint32_t sample = 16 * static_cast<uint32_t>(std::clamp(ns, kLeastNs, kMostNs));
     const uint32_t up = sixteenths_ / 32;
@@ -51,16 +53,16 @@ class CoreDistance {
   uint32_t looks_ = 0;
 };
 
-// What queues start with: kNearNs, or what measure_core_distance() has found last.
+// The value with which queues start: kNearNs, or the last result of measure_core_distance().
 inline std::atomic<uint64_t> core_distance_at_start_ns{CoreDistance::kNearNs};
 [[nodiscard]] inline CoreDistance start_core_distance() noexcept {
   // relaxed: a first guess
   return CoreDistance(core_distance_at_start_ns.load(std::memory_order_relaxed));
 }
 
-// Measures it between two of the CPUs that this thread may use and keeps it for queues that are made
-// later; under a millisecond, two threads that end with the call. With one CPU: changes nothing. For
-// a program's start; returns what queues now start with.
+// Measures it between two of the CPUs that this thread may use and keeps it for queues that are
+// made later; under a millisecond, two threads that end with the call. With one CPU: changes
+// nothing. For a program's start; returns the value with which queues now start.
 uint64_t measure_core_distance();
 
 }  // namespace lumen

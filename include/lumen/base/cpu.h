@@ -2,7 +2,8 @@
 // and pinning and naming of threads.
 // Threads: any; each call reads the kernel anew. Memory: the heap (control plane only), but
 // pinning and naming allocate nothing.
-// Errors: Status for a refused pin; what can't be read is nullopt or left out, never an error.
+// Errors: Status for a refused pin; a value that can't be read is nullopt or left out, never an
+// error.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -96,8 +97,9 @@ struct CpuBudget {
 [[nodiscard]] Status restrict_this_thread(std::span<const uint32_t> cpus) noexcept;
 // The same of the process's main thread, by any thread.
 [[nodiscard]] Status restrict_main_thread(std::span<const uint32_t> cpus) noexcept;
-// How long the thread wants to run at a time: who asks for less than others is let in sooner when it wakes, and
-// gets no more in all. Linux 6.12 on; before that, and where it is refused, nothing changes.
+// How long the thread wants to run at a time. A thread that asks for less than others is let in
+// sooner when it wakes, and gets no more in all. Linux 6.12 on; before that, and if the kernel
+// refuses, nothing changes.
 void ask_for_time_slice(uint64_t ns) noexcept;
 // Shown by ps -L and perf; the kernel keeps 15 bytes, the rest is cut.
 void name_this_thread(std::string_view name) noexcept;

@@ -1,5 +1,6 @@
-// Which threads are pinned to which CPUs: the setting `pin_threads`, what `auto` decides from, and the
-// claims by which several Lumen servers on one machine keep out of each other's way.
+// Which threads are pinned to which CPUs: the setting `pin_threads`, the facts from which `auto`
+// decides, and the claims by which several Lumen servers on one machine keep out of each other's
+// way.
 // Threads: PinThreads and PinFacts are values; CpuClaims and PinnedCpus by one thread at a time (the
 // control plane). Memory: the heap; a descriptor for each claimed CPU.
 // Errors: parse_pin_threads() by Status; a CPU that can't be had leaves its thread unpinned, and text()
@@ -42,7 +43,7 @@ struct PinFacts {
 };
 [[nodiscard]] PinFacts read_pin_facts();
 
-// Why `auto` pins nothing, whatever CPUs are free; empty: it may pin.
+// Why `auto` pins nothing, even if CPUs are free; empty: it may pin.
 [[nodiscard]] std::string reason_not_to_pin(const PinFacts& facts);
 
 // The CPUs that one server has taken for itself. A claim is a unix socket bound to the abstract name
@@ -99,7 +100,7 @@ class PinnedCpus {
   std::string text_ = "not pinned";
 };
 
-// The same with what this process sees now.
+// The same with the facts that this process sees now.
 [[nodiscard]] PinnedCpus pin_cpus(const PinThreads& wanted, uint32_t threads,
                                   std::shared_ptr<CpuClaims> claims);
 

@@ -35,7 +35,7 @@ namespace lumen {
 
 enum class FutexScope : uint8_t { kProcess, kShared };
 
-// What a wake-up takes here, from the futex call until the sleeper runs: a running mean over the
+// The cost of a wake-up here, from the futex call until the sleeper runs: a running mean over the
 // wake-ups that this process has seen; 20 µs before the first.
 [[nodiscard]] uint64_t wake_cost_ns() noexcept;
 
@@ -84,7 +84,7 @@ class alignas(kCacheLine) BasicDoorbell {
   static uint32_t tokens_of(uint64_t state) noexcept { return static_cast<uint32_t>(state); }
 
   bool take_token() noexcept;
-  // Takes back the announcement. True: what it took was a token, a wake has come in between.
+  // Takes back the announcement. True: it took a token, since a wake has come in between.
   bool leave() noexcept;
   void wake_slow(uint32_t count) noexcept;
 

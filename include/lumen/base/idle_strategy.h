@@ -1,28 +1,29 @@
-// IdleStrategy: what a thread does between two looks that found nothing: pause, yield, then park.
+// IdleStrategy: the steps of a thread between two looks that found nothing: pause, yield, park.
 // Threads: one IdleStrategy a thread, not shared. Memory: none.
 // Errors: it never sleeps itself; Step::kPark says that the caller should (await() below does).
 //
-// How long to spin is decided by what it costs and what it saves, both in time (SpinBudget). A gap that
-// ends while the thread spins has cost that much CPU and has spared a wake-up, which a request would
-// wait for (wake_cost_ns(): 20 µs on some machines, 2 on others); one that outlasts the spin has cost the
-// spin and spared nothing. A spared wake-up is worth five times its length in CPU, at most 100 µs: so
-// spinning takes at most a tenth of a core at 1,000 wake-ups a second, whatever their pattern. The
-// thread spins as long as would have gained most over the last gaps, and not at all (2 µs) where no length
-// gains: for gaps of 60 µs, as a fast client leaves, it spins; at 2,100 requests a second, whose gaps
-// are 400 µs, it sleeps. Before, it spun through any gap of less than 500 µs. A server with one worker and a
-// small MLP, 2 cores: at 2,100 requests a second 1.00 core then, 0.15 now, 0.15 without spinning; one client
-// in a closed loop has a median of 37 µs then and now, 96 without.
+// How long a thread spins depends on the costs and the savings of spinning, both in time
+// (SpinBudget). A gap that ends while the thread spins has cost that much CPU and has spared a
+// wake-up, which a request would wait for (wake_cost_ns(): 20 µs on some machines, 2 on others);
+// one that outlasts the spin has cost the spin and spared nothing. A spared wake-up is worth five
+// times its length in CPU, at most 100 µs: so spinning takes at most a tenth of a core at 1,000
+// wake-ups a second, for any pattern of them. The thread spins as long as would have gained most
+// over the last gaps, and not at all (2 µs) where no length gains: for gaps of 60 µs, as a fast
+// client leaves, it spins; at 2,100 requests a second, whose gaps are 400 µs, it sleeps. Before, it
+// spun through any gap of less than 500 µs. A server with one worker and a small MLP, 2 cores: at
+// 2,100 requests a second 1.00 core then, 0.15 now, 0.15 without spinning; one client in a closed
+// loop has a median of 37 µs then and now, 96 without.
 // It never spins when there are more runnable threads than cores: neither when the awake Lumen
 // threads of this process alone are more (exact, checked at each look at the clock), nor when
 // /proc/loadavg says so of the machine (looked at every 10 ms by one thread, 3 µs a look). Then
-// each look is followed by a yield, which gives the core to whoever waits for it: until 16 yields
-// have let somebody run, or the bound is over. Without those yields a pipeline of 3 threads on 2
-// cores parks after each batch (one futex call of 6 µs for every 140 items, measured); with 16 of any
-// kind a worker alone on its core, on a machine whose other core was busy, found 6 % of its requests
-// only after a wake-up.
-// It never spins on what a cgroup's quota grants: where there is one, a thread spins only while fewer
-// threads of ours are awake than the quota's whole CPUs, so that one of them is left for those that work, and
-// for 10 s not at all once the kernel has held the group back (cpu.stat, looked at every 100 ms).
+// each look is followed by a yield, which gives the core to a thread that waits for it: until 16
+// yields have let another thread run, or the bound is over. Without those yields a pipeline of 3
+// threads on 2 cores parks after each batch (one futex call of 6 µs for every 140 items, measured);
+// with 16 yields of any kind a worker alone on its core, on a machine whose other core was busy,
+// found 6 % of its requests only after a wake-up. It spins only within a cgroup's quota: if there
+// is one, a thread spins only while fewer threads of ours are awake than the quota's whole CPUs, so
+// that one of them is left for those that work, and for 10 s not at all once the kernel has held
+// the group back (cpu.stat, looked at every 100 ms).
 // Quota and affinity are read once.
 // A thread that is killed alone stays counted as awake: then fewer spin, and nothing else.
 // Every 64 pauses it yields (116 ns) anyway: two spinning threads that the kernel has packed on one
@@ -71,7 +72,8 @@ class SpinQuota {
         has_quota_(thousandths != UINT32_MAX) {}
 
   [[nodiscard]] bool has_quota() const noexcept { return has_quota_; }
-  // True for one caller a period: who then reads the sum of throttled time and calls looked().
+  // True for one caller a period: that caller then reads the sum of throttled time and calls
+  // looked().
   [[nodiscard]] bool is_due(uint64_t now) noexcept;
   void looked(uint64_t now, uint64_t throttled_us) noexcept;
   [[nodiscard]] bool forbids(uint64_t now, int32_t awake) const noexcept;
@@ -85,8 +87,8 @@ class SpinQuota {
   std::atomic<uint64_t> rests_until_ns_{0};
 };
 
-// What spinning cost and saved over the last gaps between works, and so how long to spin. Numbers alone,
-// free of clock and machine, so that a test can drive them.
+// The cost and the savings of spinning over the last gaps between works, and so how long to spin.
+// Numbers alone, free of clock and machine, so that a test can drive them.
 class SpinBudget {
  public:
   static constexpr uint64_t kShortSpinNs = 2'000;
@@ -132,8 +134,8 @@ class IdleStrategy {
   // here measures it. Doorbells do measure theirs, which is 3 µs where waker and sleeper share a CPU.
   static constexpr uint64_t kKernelWakeCostNs = 20'000;
 
-  // `max_spin_ns` 0: always park at once. `least_wake_cost_ns`: what a wake-up costs at least, where
-  // it is not a doorbell's.
+  // `max_spin_ns` 0: always park at once. `least_wake_cost_ns`: the least cost of a wake-up, if it
+  // is not a doorbell's.
   explicit IdleStrategy(uint64_t max_spin_ns = kMaxSpinNs, uint64_t least_wake_cost_ns = 0) noexcept
       : budget_(max_spin_ns), least_wake_cost_ns_(least_wake_cost_ns) {}
 
@@ -147,10 +149,10 @@ class IdleStrategy {
   void found() noexcept {
     if (looks_ != 0) end_of_idling();
   }
-  // Woken, and what it waits for is on its way, so that spinning is due once more; no gap is
+  // Woken, and the awaited event is on its way, so that spinning is due once more; no gap is
   // learnt.
   void expect_soon() noexcept { looks_ = 0; }
-  // From now on, on the thread that waits: tells `times` what it does.
+  // From now on, on the thread that waits: keeps `times` up to date.
   void observe(ThreadTimes times) noexcept;
   // Around the sleep itself: a parked thread is not runnable.
   void parking() noexcept;
@@ -180,8 +182,8 @@ class IdleStrategy {
 };
 
 // Waits until look() is true or `deadline_ns` has passed; false in the latter case alone. look()
-// must read what it looks at by seq_cst loads (or read-modify-writes), and whoever makes it true
-// must wake `bell` after.
+// must use seq_cst loads (or read-modify-writes), and the thread that makes it true must wake
+// `bell` afterwards.
 template <FutexScope kScope, typename Look>
 [[nodiscard]] bool await(BasicDoorbell<kScope>& bell, IdleStrategy& idle, uint64_t deadline_ns,
                          Look&& look) noexcept {

@@ -21,7 +21,8 @@ inline constexpr size_t kMaxStaticBatchSizes = 16;
 inline constexpr size_t kMaxHeadBytes = 32 * 1024;
 inline constexpr size_t kMaxRequestLineBytes = 8 * 1024;
 inline constexpr size_t kMaxHeaders = 100;
-// Read buffer of a connection: a whole head fits, and what of the body rides along is cheap to copy.
+// Read buffer of a connection: a whole head fits, and the part of the body that comes with it is
+// cheap to copy.
 inline constexpr size_t kReceiveBufferBytes = 64 * 1024;
 static_assert(kReceiveBufferBytes >= 2 * kMaxHeadBytes);
 // Default body limit, the same as Triton's.

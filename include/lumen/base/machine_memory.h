@@ -1,5 +1,6 @@
-// How much memory this process may take: the machine's, or less where a control group says so, as in a
-// container. Threads: any. Memory: control plane. Errors: what can't be read does not limit.
+// How much memory this process may take: the machine's, or less if a control group says so, as in a
+// container. Threads: any. Memory: control plane. Errors: a limit that can't be read does not
+// count.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ struct MachineMemory {
 // `root` stands for "/": tests bring a tree of their own.
 [[nodiscard]] MachineMemory machine_memory(const std::filesystem::path& root = "/");
 
-// What of it is left now, with what the kernel can give back at once (file pages that nobody uses). Who takes more
-// than a control group has left is not refused by the kernel, but killed.
+// The part of it that is left now, with file pages that the kernel can give back at once. The
+// kernel does not refuse a process that takes more than its control group has left: it kills it.
 [[nodiscard]] MachineMemory unused_memory(const std::filesystem::path& root = "/");
 
 struct UnusedAddresses {

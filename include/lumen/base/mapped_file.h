@@ -1,7 +1,7 @@
 // A file's bytes without a copy of them in memory: of a model, all but a few lie in weights that nobody here
 // reads.
-// Threads: one. Memory: a mapping. Errors: no bytes, where the file can't be read; whoever opens it next
-// says why.
+// Threads: one. Memory: a mapping. Errors: no bytes, if the file can't be read; the next function
+// that opens it says why.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What this process has of memory. Threads: any. Memory: control plane. Errors: 0 where it can't be
+// The memory that this process has. Threads: any. Memory: control plane. Errors: 0 if it can't be
 // read.
 #pragma once
 

@@ -25,7 +25,7 @@ enum class Code : uint8_t {
   kDeadlineExceeded,   // expired before the model ran
   kResourceExhausted,  // a bounded queue or pool is full (429)
   kOverBudget,         // not to be answered within the latency budget (429)
-  kNoMemory,           // others hold what all requests together may take (429)
+  kNoMemory,           // others hold all the memory that requests may take together (429)
   kAlreadyExists,
   kMethodNotAllowed,
   kCancelled,             // its client was gone before the model ran
@@ -44,7 +44,7 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
   [[nodiscard]] Code code() const noexcept { return code_; }
   [[nodiscard]] std::string_view message() const noexcept { return {message_.data(), size_}; }
-  // The same error with "where: " before its message; what is ok stays so.
+  // The same error with "where: " before its message; an ok status stays ok.
   [[nodiscard]] Status at(std::string_view where) const noexcept;
 
   // printf-style; a message says what, where, got, wanted and the fix. Cut, never overrun.

@@ -7,7 +7,7 @@
 
 namespace lumen {
 
-// What the calling thread has had of a CPU; a system call, 0.2 us.
+// The CPU time of the calling thread; a system call, 0.2 us.
 [[nodiscard]] inline uint64_t thread_cpu_ns() noexcept {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -1,6 +1,6 @@
-// ThreadTimes: where a thread's time goes, in words that others may read: how long it was busy, polled and slept, and
-// what it does now and since when. IdleStrategy keeps it up to date, at the moments at which it looks at the
-// clock anyway.
+// ThreadTimes: where a thread's time goes, in words that others may read: how long it was busy,
+// polled and slept, and its state now and since when. IdleStrategy keeps it up to date, at the
+// moments at which it looks at the clock anyway.
 // Threads: one writes, any read. Memory: the caller's. Errors: none; a reader may see a state with the moment of
 // the one before.
 #pragma once
@@ -19,7 +19,7 @@ class ThreadTimes {
   explicit ThreadTimes(std::atomic<uint64_t>* words) noexcept : words_(words) {}
 
   [[nodiscard]] bool is_kept() const noexcept { return words_ != nullptr; }
-  // The thread begins: busy. What it had before stays.
+  // The thread begins: busy. Its earlier times stay.
   void begin(uint64_t now_ns) noexcept {
     state_ = ThreadState::kBusy;
     since_ns_ = now_ns;

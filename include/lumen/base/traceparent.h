@@ -1,6 +1,6 @@
 // Traceparent: the trace that a request belongs to, as its client has told it (W3C Trace Context, level 1).
 // Threads: a value. Memory: 26 bytes, no padding: a part of records that other processes read.
-// Errors: never; who reads a header's text: wire/traceparent.h.
+// Errors: never; wire/traceparent.h reads the text of a header.
 #pragma once
 
 #include <array>

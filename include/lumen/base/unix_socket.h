@@ -1,4 +1,5 @@
-// Unix sockets: a listener whose file can't be had by two servers or be opened too early; who connected.
+// Unix sockets: a listener whose file two servers can't both have, and which no client can open too
+// early; the peer's credentials.
 // Threads: any. Memory: control plane (std::string). Errors: Status with the path and the reason.
 #pragma once
 
@@ -15,7 +16,7 @@
 
 namespace lumen {
 
-// Refuses what can't be a socket's path: empty, longer than the kernel's 107 bytes, a NUL in it.
+// Refuses a path that can't be a socket's: empty, longer than the kernel's 107 bytes, a NUL in it.
 [[nodiscard]] Status check_unix_path(std::string_view path);
 
 // $XDG_RUNTIME_DIR/lumen.sock; empty where that is not set, not absolute or too long.
@@ -58,7 +59,7 @@ class UnixListener {
 [[nodiscard]] Result<UnixListener> listen_unix(const std::string& path,
                                                UnixSocketKind kind = UnixSocketKind::kStream);
 
-// Who connected to a unix socket.
+// The process at the other end of a unix socket.
 struct PeerCredentials {
   pid_t pid;
   uid_t uid;

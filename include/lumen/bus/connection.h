@@ -1,7 +1,7 @@
 // Connection: two processes that share rings; connect() is the side that comes, a Listener the other.
 //
 //   auto connection = bus::connect("/run/user/1000/prices.bus", {.role = bus::Role::kPublish});
-//   if (!connection.ok()) ...                        // its message says what, where and the fix
+//   if (!connection.ok()) ...                        // its message says the place, the values and the fix
 //   connection->publisher->send(bytes, kType);
 //
 // Threads: a Publisher and a Subscriber of one connection may be used by two threads.
@@ -22,7 +22,7 @@
 
 namespace lumen::bus {
 
-// What a side does; its listener or connector does the other.
+// The role of one side; the other side has the other role.
 enum class Role : uint32_t {
   kPublish = 1,
   kSubscribe = 2,
@@ -35,8 +35,8 @@ struct Connection {
   std::optional<Publisher> publisher;
   std::optional<Subscriber> subscriber;
   std::optional<LossySubscriber> lossy_subscriber;
-  // Memory that both sides may read and write, where the listener offers some; what lies where is between
-  // them. Whatever is read here is to be copied before it is checked.
+  // Memory that both sides may read and write, if the listener offers some; the two sides agree on
+  // its use. A value read here is to be copied before it is checked.
   std::span<std::byte> area;
   // Keeps the area mapped, and the listener's count of its connections true.
   std::shared_ptr<const void> area_memory;

@@ -1,4 +1,4 @@
-// Frame: one message on the bus; Outcome: what came of a call on the hot path.
+// Frame: one message on the bus; Outcome: the result of a call on the hot path.
 // Threads: values. Memory: a Frame is a view of the ring, valid until it is given back.
 // Errors: Outcome.
 #pragma once
@@ -25,7 +25,7 @@ enum class [[nodiscard]] Outcome : uint8_t {
   kClosed,       // the other side has closed the connection, and nothing is left
   kDied,         // the other side has ended without closing it, and nothing is left
   kDropped,      // the publisher has dropped this subscriber, which held the ring for too long
-  kInvalid,      // the other side has written what can't be: it is not listened to any more
+  kInvalid,      // the other side has written an impossible value: it is not listened to any more
   kForked,       // this handle belongs to the parent process
 };
 

@@ -1,6 +1,7 @@
-// Layout: what lies in the shared memory of a stream, byte for byte; docs/formats/bus.md describes it.
+// Layout: the shared memory of a stream, byte for byte; docs/formats/bus.md describes it.
 // Threads: each word is written by one side only, and read by the other, which maps it read-only.
-// Memory: none of its own. Errors: never; who reads a word of the other side checks it (bus/stream.h).
+// Memory: none of its own. Errors: never; the reader of a word of the other side checks it
+// (bus/stream.h).
 //
 //   publisher's file   PublisherPage | type counters | descriptors | payload (mapped twice in a row)
 //   cursor file        CursorPage, one for each subscriber
@@ -23,7 +24,8 @@ inline constexpr uint32_t kLayoutVersion = 1;
 
 inline constexpr size_t kPayloadAlign = 64;
 inline constexpr uint64_t kLeastCapacity = 4096;  // a page: less can't be mapped twice
-// What one mapping of 64-bit offsets and 31-bit sizes surely carries, and more than a frame needs.
+// The most that one mapping of 64-bit offsets and 31-bit sizes surely carries, and more than a
+// frame needs.
 inline constexpr uint64_t kMostCapacity = uint64_t{1} << 30;
 // Descriptors of 1 GiB of 1 KiB frames: 16 MiB.
 inline constexpr uint32_t kMostSlots = 1u << 20;
@@ -58,8 +60,8 @@ struct TypeCounter {
 
 // Independent words are 128 bytes apart: Intel's prefetcher fetches lines in pairs.
 struct PublisherPage {
-  // Written once, before anybody else maps it; for tools. Each side works with its own copy of what the
-  // handshake said.
+  // Written once, before another process maps it; for tools. Each side works with its own copy of
+  // the handshake's values.
   uint64_t magic;
   uint32_t version;
   uint32_t slots;
@@ -121,7 +123,7 @@ static_assert(sizeof(CursorPage) == 4096);
   return (size + kPayloadAlign - 1) & ~uint64_t{kPayloadAlign - 1};
 }
 
-// What a stream's size is made of. Both are powers of two.
+// The numbers that make a stream's size. Both are powers of two.
 struct Geometry {
   uint64_t capacity = 0;  // bytes of payload
   uint32_t slots = 0;     // frames

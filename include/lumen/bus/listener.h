@@ -6,9 +6,9 @@
 //   auto listener = bus::Listener::create(path, {.role = Role::kPublish});
 //   Publisher& publisher = (*listener)->publisher();  // one ring; subscribers come and go
 //
-// Threads: accept() any; publisher() one at a time. A thread of its own ("lumen-bus") makes connections and
-// sees them end; it sleeps while nobody comes. Memory: control plane.
-// Errors: Result; who is refused is told why, in words, and nobody else notices.
+// Threads: accept() any; publisher() one at a time. A thread of its own ("lumen-bus") makes
+// connections and sees them end; it sleeps while none come. Memory: control plane.
+// Errors: Result; a process that is refused is told the reason, and no other notices.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -31,7 +31,7 @@ struct ListenerOptions {
   uint32_t max_connections_per_user = 64;
   uint64_t max_bytes = uint64_t{4} << 30;  // of shared memory, all connections
   uint64_t max_bytes_per_user = uint64_t{4} << 30;
-  std::vector<uid_t> users{};  // who may connect; empty: this process's user and root
+  std::vector<uid_t> users{};  // that may connect; empty: this process's user and root
   uint64_t handshake_timeout_ns = 1'000'000'000;
   // With Role::kPublish: a subscriber that holds the ring back for so long is dropped.
   uint64_t max_hold_ns = 1'000'000'000;

@@ -12,7 +12,8 @@
 
 namespace lumen::bus {
 
-// One ring, as its listener sees it; what the other side writes may be wrong. Also the bytes of the answer.
+// One ring, as its listener sees it; words that the other side writes may be wrong. Also the bytes
+// of the answer.
 struct RingFigures {
   uint32_t pid = 0;  // of the other side
   uint32_t uid = 0;

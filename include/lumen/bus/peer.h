@@ -35,7 +35,7 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
   ~Peer();  // the other side finds the connection closed
 
-  // kOk while it is there; else what ended the connection, for good. As last seen.
+  // kOk while it is there; else the cause that ended the connection, for good. As last seen.
   [[nodiscard]] Outcome state() const noexcept {
     return state_.load(std::memory_order_acquire);  // sync[bus.peer]: with end()
   }
@@ -47,10 +47,11 @@ class Peer {
   void close(Goodbye reason) noexcept;
 
   [[nodiscard]] const PeerCredentials& credentials() const noexcept { return credentials_; }
-  // As share_only_cpu() was when the connection was made. Who waits for it does not spin then.
+  // As share_only_cpu() was when the connection was made. A thread that waits for the peer does not
+  // spin then.
   [[nodiscard]] bool is_on_our_only_cpu() const noexcept { return is_on_our_only_cpu_; }
   [[nodiscard]] bool knows_process() const noexcept { return process_.valid(); }
-  // What poll() watches beside the bell: readable or hung up when the other side is gone.
+  // For poll(), beside the bell: readable or hung up when the other side is gone.
   [[nodiscard]] pollfd connection_poll() const noexcept { return {connection_.get(), POLLIN, 0}; }
   [[nodiscard]] pollfd process_poll() const noexcept { return {process_.get(), POLLIN, 0}; }
 
@@ -65,11 +66,11 @@ class Peer {
   std::atomic<Outcome> state_{Outcome::kOk};
 };
 
-// Whether process `pid` and the calling thread may use one CPU only, the same: then who spins keeps the other
-// from what is waited for. False where it can't be known.
+// Whether process `pid` and the calling thread may use one CPU only, the same: then a thread that
+// spins keeps the other from running. False if it can't be known.
 [[nodiscard]] bool share_only_cpu(pid_t pid) noexcept;
 
-// A pidfd of whoever is at the other end of a unix socket; invalid where there is none to be had.
+// A pidfd of the process at the other end of a unix socket; invalid if there is none to be had.
 [[nodiscard]] UniqueFd open_peer_process(int socket, const PeerCredentials& credentials) noexcept;
 
 // One end of a stream's bell: a socket pair of the stream's own, so that a byte which one side sends to a
@@ -88,19 +89,20 @@ class Bell {
     return *this;
   }
 
-  // `asleep`: the other side's word, loaded after what it waits for was published, both seq_cst. Rings
-  // once for each sleep. Whatever the word says, it costs this side one system call at most.
+  // `asleep`: the other side's word, loaded after the data that it waits for was published, both
+  // seq_cst. Rings once for each sleep. Any value of the word costs this side one system call at
+  // most.
   void ring(uint64_t asleep) noexcept {
     if ((asleep & 1) != 0 && asleep != rung_for_) [[unlikely]]
       ring_slow(asleep);
   }
   // Whether it has been rung for this sleep.
   [[nodiscard]] bool has_rung_for(uint64_t asleep) const noexcept { return asleep == rung_for_; }
-  // Takes away what was rung. By the thread that waits, as poll() and has_hung_up().
+  // Takes away the rings. By the thread that waits, as poll() and has_hung_up().
   void drain() noexcept;
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
-  // What a waiting thread watches. No descriptor once the other side has closed its end alone: that stays
-  // readable, and a wait on it would be a loop without a pause.
+  // The descriptor that a waiting thread watches. None once the other side has closed its end
+  // alone: that stays readable, and a wait on it would be a loop without a pause.
   [[nodiscard]] pollfd poll() const noexcept { return {has_hung_up_ ? -1 : fd(), POLLIN, 0}; }
   [[nodiscard]] bool has_hung_up() const noexcept { return has_hung_up_; }
 
@@ -111,15 +113,16 @@ class Bell {
   std::atomic<uint64_t> rung_for_{0};  // atomic: one thread may wait while another gives back
 };
 
-// What a sleeping side writes into its own `asleep` word: odd while it sleeps, another number each time.
+// The value that a sleeping side writes into its own `asleep` word: odd while it sleeps, another
+// number each time.
 class SleepWord {
  public:
   explicit SleepWord(std::atomic<uint64_t>* word) noexcept : word_(word) {}
   // Then look once more, and sleep only if that finds nothing. May be announced anew.
   uint64_t announce() noexcept {
     value_ = (value_ + 1) | 1;
-    // sync[bus.asleep]: seq_cst, so that either the other side sees it or the look that follows sees what
-    // the other side has published
+    // sync[bus.asleep]: seq_cst, so that either the other side sees it or the look that follows
+    // sees the other side's publication
     word_->exchange(value_, std::memory_order_seq_cst);
     return value_;
   }

@@ -4,12 +4,13 @@
 //     fill(place.bytes);
 //     publisher.commit(1024, kType);      // not seen by subscribers yet, no bell
 //   }
-//   publisher.flush();                    // all that was committed is published; who sleeps is woken
+//   publisher.flush();                    // all committed frames are published; sleeping subscribers are woken
 //
-// Threads: one at a time. Memory: none after it was made, but what a new subscriber needs.
-// Errors: Outcome. A subscriber's words are checked; who writes what can't be is left, and told so.
+// Threads: one at a time. Memory: none after it was made, except for a new subscriber.
+// Errors: Outcome. A subscriber's words are checked; one that writes an impossible value is dropped
+// and told so.
 //
-// Waiting for room spins, then sleeps, and reads the subscribers' words only: what is committed is
+// Waiting for room spins, then sleeps, and reads the subscribers' words only: committed frames are
 // published once before, and nothing of the subscribers' side is written or rung in that loop.
 // A publisher that dies leaves at most frames that were not published; subscribers drain the others.
 #pragma once
@@ -51,7 +52,8 @@ struct SubscriberLink {
 class PendingSubscribers {
  public:
   PendingSubscribers() noexcept;
-  // Forgets who is gone meanwhile, so that a publisher that does nothing for long keeps none of them.
+  // Forgets subscribers that have gone meanwhile, so that a publisher that does nothing for long
+  // keeps none of them.
   void add(std::unique_ptr<SubscriberLink> link);
   [[nodiscard]] std::vector<std::unique_ptr<SubscriberLink>> take();
   // Cheap: a number that changes with add(), and whenever somebody is known to be gone.
@@ -93,7 +95,7 @@ class Publisher {
   Publisher(std::shared_ptr<PublisherMemory> memory, std::shared_ptr<PendingSubscribers> pending);
   Publisher(Publisher&&) noexcept = default;
   Publisher& operator=(Publisher&&) = delete;
-  ~Publisher();  // publishes what is committed
+  ~Publisher();  // publishes the committed frames
 
   // One at a time; the next one takes the place of one that was not committed.
   [[nodiscard]] Place try_reserve(size_t size) noexcept {
@@ -118,7 +120,7 @@ class Publisher {
   [[nodiscard]] Places reserve_batch(size_t size, size_t most,
                                      uint64_t deadline_ns = UINT64_MAX) noexcept;
 
-  // The frame at the place that was reserved; `size` at most what was asked for.
+  // The frame at the reserved place; `size` at most the reserved one.
   void commit(size_t size, uint32_t type_id, uint64_t id = 0) noexcept {
     LUMEN_DCHECK(has_room(payload_bytes(size)));
     Descriptor& descriptor = descriptors_[tail_frames_ & slots_mask_];
@@ -137,7 +139,7 @@ class Publisher {
   void commit_batch(size_t size, size_t count, uint32_t type_id, uint64_t id = 0) noexcept {
     for (size_t i = 0; i < count; ++i) commit(size, type_id, id);
   }
-  // What was reserved is not sent. (Nothing to do: the next one takes its place.)
+  // The reserved place is not sent. (Nothing to do: the next reservation takes it.)
   void abandon() noexcept {}
   // Subscribers see all that was committed; those that sleep are woken.
   void flush() noexcept;
@@ -173,7 +175,7 @@ class Publisher {
   }
 
  private:
-  // The row of the type that was committed last, and what it is to hold.
+  // The row of the type that was committed last, and its counts.
   struct Counted {
     uint64_t frames = 0;
     TypeCounter* row = nullptr;
@@ -197,7 +199,8 @@ class Publisher {
     const std::byte* next = payload_ + ((tail_bytes_ + kFramesAhead * stride) & bytes_mask_);
     for (uint64_t i = 0; i < stride; i += kPayloadAlign) __builtin_prefetch(next + i, 1);
   }
-  // has_room() was false: looks at the subscribers. kNotNow, or what has ended the stream.
+  // has_room() was false: looks at the subscribers. kNotNow, or the cause that has ended the
+  // stream.
   [[nodiscard]] Outcome make_room(uint64_t stride) noexcept;
   void look() noexcept;
   void look_at_peers() noexcept;
@@ -226,7 +229,7 @@ class Publisher {
   std::byte* payload_;
   uint64_t bytes_mask_;
   uint64_t slots_mask_;
-  // What each frame changes has no neighbour that it changes too: both would be written by one vector
+  // Two members that each frame changes are no neighbours: both would be written by one vector
   // store, whose way back into two registers takes longer than all else.
   uint64_t tail_frames_ = 0;  // committed
   uint64_t frames_until_;     // room as last seen: commit while tail_frames_ != frames_until_,
@@ -239,10 +242,9 @@ class Publisher {
   std::vector<std::unique_ptr<SubscriberLink>> links_;
   std::shared_ptr<PendingSubscribers> pending_;  // nullptr: one subscriber, for ever
   uint32_t pending_version_ = 0;
-  uint64_t room_frames_until_ = 0;  // what subscribers have given back
+  uint64_t room_frames_until_ = 0;  // given back by subscribers
   uint64_t room_bytes_until_ = 0;
-  bool has_lapped_ =
-      false;  // some subscriber does not hold back: of that room only what is claimed
+  bool has_lapped_ = false;  // some subscriber does not hold back: of that room only claimed places
   uint64_t claimed_bytes_ = 0;
   uint64_t claimed_frames_ = 0;
   Outcome over_ = Outcome::kOk;

@@ -1,6 +1,7 @@
 // StreamMemory: the shared memory of a stream as one process has mapped it.
-// Threads: any; who may write which part stands in layout.h. Memory: mappings, unmapped with the last owner.
-// Errors: Result, with what the kernel refused and what helps.
+// Threads: any; layout.h says which side writes which part. Memory: mappings, unmapped with the
+// last owner.
+// Errors: Result, with the call that the kernel refused and the fix.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -24,8 +25,8 @@ class SharedFile {
   // One that another process has made: refused unless its size is exactly that and sealed.
   [[nodiscard]] static Result<SharedFile> adopt(UniqueFd fd, uint64_t bytes);
 
-  // Before it is sent: no seal can be added or taken any more. Access::kRead: nobody can map it for writing
-  // who has not done so yet.
+  // Before it is sent: no seal can be added or taken any more. Access::kRead: a process that has
+  // not mapped it for writing yet can't do so.
   [[nodiscard]] Status seal_for_others(Access access) noexcept;
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
@@ -63,7 +64,7 @@ class PublisherMemory {
   [[nodiscard]] static Result<std::shared_ptr<PublisherMemory>> map(const SharedFile& file,
                                                                     const Geometry& geometry,
                                                                     Access access);
-  // Writes the header. By who has made the file, before anybody else maps it.
+  // Writes the header. By the process that has made the file, before another maps it.
   void initialise() noexcept;
 
   [[nodiscard]] PublisherPage& page() const noexcept {

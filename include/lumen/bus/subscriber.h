@@ -2,14 +2,15 @@
 //
 //   while (subscriber.wait() == Outcome::kOk) {
 //     while (auto frame = subscriber.try_take()) use(frame->data);   // a view of the ring
-//     subscriber.release();                                          // of all that was taken
+//     subscriber.release();                                          // of all taken frames
 //   }
 //
-// LossySubscriber: one that never holds the publisher back; it copies, and is told what it has missed.
+// LossySubscriber: one that never holds the publisher back; it copies, and counts the frames that
+// it has missed.
 //
 // Threads: one at a time; release_to() may be called by another than the one that takes and waits.
-// Memory: none after it was made. Errors: Outcome. What the publisher writes is
-// loaded once and checked; a publisher that writes what can't be is left (kInvalid). Payload can change
+// Memory: none after it was made. Errors: Outcome. Each word of the publisher's is loaded once and
+// checked; a publisher that writes an impossible value is dropped (kInvalid). Payload can change
 // while it is read, if the publisher breaks its word: then it is wrong, never out of bounds.
 // A subscriber that dies holds the publisher back until the kernel tells of it, which is at once.
 #pragma once
@@ -45,7 +46,7 @@ struct Batch {
   uint32_t type_id = 0;
 };
 
-// What a subscriber is made of.
+// The parts of a subscriber.
 struct SubscriberParts {
   std::shared_ptr<PublisherMemory> memory;
   std::shared_ptr<CursorMemory> cursor;
@@ -87,18 +88,19 @@ class Subscriber {
   [[nodiscard]] Position position() const noexcept { return {taken_frames_, taken_bytes_}; }
   void release_to(Position position) noexcept {
     if (fork_count() != born_ || position == head()) return;
-    // relaxed, both: what the publisher does with it comes back by the tail, which is acquired
+    // relaxed, both: the publisher's use of it comes back by the tail, which is acquired
     head_frames_.store(position.frames, std::memory_order_relaxed);
     head_bytes_.store(position.bytes, std::memory_order_relaxed);  // relaxed: as above
     // sync[bus.head_frames]: release of the descriptors
     cursor_->page().head_frames.store(position.frames, std::memory_order_release);
     // sync[bus.head]: release of the places; seq_cst against the publisher's announcement
     cursor_->page().head_bytes.exchange(position.bytes, std::memory_order_seq_cst);
-    // sync[bus.asleep]: seq_cst, after what was given back
+    // sync[bus.asleep]: seq_cst, after the positions that were given back
     bell_.ring(memory_->page().asleep.load(std::memory_order_seq_cst));
   }
   void release() noexcept { release_to(position()); }
-  // Frames after `position` were not taken after all; it is not before what was given back.
+  // Frames after `position` were not taken after all; it is not before the last position that was
+  // given back.
   void put_back(Position position) noexcept {
     taken_frames_ = position.frames;
     taken_bytes_ = position.bytes;
@@ -175,8 +177,8 @@ class Subscriber {
   const std::byte* payload_;
   uint64_t capacity_;
   uint64_t slots_mask_;
-  // Not a Position: as neighbours both are written by one vector store, whose way back into two registers
-  // took 4 ns a frame.
+  // Not a Position: two neighbours are written by one vector store, whose way back into two
+  // registers took 4 ns a frame.
   uint64_t taken_frames_ = 0;
   uint64_t tail_seen_ = 0;
   uint64_t taken_bytes_ = 0;

@@ -11,7 +11,7 @@
 
 namespace lumen::bus {
 
-// Bounds what one poll() watches: three descriptors each.
+// Bounds the descriptors of one poll(): three for each subscriber.
 inline constexpr size_t kMostWaitedFor = 64;
 
 struct Ready {
@@ -19,8 +19,9 @@ struct Ready {
   size_t index = 0;  // of the subscriber, with kOk or where its stream is over
 };
 
-// Until one of them has frames that were not taken (kOk), or is over. Begins to look at `start`, so that
-// who is behind it is served too: pass the last index + 1. Spins by `idle`, then sleeps. CHECKs 1 to 64.
+// Until one of them has frames that were not taken (kOk), or is over. Begins to look at `start`, so
+// that subscribers behind it are served too: pass the last index + 1. Spins by `idle`, then sleeps.
+// CHECKs 1 to 64.
 [[nodiscard]] Ready wait_any(std::span<Subscriber* const> subscribers, IdleStrategy& idle,
                              size_t start = 0, uint64_t deadline_ns = UINT64_MAX) noexcept;
 

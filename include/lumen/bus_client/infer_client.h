@@ -7,10 +7,12 @@
 //   client->flush();
 //   while (client->wait(deadline) == bus::Outcome::kOk)
 //     while (auto reply = client->try_take()) use(*reply);     // by reply->id
-//   client->release();                                         // of all that was taken
+//   client->release();                                         // of all taken replies
 //
-// Threads: one at a time. Memory: at connect(), and one region for replies that were taken and not released.
-// Errors: connect() a Status; then bus::Outcome; what the server refuses has a status of HTTP and a text.
+// Threads: one at a time. Memory: at connect(), and one region for replies that were taken and not
+// released.
+// Errors: connect() a Status; then bus::Outcome; a refusal of the server has a status of HTTP and a
+// text.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -47,15 +49,15 @@ class InferClient {
   [[nodiscard]] static Result<InferClient> over(bus::Connection connection,
                                                 const std::string& path);
 
-  // Both sides map it. What lies where is this side's to say; from send() to the reply a request's inputs stay
-  // as they are, and its room for outputs is the server's.
+  // Both sides map it, and this side decides its use. From send() to the reply a request's inputs
+  // stay as they are, and its room for outputs is the server's.
   [[nodiscard]] std::span<std::byte> area() const noexcept { return connection_.area; }
 
   // Not seen by the server before flush(). `id`: comes back with the reply; 0: the next number. kTooLarge: more
   // than a frame can say.
   [[nodiscard]] Sent send(const wire::BusRequest& request,
                           wire::BusVerb verb = wire::BusVerb::kInfer, uint64_t id = 0) noexcept;
-  // What needs no body: server metadata, server ready.
+  // Verbs without a body: server metadata, server ready.
   [[nodiscard]] Sent ask(wire::BusVerb verb) noexcept;
   // The request is not wanted any more; it is answered all the same, with 499 if it has not run.
   bus::Outcome cancel(uint64_t id) noexcept;

@@ -1,4 +1,4 @@
-// The bus's C face, for any runtime that can call C; library lumen_c. What it does stands in
+// The bus's C face, for any runtime that can call C; library lumen_c. Its behaviour stands in
 // lumen/bus/publisher.h, subscriber.h and listener.h; the bytes in docs/formats/bus.md.
 // Threads: a publisher and a subscriber belong to one thread at a time each; a listener to any.
 // Memory: create, accept and connect allocate; data is read and written where it lies in shared memory.
@@ -22,7 +22,7 @@ typedef struct lumen_bus_connection lumen_bus_connection;
 typedef struct lumen_bus_publisher lumen_bus_publisher;
 typedef struct lumen_bus_subscriber lumen_bus_subscriber;
 
-// What a side does; the other side does the opposite.
+// The role of one side; the other side has the opposite role.
 enum lumen_bus_role {
   LUMEN_BUS_PUBLISH = 1,
   LUMEN_BUS_SUBSCRIBE = 2,
@@ -87,7 +87,7 @@ lumen_bus_subscriber* lumen_bus_connection_subscriber(lumen_bus_connection* conn
 enum lumen_bus_outcome lumen_bus_reserve(lumen_bus_publisher* publisher, size_t size,
                                          uint64_t deadline_ns, void** data);
 void lumen_bus_commit(lumen_bus_publisher* publisher, size_t size, uint32_t type_id, uint64_t id);
-// Subscribers see what was committed.
+// Subscribers see the committed frames.
 void lumen_bus_flush(lumen_bus_publisher* publisher);
 // Reserves, copies, commits and flushes.
 enum lumen_bus_outcome lumen_bus_send(lumen_bus_publisher* publisher, const void* data, size_t size,

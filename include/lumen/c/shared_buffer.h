@@ -1,5 +1,5 @@
-// SharedBuffer's C face, for any runtime that owns raw memory and can call C; library lumen_c. What
-// it does, and what happens to a thread that dies half-way, stands in lumen/memory/shared_buffer.h.
+// SharedBuffer's C face, for any runtime that owns raw memory and can call C; library lumen_c.
+// lumen/memory/shared_buffer.h says how it behaves, also if a thread dies half-way.
 // Threads: as in C++: a writer belongs to the thread that attached it, the rest is for any thread.
 // Memory: create and attach allocate a few KiB of bookkeeping; records live in the caller's memory.
 // Errors: NULL or 0, with a reason where a reason fits.
@@ -61,7 +61,8 @@ typedef struct lumen_sb_options {
   uint32_t version;  // LUMEN_SB_VERSION
   uint32_t mode;
   uint32_t when_full;
-  uint32_t flush_by_writers;  // 1: who fills a buffer flushes it; 0: a thread in run_flusher()
+  // 1: the thread that fills a buffer flushes it; 0: a thread in run_flusher().
+  uint32_t flush_by_writers;
   size_t buffer_bytes;
   size_t buffer_count;        // a power of two, 2 to 16
   size_t max_writers;         // 1 to 256
@@ -108,9 +109,9 @@ void lumen_sb_commit(lumen_sb_writer* writer);
 // An enum lumen_sb_refusal.
 uint32_t lumen_sb_why(const lumen_sb_writer* writer);
 
-// Sends what was reserved so far to the flusher.
+// Sends the reserved places to the flusher.
 void lumen_sb_seal(lumen_sb* buffer);
-// Hands over what is complete or overdue; how many buffers.
+// Hands over complete and overdue buffers; how many.
 size_t lumen_sb_flush_ready(lumen_sb* buffer);
 // seal, then waits until all of it was handed over. False: not within `timeout_ns`.
 bool lumen_sb_flush(lumen_sb* buffer, uint64_t timeout_ns);

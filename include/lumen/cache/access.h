@@ -36,7 +36,8 @@ inline void store_cell(T& cell, std::type_identity_t<T> value) noexcept {
   }
 }
 
-// The largest word, up to 8 bytes, that divides `bytes`: what an object of that size is copied by.
+// The largest word, up to 8 bytes, that divides `bytes`: an object of that size is copied by such
+// words.
 [[nodiscard]] constexpr size_t word_bytes(size_t bytes) noexcept {
   size_t word = 8;
   while (bytes % word != 0) word /= 2;

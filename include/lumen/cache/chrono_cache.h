@@ -16,8 +16,9 @@
 //   locks one shard. OneThread: one at a time, const calls too.
 // Memory: pages of its own or Options::memory (Concurrent: which then must be safe for threads). It never
 //   doubles: segments of at most 16,384 entries grow and split one by one.
-// Errors: std::bad_alloc, and whatever K, V, the hash and the comparison throw; the cache is then as it was
-//   before the call. std::invalid_argument by the constructor for options that contradict each other.
+// Errors: std::bad_alloc, and the exceptions of K, V, the hash and the comparison; the cache is
+// then as it was before the call. std::invalid_argument by the constructor for options that
+// contradict each other.
 #pragma once
 
 #include <lumen/cache/flights.h>
@@ -57,8 +58,8 @@ class ChronoCache {
   using Duration = std::chrono::nanoseconds;
   // Whether entries can be evicted, so that Options::max_entries and max_weight mean something.
   static constexpr bool kBounded = Table::kRecords;
-  // What a look-up may ask for: the key itself, numbers for a number, string views for a string, and what
-  // both a HashWith and an EqualWith with is_transparent take.
+  // The types that a look-up may ask for: the key itself, numbers for a number, string views for a
+  // string, and types that both a HashWith and an EqualWith with is_transparent take.
   template <typename Q>
   static constexpr bool kAsks =
       std::is_invocable_v<const typename Set::Hash&, const Q&, uint64_t> &&
@@ -141,11 +142,12 @@ class ChronoCache {
   // where time has passed since anybody wrote there is locked for it.
   [[nodiscard]] size_t size() const noexcept;
 
-  // The live value, or what compute() returns, stored for `ttl`. Concurrent calls for one key compute once. If
-  // compute() throws, its caller gets the exception and one that waits computes; erase() and clear() meanwhile
-  // keep the value from being stored, and a put() meanwhile is left as it is; whoever waits gets what was computed,
-  // even if its ttl is over by then. compute() may ask for other keys, of other caches too; for its own:
-  // std::logic_error. Where threads would wait for each other in a circle, the last one to ask computes for itself.
+  // The live value, or the result of compute(), stored for `ttl`. Concurrent calls for one key
+  // compute once. If compute() throws, its caller gets the exception and one that waits computes;
+  // erase() and clear() meanwhile keep the value from being stored, and a put() meanwhile is left
+  // as it is; callers that wait get the computed value, even if its ttl is over by then. compute()
+  // may ask for other keys, of other caches too; for its own: std::logic_error. If threads would
+  // wait for each other in a circle, the last one to ask computes for itself.
   template <typename F>
   [[nodiscard]] V get_or_compute(const K& key, Duration ttl, F&& compute);
 
@@ -164,7 +166,7 @@ class ChronoCache {
   static constexpr size_t kSweptATick = 256;
   static constexpr size_t kPrefetched = 16;  // get_many(): more than a core has outstanding misses
 
-  // What deadlines are counted in, really.
+  // The unit in which deadlines are counted.
   [[nodiscard]] Duration resolution() const noexcept { return Duration(uint64_t{1} << tick_bits_); }
   [[nodiscard]] cache::Stats stats() const;
 
@@ -184,7 +186,7 @@ class ChronoCache {
   [[nodiscard]] uint64_t hash_of(const Q& key) const {
     return hash_(key, seed_);
   }
-  // A number is asked for as the key's type, so that -1 is the same key whatever its type.
+  // A number is asked for as the key's type, so that -1 is the same key in any type.
   template <typename Q, typename F>
   static decltype(auto) with_key(const Q& key, F&& f) {
     if constexpr (std::is_arithmetic_v<K> && std::is_arithmetic_v<Q>) {
@@ -197,7 +199,7 @@ class ChronoCache {
       return f(key);
     }
   }
-  // f(const K&, const V&) on the live entry, and what it returns; Result{} where there is none.
+  // f(const K&, const V&) on the live entry, and its result; Result{} if there is none.
   template <typename Result, typename Q, typename F>
   Result look(const Q& key, F&& f) const {
     return with_key(key, [&](const auto& asked) -> Result {

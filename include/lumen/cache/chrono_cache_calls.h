@@ -143,7 +143,7 @@ void ChronoCache<K, V, Policies...>::tick() noexcept {
   ticker_.advance();
   const uint64_t now = now_tick();
   shards_.each([&](auto& shard) {
-    // A writer that is there lets time pass itself; what it leaves is for the next tick.
+    // A writer that is there lets time pass itself; the rest is for the next tick.
     const auto guard = shard.try_lock();
     if (!guard) return;
     shard.drain();

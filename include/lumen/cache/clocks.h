@@ -1,5 +1,6 @@
 // The clocks of a ChronoCache: which one is a policy of its type.
-// Threads: any may read; who may advance a cached one is said at each. Memory: none. Errors: never.
+// Threads: any may read; each cached clock says which thread may advance it. Memory: none. Errors:
+// never.
 //
 //   clock            reads            late by at most                          a read costs
 //   ExactClock       kernel's tick, TSC near a deadline   TscClock::kDriftNs (no such TSC: nothing)   4 ns, 10 (21)
@@ -28,7 +29,7 @@ namespace lumen::cache {
 class TscClock {
  public:
   static constexpr uint64_t kAnchorNs = 250'000'000;
-  // What the two clocks may differ by until then: 100 parts in a million, NTP's most is 500.
+  // The largest difference of the two clocks until then: 100 parts in a million, NTP's most is 500.
   static constexpr uint64_t kDriftNs = kAnchorNs / 1'000;
 
   // False: the counter stops, or the kernel does not trust it. Then now() asks the kernel.

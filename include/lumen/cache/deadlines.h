@@ -57,9 +57,9 @@ class Deadlines {
   Deadlines(const Deadlines&) = delete;
   Deadlines& operator=(const Deadlines&) = delete;
 
-  // The bucket of what is put at `now_ns` for `ttl_ns`, with ticks of 2^tick_bits ns. It ends within the larger
-  // of a tick and ttl / 1,024 before now + ttl, or, where that would be now, with the next tick. kNoDeadline:
-  // every number is taken by entries that are still in the table.
+  // The bucket of an entry that is put at `now_ns` for `ttl_ns`, with ticks of 2^tick_bits ns. It
+  // ends within the larger of a tick and ttl / 1,024 before now + ttl, or, if that would be now,
+  // with the next tick. kNoDeadline: entries that are still in the table have taken every number.
   [[nodiscard]] DeadlineId bucket_for(uint64_t now_ns, uint64_t ttl_ns, uint32_t tick_bits) {
     if (ttl_ns == memo_.ttl_ns && (now_ns + ttl_ns) >> memo_.shift == memo_.place) [[likely]] {
       return memo_.id;
@@ -109,7 +109,8 @@ class Deadlines {
     remove(from);
   }
 
-  // Ends what is due at `now`: work in the levels and buckets that are, never in entries.
+  // Ends the deadlines that are due at `now`: work in the levels and buckets that are, never in
+  // entries.
   void advance(uint64_t now) noexcept {
     if (now <= passed_) return;
     for (uint64_t left = in_use_; left != 0; left &= left - 1) {
@@ -147,7 +148,7 @@ class Deadlines {
     std::array<DeadlineId, kPlaces> ids{};
     size_t buckets = 0;
   };
-  // What readers see: an array and its length, which must not be mixed with another's.
+  // The state that readers see: an array and its length, which must not be mixed with another's.
   struct Shown {
     uint64_t mask;
     uint64_t ticks[1];  // mask + 1 of them
@@ -167,7 +168,7 @@ class Deadlines {
     if (ttl_ns >= kEndlessNs) return kNever;
     const auto bits = static_cast<uint32_t>(std::bit_width(ttl_ns >> tick_bits));
     const uint32_t k = bits > kPlaceBits ? bits - kPlaceBits : 0;
-    // Later than what has ended, even where another CPU's clock was ahead of this one's.
+    // Later than the ended deadlines, even if another CPU's clock was ahead of this one's.
     const uint64_t place = std::max((now_ns + ttl_ns) >> (tick_bits + k), (passed_ >> k) + 1);
     Level& level = level_at(k);
     const size_t at = place % kPlaces;
@@ -210,8 +211,8 @@ class Deadlines {
     return *levels_[k];
   }
 
-  // The taken places of level k whose time has come. A place holds times up to 2,047 places after the
-  // moment of its making; those of an earlier turn have all come.
+  // The taken places of level k whose time has come. A place holds times up to 2,047 places after
+  // the moment of its making; those of an earlier turn have all come.
   template <typename F>
   void for_due(uint32_t k, uint64_t now, F&& f) const noexcept {
     Level& level = *levels_[k];

@@ -31,7 +31,7 @@ class Directory {
   [[nodiscard]] SegmentT* segment_of(uint64_t hash) const noexcept {
     return shown_->segments[hash >> shown_->shift];
   }
-  // What a reader has seen, to be asked about again.
+  // A reader's view of it, to be asked about again.
   struct Seen {
     const void* array;
     SegmentT* const* entry;

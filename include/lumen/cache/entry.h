@@ -1,9 +1,9 @@
-// What a slot of a table holds, by the types of key and value and the flavour of the cache.
+// The content of a table's slot, by the types of key and value and the flavour of the cache.
 //
 //   in place    key and value lie in the slot. With kShared they are trivially copyable, and readers copy words
 //               that a writer may be changing; the block's version tells whether they may be used.
-//   by pointer  the slot points to a Node that does not change. What readers cannot copy word by word is held so
-//               (see hazard.h), and what could throw while a table grows.
+//   by pointer  the slot points to a Node that does not change. Types that readers cannot copy word
+// by word are held so (see hazard.h), and types that could throw while a table grows.
 //
 // Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's own exceptions.
 #pragma once

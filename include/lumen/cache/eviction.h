@@ -1,4 +1,4 @@
-// What an eviction policy of a ChronoCache is, and TtlOnly, the one that evicts nothing.
+// The interface of a ChronoCache's eviction policy, and TtlOnly, the policy that evicts nothing.
 // Threads: a policy object belongs to one shard; its calls come under that shard's lock, or from the
 //   one thread of a OneThread cache. Only touch() may come from any thread at any time.
 // Memory: a policy takes memory in its constructor and in reserve() only.

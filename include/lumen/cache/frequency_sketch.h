@@ -1,7 +1,7 @@
 // FrequencySketch: about how often a key was seen lately, from 0 to 15, without the keys.
 // Threads: one at a time.
 // Memory: in reserve() only: 8 bytes for each entry, rounded up to a power of two of entries.
-// Errors: reserve() throws what the resource throws, and has then changed nothing.
+// Errors: reserve() throws the resource's exception, and has then changed nothing.
 //
 // A count-min sketch of 4-bit counters (Cormode, Muthukrishnan 2005), aged as TinyLFU is (Einziger,
 // Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 2017). The four
@@ -10,8 +10,9 @@
 //
 //   block, 64 bytes:  | row 0: 2 words | row 1: 2 words | row 2: 2 words | row 3: 2 words |
 //
-// After 8 increments for each entry all counters are halved, so that what was popular is forgotten.
-// The halving goes a block at each increment: at once it would stop a put for milliseconds.
+// After 8 increments for each entry all counters are halved, so that keys popular long ago are
+// forgotten. The halving goes a block at each increment: at once it would stop a put for
+// milliseconds.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ class FrequencySketch {
     if (table_ != nullptr) memory_->deallocate(table_, bytes(), alignof(Block));
   }
 
-  // For a cache of so many entries. What was counted stays.
+  // For a cache of so many entries. The counts stay.
   void reserve(size_t entries) {
     if (entries <= entries_) return;
     const size_t wanted = std::bit_ceil((entries + kEntriesPerBlock - 1) / kEntriesPerBlock);
@@ -42,7 +43,7 @@ class FrequencySketch {
     entries_ = entries;
   }
 
-  // How many increments make a period, at whose end all counters are halved.
+  // The increments of a period, at whose end all counters are halved.
   [[nodiscard]] uint64_t period() const noexcept { return uint64_t{8} * entries_; }
 
   void increment(uint32_t hash) noexcept {

@@ -1,7 +1,7 @@
 // GhostList: fingerprints of the keys that were evicted last, without the keys.
 // Threads: one at a time.
 // Memory: in reserve() only: 8 bytes a slot, 4 slots for 3 ghosts.
-// Errors: reserve() throws what the resource throws, and has then changed nothing.
+// Errors: reserve() throws the resource's exception, and has then changed nothing.
 //
 // A hash table of buckets of one cache line, eight slots each. A slot holds a fingerprint and the
 // number of its insertion; a ghost is over when `entries` more were inserted after it, so no list is

@@ -1,8 +1,9 @@
 // The hash of a ChronoCache: 64 bits, all of them well mixed, keyed by a seed that only the process knows.
 // Threads: any. Memory: none. Errors: never.
 //
-// Strings go through 64 x 64 -> 128 bit products whose halves are combined (Wang Yi's wyhash uses the same step). A table that took std::hash of an integer, which is the
-// integer, could be filled with keys that all meet in one group by anyone who chooses keys.
+// Strings go through 64 x 64 -> 128 bit products whose halves are combined (Wang Yi's wyhash uses
+// the same step). std::hash of an integer is the integer: an attacker that chooses the keys could
+// fill a table that took it with keys that all meet in one group.
 #pragma once
 
 #include <bit>
@@ -24,7 +25,7 @@ namespace lumen::cache {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-// Odd, about half of their bits set: what numbers are multiplied by (digits of pi).
+// Odd, about half of their bits set: numbers are multiplied by them (digits of pi).
 inline constexpr uint64_t kHashFactor = 0x9e3779b97f4a7c15u;
 inline constexpr uint64_t kHashSecond = 0x452821e638d01377u;
 
@@ -65,9 +66,10 @@ inline constexpr uint64_t kHashSecond = 0x452821e638d01377u;
 template <typename T>
 concept HashedAsNumber = std::is_integral_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>;
 
-// What a cache hashes keys with unless it is told HashWith. Strings and string views hash alike, so a
-// cache of strings is asked with a string_view. Other types need no padding (their bytes are hashed) or
-// a std::hash, which is mixed with the seed but no safer against chosen keys than it is. The seed is odd.
+// The default hash of a cache's keys; HashWith chooses another. Strings and string views hash
+// alike, so a cache of strings is asked with a string_view. Other types need no padding (their
+// bytes are hashed) or a std::hash, which is mixed with the seed but no safer against chosen keys
+// than it is. The seed is odd.
 //
 // Numbers are often ids, and ids are used near each other. So the bits that choose a segment are those of a block of
 // 4,096 neighbours, the bits that choose a place in it those of the number: neighbours meet in a segment, which is
@@ -86,8 +88,8 @@ struct SeededHash {
     } else {
       word = static_cast<uint64_t>(key);
     }
-    // Two products with the upper half folded down between them: no stride of blocks meets in one place, as
-    // strides do for one product, whatever its factor.
+    // Two products with the upper half folded down between them: no stride of blocks meets in one
+    // place, as strides do for one product with any factor.
     uint64_t block = ((word >> kNeighbourBits) ^ seed) * kHashFactor;
     block = (block ^ block >> 32) * kHashSecond;
     // Neighbours go golden sections apart, from a point that is the block's.

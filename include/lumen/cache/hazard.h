@@ -93,7 +93,7 @@ class HazardRecords {
     count_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a number
     // relaxed: the exchange checks it.
     record->next = first_.load(std::memory_order_relaxed);
-    // sync[cache.hazard_record]: release, so that who finds the record sees its slots.
+    // sync[cache.hazard_record]: release, so that a thread that finds the record sees its slots.
     while (!first_.compare_exchange_weak(record->next, record, std::memory_order_release,
                                          std::memory_order_relaxed)) {
     }
@@ -133,7 +133,7 @@ class Hazard {
     }
   }
   void clear() noexcept {
-    // sync[cache.hazard]: release, so that what the reader read is read before the node is freed.
+    // sync[cache.hazard]: release, so that the reader's reads come before the node is freed.
     record_.slots[depth_].store(nullptr, std::memory_order_release);
   }
 

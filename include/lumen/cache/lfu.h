@@ -1,4 +1,5 @@
-// Lfu: W-TinyLFU. A newcomer stays only where it was seen more often than what would go for it.
+// Lfu: W-TinyLFU. A newcomer stays only if it was seen more often than the entry that would go for
+// it.
 // Threads, Memory, Errors: as eviction.h says.
 // 24 to 32 bytes an entry: a record of 16, and 8 of the sketch, whose size is a power of two.
 //
@@ -12,8 +13,9 @@
 // The frequencies are those of frequency_sketch.h. A candidate that is as frequent as the victim goes,
 // and so does one that was seen less than three times: in a sketch of this size the counts of others
 // make a new key look like a second visit, and a loop over more keys than fit would then evict all.
-// Both together let a scan evict nothing but itself. Whoever knows the hash of a victim could keep it
-// in for ever by making its counters high; so of 128 warm candidates that lose, one is admitted.
+// Both together let a scan evict nothing but itself. An attacker that knows the hash of a victim
+// could keep it in for ever by making its counters high; so of 128 warm candidates that lose, one
+// is admitted.
 #pragma once
 
 #include <lumen/cache/frequency_sketch.h>
@@ -100,7 +102,8 @@ class Lfu {
   static constexpr uint32_t kWindow = 1;
   static constexpr uint32_t kProbation = 2;
   static constexpr uint32_t kProtected = 3;
-  static constexpr unsigned kMovesACall = 8;  // bounds what a change of the window adds to a call
+  // Bounds the work that a change of the window adds to a call.
+  static constexpr unsigned kMovesACall = 8;
   static constexpr uint32_t kSeenFrom = 3;
   static constexpr uint32_t kWarmFrom = 6;
   static constexpr unsigned kOneOf = 128;
@@ -116,8 +119,8 @@ class Lfu {
     return (random_ >> 32) % kOneOf == 0;
   }
 
-  // What leaves the window is next to the newest of probation; the first to leave is the candidate,
-  // and when it has gone the one that left after it.
+  // An entry that leaves the window is next to the newest of probation; the first to leave is the
+  // candidate, and when it has gone the one that left after it.
   void drain_window() noexcept {
     candidate_ = kNoHandle;
     while (window_.weight() > window_target_ && !window_.is_empty()) {

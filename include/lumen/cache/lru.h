@@ -1,9 +1,9 @@
 // Lru: the entry that was not used for the longest time goes first.
-// Threads, Memory, Errors: as eviction.h says. 8 bytes an entry, at most 10 with what is reserved.
+// Threads, Memory, Errors: as eviction.h says. 8 bytes an entry, at most 10 with reserved ones.
 //
 // Exact, in the order in which the uses are told: at once in a OneThread cache, through a lossy
-// buffer in a Concurrent one. Weights change nothing: what is oldest goes, until the cache is within
-// its bound.
+// buffer in a Concurrent one. Weights change nothing: the oldest entry goes, until the cache is
+// within its bound.
 #pragma once
 
 #include <lumen/cache/record_list.h>

@@ -1,6 +1,7 @@
 // Nodes: the entries of a table that are held by pointer, and those that wait until no reader holds them.
-// Threads: one at a time. Memory: a node an entry; of those taken out at most kBatch and two for each hazard slot
-// wait. Errors: std::bad_alloc, and what K and V throw; nothing changed then.
+// Threads: one at a time. Memory: a node an entry; of those taken out at most kBatch and two for
+// each hazard slot wait.
+// Errors: std::bad_alloc, and exceptions of K and V; nothing changed then.
 #pragma once
 
 #include <lumen/cache/hazard.h>
@@ -16,7 +17,7 @@ namespace lumen::cache {
 template <typename Node, bool kShared>
 class Nodes {
  public:
-  static constexpr size_t kBatch = 64;  // what one look at all hazards is paid by
+  static constexpr size_t kBatch = 64;  // nodes that pay for one look at all hazards
 
   explicit Nodes(std::pmr::memory_resource* memory) : memory_(memory), waiting_(memory) {}
   ~Nodes() {

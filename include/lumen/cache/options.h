@@ -1,4 +1,4 @@
-// What a ChronoCache is made with, and what it tells about itself.
+// The options of a ChronoCache, and its figures.
 // Threads: values. Memory: none. Errors: none.
 #pragma once
 
@@ -15,10 +15,10 @@ struct Options {
   size_t max_entries = 0;      // 0: no bound. A bound needs an eviction policy that keeps records
   size_t max_weight = 0;       // the same in the unit of WeighWith (bytes, say)
   uint32_t shards = 0;         // Concurrent: a power of two; 0: by the number of CPUs
-  std::chrono::nanoseconds tick = std::chrono::milliseconds(1);  // what deadlines are counted in
+  std::chrono::nanoseconds tick = std::chrono::milliseconds(1);  // the unit of deadlines
   std::pmr::memory_resource* memory = nullptr;  // nullptr: pages that the cache maps itself
   bool huge_pages =
-      false;  // advise them for pages of its own: quicker look-ups in what is much larger than
+      false;  // advise them for pages of its own: quicker look-ups in a cache much larger than
               // the caches, up to half as much memory again unless entries are reserved
   int numa_node =
       -1;  // for pages of its own; -1: the first that touches them, or shards spread over all nodes
@@ -30,11 +30,11 @@ enum class Removal : uint8_t { kReplaced, kErased, kExpired, kEvicted, kCleared 
 
 struct Stats {
   size_t entries = 0;      // live ones, as size() has them
-  size_t reclaimable = 0;  // expired ones whose slots are not yet free
+  size_t reclaimable = 0;  // expired entries whose slots are not yet free
   size_t slots = 0;        // of all segments
   size_t segments = 0;
   size_t bytes_mapped =
-      0;                  // address space, or what the memory resource has given; the difference to
+      0;                  // address space, or memory that the resource has given; the difference to
                           // bytes_used has mostly never been touched
   size_t bytes_used = 0;  // segments, deadlines, directory, records
   size_t bytes_retired = 0;  // waits until readers cannot see it any more

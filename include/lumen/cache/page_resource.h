@@ -1,5 +1,5 @@
 // PageResource: anonymous pages as a pmr resource. They are zero, and none is resident until it is touched.
-// Threads: any. Memory: that is what it is. Errors: std::bad_alloc.
+// Threads: any. Memory: this is the memory. Errors: std::bad_alloc.
 #pragma once
 
 #include <linux/mempolicy.h>

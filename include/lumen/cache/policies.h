@@ -1,4 +1,4 @@
-// The policies of a ChronoCache: what kinds there are, and how they are found in its list of types.
+// The kinds of policies of a ChronoCache, and how they are found in its list of types.
 // Threads, Memory, Errors: types only.
 #pragma once
 
@@ -33,7 +33,7 @@ template <typename Equal>
 struct EqualWith {
   using Type = Equal;
 };
-// size_t operator()(const K&, const V&) const noexcept: what the entry counts for in max_weight.
+// size_t operator()(const K&, const V&) const noexcept: the entry's weight in max_weight.
 template <typename Weigher>
 struct WeighWith {
   using Type = Weigher;

@@ -1,15 +1,15 @@
-// RecordArray: an array that grows without moving what is in it.
+// RecordArray: an array that grows without moving its elements.
 // Threads: one at a time; operator[] also beside reserve(), of a record that was told to the reader
 //   after it was reserved.
 // Memory: from the given resource, in reserve() only, given back by the destructor.
-// Errors: reserve() throws std::bad_alloc (or what the resource throws) and has then changed nothing
-//   that a caller sees.
+// Errors: reserve() throws std::bad_alloc (or the resource's exception) and has then changed
+// nothing that a caller sees.
 //
-// Four segments for each doubling: of 256 records, 320 ... in the end a quarter of what is there, so
-// at most a fifth of the memory is unused. A plain array that doubles would stop a put to copy the
-// records, would hold both copies meanwhile, and would pull the memory away under readers that tell
-// of a hit (S3Fifo::touch()). What it costs is a count of leading zeros and one more load, from the
-// directory of 89 pointers in the object itself.
+// Four segments for each doubling: of 256 records, 320 ... in the end a quarter of the records that
+// are there, so at most a fifth of the memory is unused. A plain array that doubles would stop a
+// put to copy the records, would hold both copies meanwhile, and would pull the memory away under
+// readers that tell of a hit (S3Fifo::touch()). It costs a count of leading zeros and one more
+// load, from the directory of 89 pointers in the object itself.
 #pragma once
 
 #include <lumen/cache/eviction.h>

@@ -11,10 +11,10 @@
 
 namespace lumen::cache {
 
-// What a policy with several queues keeps of an entry, 16 bytes.
+// The record that a policy with several queues keeps of an entry, 16 bytes.
 struct QueuedRecord {
   static constexpr uint32_t kNoQueue = 0;
-  static constexpr uint32_t kLargestWeight = (1U << 30) - 1;  // what is heavier counts as this
+  static constexpr uint32_t kLargestWeight = (1U << 30) - 1;  // heavier entries count as this
 
   Handle newer = kNoHandle;
   Handle older = kNoHandle;

@@ -1,4 +1,5 @@
-// Records: what an eviction policy needs beside the table: handles, and the hash by which a victim is found again.
+// Records: the data of an eviction policy beside the table: handles, and the hash by which a victim
+// is found again.
 // Threads: one at a time; touch() of a policy with kConcurrentHits from any. Memory: 8 bytes an entry and the policy's
 // own. Errors: std::bad_alloc by reserve(), nothing changed.
 #pragma once
@@ -18,7 +19,7 @@ class Records {
   Records(std::pmr::memory_resource* memory, uint64_t weight, size_t entries)
       : eviction_(memory, weight, entries), hashes_(memory) {}
 
-  // The handle of the next entry: whatever it needs is there afterwards.
+  // The handle of the next entry: its records are there afterwards.
   [[nodiscard]] Handle reserve() {
     if (first_free_ != kNoHandle) return first_free_;
     hashes_.reserve(handles_);
@@ -60,7 +61,7 @@ class Records {
   }
 
  private:
-  // A policy says what it takes, if it has bytes().
+  // A policy tells its memory, if it has bytes().
   [[nodiscard]] size_t eviction_bytes() const noexcept {
     if constexpr (requires { eviction_.bytes(); }) return eviction_.bytes();
     return 0;

@@ -59,7 +59,7 @@ struct alignas(64) Segment {
     return static_cast<uint32_t>((hash & 0xffff'ffffu) * groups >> 32);
   }
 
-  // Between the two a reader can't take what it sees.
+  // Between the two a reader can't take the values that it sees.
   void begin_write() noexcept {
     if constexpr (kShared) {
       // relaxed: every store of the write is a release, so none is seen before this one.

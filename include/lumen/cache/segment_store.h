@@ -1,9 +1,9 @@
 // SegmentStore: descriptors and regions for the segments of one table.
 //
-// From pages of its own a region is address space for the largest segment, of which pages are taken as they are
-// touched, and chunks of regions are an eighth of what there is. A pmr resource hands out memory, not address
-// space: there a table's first segment begins with a small region and gets larger ones, and further segments have
-// full ones (192 KiB).
+// From pages of its own a region is address space for the largest segment, of which pages are taken
+// as they are touched, and chunks of regions are an eighth of the present ones. A pmr resource
+// hands out memory, not address space: there a table's first segment begins with a small region and
+// gets larger ones, and further segments have full ones (192 KiB).
 //
 // Threads: one at a time. Memory: as said; with kShared nothing is given back before the end, since readers may
 // come late. Errors: std::bad_alloc, nothing changed.
@@ -86,7 +86,8 @@ class SegmentStore {
     ++regions_;
     return {carve(PageResource::rounded(kMost * sizeof(GroupT))), kMost};
   }
-  // Its content is not needed. What cannot be used again is not unmapped: a reader may be late.
+  // Its content is not needed. A region that cannot be used again is not unmapped: a reader may be
+  // late.
   void give_back(const Region& region) noexcept {
     if (own_pages_) {
       release_from(region, 0);

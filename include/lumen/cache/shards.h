@@ -18,8 +18,9 @@
 
 namespace lumen::cache {
 
-// The hits of readers, until somebody who has the lock tells the policy: a line a stripe, written without a
-// locked instruction. Two threads on one stripe may lose a hit of each other's, which an order of use survives.
+// The hits of readers, until a thread that has the lock tells the policy: a line a stripe, written
+// without a locked instruction. Two threads on one stripe may lose a hit of each other's, which an
+// order of use survives.
 struct alignas(kCacheLine) HitStripe {
   static constexpr uint32_t kHits = 15;
   std::array<std::atomic<Handle>, kHits> handles;

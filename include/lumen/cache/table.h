@@ -1,8 +1,9 @@
 // Table: the entries of one shard, in a flat table of segments.
 //
 // Threads: one at a time calls all but read(); with kShared any thread calls read() beside it.
-// Memory: as segment_store.h, directory.h and deadlines.h say; nothing an entry, but a node where entries are
-// held by pointer. Errors: std::bad_alloc, and what K and V throw; the table is then as it was before.
+// Memory: as segment_store.h, directory.h and deadlines.h say; nothing an entry, but a node if
+// entries are held by pointer.
+// Errors: std::bad_alloc, and exceptions of K and V; the table is then as it was before.
 #pragma once
 
 #include <lumen/cache/directory.h>
@@ -109,7 +110,7 @@ class Table {
       if (++at == segment->groups) at = 0;
     }
   }
-  // Asks for the cache lines where a search for the hash begins; says nothing about what is there.
+  // Asks for the cache lines where a search for the hash begins; does not look at the slots.
   void prefetch(uint64_t hash) const noexcept {
     const SegmentT& segment = *directory_.look(hash).segment;
     const uint32_t groups = load_cell<kShared>(segment.groups);
@@ -132,9 +133,9 @@ class Table {
     if constexpr (kRecords) records_.eviction().used(place.group->handles[place.slot]);
   }
 
-  // A reader's look beside a writer: f(found) for a live entry, and what it returns; Result{} where there is none.
-  // Where entries are held by pointer, `hazard` holds it. (Returned as a whole, what was found would go through
-  // memory, and its parts would be loaded before they are there: 14 ns.)
+  // A reader's look beside a writer: f(found) for a live entry, and its result; Result{} if there
+  // is none. If entries are held by pointer, `hazard` holds it. (Returned as a whole, the found
+  // entry would go through memory, and its parts would be loaded before they are there: 14 ns.)
   struct Found {
     Entry entry;
     Handle record;
@@ -175,7 +176,8 @@ class Table {
     }
   }
 
-  // The deadline of what is put now. kNoDeadline: there are as many different ones as there can be.
+  // The deadline of an entry that is put now. kNoDeadline: there are as many different ones as
+  // there can be.
   [[nodiscard]] DeadlineId deadline_for(uint64_t now_ns, uint64_t ttl_ns, uint32_t tick_bits) {
     const DeadlineId id = deadlines_.bucket_for(now_ns, ttl_ns, tick_bits);
     if (id != kNoDeadline) [[likely]]
@@ -188,7 +190,8 @@ class Table {
   void remove(const Place& place, Removal why) noexcept {
     remove(place, why, [] {});
   }
-  // last() is called when all is told and counted, before the entry is destroyed: for what moves its value out.
+  // last() is called when all is told and counted, before the entry is destroyed: to move its value
+  // out.
   template <typename F>
   void remove(const Place& place, Removal why, F&& last) noexcept {
     GroupT& group = *place.group;
@@ -225,7 +228,7 @@ class Table {
     begin_anew();
   }
 
-  // Looks at `groups` groups and frees the slots of what has ended, where anything has: bounded work.
+  // Looks at `groups` groups and frees the slots of ended entries, if any has ended: bounded work.
   size_t sweep(size_t groups, uint64_t now) noexcept {
     deadlines_.advance(now);
     size_t freed = 0;
@@ -262,7 +265,7 @@ class Table {
   enum class Look : uint8_t { kFound, kOther, kEnded, kChanged };
   static constexpr uint32_t kTriesBeforeYield = 64;
   static constexpr size_t kGroupsBeforeEviction =
-      8;  // 128 slots: what a look for ended entries costs a put
+      8;  // 128 slots: a put looks at so many for ended entries
 
   [[nodiscard]] uint64_t hash_of(const Entry& entry) const noexcept {
     if constexpr (Types::kHash) {

@@ -147,7 +147,7 @@ void Table<K, V, Set>::drop_ended(SegmentT& segment) noexcept {
   }
 }
 
-// For a segment without an empty slot to take: full, or full of what is gone.
+// For a segment without an empty slot to take: full, or full of removed entries.
 template <typename K, typename V, typename Set>
 void Table<K, V, Set>::make_room(SegmentT* segment) {
   constexpr uint32_t kMost = kMostGroups<GroupT>;
@@ -273,7 +273,7 @@ bool Table<K, V, Set>::split(SegmentT* segment) {
     return std::min(static_cast<uint32_t>(least + extra), segment->groups);
   };
   const auto region = region_of(*segment);
-  static_cast<void>(store_.scratch(segment->groups));  // what may fail comes first
+  static_cast<void>(store_.scratch(segment->groups));  // a step that may fail comes first
   SegmentT* high = new_segment(room_for(above, middle), middle, segment->length - length, false);
   const uint32_t low_groups = room_for(below, segment->first ^ length << 32);
   const Groups from = move_aside(segment);
@@ -304,8 +304,8 @@ auto Table<K, V, Set>::free_place(uint64_t hash) noexcept -> Place {
   }
 }
 
-// A segment of a reserved table gets more than its share by six standard deviations once in 500 million, if
-// hashes are spread as they should be, and an eighth for what comes and goes.
+// A segment of a reserved table gets more than its share by six standard deviations once in 500
+// million, if hashes are spread as they should be, and an eighth for entries that come and go.
 template <typename K, typename V, typename Set>
 void Table<K, V, Set>::reserve(size_t entries) {
   if (entries == 0) return;

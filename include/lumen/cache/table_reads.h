@@ -9,7 +9,7 @@
 
 namespace lumen::cache {
 
-// Whether keys may be compared when they are torn: numbers may, what holds a pointer may not.
+// Whether keys may be compared when they are torn: numbers may, types that hold a pointer may not.
 template <typename K, typename Equal>
 inline constexpr bool kComparesTorn = HashedAsNumber<K> && std::is_same_v<Equal, std::equal_to<>>;
 
@@ -34,7 +34,7 @@ struct Table<K, V, Set>::View {
   [[nodiscard]] bool unchanged() const noexcept {
     return load_cell<true>(segment.version) == version;
   }
-  // Row and length belong together: what lies behind a row of groups may be no memory.
+  // Row and length belong together: beyond a row of groups there may be no memory.
   [[nodiscard]] bool whole() const noexcept { return (version & 1) == 0 && unchanged(); }
 
   const SegmentT& segment;
@@ -68,8 +68,9 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
   return now.has_come(deadline) ? Look::kEnded : Look::kFound;
 }
 
-// The first slot that fits in the first group answers nearly always; read_on() is what there is besides. Apart from
-// each other, because a loop around all of it would keep what it needs to begin again in registers.
+// The first slot that fits in the first group answers nearly always; read_on() does the rest. They
+// are apart, because a loop around all of it would keep the values that it needs to begin again in
+// registers.
 template <typename K, typename V, typename Set>
 template <typename Result, typename Q, typename Moment, typename F>
 inline Result Table<K, V, Set>::read(uint64_t hash, const Q& key, const Moment& now, Holder& hazard,

@@ -13,7 +13,8 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
   GroupT& group = *place.group;
   Entry& entry = group.entry(place.slot);
   const DeadlineId before = group.deadlines[place.slot];
-  const auto why = [&] {  // no clock is read for it: what the wheel has not passed has not ended
+  // No clock is read for it: deadlines that the wheel has not passed have not ended.
+  const auto why = [&] {
     return deadlines_.tick_of(before) <= deadlines_.passed() ? Removal::kExpired
                                                              : Removal::kReplaced;
   };
@@ -94,7 +95,7 @@ auto Table<K, V, Set>::insert(Place place, uint64_t hash, K2&& key, V2&& value, 
   return Outcome::kInserted;
 }
 
-// What has ended goes first, where a short look finds any; then whom the policy names.
+// Ended entries go first, if a short look finds any; then the entry that the policy names.
 template <typename K, typename V, typename Set>
 bool Table<K, V, Set>::keep_bound(Handle newest) noexcept {
   bool kept = true;

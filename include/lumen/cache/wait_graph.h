@@ -11,8 +11,8 @@
 
 namespace lumen::cache {
 
-// What the graph knows of a computation. `over` is set by the leader before it does anything else, so an edge to a
-// flight that is over is none, though its thread has not woken yet.
+// The graph's data of a computation. `over` is set by the leader before it does anything else, so
+// an edge to a flight that is over is none, though its thread has not woken yet.
 struct FlightState {
   const std::thread::id leader = std::this_thread::get_id();
   std::atomic<bool> over{false};

@@ -1,4 +1,5 @@
-// Backend: what can run a model. The narrow face between Lumen and a library that computes.
+// Backend: a library that can run a model. The narrow face between Lumen and a library that
+// computes.
 // Threads: load() and create_instance() on the control plane, one at a time unless the traits say
 // otherwise; an Instance is made on one thread, runs on another, one at a time unless it is shared.
 // Memory: backends allocate as they like in load/create_instance/start; Lumen's own zero-allocation
@@ -31,10 +32,10 @@ namespace lumen::engine {
 enum class Precision : uint8_t {
   kF32,   // exact: results equal the framework's own, bit for bit
   kBf16,  // half the memory traffic, about three digits
-  kAuto,  // what the backend holds fastest on this machine
+  kAuto,  // the precision that the backend holds fastest on this machine
 };
 
-// How a cache decides what goes when it is full; in the order of their names in config.json.
+// How a cache decides which entry goes when it is full; in the order of their names in config.json.
 enum class CachePolicy : uint8_t { kLru, kLfu, kS3Fifo };
 inline constexpr std::array<std::string_view, 3> kCachePolicyNames = {"lru", "lfu", "s3fifo"};
 
@@ -114,10 +115,11 @@ class LoadedModel {
       std::span<const uint32_t> batch_sizes) = 0;
 };
 
-// What the engine may do with a backend's instances.
+// The engine's freedom with a backend's instances.
 struct BackendTraits {
-  // One instance of a model serves all who run it: its start() is called by several threads at once,
-  // and max_in_flight() is what each of them may have pending.
+  // One instance of a model serves all threads that run it: its start() is called by several
+  // threads at once, and max_in_flight() is the number of requests that each of them may have
+  // pending.
   bool shares_instances = false;
   // load() and create_instance() may be called by several threads at once, for one model too.
   bool loads_in_parallel = false;

@@ -1,4 +1,4 @@
-// What came out when a backend was chosen for a model, and on what grounds.
+// The backend that was chosen for a model, and on what grounds.
 // Threads: values, made on the control plane. Memory: the heap.
 // Errors: default_choices_file() is empty where the environment names no folder.
 #pragma once

@@ -21,7 +21,7 @@ namespace lumen::engine {
 
 class Backends {
  public:
-  // A backend and what the engine keeps for it.
+  // A backend and the engine's data of it.
   struct Entry {
     std::unique_ptr<Backend> backend;
     // Held by a thread that loads the model or makes an instance, unless the backend does these in parallel.

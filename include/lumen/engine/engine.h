@@ -9,8 +9,8 @@
 // With `auto` a scheduler has both ways, and chooses one for each request.
 //
 // The configuration is swapped by building a second scheduler beside the first, pointing the
-// submitters at it and letting the first finish what it has accepted: no request is lost or waits for
-// the change, at the price of both sets of instances in memory while it lasts.
+// submitters at it and letting the first finish its accepted requests: no request is lost or waits
+// for the change, at the price of both sets of instances in memory while it lasts.
 #pragma once
 
 #include <lumen/base/cpu_pinning.h>
@@ -33,17 +33,19 @@ namespace lumen::engine {
 
 struct EngineOptions {
   EngineConfig config{};
-  // Threads that bring requests, each with a Submitter of its own. Their numbers are the engine's alone:
-  // the server gives the first to its I/O threads, and the next to whatever else brings requests.
+  // Threads that bring requests, each with a Submitter of its own. Their numbers are the engine's
+  // alone: the server gives the first to its I/O threads, and the next to other sources of
+  // requests.
   uint32_t submitter_count = 1;
   // The threads that run models: workers, or with `inline` the I/O threads.
   PinThreads pin_threads{};
   // Shared by the schedulers of this engine, so that a change keeps its CPUs.
   std::shared_ptr<CpuClaims> cpu_claims = std::make_shared<CpuClaims>();
-  // Told, on the control plane, what does not stop the engine: a thread that could not be pinned.
+  // Told, on the control plane, of faults that do not stop the engine: a thread that could not be
+  // pinned.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   uint32_t cpu_count = 0;   // of the process; 0: those it may use
-  RegionOptions regions{};  // of what batches are packed in
+  RegionOptions regions{};  // of the regions in which batches are packed
 };
 
 enum class SubmitOutcome : uint8_t {
@@ -62,23 +64,23 @@ class Submitter {
   // Whether the latency budget would let this request in now, by its model, times.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
   [[nodiscard]] virtual bool fits_budget(InferRequest& request) noexcept = 0;
-  // What submit() does too, for who keeps a request back before: where it asked for no deadline and not for
-  // none either, the configuration's default counts, from its first byte on.
+  // A part of submit(), for a caller that keeps a request back before: if the request asked for no
+  // deadline and not for none either, the configuration's default counts, from its first byte on.
   virtual void set_default_deadline(InferRequest& request) noexcept = 0;
-  // Before the thread waits for anything: wakes workers for what was submitted, or, with `inline`,
-  // runs one call of a model here, of one request or of several packed. Returns how many requests it
-  // completed or started; called again until that is 0, so that replies can leave in between.
+  // Before the thread waits for anything: wakes workers for submitted requests, or, with `inline`,
+  // runs one call of a model here, of one request or of several packed. Returns how many requests
+  // it completed or started; called again until that is 0, so that replies can leave in between.
   virtual size_t end_turn() noexcept = 0;
-  // This thread makes no other call any more. What it has submitted is completed without it.
+  // This thread makes no other call any more. Its submitted requests are completed without it.
   virtual void close() noexcept = 0;
   // Within a turn that handles many events, between two of them: wakes workers once the first request
   // of the turn has waited for longer than a wake-up costs; not where all threads share one CPU. Runs
   // nothing, with `inline` either.
   virtual void wake_if_late() noexcept = 0;
-  // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of what
-  // waits for room); UINT64_MAX: never.
+  // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of a
+  // request that waits for room); UINT64_MAX: never.
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
-  // What the next request to a model would meet; asked once its head tells the model.
+  // The lane that the next request to a model would take; asked once its head tells the model.
   struct Types {
     QueueType queue_type = QueueType::kMpmc;
     AllocatorType allocator_type = AllocatorType::kLumenArena;
@@ -86,10 +88,11 @@ class Submitter {
     bool has_room = true;             // a guess whether its queue would take it
   };
   [[nodiscard]] virtual Types types(const Model& model) noexcept = 0;
-  // How many more requests may wait for this thread, where it runs models; SIZE_MAX where it runs none. Who can
-  // leave requests where they are takes no more of them.
+  // How many more requests may wait for this thread, if it runs models; SIZE_MAX if it runs none. A
+  // caller that can leave requests where they are takes no more than that.
   [[nodiscard]] virtual size_t room() noexcept = 0;
-  // Whoever must get this thread to call end_turn() soon (a change of configuration) wakes it.
+  // A thread that must get this thread to call end_turn() soon (a change of configuration) wakes
+  // it.
   virtual void set_wake_sink(CompletionSink& sink) noexcept = 0;
 
  protected:
@@ -115,7 +118,7 @@ class Engine {
   [[nodiscard]] virtual Status add_model(Model& model) = 0;
   // Lets go of its instances. By then every request of it is complete, and no other can come.
   virtual void remove_model(const Model& model) noexcept = 0;
-  // As it is now; thread_count is what 0 stood for.
+  // As it is now; thread_count 0 is replaced by its number.
   [[nodiscard]] virtual EngineConfig config() const = 0;
   // How a usual request of a ready model goes now, and why, in words with numbers. Control plane.
   struct Lane {
@@ -137,8 +140,9 @@ class Engine {
   [[nodiscard]] virtual Instances instances_of(const Model& model) const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".
   [[nodiscard]] virtual std::string pinning() const = 0;
-  // Refuses what comes, completes all that was accepted, joins the workers. With `inline` a submitter's
-  // thread completes what it has, so it goes on with its turns until then, or has closed it. Idempotent.
+  // Refuses new requests, completes all that was accepted, joins the workers. With `inline` a
+  // submitter's thread completes its own, so it goes on with its turns until then, or has closed
+  // it. Idempotent.
   virtual void drain() noexcept = 0;
 };
 

@@ -17,7 +17,7 @@ enum class QueueType : uint8_t {
   kMpmc,     // one lock-free ring for all I/O threads and workers
   kSpsc,     // a ring for each pair of I/O thread and worker; the least busy worker gets a request
   kNaive,    // mutex and condition variable
-  kBatched,  // as mpmc; what waits is packed along the batch axis
+  kBatched,  // as mpmc; waiting requests are packed along the batch axis
   kInline,   // no hand-off: the I/O thread runs the model
   // A setting only, of no request: inline where the run is expected to cost less than the hand-off to a
   // worker, else batched where packing pays, else mpmc.
@@ -52,7 +52,7 @@ inline constexpr std::array<std::string_view, 2> kAllocatorTypeNames = {"lumen_a
 }
 
 struct EngineConfig {
-  // What its numbers may be.
+  // The bounds of its numbers.
   static constexpr Bounds kThreadCount = {0, limits::kMaxWorkers};
   static constexpr Bounds kBatchSize = {1, limits::kMaxBatchSize};
   static constexpr Bounds kMaxQueueDelayUs = {0, limits::kMaxQueueDelayUs};
@@ -67,7 +67,8 @@ struct EngineConfig {
   uint32_t thread_count = 1;
   // Rows that `batched` and `inline` may pack into one inference, at most; 1: they never pack.
   uint32_t batch_size = limits::kDefaultBatchSize;
-  // How long `batched` may hold a request back for others to join it. 0: packs what waits already.
+  // How long `batched` may hold a request back for others to join it. 0: packs only requests that
+  // wait already.
   uint32_t max_queue_delay_us = 0;
   // Requests of one model that may wait for a worker (with `spsc` and `naive`: of all models). A power
   // of two.

@@ -1,4 +1,5 @@
-// hand_off_ns: what it costs to bring a request to a worker's thread and its reply back, as measured on this machine.
+// hand_off_ns: the cost of bringing a request to a worker's thread and its reply back, as measured
+// on this machine.
 // Threads: any. Memory: none. Errors: never.
 #pragma once
 

@@ -29,9 +29,9 @@ struct StageTimes {
   uint64_t postprocessed_ns = 0;  // outputs are in the request's memory, reply encoded
 };
 
-// Where completed requests go. complete() hands a request over; wake() wakes whoever waits for it, and
-// is called once for several completions that follow closely, because a wake-up costs its caller
-// 6 us and, on a shared core, a switch to the woken thread and back.
+// Where completed requests go. complete() hands a request over; wake() wakes the thread that waits
+// for it, and is called once for several completions that follow closely, because a wake-up costs
+// its caller 6 us and, on a shared core, a switch to the woken thread and back.
 class CompletionSink {
  public:
   virtual void wake() noexcept = 0;  // any thread; never waits
@@ -49,7 +49,7 @@ class CancelFlag {
     is_set_.store(other.was_set(), std::memory_order_relaxed);  // relaxed: nobody else looks then
     return *this;
   }
-  // relaxed, both: who comes too late runs the model for nobody, and that is all
+  // relaxed, both: if it comes too late the model runs for no client, and that is all
   void set() noexcept { is_set_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool was_set() const noexcept { return is_set_.load(std::memory_order_relaxed); }
 
@@ -69,8 +69,8 @@ struct InferRequest {
   CancelFlag cancelled;
   bool waits_for_ever = false;  // asked for: it gets no default deadline either
   uint32_t priority = 0;  // 1 is the first to be run, larger numbers later; 0: as its model says
-  // Called at most once, before complete(), when the outputs are there: the reply is encoded in it, by
-  // whoever ran the model, as part of the stage "postprocess". May be nullptr.
+  // Called at most once, before complete(), when the outputs are there: the reply is encoded in it,
+  // by the thread that ran the model, as part of the stage "postprocess". May be nullptr.
   void (*encode)(InferRequest&) noexcept = nullptr;
   // Called exactly once, by a worker or a backend's thread; must not wait or allocate.
   void (*complete)(InferRequest&) noexcept = nullptr;
@@ -88,10 +88,10 @@ struct InferRequest {
   Status status;
   std::span<TensorView> outputs;  // as outputs_wanted (or all), in that order
   static constexpr uint32_t kNoWorker = UINT32_MAX;
-  uint32_t worker = kNoWorker;  // who took it; with `inline` the submitter's number
+  uint32_t worker = kNoWorker;  // that took it; with `inline` the submitter's number
   QueueType queue_type{};       // how it went, or would have gone
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
-  uint64_t expected_ns = 0;     // what its run will take by what was measured; 0: not known yet
+  uint64_t expected_ns = 0;     // the expected time of its run, as measured; 0: not known yet
   uint64_t share_ns = 0;        // charged to its model's share; 0: it was not taken from a lane
   bool runs_alone = false;      // the batch that it was in failed
   bool is_heavy = false;        // counted as such (ExpressLane)

@@ -15,11 +15,12 @@ namespace lumen::engine {
 class LoadTrials {
  public:
   virtual ~LoadTrials() = default;
-  // Has try_model() called in another process. ok: that process lives, whatever the backend said of the model;
-  // kUnavailable: "ended the process ...", for a sentence that begins with the backend; kCancelled: `stop` was set.
+  // Has try_model() called in another process. ok: that process lives, even if the backend refused
+  // the model; kUnavailable: "ended the process ...", for a sentence that begins with the backend;
+  // kCancelled: `stop` was set.
   [[nodiscard]] virtual Status try_in_process(const ModelSource& source, std::string_view backend,
                                               const std::atomic<bool>* stop) = 0;
-  // No trial is under way, and no model follows for now: what the trials hold is given back.
+  // No trial is under way, and no model follows for now: the processes of the trials end.
   virtual void end() noexcept = 0;
 };
 

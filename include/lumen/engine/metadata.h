@@ -1,4 +1,4 @@
-// What a model is, as a client sees it. Built at load, immutable afterwards.
+// A model's description, as a client sees it. Built at load, immutable afterwards.
 // Threads: any may read. Memory: the heap, at load (control plane). Errors: never.
 #pragma once
 

@@ -71,27 +71,27 @@ class Model {
     return response_cache_;
   }
   [[nodiscard]] const ModelScheduling& scheduling() const noexcept { return scheduling_; }
-  // What its backend allows; of a model that is ready.
+  // The traits of its backend; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
   // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
   // backend makes one at a time.
   [[nodiscard]] Result<std::unique_ptr<Instance>> make_instance(
       std::span<const uint32_t> batch_sizes);
-  // What one request takes a worker, for admission. With a latency budget the warm-up is its first
-  // sample, where rows can be made up; 0 before the first.
+  // A worker's time for one request, for admission. With a latency budget the warm-up is its first
+  // sample, if rows can be made up; 0 before the first.
   [[nodiscard]] SmoothedTime& service_time() noexcept { return service_time_; }
   [[nodiscard]] const SmoothedTime& service_time() const noexcept { return service_time_; }
-  // What one request is expected to take by its input's size, for the choice of its lane and its share.
+  // The expected time of one request by its input's size, for the choice of its lane and its share.
   [[nodiscard]] RunCosts& run_costs() noexcept { return run_costs_; }
   [[nodiscard]] const RunCosts& run_costs() const noexcept { return run_costs_; }
-  // What calls of the sizes that the key names take, where that was measured: once for the model, not
+  // Times of calls of the sizes that the key names, if they were measured: once for the model, not
   // for each instance and change. A few entries at most: the key follows from batch_size. Control
   // plane only.
   [[nodiscard]] std::map<std::vector<uint32_t>, std::vector<SizeCost>>& size_costs() noexcept {
     return size_costs_;
   }
-  // What an instance takes in its first run beyond what it took when it was made, by the last one
-  // that ran on the control plane: not each does. Control plane only.
+  // The growth of an instance's memory in its first run, by the last one that ran on the control
+  // plane: not each does. Control plane only.
   [[nodiscard]] uint64_t first_run_bytes() const noexcept { return first_run_bytes_; }
   void set_first_run_bytes(uint64_t bytes) noexcept { first_run_bytes_ = bytes; }
   // Of its file, with weights that lie beside it in a file of OpenVINO's; 0: not loaded.
@@ -121,7 +121,7 @@ class Model {
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
   uint64_t first_run_bytes_ = 0;
   uint64_t file_bytes_ = 0;
-  // Written by every worker after each call; what is above is read by all for each request.
+  // Written by every worker after each call; the members above are read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
   RunCosts run_costs_;
 };
@@ -149,7 +149,7 @@ class ModelRepository {
   }
   // Versions of `name` in ascending order; for the metadata reply (control plane).
   [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
-  // What a catalog does while it serves, one at a time: loads one version more from the directory
+  // For a catalog while it serves, one at a time: loads one version more from the directory
   // (`version` empty: the highest there), which the list above does not name.
   [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name,
                                                     std::string_view version);
@@ -166,7 +166,7 @@ class ModelRepository {
   ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters,
                   LoadOptions options);
   [[nodiscard]] Status load_all(const std::vector<FoundModel>& found, const OnLoaded& on_loaded);
-  // Not loaded yet, or unavailable with what the scan says; nullptr: no index is free.
+  // Not loaded yet, or unavailable with the scan's reason; nullptr: no index is free.
   [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
   // Through the backend that is chosen for it; a model that can't be loaded becomes unavailable. Several models at once.
   void load_model(Model& model, const ModelSource& found);

@@ -1,4 +1,4 @@
-// ModelScheduling: what a model's config.json says of how and where its requests run.
+// ModelScheduling: the part of a model's config.json about how and where its requests run.
 // Threads: read by any. Memory: the heap, at the model's load. Errors: none.
 #pragma once
 

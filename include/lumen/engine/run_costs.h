@@ -1,5 +1,5 @@
-// RunCosts: what a model's run takes by the size of its input, learnt from its runs; what a request is
-// expected to take before it runs.
+// RunCosts: the time of a model's runs by the size of the input, learnt from its runs; the expected
+// time of a request before it runs.
 // Threads: any, without a lock, as SmoothedTime. Memory: none allocated. Errors: never; 0 before the
 // first sample.
 #pragma once

@@ -1,4 +1,4 @@
-// SizeCost: what one call of a model with so many rows takes, as measured at a warm-up.
+// SizeCost: the time of one call of a model with so many rows, as measured at a warm-up.
 // Threads: any. Memory: none. Errors: never.
 #pragma once
 

@@ -1,5 +1,5 @@
-// SmoothedTime: running mean and mean deviation of what something took lately, in ns, as TCP keeps them
-// of round trips (RFC 6298: alpha 1/8, beta 1/4), but that the first sample leaves the deviation 0.
+// SmoothedTime: running mean and mean deviation of recent times, in ns, as TCP keeps them of round
+// trips (RFC 6298: alpha 1/8, beta 1/4), but that the first sample leaves the deviation 0.
 // Threads: any, without a lock: an update lost to another's is one sample less. Memory: none.
 // Errors: never; all is 0 before the first sample.
 #pragma once
@@ -22,7 +22,7 @@ class SmoothedTime {
     set(mean + static_cast<uint64_t>(error / 8),
         static_cast<uint64_t>(deviation + ((error < 0 ? -error : error) - deviation) / 4));
   }
-  // Forgets what was: `ns` is all that is known.
+  // Forgets earlier samples: `ns` is all that is known.
   void restart(uint64_t ns) noexcept { set(ns, 0); }
 
   [[nodiscard]] uint64_t mean_ns() const noexcept {
@@ -31,7 +31,7 @@ class SmoothedTime {
   [[nodiscard]] uint64_t deviation_ns() const noexcept {
     return deviation_ns_.load(std::memory_order_relaxed);  // relaxed: as above
   }
-  // What hardly any takes longer: the mean and four deviations, as TCP sets its timeout.
+  // A time that hardly any sample exceeds: the mean and four deviations, as TCP sets its timeout.
   [[nodiscard]] uint64_t high_ns() const noexcept { return mean_ns() + 4 * deviation_ns(); }
 
  private:

@@ -1,6 +1,6 @@
 // Checks of a request's tensors against a model's metadata, made on the I/O thread before the
 // engine sees the request; backends rely on them.
-// Threads: any. Memory: none. Errors: Status naming the tensor, what was got and what was wanted.
+// Threads: any. Memory: none. Errors: Status naming the tensor, the value got and the value wanted.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -30,16 +30,16 @@ namespace lumen::engine {
 [[nodiscard]] Status check_ties(const ModelMetadata& model,
                                 std::span<const TensorView> inputs) noexcept;
 
-// What a backend answers when the model's operations refuse inputs whose types and ranks are right:
-// names the inputs with free axes, and their shapes. `with_values`: their numbers had a part in it.
+// A backend's answer if the model's operations refuse inputs whose types and ranks are right: names
+// the inputs with free axes, and their shapes. `with_values`: their numbers had a part in it.
 [[nodiscard]] Status shapes_refused(const ModelMetadata& model, std::span<const TensorView> inputs,
                                     bool with_values) noexcept;
 
 // The status of a request whose client was gone before the model began with it.
 [[nodiscard]] Status cancelled_before_run(const ModelMetadata& model) noexcept;
 
-// All inputs of a bound request at once, with their data: what a backend's start() takes for
-// granted. For callers without a codec in front of them (bus, tests).
+// All inputs of a bound request at once, with their data: the conditions of a backend's start().
+// For callers without a codec in front of them (bus, tests).
 [[nodiscard]] Status check_request(const ModelMetadata& model,
                                    const InferRequest& request) noexcept;
 

@@ -6,10 +6,10 @@
 // Errors: nullptr when the cap is reached (or the kernel has no more for a growing one).
 //
 // Cost: allocate() on an Arena (the class is final, so the call is not virtual) is two compares, an
-// "and" and an add, one cycle from cursor to cursor; reset() moves two pointers, whatever the size.
-// Under ASan what was allocated and given back is poisoned, and so are 16 bytes behind each
-// allocation, which count as used; what was never allocated is not, for its shadow would cost an
-// eighth of it.
+// "and" and an add, one cycle from cursor to cursor; reset() moves two pointers, for any size.
+// Under ASan memory that was allocated and given back is poisoned, and so are 16 bytes behind each
+// allocation, which count as used; memory that was never allocated is not, for its shadow would
+// cost an eighth of it.
 // Invariants (is_valid() checks them): block_begin <= cursor <= block_end, in steps of kGranule;
 // every block of the chain is owned, and used_before is the sum of the blocks before it as they
 // were left.
@@ -68,7 +68,7 @@ class Arena final : public Allocator {
   Arena(Arena&& other) noexcept
       : mapping_(std::move(other.mapping_)), s_(std::exchange(other.s_, State{})) {}
   Arena& operator=(Arena&& other) noexcept {
-    mapping_ = std::move(other.mapping_);  // swaps: `other` frees what was ours
+    mapping_ = std::move(other.mapping_);  // swaps: `other` frees our old mapping
     std::swap(s_, other.s_);
     return *this;
   }
@@ -105,7 +105,7 @@ class Arena final : public Allocator {
   void release_pages_above(size_t keep_bytes) noexcept {
     mapping_.release_pages_from(std::max(keep_bytes, used_bytes()));
   }
-  // Of an arena of one block: allocate() refuses what would end above its first `bytes`, until the next
+  // Of an arena of one block: allocate() refuses memory beyond its first `bytes`, until the next
   // call. Not below used_bytes(); more than the capacity is the capacity.
   void limit_to(size_t bytes) noexcept {
     s_.first_bytes = std::min(bytes, mapping_.size()) & ~(kGranule - 1);  // as the cursor's steps
@@ -140,7 +140,7 @@ class Arena final : public Allocator {
     size_t peak = 0;
     size_t resets = 0;
     size_t refusals = 0;
-    uintptr_t furthest = 0;  // in the first block, ever; only under ASan, for what is poisoned
+    uintptr_t furthest = 0;  // in the first block, ever; only under ASan, for its poison
     MappingOptions options;
   };
 

@@ -8,7 +8,8 @@
 // side it interrupts is either before its store (and will see B) or after it (and A is visible).
 // A locked instruction in the light side would cost 4.8 ns, more than all the rest of it; the heavy
 // one costs 1 to 5 µs. C++ proposal P1202 and folly's AsymmetricThreadFence describe the same pair.
-// ThreadSanitizer does not see either: use them for who may proceed, never to publish data.
+// ThreadSanitizer does not see either: use them to decide which side may proceed, never to publish
+// data.
 #pragma once
 
 #include <linux/membarrier.h>

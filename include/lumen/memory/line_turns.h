@@ -1,5 +1,5 @@
-// LineTurns: whose turn it is with a line that several threads add to: who has it keeps it for a while,
-// who has had it stays away as long.
+// LineTurns: turns at a line that several threads add to: a thread that has it keeps it for a
+// while, and then stays away as long.
 // Threads: a LineTurns belongs to one. Memory: none. Errors: never; it only says how long to wait.
 //
 // A fetch_add by two threads in turn moves its line each time: 18 ns a record where cores are near, 90
@@ -61,7 +61,7 @@ class LineTurns {
   // A turn of ours begins otherwise: after a wait, in another buffer.
   void begin(uint64_t now_ns) noexcept { began_ns_ = now_ns; }
 
-  // Whether the next fetch_add, which follows a wait, is to be timed; and what it took.
+  // Whether the next fetch_add, which follows a wait, is to be timed; and its time.
   [[nodiscard]] bool is_sampled() noexcept { return distance_.is_sampled(); }
   void took(uint64_t ns) noexcept { distance_.took(ns); }
   [[nodiscard]] const CoreDistance& distance() const noexcept { return distance_; }

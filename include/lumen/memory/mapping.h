@@ -1,7 +1,8 @@
 // Mapping: owns one region of virtual memory, anonymous or of a file. Pages cost nothing until touched.
 // Threads: one owner. Memory: mmap at creation, munmap at destruction, nothing between.
-// Errors: Result with errno's reason; what is only a wish (huge pages, NUMA) is reported, never
-// an error, because a container without CAP_SYS_NICE or a machine with one node must still serve.
+// Errors: Result with errno's reason; a wish that is not granted (huge pages, NUMA) is reported,
+// never an error, because a container without CAP_SYS_NICE or a machine with one node must still
+// serve.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -25,7 +26,8 @@ class Mapping {
  public:
   // `bytes` is rounded up to whole pages. The memory is zeroed by the kernel on first touch.
   [[nodiscard]] static Result<Mapping> create(size_t bytes, const MappingOptions& options = {});
-  // The first `bytes` of a file, shared with all who map it. The descriptor may be closed afterwards.
+  // The first `bytes` of a file, shared with all processes that map it. The descriptor may be
+  // closed afterwards.
   [[nodiscard]] static Result<Mapping> of_file(int fd, size_t bytes);
   Mapping() noexcept = default;
   Mapping(Mapping&& other) noexcept

@@ -1,7 +1,9 @@
-// MemoryBudget: how much memory the requests of one I/O thread may take together. Whoever gives out memory
-// takes its bytes from here first, so that the sum stays below the bound whatever the requests are.
+// MemoryBudget: how much memory the requests of one I/O thread may take together. Code that gives
+// out memory takes its bytes from here first, so that the sum stays below the bound for any
+// requests.
 // Threads: any; one that takes and one that gives back need not know of each other.
-// Memory: two words. Errors: try_take() returns false when the rest is smaller than what is asked for.
+// Memory: two words. Errors: try_take() returns false when the rest is smaller than the wanted
+// bytes.
 #pragma once
 
 #include <lumen/base/check.h>
@@ -33,7 +35,7 @@ class MemoryBudget {
   }
 
   [[nodiscard]] size_t total_bytes() const noexcept { return total_; }
-  // Racy: what could be taken a moment ago.
+  // Racy: the free bytes of a moment ago.
   [[nodiscard]] size_t free_was() const noexcept {
     return free_.load(std::memory_order_relaxed);  // relaxed: a statistic
   }

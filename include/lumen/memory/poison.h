@@ -1,5 +1,5 @@
-// Poisoning: tells AddressSanitizer which bytes of a region of ours nobody may touch now.
-// Threads: whoever owns the bytes. Memory: none. Errors: never; without ASan all of it is empty.
+// Poisoning: tells AddressSanitizer which bytes of a region of ours no thread may touch now.
+// Threads: the owner of the bytes. Memory: none. Errors: never; without ASan all of it is empty.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // Threads: one at a time. Memory: the region is mapped at create() and costs nothing until touched;
 // on the heap each allocate() is a call of malloc, each reset() frees them one by one.
 // With a MemoryBudget nothing is given out that was not taken from there before: ahead of time by
-// reserve(), else as it is asked for. What reset() keeps stays taken.
+// reserve(), else with each allocation. Memory that reset() keeps stays taken.
 // Errors: nullptr when `capacity_bytes` or the budget are used up, for both kinds.
 #pragma once
 
@@ -30,7 +30,7 @@ class RequestMemory final : public Allocator {
  public:
   enum class Kind : uint8_t { kArena, kHeap };
 
-  // What was used between two resets.
+  // The memory used between two resets.
   struct Usage {
     uint64_t heap_calls = 0;  // malloc and free
     uint64_t arena_bytes = 0;
@@ -56,7 +56,7 @@ class RequestMemory final : public Allocator {
   RequestMemory& operator=(RequestMemory&& other) noexcept;
   ~RequestMemory();
 
-  // From the next allocate() on. What was allocated before lives until reset() all the same.
+  // From the next allocate() on. Earlier allocations live until reset() all the same.
   void use(Kind kind) noexcept;
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
 
@@ -67,22 +67,23 @@ class RequestMemory final : public Allocator {
       return memory;
     return take_more(bytes, alignment) ? arena_.allocate(bytes, alignment) : nullptr;
   }
-  // Gives back what the last allocate() returned, but for its first `bytes`, which stay where they
-  // are. On the heap nothing is given back before reset().
+  // Gives back the last allocation, but for its first `bytes`, which stay where they are. On the
+  // heap nothing is given back before reset().
   void shrink_last(const void* memory, size_t bytes) noexcept;
 
   // --- with a budget ----------------------------------------------------------------------------
-  // Once, before serving: from now on `budget` bounds it, and outlives it. What is there, what was
-  // prefaulted and `base_bytes` more stay taken for good. False: the budget has not that much.
+  // Once, before serving: from now on `budget` bounds it, and outlives it. The present bytes,
+  // prefaulted ones and `base_bytes` more stay taken for good. False: the budget has not that much.
   [[nodiscard]] bool charge_to(MemoryBudget& budget, size_t base_bytes) noexcept;
   // `bytes` more than are in use can be allocated for certain. False: the budget has not that much now;
   // nothing has changed.
   [[nodiscard]] bool reserve(size_t bytes) noexcept;
-  // Gives back what was reserved, but for `bytes` more than are in use, and for pages that requests before
-  // have left there.
+  // Gives back the reservation, but for `bytes` more than are in use, and for pages that requests
+  // before have left there.
   void settle(size_t bytes) noexcept;
-  // Room for the longest there can be, of which only what grow_to() has granted may be touched: for what
-  // says its size only at its end. shrink_last() ends it. On the heap all of it is taken at once.
+  // Room for the longest possible data, of which only the bytes that grow_to() has granted may be
+  // touched: for data that says its size only at its end. shrink_last() ends it. On the heap all of
+  // it is taken at once.
   [[nodiscard]] void* begin_growing(size_t most_bytes, size_t alignment) noexcept;
   [[nodiscard]] bool grow_to(const void* end) noexcept;
   // Gives the pages back that reset() kept, but for the base; returns their bytes. Nothing may be in use.
@@ -97,7 +98,7 @@ class RequestMemory final : public Allocator {
   [[nodiscard]] bool was_refused() const noexcept { return was_refused_; }
   [[nodiscard]] size_t charged_bytes() const noexcept { return charged_bytes_; }
 
-  // What is in the region now stays over reset(): call once, before serving.
+  // The present content of the region stays over reset(): call once, before serving.
   void keep_what_is_there() noexcept;
   // Frees the rest; pages of the region above `keep_bytes` go back to the kernel.
   Usage reset(size_t keep_bytes) noexcept;
@@ -107,7 +108,7 @@ class RequestMemory final : public Allocator {
   [[nodiscard]] bool is_valid() const noexcept;
 
  private:
-  struct Block;  // in front of what malloc gave
+  struct Block;  // in front of malloc's memory
 
   void* allocate_block(size_t bytes, size_t alignment) noexcept;
   void free_blocks() noexcept;
@@ -127,7 +128,7 @@ class RequestMemory final : public Allocator {
   size_t heap_bytes_ = 0;
   uint64_t heap_calls_ = 0;
   MemoryBudget* budget_ = nullptr;
-  size_t charged_bytes_ = 0;  // taken from the budget: what is in use, reserved or kept
+  size_t charged_bytes_ = 0;  // taken from the budget: in use, reserved or kept
   size_t base_bytes_ = 0;     // of these for good
   size_t kept_bytes_ = 0;  // of the region, no page behind these is there; 0: no more than the base
   size_t page_bytes_ = kPageBytes;

@@ -5,28 +5,30 @@
 // Errors: reserve() returns nullptr and refusal() says why (too large, dropped, closed).
 //
 // One page of how it works. `word` = {sequence : 24, offset : 40} is the open buffer and its fill.
-//   reserve  old = word.fetch_add(n). old.offset + n <= capacity: the bytes are ours. Else the one
-//            whose old.offset is still <= capacity is the closer: it publishes used = old.offset in
-//            the slot (sealed); anyone may then move `word` to the next free slot by CAS. A writer
-//            adds at most once to a full word, so offset cannot run into the sequence.
-//            A writer whose fetch_add finds that others have added since its last record goes on if they
-//            had more than it before, else it stays away for a while (line_turns.h): the line moves
-//            once for many records, not for each.
+//   reserve  old = word.fetch_add(n). old.offset + n <= capacity: the bytes are ours. Else the
+//            writer whose old.offset is still <= capacity is the closer: it publishes used =
+//            old.offset in the slot (sealed); any thread may then move `word` to the next free slot
+//            by CAS. A writer adds at most once to a full word, so offset cannot run into the
+//            sequence.
+//            A writer whose fetch_add finds that others have added since its last record goes on if
+//            they had more than it before, else it stays away for a while (line_turns.h): the line
+//            moves once for many records, not for each.
 //   commit   one release store into a counter of this writer and this slot: no second atomic
-//            increment. A buffer is complete when the writers' counters sum to what was reserved
+//            increment. A buffer is complete when the writers' counters sum to the reserved bytes
 //            (`used`): each only grows and never passes its own reservations, so the sum of loads
 //            at different times equals `used` only when every part does.
 //   lane     fetch_add takes a chunk of `lane_bytes`; records are carved from it by plain stores. A
 //            writer that sits idle on a chunk must not hold up the flush: the flusher marks the
 //            chunk revoked, then looks whether a record is open in it. reserve() says "open" and
 //            then looks for the mark: Dekker's pattern, paid by the flusher (asymmetric_fence.h).
-//   flush    whoever holds the flush token takes the oldest sealed slot, waits for its commits by
-//            polling (20 µs to 1 ms: a wake on every commit would cost more than the commit), calls
-//            back and frees the slot. Exactly once and in order, because only the token moves on.
+//   flush    the thread that holds the flush token takes the oldest sealed slot, waits for its
+//            commits by polling (20 µs to 1 ms: a wake on every commit would cost more than the
+//            commit), calls back and frees the slot. Exactly once and in order, because only the
+//            token moves on.
 // Orders. Record bytes reach the flusher by release and acquire of the counter. A freed slot
-// reaches writers by the release of the slot word, the acquire of whoever opens it, the release of
-// that CAS on `word` and the acquire of fetch_add (fetch_adds between them continue the release
-// sequence). tests/spin/shared_buffer.pml is the model of commit, seal, swap and flush.
+// reaches writers by the release of the slot word, the acquire of the thread that opens it, the
+// release of that CAS on `word` and the acquire of fetch_add (fetch_adds between them continue the
+// release sequence). tests/spin/shared_buffer.pml is the model of commit, seal, swap and flush.
 //
 // A thread that is held or dies between reserve and commit (or between fetch_add and sealing) holds
 // up the flush for stall_timeout_ns, no longer: then the buffer is handed over, complete() false,
@@ -79,7 +81,7 @@ class SharedBuffer {
   struct Hole {
     size_t begin;
     size_t bytes;
-    int thread_id;     // who reserved it
+    int thread_id;     // that reserved it
     bool thread_gone;  // it has ended; false: it is held up somewhere
   };
   struct Flushed {
@@ -134,10 +136,11 @@ class SharedBuffer {
   SharedBuffer(const SharedBuffer&) = delete;
   SharedBuffer& operator=(const SharedBuffer&) = delete;
 
-  // For the calling thread, which must be the one to use it: its id is what "gone" is asked of.
+  // For the calling thread, which must be the one to use it: the buffer asks whether the thread
+  // with this id is gone.
   [[nodiscard]] Result<Writer> writer();
 
-  // What was reserved up to now goes to the flusher although the buffer is not full.
+  // The reserved places so far go to the flusher although the buffer is not full.
   void seal() noexcept;
   // Hands over every buffer that is complete or overdue; 0 when none is or another thread is at it.
   size_t flush_ready() noexcept;
@@ -171,8 +174,8 @@ class SharedBuffer {
   static constexpr uint64_t chunk_offset(uint64_t chunk) noexcept {
     return chunk & (kOwnedBit - 1);
   }
-  // WriterState::note in dense mode: where the latest reservation begins and, modulo 2^34, what
-  // the commit store will be. One word: a second store before each fetch_add costs 0.2 ns, because
+  // WriterState::note in dense mode: where the latest reservation begins and, modulo 2^34, the
+  // value of the commit store. One word: a second store before each fetch_add costs 0.2 ns, because
   // a locked instruction waits for the stores before it.
   static constexpr unsigned kNoteBits = 34;
   static_assert(kMaxBufferBytes < uint64_t{1} << kNoteBits);
@@ -189,7 +192,7 @@ class SharedBuffer {
   static constexpr uint64_t sequence_of(uint64_t word) noexcept { return word >> kOffsetBits; }
   static constexpr uint64_t offset_of(uint64_t word) noexcept { return word & kOffsetMask; }
 
-  // What a writer shows the flusher. Only its owner stores, but for `chunk`, which both CAS.
+  // A writer's words for the flusher. Only its owner stores, but for `chunk`, which both CAS.
   struct alignas(kFalseSharingRange) WriterState {
     std::atomic<uint64_t> note{0};            // dense: see note_of()
     std::atomic<uint64_t> lane_reserved{0};   // lane: address where the latest reservation ends
@@ -215,7 +218,7 @@ class SharedBuffer {
     uint64_t expected = 0;       // sum of the counters when all earlier lives were accounted for
     uint64_t revoked_bytes = 0;  // chunks that the flusher accounted for in their writer's place
     uint64_t stalled_since_ns = 0;
-    uint64_t stalled_word = 0;      // what `word` was when that began
+    uint64_t stalled_word = 0;      // the value of `word` when that began
     uint64_t quarantined_used = 0;  // of the life that was handed over incomplete
     uint64_t quarantined_sequence = 0;
     bool quarantined = false;
@@ -237,9 +240,9 @@ class SharedBuffer {
   uint64_t seal_open(bool for_good) noexcept;
   [[nodiscard]] bool was_flushed(uint64_t end_sequence) const noexcept;
   [[nodiscard]] bool flush_is_pending() noexcept;
-  // shared_buffer_flush.cc: what needs the token
+  // shared_buffer_flush.cc: steps that need the token
   struct Account {
-    uint64_t counted = 0;  // the writers' counters and what the flusher settled for them
+    uint64_t counted = 0;  // the writers' counters and the flusher's settlements for them
     uint64_t missing = 0;  // reserved, not counted
     uint64_t gone = 0;     // of these, by threads that have ended
     uint64_t missing_record_bytes = 0;
@@ -310,10 +313,12 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   friend struct SharedBufferPeer;
   Writer(SharedBuffer& owner, WriterState& state) noexcept;
 
-  // Where the next record goes, by values alone: what the two hot paths touch, in one line.
+  // Where the next record goes, by values alone: the words that the two hot paths touch, in one
+  // line.
   struct Place {
     std::atomic<uint64_t>* cell = nullptr;  // where commit() stores
-    uint64_t value = 0;        // what it stores: dense: bytes ever put into the slot; lane: address
+    // The value to store: dense: bytes ever put into the slot; lane: address.
+    uint64_t value = 0;
     uint64_t dense_limit = 0;  // capacity; 0: lane mode, or no fetch_add before a look (blocked)
     uint64_t lane_end = 0;     // address; 0: dense mode, or no chunk
     WriterState* state = nullptr;
@@ -346,7 +351,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
       } else if (bytes - 1 <
                  dense_limit) {  // as bytes - 1, so that 0 is refused with the too large
         // Everything is read before the locked instruction: no load after it starts until it is
-        // done, and the stores before the next one are what a record costs more than a bare
+        // done, and the stores before the next one are the cost of a record beyond a bare
         // fetch_add.
         const uint64_t here = base, shift = bias, last = capacity - bytes;
         const uint64_t expected = begin + skew;
@@ -398,7 +403,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
 
   Place place_;
   SharedBuffer* owner_ = nullptr;
-  uint64_t chunk_ = 0;             // what we stored into WriterState::chunk
+  uint64_t chunk_ = 0;             // our last store into WriterState::chunk
   uint64_t fenced_lane_end_ = 0;   // lane_end_ where light_fence() is not enough; else 0
   uint64_t blocked_at_ = kNoWord;  // sequence whose full word we have added to already
   uint64_t turn_begin_ = 0;        // dense: `word` before our first record that nobody came between

@@ -1,8 +1,10 @@
-// TruncationGuard: who maps a file that others may truncate loses what was in it, not its life.
+// TruncationGuard: a process that maps a file which others may truncate loses the file's content,
+// not its life.
 //
-// A store to a page behind the end of a mapped file raises SIGBUS. The handler puts a fresh page there, private
-// to this process, and says once on stderr what happened; the store is then made again. Seals would forbid the
-// truncation, but the kernel gives them to memfds alone, which have no path for readers to open.
+// A store to a page behind the end of a mapped file raises SIGBUS. The handler puts a fresh page
+// there, private to this process, and reports it once on stderr; the store is then made again.
+// Seals would forbid the truncation, but the kernel gives them to memfds alone, which have no path
+// for readers to open.
 // Threads: the constructor and destructor on the control plane; the handler on any thread, without a lock.
 // Memory: none; kMax guards at once in a process. Errors: one guard too many guards nothing: is_active().
 #pragma once

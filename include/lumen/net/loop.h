@@ -53,7 +53,7 @@ class StreamHandler {
   ~StreamHandler() = default;
 };
 
-// A connection inside a loop: a socket, or what else the loop moves bytes by.
+// A connection inside a loop: a socket, or another thing by which the loop moves bytes.
 class Stream {
  public:
   explicit Stream(StreamHandler* stream_handler) noexcept : handler(stream_handler) {}
@@ -63,7 +63,7 @@ class Stream {
   StreamHandler* handler;
 
   // --- for loops ----------------------------------------------------------------------------------
-  // What the loop knows about it: a type of the loop's own, made by begin() when the stream is added.
+  // The loop's data of it: a type of the loop's own, made by begin() when the stream is added.
   template <typename State>
   State& begin(State&& state) noexcept {
     static_assert(sizeof(State) <= sizeof(state_) && alignof(State) <= alignof(std::max_align_t));
@@ -121,21 +121,21 @@ struct Watch {
 
 class WakeHandler {
  public:
-  // Takes what other threads have left; returns how much it did. Several times a turn, and once more
-  // before the loop sleeps.
+  // Takes the work that other threads have left; returns how much it did. Several times a turn, and
+  // once more before the loop sleeps.
   virtual size_t on_wake() noexcept = 0;
-  // Called once all that a turn brought has been handled; returns how much it did. If that was
-  // something, what came of it (replies that are out, say) is handled before the turn ends.
+  // Called once all events of a turn have been handled; returns how much it did. If that was
+  // something, its results (replies that are out, say) are handled before the turn ends.
   virtual size_t on_turn_end() noexcept { return 0; }
   // Whether the loop may poll for a moment before it sleeps. Asked before each sleep. Not while work
   // is elsewhere: a thread that polls for its result may hold the CPU that the result needs.
   virtual bool may_spin() noexcept { return false; }
-  // For what comes through memory, of which no descriptor tells while this thread is awake. poll_memory(): may
-  // look several times, for less than what a system call takes; true: on_wake() has something to do. Called
-  // while the loop spins.
+  // For requests that come through memory, of which no descriptor tells while this thread is awake.
+  // poll_memory(): may look several times, for less than the time of a system call; true: on_wake()
+  // has something to do. Called while the loop spins.
   virtual bool poll_memory() noexcept { return false; }
-  // Around the kernel's wait: from before_sleep() on, whoever leaves something in memory makes a watched
-  // descriptor readable. on_wake() follows before the loop sleeps.
+  // Around the kernel's wait: from before_sleep() on, a thread that leaves something in memory
+  // makes a watched descriptor readable. on_wake() follows before the loop sleeps.
   virtual void before_sleep() noexcept {}
   virtual void after_sleep() noexcept {}
 
@@ -146,8 +146,8 @@ class WakeHandler {
 class Loop {
  public:
   enum class Closing : uint8_t {
-    kOrderly,  // what is unsent is left to the kernel
-    kReset,    // what is unsent is dropped, and the peer told so
+    kOrderly,  // unsent bytes are left to the kernel
+    kReset,    // unsent bytes are dropped, and the peer told so
   };
 
   virtual ~Loop() = default;
@@ -174,13 +174,13 @@ class Loop {
   virtual void wait_readable(Stream& stream) noexcept = 0;
   // A buffer that on_readable() has lent; after close() too.
   virtual void give_back(std::span<char> lent) noexcept = 0;
-  // Fills the buffers in order with what is there, or with the first part of it (at least a byte). A
-  // loop may bound what it takes in a turn, so that large bodies do not keep other streams waiting;
-  // on_received may then come some turns later. The iovecs and their memory stay untouched by the
-  // caller until on_received; the loop leaves the iovecs as they were.
+  // Fills the buffers in order with the bytes that are there, or with the first part of them (at
+  // least a byte). A loop may bound the bytes of a turn, so that large bodies do not keep other
+  // streams waiting; on_received may then come some turns later. The iovecs and their memory stay
+  // untouched by the caller until on_received; the loop leaves the iovecs as they were.
   virtual void receive(Stream& stream, std::span<iovec> buffers) noexcept = 0;
-  // As receive(), for bytes that nobody wants: what is in the buffers afterwards is not said, since
-  // TCP lets go of them without a copy (tcp(7), MSG_TRUNC). The same memory may be named repeatedly.
+  // As receive(), for bytes to drop: the content of the buffers afterwards is not said, since TCP
+  // lets go of them without a copy (tcp(7), MSG_TRUNC). The same memory may be named repeatedly.
   virtual void drop(Stream& stream, std::span<iovec> buffers) noexcept = 0;
   // Ends a receive, drop or wait_readable in flight: on_received(-ECANCELED) follows, or the result that
   // it had before, and the buffers are the caller's again from then on.
@@ -189,15 +189,15 @@ class Loop {
   virtual void send(Stream& stream, std::span<iovec> buffers) noexcept = 0;
   // Of the send in flight, how much the kernel has taken.
   [[nodiscard]] virtual uint64_t sent_so_far(Stream& stream) noexcept = 0;
-  // Looks at the stream's socket now instead of at the next event: what waits there may have come while
-  // the loop was away. True: an operation in flight has moved, and its handler runs in a next turn if it
-  // is complete.
+  // Looks at the stream's socket now instead of at the next event: bytes that wait there may have
+  // come while the loop was away. True: an operation in flight has moved, and its handler runs in a
+  // next turn if it is complete.
   [[nodiscard]] virtual bool look_now(Stream& stream) noexcept = 0;
 
-  // The peer finds our end behind what was sent. False: it can't be told any more.
+  // The peer finds our end behind the sent bytes. False: it can't be told any more.
   [[nodiscard]] virtual bool end_sending(Stream& stream) noexcept = 0;
-  // The kernel gives the connection up once nothing of what is unsent was taken for so long, after the
-  // close too. Rounded up to milliseconds.
+  // The kernel gives the connection up once it could send none of the unsent bytes for so long,
+  // after the close too. Rounded up to milliseconds.
   virtual void limit_unsent_time(Stream& stream, uint64_t ns) noexcept = 0;
   // Whether bytes, or the end, wait to be received.
   [[nodiscard]] virtual bool had_unread(Stream& stream) noexcept = 0;
@@ -215,8 +215,8 @@ class Loop {
   // After it on_wake() and on_turn_end() are called once more: it ends the wait of run_once(), or keeps
   // the next one from sleeping. No system call while the loop is awake.
   virtual void wake() noexcept = 0;
-  // How long the loop has been away from its sockets before it last looked at them: what it found
-  // there may have come that much earlier.
+  // How long the loop has been away from its sockets before it last looked at them: bytes that it
+  // found there may have come that much earlier.
   [[nodiscard]] virtual uint64_t last_turn_ns() const noexcept = 0;
   // Returns from the kernel's wait so far; for counters and idle tests.
   [[nodiscard]] virtual uint64_t wakeups() const noexcept = 0;

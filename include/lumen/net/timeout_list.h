@@ -1,6 +1,6 @@
 // TimeoutList: deadlines that all lie the same time ahead when set, so a FIFO list keeps them
 // sorted: O(1) set, clear and look. A timing wheel would be dearer and no better here.
-// Threads: one. Memory: none, entries are part of what times out. Errors: never.
+// Threads: one. Memory: none, entries are part of the objects that time out. Errors: never.
 #pragma once
 
 #include <cstdint>

@@ -14,12 +14,12 @@
 // announces itself and then looks once more: of the two orders, one sees the other.
 // Cost: a compare-and-swap (5 ns) and the slot's line from the other core (25 to 45 ns for 4 slots
 // of 8 bytes). After a lost compare-and-swap the thread backs off (base/backoff.h: 17 -> 55 M/s at
-// 2 and 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch, and write its turns
-// from the last to the first: whoever sees the first sees the batch whole, and does not come back for
-// every few slots of it (450 -> 530 M/s in batches of 256). tests/spin/mpmc_batch.pml models that.
-// Whoever finds nothing after a burst pauses once, at most 370 ns where cores are near, to keep its
-// distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes). How far the cores are
-// from each other each side learns from its own looks (base/core_distance.h).
+// 2 and 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch, and write its
+// turns from the last to the first: a thread that sees the first sees the batch whole, and does not
+// come back for every few slots of it (450 -> 530 M/s in batches of 256). tests/spin/mpmc_batch.pml
+// models that. A thread that finds nothing after a burst pauses once, at most 370 ns between near
+// cores, to keep its distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes).
+// Each side learns the distance of the cores from its own looks (base/core_distance.h).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
 // same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots); for the bench.
 // The top bit of tail is `closed`: a push has claimed its position before it, or fails.
@@ -175,7 +175,7 @@ class MpmcQueue {
 
   // No push succeeds from here on; all that was accepted is still popped; everyone is woken.
   void close() noexcept {
-    // sync[mpmc.closing]: seq_cst before the wakes below, so that who pops later sees it
+    // sync[mpmc.closing]: seq_cst before the wakes below, so that a thread that pops later sees it
     closing_.store(true, std::memory_order_seq_cst);
     // sync[mpmc.tail]: seq_cst against a sleeper's look; a claim now fails its compare-and-swap
     tail_side_.index.fetch_or(kClosedBit, std::memory_order_seq_cst);
@@ -202,7 +202,7 @@ class MpmcQueue {
   [[nodiscard]] size_t oldest_position_was() const noexcept {
     return head_side_.index.load(std::memory_order_relaxed);  // relaxed: a hint
   }
-  // Racy: what the size was a moment ago, for statistics.
+  // Racy: the size of a moment ago, for statistics.
   [[nodiscard]] size_t size_was() const noexcept {
     const size_t tail =
         tail_side_.index.load(std::memory_order_relaxed) & ~kClosedBit;    // relaxed: a statistic
@@ -311,7 +311,7 @@ class MpmcQueue {
   Claim claim_filled(size_t most) noexcept { return claim(head_side_, 1, most); }
 
   static void publish(Slot& slot, size_t turn) noexcept {
-    // sync[mpmc.slot]: release, what was done in the slot is done
+    // sync[mpmc.slot]: release, the work in the slot is done
     if constexpr (kBlocking) {
       slot.turn.exchange(turn, kPublish);
     } else {
@@ -327,9 +327,10 @@ class MpmcQueue {
     std::destroy_at(slot.value());
     publish(slot, turn);
   }
-  // A wake may have gone to a sleeper that could do nothing yet, since the position before was claimed
-  // and not published. So whoever takes or fills a position, and sees that the next is ready too, wakes
-  // one more sleeper of its own side. Nobody asleep: a load of a line that nobody writes.
+  // A wake may have gone to a sleeper that could do nothing yet, since the position before was
+  // claimed and not published. So a thread that takes or fills a position, and sees that the next
+  // is ready too, wakes one more sleeper of its own side. If none sleeps: a load of a line that is
+  // never written.
   template <typename Sleepers>
   void pass_on(Sleepers& own_side, size_t next, size_t offset) noexcept {
     // sync[mpmc.slot]: as in claim()
@@ -348,9 +349,9 @@ class MpmcQueue {
     if constexpr (kBlocking) {
       not_full_.wake_published(static_cast<uint32_t>(count));
       pass_on(not_empty_, next, 1);
-      // The sleepers of a closed queue that has just become empty have nobody else to wake them.
-      // sync[mpmc.closing]: seq_cst after the claim; who reads false here leaves it to close()'s
-      // wake
+      // The sleepers of a closed queue that has just become empty have no other thread to wake
+      // them. sync[mpmc.closing]: seq_cst after the claim; a thread that reads false here leaves it
+      // to close()'s wake
       if (closing_.load(std::memory_order_seq_cst) && drained()) not_empty_.wake_all();
     }
   }
@@ -367,7 +368,7 @@ class MpmcQueue {
 
   const size_t mask_;
   const RawSlots<Slot> slots_;
-  std::atomic<bool> closing_{false};  // beside what nobody writes
+  std::atomic<bool> closing_{false};  // beside members that are never written
   RingSide tail_side_;
   RingSide head_side_;
   struct NoDoorbell {};
@@ -376,7 +377,8 @@ class MpmcQueue {
   alignas(kFalseSharingRange) Bell not_full_;
 };
 
-// What nobody writes, the producers' side, the consumers' side and the bells are 128 bytes apart.
+// Members that are never written, the producers' side, the consumers' side and the bells are 128
+// bytes apart.
 static_assert(alignof(MpmcQueue<int>) == kFalseSharingRange);
 static_assert(sizeof(MpmcQueue<int>) == 5 * kFalseSharingRange);
 static_assert(sizeof(MpmcQueue<int, Padding::kNone, Waiting::kDoorbell>) == 5 * kFalseSharingRange);

@@ -5,8 +5,8 @@
 //
 // The comparison is fair: it is bounded and allocates nothing, as the others; it notifies only where a thread
 // waits, and after the mutex is free, so that the woken one does not run into it (POSIX allows both).
-// A thread that dies inside holds the mutex from then on and blocks everyone: that is what the
-// lock-free ones are for.
+// A thread that dies inside holds the mutex from then on and blocks everyone: the lock-free queues
+// exist for that.
 #pragma once
 
 #include <lumen/base/idle_strategy.h>

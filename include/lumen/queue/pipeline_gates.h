@@ -5,7 +5,7 @@
 // A stage with one thread has a CursorGate: positions are done in order, so one number says it all,
 // and a batch of any size is published by one operation (5 ns). A stage with several threads is
 // done out of order and has a MarkGate: a word a slot, holding the lap in which it was done; a
-// thread that is held in the middle of an item holds up what comes after it in the next stage, but
+// thread that is held in the middle of an item holds up the items after it in the next stage, but
 // no other thread of its own stage, where a cursor moved on in order would make them wait for it.
 #pragma once
 
@@ -27,7 +27,7 @@ class CursorGate {
 
   // How many positions from `position` on are done, in one run; `most` is only a hint.
   [[nodiscard]] size_t done_from(size_t position, size_t /*most*/) const noexcept {
-    // sync[pipeline.gate]: acquire of what the stage did to the items; seq_cst since it may be the
+    // sync[pipeline.gate]: acquire of the stage's writes to the items; seq_cst since it may be the
     // look of a thread that is about to sleep
     const size_t done = done_.load(std::memory_order_seq_cst);
     return static_cast<ptrdiff_t>(done - position) > 0 ? done - position : 0;
@@ -98,7 +98,7 @@ class MarkGate {
     return static_cast<uint32_t>(position >> shift_) + 1;
   }
   [[nodiscard]] bool is_done(size_t position) const noexcept {
-    // sync[pipeline.mark]: acquire of what the stage did to the item; seq_cst since it may be the
+    // sync[pipeline.mark]: acquire of the stage's writes to the item; seq_cst since it may be the
     // look of a thread that is about to sleep
     const uint32_t mark = marks_[position & mask_].load(std::memory_order_seq_cst);
     return static_cast<int32_t>(mark - lap(position)) >= 0;

@@ -30,7 +30,7 @@ concept QueueItem = std::is_nothrow_move_constructible_v<T> &&
                     std::is_nothrow_move_assignable_v<T> && std::is_nothrow_destructible_v<T>;
 
 // `count` places for a T each, cache-line aligned, written once so that no page fault is left for
-// later. The queue constructs and destroys what is in them.
+// later. The queue constructs and destroys the elements in them.
 template <typename Slot>
 class RawSlots {
  public:

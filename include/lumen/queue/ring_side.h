@@ -14,13 +14,13 @@
 namespace lumen {
 
 // Written by the threads of one side only, so the first two members may share a line.
-// relaxed, all but `index`, which is MpmcQueue's: hints among the threads of one side, and an estimate
-// that may lose a sample; what is timed is read again by the caller.
+// relaxed, all but `index`, which is MpmcQueue's: hints among the threads of one side, and an
+// estimate that may lose a sample; the caller reads the timed value again.
 struct alignas(kFalseSharingRange) RingSide {
   std::atomic<size_t> index{0};
   std::atomic<size_t> stuck_at{0};  // where a thread of this side last found nothing to claim
-  // Read whenever a race is lost, and written for one wait in 16: in the line of `index` it took that
-  // from whoever had won, 122 -> 80 M/s at 2 and 2.
+  // Read whenever a race is lost, and written for one wait in 16: in the line of `index` it took
+  // that line from the thread that had won, 122 -> 80 M/s at 2 and 2.
   alignas(kCacheLine) std::atomic<CoreDistance> distance{start_core_distance()};
 
   // The compare-and-swap at `position` was lost.

@@ -9,9 +9,9 @@
 // (2^63 items). A handle keeps its own position in itself and a copy of the other side's, so that
 // in steady state an operation touches the slot and its own index only: 1 to 3 ns. The copy is
 // renewed when it says full or empty; that is the one load of the other side's line, up to 100 ns,
-// shared by all items that came meanwhile. Whoever finds nothing after a burst keeps its distance
-// (base/backoff.h), so that both sides work on lines of their own; how far the cores are from each
-// other each handle learns from its own looks (base/core_distance.h).
+// shared by all items that came meanwhile. A side that finds nothing after a burst keeps its
+// distance (base/backoff.h), so that both sides work on lines of their own; each handle learns the
+// distance of the cores from its own looks (base/core_distance.h).
 // Order: the producer's store to tail releases the item, the consumer's load acquires it; head in
 // the other direction releases the empty slot. With Waiting::kDoorbell both publications are
 // seq_cst read-modify-writes, because a sleeper announces itself and then looks once more: of the
@@ -174,7 +174,7 @@ class SpscQueue<T, kWaiting>::Producer {
     return pushed ? QueueOutcome::kOk : QueueOutcome::kClosed;
   }
 
-  // The end of the stream: what was pushed is still popped.
+  // The end of the stream: items in it are still popped.
   void close() noexcept {
     if constexpr (kBlocking) {
       queue_->close();

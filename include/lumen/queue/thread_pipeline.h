@@ -21,8 +21,8 @@
 // tests/spin/pipeline.pml. Cost of a publication with nobody asleep: one exchange and one load of a
 // shared line, a batch.
 //
-// close(): no push succeeds; what was accepted passes through all stages; the threads end. The top
-// bit of tail is `closed`, so an accepted item can't be lost to a racing close().
+// close(): no push succeeds; accepted items pass through all stages; the threads end. The top bit
+// of tail is `closed`, so an accepted item can't be lost to a racing close().
 // A thread held (or dead) inside a handler holds its own batch: later stages stop at it, other
 // threads of its stage go on for at most one lap of the ring, producers then see it full. So does a
 // producer that is held between its claim and its publication. Nothing is torn, and all goes on
@@ -65,7 +65,7 @@ struct Stage {
   Handler handler;
 };
 
-// The pipeline without threads: whoever owns a thread drives a stage by Runner::poll() or run().
+// The pipeline without threads: the owner of a thread drives a stage by Runner::poll() or run().
 template <QueueItem T, Producers kProducers, typename... Stages>
 class Pipeline {
  public:
@@ -384,8 +384,8 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   [[nodiscard]] size_t ready_from(size_t position, size_t wanted) noexcept {
     const auto known = static_cast<ptrdiff_t>(ready_until_ - position);
     if (known > 0) return static_cast<size_t>(known);
-    // A stage that is quicker than the one before takes the line that says what is done, and that of
-    // the slots, away from it for every few items; so it lets some more come together first. After a
+    // A stage that is quicker than the one before takes its line of progress, and that of the
+    // slots, away from it for every few items; so it lets some more come together first. After a
     // look that has found nothing it looks at once.
     const size_t units = std::min(kUnitsPerItem * std::exchange(burst_, 0), kMostUnits);
     wait_for(std::min(units * wait_unit_ns(distance_), kMostWaitNs));
@@ -416,7 +416,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
         const size_t count = batch_from(position);
         if (count == 0) return 0;
         // sync[pipeline.claim]: seq_cst, against finished() in a thread that is about to sleep
-        // relaxed on failure: tried again with what was read
+        // relaxed on failure: tried again with the value that was read
         if (shared.compare_exchange_weak(position, position + count, std::memory_order_seq_cst,
                                          std::memory_order_relaxed)) {
           return count;

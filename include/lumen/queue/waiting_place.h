@@ -37,15 +37,15 @@ class alignas(kCacheLine) WaitingPlace {
     // sync[place.epoch]: seq_cst, before the bit (see the invariant)
     const Ticket ticket = epoch_.load(std::memory_order_seq_cst);
     // sync[place.asleep]: seq_cst, so that either the waker sees this bit or the look that follows
-    // sees what the waker published
+    // sees the waker's publication
     asleep_.fetch_or(bit(waiting_class), std::memory_order_seq_cst);
     return ticket;
   }
   // True: woken since prepare(), for this class or another; false: `deadline_ns` has passed.
   bool wait(Ticket ticket, uint32_t waiting_class, uint64_t deadline_ns = UINT64_MAX) noexcept;
 
-  // Wakes all sleepers of the classes in `classes` (bits). What they wait for must have been
-  // published by a seq_cst operation. Nobody asleep: one load of a line that nobody writes.
+  // Wakes all sleepers of the classes in `classes` (bits). The event that they wait for must have
+  // been published by a seq_cst operation. If none sleeps: one load of a line that is not written.
   void wake_published(uint32_t classes) noexcept {
     // sync[place.asleep]: pairs with prepare(), by the total order of seq_cst
     if ((asleep_.load(std::memory_order_seq_cst) & classes) != 0) wake_slow(classes);

@@ -1,6 +1,6 @@
-// ServerOptions: everything that `lumen serve` can be told, with its defaults and reasons.
+// ServerOptions: all settings of `lumen serve`, with their defaults and reasons.
 // Threads: a value, read before the server starts. Memory: control plane.
-// Errors: validate_options() names the option, what it got and what it wanted.
+// Errors: validate_options() names the option, the value got and the values wanted.
 #pragma once
 
 #include <lumen/base/cpu_pinning.h>
@@ -57,7 +57,7 @@ struct ServerOptions {
   std::string unix_path;
   // A path where clients connect to the bus; empty: none.
   std::string bus_path;
-  // What each of them has for tensors, taken from the machine when it connects.
+  // Memory of each for tensors, taken from the machine when it connects.
   size_t bus_area_bytes = size_t{16} << 20;
   // Names and addresses beside this machine's own that a browser's request may have in its Host,
   // separated by commas; "*": all.
@@ -94,9 +94,9 @@ struct ServerOptions {
   // the default body limit; 7 KiB of it touched until a request comes); one beyond that waits for
   // timeouts.room_ns with its body unread, then it is refused. 0: enough_active_requests().
   size_t max_active_requests = 0;
-  // What all requests together may take: receive buffers, bodies, decoded tensors, outputs and replies, and
-  // the pages that idle regions keep. Each I/O thread has an equal share. 0: half of the machine's
-  // memory, or of what the control group allows.
+  // The bound of all requests together: receive buffers, bodies, decoded tensors, outputs and
+  // replies, and the pages that idle regions keep. Each I/O thread has an equal share. 0: half of
+  // the machine's memory, or of the control group's limit.
   size_t max_memory_bytes = 0;
   // Of the regions that requests (and the workers' batches) live in.
   RegionOptions regions;
@@ -123,17 +123,18 @@ inline constexpr std::string_view kOff = "off";
 // The value that leaves a path to the server.
 inline constexpr std::string_view kAuto = "auto";
 
-// Enough for the queue to fill, so that one request too many is refused and not left unread: what it
-// and the workers hold, and a quarter of that for bodies that arrive and replies that leave. At most
-// kMaxActiveRequests.
+// Enough for the queue to fill, so that one request too many is refused and not left unread: as
+// many as it and the workers hold, and a quarter of that for bodies that arrive and replies that
+// leave. At most kMaxActiveRequests.
 inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
 [[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
-// What max_memory_bytes must be at least: of each I/O thread all receive buffers, and the largest request.
+// The least that max_memory_bytes may be: of each I/O thread all receive buffers, and the largest
+// request.
 [[nodiscard]] size_t least_memory_bytes(const ServerOptions& options) noexcept;
 // Addresses that the regions of all requests reserve, touched or not.
 [[nodiscard]] size_t address_bytes(const ServerOptions& options) noexcept;
-// How many descriptors a server with `options` has open at most: `open_now`, what it opens beside its
-// connections, and these.
+// How many descriptors a server with `options` has open at most: `open_now`, those that it opens
+// beside its connections, and these.
 [[nodiscard]] uint64_t most_descriptors(const ServerOptions& options, uint64_t open_now) noexcept;
 // Clients of the bus that are connected at once.
 inline constexpr uint32_t kMaxBusConnections = 64;

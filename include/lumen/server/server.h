@@ -21,7 +21,7 @@
 
 namespace lumen::server {
 
-// What a server that runs has to tell: who changed its engine, that the CSV file can't be written. From
+// A running server's reports: a process changed its engine, the CSV file can't be written. From
 // threads of the control plane, one text at a time for each.
 using Report = std::function<void(LogLevel, std::string_view)>;
 
@@ -48,7 +48,7 @@ class Server {
   [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
   // How a usual request of a ready model goes now, and why.
   [[nodiscard]] virtual engine::Engine::Lane lane_of(const engine::Model& model) const = 0;
-  // How many instances of it there are now, and what one takes.
+  // How many instances of it there are now, and the memory of one.
   [[nodiscard]] virtual engine::Engine::Instances instances_of(
       const engine::Model& model) const = 0;
   // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
@@ -68,7 +68,7 @@ class Server {
   // /v2/health/ready says that the server is not ready; everything is served as before. For the time until load
   // balancers have noticed.
   virtual void begin_leaving() noexcept = 0;
-  // Stops accepting, answers what is in flight, joins all threads. Idempotent.
+  // Stops accepting, answers the requests in flight, joins all threads. Idempotent.
   virtual void drain() noexcept = 0;
 };
 

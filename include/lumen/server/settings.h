@@ -1,4 +1,4 @@
-// Settings: the one table of what `lumen serve` can be told. A row is a key of config.json
+// Settings: the one table of the settings of `lumen serve`. A row is a key of config.json
 // ("server.io_threads") and a flag (--io-threads) at once; parsing, bounds, help, live changes and
 // docs/configuration.md follow from it.
 // Threads: control plane; parse_engine_section() any. Memory: the heap.
@@ -23,8 +23,8 @@ enum class SettingChange : uint8_t {
 };
 
 struct Setting {
-  // What may be set: one of `words`, a number within `bounds`, or a text that `form` describes and `check`
-  // takes or refuses.
+  // The values that may be set: one of `words`, a number within `bounds`, or a text that `form`
+  // describes and `check` takes or refuses.
   struct Values {
     std::span<const std::string_view> words{};
     Bounds bounds{};
@@ -51,7 +51,7 @@ struct Setting {
   [[nodiscard]] std::string get(const ServerOptions& options) const { return read(*this, options); }
   // "--io-threads"
   [[nodiscard]] std::string flag() const;
-  // What may be set, in words: "1 to 64".
+  // The values that may be set, in words: "1 to 64".
   [[nodiscard]] std::string values_text() const;
 };
 
@@ -62,15 +62,15 @@ struct Setting {
                                                            const ServerOptions& after);
 
 // Reads config.json: { "engine": {...}, "server": {...} }; comments are not JSON and are refused.
-// What the file does not name stays as in `options`.
+// Keys that the file does not name stay as in `options`.
 [[nodiscard]] Result<ServerOptions> load_config(const std::filesystem::path& file,
                                                 ServerOptions options);
 // The same of a text; errors call it `name`.
 [[nodiscard]] Result<ServerOptions> parse_config(std::string_view text, std::string_view name,
                                                  ServerOptions options);
 
-// The body of POST /v2/lumen/engine: the section "engine", or {"engine": {...}}. What it does not
-// name stays as in `base`. A key that needs a restart is refused.
+// The body of POST /v2/lumen/engine: the section "engine", or {"engine": {...}}. Keys that it does
+// not name stay as in `base`. A key that needs a restart is refused.
 [[nodiscard]] Result<engine::EngineConfig> parse_engine_section(std::string_view json,
                                                                 const engine::EngineConfig& base);
 

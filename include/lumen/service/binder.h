@@ -1,4 +1,4 @@
-// Binder: makes a call of what a transport has read: checks names, types, shapes and sizes against the
+// Binder: makes a call of a transport's request: checks names, types, shapes and sizes against the
 // model, and gives each input that is still to come an aligned place in the call's memory.
 //
 //   Binder binder(call, model);
@@ -6,8 +6,8 @@
 //   binder.inputs_named()
 //   for (each output that is wanted)  binder.output(name)
 //
-// Threads: its transport's. Memory: the call's scratch. Errors: Status naming the tensor, what was got,
-// what was wanted and the fix; the call is not to be submitted then.
+// Threads: its transport's. Memory: the call's scratch. Errors: Status naming the tensor, the value
+// got, the value wanted and the fix; the call is not to be submitted then.
 #pragma once
 
 #include <lumen/engine/model_repository.h>
@@ -23,10 +23,11 @@ namespace lumen::service {
 enum class InputBytes : uint8_t {
   kToReceive,  // not here yet; the binder gives them a place in call.to_receive
   kPresent,    // at tensor.data, and nobody writes there before the call is done
-  // At tensor.data, where another process may write at any time. Floats, small integers and booleans are
-  // read in place, whatever they are. What decides where is read is copied first: the lengths inside a BYTES
-  // tensor, and integers of 32 and 64 bits, which a kernel may use as indices after it has checked them; and
-  // everything where the model's answers are cached, so that what is hashed is what is run.
+  // At tensor.data, where another process may write at any time. Floats, small integers and
+  // booleans are read in place: any value of them is harmless. Data that decides which memory is
+  // read is copied first: the lengths inside a BYTES tensor, and integers of 32 and 64 bits, which
+  // a kernel may use as indices after it has checked them. If the model's answers are cached
+  // everything is copied, so that the hashed bytes are those that run.
   kShared,
 };
 
@@ -37,7 +38,8 @@ class Binder {
   Binder(const Binder&) = delete;
   Binder& operator=(const Binder&) = delete;
 
-  // `tensor` is the caller's own copy: with kShared, what describes the input has been read once.
+  // `tensor` is the caller's own copy: with kShared, the description of the input has been read
+  // once.
   [[nodiscard]] Status input(std::string_view name, const TensorView& tensor,
                              InputBytes bytes) noexcept;
   // Its only input, of all `bytes` that follow: one axis that is free in the model follows from them.

@@ -11,7 +11,7 @@
 // A transport may have many calls of one client at work; they complete in any order.
 // Threads: its I/O thread; while it is away (Dispatcher::submit() to take_back()) another's.
 // Memory: none of its own: lists, copies and places from `scratch`, outputs from `reply_memory`.
-// Errors: a Status from what refuses; once it is back the call's own is infer.status.
+// Errors: a Status from the function that refuses; once it is back the call's own is infer.status.
 #pragma once
 
 #include <lumen/base/allocator.h>
@@ -33,11 +33,11 @@ struct Call;
 class Dispatcher;
 class Step;
 
-// What its transport does with a call.
+// The transport's work with a call.
 class CallOwner {
  public:
-  // The outputs are there, infer.status is ok: makes the reply. At most once, before on_returned(); by
-  // whoever has run the model. Must not wait or allocate but from the call's memory.
+  // The outputs are there, infer.status is ok: makes the reply. At most once, before on_returned();
+  // by the thread that has run the model. Must not wait or allocate but from the call's memory.
   virtual void encode(Call& call) noexcept = 0;
   // The call is to be given to Dispatcher::take_back(), on its own thread. Called on any; must not wait or
   // allocate. Once, and once more for each time that a step lets the call go on.
@@ -47,10 +47,11 @@ class CallOwner {
   ~CallOwner() = default;
 };
 
-// What a request says of the response cache (service/response_cache.h).
+// A request's parameters for the response cache (service/response_cache.h).
 struct CacheWishes {
   bool is_off = false;  // neither looked up nor kept: it asked for that, or it is one of a sequence
-  // An input lies where another process can change it: what was hashed need not be what is run.
+  // An input lies where another process can change it: the bytes that were hashed need not be those
+  // that run.
   bool has_shared_input = false;
   std::optional<uint64_t> ttl_ms{};  // 1 or more: takes and leaves no answer that is older
   std::span<wire::InferParameter> parameters{};  // any order
@@ -59,7 +60,7 @@ struct CacheWishes {
 using CacheOutcome = telemetry::CacheUse;
 struct CacheWork;  // the cache's own
 
-// What keeps a call's outputs, where these lie in memory that is not the call's.
+// Keeps a call's outputs, if these lie in memory that is not the call's.
 class OutputsKeeper {
  public:
   // On any thread; must not wait.
@@ -74,7 +75,7 @@ struct Call {
   CallOwner* owner = nullptr;
   Allocator* scratch = nullptr;       // of this call alone, until its transport is through with it
   Allocator* reply_memory = nullptr;  // outputs are placed here; may be `scratch`
-  bool reply_is_shared = false;       // another process can change what lies in reply_memory
+  bool reply_is_shared = false;       // another process can change the bytes in reply_memory
   CacheWishes cache_wishes{};
   Traceparent traceparent{};  // the trace it belongs to, if its client has told one
 
@@ -82,9 +83,9 @@ struct Call {
   Places to_receive{};  // of the inputs that are still to come, in the order they were named
   engine::InferRequest infer{};
 
-  // What its client asked for, from the request's first byte on, as all that the server measures.
-  // nullopt: nothing, the default counts; 0: no deadline, as the Open Inference Protocol has it.
-  // Needs infer.times.received_ns.
+  // The client's timeout, from the request's first byte on, as all that the server measures.
+  // nullopt: none, the default counts; 0: no deadline, as the Open Inference Protocol has it. Needs
+  // infer.times.received_ns.
   void set_timeout(std::optional<uint64_t> timeout_us) noexcept;
 
   // The outputs are not used any more: by the transport, before the call's memory is anybody else's. No
@@ -98,7 +99,7 @@ struct Call {
   void* kept = nullptr;
   CacheOutcome cache_outcome = CacheOutcome::kNone;
   bool was_not_kept = false;  // the cache had no room or no time for its answer
-  uint64_t cache_ns = 0;      // what looking up and keeping took
+  uint64_t cache_ns = 0;      // the time of looking up and keeping
   uint32_t cache_node = 0;    // by which it waits for another's run
   CacheWork* cache_work = nullptr;
 
@@ -113,7 +114,7 @@ struct Call {
   } way{};
 };
 
-// Once all bytes are in their places: checks what only they can tell (lengths inside BYTES tensors).
+// Once all bytes are in their places: checks their content (lengths inside BYTES tensors).
 [[nodiscard]] Status inputs_arrived(const Call& call) noexcept;
 
 }  // namespace lumen::service

@@ -1,5 +1,5 @@
-// Catalog: the models that are served, with what is told of each, as one snapshot that never changes and is
-// replaced by the next: how models come and go while requests are served.
+// Catalog: the served models, with the documents of each, as one snapshot that never changes and is
+// replaced by the next: so models come and go while requests are served.
 //
 //   control plane (add, remove)                     a thread with requests
 //     current = next            (release)             in its turn: look in its snapshot, hold, release
@@ -8,9 +8,10 @@
 //     a model that left: nobody looks at it or          unless it holds requests of the model that leaves:
 //       holds it; its instances go, then it does          acknowledged = current         (release), notify
 //
-// A look costs what reading takes: a thread keeps its snapshot for a turn, and counts the requests that
-// hold a model in a table of its own. Not a lock or a shared count around each look: each would be written by
-// all threads for each request. tests/spin/catalog.pml is the protocol, statement by statement.
+// A look costs as much as reading: a thread keeps its snapshot for a turn, and counts the requests
+// that hold a model in a table of its own. Not a lock or a shared count around each look: each
+// would be written by all threads for each request. tests/spin/catalog.pml is the protocol,
+// statement by statement.
 //
 // Threads: a Reader by its own thread; everything else on the control plane, by several threads.
 // Memory: the heap, on the control plane. Errors: Status, and the catalog is as it was.
@@ -36,7 +37,7 @@
 
 namespace lumen::service {
 
-// What clients are told of a model; rendered once for each snapshot that changes it.
+// A model's documents for clients; rendered once for each snapshot that changes it.
 struct ModelDocuments {
   std::string metadata;
   std::string ready;
@@ -64,7 +65,8 @@ struct CatalogSnapshot {
 
 class Catalog {
  public:
-  // A thread's view. What now() gives is used within the turn; a model that is held stays until release().
+  // A thread's view. The result of now() is used within the turn; a model that is held stays until
+  // release().
   class Reader {
    public:
     [[nodiscard]] const CatalogSnapshot& now() const noexcept { return *snapshot_; }
@@ -97,7 +99,7 @@ class Catalog {
   // Told once a model has left: no request of it is anywhere.
   using OnRemoved = OnAdded;
 
-  // Begins with what the repository has found.
+  // Begins with the models of the repository.
   Catalog(
       engine::ModelRepository& repository, engine::Engine& engine, Describe describe,
       OnAdded on_added = [](const engine::Model&) {},
@@ -115,7 +117,7 @@ class Catalog {
   [[nodiscard]] Status remove(std::string_view name, std::string_view version);
   // As it is now. Any thread of the control plane; its models live as long as it is kept.
   [[nodiscard]] std::shared_ptr<const CatalogSnapshot> snapshot() const;
-  // Refuses what comes; waits for what is under way. After the threads have closed their readers.
+  // Refuses new requests; waits for those under way. After the threads have closed their readers.
   void close();
 
  private:

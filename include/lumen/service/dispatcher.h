@@ -6,7 +6,7 @@
 //                                            └── resume(): by on_returned(), on with the next step
 //
 // Threads: a dispatcher belongs to one I/O thread, steps to all; complete() and resume() from any.
-// Memory: none; what it has to remember lies in the calls. Errors: SubmitOutcome; a call's own in its status.
+// Memory: none; its own data lies in the calls. Errors: SubmitOutcome; a call's own in its status.
 #pragma once
 
 #include <lumen/engine/engine.h>
@@ -24,13 +24,13 @@ enum class StepOutcome : uint8_t {
   kParked,  // the step keeps it until it calls complete() or resume(), or is told to abandon() it
 };
 
-// What looks at calls between their binding and the engine: a cache, admission, one run for several.
+// Looks at calls between their binding and the engine: a cache, admission, one run for several.
 class Step {
  public:
   // On the call's I/O thread; other threads run before() of other calls meanwhile.
   [[nodiscard]] virtual StepOutcome before(Call& call) noexcept = 0;
-  // The call has passed this step and is complete, with outputs if its status is ok; its owner does not know
-  // yet. By whoever has completed it; must not wait.
+  // The call has passed this step and is complete, with outputs if its status is ok; its owner does
+  // not know yet. By the thread that has completed it; must not wait.
   virtual void after(Call& call) noexcept { (void)call; }
   // A call that it has parked is cancelled or late. True: the step has forgotten it, and touches it no
   // more. False: it is just calling complete() or resume(). On the call's I/O thread.

@@ -1,5 +1,5 @@
-// Documents: the JSON of everything that is not infer, whatever the transport. What never changes is rendered at
-// start.
+// Documents: the JSON of everything that is not infer, for any transport. Constant documents are
+// rendered at start.
 // Threads: built once, read by any. Memory: the heap at start; write_* into the caller's buffer.
 // Errors: write_* return an empty view when the buffer is too small.
 #pragma once

@@ -1,5 +1,6 @@
 // failure_reason: under which of its model's counters a request that got an error counts.
-// Threads, Memory: none. Errors: never; what has no counter of its own is the server's fault.
+// Threads, Memory: none. Errors: never; an error without a counter of its own is the server's
+// fault.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,5 +1,5 @@
-// Job: what a client asks the control plane (the engine's configuration, the metrics): its answer may lock,
-// allocate and take long, so another thread makes it while the client's goes on.
+// Job: a client's request to the control plane (the engine's configuration, the metrics): its
+// answer may lock, allocate and take long, so another thread makes it while the client's goes on.
 // Threads: between submit() and on_done() the job is that thread's. Memory: its owner's. Errors: its status.
 #pragma once
 
@@ -32,8 +32,8 @@ struct Job {
   };
   JobOwner* owner = nullptr;
   Allocator* memory = nullptr;  // for the answer
-  std::string_view text{};      // what is to change; empty: only to be told
-  std::optional<Peer> by{};     // who asks, where the kernel knows
+  std::string_view text{};      // the change; empty: only to be told
+  std::optional<Peer> by{};     // the client that asks, if the kernel knows it
 
   Status status{};
   std::string_view document{};  // the answer, if that is ok

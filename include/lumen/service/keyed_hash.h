@@ -1,6 +1,7 @@
-// KeyedHash: two hashes of bytes from families that have nothing in common, XXH3 and HighwayHash, each of 128
-// bits and under a secret that this process has drawn: who sends requests can't look for two that collide.
-// On the reference machine: XXH3 47 GB/s, HighwayHash 12 GB/s; without AVX2 19 and 6.
+// KeyedHash: two hashes of bytes from families that have nothing in common, XXH3 and HighwayHash,
+// each of 128 bits and under a secret that this process has drawn: a client can't look for two
+// requests that collide. On the reference machine: XXH3 47 GB/s, HighwayHash 12 GB/s; without AVX2
+// 19 and 6.
 // Threads: any, once it is made. Memory: none. Errors: LUMEN_CHECK where the kernel has no randomness.
 #pragma once
 
@@ -31,7 +32,7 @@ class KeyedHash {
  private:
   void pick_kernels() noexcept;
 
-  static constexpr size_t kSecretBytes = 192;  // what XXH3's own secret has
+  static constexpr size_t kSecretBytes = 192;  // the size of XXH3's own secret
   using Xxh3 = Hash128 (*)(const std::byte* bytes, size_t size, const std::byte* secret,
                            size_t secret_size) noexcept;
   using Highway = Hash128 (*)(const std::byte* bytes, size_t size, const uint64_t* key) noexcept;

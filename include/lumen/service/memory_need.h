@@ -1,6 +1,7 @@
-// How much memory a call may take, told before its body is read, so that the whole of it can be reserved.
-// An output whose shape only the run knows counts as much as all inputs: many are of their size, fewer are
-// larger. What is larger is taken when it is there, or the request is refused then.
+// How much memory a call may take, told before its body is read, so that the whole of it can be
+// reserved. An output whose shape only the run knows counts as much as all inputs: many are of
+// their size, fewer are larger. Memory beyond that is taken when it is there, or the request is
+// refused then.
 // Threads: any. Memory: none. Errors: none.
 #pragma once
 
@@ -12,9 +13,10 @@
 namespace lumen::service {
 
 struct BodySize {
-  size_t binary_bytes = 0;     // tensors as they are: a place for each is taken
-  size_t text_bytes = 0;       // tensors as numbers in text: decoded beside it
-  size_t collected_bytes = 0;  // of the text, what has to be collected in the call's memory first
+  size_t binary_bytes = 0;  // tensors as they are: a place for each is taken
+  size_t text_bytes = 0;    // tensors as numbers in text: decoded beside it
+  // Of the text, the part that has to be collected in the call's memory first.
+  size_t collected_bytes = 0;
 };
 
 struct MemoryNeed {
@@ -26,7 +28,7 @@ struct MemoryNeed {
   }
 };
 
-// What a model's calls need. All that depends on the model alone is reckoned once.
+// The memory of a model's calls. All that depends on the model alone is reckoned once.
 class ModelNeed {
  public:
   explicit ModelNeed(const engine::ModelMetadata& model) noexcept;

@@ -1,8 +1,9 @@
-// ModelShares: how many calls, and how much memory for them, each model may hold of what an I/O thread has, so that a
-// flood for one leaves room for the others. A model may begin another call while it holds no more than kFactor times
-// what is free (dynamic thresholds: Choudhury, Hahne, "Dynamic queue length thresholds for multiple traffic
-// classes", 1997): one model alone can take all but a fifth, two all but a ninth, and whoever comes next finds room
-// at once. A model that holds nothing may always begin.
+// ModelShares: how many calls, and how much memory for them, each model may hold of an I/O
+// thread's, so that a flood for one leaves room for the others. A model may begin another call
+// while it holds no more than kFactor times the free part (dynamic thresholds: Choudhury, Hahne,
+// "Dynamic queue length thresholds for multiple traffic classes", 1997): one model alone can take
+// all but a fifth, two all but a ninth, and the next one finds room at once. A model that holds
+// nothing may always begin.
 // Threads: its I/O thread. Memory: at construction. Errors: none.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Places: where bytes that arrive in pieces belong, in order.
-// Threads: one. Memory: none; the segments and what they name belong to a call. Errors: none.
+// Threads: one. Memory: none; the segments and their memory belong to a call. Errors: none.
 #pragma once
 
 #include <sys/uio.h>

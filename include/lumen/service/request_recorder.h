@@ -1,6 +1,8 @@
-// RequestRecorder: what is kept of a call once its reply is out: its stages in the histograms, its entry in the
-// flight recorder, its line in the CSV. One an I/O thread, for all of its transports.
-// Threads: its I/O thread. Memory: none. Errors: none; the CSV counts what it can't keep. 0.1 us a request.
+// RequestRecorder: keeps the record of a call once its reply is out: its stages in the histograms,
+// its entry in the flight recorder, its line in the CSV. One an I/O thread, for all of its
+// transports.
+// Threads: its I/O thread. Memory: none. Errors: none; the CSV counts records that it can't keep.
+// 0.1 us a request.
 #pragma once
 
 #include <lumen/service/call.h>

@@ -7,12 +7,13 @@
 //   after()   ok: stores the outputs, and all that wait get them
 //             else: one of those that wait runs in its place
 //
-// Each call keeps its own deadline and cancel. What comes from a client's shared memory is copied before it is
-// hashed (service/binder.h), and outputs are made in private memory and copied there.
+// Each call keeps its own deadline and cancel. Data from a client's shared memory is copied before
+// it is hashed (service/binder.h), and outputs are made in private memory and copied there.
 //
 // Threads: as Step says; add() and remove() on the control plane, while no request of the model is on the way.
-// Memory: at add(), with the store's region of max_bytes; calls take from their own. Errors: add() says why there is
-// no region; the data plane has none, what can't be stored is run and counted.
+// Memory: at add(), with the store's region of max_bytes; calls take from their own. Errors: add()
+// says why there is no region; the data plane has none, an answer that can't be stored is run and
+// counted.
 #pragma once
 
 #include <lumen/base/limits.h>
@@ -35,7 +36,8 @@ class ResponseCache final : public Step, public OutputsKeeper {
   ResponseCache(const ResponseCache&) = delete;
   ResponseCache& operator=(const ResponseCache&) = delete;
 
-  // Empty at first, whatever a model before had: this one's answers are of a generation of their own.
+  // Empty at first, also if a model before had the index: this one's answers are of a generation of
+  // their own.
   [[nodiscard]] Status add(const engine::Model& model);
   void remove(const engine::Model& model) noexcept;
 

@@ -15,8 +15,8 @@ namespace lumen::telemetry {
 
 // The last requests of an I/O thread: at 100,000 requests a second 10 ms, at 1,000 a second.
 inline constexpr uint32_t kRecentEntries = 1024;
-// The slowest of them: of the server's life, and of the last minute in six pieces, so that one old outlier
-// does not hide what is slow now.
+// The slowest of them: of the server's life, and of the last minute in six pieces, so that one old
+// outlier does not hide a slow request of now.
 inline constexpr uint32_t kSlowWindows = 7;
 inline constexpr uint64_t kSlowWindowNs = 10'000'000'000;
 inline constexpr uint32_t kSlowEntries = 32;  // of one window: a screen
@@ -88,8 +88,8 @@ struct RegionName {
 
 // Which model an index is.
 struct RegionModel {
-  // 0: none, and its counts are being cleared. Otherwise a number that differs from all before it, so
-  // that a reader who finds the same before and after it has read counts of this model alone.
+  // 0: none, and its counts are being cleared. Otherwise a number that differs from all before it,
+  // so that a reader that finds the same before and after it has read counts of this model alone.
   std::atomic<uint64_t> generation{0};
   char name[136] = {};
   char version[24] = {};
@@ -99,7 +99,7 @@ struct RegionModel {
 enum class WriterState : uint32_t {
   kUnused = 0,  // never written: all zero
   kTaken = 1,   // a thread counts in it
-  kFree = 2,    // it holds what its threads so far have counted; the next one goes on from there
+  kFree = 2,    // it holds the counts of its threads so far; the next one goes on from there
 };
 
 enum class WriterRole : uint32_t {

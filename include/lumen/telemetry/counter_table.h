@@ -13,7 +13,7 @@ namespace lumen::telemetry {
 
 enum class CounterKind : uint32_t {
   kCounter = 0,  // only grows; the total is the sum over all writers
-  kGauge = 1,    // goes up and down; the sum too, as each writer takes away only what it has added
+  kGauge = 1,    // goes up and down; the sum too, as each writer takes away only its own additions
   kLatest = 2,   // a time, of which the largest counts
   kThread = 3,   // means something for the thread that writes it alone, and has no total
 };
@@ -156,7 +156,7 @@ template <const auto& kTable>
 class CounterOf {
  public:
   consteval CounterOf(const char* name) : index_(find(name)) {}
-  // For who goes through the table: `index` < std::size(kTable).
+  // For code that goes through the table: `index` < std::size(kTable).
   explicit constexpr CounterOf(size_t index) noexcept : index_(static_cast<uint32_t>(index)) {}
 
   [[nodiscard]] constexpr uint32_t index() const noexcept { return index_; }

@@ -4,13 +4,14 @@
 //                                                  └ of each writer     └ of each shard    ├ slots of each writer
 //                                                                                          └ histograms
 //
-// A thread counts through a CounterWriter, which holds a row of slots: each slot has one writing thread at a
-// time, so that counting is a plain load and store on a line that nobody else writes. A total is the sum over
-// all rows. A row stays when its writer ends, and the next writer goes on from what it holds: no total
-// ever goes down, however often a live change ends workers and starts others.
+// A thread counts through a CounterWriter, which holds a row of slots: each slot has one writing
+// thread at a time, so that counting is a plain load and store on a line that no other thread
+// writes. A total is the sum over all rows. A row stays when its writer ends, and the next writer
+// goes on from its values: no total ever goes down, however often a live change ends workers and
+// starts others.
 //
-// What belongs to a model lies together, so that a file needs room for the models that there are, not for as
-// many as there could be.
+// The counters of a model lie together, so that a file needs room for the models that there are,
+// not for as many as there could be.
 //
 // A model's slots are used again for another model once the first is gone: assign_model() clears them, by the
 // control plane, at a moment when no thread counts for that index. That moment exists, since a model lives until
@@ -54,8 +55,9 @@ struct CountersOptions {
 
 class Counters {
  public:
-  // A row for each I/O thread, for each runner of the engine's two configurations while one replaces the
-  // other, and for those who count but for a moment: backends' threads, the control plane.
+  // A row for each I/O thread, for each runner of the engine's two configurations while one
+  // replaces the other, and for threads that count for a moment: backends' threads, the control
+  // plane.
   static constexpr size_t kMaxWriters =
       limits::kMaxIoThreads + 2 * std::max(limits::kMaxWorkers, limits::kMaxIoThreads) + 64;
 
@@ -109,8 +111,8 @@ class Counters {
   Mapping memory_;                // where there is no file
   CountersFile* file_ = nullptr;  // where there is one
   std::byte* region_;
-  // Those in the region are for readers: it may be lost (TruncationGuard), and what this process relies on is not in
-  // it.
+  // Those in the region are for readers: it may be lost (TruncationGuard), and this process does
+  // not rely on it.
   const std::unique_ptr<std::atomic<WriterState>[]> states_ =
       std::make_unique<std::atomic<WriterState>[]>(kMaxWriters);
   // Rows from long_end_ to moment_begin_ were never taken: a total need not look at them.
@@ -147,12 +149,12 @@ class CounterWriter {
   CounterWriter& operator=(const CounterWriter&) = delete;
 
   [[nodiscard]] size_t row() const noexcept { return row_; }
-  // Tells readers whose row it is: of the calling thread.
+  // Tells readers the owner of the row: the calling thread.
   void is_thread(WriterRole role, uint32_t number) noexcept;
   // Where the time of that thread is kept.
   [[nodiscard]] ThreadTimes thread_times() noexcept;
   void add(ServerCounter counter, uint64_t n = 1) noexcept { bump(server_[counter.index()], n); }
-  // Of a gauge, what this writer or another has added before.
+  // Of a gauge, the earlier additions of this writer or another.
   void subtract(ServerGauge gauge, uint64_t n = 1) noexcept { bump(server_[gauge.index()], -n); }
   void subtract(uint32_t model, ModelGauge gauge, uint64_t n = 1) noexcept {
     bump(slot(model, gauge), -n);

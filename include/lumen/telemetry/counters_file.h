@@ -1,8 +1,9 @@
 // CountersFile: the memory of the counters as a file that other processes read (docs/formats/counters.md).
 //
-// It is made under another name, filled, and renamed by publish(), so that who opens its path sees a whole one or
-// none. A lock on it (flock) tells readers that its server lives. What is written is allocated before, since
-// a store into a page that a full tmpfs can't give ends the process.
+// It is made under another name, filled, and renamed by publish(), so that a reader that opens its
+// path sees a whole one or none. A lock on it (flock) tells readers that its server lives. Its
+// pages are allocated before they are written, since a store into a page that a full tmpfs can't
+// give ends the process.
 // Threads: the control plane. Memory: the mapping and a path. Errors: a Status with the path and the fix.
 #pragma once
 
@@ -24,8 +25,8 @@ namespace lumen::telemetry {
 // /dev/shm/lumen-UID-PID.counters where that is not set or not absolute.
 [[nodiscard]] std::string default_counters_path();
 
-// What dead servers of this user have left in that folder, but for the newest: the last to die may still be asked
-// what it did (lumen top PATH), and restarts do not fill a tmpfs.
+// The files of this user's dead servers in that folder, but for the newest: the last one to die may
+// still be asked (lumen top PATH), and restarts do not fill a tmpfs.
 void remove_old_counters_files(const std::string& path);
 
 class CountersFile {
@@ -48,7 +49,7 @@ class CountersFile {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   // Elsewhere the kernel writes pages back to a disk, and a thread that counts may have to wait for it.
   [[nodiscard]] bool is_in_memory() const noexcept { return is_in_memory_; }
-  // Somebody has truncated it: what is counted from then on is not in it.
+  // A process has truncated it: later counts are not in it.
   [[nodiscard]] bool was_truncated() const noexcept { return guard_ && guard_->pages_lost() > 0; }
 
  private:

@@ -2,10 +2,10 @@
 // (docs/formats/counters.md), as `lumen doctor` shows them.
 //
 // The file may be cut while it is read, or be anything at all: it is read by pread, for a mapping
-// would end in SIGBUS, and each place is checked against what a file of this version can hold
+// would end in SIGBUS, and each place is checked against the bounds of a file of this version
 // before it is read.
 // Threads: one. Memory: the heap, bounded by the constants in the source. Errors: a Status with the
-// path, what was got and what wanted.
+// path, the value got and the value wanted.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -24,7 +24,7 @@ namespace lumen::telemetry {
 
 class CountersReader {
  public:
-  // Fails where there is no regular file. What is in it is looked at by models().
+  // Fails if there is no regular file. models() looks at its content.
   [[nodiscard]] static Result<CountersReader> open(const std::filesystem::path& path);
 
   // Whether the server that made it runs: it holds a lock as long.

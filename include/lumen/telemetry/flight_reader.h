@@ -1,5 +1,5 @@
-// flight_reader: what the flight recorder has kept, read from a counters' region as another process reads it: by the
-// tables of its head (docs/formats/counters.md).
+// flight_reader: the requests that the flight recorder has kept, read from a counters' region as
+// another process reads it: by the tables of its head (docs/formats/counters.md).
 // Threads: any, while the server records; nobody waits. Memory: the heap.
 // Errors: an entry that is being written, and a window that was emptied meanwhile, are left out.
 #pragma once
@@ -18,7 +18,7 @@ namespace lumen::telemetry {
                                                     size_t shard);
 
 struct SlowRequests {
-  uint64_t window = FlightWindow::kWholeLife;  // or the time by what a window lasts
+  uint64_t window = FlightWindow::kWholeLife;  // or the time divided by the length of a window
   std::vector<FlightRecord> requests{};        // slowest first
 };
 // Its windows: that of its whole life first, then those that were begun, newest first.

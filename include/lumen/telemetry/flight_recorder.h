@@ -1,10 +1,11 @@
-// FlightRecorder: keeps the last requests of an I/O thread and its slowest, always, so that one who asks why a reply
-// was slow finds it recorded. They lie in the counters' region, and outlive a server that hangs or is killed.
+// FlightRecorder: keeps the last requests of an I/O thread and its slowest, always, so that the
+// cause of a slow reply is recorded before a user asks. They lie in the counters' region, and
+// outlive a server that hangs or is killed.
 //
 //   record() ─► ring: the last 1,024
 //            ─► windows, 32 each: the slowest of the server's life │ of these ten seconds (and of the five windows before)
 //
-// Threads: record() by the I/O thread whose it is; readers any (flight_reader.h), also of other processes.
+// Threads: record() by its I/O thread; readers any (flight_reader.h), also of other processes.
 // Memory: none; the region's. No lock, no call of the system. Errors: never.
 //
 // A request is among the slowest of a window if that has room, or if its total is above the least total there, which

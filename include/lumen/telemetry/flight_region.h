@@ -19,7 +19,7 @@
 
 namespace lumen::telemetry {
 
-// What an entry holds.
+// The content of an entry.
 struct FlightRecord {
   RequestRecord request{};
   uint64_t generation = 0;  // of its model: whether the index still means it
@@ -34,7 +34,7 @@ class FlightEntry {
     mark_.store(mark + 1, std::memory_order_relaxed);
     const auto words = std::bit_cast<Words>(request);
     for (size_t i = 0; i < words.size(); ++i) {
-      // sync[flight.entry]: release; who sees the word sees the odd mark too
+      // sync[flight.entry]: release; a reader that sees the word sees the odd mark too
       words_[i].store(words[i], std::memory_order_release);
     }
     // sync[flight.entry]: release; the same of this one, and the even mark the whole entry
@@ -77,7 +77,7 @@ struct alignas(kFlightHeadBytes) FlightRing {
 struct alignas(kFlightHeadBytes) FlightWindow {
   static constexpr uint64_t kWholeLife = UINT64_MAX;  // number of the first window of a set
 
-  std::atomic<uint64_t> number{0};  // the time by what a window lasts
+  std::atomic<uint64_t> number{0};  // the time divided by the length of a window
   std::atomic<uint64_t> used{0};
   alignas(kFlightHeadBytes) std::array<FlightEntry, kSlowEntries> entries{};
 };

@@ -33,7 +33,7 @@ class Histogram {
 
   // Plain loads and stores, about 1 ns.
   void record(uint64_t value) noexcept;
-  // Adds what `other` has counted, which may go on counting: then of the moment of each bucket.
+  // Adds the counts of `other`, which may go on counting: then of the moment of each bucket.
   void merge(const Histogram& other) noexcept;
   // No writer at that time.
   void reset() noexcept;

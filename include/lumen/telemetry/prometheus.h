@@ -1,6 +1,7 @@
-// prometheus: what Lumen counts, as Prometheus' text format 0.0.4. docs/formats/metrics.md lists it.
+// prometheus: Lumen's counters as Prometheus' text format 0.0.4. docs/formats/metrics.md lists
+// them.
 // Threads: any; reads counters that others go on writing. Memory: none, it writes into the caller's.
-// Errors: nullopt when the text doesn't fit; prometheus_size_bound() tells what always fits.
+// Errors: nullopt when the text doesn't fit; prometheus_size_bound() tells a size that always fits.
 #pragma once
 
 #include <lumen/telemetry/counters.h>
@@ -58,7 +59,7 @@ struct PrometheusInput {
 [[nodiscard]] std::optional<size_t> write_prometheus(const PrometheusInput& input,
                                                      std::span<char> out) noexcept;
 
-// Whatever the numbers become: it holds for these models and figures with these labels.
+// For any values: it holds for these models and figures with these labels.
 [[nodiscard]] size_t prometheus_size_bound(const PrometheusInput& input) noexcept;
 
 }  // namespace lumen::telemetry

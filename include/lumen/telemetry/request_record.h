@@ -1,4 +1,4 @@
-// RequestRecord: what is kept of one finished request, as it travels through the shared buffer from
+// RequestRecord: the record of one finished request, as it travels through the shared buffer from
 // I/O threads to the writer of the CSV file.
 // Threads: a value. Memory: 160 bytes, trivially copyable; it is a part of an entry of the flight recorder, which
 // other processes read (docs/formats/counters.md), and so each offset is asserted. Errors: never.
@@ -15,7 +15,7 @@
 
 namespace lumen::telemetry {
 
-// What the response cache did for a request; in the order of kCacheUseNames.
+// The response cache's part in a request; in the order of kCacheUseNames.
 enum class CacheUse : uint8_t {
   kNone,    // its model has no cache, or the request wanted none
   kHit,     // answered from the cache

@@ -1,5 +1,5 @@
-// SharedCounter: one number that several threads count, where that is rare. What requests pass
-// counts in a block of its own: counters.h.
+// SharedCounter: one number that several threads count, if that is rare. Counters of the requests'
+// path have blocks of their own: counters.h.
 // Threads: any. Memory: none. Errors: never.
 #pragma once
 

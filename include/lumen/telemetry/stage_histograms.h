@@ -1,7 +1,7 @@
 // StageHistograms: how long the requests of each model spent in each stage, for /metrics. Views of
 // histograms in the counters' region.
 // Threads: each shard is written by one thread, an I/O thread; readers any.
-// Memory: none of its own; 144 KiB a model and shard, of which only what was written is touched.
+// Memory: none of its own; 144 KiB a model and shard, of which only written pages are touched.
 // Errors: indices out of range are left out, so that a refused request (no model) needs no case of its
 // own at the caller.
 //

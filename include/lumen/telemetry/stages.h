@@ -1,4 +1,4 @@
-// Stages: the one list of what a request goes through, for CSV, metrics, bench and docs alike.
+// Stages: the one list of a request's stages, for CSV, metrics, bench and docs alike.
 // Threads: constants. Memory: none. Errors: never.
 #pragma once
 

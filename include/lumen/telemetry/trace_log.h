@@ -1,13 +1,14 @@
-// TraceLog: one line of CSV for each finished request, written by a thread of its own, so that those
-// who finish requests never wait for a disk; and one in a file beside it (traceparent_path()) for each that
-// belongs to a trace. docs/formats/telemetry-csv.md says what the lines hold.
+// TraceLog: one line of CSV for each finished request, written by a thread of its own, so that
+// threads that finish requests never wait for a disk; and one in a file beside it
+// (traceparent_path()) for each that belongs to a trace. docs/formats/telemetry-csv.md describes
+// the lines.
 // Threads: write() from any; flush(), counters(), last_error() from any; close() from one. Only the
 // thread "lumen-trace" touches the file; it sleeps for ever while nothing is written.
 // Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at most:
 // to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of records. Where a
 // thread was preempted in the few ns of sealing a full buffer, the others yield to it, 1 ms at most.
-// Errors: open() with a Status; afterwards whatever can't be kept is counted, and the disk's errors
-// are told by on_error and last_error().
+// Errors: open() with a Status; afterwards records that can't be kept are counted, and on_error and
+// last_error() tell the disk's errors.
 //
 // Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
 // exactly one thread; it is the one that wakes. So nothing is polled, and "has the timer been armed?"
@@ -58,8 +59,8 @@ struct TraceLogOptions {
   size_t buffer_bytes = size_t{1} << 20;  // a power of two
   size_t buffer_count = 4;
   size_t max_threads = 64;  // inside write() at one moment; more are dropped and counted
-  // How long a record may stay in memory. 200 ms: who follows the file sees it as now, and a slow
-  // trickle of requests wakes a second thread five times a second, not once a request.
+  // How long a record may stay in memory. 200 ms: a user that follows the file sees it as now, and
+  // a slow trickle of requests wakes a second thread five times a second, not once a request.
   uint64_t flush_delay_ns = 200'000'000;
   // By "lumen-trace", the first time the disk refuses, and again after it had recovered.
   std::function<void(const Status&)> on_error = {};
@@ -96,10 +97,10 @@ class TraceLog {
   // Earlier records are in the file at hand; later records go into the file that has the name then, as after
   // logrotate has moved this one. A file that was removed or cut is noticed without it. Not by several threads at once.
   [[nodiscard]] Status reopen();
-  // What RequestRecord::model means from now on; without a name its number is written. What was written
-  // before is in the file by then. Not by several threads at once.
+  // The meaning of RequestRecord::model from now on; without a name its number is written. Earlier
+  // records are in the file by then. Not by several threads at once.
   void name_model(uint16_t model, std::string_view name);
-  // Waits until what was written before is in the file or was counted as dropped. False: not by
+  // Waits until earlier records are in the file or were counted as dropped. False: not by
   // `deadline_ns` of CLOCK_MONOTONIC.
   bool flush(uint64_t deadline_ns = UINT64_MAX) noexcept;
   // The same for good; write() only counts from now on. A second call changes nothing.

@@ -1,5 +1,5 @@
 // The bytes of a BYTES tensor: each element is a little-endian u32 length and that many bytes.
-// Threads: any. Memory: none. Errors: Status naming the tensor, what was got and what was wanted.
+// Threads: any. Memory: none. Errors: Status naming the tensor, the value got and the value wanted.
 #pragma once
 
 #include <lumen/base/result.h>

@@ -1,5 +1,5 @@
 // TensorView: a tensor that owns nothing: type, shape and where its bytes lie.
-// Threads: a value; the bytes belong to whoever owns their memory. Memory: none. Errors: never.
+// Threads: a value; the bytes belong to the owner of their memory. Memory: none. Errors: never.
 #pragma once
 
 #include <lumen/tensor/element_type.h>

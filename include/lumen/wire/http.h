@@ -1,6 +1,6 @@
 // HTTP/1.1 as Lumen speaks it: strict request heads, chunked bodies, response heads.
-// Pure functions over bytes: no socket, no thread, no clock. Source: RFC 9110, RFC 9112; what is
-// refused and why: docs/formats/http.md.
+// Pure functions over bytes: no socket, no thread, no clock. Source: RFC 9110, RFC 9112;
+// docs/formats/http.md lists the refusals and their reasons.
 // Threads: any; a ChunkedDecoder belongs to one connection. Memory: none; views point into the input.
 // Errors: Refusal with the HTTP status to answer; the connection is closed after it.
 #pragma once

@@ -10,7 +10,7 @@
 
 namespace lumen::wire {
 
-// What `fill(JsonWriter&)` writes. It may be called several times.
+// The text that `fill(JsonWriter&)` writes. It may be called several times.
 template <typename Fill>
 [[nodiscard]] std::string json_text(const Fill& fill) {
   for (size_t bytes = 4096;; bytes *= 4) {

@@ -1,6 +1,6 @@
 // JsonWriter: writes JSON into a fixed buffer and puts the commas. For documents and infer replies.
-// Threads: one. Memory: none. Errors: overflowed() once the buffer is full; what is there is cut between
-// two characters, and nothing follows.
+// Threads: one. Memory: none. Errors: overflowed() once the buffer is full; its text is then cut
+// between two characters, and nothing follows.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,8 @@ class JsonWriter {
   }
 
  private:
-  // Inline, what a reply is made of: as calls they took 5 % of all that the server does for a small model.
+  // Inline, the parts of a reply: as calls they took 5 % of all that the server does for a small
+  // model.
   void put(char c) noexcept {
     if (at_ == end_) [[unlikely]]
       return overflow();

@@ -1,9 +1,9 @@
 // The Open Inference Protocol's infer call: JSON heads with binary tensors behind them, both ways.
 // Pure: no socket, no thread, no clock. Format: docs/formats/oip.md.
 // Threads: a JsonParser belongs to one thread; the functions to any.
-// Memory: a JsonParser allocates at construction only, whatever it reads later; everything else
-// comes from the Allocator given.
-// Errors: Status naming the tensor, what was got, what was wanted and the fix.
+// Memory: a JsonParser allocates at construction only, for any text that it reads later; everything
+// else comes from the Allocator given.
+// Errors: Status naming the tensor, the value got, the value wanted and the fix.
 #pragma once
 
 #include <lumen/base/allocator.h>
@@ -37,7 +37,7 @@ struct InferOutput {
 
 // A parameter that no rule of ours knows: a client's own, or Triton's.
 struct InferParameter {
-  std::string_view of;  // the tensor whose it is; empty: the request's
+  std::string_view of;  // the tensor that it belongs to; empty: the request's
   std::string_view name;
   std::string_view value;  // JSON, as it was sent
 };
@@ -107,7 +107,7 @@ struct EncodedReply {
 [[nodiscard]] Result<EncodedReply> encode_infer_reply(const InferReply& reply,
                                                       Allocator& memory) noexcept;
 
-// {"error":"..."} into `out`, escaped and valid UTF-8 whatever the message holds, cut to fit.
+// {"error":"..."} into `out`, escaped and valid UTF-8 for any message, cut to fit.
 inline constexpr size_t kMaxErrorBodyBytes = 2048;
 [[nodiscard]] size_t write_error_body(std::span<char> out, std::string_view message) noexcept;
 

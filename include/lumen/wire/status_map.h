@@ -1,4 +1,4 @@
-// The one table from Code to what a protocol answers. Threads: any. Memory: none. Errors: never.
+// The one table from Code to a protocol's status. Threads: any. Memory: none. Errors: never.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -20,7 +20,7 @@ namespace lumen::wire {
     case Code::kResourceExhausted: return 429;
     case Code::kOverBudget: return 429;
     case Code::kNoMemory: return 429;
-    case Code::kCancelled: return 499;  // nginx's word; whom it is for has gone
+    case Code::kCancelled: return 499;  // nginx's word; its client has gone
     case Code::kInternal: return 500;
     case Code::kUnsupported: return 501;
     case Code::kUnavailable: return 503;

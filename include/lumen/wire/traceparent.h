@@ -10,8 +10,9 @@
 
 namespace lumen::wire {
 
-// Refused: upper case, an id of zeroes, version ff, version 00 with anything behind its four fields. Of a version
-// to come the same four are read, and what follows them after a dash is ignored.
+// Refused: upper case, an id of zeroes, version ff, version 00 with anything behind its four
+// fields. Of a version to come the same four are read, and text that follows them after a dash is
+// ignored.
 [[nodiscard]] std::optional<Traceparent> parse_traceparent(std::string_view value) noexcept;
 
 }  // namespace lumen::wire

@@ -1,6 +1,6 @@
 // The ONNX Runtime backend: a session for each model, which all its instances run, each on its worker's
 // own thread. Threads: load() and create_instance() by several. Memory: a session's weights
-// once, whatever the number of instances. Errors: what the library says becomes a Status.
+// once, for any number of instances. Errors: the library's errors become a Status.
 #include <lumen/backends/onnxruntime.h>
 
 #include <lumen/base/mapped_file.h>

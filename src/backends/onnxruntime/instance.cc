@@ -123,13 +123,14 @@ class OnnxRuntimeInstance final : public Instance {
     std::vector<AxisSource> axes;
     Buffer small;
     BoundValue value;
-    OrtValue* given = nullptr;    // what this run is to write to; nullptr: the library's choice
+    // The memory that this run is to write to; nullptr: the library's choice.
+    OrtValue* given = nullptr;
     Owned<OrtValue> made;         // by the library, in this run
     std::byte* target = nullptr;  // in the request's memory, when `given` lies there
     Shape shape;                  // of `given`
     size_t bytes = 0;             // of `given`
     bool is_wanted = false;
-    bool is_to_be_checked = true;  // that a run writes what it is given
+    bool is_to_be_checked = true;  // that a run writes its outputs
   };
 
   std::vector<AxisSource> sources_of(const Port& output) const {
@@ -283,8 +284,8 @@ class OnnxRuntimeInstance final : public Instance {
 
   Status run_session(const InferRequest& request) {
     Error error = call();
-    // A model may say of its outputs what is not so (one name for axes of two sizes): then the library
-    // refuses the memory that it was given. It is not asked to use any again.
+    // A model's declaration of its outputs may be false (one name for axes of two sizes): then the
+    // library refuses the memory that it was given. It is not asked to use any again.
     if (error != nullptr && knows_shapes_ && was_given_any()) {
       for (Output& output : outputs_) output.given = nullptr;
       Error second = call();

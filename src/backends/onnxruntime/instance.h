@@ -1,5 +1,5 @@
-// One worker's way into a session: the values that inputs and outputs are bound to. The session, its
-// weights and what it packed of them belong to all instances of a model.
+// One worker's way into a session: the values that inputs and outputs are bound to. The session,
+// its weights and their packed form belong to all instances of a model.
 // Threads: made on one, used by one, its worker's, on which the model runs. Memory: buffers of small
 // tensors at construction; ONNX Runtime allocates in each call.
 // Errors: a failed run is a Status in the request and leaves nothing behind.
@@ -16,7 +16,7 @@
 
 namespace lumen::backends::onnxruntime {
 
-// What instances share. The library outlives the session.
+// The parts that instances share. The library outlives the session.
 struct SharedSession {
   std::shared_ptr<Library> library;
   Owned<OrtSession> session;

@@ -66,7 +66,7 @@ Result<std::shared_ptr<Library>> Library::open() {
   // alloc: once
   std::shared_ptr<Library> made(new Library());
   try {
-    // What goes wrong comes back as a status; its warnings about models are for their makers.
+    // Errors come back as a status; its warnings about models are for their makers.
     OrtEnv* env = nullptr;
     must(api().CreateEnv(ORT_LOGGING_LEVEL_FATAL, "lumen", &env));
     made->env_.reset(env);

@@ -1,6 +1,6 @@
-// The ONNX Runtime library: found and loaded at the first model that asks for it, its environment, and
-// owners of what its C interface hands out. Headers of one version may use a newer library: it is asked
-// for the interface of the headers' version.
+// The ONNX Runtime library: found and loaded at the first model that asks for it, its environment,
+// and owners of the objects that its C interface hands out. Headers of one version may use a newer
+// library: it is asked for the interface of the headers' version.
 // Threads: any, but for disable_reports(). Memory: the library's own.
 // Errors: Status with the library's own words.
 #pragma once
@@ -35,7 +35,7 @@ template <typename T>
 using Owned = std::unique_ptr<T, Release>;
 using Error = Owned<OrtStatus>;  // null: none
 
-// What the library says no with. Ends in the backend's face.
+// The library's refusal. Ends in the backend's face.
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

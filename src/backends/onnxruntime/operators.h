@@ -15,8 +15,8 @@ inline constexpr engine::OperatorException kNotGiven[] = {
     {"", "Mod", "INT32 INT64", 0x2,
      "the least number divided by -1 ends the process; divide by a constant or FP64", -1},
 };
-// What version 1.31 computes otherwise, of ONNX's backend suite and of variants of its cases. "auto" refuses these; named
-// in config.json, it serves them with a warning.
+// The nodes that version 1.31 computes otherwise, of ONNX's backend suite and of variants of its
+// cases. "auto" refuses these; named in config.json, it serves them with a warning.
 inline constexpr engine::OperatorDeviation kDeviations[] = {
     {"", "Attention", "qk_matmul_output_mode=2 is_causal=1", 0, "", 0x8, false,
      "in qk_matmul_output masked places hold the least FP32 number, not -infinity"},

@@ -1,6 +1,6 @@
 // A session's inputs and outputs as Lumen describes tensors.
-// Threads: control plane. Memory: the heap. Errors: a Status for what the protocol has no word for; what
-// the library says is thrown as Failure.
+// Threads: control plane. Memory: the heap. Errors: a Status for types that the protocol has no
+// word for; the library's errors are thrown as Failure.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -18,7 +18,7 @@
 
 namespace lumen::backends::onnxruntime {
 
-using namespace engine;  // what a backend implements
+using namespace engine;  // the types that a backend implements
 
 [[nodiscard]] std::optional<ElementType> our_type(ONNXTensorElementDataType type) noexcept;
 [[nodiscard]] ONNXTensorElementDataType their_type(ElementType type) noexcept;
@@ -44,8 +44,9 @@ struct Ports {
 // Marks outputs that no node writes.
 void mark_passed_on(const onnx::Graph& graph, Ports& ports);
 
-// The session says of what has no shape in the file what it says of a scalar (its interface tells them
-// apart from version 1.24 on only). Marks such outputs; kUnsupported for inputs.
+// The session describes an output without a shape in the file as it describes a scalar (its
+// interface tells them apart from version 1.24 on only). Marks such outputs; kUnsupported for
+// inputs.
 [[nodiscard]] Status mark_unranked(const std::string& model, const onnx::Graph& graph,
                                    Ports& ports);
 

@@ -70,14 +70,14 @@ class OpenVinoInstance final : public Instance {
     variants_.push_back({.rows = rows, .is_dynamic = false, .plan = nullptr});
     make_plan(variants_.back(), std::move(compiled));
   }
-  // Last: it takes what no other does. `model` is what was compiled.
+  // Last: it takes the shapes that no other does. `model` is the model that was compiled.
   void add_dynamic(ov::CompiledModel compiled, const ov::Model& model) {
     shapes_.emplace(model);
     variants_.push_back({.rows = 0, .is_dynamic = true, .plan = nullptr});
     make_plan(variants_.back(), std::move(compiled));
   }
 
-  // Throws what the model throws: one that fails on zeros of its own shape is broken. Free shapes
+  // Throws the model's exceptions: one that fails on zeros of its own shape is broken. Free shapes
   // are not guessed.
   void warm_up() {
     for (Variant& variant : variants_) warm_up(variant);
@@ -117,7 +117,7 @@ class OpenVinoInstance final : public Instance {
     }
   }
 
-  // First calls allocate what later ones use again.
+  // First calls allocate memory that later ones use again.
   static void warm_up(Variant& variant) {
     variant.plan->warm_up();
     for (int i = 0; !variant.is_dynamic && i < kWarmupRuns; ++i) variant.plan->infer();
@@ -147,8 +147,9 @@ class OpenVinoInstance final : public Instance {
     return {};
   }
 
-  // See ShapeCheck for what a failed run leaves behind. A new infer request would not help: it is in
-  // the compiled model. The old one goes first, so that no two are in memory at once.
+  // See ShapeCheck for the state that a failed run leaves behind. A new infer request would not
+  // help: the state is in the compiled model. The old one goes first, so that no two are in memory
+  // at once.
   void rebuild(Variant& variant) {
     last_ = nullptr;
     variant.plan.reset();
@@ -159,9 +160,10 @@ class OpenVinoInstance final : public Instance {
     ++times_rebuilt_;
   }
 
-  // Marks what ran, to be made anew by the next request that needs it: so the sender of this one is
-  // answered first, and other models' requests go before. Tells a refusal that hangs on the numbers
-  // in an input (a shape to reshape to), which is the client's, from a fault of the run.
+  // Marks the variant that ran, to be made anew by the next request that needs it: so the sender of
+  // this one is answered first, and other models' requests go before. Tells a refusal that hangs on
+  // the numbers in an input (a shape to reshape to), which is the client's, from a fault of the
+  // run.
   Status after_failure(const InferRequest& request, const char* what) noexcept {
     if (running_ == nullptr) {
       return failed(Code::kInternal, "compiling", metadata_.name, what);
@@ -235,8 +237,8 @@ class OpenVinoModel final : public LoadedModel {
   }
 
  private:
-  // Cloning may fill in what the original computes late (names), so it is done one at a time; the
-  // weights are shared.
+  // Cloning may fill in parts that the original computes late (names), so it is done one at a time;
+  // the weights are shared.
   std::shared_ptr<ov::Model> clone() {
     const std::lock_guard lock(cloning_);
     return model_->clone();
@@ -308,12 +310,12 @@ class OpenVinoModel final : public LoadedModel {
         ov::hint::performance_mode(ov::hint::PerformanceMode::THROUGHPUT),
         // Without its own stream executor OpenVINO runs the model on the calling thread as it is.
         // With it each infer() enters a TBB arena that moves the thread to another CPU and back by
-        // two sched_setaffinity calls (2026.4, whatever enable_cpu_pinning says): 5.2 us a call of
-        // a small MLP instead of 1.6, and the worker's pinning is gone.
+        // two sched_setaffinity calls (2026.4, for any enable_cpu_pinning): 5.2 us a call of a
+        // small MLP instead of 1.6, and the worker's pinning is gone.
         {"EXCLUSIVE_ASYNC_REQUESTS", true},
     };
-    // Of each kind of operation, the kernels that OpenVINO keeps for shapes seen before; without a
-    // word 5,000. Where no shape is free it keeps only what the model needs.
+    // Of each kind of operation, the kernels that OpenVINO keeps for shapes seen before; 5,000 by
+    // default. If no shape is free it keeps only those that the model needs.
     if (model->is_dynamic()) {
       properties.emplace("CPU_RUNTIME_CACHE_CAPACITY", std::to_string(options_.shape_cache));
     }

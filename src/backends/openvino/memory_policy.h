@@ -3,8 +3,8 @@
 // being bound to one node when others use them, and which the kernel keeps as mappings of their own:
 // it merges neighbours only where their policies are equal. A server that compiled often went
 // towards the limit of 65,530 mappings.
-// Threads: any; the control plane's, for it reads /proc. Memory: the heap. Errors: never; what can't
-// be read or changed stays as it is.
+// Threads: any; the control plane's, for it reads /proc. Memory: the heap. Errors: never; a mapping
+// that can't be read or changed stays as it is.
 #pragma once
 
 #include <cstddef>

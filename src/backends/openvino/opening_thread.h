@@ -1,5 +1,6 @@
-// What opening OpenVINO does to the thread that opens it, and to the process, is kept within bounds.
-// Threads: the one that opens it. Memory: two lists of CPUs. Errors: none; where the kernel refuses, the state stays.
+// Bounds the effects of opening OpenVINO on the thread that opens it, and on the process. Threads:
+// the one that opens it. Memory: two lists of CPUs. Errors: none; if the kernel refuses, the state
+// stays.
 #pragma once
 
 #include <lumen/base/cpu.h>

@@ -1,7 +1,7 @@
 // Plans: one compiled shape of a model with its infer request, and how a request's tensors get in
 // and out of it. Part of backend.cc, which alone includes it.
 // Threads: one, the worker's. Memory: buffers of small tensors at construction; OpenVINO allocates
-// when a tensor is bound anew. Errors: Status; what OpenVINO throws passes through.
+// when a tensor is bound anew. Errors: Status; OpenVINO's exceptions pass through.
 #pragma once
 
 #include <lumen/engine/infer_request.h>
@@ -40,13 +40,13 @@ class Plan {
         request_(compiled_.create_infer_request()) {}
   virtual ~Plan() = default;
 
-  // Inputs bound or copied, room for the outputs. May throw what OpenVINO throws.
+  // Inputs bound or copied, room for the outputs. May throw OpenVINO's exceptions.
   virtual Status bind(InferRequest& request, std::span<TensorView> outputs) = 0;
   // After the model ran.
   virtual Status collect(InferRequest& request, std::span<TensorView> outputs) = 0;
   virtual const void* bound_input(size_t index) const noexcept = 0;
 
-  // Throws what OpenVINO throws and, where kChecksEachRun, where an output is left unwritten.
+  // Throws OpenVINO's exceptions and, with kChecksEachRun, if an output is left unwritten.
   void infer() {
     if constexpr (kChecksEachRun) {
       infer_checked();
@@ -322,7 +322,7 @@ class DynamicPlan final : public Plan {
   struct Slot {
     ov::Tensor small;  // bytes that small inputs are copied to
     ov::Tensor strings;
-    Shape shape;  // of what is bound
+    Shape shape;  // of the bound tensor
     const void* bound = nullptr;
   };
 

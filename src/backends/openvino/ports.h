@@ -1,6 +1,6 @@
 // OpenVINO's words in ours: datatypes, shapes, tensor names, exceptions. Part of backend.cc,
 // which alone includes it. Threads: any. Memory: the heap where OpenVINO's types need it.
-// Errors: nullopt or a Status for what the protocol has no word for.
+// Errors: nullopt or a Status for types that the protocol has no word for.
 #pragma once
 
 #include <lumen/base/limits.h>
@@ -23,7 +23,7 @@
 
 namespace lumen::backends::openvino {
 
-using namespace engine;  // what a backend implements
+using namespace engine;  // the types that a backend implements
 
 struct TypePair {
   ElementType ours;
@@ -75,8 +75,8 @@ inline std::optional<Shape> our_shape(const ov::PartialShape& shape) {
   return result;
 }
 
-// What a model's port is to us. `shape` holds -1 for a free axis; `bounds` is kept only where an
-// axis is free within limits, which metadata can't say.
+// A model's port in our words. `shape` holds -1 for a free axis; `bounds` is kept only if an axis
+// is free within limits, which metadata can't say.
 struct Port {
   TensorSpec spec;
   std::optional<ov::PartialShape> bounds;
@@ -150,9 +150,9 @@ inline Result<std::vector<Port>> describe_ports(const std::string& model,
   return described;
 }
 
-// OpenVINO's CPU plugin computes INT64 and UINT64 as 32 bits and drops the upper half without a word
-// (2026.4: Identity of 2^40 + 1 is 1). A wrong answer is worse than none, so what does not fit is
-// refused; 8 bytes a clock, which small integer inputs don't feel.
+// OpenVINO's CPU plugin computes INT64 and UINT64 as 32 bits and drops the upper half without a
+// word (2026.4: Identity of 2^40 + 1 is 1). A wrong answer is worse than none, so numbers that do
+// not fit are refused; 8 bytes a clock, which small integer inputs don't feel.
 inline Status check_wide_integers(const std::string& input, const TensorView& tensor) noexcept {
   const bool is_signed = tensor.type == ElementType::kInt64;
   if (!is_signed && tensor.type != ElementType::kUint64) return {};

@@ -2,7 +2,7 @@
 // backend.cc, which alone includes it.
 // Threads: find_ties() on the control plane; a ShapeCheck belongs to one instance.
 // Memory: the copy at construction (its weights are shared); the heap for shapes not asked for lately.
-// Errors: false, or no tie; what OpenVINO throws beside its own exceptions passes through.
+// Errors: false, or no tie; exceptions that are not OpenVINO's own pass through.
 #pragma once
 
 #include <lumen/engine/metadata.h>
@@ -27,10 +27,10 @@
 namespace lumen::backends::openvino {
 
 // OpenVINO's graph (2026.4) is not to be used again once a run of it has thrown: nodes that had
-// their outputs resized but did not run keep the sizes of the failed request, and what follows
-// fails, until its shapes differ from those of the last run that did not. So a run that would fail
-// by its shapes never begins: each combination of shapes is asked for here once. It costs 0.1 to
-// 0.7 ms, a tenth or less of what the first run with new shapes costs.
+// their outputs resized but did not run keep the sizes of the failed request, and later runs fail,
+// until their shapes differ from those of the last run that did not. So a run that would fail by
+// its shapes never begins: each combination of shapes is asked for here once. It costs 0.1 to 0.7
+// ms, a tenth or less of the first run with new shapes.
 class ShapeCheck {
  public:
   explicit ShapeCheck(const ov::Model& model)
@@ -145,7 +145,7 @@ inline bool refuses_unequal(ov::Model& model, FreeAxis one, FreeAxis other) {
 constexpr size_t kMostAxesTried = 256;
 
 // Each free axis of the inputs gets a symbol of its own; operations that take equal sizes only make
-// their symbols equal. What that says is tried out before it is believed.
+// their symbols equal. The result is tried out before it is believed.
 inline std::vector<TiedAxes> find_ties(const ov::Model& model) {
   const std::shared_ptr<ov::Model> copy = model.clone();
   std::vector<std::pair<FreeAxis, std::shared_ptr<ov::Symbol>>> axes;

@@ -1,7 +1,8 @@
-// BodyReader: a body's plain bytes, decoded from what has been received. Readers stack: a framing, which knows
-// where the body ends, reads from the receive buffer, and a content coding (gzip, say) reads from another
-// reader and is read in its place.
-// Threads: one. Memory: none. Errors: kRefused, with what to answer; the end of the body is not known then.
+// BodyReader: a body's plain bytes, decoded from the received ones. Readers stack: a framing, which
+// knows where the body ends, reads from the receive buffer, and a content coding (gzip, say) reads
+// from another reader and is read in its place.
+// Threads: one. Memory: none. Errors: kRefused, with the answer; the end of the body is not known
+// then.
 #pragma once
 
 #include "transports/http/receive_buffer.h"
@@ -35,8 +36,8 @@ class BodyReader {
   ~BodyReader() = default;
 };
 
-// A body as it is, of a length that is known. What has not been received yet may be received straight to
-// where it belongs.
+// A body as it is, of a length that is known. Bytes that have not been received yet may be received
+// straight to their places.
 class IdentityReader final : public BodyReader {
  public:
   IdentityReader(ReceiveBuffer& buffer, uint64_t bytes) noexcept : buffer_(&buffer), left_(bytes) {}

@@ -1,5 +1,5 @@
-// The conversation's course; what is late: connection_time.cc. I/O thread only; allocates nothing. Whatever is wrong ends in an error reply or
-// in close().
+// The conversation's course; late requests: connection_time.cc. I/O thread only; allocates nothing.
+// Any error ends in an error reply or in close().
 #include "transports/http/connection.h"
 
 #include "transports/http/connection_host.h"
@@ -271,8 +271,8 @@ void Connection::begin_linger() noexcept {
     close();
     return;
   }
-  // What the kernel still has to send is its own from the close on: a client that takes nothing must not
-  // keep it there for good.
+  // The kernel's unsent bytes are its own from the close on: a client that takes nothing must not
+  // keep them there for good.
   host_.loop().limit_unsent_time(stream_, host_.services().options.timeouts.write_stall_ns);
   state_ = State::kLinger;
   start(host_.timeouts().linger);

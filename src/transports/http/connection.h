@@ -1,5 +1,5 @@
-// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop: when to receive into
-// what, when to send, how long to wait. What a request means is its handler's.
+// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop: where to
+// receive, when to send, how long to wait. The meaning of a request is its handler's.
 //
 //   idle -> head -> (continue) -> text -> tensors -> running -> writing -> idle | head
 //                                     errors: ... -> writing -> discard | linger
@@ -39,7 +39,7 @@ class Connection final : public net::StreamHandler {
     kRunning,      // the engine has it
     kWriting,
     kDiscard,    // dropping the rest of a refused body, the connection lives on
-    kLinger,     // our side is closed, dropping what still comes
+    kLinger,     // our side is closed, dropping bytes that still come
     kTimedOut,   // waits for the loop to give the buffers back, then answers 408
     kAbandoned,  // closed by force while the engine has its request
     kClosing,    // until the loop has let go of the stream and of the context's memory
@@ -56,7 +56,7 @@ class Connection final : public net::StreamHandler {
   // for memory 429. False: it is neither.
   [[nodiscard]] bool give_way() noexcept;
   [[nodiscard]] RequestContext& context() noexcept { return *context_; }
-  // Who had its request is through with it.
+  // Its request has come back.
   void on_returned() noexcept;
   void on_timeout() noexcept;
   // Drain: a connection without a request closes now, another after its reply.
@@ -105,7 +105,8 @@ class Connection final : public net::StreamHandler {
   State state_ = State::kFree;
   bool in_loop_ = false;
   bool is_local_ = false;
-  bool is_overdue_ = false;  // its time was up when what is being delivered was still in the socket
+  // Its time was up when bytes that are being delivered were still in the socket.
+  bool is_overdue_ = false;
 };
 
 }  // namespace lumen::http

@@ -1,4 +1,4 @@
-// Accepting, what comes back, timeouts, drain. See the header.
+// Accepting, calls that come back, timeouts, drain. See the header.
 #include "transports/http/connection_host.h"
 
 #include <lumen/base/check.h>

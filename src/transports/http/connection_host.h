@@ -45,7 +45,7 @@ class ConnectionHost final : public Transport {
   void post(RequestContext& context) noexcept;
   void wake() noexcept { thread_.loop.wake(); }
 
-  // --- for connections and what handles their requests ------------------------------------------
+  // --- for connections and the handlers of their requests ----------------------------------------
   [[nodiscard]] const Services& services() const noexcept { return services_; }
   [[nodiscard]] const ThreadServices& thread() const noexcept { return thread_; }
   [[nodiscard]] net::Loop& loop() noexcept { return thread_.loop; }

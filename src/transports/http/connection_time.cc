@@ -1,4 +1,5 @@
-// What is late or in others' way: heads, bodies, replies that don't move. I/O thread only; allocates nothing.
+// Requests that are late or in others' way: heads, bodies, replies that don't move. I/O thread
+// only; allocates nothing.
 #include "transports/http/connection.h"
 
 #include "transports/http/connection_host.h"
@@ -38,7 +39,7 @@ bool Connection::give_way() noexcept {
       return true;
     case State::kWriting:
     case State::kContinue:
-      // What has just begun to leave may be gone with the next turn.
+      // A reply that has just begun to leave may be gone with the next turn.
       if (context_->reply.stalled_ns(coarse_now_ns()) == 0 ||
           context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
         return false;
@@ -51,8 +52,8 @@ bool Connection::give_way() noexcept {
   }
 }
 
-// The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and what
-// was in the socket by then has been taken: is it still late?
+// The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and
+// the bytes in the socket by then have been taken: is it still late?
 void Connection::end_late_receive() noexcept {
   switch (state_) {
     case State::kText:
@@ -80,11 +81,12 @@ void Connection::look_at_send(bool has_moved) noexcept {
     return;
   }
   host_.counters().add("timeouts");
-  // Closed as usual, what nobody reads would stay in the kernel: megabytes, for minutes.
+  // Closed as usual, bytes that the client does not read would stay in the kernel: megabytes, for
+  // minutes.
   close(net::Loop::Closing::kReset);
 }
 
-// What the socket holds counts, even if the loop has not come to it since the deadline.
+// Bytes in the socket count, even if the loop has not come to it since the deadline.
 void Connection::on_timeout() noexcept {
   if (state_ == State::kWaitingRoom) {
     go_on(host_.handler().on_no_room(*context_));

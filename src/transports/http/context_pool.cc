@@ -127,7 +127,7 @@ void ContextPool::end_request(RequestContext& context) noexcept {
   const bool is_of_a_model = context.call.infer.model != nullptr;
   end_call(context);
   const RequestMemory::Usage usage = context.reset();
-  // Documents and scrapes lie in the region whatever the allocator of the models is: not counted.
+  // Documents and scrapes lie in the region for any allocator of the models: not counted.
   if (is_of_a_model) {
     counters_.add("request_heap_calls", usage.heap_calls);
     counters_.add("request_arena_bytes", usage.arena_bytes);

@@ -43,10 +43,11 @@ class ContextPool {
   void stop_waiting(Connection& connection) noexcept;
   void release(RequestContext& context) noexcept;
 
-  // Before the body of a call is read: counts it among those in memory and reserves what it needs. False:
-  // not now; its connection waits in the timeouts' `room`, behind those that wait there already.
+  // Before the body of a call is read: counts it among those in memory and reserves its need.
+  // False: not now; its connection waits in the timeouts' `room`, behind those that wait there
+  // already.
   [[nodiscard]] bool take_room(RequestContext& context) noexcept;
-  // The body is there: what was reserved too much is given back.
+  // The body is there: memory that was reserved too much is given back.
   void settle(RequestContext& context) noexcept;
   // The reply is out, or the client gone: forgets the request.
   void end_request(RequestContext& context) noexcept;

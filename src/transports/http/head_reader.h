@@ -1,6 +1,6 @@
 // HeadReader: one request's head, as its bytes come in.
-// Threads: one. Memory: none; the head's texts lie in the receive buffer. Errors: kRefused, with what to
-// answer.
+// Threads: one. Memory: none; the head's texts lie in the receive buffer. Errors: kRefused, with
+// the answer.
 #pragma once
 
 #include "transports/http/receive_buffer.h"
@@ -14,8 +14,8 @@ namespace lumen::http {
 
 class HeadReader {
  public:
-  // After each receive: looks at what is unread and takes the head once it is whole. kNeedMore: there is
-  // free space for more.
+  // After each receive: looks at the unread bytes and takes the head once it is whole. kNeedMore:
+  // there is free space for more.
   [[nodiscard]] wire::HeadProgress read(ReceiveBuffer& buffer) noexcept {
     if (first_byte_ns_ == 0) first_byte_ns_ = now_ns();
     const wire::HeadResult result = wire::parse_http_head(buffer.unread());

@@ -1,4 +1,4 @@
-// Host against what this machine is called. See the header for threads and memory.
+// Host against this machine's names. See the header for threads and memory.
 #include <lumen/transports/http/host_check.h>
 
 #include "transports/http/comma_list.h"
@@ -113,8 +113,8 @@ void HostCheck::add_addresses_of_interfaces() {
   ::freeifaddrs(first);
 }
 
-// Its host name, also as mDNS says it, and what /etc/hosts calls its addresses: the complete name, where
-// it has one. The resolver is not asked: a start must not wait for DNS.
+// Its host name, also as mDNS says it, and the names of its addresses in /etc/hosts: the complete
+// name, if it has one. The resolver is not asked: a start must not wait for DNS.
 void HostCheck::add_names_of_machine() {
   add("localhost");
   char name[kMaxHostBytes + 1] = {};

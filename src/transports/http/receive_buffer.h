@@ -1,5 +1,5 @@
-// ReceiveBuffer: what a connection has received and nobody has taken yet, in order: a head, what of its body
-// came along, the requests behind it.
+// ReceiveBuffer: a connection's received bytes that are not taken yet, in order: a head, the part
+// of its body that came along, the requests behind it.
 // Threads: one. Memory: the caller's. Errors: none; free_space() bounds what may be added.
 #pragma once
 
@@ -37,7 +37,7 @@ class ReceiveBuffer {
 
   // Whether `bytes`, counted from the first unread one, fit without a move.
   [[nodiscard]] bool fits(size_t bytes) const noexcept { return bytes <= memory_.size() - begin_; }
-  // Moves what is unread to the front, so that as much as possible fits.
+  // Moves unread bytes to the front, so that as much as possible fits.
   void make_room() noexcept {
     if (begin_ == 0) return;
     std::memmove(memory_.data(), memory_.data() + begin_, end_ - begin_);

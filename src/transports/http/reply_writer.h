@@ -1,5 +1,5 @@
-// ReplyWriter: one reply (its head, its body, the outputs of a model) as segments to send, and what is known
-// of how it leaves.
+// ReplyWriter: one reply (its head, its body, the outputs of a model) as segments to send, and the
+// progress of its sending.
 // Threads: its I/O thread. Memory: none; bodies and outputs stay where they are until the reply is out.
 // Errors: none.
 #pragma once
@@ -35,7 +35,7 @@ class ReplyWriter {
   // "100 Continue", ahead of the reply.
   void write_continue() noexcept;
 
-  // To be sent in order; who sends them may change them as they leave.
+  // To be sent in order; the sender may change them as they leave.
   [[nodiscard]] std::span<iovec> segments() noexcept { return {segments_.data(), count_}; }
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] bool keeps_alive() const noexcept { return keeps_alive_; }

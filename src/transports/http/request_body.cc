@@ -29,7 +29,8 @@ RequestBody::Progress RequestBody::take_text() noexcept {
   return Progress::kComplete;
 }
 
-// Too long for the receive buffer: what has not come yet is received to its place directly.
+// Too long for the receive buffer: bytes that have not come yet are received to their place
+// directly.
 RequestBody::Progress RequestBody::begin_long_text(size_t bytes, RequestMemory& memory) noexcept {
   auto* place = static_cast<char*>(memory.allocate(bytes + wire::JsonParser::kPadding, kCacheLine));
   if (place == nullptr) return Progress::kNoMemory;
@@ -69,7 +70,8 @@ RequestBody::Progress RequestBody::collect() noexcept {
   }
   is_complete_ = true;
   total_bytes_ = collected_.size();
-  // The room for the longest body there can be shrinks to what came; the bytes stay where they are.
+  // The room for the longest possible body shrinks to the body that came; the bytes stay where they
+  // are.
   memory_->shrink_last(collected_.data(), total_bytes_ + wire::JsonParser::kPadding);
   if (text_bytes_ != UINT64_MAX && text_bytes_ > total_bytes_) return Progress::kTextTooLong;
   text_ = std::string_view(collected_.data(), total_bytes_).substr(0, text_bytes_);

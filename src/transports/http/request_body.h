@@ -5,7 +5,7 @@
 //   begin(head) ─► begin_text() ─► text() ─► begin_tensors(places) ─► end
 //                     └─ kNeedMore: receive into wanted(), then received() ─┘
 //
-// Threads: one. Memory: the request's, for what is collected. Errors: a Progress that says which.
+// Threads: one. Memory: the request's, for collected bytes. Errors: a Progress that says which.
 #pragma once
 
 #include "transports/http/body_reader.h"
@@ -40,14 +40,14 @@ class RequestBody {
   // `text_bytes`: how much of it is text; nullopt: all. `max_bytes`: of a chunked body.
   [[nodiscard]] Progress begin_text(std::optional<uint64_t> text_bytes, size_t max_bytes,
                                     RequestMemory& memory) noexcept;
-  // What the text says is to follow, the rest of the body. `places` is used up.
+  // The parts that the text announces, the rest of the body. `places` is used up.
   [[nodiscard]] Progress begin_tensors(service::Places& places) noexcept;
 
   // Where the next bytes are to be received.
   [[nodiscard]] std::span<iovec> wanted() noexcept;
   // So many have been received there.
   [[nodiscard]] Progress received(size_t bytes) noexcept;
-  // The rest is of no use: what of it lies in the receive buffer is dropped, then `bytes` of the socket.
+  // The rest is of no use: its part in the receive buffer is dropped, then `bytes` of the socket.
   void drop_received() noexcept { identity_.take(identity_.received().size()); }
   void drop(size_t bytes) noexcept { identity_.pass(bytes); }
 
@@ -72,7 +72,7 @@ class RequestBody {
   IdentityReader identity_;  // of a body without a length: of none
   std::optional<ChunkedReader> chunked_;
   RequestMemory* memory_ = nullptr;  // that grows with the body
-  std::span<char> collected_;        // what is there of a body that is collected
+  std::span<char> collected_;        // the part that is there of a body that is collected
   uint64_t text_bytes_ = 0;          // UINT64_MAX: all there will be
   std::string_view text_;
   service::Places* places_ = nullptr;  // that bytes are received into; nullptr: the buffer

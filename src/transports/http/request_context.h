@@ -36,12 +36,12 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
                                                                       const Options& options,
                                                                       MemoryBudget& budget);
 
-  // Forgets the request, keeps unread bytes of the receive buffer (the next request's). What its
-  // memory took is returned.
+  // Forgets the request, keeps unread bytes of the receive buffer (the next request's). Returns the
+  // use of its memory.
   RequestMemory::Usage reset() noexcept;
 
-  // How the request is kept from here on and how it will go to the engine, once its model is known. What
-  // is not for a model lies in the region.
+  // How the request is kept from here on and how it will go to the engine, once its model is known.
+  // Requests without a model lie in the region.
   void use(const engine::Submitter::Types& types) noexcept;
 
   // --- the request ------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   std::span<const wire::ReplyOutput> reply_outputs;
   ReplyWriter reply;
 
-  // --- of its call, by whoever has run the model ------------------------------------------------
+  // --- of its call, by the thread that has run the model -----------------------------------------
   void encode(service::Call& call) noexcept override;
   void on_returned(service::Call& call) noexcept override;
   void on_done(service::Job& job) noexcept override;

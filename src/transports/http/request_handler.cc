@@ -1,5 +1,5 @@
-// What a request asks for: routes, models, documents, the engine. Replies: request_reply.cc.
-// I/O thread only; allocates nothing but from the request's memory.
+// The meaning of a request: routes, models, documents, the engine. Replies: request_reply.cc. I/O
+// thread only; allocates nothing but from the request's memory.
 #include "transports/http/request_handler.h"
 
 #include "transports/http/connection_host.h"
@@ -16,7 +16,7 @@ namespace {
 using wire::BodyFraming;
 using wire::HttpMethod;
 
-// What a client sent is echoed in errors, but no more of it than `most`.
+// A client's text is echoed in errors, but no more of it than `most`.
 int echo_width(std::string_view text, size_t most) noexcept {
   return static_cast<int>(std::min(text.size(), most));
 }
@@ -67,7 +67,7 @@ Status bind_raw(RequestContext& context, size_t tensor_bytes) noexcept {
   return binder.inputs_named();
 }
 
-// What it may take in memory, told before its body is read.
+// The memory that it may take, told before its body is read.
 service::MemoryNeed need_of(const RequestContext& context,
                             const service::ModelNeed& model) noexcept {
   const wire::HttpHead& head = context.head();
@@ -131,8 +131,8 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   return answer_document(context);
 }
 
-// A browser's, asking for a name that is not this machine's: that name may be the page's own, pointed
-// here to get at what only this machine may reach. No browser opens a unix socket.
+// A browser's, asking for a name that is not this machine's: that name may be the page's own,
+// pointed here to get at servers that only this machine may reach. No browser opens a unix socket.
 bool RequestHandler::is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept {
   if (!context.head().from_browser || is_local) return false;
@@ -171,8 +171,8 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
         Status::error(Code::kInvalidArgument,
                       "an infer request needs a body: send Content-Length or chunked coding"));
   }
-  // By what is ahead of it already: a body that would be refused need not come in.
-  // One that may be answered from the cache needs no place in the queue.
+  // By the requests ahead of it already: a body that would be refused need not come in. One that
+  // may be answered from the cache needs no place in the queue.
   if (!model->response_cache().enable && !types.has_room) {
     return refuse(context, service::refusal(engine::SubmitOutcome::kFull, model));
   }
@@ -188,8 +188,8 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
 Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
                                   bool is_local) noexcept {
   if (!is_local) {
-    // Who can reach the port may use the models; who may change the server is a matter of the
-    // socket file's owner and mode.
+    // A client that can reach the port may use the models; the owner and mode of the socket file
+    // decide which users may change the server.
     return refuse(context,
                   Status::error(Code::kForbidden,
                                 "/v2/lumen/engine answers on the unix socket only; see --unix"));

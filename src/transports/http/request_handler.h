@@ -1,5 +1,5 @@
-// RequestHandler: what a request asks for and what is answered, once its bytes are there. How they come and
-// how the reply leaves is the connection's.
+// RequestHandler: the meaning of a request and its answer, once its bytes are there. How they come
+// and how the reply leaves is the connection's.
 //
 //   on_head() ─► kReadBody ─► on_text() ─► kReadTensors ─► on_tensors() ─► kAway ─► on_returned() ─► kReply
 //        └ kWaitForRoom ─┘                                     refused or answered at once: kReply
@@ -18,7 +18,7 @@ namespace lumen::http {
 
 class ConnectionHost;
 
-// What the connection is to do for the request.
+// The connection's next step for the request.
 enum class Next : uint8_t {
   kWaitForRoom,  // there is no memory for it yet
   kReadBody,     // up to the end of its text
@@ -70,7 +70,8 @@ class RequestHandler {
                             std::string_view extra = {}) noexcept;
   [[nodiscard]] Next refuse(RequestContext& context, int status, std::string_view message,
                             std::string_view extra) noexcept;
-  // By the words of a codec: what follows can't be told from the rest of this request, and the connection ends.
+  // By the words of a codec: later requests can't be told from the rest of this one, and the
+  // connection ends.
   [[nodiscard]] Next refuse(RequestContext& context, const wire::Refusal& refusal) noexcept;
   // Counts it for its model, if it has one.
   void note_failure(const RequestContext& context, Code code) noexcept;

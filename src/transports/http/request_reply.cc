@@ -1,4 +1,4 @@
-// What is answered: documents, infer replies, errors. I/O thread only; allocates nothing but from the
+// The answers: documents, infer replies, errors. I/O thread only; allocates nothing but from the
 // request's memory.
 #include "transports/http/connection_host.h"
 #include "transports/http/request_handler.h"
@@ -122,8 +122,8 @@ Next RequestHandler::reply_infer(RequestContext& context) noexcept {
 
 Next RequestHandler::refuse(RequestContext& context, const Status& refused,
                             std::string_view extra) noexcept {
-  // What found no memory says that its request is too large; here it is known whether it was that, or
-  // whether others have it all.
+  // A function that found no memory says that its request is too large; here it is known whether it
+  // was that, or whether others have it all.
   const bool has_no_room = refused.code() == Code::kTooLarge && context.memory.was_refused();
   const Status& status = has_no_room ? host_.contexts().no_room() : refused;
   note_failure(context, status.code());

@@ -1,4 +1,4 @@
-// What is kept of a request once its reply is out. I/O thread only; allocates nothing.
+// The records of a request once its reply is out. I/O thread only; allocates nothing.
 #include "transports/http/connection_host.h"
 
 namespace lumen::http {

@@ -1,4 +1,4 @@
-// Route: what a request's path asks for. Pure.
+// Route: the meaning of a request's path. Pure.
 // Threads: any. Memory: names are views into the path, decoded ones in the caller's memory.
 // Errors: Endpoint::kUnknown.
 #pragma once
@@ -33,11 +33,11 @@ struct Route {
 // `path` without the query. A single trailing slash is tolerated.
 [[nodiscard]] Route route_path(std::string_view path) noexcept;
 
-// Percent escapes in the names (RFC 3986 6.2.2.2: %6Dlp is mlp), once: what is still an escape after
+// Percent escapes in the names (RFC 3986 6.2.2.2: %6Dlp is mlp), once: an escape that is left after
 // that, a slash or dots, is part of a name that no model has.
 void decode_names(Route& route, Allocator& memory) noexcept;
 
-// POST for what runs a model, GET (and HEAD) for what tells.
+// POST to run a model, GET (and HEAD) to be told.
 [[nodiscard]] constexpr bool wants_post(Endpoint endpoint) noexcept {
   return endpoint == Endpoint::kInfer;
 }

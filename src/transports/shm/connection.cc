@@ -1,4 +1,4 @@
-// Taking requests, and what becomes of the connection; replies: connection_reply.cc. See the header.
+// Taking requests, and the fate of the connection; replies: connection_reply.cc. See the header.
 #include "transports/shm/connection.h"
 
 #include "transports/shm/connection_host.h"
@@ -131,7 +131,7 @@ size_t Connection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
       if (began_ns == 0) began_ns = clock_ns;
       if (clock_ns - began_ns > kMostNsPerLook) break;
     }
-    // Whatever comes can be answered, with a refusal at least.
+    // Any request can be answered, with a refusal at least.
     waits_for_room_ = !has_reply_room(kRefusalBytes);
     if (waits_for_room_) break;
     const std::optional<bus::Frame> frame = bus_.subscriber->try_take();
@@ -140,7 +140,7 @@ size_t Connection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
     bytes += kFrameHeadBytes + frame->data.size();
     handle(*frame, now_ns);
   }
-  // The heads were copied, so all places are free again, whatever becomes of the requests.
+  // The heads were copied, so all places are free again, for any end of the requests.
   if (taken > 0) bus_.subscriber->release();
   return taken;
 }
@@ -171,8 +171,8 @@ void Connection::handle(const bus::Frame& frame, uint64_t now_ns) noexcept {
   release(*request);
 }
 
-// What it says is copied first: the client can still change it. ok: the request is in the engine, or answered
-// and released.
+// Its words are copied first: the client can still change them. ok: the request is in the engine,
+// or answered and released.
 Status Connection::handle_parsed(Request& request, const bus::Frame& frame) noexcept {
   const auto verb = static_cast<BusVerb>(frame.type_id);
   wire::BusRequest head;

@@ -43,11 +43,11 @@ class Connection final : public net::WatchHandler {
   [[nodiscard]] bool has_requests() noexcept;
   void before_sleep() noexcept;
   void after_sleep() noexcept;
-  // What the engine has done with a request; `out`: now.
+  // The engine's result of a request; `out`: now.
   void on_returned(Request& request, const service::ReplyMoment& out) noexcept;
   // Replies so far are seen by the client.
   void flush() noexcept;
-  // The client is gone, or has broken the protocol: cancels what is in flight.
+  // The client is gone, or has broken the protocol: cancels the requests in flight.
   void close() noexcept;
   void on_ready(net::Watch& watch, bool hung_up) noexcept override;
 

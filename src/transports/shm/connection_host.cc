@@ -1,4 +1,4 @@
-// Accepting, what comes back, drain. See the header.
+// Accepting, calls that come back, drain. See the header.
 #include "transports/shm/connection_host.h"
 
 #include <lumen/base/check.h>
@@ -13,15 +13,15 @@
 namespace lumen::shm {
 namespace {
 
-// What lists and copies of one request may take beside the bytes of its inputs.
+// The memory for lists and copies of one request beside the bytes of its inputs.
 constexpr size_t kListBytes = size_t{1} << 20;
 // Of all requests of a thread; each keeps a page.
 constexpr size_t kBudgetBytes = size_t{64} << 20;
 constexpr size_t kKeepBytes = size_t{64} << 10;
 // Requests that a look takes from one client, so that others come in between.
 constexpr size_t kRequestsPerLook = 256;
-// Looks at the rings between two looks at descriptors, while the loop spins: some times what the system call
-// takes, since a request that comes during it waits for its end.
+// Looks at the rings between two looks at descriptors, while the loop spins: some times the cost of
+// the system call, since a request that comes during it waits for its end.
 constexpr int kLooksAPoll = 32;
 
 }  // namespace

@@ -60,7 +60,8 @@ class ConnectionHost final : public Transport, public net::WatchHandler {
   const Services services_;
   const ThreadServices thread_;
   net::Watch listener_watch_;
-  MemoryBudget budget_;  // of private copies: lists, strings, what may not lie in shared memory
+  // Of private copies: lists, strings, data that may not lie in shared memory.
+  MemoryBudget budget_;
   const Status no_room_;
   std::vector<std::unique_ptr<Request>> requests_;
   Request* free_ = nullptr;

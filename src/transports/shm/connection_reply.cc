@@ -1,4 +1,4 @@
-// What a connection answers. I/O thread only; allocates nothing but from the request's memory.
+// A connection's answers. I/O thread only; allocates nothing but from the request's memory.
 #include "transports/shm/connection_host.h"
 
 #include <lumen/base/check.h>
@@ -24,7 +24,7 @@ uint64_t longest_reply(const engine::ModelMetadata& model) noexcept {
   return std::max(bus::payload_bytes(bytes), kRefusalBytes);
 }
 
-// Beside what is reserved for replies to come.
+// Beside the room reserved for replies to come.
 bool Connection::has_reply_room(uint64_t bytes) noexcept {
   return bus_.publisher->try_reserve(reserved_bytes_ + bytes).outcome == bus::Outcome::kOk;
 }

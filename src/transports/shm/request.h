@@ -1,5 +1,6 @@
 // Request: one request of a bus connection, from its frame to its reply.
-// Threads: its I/O thread; while it is in the engine, who runs it. Memory: a region, made at start.
+// Threads: its I/O thread; while it is in the engine, the thread that runs it. Memory: a region,
+// made at start.
 // Errors: create() returns why there is no region.
 #pragma once
 
@@ -35,7 +36,7 @@ class ReplyPlace final : public Allocator {
     return room_.data() + begin;
   }
   [[nodiscard]] size_t room() const noexcept { return room_.size(); }
-  // What the last allocation would have made of it.
+  // The size with the last allocation.
   [[nodiscard]] size_t wanted() const noexcept { return wanted_; }
   [[nodiscard]] bool holds(const std::byte* data) const noexcept {
     return std::less_equal<>()(room_.data(), data) &&

@@ -1,4 +1,4 @@
-// What the memory of requests is made of, for all who have to reckon with it. Threads: constants.
+// The parts of a request's memory, for all code that has to reckon with it. Threads: constants.
 // Memory: none. Errors: none.
 #pragma once
 
@@ -17,8 +17,8 @@ inline constexpr size_t kHeadContexts = 64;
 // The receive buffer; the padding lets the parser read past a JSON text that ends where the buffer ends.
 inline constexpr size_t kReceiveBytes = limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
 
-// What a context takes for good: the receive buffer, and enough for names and small documents, which thus
-// never wait for memory.
+// The memory that a context takes for good: the receive buffer, and enough for names and small
+// documents, which thus never wait for memory.
 inline constexpr size_t kContextBytes = kReceiveBytes + kCacheLine + size_t{16} * 1024;
 
 // The most that one request can take beside its receive buffer: a body and a second copy of it where one is

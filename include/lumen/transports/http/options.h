@@ -1,4 +1,4 @@
-// What an I/O thread's HTTP transport can be told. Threads: a value, read before the server starts.
+// The options of an I/O thread's HTTP transport. Threads: a value, read before the server starts.
 // Memory: none. Errors: none; the server's options have been checked.
 #pragma once
 

@@ -28,7 +28,7 @@ namespace lumen::http {
 class Cors;
 class HostCheck;
 
-// What the transports of all I/O threads share.
+// The parts that the transports of all I/O threads share.
 struct Services {
   const Options& options;
   const service::Documents& documents;
@@ -40,7 +40,7 @@ struct Services {
   service::JobThread& metrics;
 };
 
-// What its I/O thread lends it.
+// The parts that its I/O thread lends it.
 struct ThreadServices {
   uint32_t index;  // among the I/O threads
   net::Loop& loop;
@@ -57,9 +57,9 @@ class Transport {
                                                                  const ThreadServices& thread);
   virtual ~Transport() = default;
 
-  // Who takes a listener's connections. `is_local`: their users may change the engine.
+  // The handler of a listener's connections. `is_local`: their users may change the engine.
   [[nodiscard]] virtual net::ListenerHandler& acceptor(bool is_local) noexcept = 0;
-  // Answers what has come back from the engine and the control plane; returns how many.
+  // Answers calls that came back from the engine and the control plane; returns how many.
   virtual size_t take_returned() noexcept = 0;
   // Something is there and comes back.
   [[nodiscard]] virtual bool is_waiting() const noexcept = 0;
@@ -68,7 +68,7 @@ class Transport {
   virtual size_t serve_waiting() noexcept = 0;
   // Another turn has to follow at once: something came free after serve_waiting().
   [[nodiscard]] virtual bool owes_a_turn() const noexcept = 0;
-  // After each turn: ends what is late.
+  // After each turn: ends requests that are late.
   virtual void end_turn(uint64_t now_ns) noexcept = 0;
   [[nodiscard]] virtual uint64_t next_deadline_ns() noexcept = 0;
   // Connections end with their requests; then it is empty.

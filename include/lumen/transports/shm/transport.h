@@ -1,5 +1,6 @@
-// Transport: inference over the bus for one I/O thread: its connections, their requests, their replies. What is in
-// the frames stands in wire/bus_infer.h; tensors are read and written where the client has them.
+// Transport: inference over the bus for one I/O thread: its connections, their requests, their
+// replies. wire/bus_infer.h describes the frames; tensors are read and written where the client has
+// them.
 // Threads: its I/O thread; create() before it runs. Memory: calls at create(); a connection when it comes.
 // Errors: create() returns why; afterwards replies with a status.
 #pragma once
@@ -28,14 +29,14 @@ struct Options {
   size_t max_active_requests;  // of one I/O thread
 };
 
-// What the transports of all I/O threads share.
+// The parts that the transports of all I/O threads share.
 struct Services {
   const Options& options;
   const service::Documents& documents;
   bus::Listener& listener;  // each takes connections from it; outlives them
 };
 
-// What its I/O thread lends it.
+// The parts that its I/O thread lends it.
 struct ThreadServices {
   net::Loop& loop;
   engine::Submitter& submitter;
@@ -51,9 +52,9 @@ class Transport {
                                                                  const ThreadServices& thread);
   virtual ~Transport() = default;
 
-  // Takes what clients have asked, up to a bound for each; returns how many requests.
+  // Takes the clients' requests, up to a bound for each client; returns how many.
   virtual size_t take_requests() noexcept = 0;
-  // Answers what has come back from the engine; returns how many.
+  // Answers calls that came back from the engine; returns how many.
   virtual size_t take_returned() noexcept = 0;
   // As net::WakeHandler has them.
   [[nodiscard]] virtual bool poll_memory() noexcept = 0;
@@ -63,7 +64,7 @@ class Transport {
   [[nodiscard]] virtual bool is_waiting() const noexcept = 0;
   // After each turn: lets connections go that have ended.
   virtual void end_turn() noexcept = 0;
-  // Nobody connects any more; what is in flight is answered, and what comes is refused.
+  // No client connects any more; requests in flight are answered, and new ones are refused.
   virtual void begin_drain() noexcept = 0;
   virtual void close_all() noexcept = 0;
   [[nodiscard]] virtual bool is_empty() const noexcept = 0;
