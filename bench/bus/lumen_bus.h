@@ -18,11 +18,11 @@ inline void must(bus::Outcome outcome) {
   if (outcome != bus::Outcome::kOk) give_up(std::string("lumen: ") + bus::name_of(outcome));
 }
 
-// How often what was sent is published, and what was received given back. Tachyon's interval, so that
+// How often messages are published, and received ones given back. Tachyon's interval, so that
 // neither gains by a larger batch than the other's.
 inline constexpr uint32_t kFlushEvery = 32;
 
-// What the publisher does while the ring is full: one decision differs at a time.
+// The publisher's wait while the ring is full: one decision differs at a time.
 enum class Wait : uint8_t {
   kReserve,  // as the bus does it: spins, then sleeps
   kSpin,     // looks again and again
@@ -66,7 +66,7 @@ class LumenEnd {
     bus::Subscriber& in = *connection_.subscriber;
     if (tuning_.parked) must(in.wait());
     size_t count = 0;
-    // A look that finds nothing is for the next call: its message may be what the other side waits for.
+    // A look that finds nothing is for the next call: the other side may wait for its message.
     while (count < tuning_.every && (count == 0 || in.ready() != 0)) {
       const std::optional<bus::Frame> frame = in.try_take();
       if (!frame) break;

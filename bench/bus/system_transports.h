@@ -1,6 +1,6 @@
-// What every system has, as transports of two_processes.h: a pipe, a unix socket, and boost's message
-// queue in shared memory. They block; pipe and socket carry as many messages a call as the bus
-// publishes at once.
+// The transports of every system, as those of two_processes.h: a pipe, a unix socket, and boost's
+// message queue in shared memory. They block; pipe and socket carry as many messages a call as the
+// bus publishes at once.
 // Threads: one a process. Memory: fixed buffers. Errors: exit 2 with a reason.
 #pragma once
 

@@ -1,12 +1,13 @@
-// Two processes on two CPUs that exchange messages through some transport, and what is measured of it.
-// Shared by bench_bus (Lumen and what the system has) and the rivals' programs, so that all do the same:
-// the producer writes every byte of a message, the consumer reads every byte, and a wrong sum is an error.
+// Two processes on two CPUs that exchange messages through some transport, and the measurements of
+// it. Shared by bench_bus (Lumen and the system's transports) and the rivals' programs, so that all
+// do the same: the producer writes every byte of a message, the consumer reads every byte, and a
+// wrong sum is an error.
 //
 // A transport has `End open(Side)`, called in each process after the fork, and an End has
 //   send(size, fill)    one message, fill(std::byte*) writes it; it may be published later
-//   flush()             all that was sent is published
+//   flush()             all sent messages are published
 //   receive(use)        use(const std::byte*) for each message that is there; how many
-//   give_back()         of what was received; a transport may put it off
+//   give_back()         of received messages; a transport may put it off
 // Threads: one a process. Memory: the heap, before measuring. Errors: exit 2 with a reason.
 #pragma once
 
@@ -41,7 +42,7 @@ enum class Side { kProducer, kConsumer };
   std::exit(2);
 }
 
-// What both processes see besides the transport.
+// The memory that both processes see besides the transport.
 struct Shared {
   std::atomic<uint32_t> ready{0};
   std::atomic<uint64_t> sum{0};
@@ -183,7 +184,7 @@ void round_trip(Transport& transport, uint64_t count) {
     auto end = transport.open(Side::kConsumer);
     meet(shared);
     for (uint64_t i = 0; i < warm_up + count; ++i) one(end, next(end));
-    ::usleep(100'000);  // who sends takes what was sent before this side goes
+    ::usleep(100'000);  // the sender takes earlier messages before this side goes
   };
   run_two(producer, consumer);
   std::sort(ticks.begin(), ticks.end());

@@ -1,4 +1,4 @@
-// What a contender of the cache benches is, what keys and values there are, and the floor.
+// The interface of a contender of the cache benches, the keys and values, and the floor.
 // Threads: as each contender says. Memory: the contender's own. Errors: none.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace lumen::bench {
 
-// Every contender has the same semantics: an entry whose deadline has passed is a miss. Who has a
-// cached tick takes deadlines and now from it, and the loop calls tick(); for who reads a clock
-// itself, tick() does nothing. Nobody has to erase what has expired. The constructor is told how
-// many entries will come: only variants whose name says "reserved" may use it.
+// Every contender has the same semantics: an entry whose deadline has passed is a miss. A contender
+// with a cached tick takes deadlines and now from it, and the loop calls tick(); if it reads a
+// clock itself, tick() does nothing. Expired entries need not be erased. The constructor is told
+// how many entries will come: only variants whose name says "reserved" may use it.
 template <typename C, typename K, typename V>
 concept Contender = requires(C cache, const C& const_cache, const K& key, const V& value,
                              std::chrono::nanoseconds ttl) {

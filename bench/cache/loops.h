@@ -180,7 +180,7 @@ void add_five(const std::string& name, const std::string& kind) {
   add("bm_GetMiss", [](State& s) { get_one<C, K, V>(s, -1); });
 }
 
-// Of one contender, with what stands beside the five where `rows` says so.
+// Of one contender, with the rows beside the five if `rows` says so.
 template <template <typename, typename> typename C>
 void add_contender(std::string name, Rows rows) {
   if (!name.empty()) name.insert(0, 1, '/');

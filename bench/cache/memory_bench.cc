@@ -1,11 +1,11 @@
-// bench_cache_memory: fills one contender with <int, int> entries and says what that took, as a JSON
+// bench_cache_memory: fills one contender with <int, int> entries and tells its memory, as a JSON
 // line. One measurement a process, so that nothing of another is in it.
 //
 //   --list                             the contenders
 //   --contender NAME --entries N       {"peak_bytes"}: growth of VmHWM from before the cache was made
 //
 // "reserved_bytes" is address space that was mapped and not touched (growth of VmSize less that of
-// VmRSS), "allocations" counts operator new, what the cache says of itself stands beside it.
+// VmRSS), "allocations" counts operator new, the cache's own figure stands beside it.
 // Threads: one. Memory: the contender's, and 0.1 MiB before. Errors: exit 2 with a reason.
 #include "../queue/harness.h"
 #include "ours.h"
@@ -61,7 +61,7 @@ int64_t status_bytes(const char* name) {
   return found * 1024;
 }
 
-// Until now nothing counts: the kernel sets VmHWM to what is resident at this moment.
+// Until now nothing counts: the kernel sets VmHWM to the resident bytes of this moment.
 void forget_peak() {
   std::FILE* file = std::fopen("/proc/self/clear_refs", "we");
   if (file == nullptr) return;

@@ -40,7 +40,7 @@ class Chrono {
 // advances.
 template <typename K, typename V>
 using Ours = Chrono<K, V, cache::OneThread, cache::CachedTick>;
-// What ChronoCache<K, V> is: any threads, an exact clock, TtlOnly.
+// The usual ChronoCache<K, V>: any threads, an exact clock, TtlOnly.
 template <typename K, typename V>
 using OursDefault = Chrono<K, V>;
 template <typename K, typename V>

@@ -1,5 +1,5 @@
-// The rivals of one program: maps with a deadline beside each value, and what makes them safe for
-// threads. Those whose package is missing are left out.
+// The rivals of one program: maps with a deadline beside each value, and the locks that make them
+// safe for threads. Those whose package is missing are left out.
 // Threads: MapCache has one; the others say so. Memory: the maps'. Errors: bad_alloc ends the bench.
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace lumen::bench {
 
-// What all with a cached tick share: milliseconds since the start, wrapping after 49 days, as no
+// The clock of all with a cached tick: milliseconds since the start, wrapping after 49 days, as no
 // bench runs so long.
 struct PlainTick {
   [[nodiscard]] uint32_t now() const { return now_; }

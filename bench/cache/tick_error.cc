@@ -3,8 +3,8 @@
 //   --busy N     threads that never sleep, beside the tick's and the one that looks   (0)
 //   --ms M       for how long                                                          (3000)
 //
-// It looks every 50 µs: the difference of the clock and of the cached time. What is promised is a tick (the
-// default, 2^19 ns here) and as long as the thread of the cache waits for a CPU.
+// It looks every 50 µs: the difference of the clock and of the cached time. The promise is a tick
+// (the default, 2^19 ns here) and as long as the thread of the cache waits for a CPU.
 // Memory: 8 bytes a look. Errors: exit 2 when a thread can't be made.
 #include "../queue/harness.h"
 

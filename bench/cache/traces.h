@@ -87,7 +87,7 @@ inline Trace shifting_trace(size_t keys, size_t requests, std::mt19937_64& rando
 }
 
 // A third of the requests are for new keys, the others for one asked for lately, some 0.03 * keys
-// requests ago: what W-TinyLFU with a small window is bad at.
+// requests ago: W-TinyLFU with a small window is bad at that.
 inline Trace recent_trace(size_t keys, size_t requests, std::mt19937_64& random) {
   std::exponential_distribution<double> distance(1 / (0.03 * static_cast<double>(keys)));
   Trace trace;

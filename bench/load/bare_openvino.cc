@@ -1,8 +1,10 @@
-// bench_bare_openvino: the limit of bench/server.py. One thread calls the model in a loop: no server,
-// no socket, tensors bound once, one row, f32, static shape: what no server around it can beat.
+// bench_bare_openvino: the limit of bench/server.py. One thread calls the model in a loop: no
+// server, no socket, tensors bound once, one row, f32, static shape: no server around it can beat
+// that.
 //   bench_bare_openvino MODEL_FILE SECONDS DIMENSION... [--writer CPU]
-// With --writer another thread, on that CPU, writes the whole input before each call, hands it over and
-// waits for the end, both spinning: what no transport between two cores can beat. Its time counts.
+// With --writer another thread, on that CPU, writes the whole input before each call, hands it over
+// and waits for the end, both spinning: no transport between two cores can beat that. Its time
+// counts.
 // OpenVINO's C API: the C++ headers belong to one file of the engine alone, and Python's binding
 // would add microseconds to a model that takes three.
 // Threads: one, or two. Memory: before the loop. Errors: exit status 1 and OpenVINO's message.

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   const std::atomic<bool> stop{false};
   const auto tally = load::run_load(plan, stop);
   check(*tally);
-  // A client that polls is always on its CPU: what counts is the time in which it found something.
+  // A client that polls is always on its CPU: only the time in which it found something counts.
   print(*tally, plan.poll ? tally->busiest_turns : tally->busiest_cpu);
   return 0;
 }

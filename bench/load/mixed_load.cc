@@ -4,7 +4,8 @@
 // Each NAME has connections of its own: RATE 0 is a closed loop, else an open one of that many requests a second.
 // Threads: one, which polls all connections at once and sleeps where nothing comes: it shares its core with the
 // servers. Memory: before the run.
-// Errors: exit status 1 and a line where the arguments are wrong; what servers refuse or fail is counted.
+// Errors: exit status 1 and a line if the arguments are wrong; requests that servers refuse or fail
+// are counted.
 #include "load/load_run.h"
 #include "load/mix_report.h"
 

@@ -1,4 +1,4 @@
-// Summary: what both bench programs say about a run: how many, how fast, at which percentiles.
+// Summary: both bench programs' figures of a run: how many, how fast, at which percentiles.
 // Threads: one. Memory: one float an operation, reserved before the run where the count is known.
 // Errors: never; an empty run prints zeros.
 #pragma once

@@ -5,7 +5,7 @@
 //   arena           one thread, core 0: 1,000 allocations of 16 or 256 bytes, then a reset or frees
 //   shared buffer   1, 2, 8 threads, thread i on core i % 2: reserve, write 8 bytes, commit
 //
-// Threads: as said. Memory: before measuring, but for what malloc does. Errors: exit 2.
+// Threads: as said. Memory: before measuring, but for malloc's own. Errors: exit 2.
 #include <lumen/base/cache_line.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/core_distance.h>
@@ -64,7 +64,7 @@ void report(const std::string& row, const std::string& contender, double value) 
 
 // --- Arena ---------------------------------------------------------------------------------------
 
-// The floor: what any checked bump allocator must do, and no more.
+// The floor: the steps of any checked bump allocator, and no more.
 struct Bump {
   uintptr_t cursor, end;
   void* allocate(size_t bytes, size_t alignment) {
@@ -225,8 +225,9 @@ double run_mutex(const Settings& s, size_t threads) {
   });
 }
 
-// The lock once for 4 KiB: a chunk is filled without it and given back, full, when the next one is taken.
-// Who stops in the middle of a chunk keeps its records to itself, which lane mode does not.
+// The lock once for 4 KiB: a chunk is filled without it and given back, full, when the next one is
+// taken. A thread that stops in the middle of a chunk keeps its records to itself, which lane mode
+// does not.
 double run_mutex_chunks(const Settings& s, size_t threads) {
   std::mutex mutex;
   uint64_t position = 0, handed_over = 0;

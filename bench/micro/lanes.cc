@@ -63,7 +63,7 @@ void begin(const benchmark::State& state) {
 }
 void end(const benchmark::State&) { world = nullptr; }
 
-// What was taken goes back in.
+// The request that was taken goes back in.
 void choice(benchmark::State& state) {
   Lanes::Pushed pushed;
   int64_t moved = 0;

@@ -1,6 +1,6 @@
 // The question: how quickly are a request's inputs hashed, by the two hashes of the response cache?
 //
-//   xxh3, highway   KeyedHash, by what the CPU has    memcpy   the same bytes copied, as a floor
+//   xxh3, highway   KeyedHash, by the CPU's features    memcpy   the same bytes copied, as a floor
 //
 // One thread, bytes that are in the caches up to their size. Run: .build/native/bench_response_hash
 #include <lumen/service/keyed_hash.h>

@@ -53,7 +53,7 @@ struct MutexDequeCopies {
 };
 
 #if defined(LUMEN_BENCH_CONCURRENT)
-// Its bulk calls with tokens, which is what its author calls the fastest way. ReaderWriterQueue has none.
+// Its bulk calls with tokens, which its author calls the fastest way. ReaderWriterQueue has none.
 template <typename T>
 struct MoodycamelBulk {
   moodycamel::ConcurrentQueue<T> queue;
@@ -103,8 +103,8 @@ struct LumenSpscSpans : LumenSpscCopies<T> {
   }
 };
 
-// Lamport's ring: two indices, each read by the other side at each batch; what one writes first without
-// a lock.
+// Lamport's ring: two indices, each read by the other side at each batch; the first version that
+// one writes without a lock.
 template <typename T>
 struct PlainRingSpans {
   explicit PlainRingSpans(size_t capacity) : mask(capacity - 1), slots(new T[capacity]) {}

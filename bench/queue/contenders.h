@@ -102,7 +102,7 @@ class SpinningMutex {
   std::mutex mutex_;
 };
 
-// The naive version: what one writes first.
+// The naive version: the one that one writes first.
 template <typename T, typename Mutex = std::mutex>
 struct MutexDeque : SelfHandled<MutexDeque<T, Mutex>, T> {
   explicit MutexDeque(size_t most) : capacity(most) {}

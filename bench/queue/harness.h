@@ -1,4 +1,5 @@
-// What the queue and pipeline benches share: pinning, the near/far probe, time, one line of JSON.
+// The parts that the queue and pipeline benches share: pinning, the near/far probe, time, one line
+// of JSON.
 // Threads: as each function says. Memory: the heap, before measuring. Errors: exit 2 with a
 // reason.
 #pragma once

@@ -8,8 +8,8 @@
 //   I/O thread --MpmcQueue, doorbell--> worker, a no-op --MpmcQueue, eventfd--> I/O thread writes
 //
 // Closed loop, one request of 32 bytes in flight a connection. Prints requests/s, the CPU time that
-// a request still finds in the one-thread stage 0 (wall time a request less what the stage's own
-// machinery used), CPU in percent of one core, idle CPU after the load, and the worst latency.
+// a request still finds in the one-thread stage 0 (wall time a request less the time of the stage's
+// own machinery), CPU in percent of one core, idle CPU after the load, and the worst latency.
 // Threads: four. Memory: before measuring. Errors: exit 2.
 #pragma once
 
@@ -178,7 +178,7 @@ class LoopWaker {
 };
 
 // The server's own hand-off: requests and completions each by an MPMC queue, the worker parked on a
-// doorbell and the I/O thread in its loop's epoll_wait, each woken once for what came together.
+// doorbell and the I/O thread in its loop's epoll_wait, each woken once for all that came together.
 class QueueServer {
  public:
   explicit QueueServer(Sockets& sockets) : sockets_(sockets) {
@@ -261,7 +261,7 @@ class QueueServer {
   std::thread io_;
 };
 
-// Joins what it serves with before the sockets go.
+// Joins its threads before the sockets go.
 template <typename Server>
 int measure_server(Server& server, Sockets& sockets, uint64_t duration_ns) {
   const clockid_t stage_0_clock = server.stage_0_clock();

@@ -41,7 +41,7 @@ constexpr size_t kCapacity = 1024;
 constexpr size_t kStageBatch = 256;
 constexpr uint64_t kLast = UINT64_MAX;  // travels through to end the threads of a chain
 
-// What the stages share: how much came out, and when the item that is timed did.
+// The parts that the stages share: how much came out, and when the timed item did.
 struct Sink {
   uint64_t count = 0;
   uint64_t sum = 0;

@@ -42,7 +42,7 @@ struct alignas(kFalseSharingRange) Tally {
 // A consumer's empty looks before it asks whether all producers have ended: 12 µs.
 constexpr uint32_t kLastTries = 512;
 
-// One run: the start that all wait for, and what is left to do.
+// One run: the start that all wait for, and the items that are left.
 struct Race {
   explicit Race(const Setup& s) : setup(s), pushing(s.threads) {}
   const Setup& setup;

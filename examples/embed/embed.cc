@@ -13,7 +13,7 @@
 
 namespace {
 
-// One HTTP request; what the server sends until it closes the connection.
+// One HTTP request; the server's bytes until it closes the connection.
 std::string ask(const std::string& address, const std::string& request) {
   const auto parsed = lumen::net::parse_tcp_address(address);
   addrinfo* found = nullptr;

@@ -26,6 +26,6 @@ int main(int count, char** words) {
   std::fflush(stdout);
   while (std::getchar() != EOF) {
   }
-  (*started)->drain();  // answers what is in flight
+  (*started)->drain();  // answers the requests in flight
   return 0;
 }

@@ -1,6 +1,7 @@
-// Session tokens in a ChronoCache: each use prolongs a session, one that is not used ends, and what a session may
-// do is looked up once, however many requests ask for it at the same time.
-// Threads: three that ask. Memory: the cache. Errors: exit 1 when a session does what it must not.
+// Session tokens in a ChronoCache: each use prolongs a session, one that is not used ends, and the
+// rights of a session are looked up once, for any number of requests that ask at the same time.
+// Threads: three that ask. Memory: the cache. Errors: exit 1 when a session does something that it
+// must not.
 #include <lumen/cache/chrono_cache.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What the engine and a backend must do together, over all backends: batches, several in flight, failed
-// and cancelled requests, a drain, and a model that goes. The model adds one to four columns.
+// The engine and a backend together, over all backends: batches, several in flight, failed and
+// cancelled requests, a drain, and a model that goes. The model adds one to four columns.
 #include <lumen/engine/engine.h>
 #include <lumen/engine/model_repository.h>
 
@@ -103,7 +103,7 @@ TEST_P(BackendInEngineTest, PacksRequestsAndHasFourCallsInFlightWhereItSaysSo) {
 }
 
 TEST_P(BackendInEngineTest, ARequestThatFailsFailsNoneThatWasPackedWithIt) {
-  if (control == nullptr) return;  // what fails in OpenVINO: openvino_failed_runs_test.cc
+  if (control == nullptr) return;  // OpenVINO's failures: openvino_failed_runs_test.cc
   make_requests(40);
   for (const size_t bad : {3u, 4u, 17u}) {
     std::fill_n(reinterpret_cast<float*>(requests[bad]->request.inputs[0].data), 4, kFails);

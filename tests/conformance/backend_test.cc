@@ -1,4 +1,4 @@
-// What every backend must do, run over all of them. The model adds one.
+// The duties of every backend, run over all of them. The model adds one.
 #include <lumen/engine/backend.h>
 #include <lumen/engine/model_repository.h>
 

@@ -160,7 +160,7 @@ TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   auto claimed = source.claim(0);
   ASSERT_TRUE(source.push(1, requests[1]));
   source.wake_workers(1);
-  // Whoever was woken has found nothing and sleeps again.
+  // A worker that was woken has found nothing and sleeps again.
   one.wait_for_sleep(2);
   claimed[0] = &requests[0];
   claimed.done();
@@ -217,7 +217,8 @@ TEST(LaneSource, LetsASingleWorkerPoll) {
   EXPECT_TRUE(source.begin_search(0));
 }
 
-// What is for one worker alone: that one is woken, wherever it is on its way to sleep, and whoever else sleeps.
+// A request for one worker alone: that one is woken, wherever it is on its way to sleep, for any
+// other sleepers.
 class HeldPinnedWorker : public testing::TestWithParam<ParkSpot> {};
 
 TEST_P(HeldPinnedWorker, IsWokenForWhatItAloneMayTake) {

@@ -1,4 +1,5 @@
-// How streams end in every Loop, and what a loop knows of a connection beside its bytes. See loop_suite.h.
+// How streams end in every Loop, and a loop's knowledge of a connection beside its bytes. See
+// loop_suite.h.
 #include "conformance/loop_suite.h"
 
 #include <unistd.h>
@@ -42,7 +43,8 @@ TEST_P(LoopClose, MayComeFromAHandler) {
   EXPECT_EQ(ours_.received.size(), 1u);
 }
 
-// Until on_closed() the kernel may write to what it was given; a loop that holds on to a buffer checks that.
+// Until on_closed() the kernel may write to its buffers; a loop that holds on to a buffer checks
+// that.
 TEST_P(LoopClose, FreesTheBuffersAndTheStreamWhenItIsTold) {
   struct Once final : StreamHandler {
     Stream stream{this};
@@ -172,8 +174,8 @@ TEST_P(LoopClose, KnowsBothEndsOfAConnection) {
   EXPECT_EQ(reinterpret_cast<const sockaddr_in&>(*own).sin_addr.s_addr, htonl(INADDR_LOOPBACK));
 }
 
-// The kernel keeps what is unsent for as long as the client answers its probes; the time itself is
-// looked at in unit_net.
+// The kernel keeps unsent bytes for as long as the client answers its probes; unit_net looks at the
+// time itself.
 TEST_P(LoopClose, AConnectionWhoseUnsentTimeIsLimitedServesOn) {
   use_tcp();
   loop_->limit_unsent_time(ours_.stream, 1'000'000'000);
@@ -182,7 +184,8 @@ TEST_P(LoopClose, AConnectionWhoseUnsentTimeIsLimitedServesOn) {
   run_until([&] { return !ours_.received.empty(); });
 }
 
-// --- what the late loop is for ---------------------------------------------------------------------
+// --- the late loop
+// ---------------------------------------------------------------------------------
 
 class LateLoopDeathTest : public LoopConformance {};
 

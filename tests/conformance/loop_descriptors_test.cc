@@ -22,7 +22,7 @@ class DescriptorsUpTo {
   rlimit before_{};
 };
 
-// The lowest number that is free, which is what the next descriptor gets.
+// The lowest number that is free, which the next descriptor gets.
 int next_descriptor() { return UniqueFd(::open("/dev/null", O_RDONLY)).get(); }
 
 class DescriptorsRunOut : public LoopConformance {

@@ -247,7 +247,7 @@ TEST_P(LoopLarge, ALookAtOneTakesItsBytesOnce) {
   expect_to_sleep();
 }
 
-// Nothing arrives any more, so no event comes for what the peer had sent.
+// Nothing arrives any more, so no event comes for bytes that the peer had sent.
 TEST_P(LoopLarge, WhatAPeerHadSentBeforeItWentArrivesAndThenTheEnd) {
   begin_uploads(5);
   for (const auto& one : uploads_) {
@@ -332,7 +332,7 @@ TEST_P(PromptLarge, ATurnTakes256KiBOfAllBodiesThatAreUnderWay) {
   }
 }
 
-// No event comes for what is in the socket already.
+// No event comes for bytes that are in the socket already.
 TEST_P(PromptLarge, ATurnDoesNotSleepWhileThereIsSomethingToTake) {
   begin_uploads(5);
   loop_->run_once(0);

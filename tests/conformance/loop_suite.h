@@ -1,4 +1,4 @@
-// What the suite over every Loop is made of. A loop that joins is one more line in kLoops.
+// The parts of the suite over every Loop. A loop that joins is one more line in kLoops.
 // Threads: one, but where a test starts another. Memory: the heap. Errors: the expectation that did not hold.
 #pragma once
 
@@ -40,7 +40,7 @@ struct CountingWakeHandler final : WakeHandler {
   bool may_spin() noexcept override { return spins; }
 };
 
-// Records what the loop delivers.
+// Records the loop's calls.
 struct RecordingStream final : StreamHandler {
   Stream stream{this};
   Loop* loop = nullptr;
@@ -160,7 +160,7 @@ struct RecordingListener final : ListenerHandler {
 inline const LoopCase kLoops[] = {{"epoll", &make_epoll_loop, false},
                                   {"epoll_spinning", &make_epoll_loop, true},
                                   {"late", &make_late_loop, false}};
-// Those that deliver what is there in the turn that finds it.
+// Those that deliver the bytes that are there in the turn that finds them.
 inline const LoopCase kPromptLoops[] = {kLoops[0], kLoops[1]};
 inline std::string name_of_case(const testing::TestParamInfo<LoopCase>& one) {
   return one.param.name;

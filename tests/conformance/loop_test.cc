@@ -191,8 +191,7 @@ TEST_P(LoopConformance, LosesNoWakeUpOfManyUnderLoad) {
   EXPECT_EQ(kPosts, seen);
 }
 
-// Was: wake() did nothing while the loop was awake, so what was left for it after its last look slept
-// with it.
+// Was: wake() did nothing while the loop was awake, so an event after its last look slept with it.
 TEST_P(LoopConformance, AWakeUpAfterTheEndOfATurnKeepsTheNextFromSleeping) {
   loop_->run_once(0);
   int looks = 0;
@@ -270,7 +269,7 @@ TEST_P(LoopConformance, SaysHowMuchOfASendTheKernelHas) {
 }
 
 TEST_P(LoopConformance, SleepsUntilTheDeadlineAndNotShorter) {
-  loop_->run_once(0);  // what adding the stream has brought (it is writable)
+  loop_->run_once(0);  // the events of adding the stream (it is writable)
   const uint64_t deadline = now_ns() + 20'000'000;
   loop_->run_once(deadline);
   EXPECT_GE(now_ns(), deadline);
@@ -377,7 +376,7 @@ TEST_P(LoopConformance, AHalfCloseIsNoHangUp) {
   EXPECT_EQ(read_peer(text.size()), text);
 }
 
-// Its last bytes and its end may come in one event: first what it has sent, then that it is gone.
+// Its last bytes and its end may come in one event: first the bytes, then the end.
 TEST_P(LoopConformance, DeliversTheLastBytesOfAPeerThatHasHungUp) {
   loop_->receive(ours_.stream, {&segment_, 1});
   write_peer("last");
@@ -395,8 +394,8 @@ TEST_P(LoopConformance, AHangUpEndsAReceiveInFlight) {
   EXPECT_EQ(ours_.received, std::vector<int64_t>{0});
 }
 
-// Of loops that share a listener a connection is to wake one, so epoll is told (EPOLLEXCLUSIVE). Which
-// of them sleep when it comes can't be arranged; what the kernel was told can be read.
+// Of loops that share a listener a connection is to wake one, so epoll is told (EPOLLEXCLUSIVE).
+// Which of them sleep when it comes can't be arranged; the kernel's settings can be read.
 TEST_P(LoopConformance, ASharedListenerIsWaitedForExclusively) {
   constexpr unsigned kExclusive = 1u << 28;
   auto tcp = listen_tcp({"127.0.0.1", 0}, false);

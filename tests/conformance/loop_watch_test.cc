@@ -1,4 +1,5 @@
-// Watches of descriptors that are somebody else's, and what comes through memory. See loop_suite.h.
+// Watches of descriptors that are somebody else's, and events that come through memory. See
+// loop_suite.h.
 #include "conformance/loop_suite.h"
 
 #include <sys/socket.h>
@@ -85,7 +86,8 @@ TEST_P(LoopWatches, OneThatIsRemovedInTheTurnIsNotToldAnyMore) {
   EXPECT_EQ(watches[0].ready + watches[1].ready, 1);
 }
 
-// What polls a ring: news may come at any time, and before it sleeps it must be told of them in another way.
+// Polls a ring: news may come at any time, and before it sleeps it must be told of them in another
+// way.
 struct MemoryHandler final : WakeHandler {
   std::vector<std::string> calls;
   bool has_news = false;

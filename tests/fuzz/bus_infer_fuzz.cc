@@ -1,5 +1,5 @@
-// Frames of inference over the bus, as server and client read them: no overrun, and what is accepted is the
-// same after it was written and read again.
+// Frames of inference over the bus, as server and client read them: no overrun, and an accepted
+// frame is the same after it was written and read again.
 #include <lumen/wire/bus_infer.h>
 
 #include "fuzz/fuzz_support.h"

@@ -1,5 +1,6 @@
-// A subscriber and a publisher over shared words that a second thread rewrites from the input while they are
-// used: whatever comes, views lie within the ring, no call hangs, and no more is held than the ring has.
+// A subscriber and a publisher over shared words that a second thread rewrites from the input while
+// they are used: for any words, views lie within the ring, no call hangs, and no more is held than
+// the ring has.
 #include <lumen/base/clock.h>
 
 #include <atomic>
@@ -14,7 +15,7 @@ using namespace lumen::bus;
 
 namespace {
 
-// Four bytes an act: what, where, and a number that is small or near the edges.
+// Four bytes an act: the act, its place, and a number that is small or near the edges.
 struct Act {
   uint8_t what;
   uint8_t where;

@@ -1,4 +1,5 @@
-// What the fuzz targets share: inputs whose block ends where they end, so that ASan sees an overrun.
+// The parts that the fuzz targets share: inputs whose block ends where they end, so that ASan sees
+// an overrun.
 // Threads: one. Memory: the heap. Errors: CHECK, which the fuzzer reports with the input.
 #pragma once
 

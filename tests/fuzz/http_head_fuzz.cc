@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     LUMEN_CHECK(again.progress == HeadProgress::kComplete);
     LUMEN_CHECK(again.head.path == result.head.path && again.head.host == result.head.host);
   }
-  // What is accepted, or may still be, is neither refused nor complete at an earlier byte.
+  // A head that is accepted, or may still be, is neither refused nor complete at an earlier byte.
   for (size_t cut = end; cut-- > 0;) {
     LUMEN_CHECK(lumen::wire::parse_http_head(bytes.substr(0, cut)).progress ==
                 HeadProgress::kNeedMore);

@@ -25,7 +25,7 @@ constexpr size_t kMemoryBytes = 1 << 20;
 void check_json(std::string_view json) {
   static simdjson::dom::parser judge;
   const auto verdict = judge.parse(simdjson::padded_string(json)).error();
-  // In what Lumen ignores, numbers may be larger than simdjson keeps.
+  // In parts that Lumen ignores, numbers may be larger than simdjson keeps.
   LUMEN_CHECK(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR);
 }
 

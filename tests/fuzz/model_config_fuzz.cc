@@ -1,5 +1,5 @@
-// parse_model_config: what is accepted is JSON with options within their bounds, what is refused says
-// why in one line, and the same text gives the same answer twice.
+// parse_model_config: an accepted text is JSON with options within their bounds, a refusal says why
+// in one line, and the same text gives the same answer twice.
 #include <lumen/base/limits.h>
 
 #include "engine/model_config.h"

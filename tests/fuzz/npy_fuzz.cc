@@ -11,7 +11,7 @@ using lumen::load::NpyFile;
 
 namespace {
 
-// The descriptor of the type with its byte order: what NumPy 1.0 files begin with.
+// The descriptor of the type with its byte order: the beginning of NumPy 1.0's files.
 std::string written(const NpyFile& file, std::string_view descriptor) {
   std::string shape = "(";
   for (size_t axis = 0; axis < file.shape.rank(); ++axis) {

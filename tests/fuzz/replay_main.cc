@@ -61,7 +61,7 @@ std::vector<std::string> read_files(const std::vector<std::string>& folders) {
       if (entry.is_regular_file()) paths.push_back(entry.path());
     }
   }
-  std::sort(paths.begin(), paths.end());  // the order decides what a seed gives
+  std::sort(paths.begin(), paths.end());  // the order decides the results of a seed
   std::vector<std::string> files;
   for (const std::filesystem::path& path : paths) {
     std::ifstream in(path, std::ios::binary);

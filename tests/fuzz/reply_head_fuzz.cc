@@ -1,5 +1,5 @@
-// parse_reply_head: a head ends with its empty line and within the input, every shorter part of it wants
-// more or is broken already, and what is broken says why.
+// parse_reply_head: a head ends with its empty line and within the input, every shorter part of it
+// wants more or is broken already, and a refusal says why.
 #include "fuzz/fuzz_support.h"
 #include "load/reply_head.h"
 

@@ -1,5 +1,6 @@
-// parse_config and parse_engine_section: what is taken lies within the bounds of its rows and is the same when it
-// is read again; what is refused names the file or the body, in one answer for one text.
+// parse_config and parse_engine_section: accepted values lie within the bounds of their rows and
+// are the same when they are read again; a refusal names the file or the body, in one answer for
+// one text.
 #include <lumen/server/settings.h>
 
 #include "fuzz/fuzz_support.h"

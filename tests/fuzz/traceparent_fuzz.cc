@@ -21,7 +21,7 @@ std::string hex(const uint8_t* bytes, size_t count) {
   return text;
 }
 
-// By what the standard says of characters, instead of by fields.
+// By the standard's rules for characters, instead of by fields.
 bool is_valid(std::string_view value) {
   constexpr std::string_view kShape = "hh-hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh-hhhhhhhhhhhhhhhh-hh";
   if (value.size() < kShape.size()) return false;

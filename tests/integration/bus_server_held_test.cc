@@ -68,7 +68,7 @@ TEST_P(HeldBusServer, OneRequestIsCancelledAndAnsweredSo) {
   const uint64_t third = send_row(client, 256, 1);
   client.flush();
   ASSERT_EQ(client.cancel(second), Outcome::kOk);
-  // What the server read after the cancel.
+  // The server's frames after the cancel.
   std::map<uint64_t, Answer> answers;
   const Sent ready = client.ask(BusVerb::kServerReady);
   while (!answers.contains(ready.id) && take(client, answers) > 0) {

@@ -284,7 +284,7 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   EXPECT_THAT(lines[3], testing::EndsWith(",0,400,"));
 }
 
-// What answers a call instead of the engine, from memory of its own.
+// Answers a call instead of the engine, from memory of its own.
 class Answering final : public service::Step {
  public:
   service::StepOutcome before(service::Call& call) noexcept override {
@@ -316,14 +316,15 @@ INSTANTIATE_TEST_SUITE_P(QueueTypes, BusServer,
                                          engine::QueueType::kInline, engine::QueueType::kAuto),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
-// --- what one turn brings is one call of the model ------------------------------------------------------
+// --- the requests of one turn are one call of the model
+// ---------------------------------------------
 
 class InlineBusServer : public BusServer {};
 
 TEST_P(InlineBusServer, RequestsThatComeTogetherAreRunTogether) {
   constexpr uint64_t kCount = 64;
   options_.engine.batch_size = kCount;
-  control_->cost_ns = [](uint64_t) { return uint64_t{50'000}; };  // whatever the rows
+  control_->cost_ns = [](uint64_t) { return uint64_t{50'000}; };  // for any rows
   start();
   InferClient client = connect();
   const telemetry::ModelCounters counters = server_->models().find("plus_one", "")->counters();

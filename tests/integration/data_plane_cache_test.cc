@@ -1,5 +1,5 @@
-// What a request costs the data plane where answers are cached: a hit, a miss that evicts, one that waits for
-// another's run, all without a heap call or a lock that anybody waits for.
+// The data plane's cost of a request if answers are cached: a hit, a miss that evicts, one that
+// waits for another's run, all without a heap call or a lock that a thread waits for.
 #include "support/call_counter.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -47,7 +47,8 @@ TEST_P(DataPlaneCallsCached, AHitMakesNone) {
   const telemetry::ModelCounters counters = served.counters_of("m");
   for (const bool over_unix : {false, true}) {
     CallCounts counts = served.count(infer(1), over_unix).data_plane;
-    // LRU and LFU gather hits, and who has gathered enough tries to tell the policy of them.
+    // LRU and LFU gather hits, and a reader that has gathered enough tries to tell the policy of
+    // them.
     const bool gathers = std::get<1>(GetParam()) != "s3fifo";
     EXPECT_LE(counts.tried_locks, gathers ? uint64_t{kRequests} / 15 + 1 : 0);
     counts.tried_locks = 0;
@@ -101,8 +102,9 @@ TEST_P(DataPlaneCallsCached, OnesThatWaitForAnothersRunMakeNone) {
   const auto [shared, requests] = within();
   EXPECT_EQ(requests, uint64_t{8} * kRequests);
   EXPECT_GT(shared, 0u);
-  // One try for each that did not wait: to put its answer, or to tell the policy of hits. How many these are is not
-  // to be foretold: who comes after a run whose answer LFU has not let in runs again.
+  // One try for each that did not wait: to put its answer, or to tell the policy of hits. How many
+  // these are can't be foretold: a request that comes after a run whose answer LFU has not let in
+  // runs again.
   EXPECT_LE(counts.tried_locks, requests - shared);
   counts.tried_locks = 0;
   expect_none("shared", counts);

@@ -1,6 +1,6 @@
-// The data plane allocates nothing and takes no lock once the server is ready, whatever the queue type
-// but `naive`: counted from the first byte of a request to the last of its reply, outside the backend's
-// own calls, which are printed apart.
+// The data plane allocates nothing and takes no lock once the server is ready, for any queue type
+// but `naive`: counted from the first byte of a request to the last of its reply, outside the
+// backend's own calls, which are printed apart.
 #include "support/call_counter.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -105,8 +105,8 @@ TEST_P(DataPlaneCallsOf, ARequestOfATraceAllocatesNothing) {
   EXPECT_TRUE(std::filesystem::exists(served.files.path() / "requests.traceparent.csv"));
 }
 
-// What it shows to users as heap calls a request is what the C library saw. The backend places outputs
-// in the request's memory, so what is freed here was in part allocated there.
+// Its heap calls a request, as users see them, are those that the C library saw. The backend places
+// outputs in the request's memory, so memory freed here was in part allocated there.
 TEST_P(DataPlaneCallsOf, WithTheHeapARequestAllocatesAndAllOfItIsCounted) {
   start(AllocatorType::kStandard);
   const CallCounts counts = served.count(kMlpRequest, over_unix()).data_plane;
@@ -294,7 +294,8 @@ TEST_P(DataPlaneCallsRefused, WhatTheClientGotWrongMakesNone) {
   }
 }
 
-// Not `inline`: its thread can't be held and answer, and what it reads it runs at once.
+// Not `inline`: its thread can't be held and answer, and it runs requests at once when it reads
+// them.
 class DataPlaneCallsFull : public DataPlaneCallsRefused {};
 
 TEST_P(DataPlaneCallsFull, AFullQueueMakesNone) {
@@ -445,7 +446,8 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOverTheBus,
                            return std::string(engine::name_of(one.param));
                          });
 
-// --- what the counter is worth -----------------------------------------------------------------------
+// --- the counter itself
+// ------------------------------------------------------------------------------
 
 TEST(DataPlaneCalls, OneDeliberateAllocationIsSeen) {
   DataPlaneServer served;

@@ -1,4 +1,5 @@
-// What counts the calls of a server's data plane: the server with its backend's calls told apart, and the window.
+// Counts the calls of a server's data plane: the server with its backend's calls told apart, and
+// the window.
 // Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #pragma once
 

@@ -1,5 +1,6 @@
-// The flight recorder of a whole server: what it has in the counters' region is, line by line, what the telemetry
-// CSV and its neighbour say, of requests over HTTP and over the bus, answered and refused. With the fake backend.
+// The flight recorder of a whole server: its records in the counters' region are, line by line,
+// those of the telemetry CSV and its neighbour, of requests over HTTP and over the bus, answered
+// and refused. With the fake backend.
 // Threads: the test's; the server makes its own. Memory: the heap. Errors: by gtest.
 #include <lumen/base/clock.h>
 #include <lumen/bus_client/infer_client.h>
@@ -156,7 +157,7 @@ TEST_F(FlightRecorderOfServer, AnotherProcessFindsTheSameInTheFileWhileTheServer
   start();
   HttpClient http = client();
   for (int i = 0; i < 20; ++i) EXPECT_EQ(http.exchange(traced(std::to_string(i))).status, 200);
-  // Answered by the same I/O thread, which has recorded what came before.
+  // Answered by the same I/O thread, which has recorded earlier requests.
   EXPECT_EQ(http.exchange(get_request("/v2/health/live")).status, 200);
   const std::filesystem::path path = server_->counters_path();
   std::ifstream file(path, std::ios::binary);

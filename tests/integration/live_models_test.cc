@@ -52,7 +52,8 @@ TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
       }
     });
   }
-  // One that asks for what may be gone just then: it is answered all the same, by the model or 404.
+  // One that asks for a model that may be gone just then: it is answered all the same, by the model
+  // or 404.
   load.emplace_back([&] {
     HttpClient http = client();
     const std::string request = binary_infer("comes", "x", four_zeros());

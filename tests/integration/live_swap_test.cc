@@ -82,7 +82,7 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
       std::this_thread::yield();
     }
   };
-  // Workers end with each change, and what they have counted stays.
+  // Workers end with each change, and their counts stay.
   std::thread watcher([&] {
     const telemetry::Counters& counters = server_->counters();
     const uint32_t model = server_->models().find("plus_one", "")->index();
@@ -178,8 +178,8 @@ TEST_P(LiveSwap, FortyChangesUnderALoadOfSeveralModelsLoseNothing) {
   EXPECT_EQ(server_->counters().total("responses_5xx"), 0u);
 }
 
-// A drain while a change is under way, and a change while a drain is: neither waits for the other for
-// ever, and what was accepted is answered.
+// A drain while a change is under way, and a change while a drain is: neither waits for the other
+// for ever, and accepted requests are answered.
 TEST_P(LiveSwap, ADrainDuringChangesEndsAndAnswersWhatWasAccepted) {
   for (int round = 0; round < 5; ++round) {
     start();

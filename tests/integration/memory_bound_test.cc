@@ -53,10 +53,10 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForHeadsThatTrickle) {
   start();
   auto slow = clients_that_send(200, "POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: t\r\n");
   expect_health();
-  // Who began first gives way first.
+  // The first client gives way first.
   EXPECT_EQ(408, slow.front().read().status);
   EXPECT_GE(total("timeouts"), 100u);
-  // Who is still there may go on.
+  // A client that is still there may go on.
   ASSERT_TRUE(slow.back().send("Content-Length: 0\r\n\r\n"));
   EXPECT_EQ(400, slow.back().read().status);
 }
@@ -76,7 +76,7 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForBodiesThatTrickle) {
   EXPECT_THAT(refused.body, HasSubstr("max_active_requests"));
   EXPECT_GE(total("memory_refused"), 1u);
   while (total("memory_waiting") < 32) std::this_thread::yield();  // most contexts are theirs
-  // A body that has begun is read to its end, and who waits comes in then.
+  // A body that has begun is read to its end, and a request that waits comes in then.
   for (const HttpClient& one : slow) ASSERT_TRUE(one.send(request.substr(request.size() - 1)));
   EXPECT_EQ(200, waiting.back().read().status);
   EXPECT_THAT(get("/metrics").body, HasSubstr("lumen_memory_refused_total "));
@@ -93,7 +93,8 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForScrapersThatDoNotRead) {
     deaf.push_back(unix_client());  // whose socket takes 200 KiB
     ASSERT_TRUE(deaf.back().send(scrapes));
   }
-  // More than contexts, so they have given way to each other; who asks now is answered all the same.
+  // More than contexts, so they have given way to each other; a client that asks now is answered
+  // all the same.
   while (total("timeouts") < 100) std::this_thread::yield();
   for (int i = 0; i < 10; ++i) expect_health();
   EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
@@ -158,7 +159,7 @@ TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
   std::map<int, int> statuses;
   for (int i = 0; i < 16; ++i) {
     all.push_back(client());
-    ASSERT_TRUE(all.back().send(request));  // what isn't read is dropped behind the refusal
+    ASSERT_TRUE(all.back().send(request));  // bytes that aren't read are dropped behind the refusal
   }
   control_->wait_until_held(1);
   while (total("responses_4xx") == 0) std::this_thread::yield();
@@ -267,7 +268,7 @@ TEST_F(MemoryBound, AChunkedBodyTakesMemoryAsItComesAndIsRefusedWhereThereIsNone
   options_.max_memory_bytes = least_memory_bytes(options_);
   start();
   control_->hold();
-  // Each has its body and what its reply may take, 8 MiB: two fit.
+  // Each has its body and its reply's memory, 8 MiB: two fit.
   const std::string whole = infer_of(kMostBody - 1024);
   auto large = clients_that_send(2, whole);
   control_->wait_until_held(1);

@@ -1,6 +1,6 @@
 // Requests that fail, each in its own stage, among requests that must not notice: every queue type
-// over real OpenVINO models. What is answered is compared bit for bit with what an instance answers
-// that never saw a failure.
+// over real OpenVINO models. The answers are compared bit for bit with those of an instance that
+// never saw a failure.
 // Threads: the test's, which submits as an I/O thread does. Memory: the heap. Errors: by gtest.
 #include <lumen/backends/openvino.h>
 #include <lumen/engine/engine.h>
@@ -147,7 +147,7 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
     return made;
   }
 
-  // What an instance answers that never saw a failure.
+  // The answers of an instance that never saw a failure.
   void learn_answers() {
     for (Kind& kind : good) {
       const Request request = kind.make();

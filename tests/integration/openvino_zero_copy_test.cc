@@ -37,7 +37,7 @@ TEST_F(ZeroCopy, TheModelReadsALargeInputInTheRegionItWasReceivedInto) {
   ASSERT_EQ(calls_before + 1, calls.size());
   EXPECT_TRUE(observations_->in_a_region(calls.back().request_data));
   EXPECT_EQ(calls.back().request_data, calls.back().bound) << "the input was copied";
-  // All but what rode along with the head went from the socket to where the model read it.
+  // All but the bytes that came with the head went from the socket to where the model read it.
   EXPECT_GE(server_->counters().total("received_direct_bytes") + limits::kReceiveBufferBytes,
             values.size());
 }

@@ -39,7 +39,7 @@ class PriorityServer : public FakeServer, public testing::WithParamInterface<eng
     options_.engine.thread_count = 1;
     options_.engine.batch_size = 1;
   }
-  // A worker is held in the middle of a run, so what follows waits.
+  // A worker is held in the middle of a run, so later requests wait.
   void hold_the_worker() {
     start();
     (void)control_->take_rows_run();

@@ -111,7 +111,7 @@ TEST_F(ResponseCacheServer, TcpUnixSocketAndBusShareWhatIsStored) {
   ask(uncached);
   EXPECT_EQ(runs(), 2u);
   EXPECT_EQ(total_of_model("cache_hit"), 2u);
-  // What a client of the bus leaves there is what it was when it was run.
+  // A request that a client of the bus leaves there is the one that was run.
   const std::string other = floats({50, 51, 52, 53});
   std::memcpy(bus->area().data(), other.data(), other.size());
   EXPECT_EQ(bus->send(request).outcome, bus::Outcome::kOk);
@@ -227,7 +227,7 @@ TEST_F(ResponseCacheServer, AReloadBeginsEmpty) {
   EXPECT_EQ(control_->starts.load(), before + 1);
   EXPECT_EQ(client().exchange(row(1)).status, 200);
   EXPECT_EQ(control_->starts.load(), before + 1);
-  // And without, if that is what the file says now.
+  // And without, if the file says so now.
   repository_.write("plus_one/config.json", "{}");
   ASSERT_TRUE(server_->remove_model("plus_one", "").ok());
   ASSERT_TRUE(server_->add_model("plus_one", "").ok());
@@ -313,7 +313,8 @@ TEST_F(ResponseCacheServer, NobodyIsLostAtDrain) {
   drains.join();
 }
 
-// A client that does not read holds an answer that was evicted long ago: what it reads at last is what was stored.
+// A client that does not read holds an answer that was evicted long ago: at last it reads the
+// stored bytes.
 TEST_F(ResponseCacheServer, ASlowReadersAnswerStaysWholeWhileItIsEvicted) {
   constexpr size_t kBytes = size_t{2} << 20;
   repository_.write("plus_one/config.json",

@@ -1,5 +1,6 @@
-// The server from socket to model and back, with the fake backend: also what can't be provoked from
-// outside (a full queue, a held model, an expired deadline). Runs under ASan and TSan.
+// The server from socket to model and back, with the fake backend: also states that can't be
+// provoked from outside (a full queue, a held model, an expired deadline). Runs under ASan and
+// TSan.
 #include <lumen/base/clock.h>
 
 #include "support/fake_server.h"
@@ -100,7 +101,7 @@ class GoneClients : public ServerTest {
     while (server_->counters().total("requests") < 2) std::this_thread::yield();
     starts_ = control_->starts.load();
   }
-  // What this client is told, the I/O thread read after all that had happened before.
+  // The I/O thread read this client's request after all that had happened before.
   void expect_look_around() {
     HttpClient third = client();
     EXPECT_EQ(third.exchange(get_request("/v2/health/live")).status, 200);
@@ -214,7 +215,7 @@ TEST_F(ServerTest, ADeadlineCountsFromTheFirstByteHoweverSlowlyTheRestComes) {
         post_request("/v2/models/plus_one/infer", std::string("{") + parameters + tensor + "}");
     HttpClient slow = client();
     slow.send(request.substr(0, 1));
-    // Somebody who came later is answered: the loop has turned since, and has read that byte.
+    // A client that came later is answered: the loop has turned since, and has read that byte.
     HttpClient other = client();
     EXPECT_EQ(200, other.exchange(get_request("/v2/health/live")).status);
     const uint64_t read_ns = now_ns();

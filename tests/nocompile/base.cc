@@ -23,7 +23,7 @@ void a_result_is_looked_at() {
 #ifdef WRONG
   read_port("1");  // error: ignoring return
 #else
-  static_cast<void>(read_port("1"));  // who does not care says so
+  static_cast<void>(read_port("1"));  // a caller that ignores it says so
 #endif
 }
 int a_result_is_no_number(const Result<int>& port) {
@@ -34,7 +34,7 @@ int a_result_is_no_number(const Result<int>& port) {
 #endif
 }
 
-// One owner of a descriptor, who never gets one by accident.
+// One owner of a descriptor, which never gets one by accident.
 void a_descriptor_has_one_owner(UniqueFd& fd) {
 #ifdef WRONG
   const UniqueFd second = fd;  // error: deleted

@@ -7,7 +7,7 @@
 
 namespace lumen::net {
 
-// The loop keeps pointers to what it was given.
+// The loop keeps pointers to its arguments.
 void what_a_loop_points_to_stays_where_it_is(Stream& stream, TimeoutList& list) {
 #ifdef WRONG
   const Stream moved = std::move(stream);         // error: deleted

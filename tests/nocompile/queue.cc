@@ -72,7 +72,7 @@ using SharedMoves = MpmcQueue<Moves>;
 using LockedMoves = MutexQueue<Moves>;
 #endif
 
-// What was refused is not lost by oversight.
+// A refused item is not lost by oversight.
 void a_push_that_may_fail_is_looked_at(MpmcQueue<int>& queue, int& value) {
 #ifdef WRONG
   queue.try_push(1);     // error: ignoring return
@@ -96,7 +96,8 @@ void how_a_wait_ended_is_looked_at(MutexQueue<int>& queue) {
 #endif
 }
 
-// Who has no doorbells can't wait, and moves that are no copies of bytes are not made in place.
+// A queue without doorbells can't wait, and moves that are no copies of bytes are not made in
+// place.
 void only_a_queue_with_doorbells_waits(MpmcQueue<int>& polled,
                                        MpmcQueue<int, Padding::kNone, Waiting::kDoorbell>& waiting,
                                        IdleStrategy& idle) {
@@ -134,7 +135,7 @@ void a_queue_stays_where_it_is(Spsc& spsc, MpmcQueue<int>& mpmc) {
 #endif
 }
 
-// The threads of a pipeline have nobody who would catch what a handler throws.
+// The threads of a pipeline have no caller that would catch a handler's exception.
 struct MayThrow {
   void operator()(int&) {}
 };

@@ -93,8 +93,9 @@ class InlineTest : public testing::Test {
 
 // --- wake-ups ---------------------------------------------------------------------------------------
 
-// Was: the wake-up found the loop awake and did nothing, and the loop slept on what it was to run. The
-// change waited for ever; under SIGHUP that was the main thread, which then saw no SIGTERM either.
+// Was: the wake-up found the loop awake and did nothing, and the loop slept on the requests that it
+// was to run. The change waited for ever; under SIGHUP that was the main thread, which then saw no
+// SIGTERM either.
 TEST_F(InlineTest, AChangeWhoseWakeComesAfterTheTurnAndBeforeTheSleepEnds) {
   start(2);
   // Submitter 0's request holds the change back until submitter 1 is where the test wants it.

@@ -41,8 +41,8 @@ class SimInstance final : public engine::Instance {
   uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
 
   engine::StartOutcome start(engine::InferRequest& request, Done done) noexcept override {
-    // A client's request alone. What the engine measures at a start or a change, and what it packs then, takes as
-    // long for many rows as for one, so that packing is worth it.
+    // A client's request alone. The engine's measurements at a start or a change, and the packs
+    // made then, take as long for many rows as for one, so that packing is worth it.
     if (request.times.received_ns == 0) {
       let_time_pass_ns(10'000);
     } else if (random().one_in(2)) {

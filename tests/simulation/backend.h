@@ -12,7 +12,7 @@
 
 namespace lumen::sim {
 
-// Served all the time; what each adds to its input says whose reply one is.
+// Served all the time; the number that each adds to its input says whose reply one is.
 inline constexpr const char* kModels[] = {"plus_one", "plus_two"};
 inline constexpr const char* kModelThatGoes = "plus_three";
 inline constexpr const char* kModelThatDoesNotLoad = "broken";
@@ -24,7 +24,7 @@ std::string failure_of(float value);
 // end of the run.
 inline constexpr int kWaysToFail = 3;
 
-// What the world's requests lie in.
+// The memory of the world's requests.
 using Regions = std::vector<std::span<std::byte>>;
 
 std::shared_ptr<engine::FakeControl> some_control();

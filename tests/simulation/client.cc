@@ -13,7 +13,7 @@ namespace lumen::sim {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-// Beyond all timeouts of the server together: who waits longer is never answered.
+// Beyond all timeouts of the server together: a client that waits longer is never answered.
 constexpr uint64_t kPatienceNs = 5'000 * kMs;
 
 // Of the largest requests: 900 KiB.
@@ -99,7 +99,8 @@ bool SimClient::connect() {
 
 void SimClient::leave() {
   if (wire_ == nullptr) return;
-  // What the server has whole, and then neither answers nor may have been stopped from answering.
+  // Requests that the server has whole, and then neither answers nor may have been stopped from
+  // answering.
   const bool spoiled = wire_->client_reset || wire_->client_ended || wire_->lost_reply;
   if (!spoiled && !asked_.empty() && wire_->delivered >= asked_.front().sent_bytes &&
       !wire_->was_refused && !tally_.draining) {
@@ -282,7 +283,7 @@ bool SimClient::read_reply() {
   check(asked_.front(), head, body);
   asked_.pop_front();
   const bool closes = head.find("Connection: close") != std::string::npos;
-  if (closes) asked_.clear();  // what was pipelined behind it is not answered
+  if (closes) asked_.clear();  // requests pipelined behind it are not answered
   return !closes;
 }
 

@@ -39,8 +39,8 @@ constexpr uint64_t kMostSwitches = 20'000'000;
 // How long the same thread is held back.
 constexpr uint64_t kSlowForSwitches = 256;
 
-// Where a thread of control is while another runs. ASan is told of each switch, since it keeps a shadow of the
-// stack and, for what has left its scope, a stack of its own.
+// Where a thread of control is while another runs. ASan is told of each switch, since it keeps a
+// shadow of the stack and, for objects that have left their scope, a stack of its own.
 struct Place {
   ucontext_t context{};
   const void* stack = nullptr;
@@ -69,7 +69,7 @@ struct Fiber {
   void* argument = nullptr;
   void* result = nullptr;
   bool done = false;
-  const void* key = nullptr;  // what it waits on; nullptr: it can run
+  const void* key = nullptr;  // that it waits on; nullptr: it can run
   uint64_t deadline_ns = kNever;
   bool timed_out = false;
 };
@@ -83,11 +83,12 @@ struct World {
   size_t switch_one_in = 8;
   bool may_hold_long = true;
   bool runs = false;
-  std::vector<std::unique_ptr<Fiber>> fibers;  // those that are done stay, for who joins them
+  // Those that are done stay, for threads that join them.
+  std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> live;
   std::vector<Fiber*> ready;
   Fiber* current = nullptr;
-  // Gets its turn late: others overtake it in the midst of what it does.
+  // Gets its turn late: others overtake it in the midst of its work.
   const Fiber* slow = nullptr;
   Place outside;
 };
@@ -182,7 +183,7 @@ void main_of_fiber() {
   if (is_first) go_to(self.place, world.outside, true);
   wake(&self, SIZE_MAX);
   switch_away();
-  std::abort();  // nobody runs what is done
+  std::abort();  // no thread runs one that is done
 }
 
 Fiber& start_fiber(void* (*entry)(void*), void* argument) {
@@ -224,8 +225,8 @@ void yield() noexcept {
 
 void may_switch() noexcept {
   if (!world.runs) return;
-  // Now and then the thread is held for long, in the midst of what it does: other threads overtake it, and
-  // so do deadlines.
+  // Now and then the thread is held for long, in the midst of its work: other threads overtake it,
+  // and so do deadlines.
   if (world.may_hold_long && world.random.one_in(2'000))
     let_time_pass_ns(world.random.below(30'000'000));
   if (world.random.one_in(world.switch_one_in)) yield();
@@ -354,8 +355,9 @@ long futex(uint32_t* word, int operation, uint32_t value, const timespec* timeou
 }  // namespace
 }  // namespace lumen::sim
 
-// --- what the C library would do ---------------------------------------------------------------------
-// Before and after a world there is one thread: nothing waits, and the clock stands.
+// --- in place of the C library
+// ---------------------------------------------------------------------- Before and after a world
+// there is one thread: nothing waits, and the clock stands.
 
 using namespace lumen::sim;  // NOLINT(google-build-using-namespace): of C's functions below
 
@@ -450,7 +452,7 @@ int sched_yield() noexcept {
               arguments[5]);
 }
 
-// Secrets too are the seed's, or what shares a bucket would differ in each replay.
+// Secrets too are the seed's, or keys would share buckets otherwise in each replay.
 ssize_t getrandom(void* buffer, size_t length, unsigned) noexcept {
   auto* const bytes = static_cast<unsigned char*>(buffer);
   for (size_t i = 0; i < length; ++i) bytes[i] = static_cast<unsigned char>(world.random.next());

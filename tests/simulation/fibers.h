@@ -1,8 +1,9 @@
-// Fibers: every thread of a simulated program as a stackful fiber on one real thread, switched where the
-// seed says. The program links definitions of its own of what threads wait by (pthread_create, mutexes,
-// condition variables, futexes) and of the clock (clock_gettime), so that production code runs unchanged:
-// a worker that parks, a change that waits for it and the loop are all steps that the seed orders.
-// What is between two such calls runs at one go: races there are for Spin and TSan.
+// Fibers: every thread of a simulated program as a stackful fiber on one real thread, switched
+// where the seed says. The program links definitions of its own of the calls by which threads wait
+// (pthread_create, mutexes, condition variables, futexes) and of the clock (clock_gettime), so that
+// production code runs unchanged: a worker that parks, a change that waits for it and the loop are
+// all steps that the seed orders. The code between two such calls runs at one go: races there are
+// for Spin and TSan.
 // Threads: one. Memory: the heap. Errors: a simulation that can't go on ends the process and prints why.
 #pragma once
 
@@ -56,7 +57,7 @@ uint64_t trace_hash() noexcept;
 void note(uint64_t event) noexcept;  // into the hash
 uint64_t switches() noexcept;
 
-// Ends the process with status 1: says what went wrong, in which world, and how to see it again.
+// Ends the process with status 1: prints the fault, the world, and how to see it again.
 [[noreturn]] void fail(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
 
 }  // namespace lumen::sim

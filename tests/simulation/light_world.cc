@@ -81,9 +81,9 @@ class Waits final : public service::Step {
   std::map<const void*, int> heavy_runs_;  // by worker, since it was announced
 };
 
-// What a run of each model takes, give or take a half. The heavy one stays above ExpressLane::kMostNs: below
-// it goes to the express lane too, and a light request that waits there for one such run sees other
-// workers begin several.
+// The time of a run of each model, give or take a half. The heavy one stays above
+// ExpressLane::kMostNs: below it goes to the express lane too, and a light request that waits there
+// for one such run sees other workers begin several.
 struct Costs {
   uint64_t heavy_ns = 3 * kMs + random().below(8 * kMs);
   uint64_t light_ns = 2 * kUs + random().below(random().one_in(2) ? 20 * kUs : 300 * kUs);

@@ -4,9 +4,9 @@
 //   light request   submitted ─ its I/O thread ends the turn, has woken workers ─ taken ─ runs
 //   each worker                 │◄──────── begins one heavy run at most ────────►│
 //
-// One, not none: a worker may have taken that heavy request before and begun it after. The check ends
-// where a worker takes the light request, which it runs next: what other workers begin until it does is
-// the kernel's choice of threads.
+// One, not none: a worker may have taken that heavy request before and begun it after. The check
+// ends where a worker takes the light request, which it runs next: the kernel's choice of threads
+// decides the runs that other workers begin until it does.
 //
 // Two histories break the promise and are left out. A thread that the kernel holds for milliseconds within
 // a light run makes that run a heavy one, for which the light model pays afterwards. And the express lane

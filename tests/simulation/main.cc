@@ -48,8 +48,9 @@ void run_one(uint64_t seed, const engine::TempRepository& files, Sum& sum) {
   ::unlink((files.path() / "socket").c_str());
 }
 
-// The same world once more leaves no more behind. What is made once a process may come late, in a repetition
-// that took another way (what a wake-up costs is a mean over the process's life), but not each time.
+// The same world once more leaves no more behind. Objects that are made once a process may come
+// late, in a repetition that took another way (the cost of a wake-up is a mean over the process's
+// life), but not each time.
 void expect_no_leak(uint64_t seed, const engine::TempRepository& files) {
   size_t left = 0;
   for (int i = 0; i < 3; ++i) {
@@ -208,7 +209,7 @@ int main(int argc, char** argv) {
   const lumen::engine::TempRepository files;
   write_models(files);
   lumen::allow_spinning(false);
-  ::mallopt(M_PERTURB, 0x5a);  // what is freed holds no more what it held
+  ::mallopt(M_PERTURB, 0x5a);  // freed memory does not hold its old content
   void* shared =
       ::mmap(nullptr, sizeof(Sum), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 2;

@@ -54,7 +54,7 @@ struct SimStream {
   bool sending = false;
   uint64_t send_total = 0;
   uint64_t taken = 0;        // of the send in flight
-  std::deque<iovec> flying;  // what the kernel has still to read
+  std::deque<iovec> flying;  // bytes that the kernel has still to read
   bool gone_told = false;
   bool closing = false;
   uint64_t close_turn = 0;
@@ -229,7 +229,7 @@ bool SimLoop::end_sending(net::Stream& stream) noexcept {
   return true;
 }
 
-// What the kernel takes of a send. True: something.
+// The part of a send that the kernel takes. True: something.
 bool SimLoop::transfer(SimStream& one, bool all) noexcept {
   Wire& wire = *one.wire;
   if (wire.client_reset) return false;
@@ -506,7 +506,7 @@ Result<std::unique_ptr<Loop>> make_loop(WakeHandler& wake_handler) {
 }
 }  // namespace lumen::net
 
-// What servers listen on: descriptors of nothing.
+// The servers' listeners: descriptors of nothing.
 extern "C" {
 
 int socket(int domain, int, int) noexcept {

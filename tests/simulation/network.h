@@ -40,7 +40,8 @@ struct Wire {
   bool server_reset = false;
   bool server_closed = false;
   bool was_refused = false;
-  bool lost_reply = false;  // the server has sent what the client had not read when it was reset
+  // The server has sent bytes that the client had not read when it was reset.
+  bool lost_reply = false;
   SimLoop* loop = nullptr;
 
   [[nodiscard]] bool is_over() const noexcept { return server_reset || server_closed; }
@@ -50,7 +51,7 @@ struct Wire {
 // nullptr: nobody listens any more.
 [[nodiscard]] std::shared_ptr<Wire> connect_wire(bool local);
 void write_wire(Wire& wire, std::string_view bytes);
-// What is there; waits for some until the time. Empty: the end, a reset, or the time.
+// The bytes that are there; waits for some until the time. Empty: the end, a reset, or the time.
 [[nodiscard]] std::string read_wire(Wire& wire, uint64_t deadline_ns);
 void end_wire(Wire& wire);
 void reset_wire(Wire& wire);

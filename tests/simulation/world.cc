@@ -71,7 +71,7 @@ server::ServerOptions some_options(const engine::TempRepository& files) {
   return options;
 }
 
-// What is there of a region behind its first `base_bytes`.
+// The resident bytes of a region behind its first `base_bytes`.
 size_t resident_bytes(std::span<std::byte> region, size_t base_bytes) {
   static std::vector<unsigned char> pages;
   const std::span<std::byte> rest = region.subspan(base_bytes);
@@ -165,7 +165,7 @@ void World::make_wide() {
   options_.max_memory_bytes = server::least_memory_bytes(options_);
 }
 
-// The bound holds at any moment: of what is reserved, of the pages that are there, of the heap.
+// The bound holds at any moment: of reserved bytes, of resident pages, of the heap.
 void World::look() const {
   const telemetry::Counters& counters = server_->counters();
   const size_t bound = counters.total("memory_bound_bytes");
@@ -181,7 +181,7 @@ void World::look() const {
   if (there > bound) fail("%zu bytes are taken, %zu more than may be", there, there - bound);
 }
 
-// No request is left: what the contexts keep is what is charged for them.
+// No request is left: the contexts keep exactly the charged bytes.
 void World::compare_kept_pages() {
   size_t kept = 0;
   for (const std::span<std::byte> region : regions_) kept += resident_bytes(region, base_bytes_);
@@ -234,7 +234,7 @@ void World::change_models() {
   }
 }
 
-// What the server counted and what the clients saw.
+// The server's counts and the clients'.
 void World::compare() const {
   const telemetry::Counters& counters = server_->counters();
   if (counters.total("connections_open") != 0) fail("connections are counted open at the end");

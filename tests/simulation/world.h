@@ -9,7 +9,7 @@
 
 namespace lumen::sim {
 
-// What happened in all worlds.
+// The events of all worlds.
 struct Sum {
   uint64_t worlds, histories, ok, refused, unanswered, switches, hash, cpu_us;
   uint64_t timeouts, cancelled, swaps, late, full, unavailable, late_heads, drained;
@@ -25,7 +25,7 @@ struct Sum {
 // The files that live() serves.
 void write_models(const engine::TempRepository& files);
 void live(const engine::TempRepository& files, Sum& sum);
-// Of what malloc has given out.
+// Of malloc's memory in use.
 size_t heap_bytes();
 
 }  // namespace lumen::sim

@@ -112,7 +112,7 @@ size_t bus_mappings() {
 
 class BusDeath : public BusTest {
  protected:
-  // The survivor reads until the publisher's death is told; each frame is what it should be.
+  // The survivor reads until the publisher's death is told; each frame is right.
   static void read_to_the_end(Subscriber& subscriber) {
     uint64_t next = 0;
     Outcome outcome = Outcome::kOk;
@@ -143,7 +143,7 @@ class BusDeath : public BusTest {
 TEST_F(BusDeath, IsToldAtOnceAndLeavesNothingBehind) {
   std::mt19937_64 random(test::stress_seed());
   listen({.role = Role::kBoth, .capacity = 16'384});
-  // Somebody who is not concerned: served in every round.
+  // A connection that is not concerned: served in every round.
   Connection other = connect_as(Role::kBoth);
   Connection other_ours = accept();
   (void)machine_is_crowded(now_ns());  // opens /proc/loadavg, for the process's life
@@ -175,7 +175,7 @@ TEST_F(BusDeath, IsToldAtOnceAndLeavesNothingBehind) {
     ASSERT_TRUE(other_ours.subscriber->try_take());
     other_ours.subscriber->release();
   }
-  // The listener's thread closes what it has handed over a moment after it has.
+  // The listener's thread closes descriptors a moment after it has handed them over.
   const uint64_t until_ns = patience();
   while (entries_of("/proc/self/fd") > descriptors && now_ns() < until_ns)
     std::this_thread::yield();

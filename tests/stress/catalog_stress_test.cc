@@ -54,9 +54,9 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
       threads.emplace_back([this, i, &reader] { run_client(i, reader); });
     }
   }
-  // Whether `count` is what so many models have: an instance for each worker (with `inline`: client). With `auto`
-  // also for the clients and for the worker that passes heavy runs, if the model was measured to be light, which
-  // under a sanitizer it may not be.
+  // Whether so many models have `count` instances: one for each worker (with `inline`: client).
+  // With `auto` also for the clients and for the worker that passes heavy runs, if the model was
+  // measured to be light, which under a sanitizer it may not be.
   static bool are_instances_of(uint32_t models, uint32_t count) {
     const bool is_auto = std::get<QueueType>(GetParam()) == QueueType::kAuto;
     const uint32_t most = is_auto ? kWorkers + kClients + 1 : kWorkers;
@@ -76,7 +76,7 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
     std::unique_ptr<PendingRequest> pending;
     engine::Model* model;
   };
-  // A thread with requests: turns in which it looks, holds, submits, and lets go of what is answered.
+  // A thread with requests: turns in which it looks, holds, submits, and lets go of answered ones.
   void run_client(uint32_t number, Catalog::Reader& reader) {
     std::vector<Out> out;
     while (!stop || !out.empty()) {

@@ -71,7 +71,7 @@ class EngineStress : public testing::TestWithParam<StressCase> {
       }
       for (size_t i = 0; i < kWindow; ++i) {
         if (window[i] == nullptr) continue;
-        // As an I/O thread does: with `inline` nobody else runs what it submitted.
+        // As an I/O thread does: with `inline` no other thread runs its requests.
         while (window[i]->times_completed() == 0) {
           if (engine->submitter(submitter).end_turn() == 0) std::this_thread::yield();
         }

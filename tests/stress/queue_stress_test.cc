@@ -37,7 +37,7 @@ constexpr uint64_t kItemsEach = 1'000'000;
 #endif
 uint64_t items_each() { return kItemsEach * number_from("LUMEN_STRESS_SCALE", 1); }
 
-// An item says who made it and which it is; a torn one would not match its own check word.
+// An item tells its producer and its number; a torn one would not match its own check word.
 struct Item {
   uint64_t producer = 0;
   uint64_t number = 0;
@@ -47,7 +47,7 @@ Item make_item(uint64_t producer, uint64_t number) {
   return {producer, number, (producer << 56) ^ (number * 0x9E3779B97F4A7C15u)};
 }
 
-// What one consumer saw: counts, order within each producer, and sums for "exactly once".
+// One consumer's view: counts, order within each producer, and sums for "exactly once".
 struct Seen {
   std::array<uint64_t, 4> count{};
   std::array<uint64_t, 4> sum{};

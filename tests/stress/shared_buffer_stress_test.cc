@@ -167,8 +167,8 @@ TEST_P(SharedBufferStress, HandsOverEachRecordOnceAndInOrderPerWriter) {
   }
 }
 
-// Threads end with a record open, and never come back. The rest goes on, and what is missing is
-// what they had open.
+// Threads end with a record open, and never come back. The rest goes on, and only their open
+// records are missing.
 TEST_P(SharedBufferStress, LosesOnlyWhatThreadsThatVanishHadOpen) {
   constexpr size_t kVanishing = 24;
   constexpr size_t kWriters = 3;

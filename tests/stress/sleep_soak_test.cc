@@ -192,7 +192,7 @@ class SleepSoak : public FakeServer, public testing::WithParamInterface<Shape> {
     }
   }
 
-  // While a request waits for a second: whoever may take it must not sleep.
+  // While a request waits for a second: a worker that may take it must not sleep.
   void check_waiting(std::deque<Client>& clients) {
     for (Client& client : clients) {
       const uint64_t since_ns = client.waits_since_ns.load();

@@ -1,4 +1,5 @@
-// BareRequest: a request of a model that has no backend, for tests of what only moves requests.
+// BareRequest: a request of a model that has no backend, for tests of code that only moves
+// requests.
 // Threads: as InferRequest. Memory: the models live as long as the test program. Errors: none.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A process that speaks the bus's handshake by hand and then breaks its promises: it has the files mapped as
-// the other side allows, and writes into them what it likes.
+// A process that speaks the bus's handshake by hand and then breaks its promises: it has the files
+// mapped as the other side allows, and writes anything into them.
 // Threads: one at a time; the shared words are atomic. Memory: control plane. Errors: gtest's.
 #pragma once
 
@@ -60,7 +60,8 @@ inline std::byte* map_raw(int fd, size_t bytes, int protection) {
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
-// One stream of a listener, as who connects has it: nothing of the library's own checks stands between.
+// One stream of a listener, as the process that connects has it: nothing of the library's own
+// checks stands between.
 class RawStream {
  public:
   RawStream(const std::string& path, bus::Role role) : socket_(raw_connect(path)) {

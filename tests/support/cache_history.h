@@ -1,6 +1,7 @@
-// Histories of a concurrent cache: threads that call it as they like, and what they were told, for linearizability.h.
+// Histories of a concurrent cache: threads that call it as they like, and the cache's answers, for
+// linearizability.h.
 //
-// Threads: run_history() makes its own. Memory: the heap. Errors: never; what is wrong is for the checker to find.
+// Threads: run_history() makes its own. Memory: the heap. Errors: never; the checker finds them.
 #pragma once
 
 #include "support/linearizability.h"
@@ -47,7 +48,7 @@ struct Numbered<Wide> {
 };
 template <>
 struct Numbered<std::string> {
-  // Beyond what fits into the string itself.
+  // Too long for the string itself.
   static std::string make(uint64_t number) { return std::to_string(number) + std::string(40, 'v'); }
   static uint64_t number(const std::string& value) {
     char* end = nullptr;
@@ -107,7 +108,7 @@ class HistoryThread {
   [[nodiscard]] const std::vector<Operation>& operations() const noexcept { return operations_; }
 
  private:
-  // seq_cst: who draws the larger one drew it later.
+  // seq_cst: a thread that draws the larger one drew it later.
   uint64_t stamp() noexcept { return clock_.fetch_add(1, std::memory_order_seq_cst) + 1; }
   uint64_t fresh_value() noexcept { return (uint64_t{number_} + 1) << 32 | ++values_; }
   Operation begin(Call call, uint64_t key) noexcept {
@@ -197,7 +198,7 @@ class HistoryThread {
     one.returned = stamp();
     for (one.key = 0; one.key < plan_.keys; ++one.key) operations_.push_back(one);
   }
-  // Two calls for the checker: one that found nothing, and what was stored in the end.
+  // Two calls for the checker: one that found nothing, and the value that was stored in the end.
   void compute(uint64_t key, const K& name) {
     Operation asked = begin(Call::kGet, key);
     Operation fill = asked;

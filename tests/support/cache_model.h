@@ -15,7 +15,7 @@
 
 namespace lumen::test {
 
-// What the listener was told.
+// The listener's calls.
 struct Removals {
   static inline size_t values = 0;
   template <typename K, typename V>
@@ -36,7 +36,7 @@ struct FromNumber<std::string> {
   }
 };
 
-// kBounded: the cache may have evicted what the model still has.
+// kBounded: the cache may have evicted entries that the model still has.
 template <typename Cache, typename K, typename V, bool kBounded>
 class CacheModel {
  public:
@@ -132,7 +132,7 @@ class CacheModel {
                             Item{std::move(value), now() + ttl, std::max(tick_ns(), ttl / 1'000)});
     return std::nullopt;
   }
-  // What the cache has answered for a key against what it may.
+  // The cache's answer for a key against the allowed ones.
   std::optional<std::string> judge(uint32_t name, const std::optional<V>& found) {
     const auto known = model_.find(name);
     if (found) {

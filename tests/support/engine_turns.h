@@ -18,7 +18,7 @@
 
 namespace lumen::engine {
 
-// Closed, it holds whoever passes.
+// Closed, it holds each thread that passes.
 class Gate {
  public:
   void close() {

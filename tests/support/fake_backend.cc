@@ -58,10 +58,11 @@ void sum_rows(TensorView& output) {
   std::memcpy(output.data, values.data(), output.byte_size);
 }
 
-// What the instances of a model share.
+// The parts that the instances of a model share.
 struct FakeRun {
   std::shared_ptr<FakeControl> control;
-  const ModelMetadata* metadata;  // of the model that it was made for, whatever the request names
+  // Of the model that it was made for, for any model that the request names.
+  const ModelMetadata* metadata;
   float adds = 1;
 };
 
@@ -127,7 +128,7 @@ class Counted {
   std::shared_ptr<FakeControl> control_;
 };
 
-// Pages of its own, all touched: what a heap gives may have been touched before.
+// Pages of its own, all touched: memory of a heap may have been touched before.
 Mapping touched(size_t bytes) {
   if (bytes == 0) return {};
   Result<Mapping> made = Mapping::create(bytes);

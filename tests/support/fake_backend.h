@@ -24,7 +24,7 @@
 
 namespace lumen::engine {
 
-// What a test and the fake share. Set the plain members before the backend is used.
+// The settings that a test and the fake share. Set the plain members before the backend is used.
 class FakeControl {
  public:
   std::string backend_name = "fake";
@@ -43,14 +43,14 @@ class FakeControl {
   std::string model_that_fails;  // each of its requests
   // A call fails whose first input holds this value anywhere; NaN: none does.
   float value_that_fails = std::numeric_limits<float>::quiet_NaN();
-  std::map<std::string, float> adds;  // what a model adds where it is not one
+  std::map<std::string, float> adds;  // the number that a model adds, if it is not one
   // Every row of an output becomes the sum over all rows: the first axis is no batch.
   std::set<std::string> models_that_sum_rows;
   // Every row of an output holds its input row so many times, one after the other; of inputs with rows. Then
   // `outputs` says so, too.
   size_t repeats = 1;
-  // What a call with so many rows takes at least, polled on the thread that starts it, an asynchronous
-  // device's calls too; nullptr: as long as it takes.
+  // The least time of a call with so many rows, polled on the thread that starts it, an
+  // asynchronous device's calls too; nullptr: as long as it takes.
   uint64_t (*cost_ns)(uint64_t rows) = nullptr;
 
   // Memory that a synchronous instance touches when it is made, and in its first run.
@@ -64,7 +64,7 @@ class FakeControl {
   std::atomic<uint64_t> starts{0};
   std::atomic<uint64_t> registered_bytes{0};
 
-  // While held, whoever is about to run the model (the worker, or the device's thread) waits.
+  // While held, a thread that is about to run the model (the worker, or the device's thread) waits.
   void hold();
   void release();
   // Waits until `count` requests wait at the gate at once.

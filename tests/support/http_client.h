@@ -139,7 +139,7 @@ inline std::string floats(std::initializer_list<float> values) {
   return bytes;
 }
 
-// What follows the JSON of a reply.
+// The bytes behind the JSON of a reply.
 inline std::string binary_part(const HttpReply& reply) {
   const size_t at = reply.head.find("Inference-Header-Content-Length: ");
   if (at == std::string::npos) return "";

@@ -456,7 +456,7 @@ void LateLoop::deliver_receive(LateStream& late) noexcept {
   stream.handler->on_received(stream, receive.result);
 }
 
-// Of what the kernel still holds.
+// Of the buffers that the kernel still holds.
 void LateLoop::expect_untouched(const LateStream& late) noexcept {
   if (late.closing != Step::kNone && late.send.step != Step::kNone) {
     LUMEN_CHECK(digest(late.send.segments) == late.send.digest);

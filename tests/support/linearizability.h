@@ -1,4 +1,5 @@
-// Whether what threads were told by a map could have come from one that does their calls one after the other.
+// Whether a map's answers to threads could have come from one that does their calls one after the
+// other.
 //
 // A history is linearizable (Herlihy and Wing 1990) if each call can be given a moment between its beginning and its
 // return at which all of it happens. One of a map is, if that of each key is, so keys are checked apart. The
@@ -6,7 +7,8 @@
 // every state that the key may be in and which of the calls under way have happened in it. So its cost grows with the
 // calls that are under way at once, not with the length of the history, and it never gives up.
 //
-// Threads: one. Memory: the heap. Errors: the first return that no order explains, and what came before it, as text.
+// Threads: one. Memory: the heap. Errors: the first return that no order explains, and the calls
+// before it, as text.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +20,16 @@
 
 namespace lumen::test {
 
-// What a call does to its key. kDrop: it is gone, and nobody is told whether it was there (clear() for one key).
-// kFill: what get_or_compute() stores once it has computed: nothing where the key is there.
+// A call's effect on its key. kDrop: it is gone, and no caller is told whether it was there
+// (clear() for one key). kFill: the value that get_or_compute() stores once it has computed:
+// nothing if the key is there.
 enum class Call : uint8_t { kPut, kGet, kContains, kErase, kTake, kDrop, kFill };
 
 struct Operation {
   Call call = Call::kGet;
   uint32_t thread = 0;
   uint64_t key = 0;
-  uint64_t value = 0;   // put, fill: what. get, take: what came back; 0: nothing
+  uint64_t value = 0;   // put, fill: the value. get, take: the answer; 0: nothing
   bool answer = false;  // put, contains, erase
   uint64_t began = 0;   // stamps: all of one history differ
   uint64_t returned = 0;
@@ -163,7 +166,7 @@ class KeyHistory {
              return removes(other) && other.began < fill.returned && other.returned > fill.asked;
            });
   }
-  // Whoever waits gets what is computed, whatever becomes of the key meanwhile.
+  // A call that waits gets the computed value, for any fate of the key meanwhile.
   void leave_out_those_that_waited() {
     std::vector<Operation> fills;
     for (const Operation& one : operations_) {

@@ -1,5 +1,5 @@
-// A repository opened with one backend, and instances that a test runs by itself: what the tests of each
-// real backend share.
+// A repository opened with one backend, and instances that a test runs by itself: the parts that
+// the tests of each real backend share.
 // Threads: the test's. Memory: the heap. Errors: a failed expectation.
 #pragma once
 

@@ -17,8 +17,8 @@
 
 namespace lumen::service {
 
-// The first of several identical calls runs; those that come meanwhile get what it gets. Where it ends for a
-// reason of its own (late, cancelled, refused), the next takes its place.
+// The first of several identical calls runs; those that come meanwhile get its result. If it ends
+// for a reason of its own (late, cancelled, refused), the next takes its place.
 class ShareRuns final : public Step {
  public:
   // How often it happened.

@@ -38,8 +38,8 @@ struct PageBlocks {
   static void give_back(void* memory, size_t bytes) { munmap(memory, bytes); }
 };
 
-// Who goes when the table is full, by slot. As the table grows, resize() and then inserted() for each
-// entry come anew.
+// Which entry goes when the table is full, by slot. As the table grows, resize() and then
+// inserted() for each entry come anew.
 struct NoPolicy {
   void resize(size_t) {}
   void inserted(size_t) {}
@@ -223,7 +223,7 @@ class FlatTable {
     Blocks::give_back(old_block, old_bytes);
   }
 
-  // Looks at the next few thousand deadlines, eight at once, and frees what has expired.
+  // Looks at the next few thousand deadlines, eight at once, and frees expired entries.
   void sweep() {
     const uint32_t now = clock_.now();
     const size_t end = std::min(hand_ + kSweepSlots, slots_);
@@ -272,12 +272,12 @@ using V2_0_00 = FlatTable<K, V, HeapBlocks>;
 // Its arrays in pages of their own.
 template <typename K, typename V>
 using V2_1_00 = FlatTable<K, V, PageBlocks>;
-// With a policy; without a bound nobody is evicted, the bookkeeping is what is measured.
+// With a policy; without a bound nothing is evicted, only the bookkeeping is measured.
 template <typename K, typename V>
 using V2_2_00Lru = FlatTable<K, V, PageBlocks, LruList>;
 template <typename K, typename V>
 using V2_2_00Lfu = FlatTable<K, V, PageBlocks, LfuCounts>;
-// Each new millisecond sweeps 4,096 deadlines for what has expired.
+// Each new millisecond sweeps 4,096 deadlines for expired entries.
 template <typename K, typename V>
 using V2_3_00 = FlatTable<K, V, PageBlocks, NoPolicy, true>;
 

@@ -13,7 +13,7 @@ namespace lumen::bench {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// What the three have in common; `Step` says how time is read on a put and where nodes come from.
+// The common part of the three; `Step` says how time is read on a put and where nodes come from.
 template <typename Step, typename K, typename V>
 class NodeCache {
  public:
@@ -55,7 +55,7 @@ struct NodeStep {
 // As it began: a clock read in each put and in each get that finds something.
 template <typename K, typename V>
 using V1_0_00 = NodeCache<NodeStep<false, false>, K, V>;
-// A put takes the deadline from the last tick, and the buckets are made for what will come.
+// A put takes the deadline from the last tick, and the buckets are made for entries to come.
 template <typename K, typename V>
 using V1_0_01 = NodeCache<NodeStep<true, false>, K, V>;
 // Nodes lie one behind the other in a monotonic arena, which gives nothing back.

@@ -1,4 +1,4 @@
-// What `lumen bench URL` prints of given counts.
+// The output of `lumen bench URL` for given counts.
 #include "load/bench_report.h"
 
 #include <lumen/telemetry/stages.h>

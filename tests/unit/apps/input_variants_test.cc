@@ -1,5 +1,5 @@
-// What `lumen bench --repeat-ratio` sends: the same values for the same number, others for another, and repeats as
-// often as asked for.
+// The requests of `lumen bench --repeat-ratio`: the same values for the same number, others for
+// another, and repeats as often as asked for.
 #include "load/input_variants.h"
 
 #include <gmock/gmock.h>

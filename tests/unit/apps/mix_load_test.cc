@@ -1,4 +1,5 @@
-// Several plans at once: what each model's clients see, whatever the other's server does; and the report.
+// Several plans at once: the results of each model's clients, for any behaviour of the other's
+// server; and the report.
 #include "load/load_run.h"
 #include "load/mix_report.h"
 #include "unit/apps/scripted_server.h"
@@ -108,7 +109,7 @@ TEST(MixLoad, AClosedLoopEndsWithItsWindowWhileAnOpenOneWaitsForReplies) {
   stuck.clients = 1;
   const LoadResult result = run({stuck, plan_for(server.url(), "fast")});
   EXPECT_EQ(result.parts[0]->unanswered, 1u);
-  EXPECT_LT(result.parts[1]->seconds, 0.9);  // 0.2, and what a busy machine adds; the grace is 1 s
+  EXPECT_LT(result.parts[1]->seconds, 0.9);  // 0.2, and a busy machine's delay; the grace is 1 s
 }
 
 TEST(MixLoad, AThreadMayHaveNoClientOfAPlan) {

@@ -1,4 +1,4 @@
-// What the words of `lumen bench --mix` mean, and what is said of wrong ones.
+// The meaning of the words of `lumen bench --mix`, and the errors for wrong ones.
 #include "load/mix_spec.h"
 
 #include "load/mix_plan.h"

@@ -1,4 +1,4 @@
-// ScriptedServer: an HTTP server on a unix socket that does with each request what a test says.
+// ScriptedServer: an HTTP server on a unix socket that treats each request as a test says.
 // Threads: one accepts, one a connection; the script is called by the latter. Memory: the heap.
 // Errors: CHECK; a test's own server has no business failing.
 #pragma once
@@ -133,8 +133,8 @@ class ScriptedServer {
     }
   }
 
-  // Reads what the client still sends: closing over unread bytes would reset the connection, and the
-  // reply with it.
+  // Reads bytes that the client still sends: closing over unread bytes would reset the connection,
+  // and the reply with it.
   void end_politely(int fd) const {
     shutdown(fd, SHUT_WR);
     char bytes[65536];

@@ -1,4 +1,4 @@
-// URLs: which are understood, and what the others are told.
+// URLs: which are understood, and the errors for the others.
 #include "load/target.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What is ONNX Runtime's own: datatypes, strings, where tensors lie, failed runs, ZipMap, one session for
-// all instances.
+// ONNX Runtime's own ways: datatypes, strings, where tensors lie, failed runs, ZipMap, one session
+// for all instances.
 #include <lumen/backends/onnxruntime.h>
 #include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>

@@ -1,5 +1,5 @@
-// ZipMap at a model's end: cut by bytes, and what the backend then serves; and outputs whose declared
-// shapes are not those that come.
+// ZipMap at a model's end: cut by bytes, and the outputs that the backend then serves; and outputs
+// whose declared shapes are not those that come.
 #include <lumen/backends/onnxruntime.h>
 #include <lumen/engine/model_repository.h>
 
@@ -44,7 +44,7 @@ TEST(ZipMap, IsCutAndItsLabelsAreRead) {
               UnorderedElementsAre(Pair("probabilities", ElementsAre("-1", "0", "300"))));
 }
 
-// What is known before there is a session, so that a model is loaded once.
+// Known before there is a session, so that a model is loaded once.
 TEST(OnnxFile, TellsWhetherAnInputHasFreeAxes) {
   const auto is_free = [](const std::string& file) {
     const Result<onnx::Model> model = onnx::read_model(std::as_bytes(std::span(file)));

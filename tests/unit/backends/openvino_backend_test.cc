@@ -1,4 +1,4 @@
-// What is OpenVINO's own: datatypes, names, precision, where tensors lie, the calling thread.
+// OpenVINO's own ways: datatypes, names, precision, where tensors lie, the calling thread.
 #include <lumen/backends/openvino.h>
 #include <lumen/base/cpu.h>
 #include <lumen/engine/backend.h>
@@ -257,7 +257,7 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
   EXPECT_THAT(pending.output<float>(0), ElementsAre(2, 3, 4, 5));
 }
 
-// Was: rows of a model held against its own other rows, whatever it answered.
+// Was: rows of a model held against its own other rows, for any answer.
 TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
   TempRepository files;
   for (const char* precision : {"f32", "bf16", "auto"}) {
@@ -291,8 +291,8 @@ TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
   }
 }
 
-// What OpenVINO (2026.4) does with a run that throws: its nodes are left with the shapes of the
-// failed request, and so was every later request failed.
+// OpenVINO's (2026.4) state after a run that throws: its nodes were left with the shapes of the
+// failed request, and every later request failed, too.
 class FailedRunTest : public OpenVinoTest {
  protected:
   void SetUp() override { open(kFailingFixtures); }

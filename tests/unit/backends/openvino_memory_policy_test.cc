@@ -1,4 +1,4 @@
-// What a library has bound to a node is one mapping with its neighbours again.
+// A mapping that a library has bound to a node is one with its neighbours again.
 // Threads: the test's. Memory: a mapping of the test. Errors: by gtest.
 #include "backends/openvino/memory_policy.h"
 

@@ -1,4 +1,4 @@
-// Bounds: what is within, and what the error says. One thread.
+// Bounds: the values within, and the error's text. One thread.
 #include <lumen/base/bounds.h>
 
 #include <gtest/gtest.h>

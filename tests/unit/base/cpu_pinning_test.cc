@@ -1,4 +1,5 @@
-// Which threads are pinned where: the setting, what `auto` decides from, claims of several servers.
+// Which threads are pinned where: the setting, the facts from which `auto` decides, claims of
+// several servers.
 // The claims' names carry this process's id, so that servers on this machine don't matter.
 #include <lumen/base/cpu_pinning.h>
 
@@ -146,7 +147,8 @@ TEST_F(TwoServers, MoreThreadsThanCpusGoRoundWhereTheyAreToldToBePinned) {
   EXPECT_EQ(cpus_of(pin(first, Mode::kOn, 6), 6), (std::vector<uint32_t>{3, 2, 1, 0, 3, 2}));
 }
 
-// --- what `auto` decides from ---------------------------------------------------------------------
+// --- the facts from which `auto` decides
+// ------------------------------------------------------------
 
 TEST(PinningByItself, NeedsAQuotaOfAllUsableCpusOrNone) {
   PinFacts facts = kFourCpus;

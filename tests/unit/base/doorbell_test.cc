@@ -124,7 +124,7 @@ TEST(Doorbell, MeasuresWhatAWakeUpCosts) {
   EXPECT_LE(wake_cost_ns(), 100'000u);
 }
 
-// What the header says of a dead waiter: its count turns into one wake-up without work.
+// A dead waiter, as the header has it: its count turns into one wake-up without work.
 TEST(Doorbell, AWaiterKilledInItsSleepCostsOneIdleWakeUpAndBlocksNobody) {
   void* memory = mmap(nullptr, sizeof(SharedDoorbell), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);

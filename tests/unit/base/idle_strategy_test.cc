@@ -60,7 +60,8 @@ TEST(SpinBudget, ComesBackAfterALongPauseWithinAFewShortGaps) {
   EXPECT_GE(budget.spin_ns(kWakeNs), 50'000u);
 }
 
-// What spinning by the budget takes of the time, and how many wake-ups it spares, over gaps of one kind.
+// The share of time that spinning by the budget takes, and how many wake-ups it spares, over gaps
+// of one kind.
 struct Outcome {
   double share_of_core;
   double spared;
@@ -106,7 +107,7 @@ TEST(SpinBudget, SparesTheWakeUpsWithinBurstsAndSleepsBetweenThem) {
   EXPECT_LE(bursts.share_of_core, 0.02);
 }
 
-// Was: reckoned with what doorbells cost, which is 3 µs where all threads share a CPU. One client of
+// Was: reckoned with the cost of doorbells, which is 3 µs if all threads share a CPU. One client of
 // a server on one CPU, 40 µs between its requests, was woken for each time: 23,200 -> 13,100/s.
 TEST(IdleStrategy, AWaitInTheKernelIsNotReckonedAtWhatADoorbellCosts) {
   constexpr uint64_t kCost = IdleStrategy::kKernelWakeCostNs;
@@ -197,7 +198,7 @@ TEST(IdleStrategy, DoesNotSpinWhereMoreThreadsAreAwakeThanThereAreCores) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// One spin to its end, as seen from outside: never less than what the strategy itself has seen.
+// One spin to its end, as seen from outside: never less than the strategy itself has seen.
 struct Spin {
   int let_somebody_run = 0;  // yields that took longer than one on a core that nobody else wants
   uint64_t took_ns = 0;
@@ -234,7 +235,7 @@ TEST(IdleStrategy, SpinsOnWhereAwakeThreadsLeaveItsCoreAlone) {
     static_cast<void>(idle.idle());
     for (const uint64_t until_ns = now_ns() + 40'000; now_ns() < until_ns;) cpu_pause();
     idle.found();
-    // Holds whatever other programs do; where one leaves the core alone, only the time can end it.
+    // Holds for any other programs; if one leaves the core alone, only the time can end it.
     const uint64_t bound_ns = idle.spin_ns();
     const Spin spin = spin_until_parked(idle);
     idle.found();

@@ -1,4 +1,4 @@
-// nearest_name: what is a typing mistake and what is something else.
+// nearest_name: typing mistakes, and words that are something else.
 #include <lumen/base/nearest_name.h>
 
 #include <gtest/gtest.h>

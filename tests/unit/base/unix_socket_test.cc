@@ -1,5 +1,5 @@
-// Unix listeners: who may connect, what becomes of a file that is there already, and who connected.
-// One thread, but for the race; sockets in folders of their own.
+// Unix listeners: the users that may connect, the fate of a file that is there already, and the
+// peer's credentials. One thread, but for the race; sockets in folders of their own.
 #include <lumen/base/unix_socket.h>
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Well-formed UTF-8 and what is not, by the borders of Unicode's table 3-7.
+// Well-formed UTF-8 and other bytes, by the borders of Unicode's table 3-7.
 #include <lumen/base/utf8.h>
 
 #include <gtest/gtest.h>

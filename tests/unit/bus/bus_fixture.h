@@ -1,4 +1,5 @@
-// Two sides of a bus in one process: a listener in a folder of the test's own, and who connects to it.
+// Two sides of a bus in one process: a listener in a folder of the test's own, and a process that
+// connects to it.
 #pragma once
 
 #include <lumen/base/clock.h>
@@ -18,7 +19,7 @@
 namespace lumen::bus {
 
 inline constexpr uint64_t kSecond = 1'000'000'000;
-// What no test should ever wait for, on a slow machine either.
+// Longer than any test should ever wait, on a slow machine either.
 [[nodiscard]] inline uint64_t patience() noexcept { return now_ns() + 30 * kSecond; }
 
 class BusTest : public testing::Test {

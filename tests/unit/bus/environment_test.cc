@@ -1,6 +1,6 @@
-// Where the kernel refuses what the bus would like: a plain error that names it and its fix, or the next best
-// way. Each case in a child of its own, since limits and filters can't be taken back. (The bus uses no
-// membarrier, no locked memory and no futex: nothing to refuse there.)
+// The kernel refuses the bus's wishes: a plain error that names it and its fix, or the next best
+// way. Each case in a child of its own, since limits and filters can't be taken back. (The bus uses
+// no membarrier, no locked memory and no futex: nothing to refuse there.)
 #include "unit/bus/bus_fixture.h"
 
 #include <lumen/base/machine_memory.h>
@@ -52,8 +52,8 @@ class Environment : public BusTest {
  protected:
   static constexpr int kGood = 0;
   static constexpr int kNotHere = 77;
-  static constexpr int kBroken = 78;  // what every process may do was refused
-  // `body` runs in a child; what it returns is its exit status.
+  static constexpr int kBroken = 78;  // a call that every process may do was refused
+  // `body` runs in a child; its result is the exit status.
   void in_child(const std::function<int()>& body) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -160,7 +160,7 @@ TEST_F(Environment, ALimitOfFileSizeIsAnErrorAndNoSignal) {
   });
 }
 
-// A memory cgroup does not refuse: it once killed the listener for what a client asked of it.
+// A memory cgroup does not refuse: it once killed the listener for a client's demand.
 TEST_F(Environment, AMemoryCgroupThatIsTooSmallIsToldAndKillsNobody) {
   const std::filesystem::path root = "/sys/fs/cgroup";
   const bool is_version_1 = std::filesystem::exists(root / "memory/memory.limit_in_bytes");
@@ -195,7 +195,7 @@ TEST_F(Environment, NoMemoryMayBeLockedAndAllWorks) {
   });
 }
 
-// Each would keep the other from what it waits for. The adaptive spin learns that too, but only of the gaps
+// Each would keep the other from the CPU. The adaptive spin learns that too, but only of the gaps
 // that it has seen.
 TEST_F(Environment, OnOneCpuForBothNobodySpins) {
   in_child([&] {
@@ -238,8 +238,8 @@ TEST_F(Environment, OnOneCpuForBothNobodySpins) {
     int status = 0;
     if (::waitpid(peer, &status, 0) != peer) return 10;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != kGood) return 11;
-    // Of both: the kernel may let whom a message wakes run at once, whose answer is then there before the
-    // other waits. With spinning allowed both slept 4 times.
+    // Of both: the kernel may let the thread that a message wakes run at once, whose answer is then
+    // there before the other waits. With spinning allowed both slept 4 times.
     if (*sleeps < kTrips / 2)
       std::fprintf(stderr, "%ld sleeps in %d trips\n", sleeps->load(), kTrips);
     return *sleeps < kTrips / 2 ? 12 : kGood;

@@ -1,4 +1,4 @@
-// One publisher, several subscribers: who holds it back, who is lapped, who comes, goes, and is dropped.
+// One publisher, several subscribers: some hold it back, are lapped, come, go, and are dropped.
 #include "unit/bus/bus_fixture.h"
 
 #include <array>
@@ -71,7 +71,7 @@ TEST_F(FanOut, WhoHoldsTheRingForTooLongIsDroppedAndTold) {
   EXPECT_EQ(read_all(*good.subscriber).size(), 4096u);
   ASSERT_TRUE(bad.subscriber->try_take());
   send("goes on");
-  for (int i = 0; i < 100; ++i) {  // far beyond what it has seen
+  for (int i = 0; i < 100; ++i) {  // far beyond its last look
     EXPECT_EQ(read_all(*good.subscriber), i == 0 ? "goes on" : "on");
     send("on");
   }
@@ -130,7 +130,7 @@ TEST_F(FanOut, ALappedSubscriberIsToldHowManyItHasMissed) {
     const std::string text = std::to_string(i);
     ASSERT_EQ(listener->publisher().send(bytes_of(text), 1, i, now_ns()), Outcome::kOk)
         << "never held back";
-    if (i % 100 > 1) continue;  // what is read after a lap begins with the next frame
+    if (i % 100 > 1) continue;  // a read after a lap begins with the next frame
     while (const auto one = lossy.lossy_subscriber->try_read(bytes)) {
       ++read;
       lost += one->lost;
@@ -196,8 +196,8 @@ TEST_F(FanOut, APublisherThatWaitsForASubscriberThatDiesGoesOn) {
   leaves.join();
 }
 
-// What was committed before anybody came was written over without bound, and whoever came then was given
-// more frames than a ring holds: it took the publisher for a liar.
+// Frames that were committed before a subscriber came were written over without bound, and the next
+// subscriber was given more frames than a ring holds: it took the publisher for a liar.
 TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
   publish_as({.capacity = 4096, .slots = 8});
   Publisher& publisher = listener->publisher();
@@ -217,8 +217,8 @@ TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
   EXPECT_TRUE(read_all(*one.subscriber).ends_with("after"));
 }
 
-// A publisher that has nothing to say for long did not notice who had left: after 64 of them nobody could
-// come any more.
+// A publisher that has nothing to say for long did not notice subscribers that had left: after 64
+// of them no other could come any more.
 TEST_F(FanOut, PlacesOfThoseWhoLeftAreFreeThoughThePublisherDoesNothing) {
   publish_as();
   for (uint32_t i = 0; i < 3 * kMostSubscribers; ++i) {

@@ -1,5 +1,5 @@
-// Who connects or listens and does not keep to the handshake: a plain error for that one, descriptors as
-// before, and the others are served meanwhile.
+// A process that connects or listens and does not keep to the handshake: a plain error for that
+// one, descriptors as before, and the others are served meanwhile.
 #include "support/bus_raw.h"
 #include "unit/bus/bus_fixture.h"
 
@@ -36,7 +36,7 @@ std::vector<std::byte> fixture(const std::string& name) {
 class HostileHandshake : public BusTest {
  protected:
   HostileHandshake() { (void)machine_is_crowded(now_ns()); }  // opens a file for the process's life
-  // No more than `wanted`. The listener's thread closes what it has sent or refused a moment later.
+  // No more than `wanted`. The listener's thread closes sent or refused descriptors a moment later.
   void expect_descriptors(size_t wanted) {
     const uint64_t until_ns = patience();
     while (open_descriptors() > wanted && now_ns() < until_ns) std::this_thread::yield();
@@ -48,7 +48,7 @@ class HostileHandshake : public BusTest {
 
 class HostileListener : public HostileHandshake {
  protected:
-  // Answers one who connects by `bytes` and `fds`; what connect() said of it.
+  // Answers one that connects by `bytes` and `fds`; the result of its connect().
   Status answered_by(std::span<const std::byte> bytes, std::span<const int> descriptors) {
     auto socket = listen_unix(path, UnixSocketKind::kMessages);
     EXPECT_TRUE(socket.ok());
@@ -94,7 +94,8 @@ TEST_F(HostileListener, TheRightAnswerConnects) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-// They were left open: a listener could fill the descriptor table of whoever tries again and again.
+// They were left open: a listener could fill the descriptor table of a client that tries again and
+// again.
 TEST_F(HostileListener, DescriptorsBesideAMessageOfNoBytesAreClosed) {
   make_right();
   const size_t here = open_descriptors();
@@ -122,7 +123,7 @@ TEST_F(HostileListener, AFileThatCanBeCutIsNotMapped) {
   ASSERT_EQ(::fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
   expect_refused(here, "can still change");  // and could be unsealed no more, but further sealed
   ASSERT_EQ(::fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL), 0);
-  expect_refused(here, "mapping");  // nobody can write it, who publishes neither
+  expect_refused(here, "mapping");  // nobody can write it, the publisher neither
 }
 
 TEST_F(HostileListener, AFileOfAnotherSizeIsNotMapped) {
@@ -206,7 +207,8 @@ TEST_F(HostileListener, AnAnswerOfAnotherProtocolIsRefusedInWords) {
   EXPECT_FALSE(http.ok());
   EXPECT_NE(std::string_view(http.message()).find("no welcome of this protocol"),
             std::string_view::npos);
-  // What a listener of a later protocol says to this one: bytes of the layout, kept as they were.
+  // The answer of a listener of a later protocol to this one: bytes of the layout, kept as they
+  // were.
   const Status later = answered_by(fixture("refusal_of_version_9.hex"), {});
   EXPECT_EQ(later.code(), Code::kUnsupported);
   EXPECT_NE(std::string_view(later.message()).find("speaks versions 1 to 1, this side 9 to 9"),
@@ -231,7 +233,7 @@ TEST_F(HostileListener, AListenerOfAnUnwantedUserIsLeftBeforeAnythingIsSaid) {
   EXPECT_EQ(listener->counts().accepted, 0u);
 }
 
-// --- Those who connect are hostile. ---
+// --- Hostile processes connect. ---
 
 class HostileNewcomers : public HostileHandshake {
  protected:
@@ -242,7 +244,7 @@ class HostileNewcomers : public HostileHandshake {
     ASSERT_EQ(good.publisher->send(bytes_of("x"), 1), Outcome::kOk);
     EXPECT_EQ(good_ours.subscriber->wait(patience()), Outcome::kOk);
   }
-  // What the listener says to `bytes`.
+  // The listener's answer to `bytes`.
   Result<ReceivedWelcome> said(std::span<const std::byte> bytes, std::span<const int> fds = {}) {
     const UniqueFd socket = test::raw_connect(path);
     EXPECT_TRUE(test::send_raw(socket.get(), bytes, fds));
@@ -354,11 +356,12 @@ TEST_F(HostileNewcomers, OnesThatLeaveHalfWayLeaveNothingBehind) {
     if (i % 3 == 1) (void)::shutdown(socket.get(), SHUT_WR);  // half open
     if (i % 3 == 2) (void)test::send_raw(socket.get(), test::raw_bytes(hello));
   }
-  // Who is answered came behind all of them: none is still to be let in, whose descriptors were to come.
+  // The client that is answered came behind all of them: none is still to be let in, whose
+  // descriptors were to come.
   {
     const Connection last = connect_as(Role::kPublish);
   }
-  // Those who were welcomed before they left are handed over, and found gone.
+  // Clients that were welcomed before they left are handed over, and found gone.
   const uint64_t until_ns = patience();
   while (open_descriptors() > here && now_ns() < until_ns) {
     auto accepted = listener->accept(now_ns() + 1'000'000);
@@ -371,7 +374,7 @@ TEST_F(HostileNewcomers, OnesThatLeaveHalfWayLeaveNothingBehind) {
   expect_served();
 }
 
-// Observers that ask and never read are left; who reads is served.
+// Observers that ask and never read are dropped; one that reads is served.
 TEST_F(HostileNewcomers, ObserversThatNeverReadAreLeft) {
   listen({});
   Connection good = connect_as(Role::kPublish);

@@ -1,6 +1,6 @@
-// A peer that writes what it likes into the shared memory that it may write: it is left (kInvalid) or reads
-// wrong data itself; nothing of ours is read out of bounds, no wait outlives its deadline, no other peer
-// notices. See docs/formats/bus.md, "What is checked".
+// A peer that writes anything into the shared memory that it may write: it is dropped (kInvalid) or
+// reads wrong data itself; nothing of ours is read out of bounds, no wait outlives its deadline, no
+// other peer notices. See docs/formats/bus.md, "Checks".
 #include "support/bus_raw.h"
 #include "support/stress.h"
 #include "unit/bus/bus_fixture.h"
@@ -30,7 +30,7 @@ class HostilePublisher : public BusTest {
     attacker.emplace(path, Role::kPublish);
     ours.emplace(accept());
   }
-  // What the subscriber says of whatever it reads; never beyond the ring.
+  // The subscriber's outcome for any words that it reads; never beyond the ring.
   Outcome read_for(uint64_t ns) {
     const uint64_t until_ns = now_ns() + ns;
     Outcome outcome = Outcome::kOk;
@@ -365,7 +365,7 @@ TEST_F(HostileSubscriber, CursorWordsThatChangeAtRandomHarmNobodyElse) {
   }
 }
 
-// Whoever had not read everything was dropped together with the one that held the ring.
+// A subscriber that had not read everything was dropped together with the one that held the ring.
 TEST_F(HostileSubscriber, WhoHoldsTheLastFrameOnlyIsNotDroppedWithWhoHoldsTheRing) {
   attack({.capacity = 4096, .max_hold_ns = 1'000'000});
   for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// What an observer is told of a listener's rings, and that asking changes nothing for those who use them.
+// An observer's view of a listener's rings; asking changes nothing for those that use them.
 #include <lumen/bus/observer.h>
 
 #include "unit/bus/bus_fixture.h"

@@ -190,7 +190,7 @@ TEST_F(Stream, APublisherWhoseSubscriberHasClosedFindsNoRoomAnyMore) {
   while (publisher().state() == Outcome::kOk) {
   }
   for (int i = 0; i < 3; ++i) {
-    while (publisher().try_reserve(1)) publisher().commit(1, 1);  // what was there before
+    while (publisher().try_reserve(1)) publisher().commit(1, 1);  // the earlier frames
     EXPECT_EQ(publisher().try_reserve(1).outcome, Outcome::kClosed);
   }
 }

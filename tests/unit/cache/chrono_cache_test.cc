@@ -112,7 +112,8 @@ struct TellsLength {
     told += value.size();
   }
 };
-// What went wrong: the value was moved out first, so that nothing was counted as gone and the listener saw no value.
+// Was: the value was moved out first, so that nothing was counted as gone and the listener saw no
+// value.
 TYPED_TEST(ChronoCacheFlavour, TakesAValueWithItsWeightAndTellsTheListener) {
   cache::Options options;
   options.shards = 1;

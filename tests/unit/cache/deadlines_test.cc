@@ -58,7 +58,8 @@ TEST_F(DeadlinesTest, EndsNothingThatIsPutForAnAge) {
   EXPECT_NE(put(kYearNs, kEndlessNs - 1), kNever);
 }
 
-// What went wrong: the bucket of an entry with less than a tick was remembered, and given again when it was over.
+// Was: the bucket of an entry with less than a tick was remembered, and given again when it was
+// over.
 TEST_F(DeadlinesTest, DoesNotRememberABucketThatHasJustEnded) {
   const uint64_t start = 1'000 * kTickNs;
   put(start + kTickNs - kTickNs / 16, kTickNs / 8);
@@ -68,7 +69,8 @@ TEST_F(DeadlinesTest, DoesNotRememberABucketThatHasJustEnded) {
   EXPECT_TRUE(deadlines_.ended(id, (now >> kTickBits) + 1));
 }
 
-// What went wrong: clocks of two CPUs differ by some nanoseconds; a deadline that had passed was counted as live.
+// Was: clocks of two CPUs differ by some nanoseconds; a deadline that had passed was counted as
+// live.
 TEST_F(DeadlinesTest, CountsRightWhenAClockIsATickBehind) {
   const uint64_t start = 1'000 * kTickNs;
   deadlines_.advance(start >> kTickBits);
@@ -153,7 +155,8 @@ TEST_F(DeadlinesTest, RevivesNothingWhenNobodyTicksForAYear) {
   std::vector<DeadlineId> old;
   for (uint64_t ttl = kTickNs; ttl < 3'000 * kTickNs; ttl += kTickNs)
     old.push_back(put(start, ttl));
-  // Numbers are used again for what is put a year later, but none of an entry that is still there.
+  // Numbers are used again for entries that are put a year later, but none of an entry that is
+  // still there.
   const uint64_t later = start + kYearNs;
   std::set<DeadlineId> fresh;
   for (uint64_t ttl = kTickNs; ttl < 3'000 * kTickNs; ttl += kTickNs) fresh.insert(put(later, ttl));

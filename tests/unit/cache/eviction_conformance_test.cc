@@ -1,4 +1,4 @@
-// What every eviction policy holds to, the library's and one that a user might write.
+// The duties of every eviction policy, the library's and one that a user might write.
 #include "policy_driver.h"
 
 #include <lumen/cache/lfu.h>

@@ -1,5 +1,5 @@
-// What goes wrong inside a call: memory that is refused, and keys and values that throw. The cache is then as it
-// was before the call, and nothing is lost or destroyed twice.
+// Failures inside a call: memory that is refused, and keys and values that throw. The cache is then
+// as it was before the call, and nothing is lost or destroyed twice.
 #include <lumen/cache/chrono_cache.h>
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using cache::S3Fifo;
 using cache::TtlOnly;
 using std::chrono::seconds;
 
-// Counts what is out, and refuses what is asked for once `left` calls were served.
+// Counts allocations that are out, and refuses new ones once `left` calls were served.
 class Refusing final : public std::pmr::memory_resource {
  public:
   static constexpr size_t kAll = SIZE_MAX;
@@ -181,7 +181,7 @@ TYPED_TEST(RefusedMemory, ComputesAgainWhenItsResultCouldNotBeStored) {
   EXPECT_EQ(this->memory_.out, 0u);
 }
 
-// What went wrong: a small first segment was asked for when all entries were gone already.
+// Was: a small first segment was asked for when all entries were gone already.
 TYPED_TEST(RefusedMemory, NeedsNoneToTakeEntriesAway) {
   {
     typename TestFixture::Cache cache(this->options());
@@ -201,7 +201,8 @@ TYPED_TEST(RefusedMemory, NeedsNoneToTakeEntriesAway) {
   EXPECT_EQ(this->memory_.out, 0u);
 }
 
-// --- What K and V throw ---------------------------------------------------------------------------
+// --- exceptions of K and V
+// -------------------------------------------------------------------------
 
 // Counts its instances, and throws at the n-th copy, or move where it may.
 struct Instances {

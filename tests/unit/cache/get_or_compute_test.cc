@@ -1,4 +1,4 @@
-// get_or_compute(): one computation for a key, and what comes of it when things go wrong.
+// get_or_compute(): one computation for a key, and its result when things go wrong.
 #include <lumen/cache/chrono_cache.h>
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TYPED_TEST(GetOrCompute, ReturnsAValueThatHasOutlivedItsTimeButDoesNotKeepIt) {
   EXPECT_FALSE(this->cache_.contains(1));
 }
 
-// What went wrong: a Concurrent cache waited for itself, since put() without a time to live erases.
+// Was: a Concurrent cache waited for itself, since put() without a time to live erases.
 TYPED_TEST(GetOrCompute, ComputesWithoutStoringWhenThereIsNoTimeToLive) {
   EXPECT_EQ(this->cache_.get_or_compute(1, seconds(0), [] { return "a"; }), "a");
   EXPECT_EQ(this->cache_.get_or_compute(1, seconds(-1), [] { return "b"; }), "b");
@@ -101,7 +101,7 @@ struct TellsOfCopies {
   static inline void (*on_copy)() = nullptr;
 };
 
-// What went wrong: a put() between the look whether there was one and the store was overwritten.
+// Was: a put() between the look whether there was one and the store was overwritten.
 TEST(ConcurrentGetOrCompute, LeavesWhatWasPutAtTheLastMoment) {
   static ChronoCache<int, TellsOfCopies, FakeClock> cache;
   const TellsOfCopies value = cache.get_or_compute(1, seconds(1), [] {
@@ -279,7 +279,8 @@ TEST(ConcurrentGetOrCompute, ComputesOnceForAllThatAskAtOnce) {
   }
 }
 
-// A value whose copy out of the cache would tell: whoever waits gets the leader's, though it was never stored.
+// A value whose copy out of the cache would tell: a call that waits gets the leader's, though it
+// was never stored.
 TEST(ConcurrentGetOrCompute, LetsOneThatWaitsTakeOverFromALeaderThatFails) {
   for (int round = 0; round < 200; ++round) {
     Shared cache;
@@ -338,7 +339,7 @@ TEST(ConcurrentGetOrCompute, DoesNotHoldUpOtherKeysNorPutsWhileItComputes) {
   EXPECT_EQ(cache.get(1), 7);
 }
 
-// The leader's result is given to those that wait, whatever has become of it in the cache.
+// The leader's result is given to those that wait, for any fate of it in the cache.
 TEST(ConcurrentGetOrCompute, GivesThoseThatWaitWhatWasComputedThoughItWasErased) {
   Shared cache;
   std::latch in(1);

@@ -1,4 +1,4 @@
-// The hash of a ChronoCache: whatever the seed and however far keys are apart, groups get about as many each.
+// The hash of a ChronoCache: for any seed and any distance of keys, groups get about as many each.
 #include <lumen/cache/hash.h>
 #include <lumen/cache/segment.h>
 

@@ -1,4 +1,4 @@
-// What a ChronoCache takes as keys and values, and hashes that are bad or meant to do harm.
+// A ChronoCache's keys and values, and hashes that are bad or meant to do harm.
 #include <lumen/cache/chrono_cache.h>
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TYPED_TEST(CacheKeys, MayBeViewsOfStringsThatLiveElsewhere) {
   EXPECT_FALSE(cache.contains(std::string("key 3000")));
 }
 
-// What went wrong: such a key was stored by its address and asked for by the text behind it.
+// Was: such a key was stored by its address and asked for by the text behind it.
 TYPED_TEST(CacheKeys, MayBePointersAndAreThenAddresses) {
   const std::array<char, 3> text = {'k', '1', 0};
   const std::array<char, 3> same = text;
@@ -198,7 +198,7 @@ cache::Options one_shard(std::optional<uint64_t> seed = std::nullopt) {
   return options;
 }
 
-// What went wrong: numbers are multiplied by the seed, and by a small one they all stay in one segment.
+// Was: numbers are multiplied by the seed, and by a small one they all stay in one segment.
 TYPED_TEST(CacheKeys, AreSpreadBySmallSeedsToo) {
   for (const uint64_t seed : {0U, 1U, 2U, 77U}) {
     typename TestFixture::template Cache<int, int> cache(one_shard(seed));
@@ -207,7 +207,7 @@ TYPED_TEST(CacheKeys, AreSpreadBySmallSeedsToo) {
   }
 }
 
-// What went wrong: neighbours filled a segment that no split took apart, and it was never tried again.
+// Was: neighbours filled a segment that no split took apart, and it was never tried again.
 TYPED_TEST(CacheKeys, AreSplitThoughNeighboursFillASegmentFirst) {
   typename TestFixture::template Cache<int, std::array<uint64_t, 24>> cache(one_shard(5));
   for (int i = 0; i < 30'000; ++i) ASSERT_TRUE(cache.put(i, {}, seconds(1)));

@@ -1,4 +1,5 @@
-// Lfu: who is admitted, what a scan evicts, and how the window follows the load.
+// Lfu: the newcomers that are admitted, the entries that a scan evicts, and how the window follows
+// the load.
 #include "policy_driver.h"
 
 #include <lumen/cache/lfu.h>
@@ -73,8 +74,9 @@ TEST(Lfu, EvictsByWeightUntilTheBoundHolds) {
   EXPECT_LE(cache.live(), 8U);
 }
 
-// Whoever has raised the counters of what is in cannot keep others out for ever. Two keys push one
-// another out of a window of one entry; all counters are full, so neither is rarer than the victim.
+// An attacker that has raised the counters of cached keys cannot keep others out for ever. Two keys
+// push one another out of a window of one entry; all counters are full, so neither is rarer than
+// the victim.
 TEST(Lfu, AdmitsAWarmNewcomerNowAndThenThoughItIsNoMoreFrequentThanTheVictim) {
   CountingMemory memory;
   PolicyDriver<Lfu> cache(&memory, 8);
@@ -91,7 +93,7 @@ TEST(Lfu, AdmitsAWarmNewcomerNowAndThenThoughItIsNoMoreFrequentThanTheVictim) {
   EXPECT_LT(asked, 2000U) << "none of so many, of which one of 128 should be let in";
 }
 
-// A loop over more keys than fit: what stays is hit once a round.
+// A loop over more keys than fit: each key that stays is hit once a round.
 TEST(Lfu, KeepsAPartOfALoop) {
   CountingMemory memory;
   PolicyDriver<Lfu> cache(&memory, 700);
@@ -100,7 +102,7 @@ TEST(Lfu, KeepsAPartOfALoop) {
   EXPECT_GT(hits, 70'000U * 7 / 100);
 }
 
-// Keys come again soon or never: what a window of 1 % loses, a large one hits.
+// Keys come again soon or never: a large window hits keys that a window of 1 % loses.
 TEST(Lfu, GrowsTheWindowWhereRecentKeysComeAgain) {
   CountingMemory memory;
   constexpr uint64_t kEntries = 512;

@@ -1,5 +1,5 @@
-// Concurrent caches are linearizable, key by key: what threads are told by one could have come from a map that does
-// their calls one after the other. And the checker refuses what could not.
+// Concurrent caches are linearizable, key by key: their answers to threads could have come from a
+// map that does their calls one after the other. And the checker refuses answers that could not.
 #include "support/cache_history.h"
 #include "support/stress.h"
 
@@ -277,7 +277,7 @@ class KeepsWhatIsErased : public Case::Cache {
   NowAndThen now_;
 };
 
-// Answers with what the key had before its latest put.
+// Answers with the key's value before its latest put.
 template <typename Case>
 class GetsOldValues : public Case::Cache {
  public:
@@ -318,7 +318,7 @@ class GetsTornValues : public Case<uint64_t, Wide>::Cache {
   NowAndThen now_;
 };
 
-// Stores what was computed though the key was erased meanwhile.
+// Stores the computed value though the key was erased meanwhile.
 template <typename Case>
 class StoresInSpiteOfAnErase : public Case::Cache {
  public:

@@ -1,5 +1,5 @@
-// PolicyDriver: what a cache does to its eviction policy, without the cache. Entries are handles with a
-// weight; it gives out handles, evicts above the bound, and checks what every policy must hold to.
+// PolicyDriver: a cache's calls of its eviction policy, without the cache. Entries are handles with
+// a weight; it gives out handles, evicts above the bound, and checks the duties of every policy.
 // CountingMemory: a memory resource that counts, and that fails when it is told to.
 #pragma once
 
@@ -90,7 +90,7 @@ class PolicyDriver {
     free_.push_back(h);
     policy.erased(h);
   }
-  // What a cache of this bound does for a request. True: a hit.
+  // The calls of a cache of this bound for a request. True: a hit.
   bool ask(uint64_t key) {
     if (const Handle h = handle_of(key); h != kNoHandle) {
       policy.used(h);

@@ -1,4 +1,4 @@
-// What ExactClock asks of which clock, and that an entry ends on time by it.
+// Which clock ExactClock asks, and that an entry ends on time by it.
 #include <lumen/cache/chrono_cache.h>
 #include <lumen/cache/ticker.h>
 
@@ -69,7 +69,7 @@ TEST_F(CoarseFirst, LetsTheExactTimeDecideInBetween) {
   EXPECT_FALSE(has_come(kNow + TwoTimes::kCoarseLateNs + 1'000'000));
 }
 
-// What it would do by the kernel's tick alone: live on for up to 10 ms.
+// By the kernel's tick alone it would live on for up to 10 ms.
 TEST(ExactClockCache, EndsAnEntryOnTimeThoughTheKernelsTickIsLate) {
   for (int round = 0; round < 20; ++round) {
     ChronoCache<int, int> cache;

@@ -118,7 +118,7 @@ TEST_F(CpuChecks, WithoutCpufreqThereIsNoGovernorAndThatIsSaid) {
   const Finding found = check_governor(machine);
   expect_ok(found);
   EXPECT_EQ(value_of(found), "none");
-  // What is there and can't be read as a file.
+  // A path that is there and can't be read as a file.
   std::filesystem::create_directories(machine.root /
                                       "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   expect_unknown(check_governor(machine), "Is a directory");

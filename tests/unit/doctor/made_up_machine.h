@@ -59,7 +59,7 @@ class MadeUpMachine : public testing::Test {
     EXPECT_EQ(found.state, State::kOk) << value_of(found) << ": " << found.mend;
     EXPECT_EQ(found.mend, "");
   }
-  // A warning has a mend with this in it, and says what it gains.
+  // A warning has a mend with this in it, and tells its gain.
   static void expect_warning(const Finding& found, std::string_view mend) {
     EXPECT_EQ(found.state, State::kWarn) << value_of(found);
     EXPECT_NE(found.mend.find(mend), std::string::npos) << found.mend;

@@ -1,4 +1,4 @@
-// What the doctor prints: columns, scaled numbers, colour, JSON.
+// The doctor's output: columns, scaled numbers, colour, JSON.
 #include "doctor/report.h"
 
 #include <gmock/gmock.h>

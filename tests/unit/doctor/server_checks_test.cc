@@ -1,4 +1,4 @@
-// The doctor's look at running servers: of whom it speaks, what it says, when it warns.
+// The doctor's look at running servers: which ones it names, its texts, when it warns.
 #include "made_up_machine.h"
 
 #include <lumen/telemetry/counters.h>
@@ -23,7 +23,7 @@ using testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// What a running server has: a file that it holds a lock on, and a count for each model.
+// A running server's traces: a file that it holds a lock on, and a count for each model.
 class MadeUpServer {
  public:
   explicit MadeUpServer(const std::filesystem::path& path) {

@@ -1,5 +1,6 @@
-// Queues of models and the queue type `auto`, seen through the engine: which way a request goes, and whom it
-// waits for. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
+// Queues of models and the queue type `auto`, seen through the engine: which way a request goes,
+// and which runs it waits for. Threads: the test's and the engine's. Memory: the heap. Errors: by
+// gtest.
 #include "engine/express_lane.h"
 
 #include "unit/engine/scheduler_fixture.h"
@@ -144,7 +145,7 @@ TEST_F(SchedulerTest, ALightRequestWaitsForOneRunOfAHeavyModelAtMost) {
   EXPECT_EQ(before, 1) << "the one that ran when it came";
 }
 
-// Too long for an I/O thread, and short beside what it would wait for.
+// Too long for an I/O thread, and short beside the runs that it would wait for.
 uint64_t a_hundred_microseconds_a_row(uint64_t rows) { return rows * 100'000; }
 
 TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
@@ -168,8 +169,8 @@ TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
   EXPECT_EQ(all.back()->request.worker, 0u);
 }
 
-// Was: all of them went to the additional worker, which has half of one CPU by the kernel's shares, whatever the
-// number of workers, models and their weights.
+// Was: all of them went to the additional worker, which has half of one CPU by the kernel's shares,
+// for any number of workers, models and weights.
 TEST_F(SchedulerTest, AutoLetsOnlyAFewAtOncePassTheHeavyRuns) {
   control->cost_ns = &a_hundred_microseconds_a_row;
   start({.queue_type = QueueType::kAuto, .batch_size = 1});
@@ -189,7 +190,7 @@ TEST_F(SchedulerTest, AutoLetsOnlyAFewAtOncePassTheHeavyRuns) {
   EXPECT_EQ(passed, ExpressLane::kMostOutstanding);
 }
 
-// Was, while this was made: what was counted on the way in and what on the way out could differ.
+// Was, while this was made: the counts on the way in and those on the way out could differ.
 TEST_F(SchedulerTest, AutoReckonsABudgetForEachLaneByItself) {
   control->cost_ns = &a_hundred_microseconds_a_row;
   start({.queue_type = QueueType::kAuto, .batch_size = 1, .latency_budget_us = 100'000});

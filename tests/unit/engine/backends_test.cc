@@ -1,4 +1,5 @@
-// Backends by name: which model gets which, what an unknown name is told, and who hears of memory when.
+// Backends by name: which model gets which, the error for an unknown name, and which backends hear
+// of memory when.
 #include "support/two_backends.h"
 
 #include <gmock/gmock.h>

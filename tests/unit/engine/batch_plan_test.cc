@@ -10,7 +10,7 @@
 namespace lumen::engine {
 namespace {
 
-// What the MLP and SqueezeNet of the reference machine took, in ns.
+// The times of the MLP and SqueezeNet on the reference machine, in ns.
 const std::vector<SizeCost> kMlp = {{1, 3200}, {2, 3300}, {4, 3400}, {8, 4300}, {16, 5800}};
 const std::vector<SizeCost> kConvolution = {
     {1, 1'690'000}, {2, 3'400'000}, {4, 6'900'000}, {8, 14'000'000}};

@@ -1,4 +1,4 @@
-// Batch: what is packed comes out for each request as if it had run alone.
+// Batch: packed rows come out for each request as if it had run alone.
 // Threads: the test's. Memory: the heap. Errors: by gtest.
 #include "engine/batch.h"
 

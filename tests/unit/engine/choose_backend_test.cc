@@ -59,7 +59,7 @@ TEST_F(ChooseBackendTest, TheFasterServesAndSaysByWhatMeasure) {
 
 TEST_F(ChooseBackendTest, SizesThatArePackedCountAsMuchAsOneRow) {
   first->cost_ns = slow_row;     // one row 100 us, sixteen 1,600
-  second->cost_ns = quick_rows;  // 200 us, whatever the rows
+  second->cost_ns = quick_rows;  // 200 us, for any rows
   EXPECT_EQ(choose().backend, "second");
 }
 

@@ -1,4 +1,4 @@
-// The engine over the fake backend: what is accepted completes exactly once, whatever happens.
+// The engine over the fake backend: accepted requests complete exactly once, in any case.
 #include <lumen/engine/engine.h>
 
 #include "support/fake_backend.h"

@@ -1,5 +1,5 @@
-// What makings of instances are found to take: the splitting with made-up readings, then the
-// engine's figures over a backend whose instances take a known amount.
+// The memory that makings of instances are found to take: the splitting with made-up readings, then
+// the engine's figures over a backend whose instances take a known amount.
 // Threads: the test's and the engine's. Memory: the heap, and some MiB of the fake backend. Errors:
 // by gtest.
 #include "engine/instance_memory.h"
@@ -127,7 +127,7 @@ TEST(AnonymousBytes, GrowsByWhatIsTouched) {
   ASSERT_GT(before, 0u);
   Result<Mapping> mapped = Mapping::create(kBytes, {.prefault = true});
   ASSERT_TRUE(mapped.ok());
-  // What the kernel's count may be off by, at most.
+  // The largest error of the kernel's count.
   EXPECT_GE(anonymous_bytes() + kBytes / 8, before + kBytes);
 }
 
@@ -138,7 +138,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class EnginesInstances : public SchedulerTest {
  protected:
-  // What /metrics and the counters file have.
+  // The figures of /metrics and the counters file.
   [[nodiscard]] uint64_t counted(const Model& one) const {
     return one.counters().total("instances");
   }

@@ -1,4 +1,4 @@
-// What a request is expected to take by its size, and which lane follows from it. One thread.
+// The expected time of a request by its size, and the lane that follows from it. One thread.
 #include "engine/lane_choice.h"
 
 #include <lumen/engine/run_costs.h>

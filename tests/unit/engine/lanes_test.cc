@@ -1,4 +1,4 @@
-// Lanes: a bound for each model, and who is next by each policy. One thread; the races are
+// Lanes: a bound for each model, and the next model by each policy. One thread; the races are
 // conformance/lane_source_test.cc's and stress's. Memory: the heap. Errors: by gtest.
 #include "engine/lanes.h"
 
@@ -36,7 +36,7 @@ class LanesTest : public testing::Test {
     lanes->announce(marks);
     return pushed ? &request : nullptr;
   }
-  // Takes `count` and says how many of each model; as if each had taken what was expected.
+  // Takes `count` and says how many of each model; as if each had taken its expected time.
   std::map<uint32_t, int> take(int count) {
     std::map<uint32_t, int> taken;
     for (int i = 0; i < count; ++i) {
@@ -78,7 +78,7 @@ TEST_F(LanesTest, FairTakesTheLighterOfTwoModelsThatHaveHadNothing) {
   (void)push(0, 5 * kMs);
   (void)push(1, 300 * kUs);
   ASSERT_EQ(take(2).size(), 2u);
-  // Both are known now; neither has any claim on what came before.
+  // Both are known now; neither has any claim on earlier time.
   const InferRequest* heavy = push(0, 5 * kMs);
   (void)heavy;
   const InferRequest* light = push(1, 300 * kUs);
@@ -293,7 +293,8 @@ TEST_F(LanesTest, WhatIsForSomeWorkersIsSeenByThemAlone) {
   EXPECT_EQ(lanes->try_pop(2), pinned);
 }
 
-// Had it cleared the bit for a moment, who may take the request could have looked then and gone to sleep.
+// Had it cleared the bit for a moment, a worker that may take the request could have looked then
+// and gone to sleep.
 TEST_F(LanesTest, AWorkerTidiesNoLaneThatItMayNotTakeFrom) {
   make(Policy::kFair);
   lanes->add(bare_model(0), std::array<uint32_t, 1>{1});

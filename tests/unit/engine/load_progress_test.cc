@@ -1,4 +1,5 @@
-// What a start says of a repository that takes long to load: a line now and then, none where it is quick.
+// A start's lines about a repository that takes long to load: a line now and then, none where it is
+// quick.
 #include <lumen/engine/load_progress.h>
 
 #include "support/fake_backend.h"

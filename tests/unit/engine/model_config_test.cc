@@ -1,4 +1,5 @@
-// A model's config.json: every wrong form is refused with its key, what was got and what was wanted.
+// A model's config.json: every wrong form is refused with its key, the value got and the values
+// wanted.
 #include "engine/model_config.h"
 
 #include <gmock/gmock.h>
@@ -168,7 +169,7 @@ TEST(ModelConfig, RefusesANumberBeyondADoubleWhereverItStands) {
   }
 }
 
-// Was: taken for the end, so that what stands behind it was dropped without a word.
+// Was: taken for the end, so that the text behind it was dropped without a word.
 TEST(ModelConfig, RefusesANulByteWhereverItStands) {
   for (const std::string_view text :
        {std::string_view("{}\n\0", 4), std::string_view("{}\n\0{\"precision\": \"bf16\"}", 25)}) {

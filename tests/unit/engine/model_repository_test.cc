@@ -1,4 +1,4 @@
-// The repository on disk: what is found, what is skipped, and how what is broken is named.
+// The repository on disk: the entries that are found and skipped, and how broken ones are named.
 #include <lumen/engine/model_repository.h>
 
 #include "support/fake_backend.h"
@@ -144,7 +144,8 @@ TEST_F(ModelRepositoryTest, RefusesNamesThatAUrlCouldNotAddress) {
   for (const auto& model : repository->models()) {
     EXPECT_THAT(model->reason(), HasSubstr("model name"));
   }
-  EXPECT_EQ(repository->models()[0]->metadata().name, "caf??");  // what a JSON reply can carry
+  // The form that a JSON reply can carry.
+  EXPECT_EQ(repository->models()[0]->metadata().name, "caf??");
 }
 
 // As Kubernetes mounts a ConfigMap (..data), and as a volume is put together by links.

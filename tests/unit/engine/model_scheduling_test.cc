@@ -1,4 +1,4 @@
-// What a model's config.json says of how and where its requests run, seen through the engine.
+// The part of a model's config.json about how and where its requests run, seen through the engine.
 // Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
 #include "unit/engine/scheduler_fixture.h"
 
@@ -135,7 +135,7 @@ TEST_F(ModelScheduling, ABatchedModelIsPackedBesideAuto) {
   EXPECT_THAT(control->take_rows_run(), ElementsAre(1, 4));
 }
 
-// Where a model runs on the I/O threads, what is urgent passes what waits there too.
+// If a model runs on the I/O threads, an urgent request passes those that wait there too.
 TEST_F(ModelScheduling, AnUrgentRequestPassesThoseThatWait) {
   for (const QueueType type : {QueueType::kInline, QueueType::kMpmc, QueueType::kAuto}) {
     control->cost_ns = &two_milliseconds;

@@ -1,4 +1,5 @@
-// Warm-up: what is packed was shown to come out as single rows do, and to be cheaper; nothing else is.
+// Warm-up: a size that is packed was shown to come out as single rows do, and to be cheaper; no
+// other is.
 // Threads: the test's. Memory: the heap. Errors: by gtest.
 #include "engine/model_slot.h"
 

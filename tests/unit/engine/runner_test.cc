@@ -1,4 +1,4 @@
-// Runner: turned by hand, so that what it does in one pass is the same every time.
+// Runner: turned by hand, so that its work in one pass is the same every time.
 // Threads: the test's and the fake device's. Memory: the heap. Errors: by gtest.
 #include "engine/runner.h"
 

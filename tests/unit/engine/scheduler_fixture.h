@@ -55,7 +55,7 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<ModelRepository> repository;
   Model* model = nullptr;
   std::deque<std::unique_ptr<PendingRequest>> all;
-  std::unique_ptr<Engine> engine;  // goes first: it completes what it has
+  std::unique_ptr<Engine> engine;  // goes first: it completes its requests
 };
 
 }  // namespace lumen::engine

@@ -121,7 +121,7 @@ TEST_F(SchedulerTest, WithoutABudgetNoModelIsRunBeforeItsFirstRequest) {
   EXPECT_EQ(control->starts.load(), 0u);
 }
 
-// Was: only what ended on the worker's own thread was measured.
+// Was: only runs that ended on the worker's own thread were measured.
 TEST_F(SchedulerTest, LearnsFromCallsThatABackendsThreadCompletes) {
   control->asynchronous = true;
   control->cost_ns = &slowly_rising;
@@ -189,9 +189,9 @@ TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
 
 // --- batches -----------------------------------------------------------------------------------------
 
-// Was: with a backend that completes later, what waits for room expired only when something else
-// happened on the I/O thread.
-// Was: "no timeout" was UINT64_MAX - 1, so that the default would not count. Whatever reckoned with it
+// Was: with a backend that completes later, a request that waits for room expired only when
+// something else happened on the I/O thread.
+// Was: "no timeout" was UINT64_MAX - 1, so that the default would not count. Sums with it
 // overflowed: with `naive` it lay in the past, and a worker that kept the request back span.
 TEST_F(SchedulerTest, ARequestThatMayWaitForEverGetsNoDefaultTimeoutAndNoDeadline) {
   control->hold();
@@ -219,8 +219,8 @@ TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
   EXPECT_TRUE(pending.request.status.ok());
 }
 
-// Was: with one CPU for the I/O thread and the worker each early wake took it from the turn, so that a
-// worker packed what half a turn had brought.
+// Was: with one CPU for the I/O thread and the worker each early wake took it from the turn, so
+// that a worker packed the requests of half a turn.
 TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
   cpu_count = 1;
   start({.thread_count = 1});
@@ -432,7 +432,8 @@ TEST_F(SchedulerTest, RefusesAChangeAfterDrain) {
   EXPECT_EQ(engine->reconfigure({.queue_type = QueueType::kSpsc}).code(), Code::kUnavailable);
 }
 
-// What the configuration before had accepted with `inline` only its own I/O thread can run.
+// Requests that the configuration before had accepted with `inline` only its own I/O thread can
+// run.
 TEST_F(SchedulerTest, AChangeAwayFromInlineWaitsForTheTurnOfItsIoThread) {
   start({.queue_type = QueueType::kInline});
   ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);

@@ -88,7 +88,7 @@ TEST_F(SideBySide, EachModelIsToldOnceWithANumberOfItsOwn) {
   EXPECT_THAT(numbers, testing::ElementsAre(1, 2));
 }
 
-// What a load takes of the machine would count as the time of the call that is measured.
+// The machine's time for a load would count as the time of the call that is measured.
 std::atomic<int> loading{0};
 std::atomic<int> calls_beside_a_load{0};
 uint64_t look_for_loads(uint64_t) {

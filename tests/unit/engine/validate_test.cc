@@ -1,4 +1,4 @@
-// Checks of a request's tensors: each refusal names the tensor, what was got and what was wanted.
+// Checks of a request's tensors: each refusal names the tensor, the value got and the value wanted.
 #include <lumen/base/limits.h>
 #include <lumen/engine/tensor_names.h>
 #include <lumen/engine/validate.h>

@@ -1,4 +1,4 @@
-// Heads as they come in: at each cut, with what follows, and those that never end.
+// Heads as they come in: at each cut, with the bytes behind them, and those that never end.
 #include "transports/http/head_reader.h"
 #include "unit/http/http_support.h"
 

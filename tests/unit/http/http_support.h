@@ -1,4 +1,5 @@
-// What tests of the connection's parts share: a receive buffer that is fed in pieces, as a socket would.
+// The parts that tests of the connection share: a receive buffer that is fed in pieces, as a socket
+// would.
 // Threads: one. Memory: the heap. Errors: LUMEN_CHECK.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Replies as segments: what a client gets, however few bytes the kernel takes at once.
+// Replies as segments: the client's bytes, however few the kernel takes at once.
 #include "transports/http/reply_writer.h"
 
 #include <lumen/memory/arena.h>

@@ -127,7 +127,7 @@ struct Feed {
   Progress text(std::optional<uint64_t> bytes, std::vector<std::string_view>& pieces) {
     return deliver(body.begin_text(bytes, 100, memory), pieces);
   }
-  // The tensors go into two places that don't lie together; returns what lies there.
+  // The tensors go into two places that don't lie together; returns the bytes there.
   std::string tensors(size_t bytes, std::vector<std::string_view>& pieces) {
     std::string first(bytes / 3, '.');
     std::string second(bytes - first.size(), '.');

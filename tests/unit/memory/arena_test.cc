@@ -1,5 +1,5 @@
-// Arena against a model: what it gives does not overlap, lies inside, is aligned; marks and resets
-// bring back exactly what was there.
+// Arena against a model: its allocations do not overlap, lie inside, are aligned; marks and resets
+// bring back exactly the earlier state.
 // One thread. Memory: a few MiB. Errors: by gtest.
 #include <lumen/memory/arena.h>
 

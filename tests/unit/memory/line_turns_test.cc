@@ -1,5 +1,5 @@
-// LineTurns over a simulated cache line: what a transfer takes is a number here, so that near and far
-// machines are tried on any.
+// LineTurns over a simulated cache line: the time of a transfer is a number here, so that near and
+// far machines are tried on any.
 #include <lumen/memory/line_turns.h>
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ struct Outcome {
   double least_share;  // of a fair one, of the thread that got least
 };
 
-// One cache line with one owner; who adds without owning it waits until it is free and for a transfer. The
-// thread that is earliest moves next.
+// One cache line with one owner; a thread that adds without owning it waits until it is free and
+// for a transfer. The thread that is earliest moves next.
 Outcome simulate(const Scene& scene) {
   struct Thread {
     uint64_t now = 0, word_after = 0, turn_begin = 0, records = 0;

@@ -1,4 +1,4 @@
-// Mapping: what it gives, and that wishes the machine cannot grant are not errors.
+// Mapping: its memory, and that wishes the machine cannot grant are not errors.
 // One thread. Memory: mappings of a few MiB. Errors: by gtest.
 #include <lumen/memory/mapping.h>
 

@@ -119,7 +119,8 @@ TEST(BudgetedRegion, WhatResetKeepsStaysTakenUntilItIsDropped) {
   EXPECT_EQ(budget.free_was(), kCapacity - kBase);
 }
 
-// Was: a small request after a large one gave back what the large one's pages, which are still there, take.
+// Was: a small request after a large one gave back the bytes of the large one's pages, which are
+// still there.
 TEST(BudgetedRegion, SettlingDoesNotGiveBackPagesThatARequestBeforeHasLeft) {
   MemoryBudget budget(kCapacity);
   RequestMemory memory = charged_to(budget);
@@ -181,8 +182,8 @@ TEST(BudgetedRegion, ABudgetThatIsTooSmallForItsBaseIsRefused) {
   EXPECT_EQ(budget.free_was(), kBase - 1);
 }
 
-// Random calls of several memories on one budget: what they hold and what is free is always the whole, and
-// nobody writes outside of what it has.
+// Random calls of several memories on one budget: held and free bytes are always the whole, and
+// none writes outside of its own.
 TEST(BudgetedMemoryModel, TheBooksBalanceThroughRandomCalls) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     std::mt19937_64 random(seed);

@@ -1,5 +1,5 @@
-// RequestMemory: region and heap behind one face give the same bytes to their owner, whatever the
-// order of calls. Run under ASan too, which sees a block given twice or used after reset().
+// RequestMemory: region and heap behind one face give the same bytes to their owner, for any order
+// of calls. Run under ASan too, which sees a block given twice or used after reset().
 // Threads: the test's. Memory: the heap. Errors: by gtest.
 #include <lumen/memory/request_memory.h>
 
@@ -156,8 +156,8 @@ TEST(RequestMemoryShrink, ChangesNothingOnTheHeapOrForMoreBytesThanThereAre) {
   EXPECT_EQ(region.allocate(16, 16), after);
 }
 
-// Random calls against a list of what must be there: no two blocks overlap, and each keeps its bytes
-// until reset(), whatever kind it came from.
+// Random calls against a list of the blocks that must be there: no two overlap, and each keeps its
+// bytes until reset(), for either kind.
 TEST(RequestMemoryModel, KeepsEveryBlockWholeThroughRandomCalls) {
   struct Given {
     uint8_t* bytes;

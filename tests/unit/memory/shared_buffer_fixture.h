@@ -1,5 +1,5 @@
-// What the tests of SharedBuffer share: a flush callback that keeps everything, and the peer that
-// stands in for a thread which dies between two lines.
+// The parts that the tests of SharedBuffer share: a flush callback that keeps everything, and the
+// peer that stands in for a thread which dies between two lines.
 // Threads: the collector is called by one at a time. Memory: grows. Errors: never.
 #pragma once
 
@@ -50,7 +50,8 @@ struct Collector {
 }
 
 struct SharedBufferPeer {
-  // The fetch_add of a thread that gets no further. What the word was before: {sequence, offset}.
+  // The fetch_add of a thread that gets no further. The earlier value of the word: {sequence,
+  // offset}.
   static std::pair<uint64_t, uint64_t> add_and_die(SharedBuffer& buffer, size_t bytes) {
     const uint64_t old = buffer.word_.fetch_add(bytes, std::memory_order_acq_rel);
     return {SharedBuffer::sequence_of(old), SharedBuffer::offset_of(old)};
@@ -65,8 +66,9 @@ struct SharedBufferPeer {
       buffer.slots_[i].word.store(SharedBuffer::pack(sequence + i, 0), std::memory_order_release);
     }
   }
-  // The flusher's two halves of taking back the chunk of the first writer, so that the writer can do
-  // something in between: the mark (what the flusher then sees), and the settling of what it saw.
+  // The flusher's two halves of taking back the chunk of the first writer, so that the writer can
+  // do something in between: the mark (and the state that the flusher then sees), and the settling
+  // of that state.
   static uint64_t mark_chunk(SharedBuffer& buffer) {
     const uint64_t mark = SharedBuffer::kRevokedBit;
     return buffer.writers_[0].chunk.fetch_or(mark, std::memory_order_seq_cst) | mark;

@@ -1,5 +1,5 @@
 // SharedBuffer against a model, exhaustively: every sequence of operations of two writers up to a
-// length, in dense mode, where each byte's place is determined; in lane mode what is determined.
+// length, in dense mode, where each byte's place is determined; in lane mode the determined part.
 // Threads: one. Memory: two buffers of four bytes. Errors: by gtest, with the sequence.
 #include "unit/memory/shared_buffer_fixture.h"
 
@@ -17,10 +17,10 @@ constexpr size_t kCapacity = 4;
 constexpr size_t kBuffers = 2;
 constexpr const char* kOperations = "aAbBcCsf";  // reserve 1 or 3 / commit by writer a or b, seal…
 
-// What the issue asks for, said plainly: buffers of records, each committed or not.
+// The requirement, said plainly: buffers of records, each committed or not.
 class Model {
  public:
-  // True: it got its bytes. What has been handed over so far is in `flushed`.
+  // True: it got its bytes. The bytes handed over so far are in `flushed`.
   bool reserve(int writer, size_t bytes, char fill) {
     flush();
     if (buffers_.empty() || buffers_.back().sealed) open();

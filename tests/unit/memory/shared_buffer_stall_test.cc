@@ -234,7 +234,7 @@ TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInWhatIsHandedOver) {
 class SharedBufferLaneStall : public SharedBufferStall {};
 
 // The flusher is held between seeing a marked chunk and settling it; the writer goes on meanwhile.
-// It once looked anew and took what it found then.
+// It once looked anew and took the chunk that it found then.
 TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOneBefore) {
   for (const bool open : {false, true}) {
     c = {};

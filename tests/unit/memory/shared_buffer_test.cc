@@ -1,5 +1,4 @@
-// SharedBuffer, one thread at a time: what it refuses, what it flushes, when, and with what
-// content.
+// SharedBuffer, one thread at a time: its refusals, its flushes, when, and with which content.
 // Threads: one, or one after another. Memory: small buffers. Errors: by gtest.
 #include "unit/memory/shared_buffer_fixture.h"
 

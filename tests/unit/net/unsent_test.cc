@@ -1,4 +1,4 @@
-// What becomes of bytes that a peer does not take, and the limit of descriptors. One thread.
+// The fate of bytes that a peer does not take, and the limit of descriptors. One thread.
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 

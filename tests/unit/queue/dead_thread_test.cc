@@ -1,5 +1,5 @@
 // Threads that are really gone: they leave by the exit system call, in the middle of an operation,
-// with nothing unwound. What each header says of that is asserted here.
+// with nothing unwound. Each header's words on that are asserted here.
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/queue/spsc_queue.h>
 #include <lumen/queue/thread_pipeline.h>
@@ -18,7 +18,7 @@
 namespace lumen {
 namespace {
 
-// No destructor, no return: what a kill by the kernel leaves behind.
+// No destructor, no return: as after a kill by the kernel.
 [[noreturn]] void die() {
   ::syscall(SYS_exit, 0);
   __builtin_unreachable();

@@ -14,7 +14,7 @@
 namespace lumen {
 namespace {
 
-// A handler that writes down what it saw.
+// A handler that writes down its items.
 struct Note {
   std::vector<int>* seen;
   void operator()(int& item) const noexcept {

@@ -108,7 +108,7 @@ TYPED_TEST(BlockingQueues, CloseWakesASleepingProducer) {
   producer.join();
 }
 
-// Many sleepers and a close in the middle: what was accepted comes out, once, and all end.
+// Many sleepers and a close in the middle: accepted items come out, once, and all end.
 template <typename Queue>
 void close_under_load() {
   constexpr int kThreads = 4;

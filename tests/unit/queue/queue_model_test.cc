@@ -325,7 +325,7 @@ TYPED_TEST(QueueBatch, GivesItsRoomBackAllAtOnce) {
                      [&] { return queue.try_push_n(items); });
 }
 
-// What the headers say of a thread that is held (or dies) between claim and publication.
+// A thread that is held (or dies) between claim and publication, as the headers have it.
 TEST(MpmcQueue, AHeldProducerHidesWhatComesAfterItAndNothingBefore) {
   MpmcQueue<int> queue(4);
   ASSERT_TRUE(queue.try_push(1));

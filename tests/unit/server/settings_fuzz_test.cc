@@ -1,6 +1,7 @@
-// The reader of config.json and of the engine section against a model of its own of what is valid,
-// written from docs/configuration.md: random documents of valid and invalid values must be taken with
-// just these values, or refused, as the model says; random bytes must be taken or refused with their place.
+// The reader of config.json and of the engine section against a model of its own of the valid
+// values, written from docs/configuration.md: random documents of valid and invalid values must be
+// taken with just these values, or refused, as the model says; random bytes must be taken or
+// refused with their place.
 // One thread; temporary files. The seed is a property of each test.
 #include <lumen/server/settings.h>
 
@@ -126,7 +127,7 @@ class Documents {
     std::advance(at, below(rules().size()));
     return at->first;
   }
-  // A value, and what get() must say of it once taken; nullopt: it must be refused.
+  // A value, and get()'s result once it is taken; nullopt: it must be refused.
   struct Value {
     json value;
     std::optional<std::string> taken;
@@ -284,8 +285,8 @@ TEST_F(SettingsFuzz, AChangeIsTakenWithItsValuesOrRefusedAsTheModelSays) {
   EXPECT_GT(refused, 600);
 }
 
-// Bytes that are no JSON, by a parser that is not the one under test (it throws, ours reports events),
-// must be refused; what is JSON and taken must be within bounds.
+// Bytes that are no JSON, by a parser that is not the one under test (it throws, ours reports
+// events), must be refused; JSON that is taken must be within bounds.
 TEST_F(SettingsFuzz, RandomBytesAreTakenOnlyWhereTheyAreJson) {
   Documents documents(kSeed + 2);
   const std::string good =

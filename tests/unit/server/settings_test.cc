@@ -1,4 +1,5 @@
-// config.json and flags: what is taken, and how the rest is refused. One thread; temporary files.
+// config.json and flags: the accepted values, and how the rest is refused. One thread; temporary
+// files.
 #include <lumen/base/check.h>
 #include <lumen/server/settings.h>
 
@@ -299,7 +300,7 @@ TEST(Options, AQueueThatCanNotFillIsTold) {
   EXPECT_THAT(overload_note(options, options.engine),
               AllOf(HasSubstr("max_active_requests 1024"), HasSubstr("up to 1056"),
                     HasSubstr("before it is answered 429")));
-  // A live change may make the queue longer than what was reckoned with at start.
+  // A live change may make the queue longer than the length reckoned with at start.
   options.max_active_requests = 1057;
   EngineConfig longer = options.engine;
   longer.queue_capacity = 2048;

@@ -1,5 +1,5 @@
-// What becomes of a call's inputs and outputs before the engine sees it: names, places, bytes that arrive
-// in pieces, bytes that another process can change. What is wrong with shapes: validate_test.cc.
+// A call's inputs and outputs before the engine sees it: names, places, bytes that arrive in
+// pieces, bytes that another process can change. Wrong shapes: validate_test.cc.
 #include "unit/service/service_support.h"
 
 #include <gmock/gmock.h>

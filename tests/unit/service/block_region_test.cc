@@ -1,4 +1,4 @@
-// The region of stored answers: blocks never overlap, and what is freed can be given out again as one.
+// The region of stored answers: blocks never overlap, and freed ones can be given out again as one.
 #include "service/block_region.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(BlockRegion, NeedsAUnitMoreWhereItsHeaderDoesNotFit) {
   EXPECT_EQ(BlockRegion::units_for(49), 2u);
 }
 
-// Against a map of what is given out, each block filled with its own byte.
+// Against a map of the blocks that are out, each filled with its own byte.
 TEST(BlockRegion, BlocksNeverOverlapAndNothingIsLost) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);

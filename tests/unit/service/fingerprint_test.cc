@@ -1,4 +1,5 @@
-// What changes a request's key and what does not, over many fields; and the two hashes.
+// The fields that change a request's key and those that do not, over many fields; and the two
+// hashes.
 #include "service/fingerprint.h"
 
 #include "unit/service/service_support.h"

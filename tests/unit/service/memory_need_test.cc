@@ -1,4 +1,4 @@
-// ModelNeed: enough for what a body of that size can become, and no more than it must be.
+// ModelNeed: enough for the largest request of a body of that size, and no more than it must be.
 // Threads: the test's. Memory: none. Errors: by gtest.
 #include <lumen/service/memory_need.h>
 

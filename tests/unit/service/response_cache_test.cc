@@ -1,5 +1,5 @@
-// The response cache as a step over the fake backend, with two I/O threads: who is answered from it, who waits for
-// another's run, and what becomes of those where that fails, is late or gone.
+// The response cache as a step over the fake backend, with two I/O threads: requests that are
+// answered from it, that wait for another's run, and their fate if that fails, is late or gone.
 #include "unit/service/two_threads.h"
 
 #include <lumen/base/clock.h>
@@ -172,7 +172,7 @@ TEST_F(ResponseCacheTest, OnlyWhatWentWellIsKept) {
   EXPECT_EQ(runs(), 2u);
 }
 
-// What the client writes into its memory once its reply is out changes nobody's answer.
+// A client's writes into its memory once its reply is out change nobody's answer.
 TEST_F(ResponseCacheTest, AClientThatRewritesItsMemoryPoisonsNoAnswer) {
   start();
   hold_behind_another();
@@ -203,7 +203,8 @@ TEST_F(ResponseCacheTest, AnotherLoadOfTheModelBeginsEmpty) {
   EXPECT_EQ(runs(), 3u);
 }
 
-// --- what is full, and who reads slowly ---------------------------------------------------------------
+// --- full stores, and slow readers
+// -----------------------------------------------------------------
 
 TEST_F(ResponseCacheTest, AReplyThatIsStillReadStaysWhole) {
   start();
@@ -390,7 +391,8 @@ TEST_F(ResponseCacheTest, AnEngineThatIsClosedLeavesNobodyWaiting) {
   EXPECT_EQ(send(*a, 0, 50), SubmitOutcome::kClosed);
 }
 
-// Clients that read slowly hold all there is, and an answer that is not stored is still everybody's who waits.
+// Clients that read slowly hold all there is, and an answer that is not stored still goes to all
+// that wait.
 TEST_F(ResponseCacheTest, ThoseThatWaitGetAnAnswerThatIsNotStored) {
   start();
   constexpr uint32_t kStored = 65536 / 1024;  // slots

@@ -49,7 +49,7 @@ class SecondTransport : public testing::TestWithParam<engine::QueueType> {
   std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
   std::optional<OneModel> models;
   std::optional<SlotTransport> transport;
-  std::unique_ptr<engine::Engine> engine;  // goes first: it completes what it has
+  std::unique_ptr<engine::Engine> engine;  // goes first: it completes its requests
 };
 
 TEST_P(SecondTransport, KeepsManyCallsOfOneConnectionAtWorkWhichCompleteInAnyOrder) {

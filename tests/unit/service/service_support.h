@@ -1,4 +1,4 @@
-// What tests of calls share: a model of the fake backend, and memory for a call.
+// The parts that tests of calls share: a model of the fake backend, and memory for a call.
 // Threads: one. Memory: the heap. Errors: LUMEN_CHECK.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace lumen::service {
 
-// One model "m". Set what the fake is to say about it before.
+// One model "m". Set the fake's description of it before.
 class OneModel {
  public:
   explicit OneModel(std::shared_ptr<engine::FakeControl> fake, std::string_view config = "{}") {

@@ -22,7 +22,7 @@ namespace lumen::service {
 
 inline constexpr uint32_t kSlots = 64;
 
-// What both sides map: a real memfd, so that inputs lie in memory that is shared.
+// The mapping of both sides: a real memfd, so that inputs lie in memory that is shared.
 class SharedRegion {
  public:
   struct Slot {

@@ -1,5 +1,5 @@
-// What a stored answer compares beside the key, which is the same here as if two requests collided: inputs up to 4 KiB
-// byte by byte, larger ones by the second hash.
+// A stored answer's comparison beside the key, which is the same here as if two requests collided:
+// inputs up to 4 KiB byte by byte, larger ones by the second hash.
 #include "service/stored_answer.h"
 
 #include "unit/service/service_support.h"

@@ -20,7 +20,8 @@ namespace lumen::service {
 
 class TwoThreads : public testing::Test {
  protected:
-  // The engine goes first, since it completes what it has, and steps are members of who inherits.
+  // The engine goes first, since it completes its requests, and steps are members of derived
+  // classes.
   void TearDown() override { engine.reset(); }
 
   void start_engine(std::string_view config, uint32_t queue_capacity, uint32_t workers = 1) {
@@ -38,7 +39,7 @@ class TwoThreads : public testing::Test {
     b.emplace(engine->submitter(1), *models->counters, steps);
     starts_before = control->starts.load();
   }
-  // Nothing runs until release(), and what is submitted waits behind this one, of `a`.
+  // Nothing runs until release(), and submitted requests wait behind this one, of `a`.
   void hold_behind_another() {
     control->hold();
     const CacheWishes wishes = std::exchange(a->wishes, {.is_off = true});

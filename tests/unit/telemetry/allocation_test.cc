@@ -1,5 +1,5 @@
-// What requests pass through takes nothing from the heap: counted by replacing operator new for the
-// whole test program, of the calling thread alone, because "lumen-trace" starts meanwhile.
+// The requests' way takes nothing from the heap: counted by replacing operator new for the whole
+// test program, of the calling thread alone, because "lumen-trace" starts meanwhile.
 // Threads: the counter is each thread's own. Memory: malloc's. Errors: by gtest.
 #include <lumen/telemetry/prometheus.h>
 #include <lumen/telemetry/trace_log.h>

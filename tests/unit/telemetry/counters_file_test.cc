@@ -1,5 +1,5 @@
-// The counters as a file: where it is, who may have it, that a full or cut file kills nobody, that a dead server's
-// is told apart.
+// The counters as a file: where it is, which users may have it, that a full or cut file kills
+// nobody, that a dead server's is told apart.
 // Threads: one. Memory: files in a folder of its own below /dev/shm. Errors: by gtest.
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/counters_file.h>

@@ -1,5 +1,5 @@
-// The reader of another process's counters file: what it finds in a true one, and that no bytes
-// hurt it.
+// The reader of another process's counters file: the figures of a true one, and that no bytes hurt
+// it.
 // Threads: one. Memory: files in a folder of its own below /dev/shm. Errors: by gtest.
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/counters_file.h>

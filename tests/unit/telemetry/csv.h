@@ -1,4 +1,5 @@
-// What the tests of the trace log share: a folder of their own, whole files, and a strict reader of CSV.
+// The parts that the tests of the trace log share: a folder of their own, whole files, and a strict
+// reader of CSV.
 // Threads: the caller's. Memory: the heap. Errors: a failed expectation, an empty result.
 #pragma once
 

@@ -1,4 +1,4 @@
-// One record as one line: every field, what is quoted, what is empty, and the longest line there is.
+// One record as one line: every field, quoted and empty ones, and the longest line there is.
 // Threads: one. Memory: strings. Errors: by gtest.
 #include "telemetry/csv_line.h"
 

@@ -1,4 +1,5 @@
-// FlightRecorder: which requests are kept, where, and for how long; what a reader makes of it meanwhile.
+// FlightRecorder: which requests are kept, where, and for how long; a reader's view of it
+// meanwhile.
 // Threads: one, and with a reader two. Memory: a ring and a set of windows. Errors: by gtest.
 #include <lumen/telemetry/flight_reader.h>
 #include <lumen/telemetry/flight_recorder.h>

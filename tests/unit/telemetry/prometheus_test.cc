@@ -129,7 +129,7 @@ class Prometheus : public ::testing::Test {
 };
 
 TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
-  // Each of these names is a promise to whoever has drawn it.
+  // Each of these names is a promise to users that have drawn it.
   struct Figure {
     ServerCounter counter;
     const char* name;

@@ -1,4 +1,4 @@
-// TraceLog: what stands in the file, when, and what is counted where the disk doesn't follow.
+// TraceLog: the lines of the file, when they come, and the counts if the disk doesn't follow.
 // Threads: up to eight writers. Memory: files in a folder of the test's own. Errors: by gtest.
 #include <lumen/telemetry/trace_log.h>
 
@@ -497,7 +497,7 @@ struct StressResult {
   std::vector<Row> rows;
 };
 
-// Eight threads write, a ninth asks for flushes; each line says who wrote it, and when.
+// Eight threads write, a ninth asks for flushes; each line tells its writer, and when.
 StressResult stress(const TraceLogOptions& options, uint64_t each) {
   auto log = open_log(options);
   std::atomic<int> at_work{8};

@@ -1,4 +1,5 @@
-// The CSV's neighbour: which requests have a line in it, when it is made, and what is counted where it can't be.
+// The CSV's neighbour: which requests have a line in it, when it is made, and the counts if it
+// can't be.
 // Threads: one, and "lumen-trace". Memory: files in a folder of the test's own. Errors: by gtest.
 #include <lumen/telemetry/trace_log.h>
 

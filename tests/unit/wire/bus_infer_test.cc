@@ -1,4 +1,4 @@
-// The frames of inference over the bus: what is written is read back, and nothing else is read.
+// The frames of inference over the bus: a written frame is read back, and nothing else is read.
 #include <lumen/base/limits.h>
 #include <lumen/wire/bus_infer.h>
 

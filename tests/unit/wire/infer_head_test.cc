@@ -94,7 +94,7 @@ TEST(InferHead, APriorityTooLargeForItsNumberIsTheLowest) {
   EXPECT_EQ(large.result->priority, UINT32_MAX) << "not 1, which would be the first";
 }
 
-// Who caches answers has to know of all that might change them, and of nothing else.
+// A cache of answers has to know of all parameters that might change them, and of nothing else.
 TEST(InferHead, KeepsParametersThatItDoesNotKnow) {
   const ParsedRequest request(
       R"({"parameters":{"timeout":3,"mine":{"a": [1]},"priority":3,"no_cache":false,"ttl_ms":5,)"

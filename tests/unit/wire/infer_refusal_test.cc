@@ -238,7 +238,7 @@ TEST(InferRefusal, AShapeThatIsNoListOfSizesNamesItsInput) {
   }
 }
 
-// The same fault elsewhere: whatever is wrong inside of an input or output names it.
+// The same fault elsewhere: any fault inside of an input or output names it.
 TEST(InferRefusal, EveryFaultInsideATensorNamesIt) {
   for (const Refused& row : {
            Refused{input(R"("name":"x","shape":[1],"datatype":"FP32","data":[1}])"), "input 'x': "},

@@ -149,7 +149,7 @@ TEST(InferReply, FitsItsBoundAtTheLongestTextOfEachType) {
     }
     std::string all;
     for (int k = 0; k < 1000; ++k) all += element;
-    // The CHECK inside and ASan on the exact block are what is tested.
+    // The CHECK inside and ASan on the exact block are tested here.
     EXPECT_GT(data_text(type, {1000}, all).size(), 2000U) << element_type_name(type);
   }
 }

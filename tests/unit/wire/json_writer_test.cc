@@ -1,4 +1,4 @@
-// JsonWriter: commas, escapes, numbers and what it does when the buffer is full.
+// JsonWriter: commas, escapes, numbers and its state when the buffer is full.
 #include <lumen/wire/json_writer.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The header traceparent: the examples of W3C Trace Context, what it wants ignored, and how a head carries it.
+// The header traceparent: the examples of W3C Trace Context, the forms to be ignored, and how a
+// head carries it.
 #include <lumen/wire/traceparent.h>
 
 #include <lumen/wire/http.h>

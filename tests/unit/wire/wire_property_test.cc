@@ -1,4 +1,4 @@
-// Properties over seeded random inputs: round trips, cuts, and simdjson as the judge of what is JSON.
+// Properties over seeded random inputs: round trips, cuts, and simdjson as the judge of JSON.
 #include "unit/wire/wire_support.h"
 
 #include <simdjson.h>
@@ -191,7 +191,7 @@ TEST(WireProperty, WhatIsJsonIsWhatSimdjsonCallsJson) {
           << json;
     } else {
       ++refused;
-      // What we refuse though it is JSON: keys twice, and mutations of what an infer request needs.
+      // JSON that we refuse all the same: keys twice, and mutations of an infer request's keys.
       const bool ours_only = reason.find("twice") != std::string_view::npos ||
                              reason.find("input") != std::string_view::npos ||
                              reason.find("wanted a string as") != std::string_view::npos ||
@@ -318,7 +318,7 @@ TEST(WireProperty, EveryDoubleOfALongTensorIsTheNearestToItsText) {
   expect_nearest<double>("FP64", 400);
 }
 
-// The reader looks ahead of the text: what lies there must change nothing, whatever it is.
+// The reader looks ahead of the text: bytes there must change nothing.
 TEST(WireProperty, WhatLiesBehindTheTextIsNoPartOfItsLastNumber) {
   const std::string whole = R"({"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2,3)";
   for (const std::string_view tail : {"", ".5", ".12345678", ".1234567890123456789", "e1"}) {

@@ -1,4 +1,5 @@
-// What the wire tests share: memory with a cap, padded JSON, and inputs without a byte to spare.
+// The parts that the wire tests share: memory with a cap, padded JSON, and inputs without a byte to
+// spare.
 // Threads: one test. Memory: the heap. Errors: through GoogleTest.
 #pragma once
 
