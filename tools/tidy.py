@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import tidy_atomics
 import tidy_cpp
+import tidy_english
 
 MEMORY_MODEL = "docs/memory-model.md"
 CPP = (".h", ".cc")
@@ -268,6 +269,26 @@ def check_atomics(tree: Tree) -> Iterable[Finding]:
         yield Finding(problem.path, problem.line, "atomics", problem.message)
 
 
+def check_english(tree: Tree) -> Iterable[Finding]:
+    """Comments of C++ name things; one clause as a noun may stand in a short file."""
+    most = tree.rules["limits"]["clauses_in_1000_words"]
+    words = clauses = 0
+    for path, text in tree.texts.items():
+        if not path.endswith(CPP):
+            continue
+        found = tidy_english.count(text)
+        words += found.words
+        clauses += found.clauses
+        if found.clauses > 1 and found.in_1000() > most:
+            message = (
+                f"{found.clauses} of what, who, whom, whoever, whatever in {found.words} words of "
+                f"comments, at most {most} in 1,000: name the thing"
+            )
+            yield Finding(path, found.first_line, "english", message)
+    if words and 1000 * clauses / words > most:
+        yield Finding(".", 1, "english", f"{clauses} clauses as nouns in {words} words of comments")
+
+
 def check_root(tree: Tree) -> Iterable[Finding]:
     """The root stays a page that one can take in."""
     entries = sorted({path.split("/")[0] for path in tree.texts} - {""})
@@ -286,6 +307,7 @@ RULES: dict[str, Callable[[Tree], Iterable[Finding]]] = {
     "banned": check_banned,
     "atomics": check_atomics,
     "root": check_root,
+    "english": check_english,
 }
 
 

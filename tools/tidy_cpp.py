@@ -41,6 +41,25 @@ def code_only(text: str) -> str:
     return LEXEMES.sub(replace, text)
 
 
+def comments(text: str) -> list[tuple[int, str]]:
+    """Line number and text of every comment."""
+    return [
+        (line_at(text, match.start()), match.group(0))
+        for match in LEXEMES.finditer(text)
+        if match.group(0).startswith(("//", "/*"))
+    ]
+
+
+def without_comments(text: str) -> str:
+    """The program alone, with a blank for each gap: the same while only comments change."""
+
+    def replace(match: re.Match[str]) -> str:
+        found = match.group(0)
+        return " " if found.startswith(("//", "/*")) else found
+
+    return re.sub(r"\s+", " ", LEXEMES.sub(replace, text)).strip()
+
+
 def statements_only(text: str) -> str:
     """code_only() without the preprocessor's lines: `#include <new>` allocates nothing."""
     return DIRECTIVE.sub(lambda match: _blank(match.group(0)), code_only(text))

@@ -8,8 +8,8 @@ import pytest
 import tidy
 import tidy_cpp
 
-HEAD = "// What it is.\n#pragma once\n"
-BODY = "// What it is.\n"
+HEAD = "// A file.\n#pragma once\n"
+BODY = "// A file.\n"
 
 
 def rules_of(root: Path, files: dict[str, str], rule: str | None = None) -> list[str]:
@@ -279,3 +279,33 @@ def test_a_crowded_root_is_found(tmp_path: Path) -> None:
     assert "23 entries at the root, at most 22" in rules_of(tmp_path, files, "root")[0]
     (tmp_path / "file0.txt").unlink()
     assert rules_of(tmp_path, {}, "root") == []
+
+
+CLAUSES = """// Wakes whoever waits for what was pushed; who takes it tells what it has.
+// Whatever is left is for whom it was meant.
+"""
+NAMED = """// Wakes a worker that waits for a request; the worker that takes it tells its number.
+// `what` names the parameter, <what> a placeholder, and "who goes there" is printed.
+"""
+
+
+def test_clauses_as_nouns_are_found_and_named_things_are_not(tmp_path: Path) -> None:
+    found = rules_of(tmp_path, {"src/base/a.cc": CLAUSES, "src/base/b.cc": NAMED}, "english")
+    assert any(one.startswith("src/base/a.cc:1: english: 6 of what, who") for one in found), found
+    assert not any(one.startswith("src/base/b.cc") for one in found)
+
+
+def test_one_clause_in_a_short_file_is_borne_but_not_one_in_each(tmp_path: Path) -> None:
+    one = {"src/base/a.cc": "// Counts what came.\n"}
+    assert [str(each) for each in rules_of(tmp_path, one, "english")] == [
+        ".:1: english: 1 clauses as nouns in 3 words of comments"
+    ]
+    long = {"src/base/b.cc": "// " + "word " * 90 + "\n" + ("// " + "word " * 18 + "\n") * 30}
+    assert rules_of(tmp_path, one | long, "english") == []
+
+
+def test_a_file_without_its_comments_is_the_same_while_only_comments_change() -> None:
+    before = 'int a = 1;  // one\n/* two */ const char* b = "// no comment";\n'
+    after = 'int a = 1;\n\n// another\nconst char* b = "// no comment";  // two\n'
+    assert tidy_cpp.without_comments(before) == tidy_cpp.without_comments(after)
+    assert tidy_cpp.without_comments(before) != tidy_cpp.without_comments(before.replace("1", "2"))

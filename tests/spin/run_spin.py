@@ -32,6 +32,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+
+import tidy_cpp  # noqa: E402
+
 CHECKED = HERE / "checked.tsv"
 TIMEOUT_S = 300
 
@@ -94,10 +99,13 @@ def cited_files(model: Path) -> list[Path]:
 
 
 def content_hash(model: Path) -> str:
-    """Of the model, of the files that it cites, and of this file, which runs it."""
+    """Of the model, of the code that it cites without comments, and of this file, which runs it."""
     digest = hashlib.sha256()
-    for path in (Path(__file__), model, *cited_files(model)):
+    cited = cited_files(model)
+    for path in (Path(__file__), model, *cited):
         content = path.read_bytes()
+        if path in cited:
+            content = tidy_cpp.without_comments(path.read_text()).encode()
         digest.update(f"{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
