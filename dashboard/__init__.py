@@ -1,4 +1,4 @@
-"""The dashboard of Lumen: reads what servers and benches wrote, and draws it.
+"""The dashboard of Lumen: reads the files that servers and benches wrote, and draws them.
 
 It knows the files' formats and nothing of the server's insides. `sources` reads, `stats` reckons,
 `figures` draws, `views` are the pages. Modules import each other relatively: in the source tree the

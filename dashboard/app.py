@@ -1,6 +1,6 @@
 """The Streamlit application: navigation, filters, and the page that is open.
 
-Run anew by Streamlit for each look of each session; what is costly is kept in the store and the
+Run anew by Streamlit for each look of each session; costly results are kept in the store and the
 memo, which all sessions share.
 """
 
@@ -81,7 +81,7 @@ def named_paths(arguments: list[str]) -> tuple[str, ...]:
 
 
 def prepare(arguments: list[str]) -> None:
-    """Before the first look: what it needs is imported by now, and the files are read."""
+    """Before the first look: its imports are done by now, and the files are read."""
     never_ask_outside()
     shared(named_paths(arguments)).content()
 

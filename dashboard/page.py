@@ -73,5 +73,5 @@ def heading(title: str, text: str) -> None:
 
 
 def nothing(what: str, fix: str) -> None:
-    """An empty page says what it would show, and how to get it."""
+    """An empty page names its pictures, and how to get them."""
     st.info(f"{sentence(what)}\n\n{fix}", icon=":material/info:")

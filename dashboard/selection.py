@@ -1,4 +1,4 @@
-"""Which rows the user wants to see, and what tells the series of a picture apart.
+"""Which rows the user wants to see, and the columns that tell the series of a picture apart.
 
 Pure but for `Selection.groups` and its like, which keep what they have reckoned: a page asks for
 the same several times, and each look at 10 M rows costs a second. Threads: any.
@@ -62,7 +62,7 @@ class Choice:
 
 
 class Memo:
-    """What was reckoned last. The oldest goes first."""
+    """The latest results. The oldest goes first."""
 
     def __init__(self, entries: int = MEMO_ENTRIES) -> None:
         self._entries = entries

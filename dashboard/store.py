@@ -1,4 +1,4 @@
-"""All sources of the dashboard, kept for all of its sessions and refreshed by whoever looks.
+"""All sources of the dashboard, kept for all of its sessions and refreshed by the next that looks.
 
 Threads: any; one refreshes at a time, and what it made is replaced as a whole. Memory: all rows.
 Errors: none are raised; `problems` are sentences for the user.
@@ -27,7 +27,7 @@ COUNTERS_MAGIC = b"LMCNTNS1"
 
 @dataclass(frozen=True)
 class Content:
-    """What all files hold at one moment. A new `version` means that something changed."""
+    """The content of all files at one moment. A new `version` means that something changed."""
 
     version: int
     rows: pl.DataFrame
@@ -90,11 +90,11 @@ class Store:
             return "json"
         try:
             if not path.is_file():
-                return "telemetry"  # it says what is wrong
+                return "telemetry"  # its reader tells the error
             with path.open("rb") as file:
                 begin = file.read(200)
         except OSError:
-            return "telemetry"  # it says what is wrong
+            return "telemetry"  # its reader tells the error
         if begin.startswith(COUNTERS_MAGIC):
             return "counters"
         return "matrix" if is_matrix_csv(begin.decode("utf-8", "replace")) else "telemetry"
@@ -127,7 +127,7 @@ _stores_lock = threading.Lock()
 
 
 def shared(named: tuple[str, ...]) -> Store:
-    """The store of these paths, for all who ask in this process."""
+    """The store of these paths, for all callers in this process."""
     with _stores_lock:
         if named not in _stores:
             _stores[named] = Store([Path(name) for name in named])

@@ -36,7 +36,7 @@ def sentence(value: object) -> str:
 
 
 def time_unit(largest_us: float) -> tuple[float, str]:
-    """By what microseconds are divided for an axis that goes so far, and the unit's name."""
+    """The divisor of microseconds for an axis that goes so far, and the unit's name."""
     if largest_us >= 2e6:
         return 1e6, "s"
     if largest_us >= 5_000:

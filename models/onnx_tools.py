@@ -1,4 +1,5 @@
-# What the model scripts share: graphs by onnx.helper, written so that two runs give equal bytes.
+# The parts that the model scripts share: graphs by onnx.helper, written so that two runs give equal
+# bytes.
 # Control plane only; run by hand, by the build or by ./dev demo. Errors: exception (a script's
 # traceback).
 from __future__ import annotations

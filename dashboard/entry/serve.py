@@ -15,7 +15,7 @@ from streamlit.web.cli import main
 
 
 def read_ahead(arguments: list[str]) -> None:
-    """What goes wrong here goes wrong again, and is told, when a page wants the same."""
+    """An error here comes again, and is told, when a page wants the same."""
     app = locate.module("app")
     app.prepare(arguments)
 

@@ -1,4 +1,4 @@
-"""Pictures of a running server: rates and latencies over the last minutes, what its threads do."""
+"""Pictures of a running server: rates and latencies over the last minutes, its threads' work."""
 
 from __future__ import annotations
 

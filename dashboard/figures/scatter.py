@@ -20,7 +20,7 @@ class KneeLine:
 
     label: str
     style: Style
-    points: list[tuple[float, float, str]]  # requests/s, latency in us, what stands beside it
+    points: list[tuple[float, float, str]]  # requests/s, latency in us, the text beside it
 
 
 def knees(lines: Sequence[KneeLine], palette: Palette, what: str) -> go.Figure:

@@ -52,7 +52,7 @@ class CsvRun:
         return changed
 
     def _paths(self) -> list[Path]:
-        """Newest first: what is renamed while we list is met twice rather than never."""
+        """Newest first: a file that is renamed while we list is met twice rather than never."""
         try:
             names = [p for p in self.path.parent.iterdir() if p.name.startswith(self.path.name)]
         except OSError:

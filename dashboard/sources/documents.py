@@ -1,4 +1,4 @@
-"""What JSON files and matrix tables give: plain rows, whichever file they came from. Pure data."""
+"""Plain rows of JSON files and matrix tables, from any of these files. Pure data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """A row of `lumen bench --json`: a number of clients, what they got, how long it took."""
+    """A row of `lumen bench --json`: a number of clients, their results, how long it took."""
 
     run: str
     model: str

@@ -1,4 +1,4 @@
-"""What is wrong with a source, in one form: where, what, got, wanted, and what to do."""
+"""The faults of a source, in one form: the place, the value got, the values wanted, and the fix."""
 
 from __future__ import annotations
 

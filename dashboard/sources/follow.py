@@ -35,7 +35,7 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 class FollowedFile:
-    """What one file holds so far. It may grow, be cut off, or be another one by now."""
+    """The content of one file so far. It may grow, be cut off, or be another one by now."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class FollowedFile:
         return self.size - self._offset if self._header else 0
 
     def refresh(self) -> bool:
-        """Reads what is new. Whether anything changed."""
+        """Reads the new part. Whether anything changed."""
         try:
             with open(self.path, "rb", opener=without_waiting) as file:
                 return self._refresh(file.fileno())

@@ -1,4 +1,4 @@
-"""A running server through its counters file: what came since the last look, and a short history.
+"""A running server through its counters file: the counts since the last look, and a short history.
 
 Threads: any; one looks at a time, and sessions that look at the same moment share the look.
 Memory: the last snapshot and HISTORY points a model. Errors: `problem`, a sentence; never raised.
@@ -20,7 +20,7 @@ FRESH_S = 0.4
 
 @dataclass(frozen=True)
 class ModelPoint:
-    """What a model did between two looks."""
+    """A model's counts between two looks."""
 
     at: float  # seconds since the epoch
     per_second: float

@@ -1,4 +1,4 @@
-"""Which files the named paths mean. Only what was named when the dashboard started is ever read.
+"""Which files the named paths mean. Only files that were named at the start are ever read.
 
 Pure but for looking at folders. A folder gives its *.csv and *.json, and those of folders in it
 (`results/micro`).
@@ -15,7 +15,7 @@ NEIGHBOUR = ".traceparent.csv"  # beside a telemetry CSV: other columns, by no r
 
 
 def find_files(named: list[Path]) -> tuple[list[Path], list[str]]:
-    """Files in order without doubles, and what is wrong with the names."""
+    """Files in order without doubles, and the errors in the names."""
     found: dict[Path, None] = {}
     problems = []
     for path in named:

@@ -1,4 +1,4 @@
-"""Reads `lumen perf --json`: what a server's counters said under several loads, side by side.
+"""Reads `lumen perf --json`: a server's counters under several loads, side by side.
 
 Pure. Errors: SourceError with the place inside the document.
 """
@@ -22,7 +22,7 @@ def is_perf(document: dict[str, Any]) -> bool:
 
 
 def read_perf(document: dict[str, Any], run: str, where: str) -> list[PerfColumn]:
-    """A column for each phase; what was simulated is of the whole run, and stands in each."""
+    """A column for each phase; simulated figures are of the whole run, and stand in each."""
     simulated = _values(document.get("simulated_a_request") or {}, f"{where}: simulated_a_request")
     columns = []
     for number, phase in enumerate(document["phases"]):

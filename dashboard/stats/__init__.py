@@ -1,1 +1,1 @@
-"""What is reckoned from the rows: pure functions, always from all of them."""
+"""Figures reckoned from the rows: pure functions, always from all of them."""

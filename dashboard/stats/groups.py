@@ -1,4 +1,4 @@
-"""Sorted columns of each series, and what follows from them: percentiles, throughput.
+"""Sorted columns of each series, and their figures: percentiles, throughput.
 
 Pure. A percentile is the smallest value that so many of the values do not exceed (nearest rank): a
 value that was measured, and the same that `sorted(values)[ceil(p * n) - 1]` gives.

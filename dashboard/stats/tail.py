@@ -35,6 +35,6 @@ def mark_of(share: float) -> str:
 
 
 def marks_below(largest: float) -> tuple[list[float], list[str]]:
-    """Places on the axis and what stands there."""
+    """Places on the axis and their texts."""
     shares = [share for share in MARKS if 1 / (1 - share) <= largest * 1.05]
     return [1 / (1 - share) for share in shares], [mark_of(share) for share in shares]

@@ -123,7 +123,7 @@ def _of_matrices(page: Page) -> None:
 
 
 def of_rounds(before: list[float], after: list[float]) -> Verdict:
-    """Medians of rounds; the interval is what the rounds allow, drawn anew."""
+    """Medians of rounds; the interval that the rounds allow, drawn anew."""
     random = np.random.default_rng(14)
     drawn = [
         np.median(random.choice(np.asarray(part), (2_000, len(part))), axis=1)

@@ -1,4 +1,4 @@
-"""What is read, and what is wrong with it."""
+"""The files that are read, and the errors in them."""
 
 from __future__ import annotations
 

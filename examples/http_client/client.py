@@ -1,7 +1,7 @@
-# A client with nothing but Python's own http.client: what the server has, one request as JSON, one
+# A client with nothing but Python's own http.client: the server's models, one request as JSON, one
 # with the tensors as bytes behind the JSON (the protocol's binary form, for large tensors).
-# `client.py [HOST:PORT]`; without an address it starts a server of its own.
-# Errors: exits with what the server answered.
+# `client.py [HOST:PORT]`; without an address it starts a server of its own. Errors: exits with the
+# server's answer.
 from __future__ import annotations
 
 import array

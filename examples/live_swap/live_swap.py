@@ -1,5 +1,6 @@
 # A server is changed while four clients use it: every queue type with every allocator, over the
-# unix socket. Every answer must be the first, bit for bit; the telemetry shows who served how many.
+# unix socket. Every answer must be the first, bit for bit; the telemetry shows how many each
+# served.
 # Errors: exits 1 when a request failed or an answer differed.
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CLIENTS, REQUESTS = 4, 300  # after each change, of all clients together
 
 
 def change(path: str, **engine: object) -> None:
-    """What `curl --unix-socket PATH http://localhost/v2/lumen/engine -d '{...}'` does."""
+    """As `curl --unix-socket PATH http://localhost/v2/lumen/engine -d '{...}'`."""
     connection = http.client.HTTPConnection("localhost", timeout=60)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(path)

@@ -1,7 +1,7 @@
 # Inference over the shared-memory bus from Python: one request, many in flight, and several awaited
 # at once. The same client speaks HTTP: `client.py [bus:/PATH | unix:/PATH | http://HOST:PORT]`;
 # without a URL it starts a server of its own. The C++ side is server.cc.
-# Errors: exits 1 when an answer differs; what the server refuses is raised.
+# Errors: exits 1 when an answer differs; a refusal of the server is raised.
 from __future__ import annotations
 
 import asyncio

@@ -1,6 +1,6 @@
 # The response cache: a model whose config.json has "response_cache" answers a request like an
 # earlier one without a run, and several that come at once are one run. The statistics tell of it.
-# Errors: exits 1 when an answer differs from the first, or the counts are not what was asked for.
+# Errors: exits 1 when an answer differs from the first, or the counts are not those wanted.
 from __future__ import annotations
 
 import http.client

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """What needs NumPy is imported when it is asked for."""
+    """Names that need NumPy are imported when they are asked for."""
     if name in ("Client", "InferError"):
         from lumen_engine import client  # noqa: PLC0415
 

@@ -27,7 +27,7 @@ ALIGNMENT = 64
 
 
 class Area:
-    """Who has which part of a shared memory: first fit."""
+    """Which request has which part of a shared memory: first fit."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -259,7 +259,7 @@ class BusTransport:
                 future.set_exception(_bus.PeerDied("bus: the other side is gone"))
 
     def _take_all(self) -> None:
-        """What is there; announces a sleep that a reply will end."""
+        """The replies that are there; announces a sleep that a reply will end."""
         while True:
             while (reply := self._raw.try_take()) is not None:
                 self._settle(reply)

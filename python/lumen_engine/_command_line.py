@@ -1,4 +1,4 @@
-"""What `lumen top`, `slow` and `trace` share: the server that is meant, errors, times as text.
+"""The parts that `lumen top`, `slow` and `trace` share: the server that is meant, errors, times.
 
 Threads: main. Errors: CountersFileError as one line on stderr, exit status 1.
 """

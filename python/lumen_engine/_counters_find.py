@@ -1,6 +1,6 @@
 """Finds the counters files of the servers of this machine, and which server a user means.
 
-Threads: any. Errors: CountersFileError, which says where was looked and what would help.
+Threads: any. Errors: CountersFileError, which says where was looked and how to mend it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FoundServer:
 
 
 def folders() -> list[tuple[Path, str]]:
-    """Where servers put their files by themselves, and what those are called."""
+    """Where servers put their files by default, and the names of these files."""
     uid = os.getuid()
     places = [(SHARED_MEMORY, "lumen-*-*.counters" if uid == 0 else f"lumen-{uid}-*.counters")]
     runtime = os.environ.get("XDG_RUNTIME_DIR")

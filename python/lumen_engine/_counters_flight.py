@@ -105,7 +105,7 @@ class FlightReader:
         entries = self._entries(
             at + ENTRIES_AT, min(used, self._layout.window_entries), shard, names
         )
-        # The writer has begun another window meanwhile: what we have is of both.
+        # The writer has begun another window meanwhile: our records are of both.
         return (number, entries) if self._two_words(at)[0] == number else (0, [])
 
     def _two_words(self, at: int) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Histogram: durations in log-linear buckets, as the server counts them, in NumPy.
 
-The same layout and the same percentiles as include/lumen/telemetry/histogram.h: what the server
-says and what a reader of the counters file says agree to the bit. Histograms are added up (shards,
-models) and subtracted (what came between two looks). Pure. Errors: ValueError for
+The same layout and the same percentiles as include/lumen/telemetry/histogram.h: the server's
+figures and those of a reader of the counters file agree to the bit. Histograms are added up
+(shards, models) and subtracted (the time between two looks). Pure. Errors: ValueError for
 histograms of different layouts.
 """
 
@@ -106,9 +106,10 @@ class Histogram:
         )
 
     def __sub__(self, earlier: Histogram) -> Histogram:
-        """What was recorded since `earlier`, of the same histogram.
+        """The values recorded since `earlier`, of the same histogram.
 
-        A bucket that went down (a look may miss what another thread is just counting) counts 0.
+        A bucket that went down (a look may miss a value that another thread is just counting)
+        counts 0.
         """
         self._must_match(earlier)
         if not earlier._running[-1]:
@@ -120,7 +121,7 @@ class Histogram:
         low = lowests(self.sub_bits, self.value_bits)
         last = int(used[-1])
         end = int(low[last + 1]) - 1 if last + 1 < len(low) else self.most
-        # What had been the extremes before may not be in the difference; its buckets bound it.
+        # The earlier extremes may not be in the difference; its buckets bound it.
         least = max(self.least, int(low[used[0]]))
         most = max(least, min(self.most, end))
         total = max(0, self.sum - earlier.sum)

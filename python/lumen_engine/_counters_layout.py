@@ -3,7 +3,8 @@
 docs/formats/counters.md has the format. Another process writes the file and anybody may cut or
 replace it, so every offset, stride and count is held against the file's size and a bound. Pure but
 for `RegionFile`, which reads by pread: a mapping of a file that is cut ends its reader by SIGBUS.
-Threads: one at a time. Errors: CountersFileError, which says path, what, got, wanted and the fix.
+Threads: one at a time. Errors: CountersFileError with the path, the value got, the values wanted
+and the fix.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ ENTRIES_AT = 64
 ENTRY_BYTES = 176
 ENTRY_STAGES = 8
 
-# What no server of today comes near, so that a foreign file can make us neither slow nor large.
-# In brackets what a server has.
+# Numbers that no server of today comes near, so that a foreign file can make us neither slow nor
+# large. In brackets those of a server.
 MAX_STAGES = 64  # (8)
 MAX_SHARDS = 1_024  # (up to 64)
 MAX_MODELS = 4_096  # (256)
@@ -143,7 +144,7 @@ class Layout:
 
 
 def text_of(raw: bytes | bytearray, where: str, fail: Callable[[str], Exception]) -> str:
-    """A name from the file. What can't be printed is replaced: it may end up on a terminal."""
+    """A name from the file. Unprintable characters are replaced: it may end up on a terminal."""
     end = raw.find(0)
     if end < 0:
         raise fail(f"{where} does not end in a zero byte: the file is damaged")
@@ -236,7 +237,7 @@ class _Checks:
     def table(
         self, what: str, table: Table, stride: int, most: int, within: int | None = None
     ) -> None:
-        """`stride`: what an entry needs at least; `within`: bytes of the section it lies in."""
+        """`stride`: the least size of an entry; `within`: bytes of the section it lies in."""
         room = self._region if within is None else within
         self.number(f"entries of {what}", table.count, 0, most)
         self.number(f"stride of {what}", table.stride, stride, MAX_STRIDE)

@@ -1,6 +1,6 @@
-"""What a counters file is read by: pieces of words into one buffer, its texts, its descriptors.
+"""The readers of a counters file's parts: pieces of words into one buffer, its texts, descriptors.
 
-Keeps account of what one look has read and kept, so that no file can ask for any number.
+Keeps account of the bytes that one look has read and kept, so that no file can ask for any number.
 Threads: one at a time. Errors: CountersFileError.
 """
 
@@ -26,7 +26,7 @@ HalfWords = NDArray[np.uint32]
 # Of one look. A server of 256 models and 64 I/O threads that has used all: 2.4 GB and 40 MB.
 MAX_BYTES_READ = 4 << 30
 MAX_BYTES_KEPT = 512 << 20
-# What a read costs beside its bytes, so that a file can't ask for billions of small ones.
+# The cost of a read beside its bytes, so that a file can't ask for billions of small ones.
 READ_COST_BYTES = 1_024
 
 
@@ -53,7 +53,7 @@ class PieceReader:
             )
 
     def scratch(self, words: int) -> Words:
-        """The one buffer; what was in it is overwritten."""
+        """The one buffer; its earlier content is overwritten."""
         if len(self._room) < words:
             self._room = np.zeros(words, dtype=np.uint64)
         return self._room[:words]

@@ -1,6 +1,6 @@
-"""What a look at a counters file gives: plain data, nothing of the file's bytes.
+"""The results of a look at a counters file: plain data, nothing of the file's bytes.
 
-Pure. docs/formats/counters.md says what each means.
+Pure. docs/formats/counters.md says the meaning of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Doing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What a slot counts."""
+    """The counter of a slot."""
 
     index: int
     kind: int  # a Kind; one that this reader does not know is left out of totals
@@ -47,7 +47,7 @@ class Writer:
     """A thread's block of slots. The times have the spell that the thread is in added."""
 
     index: int
-    is_taken: bool  # a thread has it; otherwise it has left, and what it counted stays
+    is_taken: bool  # a thread has it; otherwise it has left, and its counts stayed
     role: int  # a Role
     number: int  # among those of its role
     tid: int  # 0: not known
@@ -95,7 +95,7 @@ class Request:
 
     number: int  # in the server's process
     shard: int  # the I/O thread that served it
-    client_id: str  # what the client called it; empty: nothing
+    client_id: str  # the client's name for it; empty: nothing
     first_byte_ns: int  # since the epoch
     stages: dict[str, int | None]  # ns; None: it had none
     model: str  # "#3 (gone)" where index 3 is another model's by now; empty: it named none

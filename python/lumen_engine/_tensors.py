@@ -38,7 +38,7 @@ INFER, SERVER_METADATA, SERVER_READY, MODEL_METADATA, MODEL_READY, STATISTICS = 
 
 
 class InferError(RuntimeError):
-    """The server has refused a request; `status` is what HTTP has for it."""
+    """The server has refused a request; `status` is HTTP's for it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -70,7 +70,7 @@ class Request(NamedTuple):
 def tensor_of(name: str, given: ArrayLike, number: int | None) -> Tensor:
     """`number`: the datatype that the model wants, where it is known."""
     array = np.asarray(given)
-    # Numbers of Python become what the model wants; arrays say what they are.
+    # Numbers of Python become the model's type; arrays say their own.
     if not isinstance(given, np.ndarray) and number not in (None, BYTES):
         array = array.astype(DATATYPES[number][1])
     if array.dtype.kind in "OSU":

@@ -9,9 +9,10 @@
         connection.publisher.send_batch(array)           # each row is a frame
 
 A view keeps its slots: they go back to the publisher when the last object that refers to it is
-gone, in any order. Views are read-only and stay readable after the connection's end. If everything
-that the ring has room for is held by this process, the next wait raises HeldError, which says what
-is held. Only a subscriber that was dropped (see `max_hold`) has views that are written over.
+gone, in any order. Views are read-only and stay readable after the connection's end. If this
+process holds everything that the ring has room for, the next wait raises HeldError, which names the
+views that are held. Only a subscriber that was dropped (see `max_hold`) has views that are written
+over.
 
 With writable=True (listen, connect) each batch and frame is copied once into this process's own
 memory, for consumers that take no read-only arrays: JAX's DLPack, torch before 2.0. It may be
@@ -20,7 +21,7 @@ written to, which the publisher never sees, and its slots go back at once.
 Threads: each publisher, subscriber, requester and responder belongs to one thread at a time; views
 may end on any. Waiting releases the interpreter's lock, and Ctrl-C breaks it. Timeouts are seconds.
 Errors: TimeoutError; BusError (a ConnectionError) with PeerClosed, PeerDied, PeerInvalid, Dropped
-and ForkedError; HeldError (a BufferError); ValueError for what is larger than the ring.
+and ForkedError; HeldError (a BufferError); ValueError for a frame that is larger than the ring.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ Role = Literal["publish", "subscribe", "lossy", "both"]
 
 
 class _UntilNone(Iterator[Item]):
-    """Not a generator: that would keep what it has yielded last, and so its slots."""
+    """Not a generator: that would keep the frame that it has yielded last, and so its slots."""
 
     def __init__(self, take: Callable[[], Item | None]) -> None:
         self._take = take
@@ -135,7 +136,7 @@ class Publisher:
                 place.abandon()
 
     def flush(self) -> None:
-        """Publishes what was sent without a flush, and wakes who sleeps."""
+        """Publishes frames sent without a flush, and wakes sleeping subscribers."""
         self._raw.flush()
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> None:
@@ -169,13 +170,13 @@ class Subscriber:
     ) -> Iterator[NDArray[Any]]:
         """Views of shape (n, items) over the ring, until the publisher closes the stream.
 
-        With writable=True they are copies, and C-contiguous whatever the size of a frame.
-        A batch has what is there, at most `most` frames and at most half of the ring, so that the
-        last batch may still be held while the next is waited for. It ends where size or type
-        changes (`type_id` says which it was), and waits for `min` frames, or fewer once `timeout`
-        is over; TimeoutError with none. Frames of no bytes are of shape (n, 0). ValueError where an
-        item does not divide the size; the frames are still there then. Rows lie a multiple of 64
-        bytes apart, so a batch is C-contiguous where the size is one.
+        With writable=True they are copies, and C-contiguous for any size of a frame. A batch has
+        the frames that are there, at most `most` and at most half of the ring, so that the last
+        batch may still be held while the next is waited for. It ends where size or type changes
+        (`type_id` says which it was), and waits for `min` frames, or fewer once `timeout` is over;
+        TimeoutError with none. Frames of no bytes are of shape (n, 0). ValueError where an item
+        does not divide the size; the frames are still there then. Rows lie a multiple of 64 bytes
+        apart, so a batch is C-contiguous where the size is one.
         """
         item = _bus.Item(dtype)
         return _UntilNone(lambda: self._raw.take_batch(most, item, min, timeout, self._copy))
@@ -268,7 +269,7 @@ class Connection:
         return self._raw.is_alive
 
     def close(self) -> None:
-        """Publishes what was sent and ends the connection; views stay readable."""
+        """Publishes sent frames and ends the connection; views stay readable."""
         self._raw.close()
 
     def __enter__(self) -> Connection:
@@ -294,12 +295,12 @@ class Listener:
         return Connection(self._raw.accept(timeout), self._writable)
 
     def responder(self, timeout: float | None = None) -> Responder:
-        """With role="both": answers the requests of the next who connects."""
+        """With role="both": answers the requests of the next process that connects."""
         return Responder(_bus.ResponderBase(self._raw, timeout))
 
     @property
     def publisher(self) -> Publisher:
-        """With role="publish": the one publisher for all who connect."""
+        """With role="publish": the one publisher for all connections."""
         return Publisher(self._raw.publisher)
 
     @property
@@ -342,11 +343,12 @@ def listen(
 ) -> Listener:
     """Makes a socket at `path`, where the other side connects.
 
-    role: what this side does ("both": request and reply). capacity: bytes of payload of each ring,
-    a power of two from 4 KiB to 1 GiB; slots: frames of each ring, 0 for a 64th of it. max_hold:
+    role: the role of this side ("both": request and reply). capacity: bytes of payload of each
+    ring, a power of two from 4 KiB to 1 GiB; slots: frames of each ring, 0 for a 64th of it.
+    max_hold:
     with "publish", how long a subscriber may hold the ring back before it is dropped; negative: for
-    ever. users: the user ids that may connect; none: this user and root. writable: what this side
-    subscribes to is copied once a batch or frame, and the copies may be written to.
+    ever. users: the user ids that may connect; none: this user and root. writable: frames of this
+    side's subscription are copied once a batch or frame, and the copies may be written to.
     """
     _check_writable(role, writable)
     raw = _bus.Listener(
@@ -471,7 +473,7 @@ class Requester:
                     future.set_exception(error)
 
     def _drain(self) -> None:
-        """Takes what is there, and announces a sleep that a reply will end."""
+        """Takes the messages that are there, and announces a sleep that a reply will end."""
         while True:
             while (reply := self._raw.try_take()) is not None:
                 future = self._waiting.pop(reply[0], None)

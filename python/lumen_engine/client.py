@@ -6,7 +6,7 @@
         answer = await client.infer_async("mlp", {"input": row})
 
 Inputs and outputs are dicts of NumPy arrays by name; BYTES tensors are arrays of `bytes` objects.
-What the server refuses raises InferError, with the status that HTTP has for it.
+A refusal of the server raises InferError, with HTTP's status for it.
 
 Over the bus arrays are copied into memory that the server reads in place, and outputs out of memory
 that it has written; nothing else is copied, and nothing goes through the kernel while both sides
@@ -45,7 +45,7 @@ __all__ = ["Client", "InferError"]
 
 
 class Transport(Protocol):
-    """What differs between the bus and HTTP."""
+    """The differences between the bus and HTTP."""
 
     def infer_all(self, requests: Sequence[Request]) -> list[Arrays | InferError]: ...
     async def infer_async(self, request: Request) -> Arrays: ...
@@ -84,10 +84,10 @@ class Client:
         priority: int = 0,
     ) -> Arrays:
         """The outputs by name: those of `outputs`, or all. `deadline`: seconds after which the
-        server need not begin with it any more; 0: never; None: what the server has set.
+        server need not begin with it any more; 0: never; None: the server's default.
         `no_cache`: neither answered from the response cache nor kept there; `ttl_ms`, 1 or more:
         takes from it, and leaves there, no answer that is older. `priority`: 1 is run before 2, 2
-        before 3; 0: what the model has."""
+        before 3; 0: the model's own."""
         with self._lock:
             request = self._request(
                 model, inputs, outputs, version, deadline, no_cache, ttl_ms, priority

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Command:
     module: str  # has main(argv) -> exit status; argv without the command's name
-    extra: str  # of pyproject.toml's optional dependencies: what it needs beyond the package
+    extra: str  # of pyproject.toml's optional dependencies: further packages
 
 
 # The same names as in apps/python_command.cc.
@@ -46,7 +46,7 @@ def run(name: str, arguments: list[str]) -> int:
         )
         return 1
     except BrokenPipeError:
-        # `lumen slow | head`: nobody reads on. What there still is to write goes nowhere.
+        # `lumen slow | head`: no program reads on. The rest of the output goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

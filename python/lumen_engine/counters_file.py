@@ -6,9 +6,9 @@
         for model in counters.snapshot().models:
             print(model.name, model.stages["total"].percentile(99) / 1e6, "ms")
 
-Looking costs the server nothing: we read what it has written anyway, by pread into buffers that
-are used again. Threads: one at a time.
-Errors: CountersFileError, which says path, what, got and wanted.
+Looking costs the server nothing: we read its file, by pread into buffers that are used again.
+Threads: one at a time.
+Errors: CountersFileError with the path, the value got and the values wanted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SPELLS = ("busy_ns", "spin_ns", "park_ns")  # by Doing
 
 
 class CountersFile:
-    """An open counters file. The server may end meanwhile: what it counted can still be read."""
+    """An open counters file. The server may end meanwhile: its counts can still be read."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = RegionFile(Path(path))

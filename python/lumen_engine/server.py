@@ -1,7 +1,7 @@
 """Starts a Lumen server, waits until it is ready, and stops it.
 
 Of one thread, and one of its own for each of the server's two outputs, which would block the server
-once their pipes are full. Errors: ServerError with what the server printed.
+once their pipes are full. Errors: ServerError with the server's output.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Server:
     the server's own default path is for the one server that a user means to find there. None of
     these three leaves it to `arguments`, which go to `lumen serve` as they are, or to its defaults.
     `under` are words in front of all others: `valgrind` and its options.
-    `log_file` gets what the server prints, both outputs together, so that a server may be let go
-    and outlive this process. `popen` is for subprocess.Popen: `cwd`, `umask` and such. Leaving the
+    `log_file` gets the server's output, both streams together, so that a server may be let go and
+    outlive this process. `popen` is for subprocess.Popen: `cwd`, `umask` and such. Leaving the
     block sends SIGINT and waits for the drain; an exit status other than 0 raises.
     """
 
@@ -129,7 +129,7 @@ class Server:
 
     @property
     def output(self) -> str:
-        """What the server has printed so far: its standard output, then its standard error."""
+        """The server's output so far: its standard output, then its standard error."""
         return "".join(f"{line}\n" for line in [*self.banner, *self.log])
 
     def is_alive(self) -> bool:

@@ -103,7 +103,7 @@ def stages_of(request: Request) -> Iterator[Span]:
 
 
 def _pieces_of(request: Request) -> list[list[Span]]:
-    """What an I/O thread did before, what who ran the model did, what an I/O thread did after."""
+    """Stages of an I/O thread before, of the thread that ran the model, of an I/O thread after."""
     worked = [span for span in stages_of(request) if span.name != "queue"]
     return [
         list(spans) for _, spans in groupby(worked, key=lambda span: span.name in OF_IO_THREADS)

@@ -1,4 +1,4 @@
-"""`lumen perf`: a server of its own under a fixed load, and what kernel and CPU count of it.
+"""`lumen perf`: a server of its own under a fixed load, and the kernel's and CPU's counts of it.
 
 `main(argv)` is the command; `python -m lumen_engine.perf` runs it. Standard library only. One
 thread, but those of `lumen_engine.Server`. Errors: PerfError, told in one line, exit status 1.

@@ -1,4 +1,4 @@
-"""`python -m lumen_engine.perf ARGUMENTS`: what `lumen perf ARGUMENTS` runs."""
+"""`python -m lumen_engine.perf ARGUMENTS`: the program of `lumen perf ARGUMENTS`."""
 
 from __future__ import annotations
 

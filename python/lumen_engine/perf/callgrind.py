@@ -76,7 +76,7 @@ def parse_totals(text: str) -> Totals:
 
 
 def words(out: Path, *options: str) -> list[str]:
-    """What stands in front of a program whose instructions are to be counted."""
+    """The words in front of a program whose instructions are to be counted."""
     tool = ["valgrind", "--tool=callgrind", "--cache-sim=yes", f"--callgrind-out-file={out}"]
     return ["env", NO_REP_MOVSB, *tool, *options]
 

@@ -1,6 +1,6 @@
 """The command `lumen perf`: settings, server, phases, simulation, flame graph, report.
 
-What it does is told on stderr; stdout gets the table or the JSON. Threads: the main one. Errors: a
+Its steps are told on stderr; stdout gets the table or the JSON. Threads: the main one. Errors: a
 line on stderr and status 1; a signal ends all that was started, and the status is 128 + its number.
 """
 

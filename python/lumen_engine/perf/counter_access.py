@@ -24,7 +24,7 @@ ENOUGH = 1
 CAP_SYS_ADMIN = 21
 CAP_PERFMON = 38
 
-# The shell ignores what Ctrl-C sends; `cat` ends when the pipe does. A value that somebody else has
+# The shell ignores Ctrl-C's signal; `cat` ends when the pipe does. A value that somebody else has
 # set meanwhile is theirs.
 KEEPER = """trap "" INT TERM HUP
 old=$(cat "$1") && echo "$2" > "$1" || exit 1
@@ -38,7 +38,7 @@ CHANGED_BY_OTHERS = 3
 
 @dataclass
 class Access:
-    """What was found and done; `notes` are for the user."""
+    """The state found and the changes made; `notes` are for the user."""
 
     found: int | None = None
     set_to: int | None = None
@@ -61,7 +61,7 @@ def is_exempt(status: str) -> bool:
 
 
 def root_words() -> list[str] | None:
-    """What goes in front of a command that needs root; None: it can't be had without asking."""
+    """The words in front of a command that needs root; None: it can't be had without asking."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")
@@ -79,7 +79,7 @@ def read_paranoid(path: Path) -> int | None:
 
 
 def without_it(value: int) -> str:
-    """What a user can and can't count at that value."""
+    """The counters that a user can and can't read at that value."""
     left = "the user side of one's own processes only" if value == 2 else "nothing without root"
     return (
         f"kernel.perf_event_paranoid is {value}: {left}, wanted {ENOUGH} or less. Changing it "
@@ -121,7 +121,7 @@ def unblocked(interrupts: Interrupts, path: Path = PARANOID) -> Iterator[Access]
 
 
 def start_keeper(words: list[str], path: Path) -> subprocess.Popen[str]:
-    """A group of its own but our session: sudo remembers who has authenticated by session."""
+    """A group of its own but our session: sudo remembers an authenticated user by session."""
     return subprocess.Popen(
         [*words, "sh", "-c", KEEPER, "sh", str(path), str(ENOUGH)],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What follows from counts: instructions a cycle, miss rates, shares of pipeline slots. Pure.
+"""Figures from counts: instructions a cycle, miss rates, shares of pipeline slots. Pure.
 
 A figure that the machine did not count is None; the report then says "not measured". Threads: any.
 Errors: none.

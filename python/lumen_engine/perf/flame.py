@@ -56,12 +56,12 @@ def inferno(interrupts: Interrupts | None = None) -> Path:
 
 
 def named(folded: str) -> str:
-    """Folded stacks in which kernels made at run time stand on a frame that says what they are."""
+    """Folded stacks in which kernels made at run time stand on a frame that names their kind."""
     return re.sub(r"^([^;\n]+);(?=jit_)", rf"\1;{JIT_FRAME};", folded, flags=re.MULTILINE)
 
 
 def draw(stacks: str, title: str, programs: Path) -> str:
-    """The SVG of what `perf script` printed. It needs nothing from outside."""
+    """The SVG of the output of `perf script`. It needs nothing from outside."""
     folded = piped([str(programs / "inferno-collapse-perf")], stacks)
     if not folded.strip():
         raise PerfError("perf recorded no sample: was the server idle?")

@@ -1,4 +1,4 @@
-"""The load: `lumen bench` with a number of requests, and what its JSON says of them.
+"""The load: `lumen bench` with a number of requests, and the figures of its JSON.
 
 Threads: the main one. Errors: PerfError where it fails or answers were errors.
 """

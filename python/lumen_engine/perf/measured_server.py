@@ -1,7 +1,7 @@
 """The server that is measured: alone with one model, in a session of its own, and always ended.
 
-Threads: the main one, and the readers of lumen_engine.Server. Errors: PerfError with what the
-server printed, or with the models that there are.
+Threads: the main one, and the readers of lumen_engine.Server. Errors: PerfError with the server's
+output, or with the models that there are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lumen_engine.perf.programs import DieWithUs, Interrupts, PerfError, end_gro
 from lumen_engine.server import Server, ServerError
 
 START_TIMEOUT_S = 120.0
-# "  squeezenet/1  openvino  data FP32[...]": what the banner says of a model.
+# "  squeezenet/1  openvino  data FP32[...]": the banner's line of a model.
 BACKEND = re.compile(r"^\s+(?P<model>[^/\s]+)/\d+\s+(?P<backend>\w+)\s")
 
 

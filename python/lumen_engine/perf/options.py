@@ -12,7 +12,7 @@ import lumen_engine
 
 # The case that started it all: twice 800 requests, of which only the number of clients differs.
 DEFAULT_PHASES = "4x200,16x50"
-MOST_CLIENTS = 10_000  # what `lumen bench` takes
+MOST_CLIENTS = 10_000  # the most that `lumen bench` takes
 PHASE = re.compile(r"(\d{1,5})[x×](\d{1,9})")
 
 EPILOG = """\

@@ -1,7 +1,7 @@
 """`perf` itself: which events this machine counts, and `perf stat` attached to a running server.
 
 Threads: the main one. Errors: PerfError where perf can't be used at all, with the fix; that a
-machine has no hardware counters is no error, but what Support says.
+machine has no hardware counters is no error, but stands in Support.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def has_top_down(folder: Path = CPU_EVENTS) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Numbers with points, whatever the user's language."""
+    """Numbers with points, for any language of the user."""
     return {**os.environ, "LC_ALL": "C"}
 
 
@@ -90,7 +90,7 @@ def how_to_get_perf() -> str:
 
 
 def probe(interrupts: Interrupts) -> Support:
-    """Counts a program that does nothing: what is counted there, the server's run will have."""
+    """Counts a program that does nothing: counters that work there work for the server."""
     if shutil.which("perf") is None:
         raise PerfError(f"no program perf: {how_to_get_perf()}")
     support = Support(version=version(interrupts))
@@ -156,7 +156,7 @@ class Recording:
 @contextmanager
 def attached(pid: int, support: Support, interrupts: Interrupts) -> Iterator[Recording]:
     """`perf stat` on all threads of `pid` within the block; SIGINT makes it print. That it fails
-    (a kernel that lets nobody attach) costs the counts, and not what the block measures."""
+    (a kernel that lets nobody attach) costs the counts, and not the block's own measurements."""
     recording = Recording()
     with tempfile.TemporaryDirectory(prefix="lumen-perf-") as folder:
         out, log = Path(folder) / "stat.csv", Path(folder) / "log"

@@ -1,4 +1,4 @@
-"""Reads what `perf stat -x,` prints: pure, from text to counts.
+"""Reads the output of `perf stat -x,`: pure, from text to counts.
 
 A count is a number, "not supported" (the machine has no such counter), or "not counted" (it was
 never scheduled). Counts that perf extrapolated, because it had more events than counters, keep the
@@ -15,7 +15,7 @@ NOT_SUPPORTED = "not supported"
 NOT_COUNTED = "not counted"
 COUNTED = "counted"
 
-# perf's own synonyms, and what kernels of AMD and Intel call the same.
+# perf's own synonyms, and the names of the same counter on AMD and Intel.
 ALIASES = {
     "cpu-cycles": "cycles",
     "branch-instructions": "branches",
@@ -38,8 +38,8 @@ ALIASES = {
     "cpu_clk_unhalted.thread": "cycles",
 }
 
-# A locale's decimal comma stands where the separator does: "1089,57,msec,task-clock,...". What
-# follows a number's comma is then digits and a unit; an event never begins with a digit.
+# A locale's decimal comma stands where the separator does: "1089,57,msec,task-clock,...". After a
+# number's comma come digits and a unit; an event never begins with a digit.
 LINE = re.compile(
     r"(?P<value><not supported>|<not counted>|\d+(?:\.\d+)?(?:,\d+(?=,[A-Za-z/]*,[A-Za-z]))?)"
     r",(?P<unit>[A-Za-z/]*)"
@@ -97,7 +97,9 @@ def parse_line(number: int, line: str) -> Count:
 
 
 def merge(one: Count, other: Count) -> Count:
-    """The same event of the two kinds of cores of a hybrid CPU; what one kind lacks is not lost."""
+    """The same event of the two kinds of cores of a hybrid CPU; counts that one kind lacks are not
+    lost.
+    """
     if one.value is None or other.value is None:
         return other if one.value is None else one
     return Count(
@@ -118,7 +120,7 @@ def lines_of(text: str) -> Iterable[tuple[int, str]]:
 
 
 def parse(text: str) -> dict[str, Count]:
-    """By event, whatever name and modifiers perf gave it."""
+    """By event, for any name and modifiers that perf gave it."""
     counts: dict[str, Count] = {}
     for number, line in lines_of(text):
         count = parse_line(number, line)

@@ -1,7 +1,8 @@
-"""What the kernel keeps of a process without perf: what getrusage() counts, from /proc/PID.
+"""The kernel's figures of a process without perf: those of getrusage(), from /proc/PID.
 
 CPU time and page faults of the whole process; context switches and migrations of the threads that
-are alive. Threads: any. Errors: PerfError when the process is gone; None for what a kernel lacks.
+are alive. Threads: any. Errors: PerfError when the process is gone; None for a figure that a kernel
+lacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Programs that `lumen perf` runs: in groups of their own, ended whatever happens to us.
+"""Programs that `lumen perf` runs: in groups of their own, ended in any case.
 
 Threads: the main thread only, because signals are taken there. A child gets SIGTERM from the kernel
-when we die without a word (SIGKILL). Errors: PerfError names the program, what it said and the fix.
+when we die without a word (SIGKILL). Errors: PerfError with the program, its output and the fix.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-# What a server needs to drain 16 requests of a large model, and more.
+# The time in which a server drains 16 requests of a large model, and more.
 END_TIMEOUT_S = 20.0
 # A program that prints a page and ends; builds and recordings name their own limit.
 SAID_TIMEOUT_S = 60.0
-# Enough of what a program said last to see why it failed.
+# Enough of a program's last output to see why it failed.
 LAST_WORDS = 400
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.02
@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class PerfError(RuntimeError):
-    """What went wrong, where, and what mends it."""
+    """The fault, the place, and the fix."""
 
 
 class Interrupted(BaseException):
@@ -110,7 +110,7 @@ def has_ended(process: subprocess.Popen[str]) -> bool:
 
 
 def end_group(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
-    """Signals the group that `process` leads, waits, and kills what is left of it."""
+    """Signals the group that `process` leads, waits, and kills the rest of it."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):

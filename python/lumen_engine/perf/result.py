@@ -1,6 +1,7 @@
-"""What a run has found, as data, and what changed between its phases. Pure.
+"""The results of a run, as data, and the changes between its phases. Pure.
 
-`document()` is what --json prints. Threads: any. Errors: none; what was not measured is None.
+`document()` is the output of --json. Threads: any. Errors: none; a figure that was not measured is
+None.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Phase:
 @dataclass
 class Result:
     model: str
-    server: list[str]  # what it said of itself at its start
+    server: list[str]  # its banner at the start
     machine: dict[str, Any]
     phases: list[Phase] = field(default_factory=list)
     has_counters: bool = False

@@ -1,4 +1,4 @@
-"""The table that `lumen perf` prints: the phases side by side, what changed, what was simulated.
+"""The table that `lumen perf` prints: the phases side by side, the changes, the simulated figures.
 
 Pure: from a Result to text. Threads: any. Errors: none.
 """

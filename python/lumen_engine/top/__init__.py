@@ -1,4 +1,4 @@
-"""`lumen top`: what a server does, live. See command.py; main() is what commands.py calls."""
+"""`lumen top`: a server's work, live. See command.py; commands.py calls main()."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class TopApp(App[None]):
             self._watcher.close()
 
     def look(self) -> None:
-        """While paused too, so that what is shown afterwards is of the last second."""
+        """While paused too, so that the figures shown afterwards are of the last second."""
         if self._watcher is None:
             return
         view = self._watcher.look()
@@ -187,8 +187,9 @@ class TopApp(App[None]):
         self._put("#models", text)
 
     def _put(self, place: str, text: Text) -> None:
-        """Only what has changed, and a new layout only for another number of lines: at 10 Hz the
-        layout would be most of what we cost."""
+        """Only changed parts, and a new layout only for another number of lines: at 10 Hz the
+        layout would be most of what we cost.
+        """
         old = self._shown.get(place)
         if old == text:
             return

@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     try:
         if not is_live:
             return print_plainly(arguments)
-        # Named before the server is looked for: what can't be shown need not be found.
+        # Named before the server is looked for: a form that can't be shown needs no server.
         from lumen_engine.top.app import TopApp  # noqa: PLC0415
 
         # Textual would take its size from them and not follow the terminal's. Some programs set

@@ -59,7 +59,7 @@ def server_lines(server: ServerView) -> list[str]:
 
 
 def further(server: ServerView) -> list[tuple[str, str]]:
-    """What most servers have none of."""
+    """Counters that most servers have none of."""
     told = []
     if server.bus_connections_open or server.bus_requests_per_s:
         told.append(("bus clients", str(server.bus_connections_open)))

@@ -1,8 +1,8 @@
-"""What the kernel tells of a server's process: memory, CPU time, state, throttling of its cgroup.
+"""The kernel's figures of a server's process: memory, CPU time, state, throttling of its cgroup.
 
 Of the counters file only the process id and when it started are needed: by the latter a process
 that has the id now is known to be the server.
-Threads: any. Errors: none; what can't be read is None.
+Threads: any. Errors: none; a figure that can't be read is None.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the live view of `lumen top` looks like: a View as lines of styled text. Pure.
+"""The live view of `lumen top`: a View as lines of styled text. Pure.
 
-Made for 80 columns and more; what does not fit is cut, numbers never. Without colour the stages in
-a bar are told apart by letters, threads' bars by three kinds of block.
+Made for 80 columns and more; texts that do not fit are cut, numbers never. Without colour the
+stages in a bar are told apart by letters, threads' bars by three kinds of block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUSY, SPIN, PARK = "█", "▒", "·"
 THREAD_COLOURS = {BUSY: "#d55e00", SPIN: "#e69f00", PARK: "dim"}
 
 COLUMNS = ("model", "req/s", "p50", "p99", "p99.9", "queue", "rows", "hits", "fail/s")
-WIDTHS = (0, 7, 7, 7, 7, 5, 4, 5, 6)  # at least; the first gets what is left
+WIDTHS = (0, 7, 7, 7, 7, 5, 4, 5, 6)  # at least; the first gets the rest
 LEAST_TITLE, MOST_TITLE = 12, 40
 LEAST_SPARK, MOST_SPARK = 6, 24
 THREAD_BAR = 10
@@ -38,7 +38,7 @@ THREAD_CELL = 38
 
 @dataclass
 class Options:
-    """What the user has chosen."""
+    """The user's choices."""
 
     sort: int = 1  # of COLUMNS
     is_reversed: bool = False
@@ -146,7 +146,7 @@ def model_table(models: list[ModelView], options: Options, width: int) -> Text:
 
 
 def stage_bars(models: list[ModelView], options: Options, width: int) -> Text:
-    """Of each model a bar of where a request's time goes, and what it comes to."""
+    """Of each model a bar of where a request's time goes, and its sum."""
     busy = [model for model in models if sum(model.stage_ns.values()) > 0]
     if not busy:
         return Text()

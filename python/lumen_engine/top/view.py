@@ -1,4 +1,4 @@
-"""What `lumen top` shows, from two looks at a server: rates, percentiles, shares of time.
+"""The content of `lumen top`, from two looks at a server: rates, percentiles, shares of time.
 
 Pure. The names of the fields are the keys of `--json`; docs/formats/top-json.md has them all.
 """
@@ -19,7 +19,7 @@ STUCK_NS = 2_000_000_000
 
 @dataclass(frozen=True)
 class Look:
-    """A snapshot of the counters, and what the kernel says of the process at that time."""
+    """A snapshot of the counters, and the kernel's figures of the process at that time."""
 
     counts: Snapshot
     process: Process | None
@@ -117,7 +117,7 @@ def model_view(before: ModelCounts | None, after: ModelCounts, seconds: float) -
     reasons = [name for name in came if name.startswith("failed_")]
     cache = [name for name in came if name.startswith("cache_") and not name.endswith("_ns")]
     tails = [total.percentile(p) if total and ended else None for p in (50, 99, 99.9)]
-    # The sums alone: histograms of each stage are most of what a look costs us.
+    # The sums alone: histograms of each stage are most of the cost of a look.
     spent = before.stages if before else {}
     parts = {
         name: max(0, now.sum - (spent[name].sum if name in spent else 0))
@@ -234,7 +234,7 @@ def _stuck_s(old: Writer | None, now: Writer, counts: Snapshot) -> float | None:
 
 
 def warnings(look: Look, threads: list[ThreadView]) -> list[str]:
-    """What says that the server does not do what it should."""
+    """Signs that the server does not work as it should."""
     told = []
     if not look.counts.is_alive:
         told.append("the server has ended; these are its last counts")

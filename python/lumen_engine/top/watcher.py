@@ -28,7 +28,7 @@ class Watcher:
         self._follow = follow
         self._looks: deque[Look] = deque()
         self.rates: dict[tuple[str, str], deque[float]] = {}  # requests/s of each look, by model
-        self.trouble = ""  # what the last look met; empty: nothing
+        self.trouble = ""  # the last look's error; empty: none
         self._replaced: tuple[int, float] | None = None  # the process before, and when it went
 
     @property
@@ -36,7 +36,7 @@ class Watcher:
         return self.counters.path
 
     def look(self) -> View | None:
-        """What came since about a second ago; None for the first look, or while none succeeds."""
+        """The counts since about a second ago; None for the first look, or while none succeeds."""
         self._replace()
         try:
             now = self._look()
