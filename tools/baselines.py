@@ -1,4 +1,4 @@
-"""What the kept figures stand on: the files that a bench measures, and whether they changed since.
+"""The ground of the kept figures: the files that a bench measures, and whether they changed since.
 
 bench/baselines/NAME.json holds {"measurements": [...]}, one for each kind of machine ("near",
 "far", or null where the bench does not tell them apart), each with `machine`, `commit`, `sources`
@@ -47,7 +47,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _compared(row: dict[str, Any], everyone: set[str]) -> dict[str, Any]:
-    """`lacks`: who is missing; rows of a bench that does not tell cores apart lack nobody."""
+    """`lacks`: the missing kind; rows of a bench that does not tell cores apart lack none."""
     lacks = sorted(everyone - row.get("rounds", {}).keys()) if row.get("cpus") else []
     if not lacks:
         return row

@@ -12,7 +12,7 @@ from html import escape
 from statistics import median
 from typing import Any
 
-# Step: what is new in it. The rest of the words stand in the report.
+# Step: its news. The rest of the words stand in the report.
 STEPS = {
     "v1.0.00": "unordered_map, steady_clock, one value a node",
     "v1.0.01": "no clock read on put, capacity reserved",
@@ -67,7 +67,7 @@ def story(document: dict[str, Any]) -> str:
 
 
 def counts(document: dict[str, Any]) -> str:
-    """Of each row and contender: what is counted an operation."""
+    """Of each row and contender: the counts of an operation."""
     counted = document["counted"]
     if counted is None:
         return "Neither hardware counters nor callgrind could be had.\n"

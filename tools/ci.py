@@ -1,8 +1,8 @@
-"""What the build machine runs (through .ci/run), from a fresh clone: each step is a ./dev command.
+"""The build machine's run (through .ci/run), from a fresh clone: each step is a ./dev command.
 
 Each step runs even where an earlier one failed. At the end stand the tests that were skipped, and
-what each step counted and took. The last line is exactly `N passed, N failed`: test cases of test,
-asan and tsan, checks of lint, targets of fuzz. Exit status 0 only where none failed.
+the counts and the time of each step. The last line is exactly `N passed, N failed`: test cases of
+test, asan and tsan, checks of lint, targets of fuzz. Exit status 0 only where none failed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from dev_report import SKIPPED, Count, last_line_count  # noqa: E402
 
-# With their arguments. Fuzzing for a short while finds what a change has broken at once; ./dev fuzz
-# and ./dev soak take longer.
+# With their arguments. Fuzzing for a short while finds faults of a change at once; ./dev fuzz and
+# ./dev soak take longer.
 STEPS = {"test": (), "lint": (), "asan": (), "tsan": (), "fuzz": ("12",)}
 
 

@@ -19,7 +19,7 @@ from dev_report import Count
 from dev_setup import ROOT, run_quietly, say
 
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
-# Longer inputs repeat what shorter ones reach, and make a run slower.
+# Longer inputs repeat the code that shorter ones reach, and make a run slower.
 MAX_INPUT_BYTES = 4096
 # Of a single input, which takes microseconds: more is a loop that doesn't end.
 INPUT_TIMEOUT_S = 10
@@ -61,7 +61,7 @@ class Fuzzer:
         return good and (not self.keep or self.merge(name))
 
     def merge(self, name: str) -> bool:
-        """libFuzzer's own: what of the second folder adds to the first goes there."""
+        """libFuzzer's own: inputs of the second folder that add to the first go there."""
         folder = CORPUS / name
         before = len(list(folder.iterdir()))
         words = [str(self.build / f"fuzz_{name}"), "-merge=1", "-use_counters=0"]

@@ -25,7 +25,7 @@ from dev_setup import ROOT, run_quietly
 SOURCES = ("src/*.cc", "apps/*.cc", "tests/*.cc", "bench/*.cc", "examples/*.cc")
 HEADERS = ("include/*.h", "src/*.h", "apps/*.h", "tests/*.h", "bench/*.h")
 INCLUDE_ROOTS = ("include", "src", "apps", "tests", "bench")
-# Of what clang-tidy finds these decide beside the sources.
+# Beside the sources these decide the findings of clang-tidy.
 DECIDING = (
     ".clang-tidy",
     "tests/.clang-tidy",
@@ -169,7 +169,7 @@ class Tidy:
         return told.hexdigest()
 
     def check(self, name: str) -> str | None:
-        """None where it is clean, or what clang-tidy printed."""
+        """None if it is clean, or the output of clang-tidy."""
         done = run_quietly([self.program, "--quiet", "-p", self.build, name])
         return None if done.returncode == 0 else done.stdout
 
@@ -182,7 +182,7 @@ class Report:
 
 
 def known_folder() -> Path:
-    """Empty files named by the hash of what was clean; those of long ago are removed."""
+    """Empty files named by the hash of clean sources; those of long ago are removed."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(home) / "lumen-tidy"
     folder.mkdir(parents=True, exist_ok=True)

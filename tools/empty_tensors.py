@@ -27,7 +27,7 @@ from onnx.backend.test.case.node import collect_testcases
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "src" / "backends" / "onnxruntime" / "empty_operators.inc"
 MOST_SECONDS = 20
-# Their graphs are not looked through, whatever their own cases do.
+# Their graphs are not looked through, for any of their own cases.
 WITH_SUBGRAPHS = {"If", "Loop", "Scan", "SequenceMap"}
 # No case is of one node: a convolution and a recurrent network of other types and attributes than
 # those that fail.

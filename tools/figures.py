@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Draws what the documents show of bench/baselines/*.json, so that no figure is typed by hand.
+"""Draws the documents' tables from bench/baselines/*.json, so that no figure is typed by hand.
 
   tools/figures.py            the tables of docs and README.md, and the pictures
   tools/figures.py --check    exit status 1 where one differs from its baseline
 
-A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. The picture is what `./dev demo`
-printed (docs/demo.txt) and a chart of the server's baseline. One thread. Errors: the exit status.
+A table stands between `<!-- figures: NAME -->` and `<!-- end -->`. The picture is the output of
+`./dev demo` (docs/demo.txt) and a chart of the server's baseline. One thread. Errors: the
+exit status.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BLOCK = re.compile(r"(<!-- figures: (?P<name>\S+) -->\n).*?(<!-- end -->)", re.D
 
 Row = dict[str, Any]
 
-# Of what `lumen matrix` measures: heading, keys in its JSON, decimals.
+# Of the measurements of `lumen matrix`: heading, keys in its JSON, decimals.
 MATRIX_COLUMNS = (
     ("requests/s", ("requests_per_second",), 0),
     (
@@ -173,7 +174,7 @@ def queue_types(document: dict[str, Any]) -> str:
 
 
 def time_slice(document: dict[str, Any]) -> str:
-    """One line for each way to schedule the two threads, against what each model does alone."""
+    """One line for each way to schedule the two threads, against each model alone."""
     lines: dict[str, list[str]] = {}
     heads = ["", *dict.fromkeys(row["label"] for row in document["rows"])]
     for row in document["rows"]:
@@ -244,7 +245,7 @@ def measured_on(measurement: kept.Measurement) -> str:
     return f"\nMeasured on: {where}, {machine['day']}, commit {measurement['commit']}.\n"
 
 
-# The figures of the README: what it is, of which baseline, its row, its metric.
+# The figures of the README: the meaning, the baseline, its row, its metric.
 MAIN = (
     ("requests a second to a small MLP, 16 clients, all on one core", "server",
      "mlp, 16 clients, inline", "throughput"),
@@ -311,7 +312,7 @@ def main_table(baselines: Path) -> str:
 
 
 def draw_picture(baselines: Path = BASELINES) -> str:
-    """The terminal of the demo, and what the rows of the MLP with 16 clients reach."""
+    """The terminal of the demo, and the figures of the MLP's rows with 16 clients."""
     (measurement,) = kept.measurements(baselines / "server.json")
     name = "mlp, 16 clients, "
     rows = [row for row in measurement["rows"] if row["row"].startswith(name)]
@@ -341,7 +342,7 @@ def draw(name: str, baselines: Path) -> str:
         return f"(No figures are kept yet in `bench/baselines/{baseline}.json`.)\n"
     if not part and name not in NO_METRICS:
         check_goals_have_rows(name, rows_of(name, baselines))
-    # What stands beside the rows is the same in all measurements of a run.
+    # The columns beside the rows are the same in all measurements of a run.
     measurements = kept.measurements(file)[: 1 if part else None]
     drawn = [TABLES[name](measurement) + measured_on(measurement) for measurement in measurements]
     return "\n".join(drawn)

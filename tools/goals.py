@@ -50,7 +50,7 @@ RULES: dict[str, Callable[[Row, Sequence[Row], float], bool]] = {
 }
 
 
-# What can't be said where the best rival was not measured.
+# Rules that can't be judged if the best rival was not measured.
 RIVAL_RULES = {"over_rival_at_most", "under_rival_at_most", "ratio_at_least", "level"}
 
 
@@ -67,7 +67,7 @@ class Goal:
         return self.metric in ("", row["metric"]) and re.search(self.rows, row["row"]) is not None
 
     def judges(self, row: Row) -> bool:
-        """Fits, and the row has what it is to be held against: baselines.by_kind()."""
+        """Fits, and the row has the figure that it is to be held against: baselines.by_kind()."""
         is_open = row.get("lacks") and row["ratio"] is None and self.rule in RIVAL_RULES
         return self.fits(row) and not is_open
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Keeps what a bench printed in bench/baselines/NAME.json, with its raw rounds, the machine, the
-day, the commit and a hash of the files that it measures, and draws what the documents show of
-them anew.
+"""Keeps a bench's output in bench/baselines/NAME.json, with its raw rounds, the machine, the day,
+the commit and a hash of the files that it measures, and draws the documents' tables of it anew.
 
   ./dev bench queue | tools/keep_baseline.py queue
   .venv/bin/lumen matrix --model mlp --rounds 5 --json | tools/keep_baseline.py matrix_mlp
 
 Rows of near and of far cores become two measurements. One of the other kind that is there already
-stays. Errors: its exit status: what
-comes in is not a bench's JSON object, or has no raw rounds; nothing is written then.
+stays. Errors: its exit status: the input is not a bench's JSON object, or has no raw rounds;
+nothing is written then.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import baselines
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "bench" / "baselines"
-# What a kernel's speed depends on most, by the kernel's names for it.
+# The settings on which a kernel's speed depends most, by the kernel's names for them.
 TELLING_FLAGS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
 
 

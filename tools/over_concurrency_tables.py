@@ -19,13 +19,13 @@ BUDGET = f"{OURS}, latency budget"
 NOT_PINNED = f"{OURS}, not pinned"
 ALL_CPUS = f"{OURS}, a worker a CPU"
 NOT_MEASURED = "not measured"
-# Of the best throughput: what is closer than that is level, and the smaller p99 is the better.
+# Of the best throughput: closer ones are level, and the smaller p99 is the better.
 LEVEL = 0.03
 # A throughput that moves less than this "barely moved", and a p99 that grows more is worse.
 BARELY = 0.05
 WORSE = 0.20
 
-# What is known of the origin, on a machine of its own: by clients, and by configuration.
+# The known facts of the origin, on a machine of its own: by clients, and by configuration.
 ORIGIN_CLIENTS: dict[int, dict[str, float]] = {
     4: {"p99 latency": 31.97, "IPC": 1.265, "LLC misses": 0.6037, "context switches": 8662 / 800},
     16: {

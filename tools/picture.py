@@ -8,7 +8,7 @@ from html import escape
 
 WIDTH = 800
 LINE = 15
-COLUMNS = 105  # of the terminal's type; what is longer ends in …
+COLUMNS = 105  # of the terminal's type; longer lines end in …
 BAR = 22
 NAME_CHARACTER = 7.3  # of the bars' names, at most on average
 MONO = "font-family='ui-monospace,Menlo,Consolas,DejaVu Sans Mono,monospace' font-size='12'"

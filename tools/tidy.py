@@ -55,7 +55,7 @@ class Tree:
 
 
 def list_files(root: Path) -> list[str]:
-    """What git knows, new files included, ignored ones not; without git, every file."""
+    """The files that git knows, new ones included, ignored ones not; without git, every file."""
     words = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     inside = (root / ".git").exists()
     listed = subprocess.run(words, capture_output=True, text=True) if inside else None
@@ -135,7 +135,7 @@ def target_of(tree: Tree, included: str) -> str | None:
 
 
 def needless_grants(modules: dict, seen: dict, shown: dict) -> Iterable[Finding]:
-    """A module needs what its files include and what the faces of those show."""
+    """A module needs the modules that its files include and that the faces of those show."""
     for name, module in modules.items():
         needed: set[str] = set()
         todo = [*seen[name], *shown[name]]
@@ -207,7 +207,7 @@ def python_functions(text: str) -> list[tidy_cpp.Block]:
 
 
 def check_opening(tree: Tree) -> Iterable[Finding]:
-    """A file opens with what it is, who may call what, when it allocates, how it says no."""
+    """A file opens with its purpose, its threads, its memory and its errors."""
     wanted = tree.rules["limits"]["opening_comment_lines"]
     for path, text in tree.texts.items():
         if path.endswith(CPP):

@@ -61,7 +61,7 @@ def _calmed_lines(lines: list[str]) -> set[int]:
 
 
 def _spelled_out(code: str) -> str:
-    """The code with each constant that stands for an order replaced by what it stands for.
+    """The code with each constant that stands for an order replaced by that order.
 
     The declaration itself loses its orders: it is no site, its uses are.
     """

@@ -1,4 +1,4 @@
-"""What tidy.py needs to know of C++ without a compiler: comments, strings, includes, functions.
+"""tidy.py's knowledge of C++ without a compiler: comments, strings, includes, functions.
 
 Pure functions over text, no state. An approximation that is right for code in this project's
 style; where it can't tell (a macro that opens a brace), it stays silent.
@@ -111,7 +111,7 @@ def functions(text: str) -> list[Block]:
 
 
 def arguments_after(code: str, offset: int) -> str:
-    """What stands between the parenthesis at `offset` and the one that closes it."""
+    """The text between the parenthesis at `offset` and the one that closes it."""
     depth = 0
     for end in range(offset, len(code)):
         depth += {"(": 1, ")": -1}.get(code[end], 0)

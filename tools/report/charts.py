@@ -20,7 +20,7 @@ QUEUE_ROWS = 26  # pixels a row
 
 
 def series_of(contenders: Sequence[str]) -> dict[str, int]:
-    """Ours have the first two colours, whoever was measured; six is all there are."""
+    """Ours have the first two colours, for any that were measured; six is all there are."""
     return {name: at for at, name in enumerate(contenders)}
 
 

@@ -1,7 +1,7 @@
-"""What a report ran on, and how much of the machine others took meanwhile.
+"""The machine of a report, and how much of it others took meanwhile.
 
 Everything comes from /proc and /sys of `root`, so that tests have a machine of their own. Threads:
-one. Errors: what can't be read is said as "not readable" or "not visible", never left out.
+one. Errors: a fact that can't be read is said as "not readable" or "not visible", never left out.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def memory(root: Path) -> str:
 
 
 def facts(root: Path = Path("/")) -> dict[str, str]:
-    """What the page's first table says, in its order."""
+    """The rows of the page's first table, in its order."""
     thp = re.search(r"\[(\w+)\]", read(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     return {
         "CPU": keep_baseline.describe_cpu(read(root / "proc/cpuinfo")),
@@ -94,10 +94,10 @@ def facts(root: Path = Path("/")) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Load:
-    """Of the time between two looks: the machine's CPUs, and what of them was not ours."""
+    """Of the time between two looks: the machine's CPUs, and the part of them that was not ours."""
 
     seconds: float
-    steal: float  # of the CPUs' time, what the hypervisor gave to other machines
+    steal: float  # the part of the CPUs' time that the hypervisor gave to other machines
     others_cpus: float  # CPUs kept busy by processes that are not of this report
     load_average: float  # of the last minute, at the end
 

@@ -1,7 +1,7 @@
-"""The command `./dev report`: what is to be measured, how long that takes, and then the page.
+"""The command `./dev report`: the benches to run, the time that they take, and then the page.
 
 Threads: one. Errors: a line and exit status 1 where a bench failed, 2 for wrong arguments, 130
-after Ctrl-C, which leaves what is done for the next call.
+after Ctrl-C, which leaves finished benches for the next call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import figures
 from report import keep, machine, page, plan
 from report.run import FAILED, MISSING, Result, Runner, alone, minutes, say
 
-# What a report and --keep write: no reason to measure anew.
+# The files that a report and --keep write: no reason to measure anew.
 NOT_MEASURED = (
     *(":!docs", ":!README.md", ":!CHANGELOG.md", ":!tests"),
     *(":!bench/baselines", ":!bench/sources.toml"),
@@ -74,7 +74,7 @@ def git(root: Path, *words: str) -> str:
 
 
 def state_of(root: Path) -> tuple[str, str]:
-    """The commit, and a short hash of what the tree has beside it, empty where that is nothing.
+    """The commit, and a short hash of the tree's changes beside it, empty if there are none.
     Documents and baselines don't count: the report itself writes them."""
     commit = git(root, "rev-parse", "--short=10", "HEAD").strip()
     where = ("--", ".", *NOT_MEASURED)
@@ -143,7 +143,7 @@ def keep_baselines(results: Sequence[Result], is_quick: bool) -> None:
 
 
 def measured_state(root: Path, began: tuple[str, str]) -> str:
-    """What the page says of the code; `began` is how the tree was before the first bench."""
+    """The page's line about the code; `began` is how the tree was before the first bench."""
     commit, changes = began
     said = commit + (" with changes" if changes else "")
     if state_of(root) != began:

@@ -34,7 +34,7 @@ Measurement = dict[str, Any]
 
 @dataclass(frozen=True)
 class About:
-    """What stands above the figures."""
+    """The text above the figures."""
 
     slug: str
     commit: str
@@ -82,7 +82,7 @@ def draw_tables(name: str, measurements: Sequence[Measurement]) -> str:
 
 
 def missed(documents: dict[str, dict[str, Any]]) -> str:
-    """As the README has it, of what was measured here."""
+    """As the README has it, of the measurements made here."""
     aimed, said = 0, []
     for name, document in documents.items():
         for measurement in baselines.by_kind(document) if "matrix" not in name else []:

@@ -1,4 +1,4 @@
-"""The benches of a report: what each is called with, and how long that takes.
+"""The benches of a report: their arguments, and their time.
 
 `./dev report --quick` has to stay below QUICK_LIMIT_MINUTES on two cores (rivals installed and
 built); a test adds the table up. Times are of a quiet machine with two virtual CPUs. No state.
@@ -40,7 +40,7 @@ class Bench:
         if self.script == "lumen":
             return [str(build / "lumen"), *words]
         script = root / "bench" / f"{self.script or self.keeps}.py"
-        # -P: bench/queue.py must not be what Python's own libraries find when they import queue.
+        # -P: Python's own libraries must not find bench/queue.py when they import queue.
         return [python, "-P", str(script), "--json", *words]
 
     def is_there(self, root: Path) -> bool:

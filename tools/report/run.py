@@ -1,12 +1,12 @@
 """Runs the benches of a report one after the other, and keeps each one's result at once.
 
 FOLDER/NAME.json holds {"bench", "command", "began", "load", "status", "error", "document"} with
-what the bench printed; NAME.log has its stderr. A result that is there, is ok and is of the same
-command is not measured again, so a second call goes on with what is missing.
+the bench's output; NAME.log has its stderr. A result that is there, is ok and is of the same
+command is not measured again, so a second call goes on with the missing ones.
 
 Threads: one; a bench runs in a session of its own, and no two at once: a lock on the folder above
 refuses a second report. Errors: a bench that fails, prints no JSON or takes too long is a result
-that says so; KeyboardInterrupt leaves what is done, once the bench has ended itself.
+that says so; KeyboardInterrupt leaves finished results, once the bench has ended itself.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Runner:
         return bench.command(self.is_quick, self.python, self.root, self.build)
 
     def load_result(self, bench: Bench) -> Result:
-        """What is kept of it, if it is of the same command."""
+        """Its kept result, if it is of the same command."""
         if not bench.is_there(self.root):
             return Result(bench, ABSENT)
         command = " ".join(self.words(bench))
@@ -119,7 +119,7 @@ class Runner:
         return [one.bench for one in found if one.status in (MISSING, FAILED)]
 
     def run(self, benches: Sequence[Bench]) -> list[Result]:
-        """Everything that is left, one at a time. KeyboardInterrupt: what is done stays."""
+        """Everything that is left, one at a time. KeyboardInterrupt: finished results stay."""
         left = self.left(benches)
         for at, bench in enumerate(left):
             rest = total_minutes(left[at:], self.is_quick)
@@ -229,7 +229,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def read_document(
     printed: str, status: int | None, said: str, limit_s: float
 ) -> tuple[dict[str, Any] | None, str]:
-    """The bench's JSON object, and what went wrong; one that exits with 1 may have printed rows."""
+    """The bench's JSON object, and its error; one that exits with 1 may have printed rows."""
     document: dict[str, Any] | None = None
     try:
         parsed = json.loads(printed)
