@@ -266,7 +266,7 @@ def test_tidy_sees_all_commits_of_a_push_in_a_fresh_clone_not_only_the_last(
     small_tree: Path,
 ) -> None:
     """Was: where HEAD is origin/main, only what the last commit changed was checked."""
-    (small_tree / "src/net/b.cc").write_text('#include "a.h"\n\n')
+    (small_tree / "src/net/b.cc").write_text('#include "a.h"\nint b;\n')
     commit(small_tree, "2026-01-03T00:00:00Z")
     (small_tree / "README.md").write_text("new\n")
     commit(small_tree, "2026-01-03T02:00:00Z")
@@ -277,12 +277,20 @@ def test_tidy_sees_all_commits_of_a_push_in_a_fresh_clone_not_only_the_last(
 def test_tidy_reaches_a_changed_header_through_a_source_that_includes_it(small_tree: Path) -> None:
     """Was: a header that changed alone was checked by nobody."""
     commit(small_tree, "2026-01-03T00:00:00Z")
-    (small_tree / "src/net/a.h").write_text("#include <lumen/base/all.h>\n\n")
+    (small_tree / "src/net/a.h").write_text("#include <lumen/base/all.h>\nint a;\n")
     assert to_tidy() == ["src/net/a.cc"], "its own source"
-    (small_tree / "include/lumen/base/all.h").write_text("\n\n")
+    (small_tree / "include/lumen/base/all.h").write_text("int all;\n")
     assert to_tidy() == ["src/net/a.cc"], "which sees the other header as well"
     git(small_tree, "checkout", "-q", "src")
     assert to_tidy() == ["tests/unit/c_test.cc"], "the smallest that sees it"
+
+
+def test_tidy_leaves_out_a_source_in_which_only_comments_changed(small_tree: Path) -> None:
+    commit(small_tree, "2026-01-03T00:00:00Z")
+    (small_tree / "src/net/b.cc").write_text('#include "a.h"\n// Other words.\n#include <vector>\n')
+    assert to_tidy() == []
+    (small_tree / "src/net/b.cc").write_text('#include "a.h"\n#include <vector>  // NOLINT(a)\n')
+    assert to_tidy() == ["src/net/b.cc"], "this comment speaks to clang-tidy"
 
 
 def test_tidy_checks_everything_where_the_base_or_the_settings_say_so(
