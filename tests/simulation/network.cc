@@ -488,7 +488,8 @@ void reset_wire(Wire& wire) {
 }
 
 void begin_network() {
-  wires.clear();
+  // With its memory: a list that has grown would look like a leak of the world before.
+  std::vector<std::shared_ptr<Wire>>().swap(wires);
   tcp_sockets.clear();
   streams_open = lent_out = 0;
 }
