@@ -1,6 +1,5 @@
 # A server is changed while four clients use it: every queue type with every allocator, over the
-# unix socket. Every answer must be the first, bit for bit; the telemetry shows how many each
-# served.
+# unix socket. Every answer must be the first, bit for bit; the telemetry counts those of each.
 # Errors: exits 1 when a request failed or an answer differed.
 from __future__ import annotations
 

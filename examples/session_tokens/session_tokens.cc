@@ -1,7 +1,6 @@
 // Session tokens in a ChronoCache: each use prolongs a session, one that is not used ends, and the
 // rights of a session are looked up once, for any number of requests that ask at the same time.
-// Threads: three that ask. Memory: the cache. Errors: exit 1 when a session does something that it
-// must not.
+// Threads: three that ask. Memory: the cache. Errors: exit 1 if a session does more than it may.
 #include <lumen/cache/chrono_cache.h>
 
 #include <atomic>
