@@ -38,7 +38,8 @@ DECIDING = (
 # within hours, so all that was committed in the half day before the last commit holds all of it.
 LANDING_SECONDS = 12 * 3600
 KEEP_KNOWN_SECONDS = 30 * 24 * 3600
-NOLINT = re.compile(r"NOLINT\w*(?:\([^)]*\))?")
+# Comments that speak to clang-tidy: NOLINT, and the name of an argument, as in f(/*rows=*/2).
+FOR_CLANG_TIDY = re.compile(r"NOLINT\w*(?:\([^)]*\))?|/\*\s*\w+\s*=\s*\*/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
 
@@ -89,7 +90,7 @@ def has_same_code(base: str, name: str) -> bool:
 
 
 def checked_part(text: str) -> tuple[str, list[str]]:
-    return tidy_cpp.without_comments(text), NOLINT.findall(text)
+    return tidy_cpp.without_comments(text), FOR_CLANG_TIDY.findall(text)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Plain English for tidy.py: clauses as nouns ("what waits", "whoever takes it") in comments.
 
-A stranger has to find the noun by himself, so the thing is named instead: "requests that wait",
-"the thread that takes it". LevelDB has 0.3 of these words in 1,000, simdjson 0.6. Genuine questions
+The reader has to guess the noun, so the thing is named instead: "requests that wait", "the thread
+that takes it". LevelDB has 0.3 of these words in 1,000, simdjson 0.6. Genuine questions
 count, too: they are few. Pure functions over text.
 """
 

@@ -14,8 +14,8 @@
 //     for each ahead would refuse what a queue evens out)
 //   + the I/O thread's times: its wait to be read, its way back
 //   + an eighth of all that, because the latest times are not the next ones: without it p99 of the
-// admitted requests was 101 % of the budget on a shared machine, with a sixteenth 93 to 105 %
-//                                                                         must not exceed the budget
+//     admitted requests was 101 % of the budget on a shared machine, with a sixteenth 93 to 105 %
+//                                                                   must not exceed the budget
 #pragma once
 
 #include <lumen/base/cache_line.h>

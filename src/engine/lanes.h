@@ -1,8 +1,7 @@
 // Lanes: a bounded ring of requests for each model, and the choice among those that have some. The
 // queues of the types mpmc and batched.
 //
-//   bits_   [class 0: a bit a model] [class 1 ...]     may have work: a thread that finds no bit
-// need not look
+//   bits_   [class 0: a bit a model] [class 1 ...]     may have work; without its bit it has none
 //   lanes_  [model] -> its rings, one a class, and how many wait in all of them
 //
 // A class keeps apart requests that are not taken in the order of arrival, since a ring gives its

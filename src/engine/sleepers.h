@@ -13,11 +13,11 @@
 // Invariant: a request that can be taken never lies beside a sleeping worker that may take it while
 // no thread is on the way to it: a worker that polls or was woken, or a submitter before its
 // wake().
-// The doorbell before the bit: a thread that finds a bit finds a doorbell that works. The other way
-// round a worker once slept for ever, its bit cleared by a wake that came between the two.
-// A worker that takes a request and sees another wakes one more sleeper: the wake for that other
-// may have been spent on a worker that had found a request by itself, or that could take none yet
-// because the one before it was claimed and not published.
+//   The doorbell before the bit: a thread that finds a bit finds a doorbell that works. The other
+//   way round a worker once slept for ever, its bit cleared by a wake that came between the two.
+//   A worker that takes a request and sees another wakes one more sleeper: the wake for that other
+//   may have been spent on a worker that had found a request by itself, or that could take none
+//   yet because the one before it was claimed and not published.
 // tests/spin/sleepers.pml proves it, statement by statement.
 //
 // `Queue` has try_pop() of a worker (nullptr: nothing there) and size_was() of requests that any

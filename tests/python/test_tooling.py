@@ -291,6 +291,8 @@ def test_tidy_leaves_out_a_source_in_which_only_comments_changed(small_tree: Pat
     assert to_tidy() == []
     (small_tree / "src/net/b.cc").write_text('#include "a.h"\n#include <vector>  // NOLINT(a)\n')
     assert to_tidy() == ["src/net/b.cc"], "this comment speaks to clang-tidy"
+    (small_tree / "src/net/b.cc").write_text('#include "a.h"\n#include <vector>  /*rows=*/\n')
+    assert to_tidy() == ["src/net/b.cc"], "and so does the name of an argument"
 
 
 def test_tidy_checks_everything_where_the_base_or_the_settings_say_so(

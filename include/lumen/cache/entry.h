@@ -3,7 +3,7 @@
 //   in place    key and value lie in the slot. With kShared they are trivially copyable, and readers copy words
 //               that a writer may be changing; the block's version tells whether they may be used.
 //   by pointer  the slot points to a Node that does not change. Types that readers cannot copy word
-// by word are held so (see hazard.h), and types that could throw while a table grows.
+//               by word are held so (see hazard.h), and types that could throw while a table grows.
 //
 // Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's own exceptions.
 #pragma once
