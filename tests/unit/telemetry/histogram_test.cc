@@ -164,7 +164,7 @@ TEST(Histogram, AReaderSeesNoCountGoDownWhileItsWriterRecords) {
 }
 
 TEST(Histogram, ZeroesAreAnEmptyOneAndItsBytesLieAsTheFormatSays) {
-  alignas(Histogram) static std::array<uint64_t, sizeof(Histogram) / 8> bytes{};
+  alignas(Histogram) std::array<uint64_t, sizeof(Histogram) / 8> bytes{};
   auto& h = *reinterpret_cast<Histogram*>(bytes.data());
   EXPECT_TRUE(h.was_empty());
   EXPECT_EQ(h.summary().count, 0u);
