@@ -2,7 +2,7 @@
 #include "lumen_main.h"
 
 #include <lumen/backends/built_in.h>
-#include <lumen/engine/backends.h>
+#include <lumen/models/backends.h>
 
 #include "bench_command.h"
 #include "bus_command.h"
@@ -47,7 +47,7 @@ int lumen_main(int argc, char** argv) {
   if (const std::optional<int> status = run_python_command(argv)) return *status;
   CLI::App app("Lumen: a low-latency inference server for one machine", "lumen");
   app.set_version_flag("--version", [] {
-    const lumen::engine::Backends backends(lumen::backends::built_in());
+    const lumen::models::Backends backends(lumen::backends::built_in());
     return "lumen " LUMEN_VERSION ", " + backends.description();
   });
   app.require_subcommand(1);

@@ -141,8 +141,8 @@ void add_server_options(CLI::App& command, MatrixArguments& arguments) {
 
 void add_options(CLI::App& command, MatrixArguments& arguments) {
   matrix::MatrixPlan& plan = arguments.plan;
-  const auto& queues = lumen::engine::kQueueTypeNames;
-  const auto& allocators = lumen::engine::kAllocatorTypeNames;
+  const auto& queues = lumen::models::kQueueTypeNames;
+  const auto& allocators = lumen::models::kAllocatorTypeNames;
   plan.queue_types.assign(queues.begin(), queues.end());
   plan.allocator_types.assign(allocators.begin(), allocators.end());
   command.add_option("--model", plan.model, "name of the model")->required();

@@ -3,8 +3,8 @@
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/clock.h>
-#include <lumen/engine/load_progress.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/load_progress.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/telemetry/counters.h>
 
 #include "serve_banner.h"
@@ -18,20 +18,20 @@
 
 namespace {
 
-using lumen::engine::BackendChoice;
-using lumen::engine::Model;
-using lumen::engine::ModelState;
+using lumen::models::BackendChoice;
+using lumen::models::Model;
+using lumen::models::ModelState;
 
 struct ModelsArguments {
   std::filesystem::path repository = "models";
-  std::string backend{lumen::engine::kAutoBackend};
+  std::string backend{lumen::models::kAutoBackend};
   bool explain = false;
 };
 
-void print_tried(const lumen::engine::TriedBackend& tried) {
+void print_tried(const lumen::models::TriedBackend& tried) {
   std::printf("    %-12s", tried.name.c_str());
   if (!tried.problem.empty()) std::printf(" can't: %s", tried.problem.c_str());
-  for (const lumen::engine::SizeCost& cost : tried.costs) {
+  for (const lumen::models::SizeCost& cost : tried.costs) {
     std::printf(" %u row%s %.1f us;", cost.rows, cost.rows == 1 ? "" : "s",
                 static_cast<double>(cost.ns) / 1e3);
   }
@@ -54,19 +54,19 @@ void print_model(const Model& model, bool explain) {
   if (!model.why_not_packed().empty()) {
     std::printf("    not packed: %s\n", model.why_not_packed().c_str());
   }
-  for (const lumen::engine::TriedBackend& tried : choice.tried) print_tried(tried);
+  for (const lumen::models::TriedBackend& tried : choice.tried) print_tried(tried);
 }
 
 int run_models(const ModelsArguments& arguments) {
   const auto counters = std::make_unique<lumen::telemetry::Counters>();
-  lumen::engine::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
+  lumen::models::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
   TrialProcesses trials;
-  const auto repository = lumen::engine::ModelRepository::open(
+  const auto repository = lumen::models::ModelRepository::open(
       arguments.repository, lumen::backends::built_in(), *counters,
       {.backend = arguments.backend,
-       .cache = lumen::engine::default_choices_file(),
+       .cache = lumen::models::default_choices_file(),
        .trials = &trials},
       [&progress](const Model& model, size_t number, size_t count) {
         progress.on_loaded(model, number, count, lumen::now_ns());

@@ -10,13 +10,13 @@
 
 namespace {
 
-using lumen::engine::ModelState;
-using lumen::engine::QueueType;
+using lumen::models::ModelState;
+using lumen::models::QueueType;
 
 // Twelve lines, of which five come before the models, one after, and one says how many were cut.
 constexpr size_t kBannerModels = 5;
 
-std::string tensor_list(const std::vector<lumen::engine::TensorSpec>& tensors) {
+std::string tensor_list(const std::vector<lumen::models::TensorSpec>& tensors) {
   std::string text;
   for (const auto& tensor : tensors) {
     if (!text.empty()) text += ", ";
@@ -83,7 +83,7 @@ std::string absolute_text(const std::filesystem::path& path) {
   return (error ? path : absolute).lexically_normal().string();
 }
 
-void print_models(const lumen::engine::ModelRepository& repository, const ModelNote& note_of) {
+void print_models(const lumen::models::ModelRepository& repository, const ModelNote& note_of) {
   const auto& models = repository.models();
   for (size_t i = 0; i < std::min(models.size(), kBannerModels); ++i) {
     // A choice that nobody made by measuring says nothing new.
@@ -103,7 +103,7 @@ void print_models(const lumen::engine::ModelRepository& repository, const ModelN
 
 }  // namespace
 
-std::string model_line(const lumen::engine::Model& model) {
+std::string model_line(const lumen::models::Model& model) {
   const auto& metadata = model.metadata();
   std::string line = metadata.name + "/" + metadata.version;
   if (model.state() != ModelState::kReady) return line + "  UNAVAILABLE, see the log";
@@ -137,7 +137,7 @@ std::string exposure_warning(std::string_view http_address) {
 }
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
-                  std::string_view pinning, const lumen::engine::ModelRepository& repository,
+                  std::string_view pinning, const lumen::models::ModelRepository& repository,
                   const ModelNote& note_of, std::string_view http_address,
                   std::string_view unix_path, std::string_view bus_path,
                   std::string_view counters_path) {

@@ -10,7 +10,7 @@
 #include <lumen/backends/built_in.h>
 #include <lumen/base/core_distance.h>
 #include <lumen/base/cpu.h>
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 #include <lumen/server/server.h>
 #include <lumen/server/settings.h>
 
@@ -33,7 +33,7 @@ namespace {
 
 using lumen::Result;
 using lumen::Status;
-using lumen::engine::ModelState;
+using lumen::models::ModelState;
 using lumen::server::Server;
 using lumen::server::ServerOptions;
 using lumen::server::Setting;
@@ -190,7 +190,7 @@ void report(lumen::server::LogLevel level, std::string_view text) {
 }
 
 // Each operator, since a client's wrong answer does not say which it came from.
-void warn_of_operators(const lumen::engine::Model& model) {
+void warn_of_operators(const lumen::models::Model& model) {
   for (const std::string& one : model.choice().operators_not_known) {
     spdlog::warn(
         "model {}/{} is served by {}, which is not known to compute as ONNX defines it: {}",
@@ -198,10 +198,10 @@ void warn_of_operators(const lumen::engine::Model& model) {
   }
 }
 
-std::string note_of_model(const lumen::engine::Model& model, const Server& server) {
+std::string note_of_model(const lumen::models::Model& model, const Server& server) {
   if (model.state() != ModelState::kReady) return {};
   std::string note;
-  if (server.engine_config().queue_type == lumen::engine::QueueType::kAuto) {
+  if (server.engine_config().queue_type == lumen::models::QueueType::kAuto) {
     const auto lane = server.lane_of(model);
     note.append(name_of(lane.queue_type)).append(": ").append(lane.why).append("; ");
   }
@@ -251,7 +251,7 @@ int run_serve(const ServeArguments& arguments) {
   warn_of_overcommit(options);
   const std::string note = lumen::server::overload_note(options, options.engine);
   if (!note.empty()) spdlog::warn("{}", note);
-  const auto note_of = [&server](const lumen::engine::Model& model) {
+  const auto note_of = [&server](const lumen::models::Model& model) {
     return note_of_model(model, server);
   };
   print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(), note_of,

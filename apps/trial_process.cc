@@ -30,7 +30,7 @@ using Json = nlohmann::json;
 using lumen::Code;
 using lumen::Status;
 using lumen::UniqueFd;
-using lumen::engine::ModelSource;
+using lumen::models::ModelSource;
 
 // The socket's descriptor in the process.
 constexpr int kTrialSocket = 3;
@@ -56,7 +56,7 @@ ModelSource source_of(const Json& json) {
   source.name = json.at("name");
   source.version = json.at("version");
   source.file = json.at("file").get<std::string>();
-  source.options.precision = static_cast<lumen::engine::Precision>(json.at("precision").get<int>());
+  source.options.precision = static_cast<lumen::models::Precision>(json.at("precision").get<int>());
   source.options.batch_sizes = json.at("batch_sizes").get<std::vector<uint32_t>>();
   source.options.shape_cache = json.at("shape_cache");
   return source;
@@ -114,14 +114,14 @@ int run_try_models() {
   // A crash is an answer here: no file is to be left of it.
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   (void)setrlimit(RLIMIT_CORE, &none);
-  const lumen::engine::Backends backends(lumen::backends::built_in());
+  const lumen::models::Backends backends(lumen::backends::built_in());
   std::string message(kMaxMessageBytes, '\0');
   for (;;) {
     const ssize_t bytes = recv(kTrialSocket, message.data(), message.size(), 0);
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes <= 0) _exit(0);  // without the destructors of backends, which take their time
     const Json json = Json::parse(message.begin(), message.begin() + bytes);
-    lumen::engine::try_model(backends, json.at("backend").get<std::string>(), source_of(json));
+    lumen::models::try_model(backends, json.at("backend").get<std::string>(), source_of(json));
     const char done = 1;
     if (send(kTrialSocket, &done, 1, MSG_NOSIGNAL) != 1) _exit(0);
   }

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <lumen/base/unique_fd.h>
-#include <lumen/engine/load_trials.h>
+#include <lumen/models/load_trials.h>
 
 #include <sys/types.h>
 
@@ -48,7 +48,7 @@ class TrialProcess {
   pid_t pid_ = 0;  // 0: none
 };
 
-class TrialProcesses final : public lumen::engine::LoadTrials {
+class TrialProcesses final : public lumen::models::LoadTrials {
  public:
   // Large models load within this; a backend that never comes back from a load is ended.
   static constexpr uint64_t kMostTrialNs = 600'000'000'000;
@@ -57,7 +57,7 @@ class TrialProcesses final : public lumen::engine::LoadTrials {
                           uint64_t most_ns = kMostTrialNs)
       : program_(std::move(program)), most_ns_(most_ns) {}
 
-  [[nodiscard]] lumen::Status try_in_process(const lumen::engine::ModelSource& source,
+  [[nodiscard]] lumen::Status try_in_process(const lumen::models::ModelSource& source,
                                              std::string_view backend,
                                              const std::atomic<bool>* stop) override;
   void end() noexcept override;

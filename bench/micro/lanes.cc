@@ -24,15 +24,15 @@ constexpr uint32_t kModels = 256;
 constexpr size_t kCapacity = 1024;
 constexpr uint32_t kThreads = 16;
 
-const std::vector<std::unique_ptr<Model>>& models() {
+const std::vector<std::unique_ptr<lumen::models::Model>>& models() {
   static lumen::telemetry::Counters counters;
   static const auto all = [] {
-    std::vector<std::unique_ptr<Model>> made;
-    const auto indices = std::make_shared<ModelIndices>();
+    std::vector<std::unique_ptr<lumen::models::Model>> made;
+    const auto indices = std::make_shared<lumen::models::ModelIndices>();
     for (uint32_t i = 0; i < kModels; ++i) {
-      ModelSource source;
+      lumen::models::ModelSource source;
       source.name = std::to_string(i);
-      made.push_back(std::make_unique<Model>(indices, i, counters, source));
+      made.push_back(std::make_unique<lumen::models::Model>(indices, i, counters, source));
     }
     return made;
   }();
@@ -44,7 +44,8 @@ struct World {
     for (const auto& model : models()) lanes.add(*model, {});
   }
   Lanes lanes;
-  std::vector<InferRequest> waiting = std::vector<InferRequest>(kModels * 2);
+  std::vector<lumen::models::InferRequest> waiting =
+      std::vector<lumen::models::InferRequest>(kModels * 2);
 };
 std::unique_ptr<World> world;
 
@@ -54,7 +55,7 @@ void begin(const benchmark::State& state) {
   Lanes::Pushed pushed;
   // Two of each wait all the time, so that a model goes on having work while its request is out.
   for (uint32_t i = 0; i < 2 * count; ++i) {
-    InferRequest& request = world->waiting[i];
+    lumen::models::InferRequest& request = world->waiting[i];
     request.model = models()[i % count].get();
     request.expected_ns = 1000;
     (void)world->lanes.push(request, pushed);
@@ -68,7 +69,7 @@ void choice(benchmark::State& state) {
   Lanes::Pushed pushed;
   int64_t moved = 0;
   for ([[maybe_unused]] auto _ : state) {
-    InferRequest* request = world->lanes.try_pop(0);
+    lumen::models::InferRequest* request = world->lanes.try_pop(0);
     if (request == nullptr) continue;  // one that is on its way in is before all others
     ++moved;
     (void)world->lanes.push(*request, pushed);
@@ -78,19 +79,19 @@ void choice(benchmark::State& state) {
   state.SetItemsProcessed(moved);
 }
 
-std::unique_ptr<lumen::MpmcQueue<InferRequest*>> queue;
+std::unique_ptr<lumen::MpmcQueue<lumen::models::InferRequest*>> queue;
 
 void begin_one(const benchmark::State&) {
-  queue = std::make_unique<lumen::MpmcQueue<InferRequest*>>(kCapacity);
-  static std::vector<InferRequest> requests(2 * kThreads);
-  for (InferRequest& request : requests) (void)queue->try_push(&request);
+  queue = std::make_unique<lumen::MpmcQueue<lumen::models::InferRequest*>>(kCapacity);
+  static std::vector<lumen::models::InferRequest> requests(2 * kThreads);
+  for (lumen::models::InferRequest& request : requests) (void)queue->try_push(&request);
 }
 void end_one(const benchmark::State&) { queue = nullptr; }
 
 void one_queue(benchmark::State& state) {
   int64_t moved = 0;
   for ([[maybe_unused]] auto _ : state) {
-    InferRequest* request = nullptr;
+    lumen::models::InferRequest* request = nullptr;
     if (!queue->try_pop(request)) continue;
     ++moved;
     (void)queue->try_push(std::move(request));

@@ -49,8 +49,8 @@ int main(int count, char** words) {
     return 1;
   }
   lumen::server::Server& server = **started;
-  const lumen::engine::Model* model = server.models().find("identity", "");
-  if (model == nullptr || model->state() != lumen::engine::ModelState::kReady) {
+  const lumen::models::Model* model = server.models().find("identity", "");
+  if (model == nullptr || model->state() != lumen::models::ModelState::kReady) {
     std::printf("model identity is not ready: %s\n", model ? model->reason().c_str() : "not there");
     return count > 1 ? 0 : 1;  // a build without a backend is none of this program's faults
   }
@@ -65,7 +65,7 @@ int main(int count, char** words) {
   std::printf("%s\n\n", reply.c_str());
   // The same server, with the models run by its I/O thread; no request would be lost meanwhile.
   lumen::engine::EngineConfig config = server.engine_config();
-  config.queue_type = lumen::engine::QueueType::kInline;
+  config.queue_type = lumen::models::QueueType::kInline;
   if (!server.reconfigure(config).ok()) return 1;
   const std::string after = ask(server.http_address(), request);
   server.drain();

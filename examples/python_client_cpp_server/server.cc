@@ -16,7 +16,7 @@ int main(int count, char** words) {
   options.model_repository = count > 1 ? words[1] : "models";
   options.bus_path = count > 2 ? words[2] : "/tmp/lumen-example-" + std::to_string(getpid());
   // The I/O thread runs the models itself: no other thread has to wake for a request.
-  options.engine.queue_type = lumen::engine::QueueType::kInline;
+  options.engine.queue_type = lumen::models::QueueType::kInline;
   auto started = lumen::server::Server::start(options, lumen::backends::built_in());
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n", std::string(started.status().message()).c_str());

@@ -10,8 +10,8 @@
 
 namespace lumen::backends {
 
-std::vector<std::unique_ptr<engine::Backend>> built_in() {
-  std::vector<std::unique_ptr<engine::Backend>> backends;
+std::vector<std::unique_ptr<models::Backend>> built_in() {
+  std::vector<std::unique_ptr<models::Backend>> backends;
 #ifdef LUMEN_WITH_OPENVINO
   backends.push_back(make_openvino());
 #endif

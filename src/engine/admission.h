@@ -21,8 +21,9 @@
 #include <lumen/base/cache_line.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/limits.h>
-#include <lumen/engine/infer_request.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/engine/engine_config.h>
+#include <lumen/models/infer_request.h>
+#include <lumen/models/model_repository.h>
 
 #include <algorithm>
 #include <atomic>
@@ -43,7 +44,7 @@ class Admission {
 
   [[nodiscard]] bool has_budget() const noexcept { return budget_ns_ > 0; }
 
-  [[nodiscard]] bool fits(const InferRequest& request) const noexcept {
+  [[nodiscard]] bool fits(const models::InferRequest& request) const noexcept {
     if (!has_budget()) return true;
     // relaxed: an estimate
     const uint64_t all_ns = backlog_ns_.load(std::memory_order_relaxed) / runners_;
@@ -61,9 +62,9 @@ class Admission {
            (!models_.empty() && fits_behind(std::min(all_ns, fair_share_ahead_ns(*request.model))));
   }
   // Accepted: from now on it is ahead of others.
-  void charge(InferRequest& request) noexcept {
+  void charge(models::InferRequest& request) noexcept {
     if (!has_budget()) return;
-    const SmoothedTime& service = request.model->service_time();
+    const models::SmoothedTime& service = request.model->service_time();
     request.charged_ns = service.mean_ns() + 2 * service.deviation_ns();
     // relaxed, all: an estimate
     backlog_ns_.fetch_add(request.charged_ns, std::memory_order_relaxed);
@@ -75,7 +76,7 @@ class Admission {
     own.weight.store(request.model->scheduling().weight, std::memory_order_relaxed);
   }
   // Complete, or not accepted after all.
-  void take_back(const InferRequest& request) noexcept {
+  void take_back(const models::InferRequest& request) noexcept {
     if (!has_budget()) return;
     // relaxed, both: an estimate
     backlog_ns_.fetch_sub(request.charged_ns, std::memory_order_relaxed);
@@ -90,7 +91,7 @@ class Admission {
     std::atomic<uint64_t> run_ns{0};
     std::atomic<uint32_t> weight{1};
   };
-  [[nodiscard]] uint64_t fair_share_ahead_ns(const Model& model) const noexcept {
+  [[nodiscard]] uint64_t fair_share_ahead_ns(const models::Model& model) const noexcept {
     const uint64_t weight = model.scheduling().weight;
     const uint64_t own_ns =
         models_[model.index()].ns.load(std::memory_order_relaxed);  // relaxed: so
@@ -116,8 +117,8 @@ class Admission {
 
 // By the order in which the workers take requests.
 [[nodiscard]] inline Admission::Order order_of(const EngineConfig& config) noexcept {
-  const bool has_lanes =
-      config.queue_type != QueueType::kSpsc && config.queue_type != QueueType::kNaive;
+  const bool has_lanes = config.queue_type != models::QueueType::kSpsc &&
+                         config.queue_type != models::QueueType::kNaive;
   return has_lanes && config.policy == Policy::kFair ? Admission::Order::kFair
                                                      : Admission::Order::kOfArrival;
 }

@@ -11,34 +11,9 @@ constexpr size_t kTensorAlignment = 64;
 // Touched memory that a batch keeps; more goes back to the kernel.
 constexpr size_t kKeepBytes = 4 * 1024 * 1024;
 
-bool is_free_axis(const TensorSpec& spec) noexcept {
-  return spec.shape.rank() > 0 && spec.shape[0] == Shape::kDynamic && element_size(spec.type) > 0;
-}
-
 }  // namespace
 
-bool has_batch_axis(const ModelMetadata& metadata) noexcept {
-  return !metadata.inputs.empty() && std::ranges::all_of(metadata.inputs, is_free_axis) &&
-         std::ranges::all_of(metadata.outputs, is_free_axis);
-}
-
-uint32_t rows_of(const InferRequest& request) noexcept {
-  if (request.inputs.empty()) return 1;
-  const Shape& pattern = request.model->metadata().inputs.front().shape;
-  if (pattern.rank() == 0 || pattern[0] != Shape::kDynamic) return 1;
-  const int64_t rows = request.inputs[0].shape[0];
-  const auto differs = [rows](const TensorView& input) { return input.shape[0] != rows; };
-  if (request.inputs.size() > 1 && std::ranges::any_of(request.inputs, differs)) return 0;
-  return static_cast<uint32_t>(std::min<int64_t>(rows, UINT32_MAX));
-}
-
-uint64_t input_bytes_of(const InferRequest& request) noexcept {
-  uint64_t bytes = 0;
-  for (const TensorView& input : request.inputs) bytes += input.byte_size;
-  return bytes;
-}
-
-bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept {
+bool can_share_call(const models::InferRequest& a, const models::InferRequest& b) noexcept {
   if (a.model != b.model || rows_of(b) == 0 || a.runs_alone || b.runs_alone) return false;
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     const auto tail_a = a.inputs[i].shape.dimensions().subspan(1);
@@ -60,9 +35,9 @@ Result<Batch> Batch::create(uint32_t max_requests, size_t memory_bytes, RequestM
   return batch;
 }
 
-bool Batch::pack(std::span<InferRequest* const> members, uint32_t run_rows) noexcept {
+bool Batch::pack(std::span<models::InferRequest* const> members, uint32_t run_rows) noexcept {
   LUMEN_DCHECK(members.size() <= members_.capacity());
-  const InferRequest& first = *members.front();
+  const models::InferRequest& first = *members.front();
   members_.assign(members.begin(), members.end());
   inputs_.clear();
   run_rows_ = run_rows;
@@ -75,7 +50,7 @@ bool Batch::pack(std::span<InferRequest* const> members, uint32_t run_rows) noex
     packed.data = static_cast<std::byte*>(memory_.allocate(packed.byte_size, kTensorAlignment));
     if (packed.data == nullptr) return false;
     std::byte* place = packed.data;
-    for (const InferRequest* member : members) {
+    for (const models::InferRequest* member : members) {
       const TensorView& input = member->inputs[i];
       std::memcpy(place, input.data, input.byte_size);
       place += input.byte_size;
@@ -93,8 +68,8 @@ bool Batch::pack(std::span<InferRequest* const> members, uint32_t run_rows) noex
 
 void Batch::split() noexcept {
   uint64_t row = 0;
-  for (InferRequest* member : members_) {
-    const StageTimes& times = request_.times;
+  for (models::InferRequest* member : members_) {
+    const models::StageTimes& times = request_.times;
     member->times.preprocessed_ns = times.preprocessed_ns;
     member->times.inferred_ns = times.inferred_ns;
     member->times.postprocessed_ns = times.postprocessed_ns;
@@ -103,7 +78,7 @@ void Batch::split() noexcept {
   }
 }
 
-Status Batch::split_into(InferRequest& member, uint64_t first_row) noexcept {
+Status Batch::split_into(models::InferRequest& member, uint64_t first_row) noexcept {
   const uint64_t rows = rows_of(member);
   const size_t wanted =
       member.outputs_wanted.empty() ? request_.outputs.size() : member.outputs_wanted.size();

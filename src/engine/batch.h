@@ -6,9 +6,9 @@
 // Errors: pack() is false when the memory does not suffice; a failed run is each request's status.
 #pragma once
 
-#include <lumen/engine/infer_request.h>
-#include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/models/infer_request.h>
+#include <lumen/models/model_repository.h>
 
 #include <array>
 #include <cstdint>
@@ -17,12 +17,9 @@
 
 namespace lumen::engine {
 
-// Whether the model's shapes allow packing at all: every input and output has a free first axis and
-// elements of fixed size.
-[[nodiscard]] bool has_batch_axis(const ModelMetadata& metadata) noexcept;
-
 // Same inputs but for the number of rows, and neither is to run alone.
-[[nodiscard]] bool can_share_call(const InferRequest& a, const InferRequest& b) noexcept;
+[[nodiscard]] bool can_share_call(const models::InferRequest& a,
+                                  const models::InferRequest& b) noexcept;
 
 class Batch {
  public:
@@ -31,23 +28,24 @@ class Batch {
                                             const RegionOptions& regions = {});
 
   // `run_rows` >= the rows of all members together; the rest is zeros.
-  [[nodiscard]] bool pack(std::span<InferRequest* const> members, uint32_t run_rows) noexcept;
+  [[nodiscard]] bool pack(std::span<models::InferRequest* const> members,
+                          uint32_t run_rows) noexcept;
   // Gives every member its rows of the outputs, its status and its times.
   void split() noexcept;
   // Forgets the members.
   RequestMemory::Usage reset() noexcept;
 
-  [[nodiscard]] InferRequest& request() noexcept { return request_; }
-  [[nodiscard]] std::span<InferRequest* const> members() const noexcept { return members_; }
+  [[nodiscard]] models::InferRequest& request() noexcept { return request_; }
+  [[nodiscard]] std::span<models::InferRequest* const> members() const noexcept { return members_; }
 
  private:
   Batch() = default;
-  [[nodiscard]] Status split_into(InferRequest& member, uint64_t first_row) noexcept;
+  [[nodiscard]] Status split_into(models::InferRequest& member, uint64_t first_row) noexcept;
 
   RequestMemory memory_;
-  InferRequest request_;
+  models::InferRequest request_;
   std::vector<TensorView> inputs_;
-  std::vector<InferRequest*> members_;
+  std::vector<models::InferRequest*> members_;
   uint32_t run_rows_ = 0;
 };
 

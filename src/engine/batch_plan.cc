@@ -6,12 +6,12 @@
 
 namespace lumen::engine {
 
-BatchPlan::BatchPlan(std::span<const SizeCost> costs, uint32_t max_rows)
+BatchPlan::BatchPlan(std::span<const models::SizeCost> costs, uint32_t max_rows)
     : max_rows_(std::max<uint32_t>(1, max_rows)), steps_(max_rows_ + 1, 1), padded_(max_rows_ + 1) {
   std::vector<uint64_t> best(max_rows_ + 1, std::numeric_limits<uint64_t>::max());
   best[0] = 0;
   for (uint32_t rows = 1; rows <= max_rows_; ++rows) {
-    for (const SizeCost& size : costs) {
+    for (const models::SizeCost& size : costs) {
       if (size.rows > max_rows_) continue;
       const uint64_t rest = best[rows - std::min(rows, size.rows)];
       if (rest == std::numeric_limits<uint64_t>::max()) continue;
@@ -22,8 +22,8 @@ BatchPlan::BatchPlan(std::span<const SizeCost> costs, uint32_t max_rows)
         steps_[rows] = size.rows;
       }
     }
-    const SizeCost* cheapest = nullptr;
-    for (const SizeCost& size : costs) {
+    const models::SizeCost* cheapest = nullptr;
+    for (const models::SizeCost& size : costs) {
       const bool holds = size.rows >= rows;
       if (holds && (cheapest == nullptr || size.ns < cheapest->ns)) cheapest = &size;
     }

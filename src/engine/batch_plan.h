@@ -9,7 +9,7 @@
 #pragma once
 
 #include <lumen/base/limits.h>
-#include <lumen/engine/size_cost.h>
+#include <lumen/models/size_cost.h>
 
 #include <cstdint>
 #include <span>
@@ -23,7 +23,7 @@ class BatchPlan {
   BatchPlan() : BatchPlan({}, 1) {}
   // `costs`: the sizes that may be run, 1 among them; others than 1 only where they were shown to
   // give the same rows. `max_rows`: the most rows that a batch may have.
-  BatchPlan(std::span<const SizeCost> costs, uint32_t max_rows);
+  BatchPlan(std::span<const models::SizeCost> costs, uint32_t max_rows);
 
   // The most that one call ever has.
   [[nodiscard]] uint32_t max_rows() const noexcept { return max_rows_; }

@@ -26,7 +26,7 @@ class GatedSubmitter final : public Submitter {
   GatedSubmitter(uint32_t index, const std::atomic<Scheduler*>& current, uint32_t cpu_count)
       : index_(index), current_(current), workers_have_a_cpu_(cpu_count > 1) {}
 
-  SubmitOutcome submit(InferRequest& request) noexcept override {
+  SubmitOutcome submit(models::InferRequest& request) noexcept override {
     const uint64_t parsed_ns = request.times.parsed_ns;  // it may be gone once it is accepted
     Scheduler* scheduler = enter();
     const SubmitOutcome outcome =
@@ -41,14 +41,14 @@ class GatedSubmitter final : public Submitter {
     return outcome;
   }
 
-  bool fits_budget(InferRequest& request) noexcept override {
+  bool fits_budget(models::InferRequest& request) noexcept override {
     Scheduler* scheduler = enter();
     const bool fits = scheduler == nullptr || scheduler->fits_budget(index_, request);
     leave();
     return fits;
   }
 
-  void set_default_deadline(InferRequest& request) noexcept override {
+  void set_default_deadline(models::InferRequest& request) noexcept override {
     const Scheduler* scheduler = enter();
     if (scheduler != nullptr) scheduler->set_default_deadline(request);
     leave();
@@ -84,12 +84,12 @@ class GatedSubmitter final : public Submitter {
     return next;
   }
 
-  Types types(const Model& model) noexcept override {
+  Types types(const models::Model& model) noexcept override {
     Scheduler* scheduler = enter();
     Types types;
     if (scheduler != nullptr) {
       const EngineConfig& config = scheduler->config();
-      const QueueType lane = scheduler->usual_lane_of(index_, model);
+      const models::QueueType lane = scheduler->usual_lane_of(index_, model);
       types = {lane, config.allocator_type, config.latency_budget_us > 0,
                scheduler->has_room(index_, model, lane)};
     }
@@ -111,7 +111,7 @@ class GatedSubmitter final : public Submitter {
     retiring_.notify_all();
   }
 
-  void set_wake_sink(CompletionSink& sink) noexcept override {
+  void set_wake_sink(models::CompletionSink& sink) noexcept override {
     // sync[engine.wake_sink]: release; the sink is whole
     wake_sink_.store(&sink, std::memory_order_release);
     Scheduler* scheduler = enter();
@@ -120,7 +120,7 @@ class GatedSubmitter final : public Submitter {
   }
 
   // --- for the control plane ----------------------------------------------------------------------
-  [[nodiscard]] CompletionSink* wake_sink() const noexcept {
+  [[nodiscard]] models::CompletionSink* wake_sink() const noexcept {
     return wake_sink_.load(
         std::memory_order_acquire);  // sync[engine.wake_sink]: acquire; see set_wake_sink()
   }
@@ -138,7 +138,7 @@ class GatedSubmitter final : public Submitter {
     // sync[engine.retiring]: release; pairs with help_retire(). Acquire, if the thread has left.
     if (retiring_.compare_exchange_strong(nobody, &scheduler, std::memory_order_acq_rel,
                                           std::memory_order_acquire)) {
-      if (CompletionSink* sink = wake_sink(); sink != nullptr) sink->wake();
+      if (models::CompletionSink* sink = wake_sink(); sink != nullptr) sink->wake();
       // sync[engine.retiring]: acquire; the thread does not touch it any more
       retiring_.wait(&scheduler, std::memory_order_acquire);
       // sync[engine.retiring]: acquire; as above
@@ -195,12 +195,12 @@ class GatedSubmitter final : public Submitter {
   std::vector<uint32_t> original_cpus_;  // CPUs that the thread had before it was pinned
   alignas(kFalseSharingRange) std::atomic<uint32_t> inside_{0};
   alignas(kFalseSharingRange) std::atomic<Scheduler*> retiring_{nullptr};
-  std::atomic<CompletionSink*> wake_sink_{nullptr};
+  std::atomic<models::CompletionSink*> wake_sink_{nullptr};
 };
 
 class SwappingEngine final : public Engine {
  public:
-  SwappingEngine(const EngineOptions& options, ModelRepository& repository)
+  SwappingEngine(const EngineOptions& options, models::ModelRepository& repository)
       : options_(options),
         counters_(repository.counters()),
         builders_(repository.builders()),
@@ -227,17 +227,17 @@ class SwappingEngine final : public Engine {
     return change(config, Runner::OnFailure::kFail);
   }
 
-  Status add_model(Model& model) override {
+  Status add_model(models::Model& model) override {
     const std::lock_guard lock(mutex_);
     if (scheduler_ == nullptr) return shutting_down();
-    Model* const added = &model;
+    models::Model* const added = &model;
     LUMEN_RETURN_IF_ERROR(scheduler_->add({&added, 1}, builders_, Runner::OnFailure::kFail));
     models_.push_back(added);
     tell_instances(model);
     return {};
   }
 
-  void remove_model(const Model& model) noexcept override {
+  void remove_model(const models::Model& model) noexcept override {
     const std::lock_guard lock(mutex_);
     std::erase(models_, &model);
     if (scheduler_ == nullptr) return;
@@ -250,12 +250,12 @@ class SwappingEngine final : public Engine {
     return scheduler_ == nullptr ? options_.config : scheduler_->config();
   }
 
-  Lane lane_of(const Model& model) const override {
+  Lane lane_of(const models::Model& model) const override {
     const std::lock_guard lock(mutex_);
     return scheduler_ == nullptr ? Lane{} : scheduler_->explain_lane_of(model);
   }
 
-  Instances instances_of(const Model& model) const override {
+  Instances instances_of(const models::Model& model) const override {
     const std::lock_guard lock(mutex_);
     return scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
   }
@@ -269,7 +269,7 @@ class SwappingEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     if (scheduler_ == nullptr) return;
     replace(nullptr);
-    for (const Model* model : models_) tell_instances(*model);
+    for (const models::Model* model : models_) tell_instances(*model);
   }
 
  private:
@@ -289,7 +289,7 @@ class SwappingEngine final : public Engine {
     }
     if (scheduler_ != nullptr) counter_writer_.add("engine_swaps");
     replace(std::move(*next));
-    for (const Model* model : models_) tell_instances(*model);
+    for (const models::Model* model : models_) tell_instances(*model);
     return {};
   }
 
@@ -310,7 +310,7 @@ class SwappingEngine final : public Engine {
 
   // The counters get the instances once a change is over. While it lasts there are those of two
   // schedulers, and the numbers are still those of the first.
-  void tell_instances(const Model& model) {
+  void tell_instances(const models::Model& model) {
     const Instances now = scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
     counter_writer_.set_gauge(model.index(), "instances", now.count);
     counter_writer_.set_gauge(model.index(), "instance_bytes", now.bytes);
@@ -318,21 +318,21 @@ class SwappingEngine final : public Engine {
 
   const EngineOptions options_;
   telemetry::Counters& counters_;
-  Builders& builders_;
+  models::Builders& builders_;
   std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
   // Control plane.
   mutable std::mutex mutex_;
   telemetry::CounterWriter counter_writer_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::vector<Model*> models_;
+  std::vector<models::Model*> models_;
   uint64_t generations_ = 0;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
-                                               ModelRepository& repository) {
+                                               models::ModelRepository& repository) {
   if (options.submitter_count < 1 || options.submitter_count > limits::kMaxSubmitters) {
     return Status::error(Code::kInvalidArgument, "submitter_count: got %u, wanted 1 to %zu",
                          options.submitter_count, limits::kMaxSubmitters);

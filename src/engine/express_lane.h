@@ -40,29 +40,29 @@ class ExpressLane {
         admission_(config.latency_budget_us, 1, order_of(config)),
         worker_(worker_options(std::move(options)), source_, closed) {}
 
-  [[nodiscard]] bool takes(const InferRequest& request) const noexcept {
+  [[nodiscard]] bool takes(const models::InferRequest& request) const noexcept {
     // relaxed, both: hints; a moment late, and a light request waits for one heavy run
     return !is_heavy(request) && heavy_.load(std::memory_order_relaxed) >= workers_ &&
            outstanding_.load(std::memory_order_relaxed) < kMostOutstanding &&
            worker_.runner().has_instance(*request.model);
   }
-  [[nodiscard]] bool push(uint32_t submitter, InferRequest& request) noexcept {
+  [[nodiscard]] bool push(uint32_t submitter, models::InferRequest& request) noexcept {
     outstanding_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint for the others
     if (source_.push(submitter, request)) return true;
     outstanding_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
     return false;
   }
   // A request of unknown cost may be heavy.
-  [[nodiscard]] static bool is_heavy(const InferRequest& request) noexcept {
+  [[nodiscard]] static bool is_heavy(const models::InferRequest& request) noexcept {
     return request.expected_ns == 0 || request.expected_ns > kMostNs;
   }
-  [[nodiscard]] static bool may_take(const Model& model) noexcept {
+  [[nodiscard]] static bool may_take(const models::Model& model) noexcept {
     const uint64_t ns = model.service_time().mean_ns();
-    const ModelScheduling& scheduling = model.scheduling();
-    if (scheduling.is_on_some_workers() || scheduling.queue_type == QueueType::kInline)
+    const models::ModelScheduling& scheduling = model.scheduling();
+    if (scheduling.is_on_some_workers() || scheduling.queue_type == models::QueueType::kInline)
       return false;
-    return model.state() == ModelState::kReady && !model.traits().shares_instances && ns != 0 &&
-           ns <= kMostNs;
+    return model.state() == models::ModelState::kReady && !model.traits().shares_instances &&
+           ns != 0 && ns <= kMostNs;
   }
 
   // Of the other workers: heavy requests that they were given and that are not complete.

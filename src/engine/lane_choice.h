@@ -13,7 +13,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/engine/hand_off.h>
-#include <lumen/engine/run_costs.h>
+#include <lumen/models/run_costs.h>
 
 #include <array>
 #include <atomic>
@@ -34,7 +34,7 @@ class LaneChoice {
   }
   [[nodiscard]] bool is_inline(uint32_t model, uint64_t input_bytes,
                                uint64_t expected_ns) noexcept {
-    std::atomic<Lane>& lane = lanes_[model][RunCosts::size_of(input_bytes)];
+    std::atomic<Lane>& lane = lanes_[model][models::RunCosts::size_of(input_bytes)];
     const Lane before = lane.load(std::memory_order_relaxed);  // relaxed: a value of its own
     const Lane now = choose(before, expected_ns, hand_off_ns());
     if (now != before) lane.store(now, std::memory_order_relaxed);  // relaxed: as above
@@ -53,7 +53,7 @@ class LaneChoice {
   }
 
  private:
-  std::array<std::array<std::atomic<Lane>, RunCosts::kSizes>, limits::kMaxModels> lanes_{};
+  std::array<std::array<std::atomic<Lane>, models::RunCosts::kSizes>, limits::kMaxModels> lanes_{};
 };
 
 }  // namespace lumen::engine

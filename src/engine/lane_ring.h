@@ -3,7 +3,7 @@
 // Threads: any. Memory: at construction. Errors: try_push() is false when it is full.
 #pragma once
 
-#include <lumen/engine/infer_request.h>
+#include <lumen/models/infer_request.h>
 #include <lumen/queue/mpmc_queue.h>
 
 #include <atomic>
@@ -17,10 +17,10 @@ class LaneRing {
   explicit LaneRing(size_t capacity)
       : queue_(capacity), keys_(std::make_unique<std::atomic<uint64_t>[]>(capacity)) {}
 
-  using Claim = MpmcQueue<InferRequest*>::Run;
+  using Claim = MpmcQueue<models::InferRequest*>::Run;
   // A place that is this caller's until done(); size() 0: the ring is full.
   [[nodiscard]] Claim claim() noexcept { return queue_.reserve(1); }
-  [[nodiscard]] bool try_push(InferRequest& request, uint64_t key) noexcept {
+  [[nodiscard]] bool try_push(models::InferRequest& request, uint64_t key) noexcept {
     Claim place = claim();
     if (place.size() == 0) return false;
     // relaxed: a hint, see oldest_key_was()
@@ -29,8 +29,8 @@ class LaneRing {
     place.done();
     return true;
   }
-  [[nodiscard]] InferRequest* try_pop() noexcept {
-    InferRequest* request = nullptr;
+  [[nodiscard]] models::InferRequest* try_pop() noexcept {
+    models::InferRequest* request = nullptr;
     return queue_.try_pop(request) ? request : nullptr;
   }
 
@@ -49,7 +49,7 @@ class LaneRing {
     return keys_[position & (queue_.capacity() - 1)];
   }
 
-  MpmcQueue<InferRequest*> queue_;
+  MpmcQueue<models::InferRequest*> queue_;
   const std::unique_ptr<std::atomic<uint64_t>[]> keys_;
 };
 

@@ -22,15 +22,15 @@ class LaneSource : public WorkSource {
   LaneSource(Policy policy, size_t capacity, uint32_t submitters, uint32_t workers)
       : lanes_(policy, capacity, workers), sleepers_(lanes_, workers), pushed_(submitters) {}
 
-  void add(const Model& model, std::span<const uint32_t> workers) override {
+  void add(const models::Model& model, std::span<const uint32_t> workers) override {
     lanes_.add(model, workers);
   }
   [[nodiscard]] bool can_pin() const noexcept override { return true; }
   [[nodiscard]] FairShares* shares() noexcept override { return &lanes_.shares(); }
-  [[nodiscard]] bool has_room(const Model& model) const noexcept override {
+  [[nodiscard]] bool has_room(const models::Model& model) const noexcept override {
     return lanes_.has_room(model);
   }
-  bool push(uint32_t submitter, InferRequest& request) noexcept override {
+  bool push(uint32_t submitter, models::InferRequest& request) noexcept override {
     return lanes_.push(request, pushed_[submitter]);
   }
   void wake_workers(uint32_t submitter) noexcept override {
@@ -42,19 +42,22 @@ class LaneSource : public WorkSource {
   }
   void announce_all() noexcept override { lanes_.announce_all(); }
 
-  InferRequest* try_take(uint32_t worker) noexcept override { return sleepers_.try_take(worker); }
-  InferRequest* try_take_like(uint32_t, const InferRequest& request) noexcept override {
-    InferRequest* const next = lanes_.try_pop_like(request);
+  models::InferRequest* try_take(uint32_t worker) noexcept override {
+    return sleepers_.try_take(worker);
+  }
+  models::InferRequest* try_take_like(uint32_t,
+                                      const models::InferRequest& request) noexcept override {
+    models::InferRequest* const next = lanes_.try_pop_like(request);
     if (next != nullptr) sleepers_.pass_on();
     return next;
   }
   bool was_empty(uint32_t worker) const noexcept override { return lanes_.was_empty(worker); }
   bool begin_search(uint32_t) noexcept override { return sleepers_.begin_search(); }
-  InferRequest* end_search(uint32_t worker) noexcept override {
+  models::InferRequest* end_search(uint32_t worker) noexcept override {
     return sleepers_.end_search(worker);
   }
-  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
-                     WakeReason& reason) noexcept override {
+  models::InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                             WakeReason& reason) noexcept override {
     // Only by a thread that looks at the lanes afterwards: it may hide one for a moment from a
     // thread that wakes others.
     if (may_take) wake_each_of(lanes_.tidy(worker));

@@ -16,7 +16,7 @@ constexpr std::array<uint64_t, Lanes::kDeadlineClasses - 1> kClassEndsNs = {8'00
 
 }  // namespace
 
-void Lanes::add(const Model& model, std::span<const uint32_t> workers) {
+void Lanes::add(const models::Model& model, std::span<const uint32_t> workers) {
   const uint32_t index = model.index();
   shares_.reset(index, model.scheduling().weight, model.service_time().mean_ns());
   // relaxed: only the control plane writes it
@@ -48,7 +48,7 @@ void Lanes::set(ModelMask& mask, uint32_t model, bool value) noexcept {
   if (!value) mask[model / 64].fetch_and(~bit, std::memory_order_relaxed);
 }
 
-Lanes::Place Lanes::place_of(const InferRequest& request) const noexcept {
+Lanes::Place Lanes::place_of(const models::InferRequest& request) const noexcept {
   const uint32_t model = request.model->index();
   const uint32_t priority = request.model->scheduling().priority_of(request.priority) - 1;
   if (policy_ != Policy::kDeadline) return {model, priority};
@@ -58,11 +58,11 @@ Lanes::Place Lanes::place_of(const InferRequest& request) const noexcept {
   return {model, priority * kDeadlineClasses + static_cast<uint32_t>(end - kClassEndsNs.begin())};
 }
 
-uint64_t Lanes::key_of(const InferRequest& request) const noexcept {
+uint64_t Lanes::key_of(const models::InferRequest& request) const noexcept {
   return policy_ == Policy::kDeadline ? request.deadline_ns : request.times.parsed_ns;
 }
 
-bool Lanes::has_room(const Model& model) const noexcept {
+bool Lanes::has_room(const models::Model& model) const noexcept {
   const Lane& lane = lane_of(model.index());
   const uint32_t count = classes_of_a_priority();
   const uint32_t first = (model.scheduling().priority - 1) * count;
@@ -72,7 +72,7 @@ bool Lanes::has_room(const Model& model) const noexcept {
   return false;
 }
 
-bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
+bool Lanes::push(models::InferRequest& request, Pushed& pushed) noexcept {
   const Place place = place_of(request);
   Lane& lane = lane_of(place.model);
   if (!lane.rings[place.class_index]->try_push(request, key_of(request))) return false;
@@ -93,7 +93,7 @@ bool Lanes::push(InferRequest& request, Pushed& pushed) noexcept {
 }
 
 LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
-  const Place place{model, (kUsualPriority - 1) * classes_of_a_priority()};
+  const Place place{model, (models::kUsualPriority - 1) * classes_of_a_priority()};
   ++pushed.for_any;
   pushed.bits[place.word()] |= place.mask();
   return lane_of(model).rings[place.class_index]->claim();
@@ -162,12 +162,12 @@ std::optional<Lanes::Place> Lanes::choose(uint32_t worker, const Tried& tried) c
   return chosen;
 }
 
-InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
+models::InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
   // The ring that is chosen may have been emptied by another worker meanwhile, or its oldest request be
   // claimed and not yet there; then the next is taken, and each is tried once.
   Tried tried;
   while (const std::optional<Place> chosen = choose(worker, tried)) {
-    if (InferRequest* request = take_from(chosen->model, chosen->class_index)) {
+    if (models::InferRequest* request = take_from(chosen->model, chosen->class_index)) {
       shares_.charge(chosen->model, request->share_ns);
       return request;
     }
@@ -176,10 +176,10 @@ InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
   return nullptr;
 }
 
-InferRequest* Lanes::try_pop_like(const InferRequest& request) noexcept {
+models::InferRequest* Lanes::try_pop_like(const models::InferRequest& request) noexcept {
   const uint32_t model = request.model->index();
   for (uint32_t i = 0; i < classes(); ++i) {
-    if (InferRequest* next = take_from(model, i)) {
+    if (models::InferRequest* next = take_from(model, i)) {
       shares_.join(model, next->share_ns);
       return next;
     }
@@ -187,8 +187,8 @@ InferRequest* Lanes::try_pop_like(const InferRequest& request) noexcept {
   return nullptr;
 }
 
-InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
-  InferRequest* request = lane_of(model).rings[class_index]->try_pop();
+models::InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
+  models::InferRequest* request = lane_of(model).rings[class_index]->try_pop();
   if (request == nullptr) return nullptr;
   request->share_ns = std::max<uint64_t>(request->expected_ns, 1);
   return request;

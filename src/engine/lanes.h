@@ -39,8 +39,8 @@
 #include <lumen/base/cache_line.h>
 #include <lumen/base/limits.h>
 #include <lumen/engine/engine_config.h>
-#include <lumen/engine/model_repository.h>
-#include <lumen/engine/model_scheduling.h>
+#include <lumen/models/model_repository.h>
+#include <lumen/models/model_scheduling.h>
 
 #include <array>
 #include <atomic>
@@ -58,7 +58,7 @@ class Lanes {
 
  public:
   static constexpr uint32_t kDeadlineClasses = 4;
-  static constexpr uint32_t kMostClasses = kPriorities * kDeadlineClasses;
+  static constexpr uint32_t kMostClasses = models::kPriorities * kDeadlineClasses;
   // A bit a worker; none: any worker.
   using WorkerSet = std::array<uint64_t, limits::kMaxWorkers / 64>;
   // A submitter's own: its pushes since its last announce().
@@ -73,12 +73,12 @@ class Lanes {
       : policy_(policy), capacity_(capacity), may_take_(workers) {}
 
   // No request of the model can come meanwhile. `workers`: those that may take them; empty: all.
-  void add(const Model& model, std::span<const uint32_t> workers);
+  void add(const models::Model& model, std::span<const uint32_t> workers);
   [[nodiscard]] FairShares& shares() noexcept { return shares_; }
 
   // A guess, for a request that asks for no priority; of `deadline` whether any class of it has room.
-  [[nodiscard]] bool has_room(const Model& model) const noexcept;
-  [[nodiscard]] bool push(InferRequest& request, Pushed& pushed) noexcept;
+  [[nodiscard]] bool has_room(const models::Model& model) const noexcept;
+  [[nodiscard]] bool push(models::InferRequest& request, Pushed& pushed) noexcept;
   // For tests: the first half of push() of a request of the usual priority, its place claimed and not published.
   [[nodiscard]] LaneRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
   // Before the submitter wakes a thread for its pushes.
@@ -87,9 +87,9 @@ class Lanes {
   void announce_all() noexcept;
 
   // The next for that worker by priority and policy; nullptr: nothing there.
-  [[nodiscard]] InferRequest* try_pop(uint32_t worker) noexcept;
+  [[nodiscard]] models::InferRequest* try_pop(uint32_t worker) noexcept;
   // The next of the same model, to be run with it.
-  [[nodiscard]] InferRequest* try_pop_like(const InferRequest& request) noexcept;
+  [[nodiscard]] models::InferRequest* try_pop_like(const models::InferRequest& request) noexcept;
   // Clears the bits of empty rings that the worker may take from. Before its sleep is announced. Returns the workers
   // that are to be woken, since they may have looked while a bit was clear for a request that they alone may take.
   [[nodiscard]] WorkerSet tidy(uint32_t worker) noexcept;
@@ -139,11 +139,13 @@ class Lanes {
   [[nodiscard]] uint32_t classes_of_a_priority() const noexcept {
     return policy_ == Policy::kDeadline ? kDeadlineClasses : 1;
   }
-  [[nodiscard]] uint32_t classes() const noexcept { return kPriorities * classes_of_a_priority(); }
-  [[nodiscard]] Place place_of(const InferRequest& request) const noexcept;
-  [[nodiscard]] uint64_t key_of(const InferRequest& request) const noexcept;
+  [[nodiscard]] uint32_t classes() const noexcept {
+    return models::kPriorities * classes_of_a_priority();
+  }
+  [[nodiscard]] Place place_of(const models::InferRequest& request) const noexcept;
+  [[nodiscard]] uint64_t key_of(const models::InferRequest& request) const noexcept;
   [[nodiscard]] FairShares::Start rank_of(Place place, const LaneRing& ring) const noexcept;
-  [[nodiscard]] InferRequest* take_from(uint32_t model, uint32_t class_index) noexcept;
+  [[nodiscard]] models::InferRequest* take_from(uint32_t model, uint32_t class_index) noexcept;
 
   const Policy policy_;
   const size_t capacity_;

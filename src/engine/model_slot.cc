@@ -3,7 +3,7 @@
 
 #include <lumen/base/clock.h>
 
-#include "engine/trial_run.h"
+#include <lumen/models/trial_run.h>
 
 #include <algorithm>
 #include <cstring>
@@ -30,9 +30,9 @@ constexpr size_t kBatchBytes = size_t{256} << 20;
 // its framework's results for a request, and kernels may add up in another order for another number
 // of rows. That they are independent, as the graph says, is known before.
 bool rows_are_independent(ModelSlot& slot, RequestMemory& memory, uint32_t rows) {
-  TrialRun together(slot.model->metadata(), slot.model, memory);
+  models::TrialRun together(slot.model->metadata(), slot.model, memory);
   if (!together.run(*slot.instance, 0, rows)) return false;
-  TrialRun alone(slot.model->metadata(), slot.model, memory);
+  models::TrialRun alone(slot.model->metadata(), slot.model, memory);
   for (uint32_t row = 0; row < rows; ++row) {
     if (!alone.run(*slot.instance, row, 1)) return false;
     for (size_t i = 0; i < alone.outputs().size(); ++i) {
@@ -59,7 +59,7 @@ Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int leas
   for (int run = 0; run < kMeasuredRuns; ++run) {
     if (run >= least_runs && now_ns() - begin > kMeasureForNs) break;
     memory.reset(kBatchBytes);
-    TrialRun trial(slot.model->metadata(), slot.model, memory);
+    models::TrialRun trial(slot.model->metadata(), slot.model, memory);
     const uint64_t before = now_ns();
     if (!trial.run(*slot.instance, 0, rows, free_size)) return {};
     measured.ns = std::min(measured.ns, now_ns() - before);
@@ -74,17 +74,18 @@ Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
   // 0: rows can't be made up for it, and its first request will tell.
-  const Measured one = measure(slot, *memory, 1, 1, TrialRun::kUsualFreeSize);
+  const Measured one = measure(slot, *memory, 1, 1, models::TrialRun::kUsualFreeSize);
   if (one.ns > 0) slot.model->service_time().restart(one.ns);
   if (one.ns > 0) slot.model->run_costs().add(one.input_bytes, one.ns);
   return {};
 }
 
 // Of one row and of each of `sizes` that gives the same rows.
-Result<std::vector<SizeCost>> measure_sizes(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
+Result<std::vector<models::SizeCost>> measure_sizes(ModelSlot& slot,
+                                                    const std::vector<uint32_t>& sizes) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
-  std::vector<SizeCost> costs;
+  std::vector<models::SizeCost> costs;
   if (const uint64_t ns = measure(slot, *memory, 1).ns; ns > 0) costs.push_back({1, ns});
   for (const uint32_t rows : sizes) {
     memory->reset(kBatchBytes);
@@ -105,17 +106,18 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
   if (compiled == Compiled::kNo) key.push_back(0);
   auto known = slot.model->size_costs().find(key);
   if (known == slot.model->size_costs().end()) {
-    Result<std::vector<SizeCost>> measured = measure_sizes(slot, sizes);
+    Result<std::vector<models::SizeCost>> measured = measure_sizes(slot, sizes);
     if (!measured.ok()) return measured.status();
     known = slot.model->size_costs().emplace(key, std::move(*measured)).first;
   }
-  const std::vector<SizeCost>& costs = known->second;
-  const auto largest = std::ranges::max_element(costs, {}, &SizeCost::rows);
+  const std::vector<models::SizeCost>& costs = known->second;
+  const auto largest = std::ranges::max_element(costs, {}, &models::SizeCost::rows);
   if (costs.size() < 2) return {};
   slot.plan = BatchPlan(costs, std::min(config.batch_size, largest->rows));
   if (!slot.plan.packs()) return {};
-  const auto kind = config.allocator_type == AllocatorType::kStandard ? RequestMemory::Kind::kHeap
-                                                                      : RequestMemory::Kind::kArena;
+  const auto kind = config.allocator_type == models::AllocatorType::kStandard
+                        ? RequestMemory::Kind::kHeap
+                        : RequestMemory::Kind::kArena;
   for (uint32_t i = 0; i < slot.max_in_flight; ++i) {
     Result<Batch> batch = Batch::create(config.batch_size, kBatchBytes, kind, regions);
     if (!batch.ok()) return batch.status();
@@ -136,7 +138,7 @@ bool gains_by_packing(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
          several_ns * 100 < one_ns * rows * (100 - kLeastGainPercent);
 }
 
-std::vector<uint32_t> sizes_for(const Model& model, const EngineConfig& config) {
+std::vector<uint32_t> sizes_for(const models::Model& model, const EngineConfig& config) {
   const bool may_pack = has_batch_axis(model.metadata()) && model.why_not_packed().empty();
   return may_pack ? batch_sizes_of(config) : std::vector<uint32_t>();
 }
@@ -144,8 +146,8 @@ std::vector<uint32_t> sizes_for(const Model& model, const EngineConfig& config) 
 }  // namespace
 
 std::vector<uint32_t> batch_sizes_of(const EngineConfig& config) {
-  const bool packs =
-      config.queue_type == QueueType::kBatched || config.queue_type == QueueType::kInline;
+  const bool packs = config.queue_type == models::QueueType::kBatched ||
+                     config.queue_type == models::QueueType::kInline;
   std::vector<uint32_t> sizes;
   if (!packs || config.batch_size < 2) return sizes;
   for (uint32_t rows = 2; rows < config.batch_size; rows *= 2) sizes.push_back(rows);
@@ -153,31 +155,31 @@ std::vector<uint32_t> batch_sizes_of(const EngineConfig& config) {
   return sizes;
 }
 
-Result<std::shared_ptr<Instance>> SharedInstances::of(Model& model,
-                                                      std::span<const uint32_t> batch_sizes) {
+Result<std::shared_ptr<models::Instance>> SharedInstances::of(
+    models::Model& model, std::span<const uint32_t> batch_sizes) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<Instance>& shared = made_[&model];
+  std::shared_ptr<models::Instance>& shared = made_[&model];
   if (shared == nullptr) {
-    Result<std::unique_ptr<Instance>> made = model.make_instance(batch_sizes);
+    Result<std::unique_ptr<models::Instance>> made = model.make_instance(batch_sizes);
     if (!made.ok()) return made.status();
     shared = std::move(*made);
   }
   return shared;
 }
 
-Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
+Result<std::unique_ptr<ModelSlot>> make_slot(models::Model& model, const EngineConfig& config,
                                              SharedInstances& shared) {
   auto slot = std::make_unique<ModelSlot>();
   slot->model = &model;
-  slot->gathers = config.queue_type == QueueType::kBatched;
-  if (model.state() != ModelState::kReady) return slot;
+  slot->gathers = config.queue_type == models::QueueType::kBatched;
+  if (model.state() != models::ModelState::kReady) return slot;
   const std::vector<uint32_t> sizes = sizes_for(model, config);
   if (model.traits().shares_instances) {
-    Result<std::shared_ptr<Instance>> instance = shared.of(model, sizes);
+    Result<std::shared_ptr<models::Instance>> instance = shared.of(model, sizes);
     if (!instance.ok()) return instance.status();
     slot->instance = std::move(*instance);
   } else {
-    Result<std::unique_ptr<Instance>> instance = model.make_instance(sizes);
+    Result<std::unique_ptr<models::Instance>> instance = model.make_instance(sizes);
     if (!instance.ok()) return instance.status();
     slot->instance = std::move(*instance);
   }
@@ -187,8 +189,9 @@ Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& c
 
 Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
   if (slot.instance == nullptr) return {};
-  const bool reckons = config.latency_budget_us > 0 || config.queue_type == QueueType::kAuto ||
-                       slot.model->scheduling().queue_type != QueueType::kAuto;
+  const bool reckons = config.latency_budget_us > 0 ||
+                       config.queue_type == models::QueueType::kAuto ||
+                       slot.model->scheduling().queue_type != models::QueueType::kAuto;
   if (reckons && slot.model->service_time().mean_ns() == 0) {
     LUMEN_RETURN_IF_ERROR(learn_service_time(slot));
   }
@@ -200,7 +203,7 @@ Status plan_slot(ModelSlot& slot, const EngineConfig& config, const RegionOption
 
 Status pack_slot(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions) {
   EngineConfig packing = config;
-  packing.queue_type = QueueType::kBatched;
+  packing.queue_type = models::QueueType::kBatched;
   const std::vector<uint32_t> sizes = sizes_for(*slot.model, packing);
   const bool overlaps = slot.max_in_flight > 1 && !slot.model->traits().batches_in_flight;
   if (slot.instance == nullptr || overlaps || sizes.empty() || !gains_by_packing(slot, sizes)) {

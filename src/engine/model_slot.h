@@ -10,7 +10,7 @@
 
 #include <lumen/base/result.h>
 #include <lumen/engine/engine_config.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <atomic>
 #include <cstdint>
@@ -33,10 +33,10 @@ struct BatchPlace {
 };
 
 struct ModelSlot {
-  Model* model = nullptr;
-  std::shared_ptr<Instance> instance;  // nullptr: the model is unavailable
-  uint64_t made_bytes = 0;             // taken by its making
-  uint64_t run_bytes = 0;              // and then by trials that ran it
+  models::Model* model = nullptr;
+  std::shared_ptr<models::Instance> instance;  // nullptr: the model is unavailable
+  uint64_t made_bytes = 0;                     // taken by its making
+  uint64_t run_bytes = 0;                      // and then by trials that ran it
   bool has_run = false;
   uint32_t max_in_flight = 1;
   BatchPlan plan;
@@ -58,16 +58,17 @@ struct ModelSlot {
 class SharedInstances {
  public:
   // That of `model`, made at the first call for it.
-  [[nodiscard]] Result<std::shared_ptr<Instance>> of(Model& model,
-                                                     std::span<const uint32_t> batch_sizes);
+  [[nodiscard]] Result<std::shared_ptr<models::Instance>> of(models::Model& model,
+                                                             std::span<const uint32_t> batch_sizes);
 
  private:
   std::mutex mutex_;
-  std::map<const Model*, std::shared_ptr<Instance>> made_;
+  std::map<const models::Model*, std::shared_ptr<models::Instance>> made_;
 };
 
 // An unavailable model gives a slot without instance. Control plane, by several threads at once.
-[[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(Model& model, const EngineConfig& config,
+[[nodiscard]] Result<std::unique_ptr<ModelSlot>> make_slot(models::Model& model,
+                                                           const EngineConfig& config,
                                                            SharedInstances& shared);
 // Control plane, one at a time and with nothing else compiling, for it measures. Only the first
 // slot of a model is measured; the result is kept with the model.

@@ -3,7 +3,7 @@
 
 #include "engine/batch.h"
 
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <ctime>
 
@@ -23,11 +23,11 @@ constexpr telemetry::ModelCounter kByQueueType[] = {"by_mpmc", "by_spsc", "by_na
 
 }  // namespace
 
-void record(const InferRequest& request, uint64_t executions,
+void record(const models::InferRequest& request, uint64_t executions,
             telemetry::CounterWriter& counters) noexcept {
   if (!request.status.ok()) return;
   const uint32_t model = request.model->index();
-  const StageTimes& times = request.times;
+  const models::StageTimes& times = request.times;
   // Rows are counted where the model has a free first axis; otherwise a call is one inference.
   counters.add(model, "inference", std::max<uint32_t>(1, rows_of(request)));
   counters.add(model, "execution", executions);

@@ -2,7 +2,7 @@
 #include "engine/runner.h"
 
 #include <lumen/base/clock.h>
-#include <lumen/engine/validate.h>
+#include <lumen/models/validate.h>
 
 #include "engine/record.h"
 #include "engine/run_timer.h"
@@ -22,7 +22,7 @@ namespace {
 // the cost of a wake-up to a sleeper anyway. Only if the model is so fast that several fit.
 constexpr uint64_t kCoalesceNs = 20'000;
 
-bool is_late(const InferRequest& request, uint64_t now) noexcept {
+bool is_late(const models::InferRequest& request, uint64_t now) noexcept {
   return now > request.deadline_ns;
 }
 
@@ -37,10 +37,10 @@ Runner::Runner(const RunnerOptions& options)
   members_.reserve(most);
 }
 
-void Runner::expect_instances(std::span<Model* const> models) {
+void Runner::expect_instances(std::span<models::Model* const> models) {
   made_.clear();
   made_.reserve(models.size());
-  for (Model* model : models) {
+  for (models::Model* model : models) {
     made_.push_back({.model = model, .config = {}, .slot = {}, .status = {}});
   }
 }
@@ -49,7 +49,7 @@ void Runner::make_instance(size_t index, SharedInstances& shared, InstanceMemory
                            const EngineConfig& config) {
   Made& made = made_[index];
   made.config = config;
-  if (config.queue_type == QueueType::kAuto) {
+  if (config.queue_type == models::QueueType::kAuto) {
     made.config.queue_type = made.model->scheduling().queue_type;
   }
   InstanceMemory::Making making(memory, made.model->file_bytes());
@@ -94,13 +94,13 @@ Status Runner::set_up(InstanceMemory& memory, OnFailure on_failure) {
   return {};
 }
 
-Status Runner::pack(const Model& model, InstanceMemory& memory) {
+Status Runner::pack(const models::Model& model, InstanceMemory& memory) {
   ModelSlot& slot = *slots_[model.index()];
   return run_measured(slot, memory,
                       [&] { return pack_slot(slot, options_.config, options_.regions); });
 }
 
-void Runner::remove(const Model& model) noexcept {
+void Runner::remove(const models::Model& model) noexcept {
   std::unique_ptr<ModelSlot>& slot = slots_[model.index()];
   if (slot == nullptr) return;
   // sync[runner.in_flight]: acquire; the thread that completed the last request is out of the slot.
@@ -111,7 +111,7 @@ void Runner::remove(const Model& model) noexcept {
   slot.reset();
 }
 
-bool Runner::add(InferRequest& request) noexcept {
+bool Runner::add(models::InferRequest& request) noexcept {
   // Behind those that came before it and are no less urgent.
   auto place = waiting_.end();
   while (place != waiting_.begin() && place[-1]->priority > request.priority) --place;
@@ -120,9 +120,9 @@ bool Runner::add(InferRequest& request) noexcept {
   // A request that one worker has taken is lost to the others: only packed ones are worth it.
   if (!slot.gathers || slot.batches.empty()) return false;
   if (gather_first_ == nullptr) {
-    const auto oldest = std::ranges::find(waiting_, request.model, &InferRequest::model);
+    const auto oldest = std::ranges::find(waiting_, request.model, &models::InferRequest::model);
     gather_first_ = *oldest;
-    for (const InferRequest* other : std::span(oldest, waiting_.end())) {
+    for (const models::InferRequest* other : std::span(oldest, waiting_.end())) {
       if (can_share_call(*gather_first_, *other)) gather_rows_ += rows_of(*other);
     }
     return gather_rows_ < slot.plan.max_rows() && can_share_call(*gather_first_, request);
@@ -145,7 +145,7 @@ size_t Runner::run(Pass pass) noexcept {
   hold_until_ns_ = UINT64_MAX;
   const size_t before = waiting_.size();
   for (size_t i = 0; i < waiting_.size();) {
-    InferRequest* request = waiting_[i];
+    models::InferRequest* request = waiting_[i];
     if (request == nullptr) {  // gone, perhaps with an older one
       ++i;
       continue;
@@ -171,7 +171,7 @@ size_t Runner::run(Pass pass) noexcept {
 // Starts the request at `first`, with others if that is cheaper; or leaves it, and all of its model
 // for this pass, where there is no room or more rows are waited for.
 void Runner::start_with(size_t first, uint64_t now) noexcept {
-  InferRequest& request = *waiting_[first];
+  models::InferRequest& request = *waiting_[first];
   ModelSlot& slot = slot_of(request);
   // sync[runner.in_flight]: acquire; the slot's batch is this thread's again. Only this thread counts
   // up, so room once seen stays.
@@ -202,14 +202,14 @@ void Runner::start_with(size_t first, uint64_t now) noexcept {
 }
 
 BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) noexcept {
-  const InferRequest& oldest = *waiting_[first];
+  const models::InferRequest& oldest = *waiting_[first];
   candidates_.clear();
   candidate_rows_.clear();
   uint32_t rows = 0;
   for (size_t i = first; i < waiting_.size() && rows < slot.plan.max_rows() &&
                          candidates_.size() < candidates_.capacity();
        ++i) {
-    const InferRequest* other = waiting_[i];
+    const models::InferRequest* other = waiting_[i];
     if (other == nullptr || !can_share_call(oldest, *other)) {
       // One that can't be packed itself runs alone.
       if (i == first) {
@@ -228,13 +228,13 @@ BatchDecision Runner::decide(size_t first, const ModelSlot& slot, uint64_t now) 
   return decide_batch({candidate_rows_, oldest.times.parsed_ns}, slot.plan, now, max_delay_ns);
 }
 
-void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept {
+void Runner::start_one(models::InferRequest& request, ModelSlot& slot, uint64_t now) noexcept {
   leave_queue(request, now);
   if (slot.instance == nullptr) {
     request.status =
         Status::error(Code::kUnavailable, "model '%s' is unavailable: %s",
                       slot.model->metadata().name.c_str(), slot.model->reason().c_str());
-    CompletionSink* sink = request.sink;
+    models::CompletionSink* sink = request.sink;
     finish(request, 0, counters_);
     note_sink(sink, now);
     return;
@@ -247,20 +247,20 @@ void Runner::start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noe
   const RunTimer timer(request.expected_ns);
   // Counted before start(): a completion may come before it returns.
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
-  if (start(slot, request, &Runner::on_done) == StartOutcome::kPending) {
+  if (start(slot, request, &Runner::on_done) == models::StartOutcome::kPending) {
     note_pending();
     return;
   }
   slot.in_flight.fetch_sub(1, std::memory_order_relaxed);  // relaxed: nothing is handed over
-  CompletionSink* sink = request.sink;
+  models::CompletionSink* sink = request.sink;
   const uint64_t done = now_ns();
-  InferRequest* const alone = &request;
+  models::InferRequest* const alone = &request;
   note_service(slot, done - now, timer.used_ns(done - now), {&alone, 1});
   finish(request, 1, counters_);
   note_sink(sink, done);
 }
 
-void Runner::leave_queue(InferRequest& request, uint64_t now) noexcept {
+void Runner::leave_queue(models::InferRequest& request, uint64_t now) noexcept {
   // Not again where a batch has failed and its members run alone.
   if (request.times.dequeued_ns == 0) counters_.subtract(request.model->index(), "queued");
   request.times.dequeued_ns = now;
@@ -268,11 +268,11 @@ void Runner::leave_queue(InferRequest& request, uint64_t now) noexcept {
 }
 
 void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept {
-  const std::span<InferRequest* const> members = std::span(members_).first(count);
+  const std::span<models::InferRequest* const> members = std::span(members_).first(count);
   if (waiting_sink_count_ > 0 && now + slot.service_ns > waiting_sinks_since_ns_ + kCoalesceNs) {
     wake_sinks();
   }
-  for (InferRequest* member : members) {
+  for (models::InferRequest* member : members) {
     leave_queue(*member, now);
   }
   // sync[runner.batch_free]: acquire; its last owner is through with it. There is one, as there is
@@ -290,15 +290,15 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
     leave_them_alone();
     return;
   }
-  InferRequest& packed = place.batch.request();
+  models::InferRequest& packed = place.batch.request();
   packed.in_engine = this;
   packed.owner = &place;
   uint64_t expected_ns = 0;
-  for (const InferRequest* member : members) expected_ns += member->expected_ns;
+  for (const models::InferRequest* member : members) expected_ns += member->expected_ns;
   const RunTimer timer(expected_ns);
   place.is_taken.store(true, std::memory_order_relaxed);   // relaxed: only this thread asks
   slot.in_flight.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in start_one()
-  if (start(slot, packed, &Runner::on_batch_done) == StartOutcome::kPending) {
+  if (start(slot, packed, &Runner::on_batch_done) == models::StartOutcome::kPending) {
     note_pending();
     return;
   }
@@ -315,11 +315,11 @@ void Runner::start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t 
 }
 
 // With kPending neither the slot nor the instance is touched afterwards.
-StartOutcome Runner::start(ModelSlot& slot, InferRequest& request,
-                           void (*done)(InferRequest&) noexcept) noexcept {
+models::StartOutcome Runner::start(ModelSlot& slot, models::InferRequest& request,
+                                   void (*done)(models::InferRequest&) noexcept) noexcept {
   // relaxed: the thread that removes the model has seen a completion that this comes before
   slot.is_starting.store(true, std::memory_order_relaxed);
-  const StartOutcome outcome = slot.instance->start(request, done);
+  const models::StartOutcome outcome = slot.instance->start(request, done);
   // sync[runner.starting]: release; this thread has left the instance
   slot.is_starting.store(false, std::memory_order_release);
   return outcome;
@@ -334,8 +334,8 @@ void Runner::finish_batch(BatchPlace& place) noexcept {
   place.batch.split();
   const uint64_t now = now_ns();
   uint64_t executions = 1;
-  for (InferRequest* member : place.batch.members()) {
-    CompletionSink* sink = member->sink;
+  for (models::InferRequest* member : place.batch.members()) {
+    models::CompletionSink* sink = member->sink;
     finish(*member, std::exchange(executions, 0), counters_);
     note_sink(sink, now);
   }
@@ -358,7 +358,7 @@ void Runner::take_back_failed_batches() noexcept {
     if (waiting_.size() + members.size() > waiting_.capacity()) return;
     BatchPlace& place = *std::exchange(failed_here_, failed_here_->next_failed);
     ModelSlot& slot = slot_of(*members.front());
-    for (InferRequest* member : members) member->runs_alone = true;
+    for (models::InferRequest* member : members) member->runs_alone = true;
     waiting_.insert(waiting_.begin(), members.begin(), members.end());
     (void)place.batch.reset();
     place.is_taken.store(false, std::memory_order_relaxed);  // relaxed: only this thread asks
@@ -372,7 +372,7 @@ bool Runner::has_failed_batch() const noexcept {
   return failed_here_ != nullptr || failed_.load(std::memory_order_relaxed) != nullptr;
 }
 
-void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
+void Runner::refuse_late(models::InferRequest& request, uint64_t now) noexcept {
   const auto us_since = [now](uint64_t then_ns) {
     return static_cast<unsigned long long>(then_ns == 0 || then_ns > now ? 0 : now - then_ns) /
            1000;
@@ -387,18 +387,18 @@ void Runner::refuse_late(InferRequest& request, uint64_t now) noexcept {
          now);
 }
 
-void Runner::refuse(InferRequest& request, const Status& status, uint64_t now) noexcept {
+void Runner::refuse(models::InferRequest& request, const Status& status, uint64_t now) noexcept {
   leave_queue(request, now);
   request.status = status;
-  InferRequest* const alone = &request;
+  models::InferRequest* const alone = &request;
   settle_share(slot_of(request), 0, {&alone, 1});  // it was charged for a run
-  CompletionSink* sink = request.sink;
+  models::CompletionSink* sink = request.sink;
   finish(request, 0, counters_);
   note_sink(sink, now);
 }
 
 // Hands the request over; it is gone afterwards. Its sink is still to be told.
-void Runner::finish(InferRequest& request, uint64_t executions,
+void Runner::finish(models::InferRequest& request, uint64_t executions,
                     telemetry::CounterWriter& counters) noexcept {
   if (request.status.ok() && request.encode != nullptr) request.encode(request);
   if (options_.load.outstanding != nullptr) {
@@ -414,13 +414,13 @@ void Runner::finish(InferRequest& request, uint64_t executions,
 }
 
 // On a backend's thread, which has no block of its own.
-void Runner::finish_elsewhere(InferRequest& request, uint64_t executions) noexcept {
+void Runner::finish_elsewhere(models::InferRequest& request, uint64_t executions) noexcept {
   CounterWriter counters(*options_.counters, CounterWriter::Stay::kMoment);
   finish(request, executions, counters);
 }
 
 void Runner::note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
-                          std::span<InferRequest* const> requests) noexcept {
+                          std::span<models::InferRequest* const> requests) noexcept {
   slot.service_ns = ns;
   slot.model->service_time().add(ns / requests.size());
   slot.model->run_costs().add(input_bytes_of(*requests.front()), used_ns / requests.size());
@@ -429,10 +429,10 @@ void Runner::note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
 }
 
 void Runner::settle_share(const ModelSlot& slot, uint64_t ns,
-                          std::span<InferRequest* const> requests) const noexcept {
+                          std::span<models::InferRequest* const> requests) const noexcept {
   if (options_.load.shares == nullptr) return;
   uint64_t charged_ns = 0;
-  for (InferRequest* request : requests) {
+  for (models::InferRequest* request : requests) {
     charged_ns += std::exchange(request->share_ns, 0);
   }
   options_.load.shares->settle(slot.model->index(), ns, charged_ns);
@@ -440,7 +440,7 @@ void Runner::settle_share(const ModelSlot& slot, uint64_t ns,
 
 // Of a call that a backend's thread completes, which others may overlap: its share of the device.
 void Runner::note_pending_service(ModelSlot& slot,
-                                  std::span<InferRequest* const> requests) noexcept {
+                                  std::span<models::InferRequest* const> requests) noexcept {
   // relaxed: an estimate; this call itself is still counted
   const uint64_t together = slot.in_flight.load(std::memory_order_relaxed);
   const uint64_t ns =
@@ -450,7 +450,7 @@ void Runner::note_pending_service(ModelSlot& slot,
   settle_share(slot, ns, requests);
 }
 
-void Runner::note_sink(CompletionSink* sink, uint64_t now) noexcept {
+void Runner::note_sink(models::CompletionSink* sink, uint64_t now) noexcept {
   if (sink == nullptr) return;
   if (waiting_sink_count_ == 0) waiting_sinks_since_ns_ = now;
   const auto known = std::span(waiting_sinks_).first(waiting_sink_count_);
@@ -463,20 +463,20 @@ void Runner::wake_sinks() noexcept {
   waiting_sink_count_ = 0;
 }
 
-void Runner::on_done(InferRequest& request) noexcept {
+void Runner::on_done(models::InferRequest& request) noexcept {
   Runner& runner = *static_cast<Runner*>(request.in_engine);
   ModelSlot& slot = runner.slot_of(request);
   // relaxed: ordered before the release on in_flight, at which is_done() looks first
   runner.callbacks_inside_.fetch_add(1, std::memory_order_relaxed);
-  CompletionSink* sink = request.sink;
-  InferRequest* const alone = &request;
+  models::CompletionSink* sink = request.sink;
+  models::InferRequest* const alone = &request;
   runner.note_pending_service(slot, {&alone, 1});
   runner.finish_elsewhere(request, 1);
   if (sink != nullptr) sink->wake();
   runner.leave_callback(&slot);
 }
 
-void Runner::on_batch_done(InferRequest& packed) noexcept {
+void Runner::on_batch_done(models::InferRequest& packed) noexcept {
   Runner& runner = *static_cast<Runner*>(packed.in_engine);
   ModelSlot& slot = runner.slot_of(packed);
   BatchPlace& place = *static_cast<BatchPlace*>(packed.owner);
@@ -496,8 +496,8 @@ void Runner::on_batch_done(InferRequest& packed) noexcept {
   const auto members = place.batch.members();
   runner.note_pending_service(slot, members);
   uint64_t executions = 1;
-  for (InferRequest* member : members) {
-    CompletionSink* sink = member->sink;
+  for (models::InferRequest* member : members) {
+    models::CompletionSink* sink = member->sink;
     runner.finish_elsewhere(*member, std::exchange(executions, 0));
     if (sink != nullptr) sink->wake();
   }
@@ -526,7 +526,7 @@ void Runner::leave_callback(ModelSlot* slot) noexcept {
 
 uint64_t Runner::next_ns() const noexcept {
   uint64_t next = hold_until_ns_;
-  for (const InferRequest* request : waiting_) next = std::min(next, request->deadline_ns);
+  for (const models::InferRequest* request : waiting_) next = std::min(next, request->deadline_ns);
   return next;
 }
 

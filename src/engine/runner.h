@@ -19,7 +19,7 @@
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/limits.h>
-#include <lumen/engine/infer_request.h>
+#include <lumen/models/infer_request.h>
 #include <lumen/telemetry/counters.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   // Control plane, while none of these models' requests can come: an instance of each is to be made.
-  void expect_instances(std::span<Model* const> models);
+  void expect_instances(std::span<models::Model* const> models);
   // Then makes that of the `index`-th of them. Several threads at once, for this and other runners, all with one
   // `memory`. `config`: the runner's own, or with another queue type where a model is to be packed.
   void make_instance(size_t index, SharedInstances& shared, InstanceMemory& memory,
@@ -79,9 +79,9 @@ class Runner {
   // may be at work with other models.
   [[nodiscard]] Status set_up(InstanceMemory& memory, OnFailure on_failure);
   // Control plane, between set_up() and the first request of `model`: pack_slot() of its slot.
-  [[nodiscard]] Status pack(const Model& model, InstanceMemory& memory);
+  [[nodiscard]] Status pack(const models::Model& model, InstanceMemory& memory);
   // Control plane, once every request of `model` is complete and no other can come.
-  void remove(const Model& model) noexcept;
+  void remove(const models::Model& model) noexcept;
 
   // How many more requests may wait here.
   [[nodiscard]] size_t room() const noexcept {
@@ -89,19 +89,19 @@ class Runner {
   }
   [[nodiscard]] bool has_space() const noexcept { return room() > 0; }
   // Of a model whose requests may come: its slot stays as it is until they are complete.
-  [[nodiscard]] bool has_instance(const Model& model) const noexcept {
+  [[nodiscard]] bool has_instance(const models::Model& model) const noexcept {
     const std::unique_ptr<ModelSlot>& slot = slots_[model.index()];
     return slot != nullptr && slot->instance != nullptr;
   }
   // Control plane: the slot of a model that has an instance here, else nullptr.
-  [[nodiscard]] const ModelSlot* slot(const Model& model) const noexcept {
+  [[nodiscard]] const ModelSlot* slot(const models::Model& model) const noexcept {
     return has_instance(model) ? slots_[model.index()].get() : nullptr;
   }
-  [[nodiscard]] bool gathers(const Model& model) const noexcept {
+  [[nodiscard]] bool gathers(const models::Model& model) const noexcept {
     return has_instance(model) && slots_[model.index()]->gathers;
   }
   // True: others may still join it in one call, so it is worth taking another before run().
-  bool add(InferRequest& request) noexcept;
+  bool add(models::InferRequest& request) noexcept;
   // Over the waiting requests, the oldest first: answers late ones, starts those that can start.
   // Returns for how many requests. kOneCall ends after the first call of a model.
   enum class Pass : uint8_t { kAll, kOneCall };
@@ -125,32 +125,34 @@ class Runner {
  private:
   void start_with(size_t first, uint64_t now) noexcept;
   [[nodiscard]] BatchDecision decide(size_t first, const ModelSlot& slot, uint64_t now) noexcept;
-  [[nodiscard]] static StartOutcome start(ModelSlot& slot, InferRequest& request,
-                                          void (*done)(InferRequest&) noexcept) noexcept;
-  void start_one(InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
-  void leave_queue(InferRequest& request, uint64_t now) noexcept;
+  [[nodiscard]] static models::StartOutcome start(
+      ModelSlot& slot, models::InferRequest& request,
+      void (*done)(models::InferRequest&) noexcept) noexcept;
+  void start_one(models::InferRequest& request, ModelSlot& slot, uint64_t now) noexcept;
+  void leave_queue(models::InferRequest& request, uint64_t now) noexcept;
   void start_batch(size_t count, uint32_t rows, ModelSlot& slot, uint64_t now) noexcept;
   void note_pending() noexcept;
   void finish_batch(BatchPlace& place) noexcept;
   void take_back_failed_batches() noexcept;
   [[nodiscard]] bool has_failed_batch() const noexcept;
-  [[nodiscard]] ModelSlot& slot_of(const InferRequest& request) noexcept {
+  [[nodiscard]] ModelSlot& slot_of(const models::InferRequest& request) noexcept {
     return *slots_[request.model->index()];
   }
-  void refuse_late(InferRequest& request, uint64_t now) noexcept;
-  void refuse(InferRequest& request, const Status& status, uint64_t now) noexcept;
-  void finish(InferRequest& request, uint64_t executions,
+  void refuse_late(models::InferRequest& request, uint64_t now) noexcept;
+  void refuse(models::InferRequest& request, const Status& status, uint64_t now) noexcept;
+  void finish(models::InferRequest& request, uint64_t executions,
               telemetry::CounterWriter& counters) noexcept;
-  void finish_elsewhere(InferRequest& request, uint64_t executions) noexcept;
+  void finish_elsewhere(models::InferRequest& request, uint64_t executions) noexcept;
   // `ns`: by the clock; `used_ns`: of the CPU.
   void note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
-                    std::span<InferRequest* const> requests) noexcept;
-  void note_pending_service(ModelSlot& slot, std::span<InferRequest* const> requests) noexcept;
+                    std::span<models::InferRequest* const> requests) noexcept;
+  void note_pending_service(ModelSlot& slot,
+                            std::span<models::InferRequest* const> requests) noexcept;
   void settle_share(const ModelSlot& slot, uint64_t ns,
-                    std::span<InferRequest* const> requests) const noexcept;
-  void note_sink(CompletionSink* sink, uint64_t now) noexcept;
-  static void on_done(InferRequest& request) noexcept;
-  static void on_batch_done(InferRequest& packed) noexcept;
+                    std::span<models::InferRequest* const> requests) const noexcept;
+  void note_sink(models::CompletionSink* sink, uint64_t now) noexcept;
+  static void on_done(models::InferRequest& request) noexcept;
+  static void on_batch_done(models::InferRequest& packed) noexcept;
   void leave_callback(ModelSlot* slot) noexcept;
 
   const RunnerOptions options_;
@@ -159,24 +161,25 @@ class Runner {
   // request of its model, and never by both at once; so models come and go while others run.
   std::vector<std::unique_ptr<ModelSlot>> slots_;
   struct Made {
-    Model* model = nullptr;
+    models::Model* model = nullptr;
     EngineConfig config;
     std::unique_ptr<ModelSlot> slot;
     Status status;
   };
   std::vector<Made> made_;  // between expect_instances() and set_up()
   // The first priority first, in it the oldest; reserved for `capacity` and for one failed batch that comes back.
-  std::vector<InferRequest*> waiting_;
+  std::vector<models::InferRequest*> waiting_;
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;
-  std::vector<InferRequest*> members_;
-  const InferRequest* gather_first_ = nullptr;  // since run(): the request that later ones may join
-  uint64_t gather_rows_ = 0;                    // of it and of those that have joined
+  std::vector<models::InferRequest*> members_;
+  const models::InferRequest* gather_first_ =
+      nullptr;                // since run(): the request that later ones may join
+  uint64_t gather_rows_ = 0;  // of it and of those that have joined
   uint64_t pass_ = 0;
   uint64_t hold_until_ns_ = UINT64_MAX;  // a batch that waits for more rows
 
   // Sinks that have completions they were not told of, since when.
-  std::array<CompletionSink*, limits::kMaxSubmitters> waiting_sinks_{};
+  std::array<models::CompletionSink*, limits::kMaxSubmitters> waiting_sinks_{};
   size_t waiting_sink_count_ = 0;
   uint64_t waiting_sinks_since_ns_ = 0;
 

@@ -15,13 +15,14 @@ namespace lumen::engine {
 namespace {
 
 // Whether the I/O threads get instances of it beside workers.
-bool is_light(const Model& model) {
-  const ModelScheduling& scheduling = model.scheduling();
-  if (scheduling.is_on_some_workers() || scheduling.queue_type != QueueType::kAuto) return false;
+bool is_light(const models::Model& model) {
+  const models::ModelScheduling& scheduling = model.scheduling();
+  if (scheduling.is_on_some_workers() || scheduling.queue_type != models::QueueType::kAuto)
+    return false;
   const uint64_t ns = model.service_time().mean_ns();
   // Models that share the workers' threads are left to them.
-  return model.state() == ModelState::kReady && ns != 0 && ns <= LaneChoice::kMostInlineNs &&
-         !model.traits().shares_instances;
+  return model.state() == models::ModelState::kReady && ns != 0 &&
+         ns <= LaneChoice::kMostInlineNs && !model.traits().shares_instances;
 }
 
 // "1.9 us", "3.1 ms".
@@ -35,13 +36,16 @@ std::string duration_text(uint64_t ns) {
 
 }  // namespace
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(
-    const EngineOptions& options, const EngineConfig& config, std::span<Model* const> models,
-    telemetry::Counters& counters, Builders& builders, Runner::OnFailure on_failure) {
+Result<std::unique_ptr<Scheduler>> Scheduler::create(const EngineOptions& options,
+                                                     const EngineConfig& config,
+                                                     std::span<models::Model* const> models,
+                                                     telemetry::Counters& counters,
+                                                     models::Builders& builders,
+                                                     Runner::OnFailure on_failure) {
   std::unique_ptr<Scheduler> scheduler(new Scheduler(config, options));
-  const QueueType type = config.queue_type;
-  if (type != QueueType::kInline) scheduler->make_workers(counters);
-  if (type == QueueType::kInline || type == QueueType::kAuto) {
+  const models::QueueType type = config.queue_type;
+  if (type != models::QueueType::kInline) scheduler->make_workers(counters);
+  if (type == models::QueueType::kInline || type == models::QueueType::kAuto) {
     scheduler->make_inline_runners(counters);
   }
   LUMEN_RETURN_IF_ERROR(scheduler->add(models, builders, on_failure));
@@ -55,7 +59,7 @@ void Scheduler::make_workers(telemetry::Counters& counters) {
   // A worker that polls on a CPU that others need takes from them the time that it hopes to save.
   // Nor is a mutex polled: the naive type waits as naive servers do.
   const bool may_spin =
-      usable_cpu_count() > config_.thread_count && config_.queue_type != QueueType::kNaive;
+      usable_cpu_count() > config_.thread_count && config_.queue_type != models::QueueType::kNaive;
   if (is_auto()) {
     // Not pinned: it is for the moments in which the other workers' CPUs are taken. A list is all that there is.
     const WorkerOptions options{.config = config_,
@@ -96,7 +100,7 @@ void Scheduler::make_inline_runners(telemetry::Counters& counters) {
     pinned_ = pin_cpus(options_.pin_threads, options_.submitter_count, options_.cpu_claims);
   }
   EngineConfig config = config_;
-  config.queue_type = QueueType::kInline;
+  config.queue_type = models::QueueType::kInline;
   FairShares* const shares = source_ == nullptr ? nullptr : source_->shares();
   for (uint32_t i = 0; i < options_.submitter_count; ++i) {
     auto entry = std::make_unique<InlineRunner>();
@@ -129,10 +133,10 @@ std::vector<Runner*> Scheduler::runners() const {
 }
 
 // With `auto` the workers' instances come first: their times say which models the I/O threads get.
-Status Scheduler::add(std::span<Model* const> models, Builders& builders,
+Status Scheduler::add(std::span<models::Model* const> models, models::Builders& builders,
                       Runner::OnFailure on_failure) {
   Status status;
-  for (Model* model : models) {
+  for (models::Model* model : models) {
     const Status placed = place(*model);
     if (placed.ok()) continue;
     if (on_failure == Runner::OnFailure::kFail) return placed;
@@ -142,20 +146,20 @@ Status Scheduler::add(std::span<Model* const> models, Builders& builders,
     status = add_workers(models, builders, on_failure);
     if (status.ok() && is_auto()) status = pack_on(models, builders);
     if (status.ok() && is_auto()) status = add_express(models, builders, on_failure);
-    for (Model* model : models) source_->add(*model, places_[model->index()]);
+    for (models::Model* model : models) source_->add(*model, places_[model->index()]);
   }
   if (status.ok() && !inline_.empty()) status = add_inline(models, builders, on_failure);
   if (status.ok()) return {};
-  for (const Model* model : models) remove(*model);
+  for (const models::Model* model : models) remove(*model);
   return status;
 }
 
-Status Scheduler::place(const Model& model) {
-  const ModelScheduling& scheduling = model.scheduling();
+Status Scheduler::place(const models::Model& model) {
+  const models::ModelScheduling& scheduling = model.scheduling();
   const std::string named = "model '" + model.metadata().name + "': its config.json ";
   std::vector<uint32_t>& workers = places_[model.index()];
   workers.clear();
-  if (!is_auto() && scheduling.queue_type != QueueType::kAuto) {
+  if (!is_auto() && scheduling.queue_type != models::QueueType::kAuto) {
     options_.warn(named +
                   "has a queue_type of its own, which counts where the engine's is auto, not " +
                   std::string(name_of(config_.queue_type)));
@@ -185,12 +189,12 @@ Status Scheduler::place(const Model& model) {
   return {};
 }
 
-Status Scheduler::add_workers(std::span<Model* const> models, Builders& builders,
+Status Scheduler::add_workers(std::span<models::Model* const> models, models::Builders& builders,
                               Runner::OnFailure on_failure) {
   std::vector<Share> shares;
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     Share& share = shares.emplace_back(Share{.runner = &workers_[i]->runner(), .models = {}});
-    for (Model* model : models) {
+    for (models::Model* model : models) {
       const std::vector<uint32_t>& places = places_[model->index()];
       const bool is_here = places.empty() || std::ranges::find(places, i) != places.end();
       if (is_here && !is_inline_only(*model)) share.models.push_back(model);
@@ -199,10 +203,10 @@ Status Scheduler::add_workers(std::span<Model* const> models, Builders& builders
   return add_to(shares, config_, builders, on_failure);
 }
 
-Status Scheduler::add_inline(std::span<Model* const> models, Builders& builders,
+Status Scheduler::add_inline(std::span<models::Model* const> models, models::Builders& builders,
                              Runner::OnFailure on_failure) {
-  std::vector<Model*> taken;
-  for (Model* model : models) {
+  std::vector<models::Model*> taken;
+  for (models::Model* model : models) {
     lane_choice_.reset(model->index());
     if (!is_auto() || is_inline_only(*model) || is_light(*model)) taken.push_back(model);
   }
@@ -211,14 +215,14 @@ Status Scheduler::add_inline(std::span<Model* const> models, Builders& builders,
   shares.reserve(inline_.size());
   for (const auto& entry : inline_) shares.push_back({entry->runner.get(), taken});
   EngineConfig config = config_;
-  config.queue_type = QueueType::kInline;
+  config.queue_type = models::QueueType::kInline;
   return add_to(shares, config, builders, on_failure);
 }
 
-Status Scheduler::add_express(std::span<Model* const> models, Builders& builders,
+Status Scheduler::add_express(std::span<models::Model* const> models, models::Builders& builders,
                               Runner::OnFailure on_failure) {
   Share share{.runner = &express_->worker().runner(), .models = {}};
-  for (Model* model : models) {
+  for (models::Model* model : models) {
     if (ExpressLane::may_take(*model)) share.models.push_back(model);
     express_->source().add(*model, {});
   }
@@ -227,26 +231,26 @@ Status Scheduler::add_express(std::span<Model* const> models, Builders& builders
 
 // Models that the I/O threads run are packed there, and those with a type of their own as that
 // says.
-Status Scheduler::pack_on(std::span<Model* const> models, Builders& builders) {
+Status Scheduler::pack_on(std::span<models::Model* const> models, models::Builders& builders) {
   Status status;
   InstanceMemory memory;
   const auto measure = [&] {
     for (const auto& worker : workers_) {
-      for (const Model* model : models) {
-        const bool is_open = model->scheduling().queue_type == QueueType::kAuto;
+      for (const models::Model* model : models) {
+        const bool is_open = model->scheduling().queue_type == models::QueueType::kAuto;
         if (!is_open || is_light(*model) || !worker->runner().has_instance(*model)) continue;
         const Status own = worker->runner().pack(*model, memory);
         if (status.ok()) status = own;
       }
     }
   };
-  const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
+  const models::Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
   builders.run({&measuring, 1});
   return status;
 }
 
 Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& config,
-                         Builders& builders, Runner::OnFailure on_failure) {
+                         models::Builders& builders, Runner::OnFailure on_failure) {
   SharedInstances shared;
   InstanceMemory memory;
   size_t most_models = 0;
@@ -255,7 +259,7 @@ Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& conf
     most_models = std::max(most_models, share.models.size());
   }
   // Instances of one model side by side, for all runners: then their parts of the memory are right.
-  std::vector<Builders::Job> jobs;
+  std::vector<models::Builders::Job> jobs;
   for (size_t model = 0; model < most_models; ++model) {
     for (size_t i = 0; i < shares.size(); ++i) {
       if (model >= shares[i].models.size()) continue;
@@ -273,12 +277,12 @@ Status Scheduler::add_to(std::span<const Share> shares, const EngineConfig& conf
       if (status.ok()) status = own;
     }
   };
-  const Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
+  const models::Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
   builders.run({&measuring, 1});
   return status;
 }
 
-void Scheduler::remove(const Model& model) noexcept {
+void Scheduler::remove(const models::Model& model) noexcept {
   for (Runner* runner : runners()) runner->remove(model);
 }
 
@@ -295,31 +299,32 @@ void Scheduler::start_workers() {
   for (const auto& worker : workers_) worker->go();
 }
 
-QueueType Scheduler::lane_of(uint32_t submitter, const Model& model, uint64_t input_bytes,
-                             uint64_t expected_ns) noexcept {
+models::QueueType Scheduler::lane_of(uint32_t submitter, const models::Model& model,
+                                     uint64_t input_bytes, uint64_t expected_ns) noexcept {
   if (!is_auto()) return config_.queue_type;
-  if (is_inline_only(model)) return QueueType::kInline;
+  if (is_inline_only(model)) return models::QueueType::kInline;
   const bool is_inline = inline_[submitter]->runner->has_instance(model) &&
                          lane_choice_.is_inline(model.index(), input_bytes, expected_ns);
-  if (is_inline) return QueueType::kInline;
-  return home_of(model).gathers(model) ? QueueType::kBatched : QueueType::kMpmc;
+  if (is_inline) return models::QueueType::kInline;
+  return home_of(model).gathers(model) ? models::QueueType::kBatched : models::QueueType::kMpmc;
 }
 
-QueueType Scheduler::usual_lane_of(uint32_t submitter, const Model& model) noexcept {
+models::QueueType Scheduler::usual_lane_of(uint32_t submitter,
+                                           const models::Model& model) noexcept {
   if (!is_auto()) return config_.queue_type;
   const uint64_t input_bytes = model.run_costs().usual_bytes();
   return lane_of(submitter, model, input_bytes, model.run_costs().expect_ns(input_bytes));
 }
 
-Engine::Lane Scheduler::explain_lane_of(const Model& model) {
+Engine::Lane Scheduler::explain_lane_of(const models::Model& model) {
   Engine::Lane lane = usual_lane_and_why(model);
   lane.workers = places_[model.index()];
   return lane;
 }
 
-Engine::Instances Scheduler::instances_of(const Model& model) const {
+Engine::Instances Scheduler::instances_of(const models::Model& model) const {
   Engine::Instances found;
-  std::set<const Instance*> different;
+  std::set<const models::Instance*> different;
   const auto look_at = [&](const Runner& runner, uint32_t& threads) {
     const ModelSlot* slot = runner.slot(model);
     if (slot == nullptr) return;
@@ -335,10 +340,10 @@ Engine::Instances Scheduler::instances_of(const Model& model) const {
   return found;
 }
 
-Engine::Lane Scheduler::usual_lane_and_why(const Model& model) {
-  const QueueType lane = usual_lane_of(0, model);
+Engine::Lane Scheduler::usual_lane_and_why(const models::Model& model) {
+  const models::QueueType lane = usual_lane_of(0, model);
   if (!is_auto()) return {lane, "the engine's queue_type", {}};
-  if (model.scheduling().queue_type != QueueType::kAuto) {
+  if (model.scheduling().queue_type != models::QueueType::kAuto) {
     return {lane, "the queue_type of its config.json", {}};
   }
   if (model.scheduling().is_on_some_workers()) {
@@ -351,14 +356,14 @@ Engine::Lane Scheduler::usual_lane_and_why(const Model& model) {
   if (expected_ns == 0) return {lane, "what a run takes is not known yet", {}};
   std::string why = "a run takes " + duration_text(expected_ns) + ", the hand-off to a worker " +
                     duration_text(hand_off_ns());
-  if (lane != QueueType::kInline && !inline_.front()->runner->has_instance(model)) {
+  if (lane != models::QueueType::kInline && !inline_.front()->runner->has_instance(model)) {
     why += "; the I/O threads have no instance of it";
   }
   return {lane, why, {}};
 }
 
-bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
-  const bool to_worker = request.queue_type != QueueType::kInline;
+bool Scheduler::push(uint32_t submitter, models::InferRequest& request) noexcept {
+  const bool to_worker = request.queue_type != models::QueueType::kInline;
   submitters_[submitter].has_pushed = to_worker;
   if (to_worker) return push_to_workers(submitter, request);
   Runner& runner = *inline_[submitter]->runner;
@@ -367,7 +372,7 @@ bool Scheduler::push(uint32_t submitter, InferRequest& request) noexcept {
   return true;
 }
 
-bool Scheduler::push_to_workers(uint32_t submitter, InferRequest& request) noexcept {
+bool Scheduler::push_to_workers(uint32_t submitter, models::InferRequest& request) noexcept {
   if (request.is_express) return express_->push(submitter, request);
   const bool is_heavy = request.is_heavy;
   // relaxed, both: hints. Before the push: the worker may be done with it when the push returns.
@@ -377,35 +382,36 @@ bool Scheduler::push_to_workers(uint32_t submitter, InferRequest& request) noexc
   return false;
 }
 
-void Scheduler::choose_lane(uint32_t submitter, InferRequest& request,
+void Scheduler::choose_lane(uint32_t submitter, models::InferRequest& request,
                             uint64_t input_bytes) noexcept {
   request.expected_ns = request.model->run_costs().expect_ns(input_bytes);
   request.queue_type = lane_of(submitter, *request.model, input_bytes, request.expected_ns);
   request.priority = request.model->scheduling().priority_of(request.priority);
-  const bool may_wait = express_ != nullptr && request.queue_type != QueueType::kInline;
+  const bool may_wait = express_ != nullptr && request.queue_type != models::QueueType::kInline;
   // A worker that is for some models alone leaves the others to light requests.
   request.is_heavy = may_wait && ExpressLane::is_heavy(request) &&
                      !request.model->scheduling().is_on_some_workers();
   request.is_express = may_wait && express_->takes(request);
 }
 
-Admission& Scheduler::admission_of(const InferRequest& request) noexcept {
-  if (request.queue_type == QueueType::kInline) return inline_admission_;
+Admission& Scheduler::admission_of(const models::InferRequest& request) noexcept {
+  if (request.queue_type == models::QueueType::kInline) return inline_admission_;
   return request.is_express ? express_->admission() : admission_;
 }
 
-bool Scheduler::fits_budget(uint32_t submitter, InferRequest& request) noexcept {
+bool Scheduler::fits_budget(uint32_t submitter, models::InferRequest& request) noexcept {
   // Its shape is not known yet: as the model's others.
   choose_lane(submitter, request, request.model->run_costs().usual_bytes());
   return admission_of(request).fits(request);
 }
 
-bool Scheduler::has_room(uint32_t submitter, const Model& model, QueueType lane) const noexcept {
-  return lane == QueueType::kInline ? inline_[submitter]->runner->has_space()
-                                    : source_->has_room(model);
+bool Scheduler::has_room(uint32_t submitter, const models::Model& model,
+                         models::QueueType lane) const noexcept {
+  return lane == models::QueueType::kInline ? inline_[submitter]->runner->has_space()
+                                            : source_->has_room(model);
 }
 
-void Scheduler::set_default_deadline(InferRequest& request) const noexcept {
+void Scheduler::set_default_deadline(models::InferRequest& request) const noexcept {
   const bool has_none = request.deadline_ns == UINT64_MAX && !request.waits_for_ever;
   if (!has_none || config_.default_timeout_us == 0) return;
   const uint64_t begun_ns = request.times.received_ns;
@@ -413,7 +419,7 @@ void Scheduler::set_default_deadline(InferRequest& request) const noexcept {
       (begun_ns != 0 ? begun_ns : request.times.parsed_ns) + config_.default_timeout_us * 1000;
 }
 
-SubmitOutcome Scheduler::submit(uint32_t submitter, InferRequest& request) noexcept {
+SubmitOutcome Scheduler::submit(uint32_t submitter, models::InferRequest& request) noexcept {
   choose_lane(submitter, request, input_bytes_of(request));
   if (request.times.parsed_ns == 0) request.times.parsed_ns = now_ns();
   set_default_deadline(request);
@@ -467,7 +473,7 @@ std::optional<uint32_t> Scheduler::cpu_of(uint32_t submitter) const noexcept {
   return source_ != nullptr ? std::nullopt : pinned_.of(submitter);
 }
 
-void Scheduler::set_wake_sink(uint32_t submitter, CompletionSink* sink) noexcept {
+void Scheduler::set_wake_sink(uint32_t submitter, models::CompletionSink* sink) noexcept {
   if (inline_.empty()) return;
   // sync[scheduler.wake_sink]: release; pairs with on_room()
   inline_[submitter]->wake_sink.store(sink, std::memory_order_release);

@@ -86,8 +86,8 @@ class Sleepers {
     }
   }
 
-  [[nodiscard]] InferRequest* try_take(uint32_t worker) noexcept {
-    InferRequest* const request = queue_.try_pop(worker);
+  [[nodiscard]] models::InferRequest* try_take(uint32_t worker) noexcept {
+    models::InferRequest* const request = queue_.try_pop(worker);
     if (request != nullptr) pass_on();
     return request;
   }
@@ -102,15 +102,15 @@ class Sleepers {
     searching_.fetch_sub(1, std::memory_order_acq_rel);
     return false;
   }
-  [[nodiscard]] InferRequest* end_search(uint32_t worker) noexcept {
+  [[nodiscard]] models::InferRequest* end_search(uint32_t worker) noexcept {
     // sync[work_source.searching]: a read-modify-write, as in is_short_of_workers(): one of the two
     // comes first, so either the waker does not count on this worker or its push is seen below
     if (places_.size() > 1) searching_.fetch_sub(1, std::memory_order_acq_rel);
     return try_take(worker);
   }
 
-  [[nodiscard]] InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
-                                   WakeReason& reason) noexcept {
+  [[nodiscard]] models::InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                                           WakeReason& reason) noexcept {
     Doorbell& doorbell = places_[worker].doorbell;
     std::atomic<uint64_t>& word = groups_[worker / 64].bits;
     const uint64_t mask = uint64_t{1} << (worker % 64);
@@ -120,7 +120,7 @@ class Sleepers {
     // for one.
     if (may_take) word.fetch_or(mask, std::memory_order_acq_rel);
     Hooks::at(ParkSpot::kAnnounced, worker);
-    InferRequest* const request = may_take ? queue_.try_pop(worker) : nullptr;
+    models::InferRequest* const request = may_take ? queue_.try_pop(worker) : nullptr;
     Hooks::at(ParkSpot::kLooked, worker);
     if (request != nullptr || reason.has_reason()) {
       doorbell.cancel();

@@ -17,10 +17,10 @@ namespace lumen::engine {
 namespace {
 
 // park() of a worker with a doorbell of its own.
-InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t worker, bool may_take,
-                       uint64_t deadline_ns, WakeReason& reason) noexcept {
+models::InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t worker,
+                               bool may_take, uint64_t deadline_ns, WakeReason& reason) noexcept {
   const Doorbell::Ticket ticket = doorbell.prepare();
-  InferRequest* request = may_take ? source.try_take(worker) : nullptr;
+  models::InferRequest* request = may_take ? source.try_take(worker) : nullptr;
   if (request != nullptr || reason.has_reason()) {
     doorbell.cancel();
   } else {
@@ -40,7 +40,7 @@ class SpscSource final : public WorkSource {
     }
   }
 
-  bool push(uint32_t submitter, InferRequest& request) noexcept override {
+  bool push(uint32_t submitter, models::InferRequest& request) noexcept override {
     uint32_t least = 0;
     uint32_t least_count = UINT32_MAX;
     for (uint32_t worker = 0; worker < workers_; ++worker) {
@@ -67,8 +67,8 @@ class SpscSource final : public WorkSource {
       if (std::exchange(ring_of(submitter, worker).pushed, false)) lanes_[worker].doorbell.wake();
     }
   }
-  InferRequest* try_take(uint32_t worker) noexcept override {
-    InferRequest* request = nullptr;
+  models::InferRequest* try_take(uint32_t worker) noexcept override {
+    models::InferRequest* request = nullptr;
     // Round robin from where the last one came from, so that no I/O thread waits behind another.
     uint32_t& next = lanes_[worker].next_submitter;
     for (uint32_t i = 0; i < submitters_; ++i) {
@@ -84,8 +84,8 @@ class SpscSource final : public WorkSource {
     }
     return true;
   }
-  InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
-                     WakeReason& reason) noexcept override {
+  models::InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                             WakeReason& reason) noexcept override {
     return sleep_on(lanes_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
   }
   void wake(uint32_t worker) noexcept override { lanes_[worker].doorbell.wake(); }
@@ -97,9 +97,9 @@ class SpscSource final : public WorkSource {
   struct Ring {
     explicit Ring(size_t capacity)
         : queue(capacity), producer(queue.producer()), consumer(queue.consumer()) {}
-    SpscQueue<InferRequest*> queue;
-    SpscQueue<InferRequest*>::Producer producer;
-    SpscQueue<InferRequest*>::Consumer consumer;
+    SpscQueue<models::InferRequest*> queue;
+    SpscQueue<models::InferRequest*>::Producer producer;
+    SpscQueue<models::InferRequest*>::Consumer consumer;
     alignas(kFalseSharingRange) bool pushed = false;  // the submitter's
   };
   struct Lane {
@@ -124,7 +124,7 @@ class NaiveSource final : public WorkSource {
  public:
   explicit NaiveSource(size_t capacity) : requests_(capacity) {}
 
-  bool push(uint32_t, InferRequest& request) noexcept override {
+  bool push(uint32_t, models::InferRequest& request) noexcept override {
     bool some_may_not_take = false;
     {
       const std::lock_guard lock(mutex_);
@@ -141,7 +141,7 @@ class NaiveSource final : public WorkSource {
     return true;
   }
   void wake_workers(uint32_t) noexcept override {}
-  InferRequest* try_take(uint32_t) noexcept override {
+  models::InferRequest* try_take(uint32_t) noexcept override {
     const std::lock_guard lock(mutex_);
     return take();
   }
@@ -149,8 +149,8 @@ class NaiveSource final : public WorkSource {
     const std::lock_guard lock(mutex_);
     return head_ == tail_;
   }
-  InferRequest* park(uint32_t, bool may_take, uint64_t deadline_ns,
-                     WakeReason& reason) noexcept override {
+  models::InferRequest* park(uint32_t, bool may_take, uint64_t deadline_ns,
+                             WakeReason& reason) noexcept override {
     const uint64_t wakes = wakes_so_far();
     if (reason.has_reason()) return nullptr;
     std::unique_lock lock(mutex_);
@@ -178,7 +178,7 @@ class NaiveSource final : public WorkSource {
   // lie in the past.
   static constexpr uint64_t kLatestNs = INT64_MAX;
 
-  InferRequest* take() noexcept {
+  models::InferRequest* take() noexcept {
     return head_ == tail_ ? nullptr : requests_[head_++ & (requests_.size() - 1)];
   }
   uint64_t wakes_so_far() noexcept {
@@ -188,7 +188,7 @@ class NaiveSource final : public WorkSource {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<InferRequest*> requests_;
+  std::vector<models::InferRequest*> requests_;
   size_t head_ = 0;
   size_t tail_ = 0;
   uint32_t barred_ = 0;  // sleepers that may not take
@@ -199,16 +199,16 @@ class NaiveSource final : public WorkSource {
 
 std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_t submitters) {
   switch (config.queue_type) {
-    case QueueType::kMpmc:
-    case QueueType::kBatched:
-    case QueueType::kAuto:
+    case models::QueueType::kMpmc:
+    case models::QueueType::kBatched:
+    case models::QueueType::kAuto:
       return std::make_unique<LaneSource<>>(config.policy, config.queue_capacity, submitters,
                                             config.thread_count);
-    case QueueType::kSpsc:
+    case models::QueueType::kSpsc:
       return std::make_unique<SpscSource>(spsc_ring_capacity(config), submitters,
                                           config.thread_count);
-    case QueueType::kNaive: return std::make_unique<NaiveSource>(config.queue_capacity);
-    case QueueType::kInline: break;
+    case models::QueueType::kNaive: return std::make_unique<NaiveSource>(config.queue_capacity);
+    case models::QueueType::kInline: break;
   }
   LUMEN_CHECK(!"a queue type without workers has no source");
   return nullptr;

@@ -8,7 +8,7 @@
 
 #include <lumen/base/cache_line.h>
 #include <lumen/engine/engine_config.h>
-#include <lumen/engine/infer_request.h>
+#include <lumen/models/infer_request.h>
 
 #include <atomic>
 #include <cstdint>
@@ -40,7 +40,7 @@ class WorkSource {
 
   // Control plane, before the first request of the model can come. `workers`: those that may take
   // its requests; empty: all.
-  virtual void add(const Model& model, std::span<const uint32_t> workers) {
+  virtual void add(const models::Model& model, std::span<const uint32_t> workers) {
     (void)model;
     (void)workers;
   }
@@ -52,21 +52,21 @@ class WorkSource {
   // How the workers' time is shared among models; nullptr where requests are taken as they came.
   [[nodiscard]] virtual FairShares* shares() noexcept { return nullptr; }
   // Any thread: a guess whether push() of a request of the model would find room now.
-  [[nodiscard]] virtual bool has_room(const Model& model) const noexcept {
+  [[nodiscard]] virtual bool has_room(const models::Model& model) const noexcept {
     (void)model;
     return true;
   }
 
-  [[nodiscard]] virtual bool push(uint32_t submitter, InferRequest& request) noexcept = 0;
+  [[nodiscard]] virtual bool push(uint32_t submitter, models::InferRequest& request) noexcept = 0;
   // Wakes parked workers for this submitter's pushes since its last call: one for each request at
   // most, and none if others are on the way already.
   virtual void wake_workers(uint32_t submitter) noexcept = 0;
 
   // nullptr: nothing there.
-  [[nodiscard]] virtual InferRequest* try_take(uint32_t worker) noexcept = 0;
+  [[nodiscard]] virtual models::InferRequest* try_take(uint32_t worker) noexcept = 0;
   // One more, to be run in one call with `request`, which was taken: of the same model where each has a lane.
-  [[nodiscard]] virtual InferRequest* try_take_like(uint32_t worker,
-                                                    const InferRequest& request) noexcept {
+  [[nodiscard]] virtual models::InferRequest* try_take_like(
+      uint32_t worker, const models::InferRequest& request) noexcept {
     (void)request;
     return try_take(worker);
   }
@@ -78,14 +78,14 @@ class WorkSource {
     (void)worker;
     return true;
   }
-  [[nodiscard]] virtual InferRequest* end_search(uint32_t worker) noexcept {
+  [[nodiscard]] virtual models::InferRequest* end_search(uint32_t worker) noexcept {
     (void)worker;
     return nullptr;
   }
   // Sleeps until there is a request (which it returns, if it may take one), wake(), a reason or the
   // deadline.
-  virtual InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
-                             WakeReason& reason) noexcept = 0;
+  virtual models::InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
+                                     WakeReason& reason) noexcept = 0;
   // That worker has a reason to look. Any thread.
   virtual void wake(uint32_t worker) noexcept = 0;
   [[nodiscard]] virtual std::atomic<uint32_t>* outstanding(uint32_t worker) noexcept {

@@ -11,8 +11,8 @@ namespace lumen::engine {
 RunnerOptions Worker::runner_options(const WorkerOptions& options, RoomListener& listener) {
   // A worker that packs takes more than one request before it runs one, and only those that it runs
   // together.
-  const QueueType type = options.config.queue_type;
-  const bool gathers = type == QueueType::kBatched || type == QueueType::kAuto;
+  const models::QueueType type = options.config.queue_type;
+  const bool gathers = type == models::QueueType::kBatched || type == models::QueueType::kAuto;
   return {.index = options.index,
           .config = options.config,
           .capacity =
@@ -83,8 +83,9 @@ bool Worker::do_work() noexcept {
   bool progressed = std::exchange(has_taken_, false);
   bool takes_more = !progressed || others_may_join_;
   while (takes_more && runner_.has_space()) {
-    InferRequest* request = others_may_join_ ? source_.try_take_like(options_.place, *taken_last_)
-                                             : source_.try_take(options_.place);
+    models::InferRequest* request = others_may_join_
+                                        ? source_.try_take_like(options_.place, *taken_last_)
+                                        : source_.try_take(options_.place);
     if (request == nullptr) break;
     take(*request);
     takes_more = others_may_join_;
@@ -99,7 +100,7 @@ bool Worker::do_work() noexcept {
   return progressed;
 }
 
-void Worker::take(InferRequest& request) noexcept {
+void Worker::take(models::InferRequest& request) noexcept {
   idle_.found();
   has_taken_ = true;
   taken_last_ = &request;
@@ -121,7 +122,7 @@ bool Worker::poll() noexcept {
   while (!has_seen_some && idle_.idle() != IdleStrategy::Step::kPark) {
     has_seen_some = !source_.was_empty(options_.place);
   }
-  InferRequest* request = source_.end_search(options_.place);
+  models::InferRequest* request = source_.end_search(options_.place);
   if (request != nullptr) take(*request);
   return has_seen_some || request != nullptr;
 }
@@ -130,7 +131,7 @@ void Worker::wait_for_work() noexcept {
   if (poll()) return;
   runner_.counters().add("worker_parks");
   idle_.parking();
-  InferRequest* request =
+  models::InferRequest* request =
       source_.park(options_.place, runner_.has_space(), runner_.next_ns(), *this);
   idle_.unparked();
   if (request != nullptr) take(*request);

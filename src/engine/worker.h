@@ -10,7 +10,7 @@
 
 #include <lumen/base/idle_strategy.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/telemetry/counters.h>
 
 #include <atomic>
@@ -73,7 +73,7 @@ class Worker final : private WakeReason, private RoomListener {
   void run() noexcept;
   // True if something was done: the shape of all loops here.
   [[nodiscard]] bool do_work() noexcept;
-  void take(InferRequest& request) noexcept;
+  void take(models::InferRequest& request) noexcept;
   [[nodiscard]] bool poll() noexcept;
   [[nodiscard]] bool may_share_its_cpu() const noexcept;
   void wait_for_work() noexcept;
@@ -94,9 +94,9 @@ class Worker final : private WakeReason, private RoomListener {
   const std::atomic<bool>& closed_;
   Runner runner_;
   IdleStrategy idle_;
-  bool has_taken_ = false;                    // a request that run() has not seen yet
-  bool others_may_join_ = false;              // the one taken last, in one call
-  const InferRequest* taken_last_ = nullptr;  // not run yet where others may join it
+  bool has_taken_ = false;                            // a request that run() has not seen yet
+  bool others_may_join_ = false;                      // the one taken last, in one call
+  const models::InferRequest* taken_last_ = nullptr;  // not run yet where others may join it
   Status pin_status_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> phase_{kPreparing};
   std::thread thread_;

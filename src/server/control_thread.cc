@@ -47,8 +47,8 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
                   const engine::Engine& engine) {
   json.key("models").begin_array();
   for (const service::CatalogModel& entry : catalog.models) {
-    const engine::Model& model = *entry.model;
-    const bool is_ready = model.state() == engine::ModelState::kReady;
+    const models::Model& model = *entry.model;
+    const bool is_ready = model.state() == models::ModelState::kReady;
     json.begin_object().key("name").string(model.metadata().name);
     json.key("version").string(model.metadata().version);
     json.key("backend").string(model.choice().backend);

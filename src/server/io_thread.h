@@ -28,7 +28,7 @@ struct ListenerSocket {
   bool is_shared;  // other I/O threads accept from duplicates of it
 };
 
-class IoThread final : public net::WakeHandler, public engine::CompletionSink {
+class IoThread final : public net::WakeHandler, public models::CompletionSink {
  public:
   // The parts that it is given beside its transports' services.
   struct Parts {

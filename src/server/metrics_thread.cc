@@ -65,7 +65,7 @@ std::string_view MetricsThread::render() {
   // Kept while it is rendered: so long no other model gets the index of one that goes.
   const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
   for (const service::CatalogModel& entry : catalog->models) {
-    const engine::ModelMetadata& metadata = entry.model->metadata();
+    const models::ModelMetadata& metadata = entry.model->metadata();
     listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
   const ModelFigures figures(*catalog, cache_);

@@ -44,8 +44,8 @@ void ModelFigures::add_backends(const service::CatalogSnapshot& catalog) {
                         .labels = std::span(add_labels(*entry.model, backend)).first(3)});
   }
   for (const service::CatalogModel& entry : catalog.models) {
-    for (const engine::TriedBackend& tried : entry.model->choice().tried) {
-      for (const engine::SizeCost& cost : tried.costs) {
+    for (const models::TriedBackend& tried : entry.model->choice().tried) {
+      for (const models::SizeCost& cost : tried.costs) {
         Labels& labels = add_labels(*entry.model, tried.name);
         labels[3] = {"rows", row_counts_.emplace_back(std::to_string(cost.rows))};
         figures_.push_back({.name = "lumen_model_backend_trial_seconds",
@@ -60,7 +60,7 @@ void ModelFigures::add_backends(const service::CatalogSnapshot& catalog) {
 
 void ModelFigures::add_run_times(const service::CatalogSnapshot& catalog) {
   for (const service::CatalogModel& entry : catalog.models) {
-    const engine::RunCosts& costs = entry.model->run_costs();
+    const models::RunCosts& costs = entry.model->run_costs();
     const uint64_t ns = costs.expect_ns(costs.usual_bytes());
     if (ns == 0) continue;
     figures_.push_back({.name = "lumen_model_expected_run_seconds",
@@ -77,7 +77,7 @@ void ModelFigures::add_run_times(const service::CatalogSnapshot& catalog) {
                       .value = static_cast<double>(engine::hand_off_ns()) / 1e9});
 }
 
-ModelFigures::Labels& ModelFigures::add_labels(const engine::Model& model,
+ModelFigures::Labels& ModelFigures::add_labels(const models::Model& model,
                                                std::string_view backend) {
   return labels_.emplace_back(Labels{{{"model", model.metadata().name},
                                       {"version", model.metadata().version},

@@ -32,7 +32,7 @@ class ModelFigures {
   // The last label, `rows`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;
 
-  Labels& add_labels(const engine::Model& model, std::string_view backend);
+  Labels& add_labels(const models::Model& model, std::string_view backend);
 
   std::vector<telemetry::PrometheusFigure> figures_;
   std::deque<Labels> labels_;  // the figures point into it

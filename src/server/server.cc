@@ -10,7 +10,7 @@
 #include <lumen/base/idle_strategy.h>
 #include <lumen/base/machine_memory.h>
 #include <lumen/base/unix_socket.h>
-#include <lumen/engine/load_progress.h>
+#include <lumen/models/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
@@ -59,7 +59,7 @@ class RunningServer final : public Server {
   }
   ~RunningServer() override { drain(); }
 
-  Status start(engine::Backends backends);
+  Status start(models::Backends backends);
 
   const std::string& http_address() const noexcept override { return http_address_; }
   const std::string& unix_path() const noexcept override { return unix_path_; }
@@ -68,14 +68,14 @@ class RunningServer final : public Server {
     return counters_file_ == nullptr ? std::string_view() : counters_file_->path();
   }
   const std::string& unix_note() const noexcept override { return unix_note_; }
-  const engine::ModelRepository& models() const noexcept override { return *repository_; }
+  const models::ModelRepository& models() const noexcept override { return *repository_; }
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
   std::string pinning() const override { return engine_->pinning(); }
   engine::EngineConfig engine_config() const override { return engine_->config(); }
-  engine::Engine::Lane lane_of(const engine::Model& model) const override {
+  engine::Engine::Lane lane_of(const models::Model& model) const override {
     return engine_->lane_of(model);
   }
-  engine::Engine::Instances instances_of(const engine::Model& model) const override {
+  engine::Engine::Instances instances_of(const models::Model& model) const override {
     return engine_->instances_of(model);
   }
   Status reconfigure(const engine::EngineConfig& config) override {
@@ -111,7 +111,7 @@ class RunningServer final : public Server {
   void fit_descriptors();
   void fit_memory();
   Status start_io_threads();
-  void add_to_tables(const engine::Model& model);
+  void add_to_tables(const models::Model& model);
   Status make_counters();
   Status make_counters_file(const std::string& path, const telemetry::CountersOptions& options);
 
@@ -127,7 +127,7 @@ class RunningServer final : public Server {
   std::string bus_path_;
   std::unique_ptr<telemetry::CountersFile> counters_file_;
   std::unique_ptr<telemetry::Counters> counters_;
-  std::unique_ptr<engine::ModelRepository> repository_;
+  std::unique_ptr<models::ModelRepository> repository_;
   std::unique_ptr<service::Documents> documents_;
   http::HostCheck hosts_;
   http::Cors cors_;
@@ -145,32 +145,32 @@ class RunningServer final : public Server {
   std::vector<std::thread> threads_;
 };
 
-engine::LoadOptions load_options(const ServerOptions& options) {
-  engine::LoadOptions loading{.backend = options.backend,
+models::LoadOptions load_options(const ServerOptions& options) {
+  models::LoadOptions loading{.backend = options.backend,
                               .budget_ns = options.backend_trial_ns,
                               .cache = options.backend_choices,
                               .follow_links = options.follow_links,
                               .stop = options.stop_loading,
                               .trials = options.load_trials};
-  if (options.backend_choices.empty()) loading.cache = engine::default_choices_file();
+  if (options.backend_choices.empty()) loading.cache = models::default_choices_file();
   if (options.backend_choices == kOff) loading.cache.clear();
   return loading;
 }
 
-Status RunningServer::start(engine::Backends backends) {
+Status RunningServer::start(models::Backends backends) {
   LUMEN_RETURN_IF_ERROR(validate_options(options_));
   LUMEN_RETURN_IF_ERROR(check_address_space());
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listen());
   LUMEN_RETURN_IF_ERROR(make_counters());
-  if (options_.backend != engine::kAutoBackend) {
+  if (options_.backend != models::kAutoBackend) {
     LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
   }
-  engine::LoadProgress progress(now_ns(),
+  models::LoadProgress progress(now_ns(),
                                 [this](std::string_view text) { report_(LogLevel::kInfo, text); });
-  auto repository = engine::ModelRepository::open(
+  auto repository = models::ModelRepository::open(
       options_.model_repository, std::move(backends), *counters_, load_options(options_),
-      [&progress](const engine::Model& model, size_t number, size_t count) {
+      [&progress](const models::Model& model, size_t number, size_t count) {
         progress.on_loaded(model, number, count, now_ns());
       });
   if (!repository.ok()) return repository.status();
@@ -194,8 +194,8 @@ Status RunningServer::start(engine::Backends backends) {
   steps_.push_back(cache_.get());
   catalog_ = std::make_unique<service::Catalog>(
       *repository_, *engine_, &service::Documents::describe,
-      [this](const engine::Model& model) { add_to_tables(model); },
-      [this](const engine::Model& model) { cache_->remove(model); });
+      [this](const models::Model& model) { add_to_tables(model); },
+      [this](const models::Model& model) { cache_->remove(model); });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
   cors_ = http::Cors::create(options_.cors_origins);
   control_ = std::make_unique<ControlThread>(*engine_, *catalog_, report_, options_);
@@ -203,7 +203,7 @@ Status RunningServer::start(engine::Backends backends) {
   return start_io_threads();
 }
 
-void RunningServer::add_to_tables(const engine::Model& model) {
+void RunningServer::add_to_tables(const models::Model& model) {
   if (trace_log_ != nullptr) {
     trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
   }
@@ -216,8 +216,8 @@ void RunningServer::add_to_tables(const engine::Model& model) {
 // A file that was asked for by its path must be there; the usual one is gone without, and that is said.
 Status RunningServer::make_counters() {
   const telemetry::CountersOptions options{.shards = options_.io_thread_count,
-                                           .queue_types = engine::kQueueTypeNames,
-                                           .allocator_types = engine::kAllocatorTypeNames};
+                                           .queue_types = models::kQueueTypeNames,
+                                           .allocator_types = models::kAllocatorTypeNames};
   if (options_.stats_path != kOff) {
     const bool is_usual = options_.stats_path == kAuto;
     if (is_usual) telemetry::remove_old_counters_files(telemetry::default_counters_path());
@@ -310,8 +310,8 @@ Status RunningServer::open_telemetry() {
   trace.on_error = [report = report_](const Status& status) {
     report(LogLevel::kError, status.message());
   };
-  trace.queue_types = engine::kQueueTypeNames;
-  trace.allocator_types = engine::kAllocatorTypeNames;
+  trace.queue_types = models::kQueueTypeNames;
+  trace.allocator_types = models::kAllocatorTypeNames;
   Result<std::unique_ptr<telemetry::TraceLog>> log = telemetry::TraceLog::open(std::move(trace));
   if (!log.ok()) return log.status();
   trace_log_ = std::move(*log);
@@ -452,7 +452,7 @@ void RunningServer::drain() noexcept {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,
-                                              engine::Backends backends, Report report) {
+                                              models::Backends backends, Report report) {
   // A client that closes early must be an error code, not the end of the process.
   (void)std::signal(SIGPIPE, SIG_IGN);
   // So must a file that has reached RLIMIT_FSIZE.

@@ -153,10 +153,10 @@ constexpr std::array<std::string_view, 2> kOverloadStatuses = {"429", "503"};
 
 // docs/configuration.md has the same texts; a test compares them.
 constexpr Setting kSettings[] = {
-    row<&E::queue_type>("engine.queue_type", kLive, words(engine::kQueueTypeNames),
+    row<&E::queue_type>("engine.queue_type", kLive, words(models::kQueueTypeNames),
                         "how requests get from I/O threads to workers"),
     row<&E::allocator_type>(
-        "engine.allocator_type", kLive, words(engine::kAllocatorTypeNames),
+        "engine.allocator_type", kLive, words(models::kAllocatorTypeNames),
         "where a request's memory comes from: a region that is reset at once, or the heap"),
     row<&E::thread_count>("engine.thread_count", kLive, {.bounds = E::kThreadCount},
                           "workers, each with its own instance of each model; 0: as many as CPUs "

@@ -61,9 +61,9 @@ class IndexOf final : public AnswerIndex {
 
 std::unique_ptr<AnswerIndex> make_answer_index(const AnswerIndexOptions& options) {
   switch (options.policy) {
-    case engine::CachePolicy::kLru: return std::make_unique<IndexOf<cache::Lru>>(options);
-    case engine::CachePolicy::kLfu: return std::make_unique<IndexOf<cache::Lfu>>(options);
-    case engine::CachePolicy::kS3Fifo: break;
+    case models::CachePolicy::kLru: return std::make_unique<IndexOf<cache::Lru>>(options);
+    case models::CachePolicy::kLfu: return std::make_unique<IndexOf<cache::Lfu>>(options);
+    case models::CachePolicy::kS3Fifo: break;
   }
   return std::make_unique<IndexOf<cache::S3Fifo>>(options);
 }

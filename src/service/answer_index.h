@@ -3,7 +3,7 @@
 // Threads: any. Memory: all of it when it is made. Errors: false where nothing was put.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 #include <lumen/service/keyed_hash.h>
 
 #include <chrono>
@@ -36,7 +36,7 @@ class AnswerIndex {
 };
 
 struct AnswerIndexOptions {
-  engine::CachePolicy policy = engine::CachePolicy::kS3Fifo;
+  models::CachePolicy policy = models::CachePolicy::kS3Fifo;
   size_t max_weight = 0;
   size_t max_entries = 0;  // follows from the least weight: room is made for so many at once
 };

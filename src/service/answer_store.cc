@@ -24,13 +24,13 @@ constexpr uint32_t generation_of(uint64_t state) noexcept {
 void on_answer_removed(AnswerSlot& slot) noexcept { slot.store->let_go(slot); }
 
 Result<std::unique_ptr<AnswerStore>> AnswerStore::create(
-    const engine::ResponseCacheOptions& options) {
+    const models::ResponseCacheOptions& options) {
   Result<BlockRegion> region = BlockRegion::create(options.max_bytes);
   if (!region.ok()) return region.status();
   return std::unique_ptr<AnswerStore>(new AnswerStore(std::move(*region), options));
 }
 
-AnswerStore::AnswerStore(BlockRegion region, const engine::ResponseCacheOptions& options)
+AnswerStore::AnswerStore(BlockRegion region, const models::ResponseCacheOptions& options)
     : region_(std::move(region)), slots_(bytes() / kLeastBytes) {
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     slots_[i].store = this;

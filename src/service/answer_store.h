@@ -53,7 +53,7 @@ class AnswerStore {
   static constexpr uint64_t kLeastBytes = 1024;
 
   [[nodiscard]] static Result<std::unique_ptr<AnswerStore>> create(
-      const engine::ResponseCacheOptions& options);
+      const models::ResponseCacheOptions& options);
   ~AnswerStore();
   AnswerStore(const AnswerStore&) = delete;
   AnswerStore& operator=(const AnswerStore&) = delete;
@@ -87,7 +87,7 @@ class AnswerStore {
   static constexpr uint64_t kReady = uint64_t{1} << 31;
   static constexpr uint64_t kHolders = kReady - 1;
 
-  AnswerStore(BlockRegion region, const engine::ResponseCacheOptions& options);
+  AnswerStore(BlockRegion region, const models::ResponseCacheOptions& options);
   [[nodiscard]] bool try_enter() noexcept;
   void leave() noexcept;
   void free_retired() noexcept;

@@ -1,7 +1,7 @@
 // See the header for threads, memory and errors.
 #include <lumen/service/binder.h>
 
-#include <lumen/engine/validate.h>
+#include <lumen/models/validate.h>
 
 #include <algorithm>
 #include <cstring>
@@ -62,7 +62,7 @@ bool is_aligned(const TensorView& tensor) noexcept {
 
 }  // namespace
 
-Binder::Binder(Call& call, engine::Model& model) noexcept
+Binder::Binder(Call& call, models::Model& model) noexcept
     : call_(call), model_(model), metadata_(model.metadata()) {
   call.infer.model = &model;
   const size_t inputs = metadata_.inputs.size();
@@ -75,14 +75,14 @@ Binder::Binder(Call& call, engine::Model& model) noexcept
 Status Binder::input(std::string_view name, const TensorView& tensor, InputBytes bytes) noexcept {
   if (bound_.size() != metadata_.inputs.size()) return out_of_memory("input list", 0);
   const std::optional<size_t> index = model_.input_names().find(name, named_);
-  if (!index) return engine::unknown_tensor(metadata_, "input", metadata_.inputs, name);
+  if (!index) return models::unknown_tensor(metadata_, "input", metadata_.inputs, name);
   if (is_named_[*index]) {
     return Status::error(Code::kInvalidArgument, "input '%.*s' is given twice; send it once",
                          width(name), name.data());
   }
   is_named_[*index] = true;
   ++named_;
-  LUMEN_RETURN_IF_ERROR(engine::check_input(metadata_, metadata_.inputs[*index], tensor,
+  LUMEN_RETURN_IF_ERROR(models::check_input(metadata_, metadata_.inputs[*index], tensor,
                                             metadata_.takes_empty_tensors));
   TensorView& bound = bound_[*index];
   bound = tensor;
@@ -133,7 +133,7 @@ Status Binder::only_input(size_t bytes) noexcept {
         metadata_.name.c_str(), metadata_.inputs.size());
   }
   if (bound_.empty()) return out_of_memory("input list", 0);
-  const engine::TensorSpec& spec = metadata_.inputs[0];
+  const models::TensorSpec& spec = metadata_.inputs[0];
   bound_[0] = {.type = spec.type, .shape = spec.shape, .data = nullptr, .byte_size = bytes};
   if (bytes % element != 0 || !deduce_shape(bound_[0].shape, bytes / element)) {
     return Status::error(Code::kInvalidArgument,
@@ -153,7 +153,7 @@ Status Binder::inputs_named() noexcept {
         Code::kInvalidArgument, "input '%s' of model '%s' is missing: got %zu inputs, wanted %zu",
         metadata_.inputs[i].name.c_str(), metadata_.name.c_str(), named_, metadata_.inputs.size());
   }
-  LUMEN_RETURN_IF_ERROR(engine::check_ties(metadata_, bound_));
+  LUMEN_RETURN_IF_ERROR(models::check_ties(metadata_, bound_));
   call_.infer.inputs = bound_;
   call_.to_receive = Places(segments_.first(placed_));
   return {};
@@ -166,7 +166,7 @@ Status Binder::output(std::string_view name) noexcept {
     if (outputs_.empty() || is_wanted_.empty()) return out_of_memory("output list", 0);
   }
   const std::optional<size_t> index = model_.output_names().find(name, wanted_);
-  if (!index) return engine::unknown_tensor(metadata_, "output", metadata_.outputs, name);
+  if (!index) return models::unknown_tensor(metadata_, "output", metadata_.outputs, name);
   const auto wanted = static_cast<uint16_t>(*index);
   if (std::exchange(is_wanted_[wanted], true)) {
     return Status::error(Code::kInvalidArgument, "output '%.*s' is requested twice; name it once",

@@ -2,7 +2,7 @@
 #include <lumen/service/call.h>
 
 #include <lumen/base/limits.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/tensor/bytes_tensor.h>
 
 #include <algorithm>

@@ -54,7 +54,7 @@ Status model_not_found(std::string_view name, std::string_view version) noexcept
                        width(name), name.data(), width(version), version.data());
 }
 
-Status model_unavailable(const engine::Model& model) noexcept {
+Status model_unavailable(const models::Model& model) noexcept {
   return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
                        model.metadata().name.c_str(), model.metadata().version.c_str(),
                        model.reason().c_str());
@@ -103,7 +103,7 @@ void Catalog::Reader::wait_for(const CatalogSnapshot* snapshot) const noexcept {
   }
 }
 
-Catalog::Catalog(engine::ModelRepository& repository, engine::Engine& engine, Describe describe,
+Catalog::Catalog(models::ModelRepository& repository, engine::Engine& engine, Describe describe,
                  OnAdded on_added, OnRemoved on_removed)
     : repository_(repository),
       engine_(engine),
@@ -164,7 +164,7 @@ Status Catalog::add(std::string_view name, std::string_view version) {
                          "model '%.*s' version '%.*s' is in the catalog already; remove it first",
                          width(name), name.data(), width(version), version.data());
   }
-  Result<std::shared_ptr<engine::Model>> model = repository_.load(name, version);
+  Result<std::shared_ptr<models::Model>> model = repository_.load(name, version);
   if (!model.ok()) return model.status();
   const CatalogModel entry{*model, nullptr, ModelNeed((*model)->metadata())};
   const Status made = engine_.add_model(**model);
@@ -192,7 +192,7 @@ Status Catalog::remove(std::string_view name, std::string_view version) {
     return Status::error(Code::kNotFound, "model '%.*s' version '%.*s' is not in the catalog",
                          width(name), name.data(), width(version), version.data());
   }
-  const std::shared_ptr<engine::Model> model = found->model;
+  const std::shared_ptr<models::Model> model = found->model;
   auto next = std::make_shared<CatalogSnapshot>();
   next->models = snapshot_->models;
   std::erase_if(next->models, [&](const CatalogModel& entry) { return entry.model == model; });

@@ -3,18 +3,18 @@
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
-#include <lumen/engine/model_repository.h>
-#include <lumen/engine/validate.h>
+#include <lumen/models/model_repository.h>
+#include <lumen/models/validate.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace lumen::service {
 
-using engine::InferRequest;
 using engine::SubmitOutcome;
+using models::InferRequest;
 
-Status refusal(SubmitOutcome outcome, const engine::Model* model) noexcept {
+Status refusal(SubmitOutcome outcome, const models::Model* model) noexcept {
   const char* const name = model == nullptr ? "" : model->metadata().name.c_str();
   switch (outcome) {
     case SubmitOutcome::kAccepted: break;
@@ -129,7 +129,7 @@ void Dispatcher::count_cache(const Call& call) noexcept {
   if (call.cache_outcome == CacheOutcome::kMiss) {
     return counters_.add_time(model, "cache_miss", call.cache_ns);
   }
-  const engine::StageTimes& times = call.infer.times;
+  const models::StageTimes& times = call.infer.times;
   if (call.cache_outcome == CacheOutcome::kShared) counters_.add(model, "cache_shared");
   counters_.add_time(model, "cache_hit", call.cache_ns);
   counters_.add_time(model, "queue", times.dequeued_ns - times.parsed_ns);
@@ -138,7 +138,7 @@ void Dispatcher::count_cache(const Call& call) noexcept {
 void Dispatcher::cancel(Call& call) noexcept {
   call.infer.cancelled.set();
   if (call.way.parked_at == nullptr) return;
-  abandon(call, engine::cancelled_before_run(call.infer.model->metadata()));
+  abandon(call, models::cancelled_before_run(call.infer.model->metadata()));
 }
 
 void Dispatcher::expire(uint64_t now) noexcept {

@@ -15,9 +15,9 @@ using wire::JsonWriter;
 constexpr std::string_view kExtensions[] = {"binary_tensor_data", "statistics"};
 
 void write_tensors(JsonWriter& json, std::string_view key,
-                   const std::vector<engine::TensorSpec>& tensors) {
+                   const std::vector<models::TensorSpec>& tensors) {
   json.key(key).begin_array();
-  for (const engine::TensorSpec& tensor : tensors) {
+  for (const models::TensorSpec& tensor : tensors) {
     json.begin_object().key("name").string(tensor.name);
     json.key("datatype").string(element_type_name(tensor.type));
     json.key("shape").begin_array();
@@ -33,20 +33,20 @@ void write_tensors(JsonWriter& json, std::string_view key,
   json.end_array();
 }
 
-void write_response_cache(JsonWriter& json, const engine::ResponseCacheOptions& cache) {
+void write_response_cache(JsonWriter& json, const models::ResponseCacheOptions& cache) {
   json.key("response_cache").begin_object().key("enable").boolean(cache.enable);
   if (cache.enable) {
     json.key("ttl_ms").unsigned_integer(cache.ttl_ms);
     json.key("max_bytes").unsigned_integer(cache.max_bytes);
-    json.key("policy").string(engine::kCachePolicyNames[static_cast<size_t>(cache.policy)]);
+    json.key("policy").string(models::kCachePolicyNames[static_cast<size_t>(cache.policy)]);
   }
   json.end_object();
 }
 
 // The config.json's part about its answers, the backend that serves the model, and the times of
 // each that were measured when it was chosen.
-void write_choice(JsonWriter& json, const engine::Model& model) {
-  const engine::BackendChoice& choice = model.choice();
+void write_choice(JsonWriter& json, const models::Model& model) {
+  const models::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();
   write_response_cache(json, model.response_cache());
   json.key("backend").string(choice.backend);
@@ -58,11 +58,11 @@ void write_choice(JsonWriter& json, const engine::Model& model) {
   }
   if (!model.why_not_packed().empty()) json.key("not_packed").string(model.why_not_packed());
   json.key("backends_tried").begin_array();
-  for (const engine::TriedBackend& tried : choice.tried) {
+  for (const models::TriedBackend& tried : choice.tried) {
     json.begin_object().key("name").string(tried.name);
     if (!tried.problem.empty()) json.key("problem").string(tried.problem);
     json.key("costs").begin_array();
-    for (const engine::SizeCost& cost : tried.costs) {
+    for (const models::SizeCost& cost : tried.costs) {
       json.begin_object().key("rows").unsigned_integer(cost.rows);
       json.key("ns").unsigned_integer(cost.ns).end_object();
     }
@@ -76,7 +76,7 @@ void write_duration(JsonWriter& json, std::string_view key, uint64_t count, uint
   json.key("ns").unsigned_integer(ns).end_object();
 }
 
-void write_model_statistics(JsonWriter& json, const engine::Model& model) noexcept {
+void write_model_statistics(JsonWriter& json, const models::Model& model) noexcept {
   const telemetry::ModelCounters counters = model.counters();
   const auto write_time = [&](std::string_view key, telemetry::ModelTime time) {
     write_duration(json, key, counters.total(time.count), counters.total(time.ns));
@@ -114,15 +114,15 @@ Documents::Documents() {
   });
 }
 
-ModelDocuments Documents::describe(const engine::Model& model,
+ModelDocuments Documents::describe(const models::Model& model,
                                    std::span<const std::string> versions) {
-  const engine::ModelMetadata& metadata = model.metadata();
+  const models::ModelMetadata& metadata = model.metadata();
   ModelDocuments documents;
   documents.metadata = json_text([&](JsonWriter& json) {
     json.begin_object().key("name").string(metadata.name).key("versions").begin_array();
     for (const std::string& version : versions) json.string(version);
     json.end_array();
-    if (model.state() == engine::ModelState::kReady) {
+    if (model.state() == models::ModelState::kReady) {
       json.key("platform").string(metadata.platform);
       write_tensors(json, "inputs", metadata.inputs);
       write_tensors(json, "outputs", metadata.outputs);
@@ -135,19 +135,19 @@ ModelDocuments Documents::describe(const engine::Model& model,
   });
   documents.ready = json_text([&](JsonWriter& json) {
     json.begin_object().key("name").string(metadata.name);
-    json.key("ready").boolean(model.state() == engine::ModelState::kReady).end_object();
+    json.key("ready").boolean(model.state() == models::ModelState::kReady).end_object();
   });
   return documents;
 }
 
 std::string_view Documents::write_statistics(std::span<char> out, const CatalogSnapshot& catalog,
-                                             const engine::Model* only) noexcept {
+                                             const models::Model* only) noexcept {
   JsonWriter json(out);
   json.begin_object().key("model_stats").begin_array();
   for (const CatalogModel& entry : catalog.models) {
-    const engine::Model& model = *entry.model;
+    const models::Model& model = *entry.model;
     const bool wanted =
-        only != nullptr ? &model == only : model.state() == engine::ModelState::kReady;
+        only != nullptr ? &model == only : model.state() == models::ModelState::kReady;
     if (wanted) write_model_statistics(json, model);
   }
   json.end_array().end_object();

@@ -1,7 +1,7 @@
 // See the header for threads, memory and errors.
 #include "service/fingerprint.h"
 
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <algorithm>
 #include <cstring>
@@ -42,8 +42,8 @@ class StructureWriter {
 };
 
 void put_structure(StructureWriter& out, const Call& call, uint64_t generation) noexcept {
-  const engine::InferRequest& infer = call.infer;
-  const engine::ModelMetadata& model = infer.model->metadata();
+  const models::InferRequest& infer = call.infer;
+  const models::ModelMetadata& model = infer.model->metadata();
   out.put(generation);
   out.put_text(model.name);
   out.put_text(model.version);

@@ -36,11 +36,11 @@ bool has_rows(const Shape& shape) noexcept { return shape.rank() > 0 && shape[0]
 
 }  // namespace
 
-ModelNeed::ModelNeed(const engine::ModelMetadata& model) noexcept
+ModelNeed::ModelNeed(const models::ModelMetadata& model) noexcept
     : list_bytes_(kListBytes + (model.inputs.size() + model.outputs.size()) * kListBytesOfATensor),
       has_rows_(std::ranges::any_of(
-          model.inputs, [](const engine::TensorSpec& input) { return has_rows(input.shape); })) {
-  for (const engine::TensorSpec& input : model.inputs) {
+          model.inputs, [](const models::TensorSpec& input) { return has_rows(input.shape); })) {
+  for (const models::TensorSpec& input : model.inputs) {
     if (!has_rows(input.shape)) continue;
     const size_t elements = elements_of_a_row(input.shape).value_or(1);
     row_elements_ = saturated_sum(row_elements_, elements);
@@ -49,7 +49,7 @@ ModelNeed::ModelNeed(const engine::ModelMetadata& model) noexcept
   }
   row_elements_ = std::max<size_t>(row_elements_, 1);
   row_bytes_ = std::max<size_t>(row_bytes_, 1);
-  for (const engine::TensorSpec& output : model.outputs) {
+  for (const models::TensorSpec& output : model.outputs) {
     const std::optional<size_t> row = elements_of_a_row(output.shape);
     const size_t element = element_size(output.type);  // 0: BYTES, of any length
     if (!row || element == 0 || !output.has_rank) {

@@ -2,7 +2,7 @@
 #include <lumen/service/request_recorder.h>
 
 #include <lumen/base/clock.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <algorithm>
 #include <ctime>
@@ -26,8 +26,8 @@ ReplyMoment ReplyMoment::now() noexcept {
 void RequestRecorder::record(const Call& call, int status, std::string_view id,
                              const ReplyMoment& out) noexcept {
   using telemetry::Stage;
-  const engine::InferRequest& infer = call.infer;
-  const engine::StageTimes& times = infer.times;
+  const models::InferRequest& infer = call.infer;
+  const models::StageTimes& times = infer.times;
   telemetry::RequestRecord record;
   record.sequence = 1 + thread_ + recorded_++ * threads_;
   record.received_wall_ns = out.wall_ns - static_cast<int64_t>(out.now_ns - times.received_ns);
@@ -42,9 +42,9 @@ void RequestRecorder::record(const Call& call, int status, std::string_view id,
   set(Stage::kPostprocess, between(times.inferred_ns, times.postprocessed_ns));
   set(Stage::kWrite, between(times.postprocessed_ns, out.now_ns));
   set(Stage::kTotal, out.now_ns - times.received_ns);
-  record.rows = infer.inputs.empty() ? 0 : engine::rows_of(infer);
+  record.rows = infer.inputs.empty() ? 0 : models::rows_of(infer);
   record.model = static_cast<uint16_t>(infer.model->index());
-  record.worker = infer.worker == engine::InferRequest::kNoWorker
+  record.worker = infer.worker == models::InferRequest::kNoWorker
                       ? telemetry::RequestRecord::kNone
                       : static_cast<uint16_t>(infer.worker);
   record.status = static_cast<uint16_t>(status);

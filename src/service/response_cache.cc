@@ -2,7 +2,7 @@
 #include <lumen/service/response_cache.h>
 
 #include <lumen/base/clock.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include "service/answer_store.h"
 #include "service/fingerprint.h"
@@ -50,7 +50,7 @@ struct CacheWork {
 };
 
 struct ResponseCache::OfModel {
-  OfModel(uint64_t number, const engine::ResponseCacheOptions& options,
+  OfModel(uint64_t number, const models::ResponseCacheOptions& options,
           std::unique_ptr<AnswerStore> answers, size_t calls)
       : generation(number),
         ttl_ns(options.ttl_ms * 1'000'000),
@@ -135,8 +135,8 @@ void answer_copied(Call& call, std::span<const TensorView> outputs) noexcept {
 ResponseCache::ResponseCache(size_t calls) : calls_(calls) {}
 ResponseCache::~ResponseCache() = default;
 
-Status ResponseCache::add(const engine::Model& model) {
-  const engine::ResponseCacheOptions& options = model.response_cache();
+Status ResponseCache::add(const models::Model& model) {
+  const models::ResponseCacheOptions& options = model.response_cache();
   if (!options.enable) return {};
   const std::lock_guard lock(mutex_);
   try {
@@ -152,7 +152,7 @@ Status ResponseCache::add(const engine::Model& model) {
   return {};
 }
 
-void ResponseCache::remove(const engine::Model& model) noexcept {
+void ResponseCache::remove(const models::Model& model) noexcept {
   const std::lock_guard lock(mutex_);
   models_[model.index()] = nullptr;
 }
@@ -161,7 +161,7 @@ ResponseCache::OfModel* ResponseCache::of(const Call& call) const noexcept {
   return models_[call.infer.model->index()].get();
 }
 
-std::optional<ResponseCache::Usage> ResponseCache::usage(const engine::Model& model) const {
+std::optional<ResponseCache::Usage> ResponseCache::usage(const models::Model& model) const {
   const std::lock_guard lock(mutex_);
   const OfModel* const one = models_[model.index()].get();
   if (one == nullptr) return std::nullopt;

@@ -16,8 +16,8 @@
 namespace lumen::engine {
 
 struct MadeBackend {
-  std::unique_ptr<Backend> backend;
-  std::shared_ptr<FakeControl> control;  // of a fake one
+  std::unique_ptr<models::Backend> backend;
+  std::shared_ptr<models::FakeControl> control;  // of a fake one
 };
 
 struct BackendCase {
@@ -25,8 +25,8 @@ struct BackendCase {
   std::function<MadeBackend()> make;
 };
 
-inline MadeBackend make_fake(bool asynchronous, const BackendTraits& traits) {
-  auto control = std::make_shared<FakeControl>();
+inline MadeBackend make_fake(bool asynchronous, const models::BackendTraits& traits) {
+  auto control = std::make_shared<models::FakeControl>();
   control->asynchronous = asynchronous;
   control->traits = traits;
   control->max_in_flight = 4;
@@ -35,7 +35,7 @@ inline MadeBackend make_fake(bool asynchronous, const BackendTraits& traits) {
   LUMEN_CHECK(free.append(Shape::kDynamic) && free.append(Shape::kDynamic));
   control->inputs[0].shape = free;
   control->outputs[0].shape = free;
-  return {make_fake_backend(control), control};
+  return {models::make_fake_backend(control), control};
 }
 
 inline std::vector<BackendCase> all_backends() {

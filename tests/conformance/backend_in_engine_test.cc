@@ -1,7 +1,7 @@
 // The engine and a backend together, over all backends: batches, several in flight, failed and
 // cancelled requests, a drain, and a model that goes. The model adds one to four columns.
 #include <lumen/engine/engine.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include "conformance/backend_cases.h"
 #include "support/pending_request.h"
@@ -36,10 +36,11 @@ class BackendInEngineTest : public testing::TestWithParam<BackendCase> {
       // While it is measured, a batch is cheap; it answers at once then.
       control->cost_ns = [](uint64_t) -> uint64_t { return 300'000; };
     }
-    repository =
-        std::move(ModelRepository::open(files.path(), std::move(made.backend), *counters).value());
+    repository = std::move(
+        models::ModelRepository::open(files.path(), std::move(made.backend), *counters).value());
     EngineOptions options;
-    options.config = {.queue_type = QueueType::kBatched, .thread_count = kWorkers, .batch_size = 4};
+    options.config = {
+        .queue_type = models::QueueType::kBatched, .thread_count = kWorkers, .batch_size = 4};
     options.pin_threads.mode = PinThreads::Mode::kOff;
     engine = std::move(Engine::create(options, *repository).value());
     if (control != nullptr) {
@@ -47,7 +48,7 @@ class BackendInEngineTest : public testing::TestWithParam<BackendCase> {
       (void)control->take_rows_run();
     }
     model = repository->find("add_one", "");
-    ASSERT_EQ(model->state(), ModelState::kReady) << model->reason();
+    ASSERT_EQ(model->state(), models::ModelState::kReady) << model->reason();
   }
   void TearDown() override {
     if (control != nullptr) control->release();
@@ -55,7 +56,7 @@ class BackendInEngineTest : public testing::TestWithParam<BackendCase> {
   bool is_asynchronous() const { return control != nullptr && control->asynchronous; }
   void make_requests(int count) {
     for (int i = 0; i < count; ++i) {
-      requests.push_back(std::make_unique<PendingRequest>(model));
+      requests.push_back(std::make_unique<models::PendingRequest>(model));
       const auto value = static_cast<float>(i);
       requests.back()->add_input<float>(ElementType::kFp32, {1, 4}, {value, value, value, value});
     }
@@ -73,13 +74,13 @@ class BackendInEngineTest : public testing::TestWithParam<BackendCase> {
               std::vector<float>(4, static_cast<float>(index) + 1));
   }
 
-  TempRepository files;
-  std::shared_ptr<FakeControl> control;
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control;
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   std::unique_ptr<Engine> engine;
-  Model* model = nullptr;
-  std::vector<std::unique_ptr<PendingRequest>> requests;
+  models::Model* model = nullptr;
+  std::vector<std::unique_ptr<models::PendingRequest>> requests;
 };
 
 TEST_P(BackendInEngineTest, PacksRequestsAndHasFourCallsInFlightWhereItSaysSo) {

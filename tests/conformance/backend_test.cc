@@ -1,6 +1,6 @@
 // The duties of every backend, run over all of them. The model adds one.
-#include <lumen/engine/backend.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/backend.h>
+#include <lumen/models/model_repository.h>
 
 #include "conformance/backend_cases.h"
 #include "support/pending_request.h"
@@ -19,29 +19,29 @@ class BackendTest : public testing::TestWithParam<BackendCase> {
   void load(const std::string& model) {
     const std::filesystem::path directory =
         std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
-    auto opened = ModelRepository::open(directory, GetParam().make().backend, *counters);
+    auto opened = models::ModelRepository::open(directory, GetParam().make().backend, *counters);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     repository = std::move(*opened);
     loaded = repository->find(model, "");
     ASSERT_NE(loaded, nullptr);
-    ASSERT_EQ(loaded->state(), ModelState::kReady) << loaded->reason();
+    ASSERT_EQ(loaded->state(), models::ModelState::kReady) << loaded->reason();
     instance = make_instance();
   }
-  std::unique_ptr<Instance> make_instance() {
+  std::unique_ptr<models::Instance> make_instance() {
     auto made = loaded->loaded()->create_instance({});
     EXPECT_TRUE(made.ok()) << made.status().message();
     return made.ok() ? std::move(*made) : nullptr;
   }
-  static void run(Instance& on, PendingRequest& pending) {
-    const auto done = [](InferRequest& request) noexcept { request.complete(request); };
-    if (on.start(pending.request, done) == StartOutcome::kDone) done(pending.request);
+  static void run(models::Instance& on, models::PendingRequest& pending) {
+    const auto done = [](models::InferRequest& request) noexcept { request.complete(request); };
+    if (on.start(pending.request, done) == models::StartOutcome::kDone) done(pending.request);
     pending.wait();
   }
   // Runs `rows` x `columns` numbers counting up from `first` and expects each plus one.
-  void expect_adds_one(Instance& on, int64_t rows, int64_t columns, float first) {
+  void expect_adds_one(models::Instance& on, int64_t rows, int64_t columns, float first) {
     std::vector<float> values(static_cast<size_t>(rows * columns));
     std::iota(values.begin(), values.end(), first);
-    PendingRequest pending(loaded);
+    models::PendingRequest pending(loaded);
     pending.add_input(ElementType::kFp32, {rows, columns}, values);
     run(on, pending);
     ASSERT_TRUE(pending.request.status.ok()) << pending.request.status.message();
@@ -53,9 +53,9 @@ class BackendTest : public testing::TestWithParam<BackendCase> {
   }
 
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
-  Model* loaded = nullptr;
-  std::unique_ptr<Instance> instance;
+  std::unique_ptr<models::ModelRepository> repository;
+  models::Model* loaded = nullptr;
+  std::unique_ptr<models::Instance> instance;
 };
 
 TEST_P(BackendTest, RunsAnyNumberOfRowsInAnyOrder) {
@@ -82,7 +82,7 @@ TEST_P(BackendTest, RunsAModelWhoseAxesAreAllFree) {
 
 TEST_P(BackendTest, ReadsLargeInputThatIsNotAligned) {
   load("add_one_large");
-  PendingRequest pending(loaded);
+  models::PendingRequest pending(loaded);
   std::vector<std::byte> bytes(1 + 16384 * sizeof(float));
   const float value = 41;
   for (size_t i = 0; i < 16384; ++i) std::memcpy(&bytes[1 + i * 4], &value, sizeof(value));
@@ -99,7 +99,8 @@ TEST_P(BackendTest, RefusesARequestWithoutRoomForItsOutputAndRunsTheNext) {
   for (const char* model : {"add_one_large", "add_one_free"}) {
     SCOPED_TRACE(model);
     load(model);
-    PendingRequest cramped(loaded, 64 * 1024 + 4096);  // the input fits, the output does not
+    models::PendingRequest cramped(loaded,
+                                   64 * 1024 + 4096);  // the input fits, the output does not
     cramped.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
     run(*instance, cramped);
     EXPECT_EQ(cramped.request.status.code(), Code::kTooLarge);
@@ -109,7 +110,7 @@ TEST_P(BackendTest, RefusesARequestWithoutRoomForItsOutputAndRunsTheNext) {
 
 TEST_P(BackendTest, LeavesTheInputAsItWas) {
   load("add_one_large");
-  PendingRequest pending(loaded);
+  models::PendingRequest pending(loaded);
   const std::vector<float> values(16384, 5.0f);
   pending.add_input(ElementType::kFp32, {1, 16384}, values);
   run(*instance, pending);
@@ -120,7 +121,7 @@ TEST_P(BackendTest, LeavesTheInputAsItWas) {
 
 TEST_P(BackendTest, KeepsTheAnswersOfRequestsBeforeAsTheyWere) {
   load("add_one_large");
-  PendingRequest first(loaded);
+  models::PendingRequest first(loaded);
   first.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
   run(*instance, first);
   expect_adds_one(*instance, 1, 16384, 100);
@@ -129,11 +130,11 @@ TEST_P(BackendTest, KeepsTheAnswersOfRequestsBeforeAsTheyWere) {
 
 TEST_P(BackendTest, StampsTheStagesInOrder) {
   load("add_one");
-  PendingRequest pending(loaded);
+  models::PendingRequest pending(loaded);
   const uint64_t before = now_ns();
   pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
   run(*instance, pending);
-  const StageTimes& times = pending.request.times;
+  const models::StageTimes& times = pending.request.times;
   EXPECT_LE(before, times.preprocessed_ns);
   EXPECT_LE(times.preprocessed_ns, times.inferred_ns);
   EXPECT_LE(times.inferred_ns, times.postprocessed_ns);
@@ -141,7 +142,7 @@ TEST_P(BackendTest, StampsTheStagesInOrder) {
 
 TEST_P(BackendTest, RunsTwoInstancesOfAModelOnTwoThreadsAtOnce) {
   load("add_one");
-  const std::unique_ptr<Instance> second = make_instance();
+  const std::unique_ptr<models::Instance> second = make_instance();
   std::thread other([&] {
     for (int i = 0; i < 200; ++i) expect_adds_one(*second, 1 + i % 2, 4, static_cast<float>(i));
   });

@@ -55,10 +55,12 @@ class Source final : public LaneSource<GateHooks> {
  public:
   Source(size_t capacity, uint32_t submitters, uint32_t workers)
       : LaneSource(Policy::kFair, capacity, submitters, workers) {
-    add(bare_model(), {});
-    add(bare_model(1), {});
+    add(models::bare_model(), {});
+    add(models::bare_model(1), {});
   }
-  auto claim(uint32_t submitter) { return lanes_.claim(bare_model().index(), pushed_[submitter]); }
+  auto claim(uint32_t submitter) {
+    return lanes_.claim(models::bare_model().index(), pushed_[submitter]);
+  }
   [[nodiscard]] bool is_asleep(uint32_t worker) const { return sleepers_.sleeps(worker); }
 };
 
@@ -80,7 +82,7 @@ class Parker {
     while (looks_.load() < times && now_ns() < deadline_ns_) std::this_thread::yield();
     EXPECT_GE(looks_.load(), times) << "it does not sleep";
   }
-  InferRequest* result() {
+  models::InferRequest* result() {
     thread_.join();
     return request_;
   }
@@ -95,7 +97,7 @@ class Parker {
     std::atomic<uint32_t>& looks;
   };
   std::atomic<uint32_t> looks_{0};
-  InferRequest* request_ = nullptr;
+  models::InferRequest* request_ = nullptr;
   const uint64_t deadline_ns_;
   std::thread thread_;
 };
@@ -111,7 +113,7 @@ class HeldWorker : public testing::TestWithParam<ParkSpot> {};
 // went to a doorbell on which nobody waited; the worker prepared, found nothing and slept without a bit.
 TEST_P(HeldWorker, IsWokenForTheNextRequestThoughTheRingForItsLastOneCameThen) {
   Source source(4, 1, 1);
-  std::array<BareRequest, 2> requests;
+  std::array<models::BareRequest, 2> requests;
   ASSERT_TRUE(source.push(0, requests[0]));
   ASSERT_EQ(source.try_take(0), &requests[0]);
   gate.hold(GetParam(), 0);
@@ -134,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldWorker,
 // worker for as long as R1 took.
 TEST(LaneSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
   Source source(4, 1, 2);
-  std::array<BareRequest, 2> requests;
+  std::array<models::BareRequest, 2> requests;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.push(0, requests[0]));  // not woken for yet
@@ -152,7 +154,7 @@ TEST(LaneSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
 // not published. Then R1 was published, its wake went to one worker, and R2 lay beside the other.
 TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   Source source(4, 2, 2);
-  std::array<BareRequest, 2> requests;
+  std::array<models::BareRequest, 2> requests;
   Parker one(source, 0);
   Parker other(source, 1);
   one.wait_for_sleep();
@@ -165,8 +167,8 @@ TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   claimed[0] = &requests[0];
   claimed.done();
   source.wake_workers(0);
-  InferRequest* const first = one.result();
-  InferRequest* const second = other.result();
+  models::InferRequest* const first = one.result();
+  models::InferRequest* const second = other.result();
   EXPECT_NE(first, nullptr);
   EXPECT_NE(second, nullptr);
   EXPECT_NE(first, second);
@@ -174,8 +176,8 @@ TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
 
 TEST(LaneSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
   Source source(4, 1, 4);
-  BareRequest request;
-  BareRequest sentinel;
+  models::BareRequest request;
+  models::BareRequest sentinel;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.begin_search(0));
@@ -190,7 +192,7 @@ TEST(LaneSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
 
 TEST(LaneSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
   Source source(4, 2, 4);
-  std::array<BareRequest, 2> requests;
+  std::array<models::BareRequest, 2> requests;
   Parker sleeper(source, 1);
   sleeper.wait_for_sleep();
   ASSERT_TRUE(source.begin_search(0));
@@ -223,8 +225,8 @@ class HeldPinnedWorker : public testing::TestWithParam<ParkSpot> {};
 
 TEST_P(HeldPinnedWorker, IsWokenForWhatItAloneMayTake) {
   Source source(4, 1, 2);
-  source.add(bare_model(1), std::array<uint32_t, 1>{1});
-  BareRequest pinned(1);
+  source.add(models::bare_model(1), std::array<uint32_t, 1>{1});
+  models::BareRequest pinned(1);
   Parker other(source, 0);
   other.wait_for_sleep();
   gate.hold(GetParam(), 1);
@@ -234,7 +236,7 @@ TEST_P(HeldPinnedWorker, IsWokenForWhatItAloneMayTake) {
   source.wake_workers(0);
   gate.release();
   EXPECT_EQ(worker.result(), &pinned);
-  BareRequest open;
+  models::BareRequest open;
   ASSERT_TRUE(source.push(0, open));
   source.wake_workers(0);
   EXPECT_EQ(other.result(), &open);
@@ -248,9 +250,9 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldPinnedWorker,
 // The wake was for the open one; the worker takes the other first, which it alone may take.
 TEST(LaneSource, AWorkerThatTakesWhatItAloneMayTakeWakesASleeperForTheRest) {
   Source source(4, 1, 2);
-  source.add(bare_model(1), std::array<uint32_t, 1>{0});
-  BareRequest open;
-  BareRequest pinned(1);
+  source.add(models::bare_model(1), std::array<uint32_t, 1>{0});
+  models::BareRequest open;
+  models::BareRequest pinned(1);
   pinned.priority = 1;
   Parker first(source, 0);
   first.wait_for_sleep();

@@ -40,13 +40,13 @@ class Asked final : public WakeReason {
   std::atomic<uint32_t> asked_{0};
 };
 
-class WorkSourceTest : public testing::TestWithParam<QueueType> {
+class WorkSourceTest : public testing::TestWithParam<models::QueueType> {
  protected:
   void make(uint32_t submitters, uint32_t workers, size_t capacity) {
     source = make_work_source(
         {.queue_type = GetParam(), .thread_count = workers, .queue_capacity = capacity},
         submitters);
-    source->add(bare_model(), {});
+    source->add(models::bare_model(), {});
   }
   void done(uint32_t worker) {
     if (auto* load = source->outstanding(worker)) load->fetch_sub(1, std::memory_order_relaxed);
@@ -56,20 +56,20 @@ class WorkSourceTest : public testing::TestWithParam<QueueType> {
 
 TEST_P(WorkSourceTest, GivesRequestsInTheOrderOfTheirSubmitter) {
   make(1, 1, 16);
-  std::array<BareRequest, 10> requests;
+  std::array<models::BareRequest, 10> requests;
   EXPECT_TRUE(source->was_empty(0));
   EXPECT_EQ(source->try_take(0), nullptr);
-  for (InferRequest& request : requests) ASSERT_TRUE(source->push(0, request));
+  for (models::InferRequest& request : requests) ASSERT_TRUE(source->push(0, request));
   source->wake_workers(0);
   EXPECT_FALSE(source->was_empty(0));
-  for (InferRequest& request : requests) EXPECT_EQ(source->try_take(0), &request);
+  for (models::InferRequest& request : requests) EXPECT_EQ(source->try_take(0), &request);
   EXPECT_EQ(source->try_take(0), nullptr);
   EXPECT_TRUE(source->was_empty(0));
 }
 
 TEST_P(WorkSourceTest, RefusesWhenItIsFullAndTakesAgainOnceThereIsRoom) {
   make(1, 1, 4);
-  std::array<BareRequest, 5> requests;
+  std::array<models::BareRequest, 5> requests;
   for (size_t i = 0; i < 4; ++i) ASSERT_TRUE(source->push(0, requests[i]));
   EXPECT_FALSE(source->push(0, requests[4]));
   EXPECT_EQ(source->try_take(0), &requests[0]);
@@ -79,7 +79,7 @@ TEST_P(WorkSourceTest, RefusesWhenItIsFullAndTakesAgainOnceThereIsRoom) {
 
 TEST_P(WorkSourceTest, ParkReturnsARequestThatIsThereAtOnce) {
   make(1, 1, 4);
-  BareRequest request;
+  models::BareRequest request;
   Asked reason;
   ASSERT_TRUE(source->push(0, request));
   EXPECT_EQ(source->park(0, true, kNever, reason), &request);
@@ -97,7 +97,7 @@ TEST_P(WorkSourceTest, ParkEndsAtItsDeadline) {
 TEST_P(WorkSourceTest, ParkSleepsThoughItsDeadlineIsFurtherAwayThanAClockCanSay) {
   make(1, 1, 4);
   Asked sleeps;
-  InferRequest* got = nullptr;
+  models::InferRequest* got = nullptr;
   std::thread sleeper([&] {
     got = source->park(0, true, UINT64_MAX - 1, sleeps);
     if (got == nullptr && source->was_empty(0)) return;  // woken by nothing
@@ -105,7 +105,7 @@ TEST_P(WorkSourceTest, ParkSleepsThoughItsDeadlineIsFurtherAwayThanAClockCanSay)
   });
   sleeps.wait();
   for (const uint64_t until = now_ns() + 2'000'000; now_ns() < until;) std::this_thread::yield();
-  BareRequest request;
+  models::BareRequest request;
   ASSERT_TRUE(source->push(0, request));
   source->wake_workers(0);
   sleeper.join();
@@ -123,7 +123,7 @@ TEST_P(WorkSourceTest, ParkEndsForAReasonThatIsThere) {
 
 TEST_P(WorkSourceTest, AWorkerThatMayNotTakeLeavesTheRequest) {
   make(1, 1, 4);
-  BareRequest request;
+  models::BareRequest request;
   ASSERT_TRUE(source->push(0, request));
   source->wake_workers(0);
   Asked reason;
@@ -165,13 +165,13 @@ TEST_P(SharedSourceTest, ARequestWakesTheWorkerThatMayTakeItNotTheOneThatMayNot)
         [&] { (void)source->park(0, false, now_ns() + 20'000'000'000u, full_sleeps); });
     full_sleeps.wait();
     Asked free_sleeps;
-    InferRequest* got = nullptr;
+    models::InferRequest* got = nullptr;
     std::thread free([&] {
       got = source->park(1, true, now_ns() + 5'000'000'000u, free_sleeps);
       if (got == nullptr) got = source->try_take(1);  // some types only wake
     });
     free_sleeps.wait();
-    BareRequest request;
+    models::BareRequest request;
     ASSERT_TRUE(source->push(0, request));
     source->wake_workers(0);
     const uint64_t woken_at_ns = now_ns();
@@ -191,7 +191,7 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
   constexpr uint32_t kWorkers = 3;
   const uint64_t each = test::stress_count(20'000);
   make(kSubmitters, kWorkers, 8);
-  std::vector<BareRequest> requests(kSubmitters * each);
+  std::vector<models::BareRequest> requests(kSubmitters * each);
   std::vector<std::atomic<uint8_t>> taken(requests.size());
   std::atomic<uint64_t> left{requests.size()};
   std::atomic<bool> stop{false};
@@ -204,14 +204,14 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
         bool has_reason() noexcept override { return stop.load(); }
         const std::atomic<bool>& stop;
       } reason(stop);
-      std::array<InferRequest*, kSubmitters> last{};
+      std::array<models::InferRequest*, kSubmitters> last{};
       while (!stop.load()) {
-        InferRequest* request = source->park(w, true, kNever, reason);
+        models::InferRequest* request = source->park(w, true, kNever, reason);
         if (request == nullptr) request = source->try_take(w);
         if (request == nullptr) continue;
         done(w);
         const auto index =
-            static_cast<size_t>(static_cast<BareRequest*>(request) - requests.data());
+            static_cast<size_t>(static_cast<models::BareRequest*>(request) - requests.data());
         EXPECT_EQ(taken[index].fetch_add(1), 0);
         const size_t submitter = index / each;
         EXPECT_LT(last[submitter], request) << "one worker sees each submitter's order";
@@ -243,22 +243,23 @@ TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, WorkSourceTest,
-                         testing::Values(QueueType::kMpmc, QueueType::kBatched, QueueType::kSpsc,
-                                         QueueType::kNaive),
-                         [](const testing::TestParamInfo<QueueType>& one) {
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kBatched,
+                                         models::QueueType::kSpsc, models::QueueType::kNaive),
+                         [](const testing::TestParamInfo<models::QueueType>& one) {
                            return std::string(name_of(one.param));
                          });
 
 INSTANTIATE_TEST_SUITE_P(Types, SharedSourceTest,
-                         testing::Values(QueueType::kMpmc, QueueType::kBatched, QueueType::kNaive),
-                         [](const testing::TestParamInfo<QueueType>& one) {
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kBatched,
+                                         models::QueueType::kNaive),
+                         [](const testing::TestParamInfo<models::QueueType>& one) {
                            return std::string(name_of(one.param));
                          });
 
 TEST(SpscSource, GivesEachRequestToTheWorkerThatHasTheLeast) {
   const auto source = make_work_source(
-      {.queue_type = QueueType::kSpsc, .thread_count = 3, .queue_capacity = 16}, 1);
-  std::array<BareRequest, 12> requests;
+      {.queue_type = models::QueueType::kSpsc, .thread_count = 3, .queue_capacity = 16}, 1);
+  std::array<models::BareRequest, 12> requests;
   for (size_t i = 0; i < 3; ++i) ASSERT_TRUE(source->push(0, requests[i]));
   for (uint32_t worker = 0; worker < 3; ++worker) {
     EXPECT_NE(source->try_take(worker), nullptr) << "one for each";
@@ -273,8 +274,8 @@ TEST(SpscSource, GivesEachRequestToTheWorkerThatHasTheLeast) {
 
 TEST(SpscSource, TakesFromAllSubmittersInTurn) {
   const auto source = make_work_source(
-      {.queue_type = QueueType::kSpsc, .thread_count = 1, .queue_capacity = 16}, 2);
-  std::array<BareRequest, 4> requests;
+      {.queue_type = models::QueueType::kSpsc, .thread_count = 1, .queue_capacity = 16}, 2);
+  std::array<models::BareRequest, 4> requests;
   ASSERT_TRUE(source->push(0, requests[0]));
   ASSERT_TRUE(source->push(0, requests[1]));
   ASSERT_TRUE(source->push(1, requests[2]));

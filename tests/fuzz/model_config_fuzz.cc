@@ -2,8 +2,8 @@
 // in one line, and the same text gives the same answer twice.
 #include <lumen/base/limits.h>
 
-#include "engine/model_config.h"
 #include "fuzz/fuzz_support.h"
+#include "models/model_config.h"
 
 #include <simdjson.h>
 
@@ -11,9 +11,9 @@
 #include <string>
 
 using lumen::Result;
-using lumen::engine::ModelOptions;
-using lumen::engine::Precision;
 using lumen::fuzz::Copy;
+using lumen::models::ModelOptions;
+using lumen::models::Precision;
 
 namespace {
 
@@ -42,8 +42,8 @@ void check_is_json(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Copy copy(std::string_view(reinterpret_cast<const char*>(data), size));
-  const Result<ModelOptions> read = lumen::engine::parse_model_config(copy.view(), "config.json");
-  const Result<ModelOptions> again = lumen::engine::parse_model_config(copy.view(), "config.json");
+  const Result<ModelOptions> read = lumen::models::parse_model_config(copy.view(), "config.json");
+  const Result<ModelOptions> again = lumen::models::parse_model_config(copy.view(), "config.json");
   LUMEN_CHECK(read.ok() == again.ok());
   if (!read.ok()) {
     LUMEN_CHECK(read.status().message().starts_with("config.json"));

@@ -195,7 +195,7 @@ TEST_P(HeldBusServer, AClientThatMakesRoomForRepliesWakesTheServerWhateverItsLas
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(QueueTypes, HeldBusServer, testing::Values(engine::QueueType::kMpmc),
+INSTANTIATE_TEST_SUITE_P(QueueTypes, HeldBusServer, testing::Values(models::QueueType::kMpmc),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace

@@ -248,8 +248,8 @@ TEST_P(BusServer, OneThatWritesIntoItsRingWhatCantBeIsLeftAndOthersAreServed) {
 TEST_P(BusServer, TheEngineIsChangedBetweenTwoRequests) {
   start();
   InferClient client = connect();
-  for (const auto type : {engine::QueueType::kInline, engine::QueueType::kSpsc,
-                          engine::QueueType::kBatched, engine::QueueType::kMpmc}) {
+  for (const auto type : {models::QueueType::kInline, models::QueueType::kSpsc,
+                          models::QueueType::kBatched, models::QueueType::kMpmc}) {
     engine::EngineConfig config = server_->engine_config();
     config.queue_type = type;
     ASSERT_TRUE(server_->reconfigure(config).ok());
@@ -276,8 +276,8 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4u) << "the head, and a line for each request to a model that there is";
   // With `auto` as it went: the fake model is light.
-  const bool is_auto = GetParam() == engine::QueueType::kAuto;
-  const std::string type(name_of(is_auto ? engine::QueueType::kInline : GetParam()));
+  const bool is_auto = GetParam() == models::QueueType::kAuto;
+  const std::string type(name_of(is_auto ? models::QueueType::kInline : GetParam()));
   EXPECT_THAT(lines[1],
               testing::AllOf(HasSubstr(",plus_one," + type), testing::EndsWith(",1,200,")));
   EXPECT_THAT(lines[2], testing::EndsWith(",2,200,"));
@@ -312,8 +312,8 @@ TEST_P(BusServer, WhatAStepAnswersIsPutWhereTheClientWantsIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, BusServer,
-                         testing::Values(engine::QueueType::kMpmc, engine::QueueType::kBatched,
-                                         engine::QueueType::kInline, engine::QueueType::kAuto),
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kBatched,
+                                         models::QueueType::kInline, models::QueueType::kAuto),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 // --- the requests of one turn are one call of the model
@@ -356,7 +356,7 @@ TEST_P(InlineBusServer, RequestsThatTheThreadHasNoRoomForWaitInTheRing) {
   for (const auto& [id, answer] : answers) ASSERT_EQ(answer.status, 200) << answer.text;
 }
 
-INSTANTIATE_TEST_SUITE_P(QueueTypes, InlineBusServer, testing::Values(engine::QueueType::kInline),
+INSTANTIATE_TEST_SUITE_P(QueueTypes, InlineBusServer, testing::Values(models::QueueType::kInline),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace

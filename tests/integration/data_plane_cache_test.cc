@@ -30,7 +30,7 @@ class DataPlaneCallsCached : public testing::TestWithParam<std::tuple<QueueType,
     served.options.engine.queue_type = std::get<0>(GetParam());
     served.options.engine.batch_size = 8;
     served.options.io_thread_count = 2;
-    served.start(engine::make_fake_backend(control));
+    served.start(models::make_fake_backend(control));
   }
   static std::string infer(float value) {
     std::string row(16, '\0');
@@ -38,8 +38,8 @@ class DataPlaneCallsCached : public testing::TestWithParam<std::tuple<QueueType,
     return binary_infer("m", "x", row);
   }
 
-  const std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
-  engine::TempRepository models;
+  const std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
+  models::TempRepository models;
   DataPlaneServer served;
 };
 
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsCached,
                                                           QueueType::kInline, QueueType::kAuto),
                                           testing::Values("lru", "lfu", "s3fifo")),
                          [](const auto& one) {
-                           return std::string(engine::name_of(std::get<0>(one.param))) + "With" +
+                           return std::string(models::name_of(std::get<0>(one.param))) + "With" +
                                   std::get<1>(one.param);
                          });
 

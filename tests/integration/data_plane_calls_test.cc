@@ -34,7 +34,7 @@
 namespace lumen::server {
 namespace {
 
-using engine::AllocatorType;
+using models::AllocatorType;
 // --- every queue type and backend, over TCP and the unix socket, the telemetry CSV on -----------------
 
 std::vector<std::string> backend_names() {
@@ -43,7 +43,7 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
-std::unique_ptr<engine::Backend> make_backend(std::string_view name) {
+std::unique_ptr<models::Backend> make_backend(std::string_view name) {
   for (auto& backend : backends::built_in()) {
     if (backend->name() == name) return std::move(backend);
   }
@@ -74,7 +74,7 @@ class DataPlaneCallsOf : public testing::TestWithParam<QueueOverSocketToBackend>
       EXPECT_EQ(0u, counts.all_locks());
     }
   }
-  engine::TempRepository models;
+  models::TempRepository models;
   DataPlaneServer served;
 };
 
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
                                                           QueueType::kInline, QueueType::kAuto),
                                           testing::Bool(), testing::ValuesIn(backend_names())),
                          [](const testing::TestParamInfo<QueueOverSocketToBackend>& one) {
-                           std::string name(engine::name_of(std::get<0>(one.param)));
+                           std::string name(models::name_of(std::get<0>(one.param)));
                            name += std::get<1>(one.param) ? "OverUnixTo" : "OverTcpTo";
                            return name + std::get<2>(one.param);
                          });
@@ -139,14 +139,14 @@ class DataPlaneCallsPacked : public testing::TestWithParam<QueueType> {};
 // Eight requests that come while a slow call runs are the next batch.
 TEST_P(DataPlaneCallsPacked, PackingAndSplittingAllocatesNothing) {
   DataPlaneServer served;
-  const auto control = std::make_shared<engine::FakeControl>();
+  const auto control = std::make_shared<models::FakeControl>();
   control->cost_ns = [](uint64_t) { return uint64_t{300'000}; };
-  engine::TempRepository models;
+  models::TempRepository models;
   models.add_model("m");
   served.options.model_repository = models.path();
   served.options.engine.queue_type = GetParam();
   served.options.engine.batch_size = 8;
-  served.start(engine::make_fake_backend(control));
+  served.start(models::make_fake_backend(control));
   const telemetry::ModelCounters counters = served.counters_of("m");
   expect_none("packed",
               served.count(binary_infer("m", "x", std::string(16, '\0')), false, 8).data_plane);
@@ -158,7 +158,7 @@ TEST_P(DataPlaneCallsPacked, PackingAndSplittingAllocatesNothing) {
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
                          testing::Values(QueueType::kBatched, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {
-                           return std::string(engine::name_of(one.param));
+                           return std::string(models::name_of(one.param));
                          });
 
 // --- several models, each lane ------------------------------------------------------------------------
@@ -166,16 +166,16 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
 // By the rows: one goes inline, a hundred to a worker, or to the additional one while two thousand run.
 TEST(DataPlaneCalls, NoLaneOfAutoMakesAnyUnderAnyPolicy) {
   DataPlaneServer served;
-  const auto control = std::make_shared<engine::FakeControl>();
+  const auto control = std::make_shared<models::FakeControl>();
   control->cost_ns = [](uint64_t rows) { return rows * 1'000; };
-  engine::TempRepository models;
+  models::TempRepository models;
   for (const char* name : {"open", "pinned", "mpmc", "packed"}) models.add_model(name);
   models.write("pinned/config.json", R"({"workers": [0], "priority": 1})");
   models.write("mpmc/config.json", R"({"queue_type": "mpmc", "weight": 3})");
   models.write("packed/config.json", R"({"queue_type": "batched", "priority": 3})");
   served.options.model_repository = models.path();
   served.options.engine = {.queue_type = QueueType::kAuto, .thread_count = 2, .batch_size = 8};
-  served.start(engine::make_fake_backend(control));
+  served.start(models::make_fake_backend(control));
   std::vector<std::string> requests;
   for (const size_t rows : {2000, 2000, 100, 100, 1, 1}) {
     requests.push_back(binary_infer("open", "x", std::string(rows * 16, '\0'), rows));
@@ -245,7 +245,7 @@ TEST(DataPlaneCalls, ARequestAfterALiveSwapMakesNone) {
     engine::EngineConfig config = served.server->engine_config();
     config.queue_type = type;
     ASSERT_TRUE(served.server->reconfigure(config).ok());
-    expect_none(std::string(engine::name_of(type)), served.count(kMlpRequest).data_plane);
+    expect_none(std::string(models::name_of(type)), served.count(kMlpRequest).data_plane);
   }
 }
 
@@ -261,7 +261,7 @@ class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
     control->cost_ns = [](uint64_t) { return uint64_t{20'000}; };
   }
   ~DataPlaneCallsRefused() override { control->release(); }
-  void start() { served.start(engine::make_fake_backend(control)); }
+  void start() { served.start(models::make_fake_backend(control)); }
   static std::string infer(size_t bytes = 16) {
     return binary_infer("m", "x", std::string(bytes, '\0'));
   }
@@ -273,8 +273,8 @@ class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
     }
   }
 
-  const std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
-  engine::TempRepository models;
+  const std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
+  models::TempRepository models;
   DataPlaneServer served;
 };
 
@@ -365,14 +365,14 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsFull,
                          testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
                                          QueueType::kBatched),
                          [](const testing::TestParamInfo<QueueType>& one) {
-                           return std::string(engine::name_of(one.param));
+                           return std::string(models::name_of(one.param));
                          });
 
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsRefused,
                          testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
                                          QueueType::kBatched, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {
-                           return std::string(engine::name_of(one.param));
+                           return std::string(models::name_of(one.param));
                          });
 
 // --- over the bus ------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ class DataPlaneCallsOverTheBus : public testing::TestWithParam<QueueType> {
     }
   }
 
-  engine::TempRepository models;
+  models::TempRepository models;
   DataPlaneServer served;
   std::optional<bus_client::InferClient> client;
   wire::BusTensor input{.name = "input", .offset = 4096, .bytes = 1024};
@@ -443,7 +443,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOverTheBus,
                          testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
                                          QueueType::kBatched, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {
-                           return std::string(engine::name_of(one.param));
+                           return std::string(models::name_of(one.param));
                          });
 
 // --- the counter itself

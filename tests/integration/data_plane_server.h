@@ -23,7 +23,7 @@
 
 namespace lumen::server {
 
-using engine::QueueType;
+using models::QueueType;
 using testing_support::CallCounts;
 using testing_support::WindowCounts;
 
@@ -32,12 +32,12 @@ enum class Deliberate { kNothing, kAllocation, kLock };
 inline constexpr int kRequests = 100;
 
 // The backend's own calls are its business, unless a test wants one to be seen.
-class UncountedInstance final : public engine::Instance {
+class UncountedInstance final : public models::Instance {
  public:
-  UncountedInstance(std::unique_ptr<engine::Instance> inner, Deliberate deliberate)
+  UncountedInstance(std::unique_ptr<models::Instance> inner, Deliberate deliberate)
       : inner_(std::move(inner)), deliberate_(deliberate) {}
-  engine::StartOutcome start(engine::InferRequest& request,
-                             void (*done)(engine::InferRequest&) noexcept) noexcept override {
+  models::StartOutcome start(models::InferRequest& request,
+                             void (*done)(models::InferRequest&) noexcept) noexcept override {
     if (deliberate_ == Deliberate::kAllocation) {
       void* volatile memory = std::malloc(16);  // volatile: the compiler may drop an unused pair
       std::free(memory);
@@ -49,7 +49,7 @@ class UncountedInstance final : public engine::Instance {
   uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
 
  private:
-  std::unique_ptr<engine::Instance> inner_;
+  std::unique_ptr<models::Instance> inner_;
   const Deliberate deliberate_;
   std::mutex mutex_;
 };
@@ -64,14 +64,14 @@ class DataPlaneServer {
     options.max_connections = 32;
     options.telemetry_csv_path = files.path() / "requests.csv";
   }
-  void start(std::unique_ptr<engine::Backend> backend = backends::make_openvino(),
+  void start(std::unique_ptr<models::Backend> backend = backends::make_openvino(),
              Deliberate deliberate = Deliberate::kNothing) {
-    auto wrap = [deliberate](std::unique_ptr<engine::Instance> inner) {
-      return std::unique_ptr<engine::Instance>(
+    auto wrap = [deliberate](std::unique_ptr<models::Instance> inner) {
+      return std::unique_ptr<models::Instance>(
           std::make_unique<UncountedInstance>(std::move(inner), deliberate));
     };
     auto started =
-        Server::start(options, std::make_unique<engine::WrappingBackend>(std::move(backend), wrap));
+        Server::start(options, std::make_unique<models::WrappingBackend>(std::move(backend), wrap));
     ASSERT_TRUE(started.ok()) << started.status().message();
     server = std::move(*started);
   }
@@ -110,7 +110,7 @@ class DataPlaneServer {
     return server->models().find(model, "")->counters();
   }
 
-  engine::TempRepository files;
+  models::TempRepository files;
   ServerOptions options;
   std::unique_ptr<Server> server;
   uint64_t parks_within = 0;  // of the last count()

@@ -95,8 +95,8 @@ class FlightRecorderOfServer : public FakeServer {
   }
   std::string line_of(const FlightRecord& one) const {
     telemetry::detail::CsvNames names;
-    for (const auto name : engine::kQueueTypeNames) names.queue_types.emplace_back(name);
-    for (const auto name : engine::kAllocatorTypeNames) names.allocator_types.emplace_back(name);
+    for (const auto name : models::kQueueTypeNames) names.queue_types.emplace_back(name);
+    for (const auto name : models::kAllocatorTypeNames) names.allocator_types.emplace_back(name);
     names.models.resize(one.request.model + size_t{1});
     names.models.back() = "plus_one";
     std::string line(telemetry::detail::kMaxCsvLineBytes, '\0');

@@ -26,7 +26,7 @@ const std::string& four_zeros() {
   return bytes;
 }
 
-class LiveModels : public FakeServer, public testing::WithParamInterface<engine::QueueType> {
+class LiveModels : public FakeServer, public testing::WithParamInterface<models::QueueType> {
  protected:
   void SetUp() override {
     options_.engine.queue_type = GetParam();
@@ -109,11 +109,11 @@ TEST_P(LiveModels, OneThatTakesTheIndexOfAnotherHasItsOwnNameInTheCsvAndItsOwnCo
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, LiveModels,
-                         testing::Values(engine::QueueType::kMpmc, engine::QueueType::kSpsc,
-                                         engine::QueueType::kNaive, engine::QueueType::kBatched,
-                                         engine::QueueType::kInline, engine::QueueType::kAuto),
-                         [](const testing::TestParamInfo<engine::QueueType>& one) {
-                           return std::string(engine::name_of(one.param));
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kSpsc,
+                                         models::QueueType::kNaive, models::QueueType::kBatched,
+                                         models::QueueType::kInline, models::QueueType::kAuto),
+                         [](const testing::TestParamInfo<models::QueueType>& one) {
+                           return std::string(models::name_of(one.param));
                          });
 
 }  // namespace

@@ -18,8 +18,8 @@
 namespace lumen::server {
 namespace {
 
-using engine::AllocatorType;
-using engine::QueueType;
+using models::AllocatorType;
+using models::QueueType;
 
 struct SwapCase {
   const char* name;
@@ -98,8 +98,8 @@ TEST_P(LiveSwap, EveryOrderedChangeOfQueueTypeLosesNothing) {
   });
   uint32_t round = 0;
   for (uint64_t turn = 0; turn < test::number_from("LUMEN_STRESS_SCALE", 1); ++turn) {
-    for (size_t from = 0; from < engine::kQueueTypeNames.size(); ++from) {
-      for (size_t to = 0; to < engine::kQueueTypeNames.size(); ++to) {
+    for (size_t from = 0; from < models::kQueueTypeNames.size(); ++from) {
+      for (size_t to = 0; to < models::kQueueTypeNames.size(); ++to) {
         if (from == to) continue;
         change(static_cast<QueueType>(from), round);
         change(static_cast<QueueType>(to), ++round);
@@ -187,7 +187,7 @@ TEST_P(LiveSwap, ADrainDuringChangesEndsAndAnswersWhatWasAccepted) {
     std::thread changer([&] {
       for (uint32_t i = 0; !drained.load(); ++i) {
         engine::EngineConfig config = server_->engine_config();
-        config.queue_type = static_cast<QueueType>(i % engine::kQueueTypeNames.size());
+        config.queue_type = static_cast<QueueType>(i % models::kQueueTypeNames.size());
         if (!server_->reconfigure(config).ok()) break;
       }
     });

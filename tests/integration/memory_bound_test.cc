@@ -289,7 +289,7 @@ TEST_F(MemoryBound, AChunkedBodyTakesMemoryAsItComesAndIsRefusedWhereThereIsNone
 
 TEST_F(MemoryBound, IsToldWhereItIsTooSmallToServeAnything) {
   options_.max_memory_bytes = 1024;
-  auto server = Server::start(options_, engine::make_fake_backend(control_));
+  auto server = Server::start(options_, models::make_fake_backend(control_));
   ASSERT_FALSE(server.ok());
   EXPECT_THAT(std::string(server.status().message()),
               testing::AllOf(HasSubstr("max_memory_bytes: got 1024"), HasSubstr("wanted at least"),

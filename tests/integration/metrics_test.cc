@@ -21,13 +21,13 @@ const std::string kScrape = get_request("/metrics");
 class MetricsTest : public FakeServer {
  protected:
   void SetUp() override {
-    auto compile = [this](std::unique_ptr<engine::Instance> instance) {
+    auto compile = [this](std::unique_ptr<models::Instance> instance) {
       compiling_.fetch_add(1);
       compiling_.notify_all();
       held_.wait(true);
       return instance;
     };
-    start(std::make_unique<engine::WrappingBackend>(engine::make_fake_backend(control_), compile));
+    start(std::make_unique<models::WrappingBackend>(models::make_fake_backend(control_), compile));
   }
   void release() {
     held_.store(false);
@@ -103,12 +103,12 @@ class BackendChoiceTest : public FakeServer {
     slow_->backend_name = "slow";
     slow_->cost_ns = [](uint64_t) -> uint64_t { return 300'000; };
     options_.backend_choices = "off";
-    engine::Backends backends;
-    backends.add(engine::make_fake_backend(slow_));
-    backends.add(engine::make_fake_backend(control_));
+    models::Backends backends;
+    backends.add(models::make_fake_backend(slow_));
+    backends.add(models::make_fake_backend(control_));
     start(std::move(backends));
   }
-  std::shared_ptr<engine::FakeControl> slow_ = std::make_shared<engine::FakeControl>();
+  std::shared_ptr<models::FakeControl> slow_ = std::make_shared<models::FakeControl>();
 };
 
 TEST_F(BackendChoiceTest, TheMetricsSayWhichBackendServesAndWhatEachTook) {

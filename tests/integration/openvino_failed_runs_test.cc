@@ -22,7 +22,7 @@
 namespace lumen::engine {
 namespace {
 
-using Request = std::unique_ptr<PendingRequest>;
+using Request = std::unique_ptr<models::PendingRequest>;
 
 // Adds two inputs; the number of rows of each is bounded, which ONNX can't say.
 constexpr const char* kBounded = R"(<?xml version="1.0"?>
@@ -50,7 +50,7 @@ struct Kind {
   std::vector<std::byte> answer{};  // of one that succeeds
 };
 
-std::vector<std::byte> bytes_of(const InferRequest& request) {
+std::vector<std::byte> bytes_of(const models::InferRequest& request) {
   std::vector<std::byte> bytes;
   for (const TensorView& output : request.outputs) {
     bytes.insert(bytes.end(), output.data, output.data + output.byte_size);
@@ -58,7 +58,7 @@ std::vector<std::byte> bytes_of(const InferRequest& request) {
   return bytes;
 }
 
-class FailedRuns : public testing::TestWithParam<QueueType> {
+class FailedRuns : public testing::TestWithParam<models::QueueType> {
  protected:
   void SetUp() override {
     const std::filesystem::path root(LUMEN_SOURCE_DIR);
@@ -70,26 +70,26 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
     }
     files.write("bounded/1/model.xml", kBounded);
     repository = std::move(
-        ModelRepository::open(files.path(), backends::make_openvino(), *counters).value());
+        models::ModelRepository::open(files.path(), backends::make_openvino(), *counters).value());
     add_kinds();
   }
 
   [[nodiscard]] Request request_for(const char* model, size_t memory_bytes = 1 << 20) const {
-    return std::make_unique<PendingRequest>(repository->find(model, ""), memory_bytes);
+    return std::make_unique<models::PendingRequest>(repository->find(model, ""), memory_bytes);
   }
   [[nodiscard]] Request pair(const char* model, int64_t left_rows, int64_t right_rows) const {
     Request made = request_for(model);
-    add_pair(*made, left_rows, right_rows);
+    models::add_pair(*made, left_rows, right_rows);
     return made;
   }
   [[nodiscard]] Request pick(int64_t rows, int32_t index) const {
     Request made = request_for("pick");
-    add_pick(*made, rows, index);
+    models::add_pick(*made, rows, index);
     return made;
   }
   [[nodiscard]] Request reshape(int64_t first, int64_t second) const {
     Request made = request_for("reshape_to");
-    add_reshape(*made, first, second);
+    models::add_reshape(*made, first, second);
     return made;
   }
   [[nodiscard]] Request large(size_t memory_bytes) const {
@@ -140,7 +140,7 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
   // Runs, and then its reply can't be written.
   [[nodiscard]] Request unspeakable() const {
     Request made = pair("relu_sum", 2, 2);
-    made->request.encode = [](InferRequest& request) noexcept {
+    made->request.encode = [](models::InferRequest& request) noexcept {
       while (request.memory->allocate(4096, 64) != nullptr) continue;
       request.status = Status::error(Code::kUnsupported, "no room for the reply");
     };
@@ -152,14 +152,14 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
     for (Kind& kind : good) {
       const Request request = kind.make();
       auto instance = request->request.model->loaded()->create_instance({}).value();
-      ASSERT_EQ(instance->start(request->request, nullptr), StartOutcome::kDone);
+      ASSERT_EQ(instance->start(request->request, nullptr), models::StartOutcome::kDone);
       ASSERT_TRUE(request->request.status.ok())
           << kind.what << ": " << request->request.status.message();
       kind.answer = bytes_of(request->request);
     }
   }
 
-  void check(const Kind& kind, const PendingRequest& pending) {
+  void check(const Kind& kind, const models::PendingRequest& pending) {
     EXPECT_EQ(pending.times_completed(), 1u);
     const Status& status = pending.request.status;
     ASSERT_EQ(status.code(), kind.wanted) << kind.what << ": " << status.message();
@@ -169,9 +169,9 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
   }
 
   const uint64_t seed = test::stress_seed();
-  TempRepository files;
+  models::TempRepository files;
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   std::vector<Kind> good;
   std::vector<Kind> bad;
 };
@@ -179,7 +179,8 @@ class FailedRuns : public testing::TestWithParam<QueueType> {
 TEST_P(FailedRuns, NeighboursGetTheirOwnAnswersBitForBit) {
   learn_answers();
   EngineOptions options;
-  const bool packs = GetParam() == QueueType::kBatched || GetParam() == QueueType::kInline;
+  const bool packs =
+      GetParam() == models::QueueType::kBatched || GetParam() == models::QueueType::kInline;
   options.config = {
       .queue_type = GetParam(),
       .thread_count = 2,
@@ -228,9 +229,10 @@ TEST_P(FailedRuns, NeighboursGetTheirOwnAnswersBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FailedRuns,
-                         testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive,
-                                         QueueType::kBatched, QueueType::kInline),
-                         [](const testing::TestParamInfo<QueueType>& one) {
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kSpsc,
+                                         models::QueueType::kNaive, models::QueueType::kBatched,
+                                         models::QueueType::kInline),
+                         [](const testing::TestParamInfo<models::QueueType>& one) {
                            return std::string(name_of(one.param));
                          });
 

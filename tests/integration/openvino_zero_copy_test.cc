@@ -19,12 +19,12 @@ class ZeroCopy : public testing::Test {
     options.http_address = "127.0.0.1:0";
     options.model_repository = LUMEN_SOURCE_DIR "/models";
     options.max_active_requests = 4;
-    auto server = Server::start(options, engine::observe(backends::make_openvino(), observations_));
+    auto server = Server::start(options, models::observe(backends::make_openvino(), observations_));
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
   }
 
-  std::shared_ptr<engine::Observations> observations_ = std::make_shared<engine::Observations>();
+  std::shared_ptr<models::Observations> observations_ = std::make_shared<models::Observations>();
   std::unique_ptr<Server> server_;
 };
 

@@ -30,7 +30,7 @@ std::string rows_with(size_t rows, const std::string& parameters) {
                           R"(]}],"parameters":{)" + parameters + "}}");
 }
 
-class PriorityServer : public FakeServer, public testing::WithParamInterface<engine::QueueType> {
+class PriorityServer : public FakeServer, public testing::WithParamInterface<models::QueueType> {
  protected:
   PriorityServer() {
     options_.bus_path = (repository_.path() / "lumen.bus").string();
@@ -93,7 +93,7 @@ TEST_P(PriorityServer, RequestsRunByTheirParameterPriorityThenAsTheyCame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, PriorityServer,
-                         testing::Values(engine::QueueType::kMpmc, engine::QueueType::kBatched),
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kBatched),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace

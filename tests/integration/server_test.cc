@@ -43,7 +43,7 @@ TEST_F(ServerTest, AnswersThroughAnAsynchronousBackendThatStagesToADevice) {
 }
 
 TEST_F(ServerTest, WithoutABackendItServesAndSaysSoOfEachModel) {
-  start(engine::Backends());
+  start(models::Backends());
   HttpClient http = client();
   EXPECT_EQ(200, http.exchange("GET /v2/health/ready HTTP/1.1\r\nHost: t\r\n\r\n").status);
   const HttpReply reply = http.exchange(binary_infer("plus_one", "x", floats({1, 2, 3, 4})));

@@ -24,7 +24,7 @@ TEST_F(Drain, EndsAServerThatHasOnlyJustStarted) {
 // before the backend's callback had ended, and the drain waited for that thread. By chance here; step by
 // step in inline_test.cc.
 TEST_F(Drain, EndsAServerRightAfterAReplyOfABackendThatAnswersLater) {
-  options_.engine.queue_type = engine::QueueType::kInline;
+  options_.engine.queue_type = models::QueueType::kInline;
   control_->asynchronous = true;
   for (int i = 0; i < 200; ++i) {
     start();

@@ -28,10 +28,11 @@ class InlineTest : public testing::Test {
  protected:
   void start(uint32_t submitters) {
     files_.add_model("m");
-    repository_ = std::move(
-        ModelRepository::open(files_.path(), make_fake_backend(control_), *counters_).value());
+    repository_ = std::move(models::ModelRepository::open(
+                                files_.path(), models::make_fake_backend(control_), *counters_)
+                                .value());
     EngineOptions options;
-    options.config.queue_type = QueueType::kInline;
+    options.config.queue_type = models::QueueType::kInline;
     options.config.batch_size = 1;
     options.submitter_count = submitters;
     options.pin_threads.mode = PinThreads::Mode::kOff;
@@ -46,22 +47,23 @@ class InlineTest : public testing::Test {
     engine_.reset();
     turns_.clear();
   }
-  PendingRequest& make() {
-    all_.push_back(std::make_unique<PendingRequest>(repository_->find("m", ""), 4096));
+  models::PendingRequest& make() {
+    all_.push_back(std::make_unique<models::PendingRequest>(repository_->find("m", ""), 4096));
     all_.back()->add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
     return *all_.back();
   }
-  void submit(uint32_t submitter, PendingRequest& pending) {
+  void submit(uint32_t submitter, models::PendingRequest& pending) {
     EXPECT_EQ(engine_->submitter(submitter).submit(pending.request), SubmitOutcome::kAccepted);
   }
   std::thread change_to_mpmc() {
-    return std::thread(
-        [this] { EXPECT_TRUE(engine_->reconfigure({.queue_type = QueueType::kMpmc}).ok()); });
+    return std::thread([this] {
+      EXPECT_TRUE(engine_->reconfigure({.queue_type = models::QueueType::kMpmc}).ok());
+    });
   }
   // A request whose device thread is held after it was completed, and before the runner knows that it
   // has room again: where a preemption of 300 ms made the fault show.
-  PendingRequest& complete_and_hold() {
-    PendingRequest& pending = make();
+  models::PendingRequest& complete_and_hold() {
+    models::PendingRequest& pending = make();
     pending.request.sink = &sink_;
     device_.close();
     sink_.after = [this] { device_.pass(); };
@@ -80,11 +82,11 @@ class InlineTest : public testing::Test {
     }
   }
 
-  TempRepository files_;
-  std::shared_ptr<FakeControl> control_ = std::make_shared<FakeControl>();
+  models::TempRepository files_;
+  std::shared_ptr<models::FakeControl> control_ = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters_ = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository_;
-  std::vector<std::unique_ptr<PendingRequest>> all_;
+  std::unique_ptr<models::ModelRepository> repository_;
+  std::vector<std::unique_ptr<models::PendingRequest>> all_;
   TestSink sink_;
   Gate device_;
   std::unique_ptr<Engine> engine_;
@@ -121,7 +123,7 @@ TEST_F(InlineTest, RoomThatIsMadeAfterTheTurnAndBeforeTheSleepIsUsed) {
   start(1);
   turns_[0]->start();
   (void)complete_and_hold();
-  PendingRequest& waits = make();
+  models::PendingRequest& waits = make();
   turns_[0]->before_sleep.close();
   turns_[0]->post([this, &waits] { submit(0, waits); });
   turns_[0]->before_sleep.wait_until_held();
@@ -158,8 +160,8 @@ TEST_F(InlineTest, AChangeTakesOverFromAThreadThatLeavesMeanwhile) {
   start(1);
   turns_[0]->start();
   control_->hold();
-  PendingRequest& on_device = make();
-  PendingRequest& waits = make();
+  models::PendingRequest& on_device = make();
+  models::PendingRequest& waits = make();
   turns_[0]->post([&] {
     submit(0, on_device);
     submit(0, waits);
@@ -178,7 +180,7 @@ TEST_F(InlineTest, AChangeTakesOverFromAThreadThatLeavesMeanwhile) {
 
 TEST_F(InlineTest, WhatAThreadHasLeftBehindIsRunByTheDrain) {
   start(1);
-  PendingRequest& left = make();
+  models::PendingRequest& left = make();
   submit(0, left);
   engine_->submitter(0).close();
   engine_->drain();

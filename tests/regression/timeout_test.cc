@@ -23,18 +23,18 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 
 // Holds each call of the model "slow" while `slow` is closed.
-class GatedInstance final : public engine::Instance {
+class GatedInstance final : public models::Instance {
  public:
-  GatedInstance(std::unique_ptr<engine::Instance> inner, engine::Gate& slow)
+  GatedInstance(std::unique_ptr<models::Instance> inner, engine::Gate& slow)
       : inner_(std::move(inner)), slow_(slow) {}
-  engine::StartOutcome start(engine::InferRequest& request,
-                             void (*done)(engine::InferRequest&) noexcept) noexcept override {
+  models::StartOutcome start(models::InferRequest& request,
+                             void (*done)(models::InferRequest&) noexcept) noexcept override {
     if (request.model->metadata().name == "slow") slow_.pass();
     return inner_->start(request, done);
   }
 
  private:
-  std::unique_ptr<engine::Instance> inner_;
+  std::unique_ptr<models::Instance> inner_;
   engine::Gate& slow_;
 };
 
@@ -44,12 +44,12 @@ class TimeoutTest : public FakeServer {
     repository_.add_model("slow");
     repository_.add_model("fast");
     options_.max_body_bytes = 32 << 20;
-    options_.engine.queue_type = engine::QueueType::kInline;
+    options_.engine.queue_type = models::QueueType::kInline;
   }
   void start_with_gate() {
-    start(std::make_unique<engine::WrappingBackend>(
-        engine::make_fake_backend(control_), [this](std::unique_ptr<engine::Instance> inner) {
-          return std::unique_ptr<engine::Instance>(
+    start(std::make_unique<models::WrappingBackend>(
+        models::make_fake_backend(control_), [this](std::unique_ptr<models::Instance> inner) {
+          return std::unique_ptr<models::Instance>(
               std::make_unique<GatedInstance>(std::move(inner), slow_));
         }));
   }
@@ -186,7 +186,7 @@ UniqueFd connect_with_little_room(const std::string& address) {
 TEST_F(TimeoutTest, AStalledReaderIsResetAfterOnePeriod) {
   options_.timeouts.write_stall_ns = 300 * kMs;
   options_.timeouts.head_ns = 500 * kMs;  // less than two of those
-  options_.engine.queue_type = engine::QueueType::kMpmc;
+  options_.engine.queue_type = models::QueueType::kMpmc;
   options_.engine.thread_count = 1;
   start_with_gate();
   const UniqueFd stalled = connect_with_little_room(server_->http_address());

@@ -5,7 +5,7 @@
 #include "simulation/network.h"
 #include "support/wrapping_backend.h"
 
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <cstdio>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 
 // The first value of a request, or of those that are packed into one, by which it fails; 0: there is none.
-float failing_value(const engine::InferRequest& request) {
+float failing_value(const models::InferRequest& request) {
   const TensorView& input = request.inputs[0];
   for (size_t i = 0; i < input.byte_size; i += sizeof(float)) {
     float value = 0;
@@ -33,14 +33,14 @@ Status failed(float value) {
   return Status::error(Code::kInternal, "%s", failure_of(value).c_str());
 }
 
-using Done = void (*)(engine::InferRequest&) noexcept;
+using Done = void (*)(models::InferRequest&) noexcept;
 
-class SimInstance final : public engine::Instance {
+class SimInstance final : public models::Instance {
  public:
-  explicit SimInstance(std::unique_ptr<engine::Instance> inner) : inner_(std::move(inner)) {}
+  explicit SimInstance(std::unique_ptr<models::Instance> inner) : inner_(std::move(inner)) {}
   uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
 
-  engine::StartOutcome start(engine::InferRequest& request, Done done) noexcept override {
+  models::StartOutcome start(models::InferRequest& request, Done done) noexcept override {
     // A client's request alone. The engine's measurements at a start or a change, and the packs
     // made then, take as long for many rows as for one, so that packing is worth it.
     if (request.times.received_ns == 0) {
@@ -51,7 +51,7 @@ class SimInstance final : public engine::Instance {
     const float value = failing_value(request);
     if (value < 0 && static_cast<int>(value) % kWaysToFail == 0) {
       request.status = failed(value);
-      return engine::StartOutcome::kDone;
+      return models::StartOutcome::kDone;
     }
     const auto expected = done_.emplace(&request, done).first;
     // No exception crosses a backend's face.
@@ -59,22 +59,22 @@ class SimInstance final : public engine::Instance {
       if (value < 0 && static_cast<int>(value) % kWaysToFail == -1) {
         throw std::runtime_error(failure_of(value));
       }
-      const engine::StartOutcome outcome = inner_->start(request, &SimInstance::on_done);
-      if (outcome == engine::StartOutcome::kPending) return outcome;
+      const models::StartOutcome outcome = inner_->start(request, &SimInstance::on_done);
+      if (outcome == models::StartOutcome::kPending) return outcome;
       end_run(request);
     } catch (const std::exception& error) {
       request.status = Status::error(Code::kInternal, "%s", error.what());
     }
     done_.erase(expected);
-    return engine::StartOutcome::kDone;
+    return models::StartOutcome::kDone;
   }
 
  private:
-  static void end_run(engine::InferRequest& request) noexcept {
+  static void end_run(models::InferRequest& request) noexcept {
     const float value = failing_value(request);
     if (value < 0) request.status = failed(value);
   }
-  static void on_done(engine::InferRequest& request) noexcept {
+  static void on_done(models::InferRequest& request) noexcept {
     end_run(request);
     if (request.cancelled.was_set() && random().one_in(2)) {
       request.status = Status::error(Code::kCancelled, "the device has noticed the cancel");
@@ -84,8 +84,8 @@ class SimInstance final : public engine::Instance {
     if (faults.double_completion && random().one_in(16)) done(request);
   }
 
-  static inline std::map<const engine::InferRequest*, Done> done_;
-  std::unique_ptr<engine::Instance> inner_;
+  static inline std::map<const models::InferRequest*, Done> done_;
+  std::unique_ptr<models::Instance> inner_;
 };
 
 }  // namespace
@@ -102,8 +102,8 @@ std::string failure_of(float value) {
   return text;
 }
 
-std::shared_ptr<engine::FakeControl> some_control() {
-  auto control = std::make_shared<engine::FakeControl>();
+std::shared_ptr<models::FakeControl> some_control() {
+  auto control = std::make_shared<models::FakeControl>();
   control->asynchronous = random().one_in(2);
   control->max_in_flight = static_cast<uint32_t>(1 + random().below(4));
   control->traits.batches_in_flight = random().one_in(2);
@@ -116,12 +116,12 @@ std::shared_ptr<engine::FakeControl> some_control() {
   return control;
 }
 
-std::unique_ptr<engine::Backend> make_backend(std::shared_ptr<engine::FakeControl> control,
+std::unique_ptr<models::Backend> make_backend(std::shared_ptr<models::FakeControl> control,
                                               Regions& regions) {
-  return std::make_unique<engine::WrappingBackend>(
-      engine::make_fake_backend(std::move(control)),
-      [](std::unique_ptr<engine::Instance> inner) {
-        return std::unique_ptr<engine::Instance>(std::make_unique<SimInstance>(std::move(inner)));
+  return std::make_unique<models::WrappingBackend>(
+      models::make_fake_backend(std::move(control)),
+      [](std::unique_ptr<models::Instance> inner) {
+        return std::unique_ptr<models::Instance>(std::make_unique<SimInstance>(std::move(inner)));
       },
       [&regions](std::span<std::byte> region) { regions.push_back(region); });
 }

@@ -27,8 +27,8 @@ inline constexpr int kWaysToFail = 3;
 // The memory of the world's requests.
 using Regions = std::vector<std::span<std::byte>>;
 
-std::shared_ptr<engine::FakeControl> some_control();
-std::unique_ptr<engine::Backend> make_backend(std::shared_ptr<engine::FakeControl> control,
+std::shared_ptr<models::FakeControl> some_control();
+std::unique_ptr<models::Backend> make_backend(std::shared_ptr<models::FakeControl> control,
                                               Regions& regions);
 
 }  // namespace lumen::sim

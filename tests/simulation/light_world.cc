@@ -7,8 +7,8 @@
 #include "support/http_client.h"
 #include "support/wrapping_backend.h"
 
-#include <lumen/engine/infer_request.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/infer_request.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/server/server.h>
 #include <lumen/service/dispatcher.h>
 
@@ -33,7 +33,7 @@ constexpr size_t kLightRequests = 40;
 // Longer than any reply takes, which waits for some heavy runs.
 constexpr uint64_t kPatienceNs = 10'000 * kMs;
 
-bool is_of(const engine::InferRequest& request, const char* model) {
+bool is_of(const models::InferRequest& request, const char* model) {
   return request.model->metadata().name == model;
 }
 
@@ -57,7 +57,7 @@ class Waits final : public service::Step {
   void begin_turn() noexcept {
     if (light_ != nullptr && submitter_ == this_thread()) is_announced_ = true;
   }
-  void begin_run(const engine::InferRequest& request) noexcept {
+  void begin_run(const models::InferRequest& request) noexcept {
     if (light_ == nullptr) return;
     if (&request == light_) {
       ++requests;
@@ -75,7 +75,7 @@ class Waits final : public service::Step {
   // A model is charged for a request when a worker takes it.
   [[nodiscard]] bool is_taken() const noexcept { return light_->share_ns != 0; }
 
-  const engine::InferRequest* light_ = nullptr;  // not begun
+  const models::InferRequest* light_ = nullptr;  // not begun
   const void* submitter_ = nullptr;
   bool is_announced_ = false;
   std::map<const void*, int> heavy_runs_;  // by worker, since it was announced
@@ -89,12 +89,12 @@ struct Costs {
   uint64_t light_ns = 2 * kUs + random().below(random().one_in(2) ? 20 * kUs : 300 * kUs);
 };
 
-class TimedInstance final : public engine::Instance {
+class TimedInstance final : public models::Instance {
  public:
-  TimedInstance(std::unique_ptr<engine::Instance> inner, const Costs& costs, Waits& waits)
+  TimedInstance(std::unique_ptr<models::Instance> inner, const Costs& costs, Waits& waits)
       : inner_(std::move(inner)), costs_(costs), waits_(waits) {}
-  engine::StartOutcome start(engine::InferRequest& request,
-                             void (*done)(engine::InferRequest&) noexcept) noexcept override {
+  models::StartOutcome start(models::InferRequest& request,
+                             void (*done)(models::InferRequest&) noexcept) noexcept override {
     // A client's request; the others are the engine's, to measure.
     if (request.times.received_ns != 0) waits_.begin_run(request);
     const uint64_t usual_ns = is_of(request, kHeavy) ? costs_.heavy_ns : costs_.light_ns;
@@ -103,12 +103,12 @@ class TimedInstance final : public engine::Instance {
   }
 
  private:
-  std::unique_ptr<engine::Instance> inner_;
+  std::unique_ptr<models::Instance> inner_;
   const Costs& costs_;
   Waits& waits_;
 };
 
-server::ServerOptions some_options(const engine::TempRepository& files, Waits& waits) {
+server::ServerOptions some_options(const models::TempRepository& files, Waits& waits) {
   server::ServerOptions options;
   options.http_address = "127.0.0.1:0";
   options.unix_path = (files.path() / "socket").string();
@@ -118,9 +118,9 @@ server::ServerOptions some_options(const engine::TempRepository& files, Waits& w
   options.io_thread_count = static_cast<uint32_t>(1 + random().below(2));
   options.steps = {&waits};
   engine::EngineConfig& engine = options.engine;
-  engine.queue_type = random().one_in(2) ? engine::QueueType::kMpmc : engine::QueueType::kAuto;
+  engine.queue_type = random().one_in(2) ? models::QueueType::kMpmc : models::QueueType::kAuto;
   engine.policy = faults.fifo_policy ? engine::Policy::kFifo : engine::Policy::kFair;
-  engine.allocator_type = static_cast<engine::AllocatorType>(random().below(2));
+  engine.allocator_type = static_cast<models::AllocatorType>(random().below(2));
   engine.thread_count = static_cast<uint32_t>(1 + random().below(3));
   engine.batch_size = 1;
   engine.queue_capacity = 64;
@@ -163,7 +163,7 @@ class Client {
 
 }  // namespace
 
-void live_with_light_model(const engine::TempRepository& files, Sum& sum) {
+void live_with_light_model(const models::TempRepository& files, Sum& sum) {
   // See the header.
   allow_long_holds(false);
   for (const char* name : {kModels[0], kModels[1], kModelThatGoes}) {
@@ -171,13 +171,13 @@ void live_with_light_model(const engine::TempRepository& files, Sum& sum) {
   }
   Waits waits;
   const Costs costs;
-  auto control = std::make_shared<engine::FakeControl>();
+  auto control = std::make_shared<models::FakeControl>();
   control->models_that_fail_to_load.insert(kModelThatDoesNotLoad);
   const server::ServerOptions options = some_options(files, waits);
   auto started = server::Server::start(
       options,
-      std::make_unique<engine::WrappingBackend>(
-          engine::make_fake_backend(control), [&](std::unique_ptr<engine::Instance> inner) {
+      std::make_unique<models::WrappingBackend>(
+          models::make_fake_backend(control), [&](std::unique_ptr<models::Instance> inner) {
             return std::make_unique<TimedInstance>(std::move(inner), costs, waits);
           }));
   if (!started.ok()) fail("the server does not start: %s", started.status().message().data());

@@ -19,6 +19,6 @@
 
 namespace lumen::sim {
 
-void live_with_light_model(const engine::TempRepository& files, Sum& sum);
+void live_with_light_model(const models::TempRepository& files, Sum& sum);
 
 }  // namespace lumen::sim

@@ -38,7 +38,7 @@ void on_signal(int number) {
   fail("signal %d", number);
 }
 
-void run_one(uint64_t seed, const engine::TempRepository& files, Sum& sum) {
+void run_one(uint64_t seed, const models::TempRepository& files, Sum& sum) {
   begin_network();
   // None of those whose leaks are looked for.
   const bool is_light = seed % kLightWorlds == 3;
@@ -51,7 +51,7 @@ void run_one(uint64_t seed, const engine::TempRepository& files, Sum& sum) {
 // The same world once more leaves no more behind. Objects that are made once a process may come
 // late, in a repetition that took another way (the cost of a wake-up is a mean over the process's
 // life), but not each time.
-void expect_no_leak(uint64_t seed, const engine::TempRepository& files) {
+void expect_no_leak(uint64_t seed, const models::TempRepository& files) {
   size_t left = 0;
   for (int i = 0; i < 3; ++i) {
     Sum none{};
@@ -65,7 +65,7 @@ void expect_no_leak(uint64_t seed, const engine::TempRepository& files) {
 }
 
 // In a process of its own: nothing of one world is in the next, so that a seed alone replays it.
-void run_seed(uint64_t seed, const engine::TempRepository& files, Sum& sum) {
+void run_seed(uint64_t seed, const models::TempRepository& files, Sum& sum) {
   std::fflush(stdout);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -83,7 +83,7 @@ void run_seed(uint64_t seed, const engine::TempRepository& files, Sum& sum) {
 }
 
 // A seed that is printed would be worth little if it showed another world the next time.
-void expect_same_again(uint64_t seed, const engine::TempRepository& files) {
+void expect_same_again(uint64_t seed, const models::TempRepository& files) {
   void* const shared =
       ::mmap(nullptr, sizeof(Sum), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) std::exit(2);
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
   const uint64_t wanted =
       wanted_text != nullptr ? std::strtoull(wanted_text, nullptr, 10) : 200'000;
   if (one_seed && worlds == UINT64_MAX) worlds = 1;
-  const lumen::engine::TempRepository files;
+  const lumen::models::TempRepository files;
   write_models(files);
   lumen::allow_spinning(false);
   ::mallopt(M_PERTURB, 0x5a);  // freed memory does not hold its old content

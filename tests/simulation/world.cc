@@ -32,9 +32,9 @@ constexpr size_t kHeapOfAClient = 8 << 20;
 
 engine::EngineConfig some_config() {
   engine::EngineConfig config;
-  config.queue_type = static_cast<engine::QueueType>(random().below(6));
+  config.queue_type = static_cast<models::QueueType>(random().below(6));
   config.policy = static_cast<engine::Policy>(random().below(3));
-  config.allocator_type = static_cast<engine::AllocatorType>(random().below(2));
+  config.allocator_type = static_cast<models::AllocatorType>(random().below(2));
   config.thread_count = static_cast<uint32_t>(1 + random().below(3));
   config.batch_size = random().one_in(2) ? 1 : 4;
   config.max_queue_delay_us = random().one_in(2) ? 0 : 200;
@@ -44,7 +44,7 @@ engine::EngineConfig some_config() {
   return config;
 }
 
-server::ServerOptions some_options(const engine::TempRepository& files) {
+server::ServerOptions some_options(const models::TempRepository& files) {
   server::ServerOptions options;
   options.http_address = "127.0.0.1:0";
   options.unix_path = (files.path() / "socket").string();
@@ -100,7 +100,7 @@ bool is_wanted(const Status& status) {
 
 class World {
  public:
-  World(const engine::TempRepository& files, Sum& sum)
+  World(const models::TempRepository& files, Sum& sum)
       : files_(files), sum_(sum), options_(some_options(files)), control_(some_control()) {}
   void live();
 
@@ -116,10 +116,10 @@ class World {
   // Runs `act` while instances may be too many for the backend.
   Status with_few_instances(const std::function<Status()>& act);
 
-  const engine::TempRepository& files_;
+  const models::TempRepository& files_;
   Sum& sum_;
   server::ServerOptions options_;
-  std::shared_ptr<engine::FakeControl> control_;
+  std::shared_ptr<models::FakeControl> control_;
   service::ShareRuns share_;
   Tally tally_;
   Regions regions_;
@@ -330,12 +330,12 @@ size_t heap_bytes() {
   return info.uordblks + info.hblkhd;
 }
 
-void write_models(const engine::TempRepository& files) {
+void write_models(const models::TempRepository& files) {
   for (const char* name : {kModels[0], kModels[1], kModelThatGoes, kModelThatDoesNotLoad}) {
     files.write("models/" + std::string(name) + "/1/model.onnx", "fake");
   }
 }
 
-void live(const engine::TempRepository& files, Sum& sum) { World(files, sum).live(); }
+void live(const models::TempRepository& files, Sum& sum) { World(files, sum).live(); }
 
 }  // namespace lumen::sim

@@ -23,8 +23,8 @@ struct Sum {
 };
 
 // The files that live() serves.
-void write_models(const engine::TempRepository& files);
-void live(const engine::TempRepository& files, Sum& sum);
+void write_models(const models::TempRepository& files);
+void live(const models::TempRepository& files, Sum& sum);
 // Of malloc's memory in use.
 size_t heap_bytes();
 

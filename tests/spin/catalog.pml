@@ -2,7 +2,7 @@
  *
  * lumen::service::Catalog (src/service/catalog.cc: publish(), remove(), add(); Reader: end_turn(), close()). One
  * model is removed while two threads look it up, hold it for requests that outlive a turn, and sleep; then another is
- * added, which gets its index (src/engine/model_repository.cc: ModelIndices). A snapshot is a number: 0 has the first
+ * added, which gets its index (src/models/model_repository.cc: ModelIndices). A snapshot is a number: 0 has the first
  * model, 1 has none, 2 has the second. Requests count for an index. A thread sleeps on its loop's word `woken`
  * (loop_wake.pml), and a reply that was sent wakes it too.
  * Shown: nobody looks at a snapshot, or holds a model, once it is freed; a request counts for its own model; and both

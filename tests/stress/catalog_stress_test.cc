@@ -20,8 +20,8 @@
 namespace lumen::service {
 namespace {
 
-using engine::PendingRequest;
-using engine::QueueType;
+using models::PendingRequest;
+using models::QueueType;
 
 constexpr uint32_t kClients = 2;
 constexpr uint32_t kWorkers = 2;
@@ -34,7 +34,7 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
     control->asynchronous = std::get<bool>(GetParam());
     control->max_in_flight = 4;
     repository = std::move(
-        engine::ModelRepository::open(files.path(), engine::make_fake_backend(control), *counters)
+        models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
             .value());
     engine::EngineOptions options;
     options.config = {.queue_type = std::get<QueueType>(GetParam()), .thread_count = kWorkers};
@@ -43,10 +43,10 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
     engine = std::move(engine::Engine::create(options, *repository).value());
     catalog = std::make_unique<Catalog>(
         *repository, *engine,
-        [](const engine::Model& model, std::span<const std::string> versions) {
+        [](const models::Model& model, std::span<const std::string> versions) {
           return ModelDocuments{model.metadata().name + std::to_string(versions.size()), ""};
         },
-        [](const engine::Model& model) {
+        [](const models::Model& model) {
           EXPECT_EQ(model.counters().total("inference"), 0u) << "another's, from before";
         });
     for (uint32_t i = 0; i < kClients; ++i) {
@@ -74,7 +74,7 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
 
   struct Out {
     std::unique_ptr<PendingRequest> pending;
-    engine::Model* model;
+    models::Model* model;
   };
   // A thread with requests: turns in which it looks, holds, submits, and lets go of answered ones.
   void run_client(uint32_t number, Catalog::Reader& reader) {
@@ -95,7 +95,7 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
     engine->submitter(number).close();
     reader.close();
   }
-  void ask(uint32_t number, engine::Model& model, Catalog::Reader& reader, std::vector<Out>& out) {
+  void ask(uint32_t number, models::Model& model, Catalog::Reader& reader, std::vector<Out>& out) {
     Out one{std::make_unique<PendingRequest>(&model, 4096), &model};
     one.pending->add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
     reader.hold(model);
@@ -122,10 +122,10 @@ class CatalogUnderLoad : public testing::TestWithParam<std::tuple<QueueType, boo
     while (count < before + 20) std::this_thread::yield();
   }
 
-  engine::TempRepository files;
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<engine::ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<Catalog> catalog;
   std::atomic<bool> stop{false};

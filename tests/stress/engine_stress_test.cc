@@ -22,7 +22,7 @@ constexpr size_t kClients = 3;
 
 struct StressCase {
   const char* name;
-  QueueType queue_type;
+  models::QueueType queue_type;
   bool asynchronous;
   uint32_t max_in_flight;
   uint32_t workers;
@@ -40,7 +40,8 @@ class EngineStress : public testing::TestWithParam<StressCase> {
     control->seed = seed;
     for (const char* name : {"a", "b", "c"}) files.add_model(name);
     repository = std::move(
-        ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+        models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
+            .value());
     EngineOptions options;
     options.config = {.queue_type = param.queue_type,
                       .thread_count = param.workers,
@@ -56,13 +57,13 @@ class EngineStress : public testing::TestWithParam<StressCase> {
     std::mt19937_64 random(client_seed);
     constexpr size_t kWindow = 16;
     size_t answered = 0;
-    std::array<std::unique_ptr<PendingRequest>, kWindow> window;
+    std::array<std::unique_ptr<models::PendingRequest>, kWindow> window;
     std::array<float, kWindow> sent{};
     for (size_t done = 0; done < count; done += kWindow) {
       for (size_t i = 0; i < kWindow; ++i) {
         const std::array<const char*, 3> names = {"a", "b", "c"};
         sent[i] = static_cast<float>(random() % 1'000'000);
-        window[i] = std::make_unique<PendingRequest>(
+        window[i] = std::make_unique<models::PendingRequest>(
             repository->find(names[random() % names.size()], ""), 4096);
         window[i]->add_input<float>(ElementType::kFp32, {1, 4}, {sent[i], 0, 0, 0});
         if (random() % 16 == 0) window[i]->request.deadline_ns = now_ns() + random() % 50'000;
@@ -76,7 +77,7 @@ class EngineStress : public testing::TestWithParam<StressCase> {
           if (engine->submitter(submitter).end_turn() == 0) std::this_thread::yield();
         }
         ++answered;
-        const InferRequest& request = window[i]->request;
+        const models::InferRequest& request = window[i]->request;
         EXPECT_EQ(window[i]->times_completed(), 1u);
         if (request.status.ok()) {
           EXPECT_EQ(window[i]->output<float>(0)[0], sent[i] + 1);
@@ -89,10 +90,10 @@ class EngineStress : public testing::TestWithParam<StressCase> {
   }
 
   const uint64_t seed = test::stress_seed();
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   std::unique_ptr<Engine> engine;
 };
 
@@ -156,9 +157,10 @@ TEST_P(EngineStress, LosesNothingWhileItsConfigurationChanges) {
   size_t changes = 0;
   while (left.load() > 0) {
     EngineConfig config = engine->config();
-    config.queue_type = static_cast<QueueType>(random() % kQueueTypeNames.size());
+    config.queue_type = static_cast<models::QueueType>(random() % models::kQueueTypeNames.size());
     config.policy = static_cast<Policy>(random() % kPolicyNames.size());
-    config.allocator_type = static_cast<AllocatorType>(random() % kAllocatorTypeNames.size());
+    config.allocator_type =
+        static_cast<models::AllocatorType>(random() % models::kAllocatorTypeNames.size());
     config.thread_count = 1 + static_cast<uint32_t>(random() % 3);
     config.batch_size = 1 + static_cast<uint32_t>(random() % 8);
     ASSERT_TRUE(engine->reconfigure(config).ok());
@@ -173,21 +175,21 @@ TEST_P(EngineStress, LosesNothingWhileItsConfigurationChanges) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, EngineStress,
-    testing::Values(StressCase{"OneWorker", QueueType::kMpmc, false, 1, 1, 1024},
-                    StressCase{"FourWorkers", QueueType::kMpmc, false, 1, 4, 1024},
-                    StressCase{"TinyQueue", QueueType::kMpmc, false, 1, 2, 2},
-                    StressCase{"AsyncOneInFlight", QueueType::kMpmc, true, 1, 1, 1024},
-                    StressCase{"AsyncEightInFlight", QueueType::kMpmc, true, 8, 2, 64},
-                    StressCase{"Spsc", QueueType::kSpsc, false, 1, 2, 64},
-                    StressCase{"SpscAsync", QueueType::kSpsc, true, 4, 2, 64},
-                    StressCase{"Naive", QueueType::kNaive, false, 1, 2, 64},
-                    StressCase{"NaiveAsync", QueueType::kNaive, true, 4, 2, 64},
-                    StressCase{"Batched", QueueType::kBatched, false, 1, 2, 64},
-                    StressCase{"BatchedAsync", QueueType::kBatched, true, 1, 2, 64},
-                    StressCase{"Inline", QueueType::kInline, false, 1, 1, 64},
-                    StressCase{"Auto", QueueType::kAuto, false, 1, 2, 64},
-                    StressCase{"AutoAsync", QueueType::kAuto, true, 4, 2, 64},
-                    StressCase{"InlineAsync", QueueType::kInline, true, 2, 1, 64}),
+    testing::Values(StressCase{"OneWorker", models::QueueType::kMpmc, false, 1, 1, 1024},
+                    StressCase{"FourWorkers", models::QueueType::kMpmc, false, 1, 4, 1024},
+                    StressCase{"TinyQueue", models::QueueType::kMpmc, false, 1, 2, 2},
+                    StressCase{"AsyncOneInFlight", models::QueueType::kMpmc, true, 1, 1, 1024},
+                    StressCase{"AsyncEightInFlight", models::QueueType::kMpmc, true, 8, 2, 64},
+                    StressCase{"Spsc", models::QueueType::kSpsc, false, 1, 2, 64},
+                    StressCase{"SpscAsync", models::QueueType::kSpsc, true, 4, 2, 64},
+                    StressCase{"Naive", models::QueueType::kNaive, false, 1, 2, 64},
+                    StressCase{"NaiveAsync", models::QueueType::kNaive, true, 4, 2, 64},
+                    StressCase{"Batched", models::QueueType::kBatched, false, 1, 2, 64},
+                    StressCase{"BatchedAsync", models::QueueType::kBatched, true, 1, 2, 64},
+                    StressCase{"Inline", models::QueueType::kInline, false, 1, 1, 64},
+                    StressCase{"Auto", models::QueueType::kAuto, false, 1, 2, 64},
+                    StressCase{"AutoAsync", models::QueueType::kAuto, true, 4, 2, 64},
+                    StressCase{"InlineAsync", models::QueueType::kInline, true, 2, 1, 64}),
     [](const testing::TestParamInfo<StressCase>& one) { return one.param.name; });
 
 }  // namespace

@@ -30,7 +30,7 @@
 namespace lumen::server {
 namespace {
 
-using engine::QueueType;
+using models::QueueType;
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kOrdinaryRequests = 2'000;  // a queue type, over its shapes
@@ -52,7 +52,7 @@ struct Shape {
   uint32_t io_threads;
 };
 std::string name_of(const Shape& shape) {
-  return std::string(engine::name_of(shape.type)) + "_" + std::to_string(shape.workers) +
+  return std::string(models::name_of(shape.type)) + "_" + std::to_string(shape.workers) +
          "workers_" + std::to_string(shape.io_threads) + "io";
 }
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << name_of(shape); }
@@ -125,7 +125,7 @@ std::vector<Shape> shapes_of(QueueType type) {
 }
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (size_t type = 0; type < engine::kQueueTypeNames.size(); ++type) {
+  for (size_t type = 0; type < models::kQueueTypeNames.size(); ++type) {
     for (const Shape& shape : shapes_of(static_cast<QueueType>(type))) all.push_back(shape);
   }
   return all;

@@ -3,14 +3,14 @@
 // Threads: as InferRequest. Memory: the models live as long as the test program. Errors: none.
 #pragma once
 
-#include <lumen/engine/infer_request.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/infer_request.h>
+#include <lumen/models/model_repository.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 // The model with that index, the same at each call.
 inline Model& bare_model(uint32_t index = 0) {
@@ -30,4 +30,4 @@ struct BareRequest : InferRequest {
   explicit BareRequest(uint32_t model_index = 0) { model = &bare_model(model_index); }
 };
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

@@ -41,7 +41,7 @@ struct Answer {
   std::string version;
 };
 
-class BusServer : public FakeServer, public testing::WithParamInterface<engine::QueueType> {
+class BusServer : public FakeServer, public testing::WithParamInterface<models::QueueType> {
  protected:
   BusServer() {
     options_.bus_path = (repository_.path() / "lumen.bus").string();

@@ -61,7 +61,7 @@ class Gate {
 };
 
 // Calls `after` when it is woken, and counts.
-struct TestSink final : CompletionSink {
+struct TestSink final : models::CompletionSink {
   std::function<void()> after = [] {};
   std::atomic<int> wakes{0};
   void wake() noexcept override {

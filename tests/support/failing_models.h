@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 // "relu_sum" and "relu_concat": the rows have to fit together.
 inline void add_pair(PendingRequest& pending, int64_t left_rows, int64_t right_rows) {
@@ -38,4 +38,4 @@ inline void add_reshape(PendingRequest& pending, int64_t first, int64_t second) 
   pending.add_input<int64_t>(ElementType::kInt64, {2}, {first, second});
 }
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

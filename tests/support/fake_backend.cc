@@ -2,8 +2,8 @@
 #include "support/fake_backend.h"
 
 #include <lumen/base/clock.h>
-#include <lumen/engine/model_repository.h>
 #include <lumen/memory/mapping.h>
+#include <lumen/models/model_repository.h>
 
 #include <chrono>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-namespace lumen::engine {
+namespace lumen::models {
 namespace {
 
 bool holds_value(const TensorView& view, float wanted) {
@@ -370,4 +370,4 @@ std::unique_ptr<Backend> make_fake_backend(std::shared_ptr<FakeControl> control)
   return std::make_unique<FakeBackend>(std::move(control));
 }
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

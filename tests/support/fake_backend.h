@@ -8,7 +8,7 @@
 #pragma once
 
 #include <lumen/base/check.h>
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 // The settings that a test and the fake share. Set the plain members before the backend is used.
 class FakeControl {
@@ -92,4 +92,4 @@ class FakeControl {
 
 [[nodiscard]] std::unique_ptr<Backend> make_fake_backend(std::shared_ptr<FakeControl> control);
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

@@ -28,17 +28,17 @@ class FakeServer : public testing::Test {
     options_.max_active_requests = 16;
     options_.max_body_bytes = 64 * 1024;
     // Tests hold the fake model, which a worker may wait for and an I/O thread may not.
-    options_.engine.queue_type = engine::QueueType::kMpmc;
+    options_.engine.queue_type = models::QueueType::kMpmc;
   }
   void TearDown() override { control_->release(); }
 
-  void start(engine::Backends backends) {
+  void start(models::Backends backends) {
     server_ = nullptr;  // one before it ends first
     auto server = Server::start(options_, std::move(backends));
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(*server);
   }
-  void start() { start(engine::make_fake_backend(control_)); }
+  void start() { start(models::make_fake_backend(control_)); }
 
   [[nodiscard]] HttpClient client() const { return HttpClient(server_->http_address()); }
   [[nodiscard]] HttpClient unix_client() const {
@@ -51,8 +51,8 @@ class FakeServer : public testing::Test {
     return server_->counters().total(counter);
   }
 
-  engine::TempRepository repository_;
-  std::shared_ptr<engine::FakeControl> control_ = std::make_shared<engine::FakeControl>();
+  models::TempRepository repository_;
+  std::shared_ptr<models::FakeControl> control_ = std::make_shared<models::FakeControl>();
   ServerOptions options_;
   std::unique_ptr<Server> server_;
 };

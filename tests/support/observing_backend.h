@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 class Observations {
  public:
@@ -74,4 +74,4 @@ inline std::unique_ptr<Backend> observe(std::unique_ptr<Backend> backend,
       [observations](std::span<std::byte> region) { observations->note(region); });
 }
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

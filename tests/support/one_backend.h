@@ -3,8 +3,8 @@
 // Threads: the test's. Memory: the heap. Errors: a failed expectation.
 #pragma once
 
-#include <lumen/engine/backend.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/backend.h>
+#include <lumen/models/model_repository.h>
 
 #include "support/pending_request.h"
 
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 inline const std::filesystem::path kBackendFixtures =
     std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
@@ -67,4 +67,4 @@ class OneBackendTest : public testing::Test {
   std::unique_ptr<Backend> (*make_)();
 };
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

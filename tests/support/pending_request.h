@@ -6,9 +6,9 @@
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
-#include <lumen/engine/infer_request.h>
-#include <lumen/engine/model_repository.h>
 #include <lumen/memory/arena.h>
+#include <lumen/models/infer_request.h>
+#include <lumen/models/model_repository.h>
 
 #include <atomic>
 #include <cstring>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 class PendingRequest {
  public:
@@ -85,4 +85,4 @@ class PendingRequest {
   std::atomic<uint32_t> completed_{0};
 };
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

@@ -86,7 +86,7 @@ class ShareRuns final : public Step {
     Call* leader = nullptr;
     std::vector<Call*> followers;
   };
-  using Key = std::pair<const engine::Model*, std::string>;
+  using Key = std::pair<const models::Model*, std::string>;
 
   static Key key_of(const Call& call) {
     const TensorView& input = call.infer.inputs[0];

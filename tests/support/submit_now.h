@@ -6,7 +6,8 @@
 
 namespace lumen::engine {
 
-inline SubmitOutcome submit_now(Engine& engine, InferRequest& request, uint32_t submitter = 0) {
+inline SubmitOutcome submit_now(Engine& engine, models::InferRequest& request,
+                                uint32_t submitter = 0) {
   const SubmitOutcome outcome = engine.submitter(submitter).submit(request);
   engine.submitter(submitter).end_turn();
   return outcome;

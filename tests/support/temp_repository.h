@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 class TempRepository {
  public:
@@ -49,4 +49,4 @@ class TempRepository {
   std::filesystem::path path_;
 };
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

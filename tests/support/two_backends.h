@@ -2,8 +2,8 @@
 // Threads: the test's. Memory: the heap. Errors: failed expectations.
 #pragma once
 
-#include <lumen/engine/backends.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/backends.h>
+#include <lumen/models/model_repository.h>
 
 #include "support/fake_backend.h"
 #include "support/temp_repository.h"
@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 class TwoBackends : public testing::Test {
  protected:
@@ -42,4 +42,4 @@ class TwoBackends : public testing::Test {
   std::unique_ptr<ModelRepository> repository;
 };
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

@@ -3,7 +3,7 @@
 // Threads: as Backend. Memory: the heap. Errors: as the wrapped backend does.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-namespace lumen::engine {
+namespace lumen::models {
 
 using WrapInstance = std::function<std::unique_ptr<Instance>(std::unique_ptr<Instance>)>;
 
@@ -59,4 +59,4 @@ class WrappingBackend final : public Backend {
   std::function<void(std::span<std::byte>)> on_region_;
 };
 
-}  // namespace lumen::engine
+}  // namespace lumen::models

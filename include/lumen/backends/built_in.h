@@ -2,7 +2,7 @@
 // Threads: control plane. Memory: the heap. Errors: none; a build may have no backend at all.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 
 #include <memory>
 #include <vector>
@@ -10,6 +10,6 @@
 namespace lumen::backends {
 
 // The first serves the models whose config.json names no backend.
-[[nodiscard]] std::vector<std::unique_ptr<engine::Backend>> built_in();
+[[nodiscard]] std::vector<std::unique_ptr<models::Backend>> built_in();
 
 }  // namespace lumen::backends

@@ -3,13 +3,13 @@
 // Threads, memory, errors: as engine::Backend says.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 
 #include <memory>
 
 namespace lumen::backends {
 
 // Never fails to exist; the library is loaded by the first load().
-[[nodiscard]] std::unique_ptr<engine::Backend> make_onnxruntime();
+[[nodiscard]] std::unique_ptr<models::Backend> make_onnxruntime();
 
 }  // namespace lumen::backends

@@ -3,13 +3,13 @@
 // Threads, memory, errors: as engine::Backend says.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 
 #include <memory>
 
 namespace lumen::backends {
 
 // Never fails to exist; OpenVINO's plugin is loaded by the first load().
-[[nodiscard]] std::unique_ptr<engine::Backend> make_openvino();
+[[nodiscard]] std::unique_ptr<models::Backend> make_openvino();
 
 }  // namespace lumen::backends

@@ -16,11 +16,11 @@
 #include <lumen/base/cpu_pinning.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/backend.h>
 #include <lumen/engine/engine_config.h>
-#include <lumen/engine/infer_request.h>
-#include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/models/backend.h>
+#include <lumen/models/infer_request.h>
+#include <lumen/models/model_repository.h>
 
 #include <cstdint>
 #include <functional>
@@ -60,13 +60,13 @@ class Submitter {
  public:
   // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
   // it before end_turn() or wake_if_late(): with many clients that is one wake-up for all that a turn brought.
-  [[nodiscard]] virtual SubmitOutcome submit(InferRequest& request) noexcept = 0;
+  [[nodiscard]] virtual SubmitOutcome submit(models::InferRequest& request) noexcept = 0;
   // Whether the latency budget would let this request in now, by its model, times.received_ns and
   // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
-  [[nodiscard]] virtual bool fits_budget(InferRequest& request) noexcept = 0;
+  [[nodiscard]] virtual bool fits_budget(models::InferRequest& request) noexcept = 0;
   // A part of submit(), for a caller that keeps a request back before: if the request asked for no
   // deadline and not for none either, the configuration's default counts, from its first byte on.
-  virtual void set_default_deadline(InferRequest& request) noexcept = 0;
+  virtual void set_default_deadline(models::InferRequest& request) noexcept = 0;
   // Before the thread waits for anything: wakes workers for submitted requests, or, with `inline`,
   // runs one call of a model here, of one request or of several packed. Returns how many requests
   // it completed or started; called again until that is 0, so that replies can leave in between.
@@ -82,18 +82,18 @@ class Submitter {
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
   // The lane that the next request to a model would take; asked once its head tells the model.
   struct Types {
-    QueueType queue_type = QueueType::kMpmc;
-    AllocatorType allocator_type = AllocatorType::kLumenArena;
+    models::QueueType queue_type = models::QueueType::kMpmc;
+    models::AllocatorType allocator_type = models::AllocatorType::kLumenArena;
     bool has_latency_budget = false;  // else fits_budget() is always true
     bool has_room = true;             // a guess whether its queue would take it
   };
-  [[nodiscard]] virtual Types types(const Model& model) noexcept = 0;
+  [[nodiscard]] virtual Types types(const models::Model& model) noexcept = 0;
   // How many more requests may wait for this thread, if it runs models; SIZE_MAX if it runs none. A
   // caller that can leave requests where they are takes no more than that.
   [[nodiscard]] virtual size_t room() noexcept = 0;
   // A thread that must get this thread to call end_turn() soon (a change of configuration) wakes
   // it.
-  virtual void set_wake_sink(CompletionSink& sink) noexcept = 0;
+  virtual void set_wake_sink(models::CompletionSink& sink) noexcept = 0;
 
  protected:
   ~Submitter() = default;
@@ -104,7 +104,7 @@ class Engine {
   // Makes one instance of each ready model for each worker, warms each up and starts the workers.
   // A model whose instance can't be made becomes UNAVAILABLE with the reason; the rest serve.
   [[nodiscard]] static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
-                                                              ModelRepository& repository);
+                                                              models::ModelRepository& repository);
   virtual ~Engine() = default;  // closes the submitters and drains
 
   // `number` < submitter_count. One thread takes it, and keeps it.
@@ -115,18 +115,18 @@ class Engine {
   // Makes instances of one more model, for each worker, while the others go on: nothing is rebuilt and
   // no other model is compiled. Its requests may come once this has returned. On an error nothing has
   // changed. Blocks while a configuration changes, as that does while a model is added.
-  [[nodiscard]] virtual Status add_model(Model& model) = 0;
+  [[nodiscard]] virtual Status add_model(models::Model& model) = 0;
   // Lets go of its instances. By then every request of it is complete, and no other can come.
-  virtual void remove_model(const Model& model) noexcept = 0;
+  virtual void remove_model(const models::Model& model) noexcept = 0;
   // As it is now; thread_count 0 is replaced by its number.
   [[nodiscard]] virtual EngineConfig config() const = 0;
   // How a usual request of a ready model goes now, and why, in words with numbers. Control plane.
   struct Lane {
-    QueueType queue_type{};
+    models::QueueType queue_type{};
     std::string why;
     std::vector<uint32_t> workers;  // that alone run it; empty: all, as far as workers run it
   };
-  [[nodiscard]] virtual Lane lane_of(const Model& model) const = 0;
+  [[nodiscard]] virtual Lane lane_of(const models::Model& model) const = 0;
   // The instances of a model that there are now. Control plane.
   struct Instances {
     uint32_t count = 0;  // 1 where the backend gives all threads the same
@@ -137,7 +137,7 @@ class Engine {
     uint32_t additional_workers = 0;  // with `auto`, for light requests
     uint32_t io_threads = 0;
   };
-  [[nodiscard]] virtual Instances instances_of(const Model& model) const = 0;
+  [[nodiscard]] virtual Instances instances_of(const models::Model& model) const = 0;
   // Where its threads are pinned, in words: "pinned to CPU 1".
   [[nodiscard]] virtual std::string pinning() const = 0;
   // Refuses new requests, completes all that was accepted, joins the workers. With `inline` a

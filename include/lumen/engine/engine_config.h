@@ -5,6 +5,7 @@
 #include <lumen/base/bounds.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
+#include <lumen/models/queue_type.h>
 
 #include <array>
 #include <cstddef>
@@ -12,19 +13,6 @@
 #include <string_view>
 
 namespace lumen::engine {
-
-enum class QueueType : uint8_t {
-  kMpmc,     // one lock-free ring for all I/O threads and workers
-  kSpsc,     // a ring for each pair of I/O thread and worker; the least busy worker gets a request
-  kNaive,    // mutex and condition variable
-  kBatched,  // as mpmc; waiting requests are packed along the batch axis
-  kInline,   // no hand-off: the I/O thread runs the model
-  // A setting only, of no request: inline where the run is expected to cost less than the hand-off to a
-  // worker, else batched where packing pays, else mpmc.
-  kAuto,
-};
-inline constexpr std::array<std::string_view, 6> kQueueTypeNames = {"mpmc",    "spsc",   "naive",
-                                                                    "batched", "inline", "auto"};
 
 // Which request a free worker takes, where those of several models wait. `spsc` and `naive` have one
 // queue for all models and take from it in the order of arrival.
@@ -35,20 +23,8 @@ enum class Policy : uint8_t {
 };
 inline constexpr std::array<std::string_view, 3> kPolicyNames = {"fair", "deadline", "fifo"};
 
-enum class AllocatorType : uint8_t {
-  kLumenArena,  // regions, reset in O(1)
-  kStandard,    // the heap
-};
-inline constexpr std::array<std::string_view, 2> kAllocatorTypeNames = {"lumen_arena", "standard"};
-
-[[nodiscard]] constexpr std::string_view name_of(QueueType type) noexcept {
-  return kQueueTypeNames[static_cast<size_t>(type)];
-}
 [[nodiscard]] constexpr std::string_view name_of(Policy policy) noexcept {
   return kPolicyNames[static_cast<size_t>(policy)];
-}
-[[nodiscard]] constexpr std::string_view name_of(AllocatorType type) noexcept {
-  return kAllocatorTypeNames[static_cast<size_t>(type)];
 }
 
 struct EngineConfig {
@@ -59,9 +35,9 @@ struct EngineConfig {
   static constexpr Bounds kQueueCapacity = {2, limits::kMaxQueueCapacity, true};
   static constexpr Bounds kTimeoutUs = {0, limits::kMaxTimeoutUs};
 
-  QueueType queue_type = QueueType::kMpmc;
+  models::QueueType queue_type = models::QueueType::kMpmc;
   Policy policy = Policy::kFair;
-  AllocatorType allocator_type = AllocatorType::kLumenArena;
+  models::AllocatorType allocator_type = models::AllocatorType::kLumenArena;
   // 0: as many as CPUs may be used (affinity and cgroup quota). `inline` has no workers: its I/O
   // threads run the models.
   uint32_t thread_count = 1;

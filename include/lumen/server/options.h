@@ -6,9 +6,9 @@
 #include <lumen/base/cpu_pinning.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/backend_choice.h>
 #include <lumen/engine/engine_config.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/models/backend_choice.h>
 #include <lumen/transports/http/options.h>
 
 #include <array>
@@ -69,11 +69,11 @@ struct ServerOptions {
   // Symbolic links that lead out of the repository are followed.
   bool follow_links = false;
   // For the models whose config.json names no backend; "auto": the faster of those that can serve it.
-  std::string backend{engine::kAutoBackend};
+  std::string backend{models::kAutoBackend};
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
   // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.
   std::string backend_choices;
-  engine::EngineConfig engine{.queue_type = engine::QueueType::kAuto};
+  engine::EngineConfig engine{.queue_type = models::QueueType::kAuto};
   // The threads that run models.
   PinThreads pin_threads;
   SpinMode spin = SpinMode::kAuto;
@@ -111,7 +111,7 @@ struct ServerOptions {
   const std::atomic<bool>* stop_loading = nullptr;
   // Where a model is loaded for the first time, so that a crash of its backend leaves the server alone (C++ only). It
   // outlives the server. nullptr: in the server itself.
-  engine::LoadTrials* load_trials = nullptr;
+  models::LoadTrials* load_trials = nullptr;
   // Look at each call before the engine does, in this order (C++ only). They outlive the server.
   std::vector<service::Step*> steps;
   LogLevel log_level = LogLevel::kInfo;

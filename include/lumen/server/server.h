@@ -7,7 +7,7 @@
 
 #include <lumen/base/result.h>
 #include <lumen/engine/engine.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/server/options.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/counters_file.h>
@@ -29,7 +29,7 @@ class Server {
  public:
   // `backends` is normally backends::built_in(); tests bring their own. kCancelled: `options.stop_loading` was set.
   [[nodiscard]] static Result<std::unique_ptr<Server>> start(
-      const ServerOptions& options, engine::Backends backends,
+      const ServerOptions& options, models::Backends backends,
       Report report = [](LogLevel, std::string_view) {});
   virtual ~Server() = default;  // drains
 
@@ -47,10 +47,10 @@ class Server {
   // As it is now. Any thread.
   [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
   // How a usual request of a ready model goes now, and why.
-  [[nodiscard]] virtual engine::Engine::Lane lane_of(const engine::Model& model) const = 0;
+  [[nodiscard]] virtual engine::Engine::Lane lane_of(const models::Model& model) const = 0;
   // How many instances of it there are now, and the memory of one.
   [[nodiscard]] virtual engine::Engine::Instances instances_of(
-      const engine::Model& model) const = 0;
+      const models::Model& model) const = 0;
   // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
   // thread; blocks until the one before is done.
   [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;
@@ -63,7 +63,7 @@ class Server {
   // Goes on in the CSV file that has the name now. Ok where there is none.
   [[nodiscard]] virtual Status reopen_trace_log() = 0;
   // As found at start, less those that were removed; not while one is.
-  [[nodiscard]] virtual const engine::ModelRepository& models() const noexcept = 0;
+  [[nodiscard]] virtual const models::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
   // /v2/health/ready says that the server is not ready; everything is served as before. For the time until load
   // balancers have noticed.

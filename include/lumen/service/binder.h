@@ -10,7 +10,7 @@
 // got, the value wanted and the fix; the call is not to be submitted then.
 #pragma once
 
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/service/call.h>
 
 #include <cstddef>
@@ -34,7 +34,7 @@ enum class InputBytes : uint8_t {
 class Binder {
  public:
   // Takes the lists that the model wants. `model` outlives the call.
-  Binder(Call& call, engine::Model& model) noexcept;
+  Binder(Call& call, models::Model& model) noexcept;
   Binder(const Binder&) = delete;
   Binder& operator=(const Binder&) = delete;
 
@@ -54,8 +54,8 @@ class Binder {
   [[nodiscard]] Status copy_shared(std::string_view name, TensorView& tensor) noexcept;
 
   Call& call_;
-  const engine::Model& model_;
-  const engine::ModelMetadata& metadata_;
+  const models::Model& model_;
+  const models::ModelMetadata& metadata_;
   std::span<TensorView> bound_;
   std::span<bool> is_named_;
   std::span<iovec> segments_;

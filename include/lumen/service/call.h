@@ -17,7 +17,7 @@
 #include <lumen/base/allocator.h>
 #include <lumen/base/result.h>
 #include <lumen/base/traceparent.h>
-#include <lumen/engine/infer_request.h>
+#include <lumen/models/infer_request.h>
 #include <lumen/service/places.h>
 #include <lumen/telemetry/request_record.h>
 #include <lumen/wire/oip.h>
@@ -81,7 +81,7 @@ struct Call {
 
   // --- from the binder --------------------------------------------------------------------------
   Places to_receive{};  // of the inputs that are still to come, in the order they were named
-  engine::InferRequest infer{};
+  models::InferRequest infer{};
 
   // The client's timeout, from the request's first byte on, as all that the server measures.
   // nullopt: none, the default counts; 0: no deadline, as the Open Inference Protocol has it. Needs

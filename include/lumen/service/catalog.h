@@ -21,7 +21,7 @@
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
 #include <lumen/engine/engine.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/service/memory_need.h>
 
 #include <array>
@@ -44,7 +44,7 @@ struct ModelDocuments {
 };
 
 struct CatalogModel {
-  std::shared_ptr<engine::Model> model;
+  std::shared_ptr<models::Model> model;
   std::shared_ptr<const ModelDocuments> documents;
   ModelNeed need;  // of memory
 };
@@ -61,7 +61,7 @@ struct CatalogSnapshot {
 
 // Why a request for a model is refused. `version` as it was asked for; names may be any bytes of a client.
 [[nodiscard]] Status model_not_found(std::string_view name, std::string_view version) noexcept;
-[[nodiscard]] Status model_unavailable(const engine::Model& model) noexcept;
+[[nodiscard]] Status model_unavailable(const models::Model& model) noexcept;
 
 class Catalog {
  public:
@@ -70,8 +70,8 @@ class Catalog {
   class Reader {
    public:
     [[nodiscard]] const CatalogSnapshot& now() const noexcept { return *snapshot_; }
-    void hold(const engine::Model& model) noexcept { ++held_[model.index()]; }
-    void release(const engine::Model& model) noexcept { --held_[model.index()]; }
+    void hold(const models::Model& model) noexcept { ++held_[model.index()]; }
+    void release(const models::Model& model) noexcept { --held_[model.index()]; }
     // When nothing of now() is used any more; before the thread sleeps.
     void end_turn() noexcept;
     // The thread holds nothing and ends. No other call comes.
@@ -92,18 +92,18 @@ class Catalog {
   };
 
   // `versions`: of the same name, ascending.
-  using Describe = std::function<ModelDocuments(const engine::Model& model,
+  using Describe = std::function<ModelDocuments(const models::Model& model,
                                                 std::span<const std::string> versions)>;
   // Told before a model is in a snapshot, so that its index means it from then on.
-  using OnAdded = std::function<void(const engine::Model& model)>;
+  using OnAdded = std::function<void(const models::Model& model)>;
   // Told once a model has left: no request of it is anywhere.
   using OnRemoved = OnAdded;
 
   // Begins with the models of the repository.
   Catalog(
-      engine::ModelRepository& repository, engine::Engine& engine, Describe describe,
-      OnAdded on_added = [](const engine::Model&) {},
-      OnRemoved on_removed = [](const engine::Model&) {});
+      models::ModelRepository& repository, engine::Engine& engine, Describe describe,
+      OnAdded on_added = [](const models::Model&) {},
+      OnRemoved on_removed = [](const models::Model&) {});
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
@@ -124,7 +124,7 @@ class Catalog {
   void publish(const std::shared_ptr<CatalogSnapshot>& next);
   void describe_all(CatalogSnapshot& snapshot, std::string_view name) const;
 
-  engine::ModelRepository& repository_;
+  models::ModelRepository& repository_;
   engine::Engine& engine_;
   const Describe describe_;
   const OnAdded on_added_;

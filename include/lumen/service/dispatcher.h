@@ -45,7 +45,7 @@ class Step {
 
 // Why the engine would not have a call.
 [[nodiscard]] Status refusal(engine::SubmitOutcome outcome,
-                             const engine::Model* model = nullptr) noexcept;
+                             const models::Model* model = nullptr) noexcept;
 
 // By a step that has parked the call, once. Any thread.
 void complete(Call& call) noexcept;  // infer.status, and infer.outputs if that is ok, are set
@@ -55,7 +55,7 @@ class Dispatcher {
  public:
   // `steps` outlive all calls. `sink` is told of every call that returns. `counters`: of the I/O thread.
   Dispatcher(std::span<Step* const> steps, engine::Submitter& submitter,
-             engine::CompletionSink& sink, telemetry::CounterWriter& counters) noexcept
+             models::CompletionSink& sink, telemetry::CounterWriter& counters) noexcept
       : steps_(steps), submitter_(submitter), sink_(sink), counters_(counters) {}
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -87,7 +87,7 @@ class Dispatcher {
 
   const std::span<Step* const> steps_;
   engine::Submitter& submitter_;
-  engine::CompletionSink& sink_;
+  models::CompletionSink& sink_;
   telemetry::CounterWriter& counters_;
   Call* parked_ = nullptr;         // newest first
   uint64_t next_ns_ = UINT64_MAX;  // no parked call is late before

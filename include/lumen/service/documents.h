@@ -18,7 +18,7 @@ class Documents {
 
   [[nodiscard]] std::string_view server_metadata() const noexcept { return server_metadata_; }
   // Of one model; `versions`: of its name. Control plane.
-  [[nodiscard]] static ModelDocuments describe(const engine::Model& model,
+  [[nodiscard]] static ModelDocuments describe(const models::Model& model,
                                                std::span<const std::string> versions);
   // Bytes that write_statistics needs at most for `models` models.
   [[nodiscard]] static size_t statistics_bytes(size_t models) noexcept {
@@ -27,7 +27,7 @@ class Documents {
   // {"model_stats":[...]} of one model, or of all ready ones with nullptr.
   [[nodiscard]] static std::string_view write_statistics(std::span<char> out,
                                                          const CatalogSnapshot& catalog,
-                                                         const engine::Model* only) noexcept;
+                                                         const models::Model* only) noexcept;
 
  private:
   std::string server_metadata_;

@@ -5,7 +5,7 @@
 // Threads: any. Memory: none. Errors: none.
 #pragma once
 
-#include <lumen/engine/metadata.h>
+#include <lumen/models/metadata.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ struct MemoryNeed {
 // The memory of a model's calls. All that depends on the model alone is reckoned once.
 class ModelNeed {
  public:
-  explicit ModelNeed(const engine::ModelMetadata& model) noexcept;
+  explicit ModelNeed(const models::ModelMetadata& model) noexcept;
   [[nodiscard]] MemoryNeed of(const BodySize& body) const noexcept;
 
  private:

@@ -9,7 +9,7 @@
 
 #include <lumen/base/check.h>
 #include <lumen/base/limits.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <cstddef>
 #include <vector>
@@ -27,16 +27,16 @@ class ModelShares {
 
   [[nodiscard]] bool has_free_call() const noexcept { return free_calls_ > 0; }
   // Whether the model has less than its share. Only where others are served, too, there is one.
-  [[nodiscard]] bool may_begin(const engine::Model& model, size_t free_bytes) const noexcept {
+  [[nodiscard]] bool may_begin(const models::Model& model, size_t free_bytes) const noexcept {
     const Held& held = held_[model.index()];
     if (held.calls == 0) return true;
     return has_call_share(model) && held.bytes <= kFactor * free_bytes;
   }
-  [[nodiscard]] bool has_call_share(const engine::Model& model) const noexcept {
+  [[nodiscard]] bool has_call_share(const models::Model& model) const noexcept {
     const size_t calls = held_[model.index()].calls;
     return calls == 0 || calls <= kFactor * free_calls_;
   }
-  void begin(const engine::Model& model, size_t bytes) noexcept {
+  void begin(const models::Model& model, size_t bytes) noexcept {
     LUMEN_DCHECK(free_calls_ > 0);
     --free_calls_;
     ++held_[model.index()].calls;
@@ -44,11 +44,11 @@ class ModelShares {
   }
   [[nodiscard]] bool is_unused() const noexcept { return free_calls_ == most_calls_; }
   // A call that has begun holds less than it did.
-  void give_back(const engine::Model& model, size_t bytes) noexcept {
+  void give_back(const models::Model& model, size_t bytes) noexcept {
     LUMEN_DCHECK(held_[model.index()].bytes >= bytes);
     held_[model.index()].bytes -= bytes;
   }
-  void end(const engine::Model& model, size_t bytes) noexcept {
+  void end(const models::Model& model, size_t bytes) noexcept {
     give_back(model, bytes);
     --held_[model.index()].calls;
     ++free_calls_;

@@ -38,8 +38,8 @@ class ResponseCache final : public Step, public OutputsKeeper {
 
   // Empty at first, also if a model before had the index: this one's answers are of a generation of
   // their own.
-  [[nodiscard]] Status add(const engine::Model& model);
-  void remove(const engine::Model& model) noexcept;
+  [[nodiscard]] Status add(const models::Model& model);
+  void remove(const models::Model& model) noexcept;
 
   [[nodiscard]] StepOutcome before(Call& call) noexcept override;
   void after(Call& call) noexcept override;
@@ -51,7 +51,7 @@ class ResponseCache final : public Step, public OutputsKeeper {
     uint64_t bytes;  // of stored answers, with those that were evicted and are still read
     uint64_t max_bytes;
   };
-  [[nodiscard]] std::optional<Usage> usage(const engine::Model& model) const;
+  [[nodiscard]] std::optional<Usage> usage(const models::Model& model) const;
   // Nobody waits for another's run; for tests, while nothing goes on.
   [[nodiscard]] bool is_idle() const noexcept;
 

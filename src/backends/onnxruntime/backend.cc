@@ -170,7 +170,7 @@ class OnnxRuntimeBackend final : public Backend {
 
 namespace lumen::backends {
 
-std::unique_ptr<engine::Backend> make_onnxruntime() {
+std::unique_ptr<models::Backend> make_onnxruntime() {
   onnxruntime::disable_reports();
   return std::make_unique<onnxruntime::OnnxRuntimeBackend>();
 }

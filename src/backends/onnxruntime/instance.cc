@@ -2,7 +2,7 @@
 #include "backends/onnxruntime/instance.h"
 
 #include <lumen/base/clock.h>
-#include <lumen/engine/validate.h>
+#include <lumen/models/validate.h>
 
 #include "backends/bytes_tensor.h"
 #include "backends/failure.h"

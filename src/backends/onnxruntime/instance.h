@@ -5,7 +5,7 @@
 // Errors: a failed run is a Status in the request and leaves nothing behind.
 #pragma once
 
-#include <lumen/engine/backend.h>
+#include <lumen/models/backend.h>
 
 #include "backends/onnxruntime/library.h"
 #include "backends/onnxruntime/ports.h"

@@ -3,13 +3,13 @@
 // Threads: constants. Memory: none. Errors: none.
 #pragma once
 
-#include <lumen/engine/operator_table.h>
+#include <lumen/models/operator_table.h>
 
 namespace lumen::backends::onnxruntime {
 
 // The least whole number divided by -1 is beyond its type, and the processor ends the process: SIGFPE, as
 // tests/integration/test_operator_choice.py shows. Smaller types are divided as INT32; a divisor of 0 is refused.
-inline constexpr engine::OperatorException kNotGiven[] = {
+inline constexpr models::OperatorException kNotGiven[] = {
     {"", "Div", "INT32 INT64", 0x2,
      "the least number divided by -1 ends the process; divide by a constant or FP64", -1},
     {"", "Mod", "INT32 INT64", 0x2,
@@ -17,7 +17,7 @@ inline constexpr engine::OperatorException kNotGiven[] = {
 };
 // The nodes that version 1.31 computes otherwise, of ONNX's backend suite and of variants of its
 // cases. "auto" refuses these; named in config.json, it serves them with a warning.
-inline constexpr engine::OperatorDeviation kDeviations[] = {
+inline constexpr models::OperatorDeviation kDeviations[] = {
     {"", "Attention", "qk_matmul_output_mode=2 is_causal=1", 0, "", 0x8, false,
      "in qk_matmul_output masked places hold the least FP32 number, not -infinity"},
     {"", "Attention", "qk_matmul_output_mode=2", 0x8, "BOOL", 0x8, false,
@@ -26,7 +26,7 @@ inline constexpr engine::OperatorDeviation kDeviations[] = {
     {"", "Resize", "coordinate_transformation_mode=align_corners", 0x4, "", 0, true,
      "with align_corners and scales that are not whole it aligns to the rounded size; give sizes"},
 };
-inline constexpr engine::OperatorTable kOperators = {.made_with = {},
+inline constexpr models::OperatorTable kOperators = {.made_with = {},
                                                      .version = "onnxruntime, 2",
                                                      .rules = {},
                                                      .exceptions = kNotGiven,

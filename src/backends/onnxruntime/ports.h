@@ -4,7 +4,7 @@
 #pragma once
 
 #include <lumen/base/result.h>
-#include <lumen/engine/metadata.h>
+#include <lumen/models/metadata.h>
 #include <lumen/onnx/graph.h>
 
 #include "backends/onnxruntime/library.h"
@@ -18,7 +18,7 @@
 
 namespace lumen::backends::onnxruntime {
 
-using namespace engine;  // the types that a backend implements
+using namespace models;  // the types that a backend implements
 
 [[nodiscard]] std::optional<ElementType> our_type(ONNXTensorElementDataType type) noexcept;
 [[nodiscard]] ONNXTensorElementDataType their_type(ElementType type) noexcept;

@@ -6,7 +6,7 @@
 
 #include <lumen/base/clock.h>
 #include <lumen/base/limits.h>
-#include <lumen/engine/validate.h>
+#include <lumen/models/validate.h>
 #include <lumen/onnx/model_file.h>
 
 #include "backends/openvino/memory_policy.h"
@@ -414,7 +414,7 @@ class OpenVinoBackend final : public Backend {
 
 namespace lumen::backends {
 
-std::unique_ptr<engine::Backend> make_openvino() {
+std::unique_ptr<models::Backend> make_openvino() {
   return std::make_unique<openvino::OpenVinoBackend>();
 }
 

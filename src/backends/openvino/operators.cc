@@ -9,15 +9,15 @@ namespace {
 
 #include "backends/openvino/operators.inc"
 
-constexpr engine::OperatorTable kTable = {
+constexpr models::OperatorTable kTable = {
     .made_with = kMadeWith,
     .version = kVersion,
     .rules = kRules,
     .exceptions = kExceptions,
-    .newest_opset = std::ranges::max(kRules, {}, &engine::OperatorRule::last_opset).last_opset};
+    .newest_opset = std::ranges::max(kRules, {}, &models::OperatorRule::last_opset).last_opset};
 
 }  // namespace
 
-const engine::OperatorTable kOperators = kTable;
+const models::OperatorTable kOperators = kTable;
 
 }  // namespace lumen::backends::openvino

@@ -2,10 +2,10 @@
 // Threads: constants. Memory: none. Errors: none.
 #pragma once
 
-#include <lumen/engine/operator_table.h>
+#include <lumen/models/operator_table.h>
 
 namespace lumen::backends::openvino {
 
-extern const engine::OperatorTable kOperators;
+extern const models::OperatorTable kOperators;
 
 }  // namespace lumen::backends::openvino

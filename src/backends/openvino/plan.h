@@ -4,7 +4,7 @@
 // when a tensor is bound anew. Errors: Status; OpenVINO's exceptions pass through.
 #pragma once
 
-#include <lumen/engine/infer_request.h>
+#include <lumen/models/infer_request.h>
 
 #include "backends/bytes_tensor.h"
 #include "backends/openvino/ports.h"

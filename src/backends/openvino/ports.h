@@ -5,7 +5,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/metadata.h>
+#include <lumen/models/metadata.h>
 #include <lumen/tensor/tensor_view.h>
 
 #include "backends/failure.h"
@@ -23,7 +23,7 @@
 
 namespace lumen::backends::openvino {
 
-using namespace engine;  // the types that a backend implements
+using namespace models;  // the types that a backend implements
 
 struct TypePair {
   ElementType ours;

@@ -5,7 +5,7 @@
 // Errors: false, or no tie; exceptions that are not OpenVINO's own pass through.
 #pragma once
 
-#include <lumen/engine/metadata.h>
+#include <lumen/models/metadata.h>
 #include <lumen/tensor/tensor_view.h>
 
 #include "backends/openvino/ports.h"

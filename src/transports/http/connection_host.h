@@ -7,7 +7,7 @@
 #include "transports/http/request_handler.h"
 #include "transports/http/timeouts.h"
 
-#include <lumen/engine/smoothed_time.h>
+#include <lumen/models/smoothed_time.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/service/documents.h>
 #include <lumen/transports/http/host_check.h>
@@ -96,7 +96,7 @@ class ConnectionHost final : public Transport {
   Connection* free_ = nullptr;
   size_t open_ = 0;
   size_t closing_ = 0;
-  engine::SmoothedTime reply_time_;  // from a model's end to the last byte written
+  models::SmoothedTime reply_time_;  // from a model's end to the last byte written
   size_t away_ = 0;                  // submitted, and not come back
   MpmcQueue<RequestContext*> returned_;
 

@@ -16,7 +16,7 @@ size_t ContextPool::contexts_of(const Options& options) noexcept {
   return options.max_active_requests + kHeadContexts;
 }
 
-ContextPool::ContextPool(const Options& options, engine::Backends& backends, Timeouts& timeouts,
+ContextPool::ContextPool(const Options& options, models::Backends& backends, Timeouts& timeouts,
                          telemetry::CounterWriter& counters)
     : options_(options),
       backends_(backends),

@@ -10,8 +10,8 @@
 #include "transports/http/request_context.h"
 #include "transports/http/timeouts.h"
 
-#include <lumen/engine/backends.h>
 #include <lumen/memory/memory_budget.h>
+#include <lumen/models/backends.h>
 #include <lumen/service/model_shares.h>
 #include <lumen/telemetry/counters.h>
 
@@ -26,7 +26,7 @@ class ConnectionHost;
 
 class ContextPool {
  public:
-  ContextPool(const Options& options, engine::Backends& backends, Timeouts& timeouts,
+  ContextPool(const Options& options, models::Backends& backends, Timeouts& timeouts,
               telemetry::CounterWriter& counters);
   ~ContextPool();
   ContextPool(const ContextPool&) = delete;
@@ -80,7 +80,7 @@ class ContextPool {
   void end_call(RequestContext& context) noexcept;
 
   const Options& options_;
-  engine::Backends& backends_;
+  models::Backends& backends_;
   Timeouts& timeouts_;
   telemetry::CounterWriter& counters_;
   MemoryBudget budget_;  // of all requests of this thread

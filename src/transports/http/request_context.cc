@@ -76,14 +76,14 @@ void RequestContext::use(const engine::Submitter::Types& types) noexcept {
   call.infer.queue_type = types.queue_type;
   call.infer.allocator_type = types.allocator_type;
   has_latency_budget = types.has_latency_budget;
-  memory.use(types.allocator_type == engine::AllocatorType::kStandard
+  memory.use(types.allocator_type == models::AllocatorType::kStandard
                  ? RequestMemory::Kind::kHeap
                  : RequestMemory::Kind::kArena);
 }
 
 void RequestContext::encode(service::Call& of_mine) noexcept {
-  const engine::InferRequest& infer = of_mine.infer;
-  const engine::ModelMetadata& metadata = infer.model->metadata();
+  const models::InferRequest& infer = of_mine.infer;
+  const models::ModelMetadata& metadata = infer.model->metadata();
   const std::span<wire::ReplyOutput> outputs =
       memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
   if (outputs.size() != infer.outputs.size()) {

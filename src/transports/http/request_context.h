@@ -10,8 +10,8 @@
 #include "transports/http/route.h"
 
 #include <lumen/engine/engine.h>
-#include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/service/call.h>
 #include <lumen/service/job.h>
 #include <lumen/service/memory_need.h>
@@ -54,7 +54,7 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   service::Call call;
   service::Job job;                        // of a request to the control plane
   service::MemoryNeed need;                // of its call, once the head is there
-  const engine::Model* room_of = nullptr;  // it counts among the calls in memory of that model
+  const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   size_t room_bytes = 0;                   // with so many bytes
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
   bool has_latency_budget = false;  // as the engine was when the request began

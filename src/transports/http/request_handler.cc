@@ -30,7 +30,7 @@ bool takes(Endpoint endpoint, HttpMethod method) noexcept {
 
 // Checks the text against the model, and gives each tensor that is to come a place.
 Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
-  engine::Model& model = *context.call.infer.model;
+  models::Model& model = *context.call.infer.model;
   wire::InferHead& head = context.infer_head;
   if (head.binary_bytes != tensor_bytes) {
     return Status::error(Code::kInvalidArgument,
@@ -148,7 +148,7 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
       host_.thread().catalog.now().find(route.model, route.version);
   if (entry == nullptr)
     return refuse(context, service::model_not_found(route.model, route.version));
-  engine::Model* const model = entry->model.get();
+  models::Model* const model = entry->model.get();
   host_.thread().catalog.hold(*model);  // until the context is reset
   context.call.infer.model = model;
   if (!head.traceparent.empty()) {
@@ -156,7 +156,7 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   }
   const engine::Submitter::Types types = host_.thread().submitter.types(*model);
   context.use(types);
-  if (model->state() != engine::ModelState::kReady) {
+  if (model->state() != models::ModelState::kReady) {
     return refuse(context, service::model_unavailable(*model));
   }
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
@@ -213,7 +213,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
         host_.thread().catalog.now().find(route.model, route.version);
     if (entry == nullptr)
       return refuse(context, service::model_not_found(route.model, route.version));
-    if (entry->model->state() == engine::ModelState::kReady)
+    if (entry->model->state() == models::ModelState::kReady)
       return answer_of_model(context, *entry);
     const Status unavailable = service::model_unavailable(*entry->model);
     if (route.endpoint != Endpoint::kModelMetadata) return refuse(context, unavailable);
@@ -247,7 +247,7 @@ Next RequestHandler::answer_of_model(RequestContext& context,
 }
 
 Next RequestHandler::answer_statistics(RequestContext& context,
-                                       const engine::Model* only) noexcept {
+                                       const models::Model* only) noexcept {
   const service::CatalogSnapshot& catalog = host_.thread().catalog.now();
   const size_t models = only != nullptr ? 1 : catalog.models.size();
   const std::span<char> buffer =

@@ -53,7 +53,7 @@ class RequestHandler {
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;
-  [[nodiscard]] Next answer_statistics(RequestContext& context, const engine::Model* only) noexcept;
+  [[nodiscard]] Next answer_statistics(RequestContext& context, const models::Model* only) noexcept;
 
   [[nodiscard]] wire::ResponseHead head_of(const RequestContext& context, int status) noexcept;
   [[nodiscard]] Next reply(RequestContext& context, std::string_view body,

@@ -115,7 +115,7 @@ Next RequestHandler::reply_infer(RequestContext& context) noexcept {
                                "the outputs do not fit a request's memory; ask for fewer, or raise "
                                "--max-body-bytes"));
   }
-  const engine::InferRequest& infer = context.call.infer;
+  const models::InferRequest& infer = context.call.infer;
   host_.counters().add_time(infer.model->index(), "success", now_ns() - infer.times.received_ns);
   return replied(context);
 }
@@ -135,7 +135,7 @@ Next RequestHandler::refuse(RequestContext& context, const Status& refused,
 }
 
 void RequestHandler::note_failure(const RequestContext& context, Code code) noexcept {
-  const engine::InferRequest& infer = context.call.infer;
+  const models::InferRequest& infer = context.call.infer;
   if (infer.model == nullptr) return;
   host_.counters().add_time(infer.model->index(), "failure", now_ns() - infer.times.received_ns);
   host_.counters().add(infer.model->index(), service::failure_reason(code));

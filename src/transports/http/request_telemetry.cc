@@ -4,7 +4,7 @@
 namespace lumen::http {
 
 void ConnectionHost::record(const RequestContext& context) noexcept {
-  const engine::InferRequest& infer = context.call.infer;
+  const models::InferRequest& infer = context.call.infer;
   if (infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
   const service::ReplyMoment out = service::ReplyMoment::now();
   if (infer.times.postprocessed_ns != 0) {

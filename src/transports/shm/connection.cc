@@ -204,17 +204,17 @@ Status Connection::submit(Request& request, const wire::BusRequest& head) noexce
   if (host_.draining()) return service::refusal(engine::SubmitOutcome::kClosed);
   const service::CatalogModel* entry = find(head);
   if (entry == nullptr) return service::model_not_found(head.model, head.version);
-  engine::Model& model = *entry->model;
+  models::Model& model = *entry->model;
   const ThreadServices& thread = host_.thread();
   thread.catalog.hold(model);  // until the request is released
-  engine::InferRequest& infer = request.call.infer;
+  models::InferRequest& infer = request.call.infer;
   infer.model = &model;
-  if (model.state() != engine::ModelState::kReady) return service::model_unavailable(model);
+  if (model.state() != models::ModelState::kReady) return service::model_unavailable(model);
   if (!host_.take_room(request)) return host_.no_room();
   const engine::Submitter::Types types = thread.submitter.types(model);
   infer.queue_type = types.queue_type;
   infer.allocator_type = types.allocator_type;
-  request.memory.use(types.allocator_type == engine::AllocatorType::kStandard
+  request.memory.use(types.allocator_type == models::AllocatorType::kStandard
                          ? RequestMemory::Kind::kHeap
                          : RequestMemory::Kind::kArena);
   LUMEN_RETURN_IF_ERROR(bind(request, head));

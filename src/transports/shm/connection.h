@@ -28,7 +28,7 @@ namespace lumen::shm {
 inline constexpr uint64_t kRefusalBytes =
     bus::payload_bytes(sizeof(wire::BusReplyHead) + sizeof(uint16_t) + Status::kMaxMessage);
 // Of a model's outputs, or a refusal.
-[[nodiscard]] uint64_t longest_reply(const engine::ModelMetadata& model) noexcept;
+[[nodiscard]] uint64_t longest_reply(const models::ModelMetadata& model) noexcept;
 
 class Connection final : public net::WatchHandler {
  public:

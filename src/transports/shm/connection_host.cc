@@ -191,7 +191,7 @@ Request* ConnectionHost::acquire() noexcept {
 }
 
 bool ConnectionHost::take_room(Request& request) noexcept {
-  const engine::Model& model = *request.call.infer.model;
+  const models::Model& model = *request.call.infer.model;
   if (thread_.catalog.now().models.size() > 1 && !shares_.has_call_share(model)) return false;
   request.room_of = &model;
   shares_.begin(model, 0);

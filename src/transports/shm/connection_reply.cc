@@ -15,9 +15,9 @@ namespace lumen::shm {
 
 using wire::BusVerb;
 
-uint64_t longest_reply(const engine::ModelMetadata& model) noexcept {
+uint64_t longest_reply(const models::ModelMetadata& model) noexcept {
   uint64_t bytes = sizeof(wire::BusReplyHead) + sizeof(uint16_t) + model.version.size();
-  for (const engine::TensorSpec& output : model.outputs) {
+  for (const models::TensorSpec& output : model.outputs) {
     bytes += sizeof(wire::BusTensorHead) + limits::kMaxRank * sizeof(int64_t) + sizeof(uint16_t) +
              output.name.size();
   }
@@ -60,7 +60,7 @@ int Connection::refuse(uint64_t id, const Status& status) noexcept {
 
 void Connection::refuse(Request& request, const Status& refused,
                         const service::ReplyMoment& out) noexcept {
-  const engine::InferRequest& infer = request.call.infer;
+  const models::InferRequest& infer = request.call.infer;
   Status status = refused;
   if (refused.code() == Code::kTooLarge && request.reply_place.was_refused()) {
     status = Status::error(Code::kTooLarge,
@@ -107,8 +107,8 @@ void Connection::release(Request& request) noexcept {
 }
 
 void Connection::answer_outputs(Request& request, const service::ReplyMoment& out) noexcept {
-  const engine::InferRequest& infer = request.call.infer;
-  const engine::ModelMetadata& metadata = infer.model->metadata();
+  const models::InferRequest& infer = request.call.infer;
+  const models::ModelMetadata& metadata = infer.model->metadata();
   const std::span outputs = request.memory.allocate_array<wire::BusTensor>(infer.outputs.size());
   if (outputs.size() != infer.outputs.size()) return refuse(request, host_.no_room(), out);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -146,7 +146,7 @@ Status Connection::answer_document(Request& request, BusVerb verb,
   if (!is_of_all) {
     entry = catalog.find(head.model, head.version);
     if (entry == nullptr) return service::model_not_found(head.model, head.version);
-    if (entry->model->state() != engine::ModelState::kReady) {
+    if (entry->model->state() != models::ModelState::kReady) {
       return service::model_unavailable(*entry->model);
     }
   }

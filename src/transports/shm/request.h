@@ -5,8 +5,8 @@
 #pragma once
 
 #include <lumen/base/allocator.h>
-#include <lumen/engine/model_repository.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/models/model_repository.h>
 #include <lumen/service/call.h>
 
 #include <cstddef>
@@ -65,7 +65,7 @@ struct Request final : public service::CallOwner {
   uint64_t id = 0;  // of its frame
   Connection* connection = nullptr;
   uint64_t reserved_bytes = 0;             // of the reply ring
-  const engine::Model* room_of = nullptr;  // it counts among the calls in memory of that model
+  const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   // Among the requests of its connection, or (next alone) the free ones.
   Request* previous = nullptr;
   Request* next = nullptr;

@@ -2,8 +2,8 @@
 // for all instances.
 #include <lumen/backends/onnxruntime.h>
 #include <lumen/base/cpu.h>
-#include <lumen/engine/backend.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/backend.h>
+#include <lumen/models/model_repository.h>
 
 #include "support/failing_models.h"
 #include "support/one_backend.h"
@@ -22,9 +22,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-class OnnxRuntimeTest : public OneBackendTest {
+class OnnxRuntimeTest : public models::OneBackendTest {
  protected:
-  OnnxRuntimeTest() : OneBackendTest(backends::make_onnxruntime) {}
+  OnnxRuntimeTest() : models::OneBackendTest(backends::make_onnxruntime) {}
 };
 
 TEST_F(OnnxRuntimeTest, CarriesEveryDatatypeThereAndBackInFullWidth) {
@@ -49,7 +49,7 @@ TEST_F(OnnxRuntimeTest, CarriesStringsWithAnyBytesInThem) {
   const std::vector<uint8_t> bytes = {3, 0, 0, 0, 'a', 0, 'c', 0, 0, 0, 0, 1, 0, 0, 0, 0xff};
   const auto instance = instance_of("identity_bytes");
   for (int i = 0; i < 3; ++i) {
-    PendingRequest pending(repository->find("identity_bytes", ""));
+    models::PendingRequest pending(repository->find("identity_bytes", ""));
     pending.add_input(ElementType::kBytes, {3}, bytes);
     run(*instance, pending);
     EXPECT_EQ(pending.output<uint8_t>(0), bytes);
@@ -61,7 +61,7 @@ TEST_F(OnnxRuntimeTest, RefusesStringsWhoseLengthsDoNotAddUp) {
   const auto instance = instance_of("identity_bytes");
   for (const std::vector<uint8_t>& bytes :
        {std::vector<uint8_t>{9, 0, 0, 0, 'a'}, {1, 0, 0}, {0, 0, 0, 0, 'x'}}) {
-    PendingRequest pending(repository->find("identity_bytes", ""));
+    models::PendingRequest pending(repository->find("identity_bytes", ""));
     pending.add_input(ElementType::kBytes, {1}, bytes);
     EXPECT_EQ(status_of(*instance, pending).code(), Code::kInvalidArgument);
   }
@@ -70,12 +70,12 @@ TEST_F(OnnxRuntimeTest, RefusesStringsWhoseLengthsDoNotAddUp) {
 TEST_F(OnnxRuntimeTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
   open();
   const auto instance = instance_of("add_one_large");
-  PendingRequest large(repository->find("add_one_large", ""));
+  models::PendingRequest large(repository->find("add_one_large", ""));
   large.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
   run(*instance, large);
   EXPECT_EQ(instance->last_bound_input(0), large.request.inputs[0].data);
   const auto other = instance_of("add_one");
-  PendingRequest small(repository->find("add_one", ""));
+  models::PendingRequest small(repository->find("add_one", ""));
   small.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
   run(*other, small);
   EXPECT_FALSE(small.arena().owns(other->last_bound_input(0)));
@@ -84,11 +84,11 @@ TEST_F(OnnxRuntimeTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
 TEST_F(OnnxRuntimeTest, WritesNothingIntoARequestThatIsAlreadyAnswered) {
   open();
   const auto instance = instance_of("two_large");
-  PendingRequest first(repository->find("two_large", ""));
+  models::PendingRequest first(repository->find("two_large", ""));
   first.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 1.0f));
   run(*instance, first);
   const std::vector<float> more = first.output<float>(0);
-  PendingRequest second(repository->find("two_large", ""));
+  models::PendingRequest second(repository->find("two_large", ""));
   second.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
   second.want_outputs({1});
   run(*instance, second);
@@ -99,7 +99,7 @@ TEST_F(OnnxRuntimeTest, WritesNothingIntoARequestThatIsAlreadyAnswered) {
 TEST_F(OnnxRuntimeTest, AnOutputThatIsNamedTwiceIsThereTwice) {
   open();
   const auto instance = instance_of("two_large");
-  PendingRequest pending(repository->find("two_large", ""));
+  models::PendingRequest pending(repository->find("two_large", ""));
   pending.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
   pending.want_outputs({1, 0, 1});
   run(*instance, pending);
@@ -112,7 +112,7 @@ TEST_F(OnnxRuntimeTest, ReturnsTheShapeThatTheDataDecided) {
   const auto instance = instance_of("nonzero");
   for (const auto& [values, found] :
        {std::pair{std::vector<float>{0, 1, 0, 1}, 2}, {std::vector<float>{1, 1, 1}, 3}}) {
-    PendingRequest pending(repository->find("nonzero", ""));
+    models::PendingRequest pending(repository->find("nonzero", ""));
     pending.add_input(ElementType::kFp32, {static_cast<int64_t>(values.size())}, values);
     run(*instance, pending);
     EXPECT_EQ(pending.request.outputs[0].shape[1], found);
@@ -120,14 +120,14 @@ TEST_F(OnnxRuntimeTest, ReturnsTheShapeThatTheDataDecided) {
 }
 
 TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoTrace) {
-  open(kFailingFixtures);
+  open(models::kFailingFixtures);
   for (const char* name : {"relu_sum", "relu_concat"}) {
     SCOPED_TRACE(name);
-    Model* model = repository->find(name, "");
+    models::Model* model = repository->find(name, "");
     const auto instance = instance_of(name);
     const auto run_rows = [&](int64_t left, int64_t right, std::vector<float>* sums) {
-      PendingRequest pending(model);
-      add_pair(pending, left, right);
+      models::PendingRequest pending(model);
+      models::add_pair(pending, left, right);
       const Status status = status_of(*instance, pending);
       if (status.ok()) *sums = pending.output<float>(0);
       return status;
@@ -148,22 +148,22 @@ TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoT
 }
 
 TEST_F(OnnxRuntimeTest, AnIndexOutsideOfATableIsTheClientsError) {
-  open(kFailingFixtures);
-  Model* model = repository->find("pick", "");
+  open(models::kFailingFixtures);
+  models::Model* model = repository->find("pick", "");
   const auto instance = instance_of("pick");
-  PendingRequest outside(model);
-  add_pick(outside, 3, 9);
+  models::PendingRequest outside(model);
+  models::add_pick(outside, 3, 9);
   EXPECT_EQ(status_of(*instance, outside).code(), Code::kInvalidArgument);
-  PendingRequest inside(model);
-  add_pick(inside, 2, 1);
+  models::PendingRequest inside(model);
+  models::add_pick(inside, 2, 1);
   EXPECT_TRUE(status_of(*instance, inside).ok());
 }
 
 TEST_F(OnnxRuntimeTest, ABrokenFileAndOneOfAnotherKindSayWhatIsWrong) {
-  TempRepository files;
+  models::TempRepository files;
   files.write("garbage/1/model.onnx", "this is no model");
   files.write("ir/1/model.xml", "<net/>");
-  files.copy_model(kBackendFixtures / "add_one/1", "half");
+  files.copy_model(models::kBackendFixtures / "add_one/1", "half");
   files.write("half/config.json", R"({"precision": "bf16"})");
   open(files.path());
   EXPECT_THAT(repository->find("garbage", "")->reason(), HasSubstr("garbage"));
@@ -189,7 +189,7 @@ TEST_F(OnnxRuntimeTest, RunsOnTheCallingThreadAloneAndLeavesItsPinning) {
   const size_t threads_before = threads();
   std::thread worker([&] {
     ASSERT_TRUE(pin_this_thread(cpu).ok());
-    PendingRequest pending(repository->find("add_one", ""));
+    models::PendingRequest pending(repository->find("add_one", ""));
     pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
     run(*instance, pending);
     EXPECT_THAT(usable_cpus(), ElementsAre(cpu));

@@ -1,7 +1,7 @@
 // ZipMap at a model's end: cut by bytes, and the outputs that the backend then serves; and outputs
 // whose declared shapes are not those that come.
 #include <lumen/backends/onnxruntime.h>
-#include <lumen/engine/model_repository.h>
+#include <lumen/models/model_repository.h>
 
 #include <lumen/onnx/graph.h>
 #include "backends/onnxruntime/zip_map.h"
@@ -17,7 +17,7 @@
 namespace lumen::backends::onnxruntime {
 namespace {
 
-using engine::PendingRequest;
+using models::PendingRequest;
 using testing::ElementsAre;
 using testing::Pair;
 using testing::UnorderedElementsAre;
@@ -76,15 +76,15 @@ TEST(ZipMap, AFileThatEndsAnywhereOrHasAnyByteWrongIsNoTrap) {
   }
 }
 
-class OnnxRuntimeOutputs : public engine::OneBackendTest {
+class OnnxRuntimeOutputs : public models::OneBackendTest {
  protected:
   OnnxRuntimeOutputs() : OneBackendTest(make_onnxruntime) { open(kFixtures); }
 
-  const engine::TensorSpec& output_of(const char* name) {
+  const models::TensorSpec& output_of(const char* name) {
     return repository->find(name, "")->metadata().outputs[0];
   }
   // `rows` times three numbers that count up.
-  std::vector<float> run(engine::Instance& on, const char* name, int64_t rows) {
+  std::vector<float> run(models::Instance& on, const char* name, int64_t rows) {
     PendingRequest pending(repository->find(name, ""));
     std::vector<float> values(static_cast<size_t>(rows) * 3);
     std::iota(values.begin(), values.end(), 0.0f);
@@ -97,7 +97,7 @@ class OnnxRuntimeOutputs : public engine::OneBackendTest {
 TEST_F(OnnxRuntimeOutputs, ProbabilitiesComeAsATensorWithLabels) {
   for (const char* name : {"zip_map_strings", "zip_map_numbers"}) {
     SCOPED_TRACE(name);
-    const engine::TensorSpec& output = output_of(name);
+    const models::TensorSpec& output = output_of(name);
     EXPECT_EQ(output.name, "probabilities");
     EXPECT_EQ(output.labels.size(), 3u);
     EXPECT_THAT(output.shape.dimensions(), ElementsAre(Shape::kDynamic, 3));

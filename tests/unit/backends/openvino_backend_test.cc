@@ -1,10 +1,10 @@
 // OpenVINO's own ways: datatypes, names, precision, where tensors lie, the calling thread.
 #include <lumen/backends/openvino.h>
 #include <lumen/base/cpu.h>
-#include <lumen/engine/backend.h>
 #include <lumen/engine/engine.h>
-#include <lumen/engine/model_repository.h>
-#include <lumen/engine/validate.h>
+#include <lumen/models/backend.h>
+#include <lumen/models/model_repository.h>
+#include <lumen/models/validate.h>
 
 #include "support/failing_models.h"
 #include "support/one_backend.h"
@@ -32,9 +32,9 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::Pointwise;
 
-class OpenVinoTest : public OneBackendTest {
+class OpenVinoTest : public models::OneBackendTest {
  protected:
-  OpenVinoTest() : OneBackendTest(backends::make_openvino) {}
+  OpenVinoTest() : models::OneBackendTest(backends::make_openvino) {}
 };
 
 TEST_F(OpenVinoTest, CarriesEveryDatatypeThereAndBack) {
@@ -58,9 +58,9 @@ TEST_F(OpenVinoTest, RefusesIntegersThatOpenVinoWouldCutTo32Bits) {
   open();
   const auto refusal = [this](const char* model, ElementType type, uint64_t bits) {
     const auto instance = instance_of(model);
-    PendingRequest pending(repository->find(model, ""));
+    models::PendingRequest pending(repository->find(model, ""));
     pending.add_input<uint64_t>(type, {2}, {0, bits});
-    EXPECT_EQ(instance->start(pending.request, nullptr), StartOutcome::kDone);
+    EXPECT_EQ(instance->start(pending.request, nullptr), models::StartOutcome::kDone);
     EXPECT_EQ(pending.request.status.code(), Code::kInvalidArgument);
     return std::string(pending.request.status.message());
   };
@@ -74,7 +74,7 @@ TEST_F(OpenVinoTest, RefusesIntegersThatOpenVinoWouldCutTo32Bits) {
 TEST_F(OpenVinoTest, CarriesStrings) {
   open();
   const std::vector<uint8_t> bytes = {3, 0, 0, 0, 'a', 0, 'c', 0, 0, 0, 0, 1, 0, 0, 0, 0xff};
-  PendingRequest pending(repository->find("identity_bytes", ""));
+  models::PendingRequest pending(repository->find("identity_bytes", ""));
   pending.add_input(ElementType::kBytes, {3}, bytes);
   const auto instance = instance_of("identity_bytes");
   run(*instance, pending);
@@ -86,9 +86,9 @@ TEST_F(OpenVinoTest, RefusesStringsWhoseLengthsDoNotAddUp) {
   const auto instance = instance_of("identity_bytes");
   for (const std::vector<uint8_t>& bytes :
        {std::vector<uint8_t>{9, 0, 0, 0, 'a'}, {1, 0, 0}, {0, 0, 0, 0, 'x'}}) {
-    PendingRequest pending(repository->find("identity_bytes", ""));
+    models::PendingRequest pending(repository->find("identity_bytes", ""));
     pending.add_input(ElementType::kBytes, {1}, bytes);
-    EXPECT_EQ(instance->start(pending.request, nullptr), StartOutcome::kDone);
+    EXPECT_EQ(instance->start(pending.request, nullptr), models::StartOutcome::kDone);
     EXPECT_EQ(pending.request.status.code(), Code::kInvalidArgument);
   }
 }
@@ -98,13 +98,13 @@ TEST_F(OpenVinoTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
   for (const char* model : {"add_one_large", "add_one_free"}) {
     SCOPED_TRACE(model);
     const auto instance = instance_of(model);
-    PendingRequest large(repository->find(model, ""));
+    models::PendingRequest large(repository->find(model, ""));
     large.add_input(ElementType::kFp32, {1, 16384}, std::vector<float>(16384, 1.0f));
     run(*instance, large);
     EXPECT_EQ(instance->last_bound_input(0), large.request.inputs[0].data);
   }
   const auto instance = instance_of("add_one");
-  PendingRequest small(repository->find("add_one", ""));
+  models::PendingRequest small(repository->find("add_one", ""));
   small.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
   run(*instance, small);
   EXPECT_FALSE(small.arena().owns(instance->last_bound_input(0)));
@@ -113,12 +113,12 @@ TEST_F(OpenVinoTest, ReadsLargeInputWhereItLiesAndCopiesSmallOnes) {
 TEST_F(OpenVinoTest, WritesNothingIntoARequestThatIsAlreadyAnswered) {
   open();
   const auto instance = instance_of("two_large");
-  PendingRequest first(repository->find("two_large", ""));
+  models::PendingRequest first(repository->find("two_large", ""));
   first.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 1.0f));
   run(*instance, first);
   const std::vector<float> more = first.output<float>(0);
   // Wants the other output only: `more` must not go where the first request had it.
-  PendingRequest second(repository->find("two_large", ""));
+  models::PendingRequest second(repository->find("two_large", ""));
   second.add_input(ElementType::kFp32, {16384}, std::vector<float>(16384, 7.0f));
   second.want_outputs({1});
   run(*instance, second);
@@ -131,7 +131,7 @@ TEST_F(OpenVinoTest, ReturnsTheShapeThatTheDataDecided) {
   const auto instance = instance_of("nonzero");
   for (const auto& [values, found] :
        {std::pair{std::vector<float>{0, 1, 0, 1}, 2}, {std::vector<float>{1, 1, 1}, 3}}) {
-    PendingRequest pending(repository->find("nonzero", ""));
+    models::PendingRequest pending(repository->find("nonzero", ""));
     pending.add_input(ElementType::kFp32, {static_cast<int64_t>(values.size())}, values);
     run(*instance, pending);
     EXPECT_EQ(pending.request.outputs[0].shape[1], found);
@@ -141,7 +141,7 @@ TEST_F(OpenVinoTest, ReturnsTheShapeThatTheDataDecided) {
 TEST_F(OpenVinoTest, RunsAModelWhoseFirstAxisOnlyLooksLikeABatch) {
   open();
   const auto instance = instance_of("pairs");  // one row can't be compiled
-  PendingRequest even(repository->find("pairs", ""));
+  models::PendingRequest even(repository->find("pairs", ""));
   even.add_input<float>(ElementType::kFp32, {2, 3}, {1, 2, 3, 4, 5, 6});
   run(*instance, even);
   EXPECT_THAT(even.output<float>(0), ElementsAre(1, 2, 3, 4, 5, 6));
@@ -150,13 +150,13 @@ TEST_F(OpenVinoTest, RunsAModelWhoseFirstAxisOnlyLooksLikeABatch) {
 TEST_F(OpenVinoTest, RefusesAShapeThatTheModelsOperationsRefuseAndRunsTheNextRequest) {
   open();
   const auto instance = instance_of("pairs");
-  PendingRequest odd(repository->find("pairs", ""));
+  models::PendingRequest odd(repository->find("pairs", ""));
   odd.add_input<float>(ElementType::kFp32, {1, 3}, {1, 2, 3});
-  EXPECT_EQ(instance->start(odd.request, nullptr), StartOutcome::kDone);
+  EXPECT_EQ(instance->start(odd.request, nullptr), models::StartOutcome::kDone);
   EXPECT_EQ(odd.request.status.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(odd.request.status.message()),
               AllOf(HasSubstr("'pairs'"), HasSubstr("'x' [1,3]"), Not(HasSubstr("\n"))));
-  PendingRequest even(repository->find("pairs", ""));
+  models::PendingRequest even(repository->find("pairs", ""));
   even.add_input<float>(ElementType::kFp32, {2, 3}, {1, 2, 3, 4, 5, 6});
   run(*instance, even);
 }
@@ -171,7 +171,7 @@ TEST_F(OpenVinoTest, LeavesThePinningOfItsThreadAlone) {
     const auto instance = instance_of("add_one");
     ASSERT_TRUE(pin_this_thread(cpu).ok());
     for (const int64_t rows : {1, 2}) {
-      PendingRequest pending(repository->find("add_one", ""));
+      models::PendingRequest pending(repository->find("add_one", ""));
       pending.add_input(ElementType::kFp32, {rows, 4},
                         std::vector<float>(static_cast<size_t>(4 * rows), 1.0f));
       run(*instance, pending);
@@ -194,7 +194,7 @@ TEST_F(OpenVinoTest, RunsTheModelOnTheCallingThreadAlone) {
 }
 
 TEST_F(OpenVinoTest, NamesTensorsThatHaveNoNameByTheirPlace) {
-  TempRepository files;
+  models::TempRepository files;
   files.write("m/1/model.xml", R"(<?xml version="1.0"?>
 <net name="m" version="11"><layers>
 <layer id="0" name="p" type="Parameter" version="opset1"><data shape="?,2" element_type="f32"/>
@@ -212,31 +212,31 @@ TEST_F(OpenVinoTest, NamesTensorsThatHaveNoNameByTheirPlace) {
 <edge from-layer="2" from-port="2" to-layer="3" to-port="0"/>
 </edges></net>)");
   open(files.path());
-  Model* model = repository->find("m", "");
-  ASSERT_EQ(model->state(), ModelState::kReady) << model->reason();
+  models::Model* model = repository->find("m", "");
+  ASSERT_EQ(model->state(), models::ModelState::kReady) << model->reason();
   EXPECT_EQ(model->metadata().inputs[0].name, "input_0");
   EXPECT_EQ(model->metadata().inputs[1].name, "alpha");
   EXPECT_EQ(model->metadata().outputs[0].name, "output_0");
   EXPECT_EQ(model->metadata().inputs[1].shape[0], Shape::kDynamic);
 
   const auto instance = instance_of("m");
-  PendingRequest out_of_bounds(model);
+  models::PendingRequest out_of_bounds(model);
   for (int i = 0; i < 2; ++i) {
     out_of_bounds.add_input(ElementType::kFp32, {5, 2}, std::vector<float>(10, 1.0f));
   }
-  EXPECT_EQ(instance->start(out_of_bounds.request, nullptr), StartOutcome::kDone);
+  EXPECT_EQ(instance->start(out_of_bounds.request, nullptr), models::StartOutcome::kDone);
   EXPECT_EQ(out_of_bounds.request.status.code(), Code::kInvalidArgument)
       << out_of_bounds.request.status.message();
 }
 
 TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
-  TempRepository files;
-  files.copy_model(kBackendFixtures / "add_one/1", "good");
-  files.copy_model(kBackendFixtures / "add_one/1", "truncated");
+  models::TempRepository files;
+  files.copy_model(models::kBackendFixtures / "add_one/1", "good");
+  files.copy_model(models::kBackendFixtures / "add_one/1", "truncated");
   std::filesystem::resize_file(files.path() / "truncated/1/model.onnx", 60);
   files.write("garbage/1/model.onnx", "this is no model");
   files.write("bad_ir/1/model.xml", "<net name=");
-  files.copy_model(kBackendFixtures / "add_one/1", "bad_config");
+  files.copy_model(models::kBackendFixtures / "add_one/1", "bad_config");
   files.write("bad_config/config.json", R"({"precision": "fp8"})");
   open(files.path());
   EngineOptions options;
@@ -244,13 +244,13 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
   auto engine = Engine::create(options, *repository);
   ASSERT_TRUE(engine.ok());
   for (const char* name : {"truncated", "garbage", "bad_ir", "bad_config"}) {
-    const Model* model = repository->find(name, "");
-    EXPECT_EQ(model->state(), ModelState::kUnavailable) << name;
+    const models::Model* model = repository->find(name, "");
+    EXPECT_EQ(model->state(), models::ModelState::kUnavailable) << name;
     EXPECT_THAT(model->reason(), AllOf(HasSubstr(name), Not(HasSubstr("\n"))));
   }
-  Model* good = repository->find("good", "");
-  ASSERT_EQ(good->state(), ModelState::kReady) << good->reason();
-  PendingRequest pending(good);
+  models::Model* good = repository->find("good", "");
+  ASSERT_EQ(good->state(), models::ModelState::kReady) << good->reason();
+  models::PendingRequest pending(good);
   pending.add_input<float>(ElementType::kFp32, {1, 4}, {1, 2, 3, 4});
   ASSERT_EQ(submit_now(**engine, pending.request), SubmitOutcome::kAccepted);
   pending.wait();
@@ -259,7 +259,7 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
 
 // Was: rows of a model held against its own other rows, for any answer.
 TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
-  TempRepository files;
+  models::TempRepository files;
   for (const char* precision : {"f32", "bf16", "auto"}) {
     files.copy_model(std::filesystem::path(LUMEN_SOURCE_DIR) / "models/mlp/1", precision);
     files.write(std::string(precision) + "/config.json",
@@ -270,7 +270,7 @@ TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
     std::minstd_rand random(7);
     std::vector<float> values(static_cast<size_t>(256 * rows));
     std::ranges::generate(values, [&] { return static_cast<float>(random() % 2001) / 1000 - 1; });
-    PendingRequest pending(repository->find(model, ""));
+    models::PendingRequest pending(repository->find(model, ""));
     pending.add_input(ElementType::kFp32, {rows, 256}, values);
     run(*instance_of(model), pending);
     return pending.output<float>(0);
@@ -295,25 +295,26 @@ TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
 // failed request, and every later request failed, too.
 class FailedRunTest : public OpenVinoTest {
  protected:
-  void SetUp() override { open(kFailingFixtures); }
+  void SetUp() override { open(models::kFailingFixtures); }
 
   // `left_rows` and `right_rows` rows to the instance; its status.
-  static Status run_rows(Instance& on, Model* model, int64_t left_rows, int64_t right_rows,
-                         std::vector<float>* sums = nullptr) {
-    PendingRequest pending(model);
-    add_pair(pending, left_rows, right_rows);
+  static Status run_rows(models::Instance& on, models::Model* model, int64_t left_rows,
+                         int64_t right_rows, std::vector<float>* sums = nullptr) {
+    models::PendingRequest pending(model);
+    models::add_pair(pending, left_rows, right_rows);
     return start(on, pending, sums);
   }
-  static Status run_pick(Instance& on, Model* model, int64_t rows, int32_t index,
+  static Status run_pick(models::Instance& on, models::Model* model, int64_t rows, int32_t index,
                          std::vector<float>* weights = nullptr) {
-    PendingRequest pending(model);
-    add_pick(pending, rows, index);
+    models::PendingRequest pending(model);
+    models::add_pick(pending, rows, index);
     return start(on, pending, weights);
   }
 
  private:
-  static Status start(Instance& on, PendingRequest& pending, std::vector<float>* output) {
-    EXPECT_EQ(on.start(pending.request, nullptr), StartOutcome::kDone);
+  static Status start(models::Instance& on, models::PendingRequest& pending,
+                      std::vector<float>* output) {
+    EXPECT_EQ(on.start(pending.request, nullptr), models::StartOutcome::kDone);
     if (pending.request.status.ok() && output != nullptr) *output = pending.output<float>(0);
     return pending.request.status;
   }
@@ -322,7 +323,7 @@ class FailedRunTest : public OpenVinoTest {
 TEST_F(FailedRunTest, ARequestWhoseShapesDoNotFitLeavesTheModelAsItWas) {
   for (const char* name : {"relu_sum", "relu_concat"}) {
     SCOPED_TRACE(name);
-    Model* model = repository->find(name, "");
+    models::Model* model = repository->find(name, "");
     const auto instance = instance_of(name);
     std::vector<float> before;
     ASSERT_TRUE(run_rows(*instance, model, 2, 2, &before).ok());
@@ -341,7 +342,7 @@ TEST_F(FailedRunTest, ARequestWhoseShapesDoNotFitLeavesTheModelAsItWas) {
 }
 
 TEST_F(FailedRunTest, ARunThatThrowsLeavesTheModelAsNew) {
-  Model* model = repository->find("pick", "");
+  models::Model* model = repository->find("pick", "");
   const auto instance = instance_of("pick");
   std::vector<float> before;
   ASSERT_TRUE(run_pick(*instance, model, 2, 1, &before).ok());
@@ -361,12 +362,12 @@ TEST_F(FailedRunTest, ARunThatThrowsLeavesTheModelAsNew) {
 }
 
 TEST_F(FailedRunTest, NumbersThatAreShapesAndDoNotFitAreTheClientsError) {
-  Model* model = repository->find("reshape_to", "");
+  models::Model* model = repository->find("reshape_to", "");
   const auto instance = instance_of("reshape_to");
   const auto reshape = [&](int64_t first, int64_t second) {
-    PendingRequest pending(model);
-    add_reshape(pending, first, second);
-    EXPECT_EQ(instance->start(pending.request, nullptr), StartOutcome::kDone);
+    models::PendingRequest pending(model);
+    models::add_reshape(pending, first, second);
+    EXPECT_EQ(instance->start(pending.request, nullptr), models::StartOutcome::kDone);
     if (pending.request.status.ok()) {
       EXPECT_THAT(pending.output<float>(0), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
       EXPECT_EQ(pending.request.outputs[0].shape[0], first);
@@ -383,14 +384,14 @@ TEST_F(FailedRunTest, NumbersThatAreShapesAndDoNotFitAreTheClientsError) {
 }
 
 TEST_F(FailedRunTest, KnowsWhichAxesTheModelTiesTogether) {
-  const Model* tied = repository->find("relu_concat", "");
+  const models::Model* tied = repository->find("relu_concat", "");
   ASSERT_EQ(tied->metadata().ties.size(), 1u);
-  const TiedAxes& tie = tied->metadata().ties[0];
+  const models::TiedAxes& tie = tied->metadata().ties[0];
   EXPECT_EQ(std::tuple(tie.input, tie.axis, tie.other_input, tie.other_axis),
             std::tuple(0, 0, 1, 0));
   // Rows of the one may be added to a single row of the other.
   EXPECT_TRUE(repository->find("relu_sum", "")->metadata().ties.empty());
-  PendingRequest pending(repository->find("relu_concat", ""));
+  models::PendingRequest pending(repository->find("relu_concat", ""));
   pending.add_input(ElementType::kFp32, {2, 4}, std::vector<float>(8, 1.0f));
   pending.add_input(ElementType::kFp32, {3, 4}, std::vector<float>(12, 1.0f));
   const Status status = check_request(tied->metadata(), pending.request);

@@ -24,14 +24,14 @@ using testing::HasSubstr;
 uint64_t a_microsecond_a_row(uint64_t rows) { return rows * 1'000; }
 
 TEST_F(SchedulerTest, AutoRunsALightModelOnItsSubmittersThread) {
-  start({.queue_type = QueueType::kAuto});
+  start({.queue_type = models::QueueType::kAuto});
   ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);
   EXPECT_EQ(all[0]->times_completed(), 0u) << "not before the turn's end";
   EXPECT_GT(engine->submitter(0).end_turn(), 0u);
   EXPECT_EQ(all[0]->times_completed(), 1u);
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline);
+  EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kInline);
   EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("a run takes "));
-  EXPECT_EQ(engine->lane_of(*model).queue_type, QueueType::kInline);
+  EXPECT_EQ(engine->lane_of(*model).queue_type, models::QueueType::kInline);
 }
 
 // No row is cheaper for others beside it.
@@ -39,18 +39,18 @@ uint64_t two_milliseconds_a_row(uint64_t rows) { return rows * 2'000'000; }
 
 TEST_F(SchedulerTest, AutoGivesAHeavyModelToAWorkerAndMakesNoOtherInstanceOfIt) {
   control->cost_ns = &two_milliseconds_a_row;
-  start({.queue_type = QueueType::kAuto, .thread_count = 2});
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 2});
   EXPECT_EQ(control->instances.load(), 2u) << "of the workers";
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all[0]->wait();
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kMpmc);
-  EXPECT_EQ(engine->lane_of(*model).queue_type, QueueType::kMpmc);
+  EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kMpmc);
+  EXPECT_EQ(engine->lane_of(*model).queue_type, models::QueueType::kMpmc);
   EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("no instance"));
 }
 
 TEST_F(SchedulerTest, AutoPacksAHeavyModelWhereATrialHasShownThatThisPays) {
   control->cost_ns = &slowly_rising;  // 230 us for one row, 320 for four
-  start({.queue_type = QueueType::kAuto, .batch_size = 4});
+  start({.queue_type = models::QueueType::kAuto, .batch_size = 4});
   control->hold();
   for (int i = 0; i < 5; ++i) {
     ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
@@ -59,20 +59,20 @@ TEST_F(SchedulerTest, AutoPacksAHeavyModelWhereATrialHasShownThatThisPays) {
   control->release();
   for (const auto& one : all) one->wait();
   EXPECT_THAT(control->take_rows_run(), ElementsAre(1, 4));
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kBatched);
+  EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kBatched);
 }
 
 TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
   control->cost_ns = &a_microsecond_a_row;
-  start({.queue_type = QueueType::kAuto});
-  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+  start({.queue_type = models::QueueType::kAuto});
+  all.push_back(std::make_unique<models::PendingRequest>(model, size_t{1} << 20));
   all.back()->add_input(ElementType::kFp32, {4000, 4}, std::vector<float>(16'000, 1));
   ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
   all.back()->wait();
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+  EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kMpmc);
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   turn_until_complete();
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kInline) << "its small ones stay";
+  EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kInline) << "its small ones stay";
 }
 
 // Was: a change of the engine waited for the I/O thread's turn, and a request that this thread had given to a worker
@@ -80,14 +80,14 @@ TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
 TEST_F(SchedulerTest, AChangeTellsWorkersOfRequestsBeforeItWaitsForAnIoThread) {
   control->cost_ns = &a_microsecond_a_row;
   cpu_count = 1;  // no worker is told within a turn
-  start({.queue_type = QueueType::kAuto, .thread_count = 1});
-  PendingRequest large(model, size_t{1} << 20);
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 1});
+  models::PendingRequest large(model, size_t{1} << 20);
   large.add_input(ElementType::kFp32, {4000, 4}, std::vector<float>(16'000, 1));
   ASSERT_EQ(engine->submitter(0).submit(large.request), SubmitOutcome::kAccepted);
-  ASSERT_EQ(large.request.queue_type, QueueType::kMpmc);
+  ASSERT_EQ(large.request.queue_type, models::QueueType::kMpmc);
   ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
   std::thread change(
-      [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kMpmc}).ok()); });
+      [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = models::QueueType::kMpmc}).ok()); });
   large.wait();
   EXPECT_EQ(all.back()->times_completed(), 0u) << "its turn has not come";
   turn_until_complete();
@@ -97,7 +97,8 @@ TEST_F(SchedulerTest, AChangeTellsWorkersOfRequestsBeforeItWaitsForAnIoThread) {
 // Was, with one queue for all: a flood for one model was a 429 for everybody.
 TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
   files.add_model("other");
-  for (const QueueType type : {QueueType::kMpmc, QueueType::kBatched, QueueType::kAuto}) {
+  for (const models::QueueType type :
+       {models::QueueType::kMpmc, models::QueueType::kBatched, models::QueueType::kAuto}) {
     control->cost_ns = &slowly_rising;
     const EngineConfig config{.queue_type = type, .batch_size = 1, .queue_capacity = 4};
     if (engine == nullptr) {
@@ -105,7 +106,7 @@ TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
     } else {
       ASSERT_TRUE(engine->reconfigure(config).ok());
     }
-    Model* const other = repository->find("other", "");
+    models::Model* const other = repository->find("other", "");
     control->hold();
     // A worker may still take its first ones when the queue has refused one.
     do {
@@ -113,7 +114,7 @@ TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
       all.pop_back();
     } while (engine->submitter(0).types(*model).has_room);
     EXPECT_TRUE(engine->submitter(0).types(*other).has_room);
-    PendingRequest one(other, 4096);
+    models::PendingRequest one(other, 4096);
     one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
     EXPECT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted) << name_of(type);
     control->release();
@@ -126,13 +127,13 @@ TEST_F(SchedulerTest, AFullQueueOfOneModelRefusesNoOther) {
 TEST_F(SchedulerTest, ALightRequestWaitsForOneRunOfAHeavyModelAtMost) {
   files.add_model("light");
   control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kMpmc, .batch_size = 1});
-  Model* const light = repository->find("light", "");
+  start({.queue_type = models::QueueType::kMpmc, .batch_size = 1});
+  models::Model* const light = repository->find("light", "");
   light->run_costs().add(16, 1'000);
   control->hold();
   for (int i = 0; i < 6; ++i) ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   control->wait_until_held(1);
-  PendingRequest one(light, 4096);
+  models::PendingRequest one(light, 4096);
   one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
   ASSERT_EQ(submit_now(*engine, one.request), SubmitOutcome::kAccepted);
   control->release();
@@ -150,8 +151,8 @@ uint64_t a_hundred_microseconds_a_row(uint64_t rows) { return rows * 100'000; }
 
 TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
   control->cost_ns = &a_hundred_microseconds_a_row;
-  start({.queue_type = QueueType::kAuto, .batch_size = 1});
-  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+  start({.queue_type = models::QueueType::kAuto, .batch_size = 1});
+  all.push_back(std::make_unique<models::PendingRequest>(model, size_t{1} << 20));
   all.back()->add_input(ElementType::kFp32, {5000, 4}, std::vector<float>(20'000, 1));
   const uint64_t starts = control->starts.load();
   ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
@@ -159,7 +160,7 @@ TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all.back()->wait();
   EXPECT_EQ(all.front()->times_completed(), 0u) << "half a second";
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+  EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kMpmc);
   EXPECT_NE(all.back()->request.worker, 0u);
   all.front()->wait();
   EXPECT_EQ(all.front()->request.worker, 0u);
@@ -173,8 +174,8 @@ TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
 // for any number of workers, models and weights.
 TEST_F(SchedulerTest, AutoLetsOnlyAFewAtOncePassTheHeavyRuns) {
   control->cost_ns = &a_hundred_microseconds_a_row;
-  start({.queue_type = QueueType::kAuto, .batch_size = 1});
-  all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+  start({.queue_type = models::QueueType::kAuto, .batch_size = 1});
+  all.push_back(std::make_unique<models::PendingRequest>(model, size_t{1} << 20));
   all.back()->add_input(ElementType::kFp32, {200, 4}, std::vector<float>(800, 1));
   control->hold();
   ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
@@ -193,11 +194,11 @@ TEST_F(SchedulerTest, AutoLetsOnlyAFewAtOncePassTheHeavyRuns) {
 // Was, while this was made: the counts on the way in and those on the way out could differ.
 TEST_F(SchedulerTest, AutoReckonsABudgetForEachLaneByItself) {
   control->cost_ns = &a_hundred_microseconds_a_row;
-  start({.queue_type = QueueType::kAuto, .batch_size = 1, .latency_budget_us = 100'000});
+  start({.queue_type = models::QueueType::kAuto, .batch_size = 1, .latency_budget_us = 100'000});
   for (int round = 0; round < 3; ++round) {
-    all.push_back(std::make_unique<PendingRequest>(model, size_t{1} << 20));
+    all.push_back(std::make_unique<models::PendingRequest>(model, size_t{1} << 20));
     all.back()->add_input(ElementType::kFp32, {200, 4}, std::vector<float>(800, 1));
-    PendingRequest& heavy = *all.back();
+    models::PendingRequest& heavy = *all.back();
     ASSERT_EQ(submit_now(*engine, heavy.request), SubmitOutcome::kAccepted) << round;
     for (int i = 0; i < 5; ++i) {
       ASSERT_EQ(submit(), SubmitOutcome::kAccepted) << round;

@@ -11,16 +11,16 @@ namespace lumen::engine {
 namespace {
 
 // The times of the MLP and SqueezeNet on the reference machine, in ns.
-const std::vector<SizeCost> kMlp = {{1, 3200}, {2, 3300}, {4, 3400}, {8, 4300}, {16, 5800}};
-const std::vector<SizeCost> kConvolution = {
+const std::vector<models::SizeCost> kMlp = {{1, 3200}, {2, 3300}, {4, 3400}, {8, 4300}, {16, 5800}};
+const std::vector<models::SizeCost> kConvolution = {
     {1, 1'690'000}, {2, 3'400'000}, {4, 6'900'000}, {8, 14'000'000}};
 
-uint64_t cost_of(const BatchPlan& plan, std::span<const SizeCost> costs, uint32_t rows) {
+uint64_t cost_of(const BatchPlan& plan, std::span<const models::SizeCost> costs, uint32_t rows) {
   uint64_t total = 0;
   while (rows > 0) {
     const uint32_t step = plan.step(rows);
     const uint32_t size = plan.padded(step);
-    for (const SizeCost& cost : costs) total += cost.rows == size ? cost.ns : 0;
+    for (const models::SizeCost& cost : costs) total += cost.rows == size ? cost.ns : 0;
     rows -= std::min(rows, step);
   }
   return total;
@@ -43,14 +43,14 @@ TEST(BatchPlanTest, NeverPacksWhereRowsGetDearerTogether) {
 
 TEST(BatchPlanTest, CutsUpWhatWouldBePaddedTooFar) {
   // Five rows as 4 + 1 cost 8, padded to eight 12.
-  const std::vector<SizeCost> costs = {{1, 3}, {4, 5}, {8, 12}};
+  const std::vector<models::SizeCost> costs = {{1, 3}, {4, 5}, {8, 12}};
   const BatchPlan plan(costs, 8);
   EXPECT_EQ(plan.step(5), 4u);
   EXPECT_EQ(plan.step(4), 4u);
 }
 
 TEST(BatchPlanTest, HasNoMoreRowsThanTheLargestCallThatPays) {
-  const std::vector<SizeCost> costs = {{1, 3}, {4, 5}, {8, 12}, {16, 30}};
+  const std::vector<models::SizeCost> costs = {{1, 3}, {4, 5}, {8, 12}, {16, 30}};
   EXPECT_EQ(BatchPlan(costs, 16).max_rows(), 4u);
   EXPECT_EQ(BatchPlan(kConvolution, 8).max_rows(), 1u);
 }
@@ -58,13 +58,13 @@ TEST(BatchPlanTest, HasNoMoreRowsThanTheLargestCallThatPays) {
 TEST(BatchPlanTest, IsNeverDearerThanOneByOneNorThanAnySingleSizeForRandomCosts) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 2000; ++round) {
-    std::vector<SizeCost> costs;
+    std::vector<models::SizeCost> costs;
     for (const uint32_t rows : {1u, 2u, 4u, 8u, 16u}) costs.push_back({rows, 1 + random() % 1000});
     const BatchPlan plan(costs, 16);
     for (uint32_t rows = 1; rows <= 16; ++rows) {
       const uint64_t total = cost_of(plan, costs, rows);
       EXPECT_LE(total, rows * costs[0].ns);
-      for (const SizeCost& size : costs) {
+      for (const models::SizeCost& size : costs) {
         EXPECT_LE(total, (rows + size.rows - 1) / size.rows * size.ns) << "round " << round;
       }
     }

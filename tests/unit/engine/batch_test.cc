@@ -30,20 +30,22 @@ class BatchTest : public testing::TestWithParam<RequestMemory::Kind> {
  protected:
   // A model of two inputs and two outputs, [-1, 4] FP32 and [-1, -1] FP32.
   void SetUp() override {
-    control->inputs = {{"a", ElementType::kFp32, FakeControl::row_of_four()},
+    control->inputs = {{"a", ElementType::kFp32, models::FakeControl::row_of_four()},
                        {"b", ElementType::kFp32, shape({-1, -1})}};
     control->outputs = control->inputs;
     files.add_model("m");
     files.add_model("n");
     repository = std::move(
-        ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+        models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
+            .value());
     instance = std::move(repository->find("m", "")->loaded()->create_instance({}).value());
     batch = std::make_unique<Batch>(Batch::create(16, 1 << 20, GetParam()).value());
   }
   // Rows filled with `first`, `first` + 1 and so on, input b with a hundred more.
-  PendingRequest& add(int64_t rows, float first, size_t memory_bytes = 1 << 16,
-                      const char* model = "m", int64_t columns_of_b = 2) {
-    all.push_back(std::make_unique<PendingRequest>(repository->find(model, ""), memory_bytes));
+  models::PendingRequest& add(int64_t rows, float first, size_t memory_bytes = 1 << 16,
+                              const char* model = "m", int64_t columns_of_b = 2) {
+    all.push_back(
+        std::make_unique<models::PendingRequest>(repository->find(model, ""), memory_bytes));
     std::vector<float> a;
     std::vector<float> b;
     for (int64_t row = 0; row < rows; ++row) {
@@ -57,18 +59,18 @@ class BatchTest : public testing::TestWithParam<RequestMemory::Kind> {
   }
   void run(uint32_t run_rows) {
     ASSERT_TRUE(batch->pack(members, run_rows));
-    ASSERT_EQ(instance->start(batch->request(), nullptr), StartOutcome::kDone);
+    ASSERT_EQ(instance->start(batch->request(), nullptr), models::StartOutcome::kDone);
     batch->split();
   }
 
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
-  std::unique_ptr<Instance> instance;
+  std::unique_ptr<models::ModelRepository> repository;
+  std::unique_ptr<models::Instance> instance;
   std::unique_ptr<Batch> batch;
-  std::deque<std::unique_ptr<PendingRequest>> all;
-  std::vector<InferRequest*> members;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
+  std::vector<models::InferRequest*> members;
 };
 
 TEST_P(BatchTest, GivesEachRequestItsOwnRowsOfEveryOutput) {
@@ -124,7 +126,7 @@ TEST_P(BatchTest, GivesOnlyTheOutputsThatEachRequestWants) {
 
 TEST_P(BatchTest, ARequestWithoutRoomForItsOutputsFailsAlone) {
   add(1, 10);
-  PendingRequest& poor = add(1, 20);
+  models::PendingRequest& poor = add(1, 20);
   while (poor.arena().allocate(16, 16) != nullptr) {
   }
   add(1, 30);
@@ -157,7 +159,7 @@ TEST_P(BatchTest, TellsOnAModelWhoseOutputRowsAreNotItsInputRows) {
   add(1, 10);
   add(1, 20);
   ASSERT_TRUE(batch->pack(members, 2));
-  ASSERT_EQ(instance->start(batch->request(), nullptr), StartOutcome::kDone);
+  ASSERT_EQ(instance->start(batch->request(), nullptr), models::StartOutcome::kDone);
   batch->request().outputs[1].shape[0] = 1;
   batch->split();
   EXPECT_EQ(all[0]->request.status.code(), Code::kInternal);
@@ -221,11 +223,11 @@ TEST_P(BatchTest, ARandomSplitOfRowsGivesEachTheRowsItSent) {
 }
 
 TEST_P(BatchTest, OnlyRequestsThatDifferInRowsAloneShareACall) {
-  const InferRequest& one = add(1, 0).request;
+  const models::InferRequest& one = add(1, 0).request;
   EXPECT_TRUE(can_share_call(one, add(3, 0).request));
   EXPECT_FALSE(can_share_call(one, add(1, 0, 1 << 16, "n").request)) << "another model";
   EXPECT_FALSE(can_share_call(one, add(1, 0, 1 << 16, "m", 3).request)) << "another inner axis";
-  PendingRequest differs(repository->find("m", ""));
+  models::PendingRequest differs(repository->find("m", ""));
   differs.add_input<float>(ElementType::kFp32, {1, 4}, {0, 0, 0, 0});
   differs.add_input<float>(ElementType::kFp32, {2, 2}, {0, 0, 0, 0});
   EXPECT_EQ(rows_of(differs.request), 0u);
@@ -240,17 +242,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds, BatchTest,
                          });
 
 TEST(BatchAxis, IsThereOnlyWhereEveryInputAndOutputHasAFreeFirstAxisOfFixedElements) {
-  const TensorSpec free{"x", ElementType::kFp32, shape({-1, 4})};
-  const TensorSpec fixed{"x", ElementType::kFp32, shape({1, 4})};
-  const TensorSpec inner{"x", ElementType::kFp32, shape({1, -1})};
-  const TensorSpec scalar{"x", ElementType::kFp32, {}};
-  const TensorSpec text{"x", ElementType::kBytes, shape({-1, 4})};
-  const auto has = [](std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs) {
-    return has_batch_axis({"m", "1", "fake", std::move(inputs), std::move(outputs)});
+  const models::TensorSpec free{"x", ElementType::kFp32, shape({-1, 4})};
+  const models::TensorSpec fixed{"x", ElementType::kFp32, shape({1, 4})};
+  const models::TensorSpec inner{"x", ElementType::kFp32, shape({1, -1})};
+  const models::TensorSpec scalar{"x", ElementType::kFp32, {}};
+  const models::TensorSpec text{"x", ElementType::kBytes, shape({-1, 4})};
+  const auto has = [](std::vector<models::TensorSpec> inputs,
+                      std::vector<models::TensorSpec> outputs) {
+    return models::has_batch_axis({"m", "1", "fake", std::move(inputs), std::move(outputs)});
   };
   EXPECT_TRUE(has({free}, {free}));
   EXPECT_TRUE(has({free, free}, {free, free}));
-  for (const TensorSpec& other : {fixed, inner, scalar, text}) {
+  for (const models::TensorSpec& other : {fixed, inner, scalar, text}) {
     EXPECT_FALSE(has({free, other}, {free})) << other.name;
     EXPECT_FALSE(has({free}, {other}));
   }

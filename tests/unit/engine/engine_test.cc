@@ -31,24 +31,25 @@ class EngineTest : public testing::Test {
   void start(EngineOptions options, const std::vector<std::string>& models = {"m"}) {
     options.pin_threads.mode = PinThreads::Mode::kOff;  // tests share the machine with others
     for (const std::string& model : models) files.add_model(model);
-    auto opened = ModelRepository::open(files.path(), make_fake_backend(control), *counters);
+    auto opened =
+        models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     repository = std::move(*opened);
     auto created = Engine::create(options, *repository);
     ASSERT_TRUE(created.ok()) << created.status().message();
     engine = std::move(*created);
   }
-  std::unique_ptr<PendingRequest> make_request(const std::vector<float>& row = {1, 2, 3, 4},
-                                               const char* model = "m") {
-    auto pending = std::make_unique<PendingRequest>(repository->find(model, ""));
+  std::unique_ptr<models::PendingRequest> make_request(const std::vector<float>& row = {1, 2, 3, 4},
+                                                       const char* model = "m") {
+    auto pending = std::make_unique<models::PendingRequest>(repository->find(model, ""));
     pending->add_input(ElementType::kFp32, {static_cast<int64_t>(row.size() / 4), 4}, row);
     return pending;
   }
 
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   std::unique_ptr<Engine> engine;
 };
 
@@ -67,7 +68,7 @@ TEST_F(EngineTest, StampsTheStagesInOrder) {
   auto pending = make_request();
   ASSERT_EQ(submit_now(*engine, pending->request), SubmitOutcome::kAccepted);
   pending->wait();
-  const StageTimes& times = pending->request.times;
+  const models::StageTimes& times = pending->request.times;
   EXPECT_LE(times.parsed_ns, times.dequeued_ns);
   EXPECT_LE(times.dequeued_ns, times.preprocessed_ns);
   EXPECT_LE(times.preprocessed_ns, times.inferred_ns);
@@ -93,7 +94,7 @@ TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {
 TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersWhatItAccepted) {
   control->hold();
   start(with({.queue_capacity = 4}));
-  std::deque<std::unique_ptr<PendingRequest>> accepted;
+  std::deque<std::unique_ptr<models::PendingRequest>> accepted;
   accepted.push_back(make_request());
   ASSERT_EQ(submit_now(*engine, accepted.back()->request), SubmitOutcome::kAccepted);
   control->wait_until_held(1);  // the worker holds one, so that the queue is empty
@@ -113,7 +114,7 @@ TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersWhatItAccepted) {
 TEST_F(EngineTest, DrainCompletesAllThatWasAccepted) {
   control->hold();
   start(with({.thread_count = 2}));
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
   for (int i = 0; i < 100; ++i) {
     all.push_back(make_request());
     ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
@@ -170,7 +171,7 @@ TEST_F(EngineTest, PassesOnWhatTheBackendSaysWentWrong) {
 TEST_F(EngineTest, MarksAModelWithoutInstanceUnavailableAndServesTheRest) {
   control->models_without_instance = {"bad"};
   start(EngineOptions(), {"bad", "good"});
-  EXPECT_EQ(repository->find("bad", "")->state(), ModelState::kUnavailable);
+  EXPECT_EQ(repository->find("bad", "")->state(), models::ModelState::kUnavailable);
   EXPECT_THAT(repository->find("bad", "")->reason(), HasSubstr("no instance of 'bad'"));
   auto refused = make_request({1, 2, 3, 4}, "bad");
   auto working = make_request({1, 2, 3, 4}, "good");
@@ -188,8 +189,8 @@ TEST_F(EngineTest, MakesOneInstanceOfEachModelForEachWorker) {
 }
 
 TEST_F(EngineTest, ReturnsOnlyTheOutputsThatAreWanted) {
-  control->inputs = {{"a", ElementType::kFp32, FakeControl::row_of_four()},
-                     {"b", ElementType::kFp32, FakeControl::row_of_four()}};
+  control->inputs = {{"a", ElementType::kFp32, models::FakeControl::row_of_four()},
+                     {"b", ElementType::kFp32, models::FakeControl::row_of_four()}};
   control->outputs = control->inputs;
   start(EngineOptions());
   auto pending = make_request({1, 1, 1, 1});
@@ -206,7 +207,7 @@ TEST_F(EngineTest, KeepsSeveralPendingAtAnAsynchronousBackend) {
   control->max_in_flight = 4;
   control->hold();
   start(EngineOptions());
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
   for (int i = 0; i < 20; ++i) {
     all.push_back(make_request({static_cast<float>(i), 0, 0, 0}));
     ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
@@ -233,7 +234,7 @@ TEST_F(EngineTest, LetsOtherModelsPassARequestThatMustWaitForRoom) {
   ASSERT_EQ(submit_now(*engine, other->request), SubmitOutcome::kAccepted);
   control->wait_until_held(2);  // the devices of both models: `second` did not block `other`
   control->release();
-  for (PendingRequest* pending : {first.get(), second.get(), other.get()}) {
+  for (models::PendingRequest* pending : {first.get(), second.get(), other.get()}) {
     pending->wait();
     EXPECT_TRUE(pending->request.status.ok());
   }
@@ -261,7 +262,7 @@ TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
   control->max_in_flight = 8;
   control->hold();
   start(EngineOptions());
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
   for (int i = 0; i < 30; ++i) {
     all.push_back(make_request());
     ASSERT_EQ(submit_now(*engine, all.back()->request), SubmitOutcome::kAccepted);
@@ -274,7 +275,7 @@ TEST_F(EngineTest, DrainWaitsForRequestsThatAreStillAtTheDevice) {
 }
 
 // Counts how often it was woken, and notes whether a completion came after the last wake.
-class CountingSink final : public CompletionSink {
+class CountingSink final : public models::CompletionSink {
  public:
   void wake() noexcept override {
     wakes_.fetch_add(1, std::memory_order_seq_cst);
@@ -291,7 +292,7 @@ TEST_F(EngineTest, FlushesTheSinkOnceForCompletionsThatFollowClosely) {
   control->hold();
   start(EngineOptions());
   CountingSink sink;
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
   for (int i = 0; i < 100; ++i) {
     all.push_back(make_request());
     all.back()->request.sink = &sink;
@@ -326,7 +327,7 @@ TEST_F(EngineTest, FlushesTheSinkOfEveryKindOfCompletion) {
 TEST_F(EngineTest, WakesWorkersForRequestsSubmittedWithoutAWakeUp) {
   start(with({.thread_count = 2}));
   while (counters->total("worker_parks") < 2) std::this_thread::yield();
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
   for (int i = 0; i < 10; ++i) {
     all.push_back(make_request());
     ASSERT_EQ(engine->submitter(0).submit(all.back()->request), SubmitOutcome::kAccepted);
@@ -346,11 +347,11 @@ TEST_F(EngineTest, ParksWhenThereIsNothingToDo) {
 }
 
 TEST(EngineOptionsTest, AreRefusedWithWhatWasWanted) {
-  TempRepository files;
+  models::TempRepository files;
   files.add_model("m");
   const auto counters = std::make_unique<telemetry::Counters>();
-  auto repository = ModelRepository::open(
-      files.path(), make_fake_backend(std::make_shared<FakeControl>()), *counters);
+  auto repository = models::ModelRepository::open(
+      files.path(), models::make_fake_backend(std::make_shared<models::FakeControl>()), *counters);
   ASSERT_TRUE(repository.ok());
   EXPECT_THAT(Engine::create(with({.thread_count = 1000}), **repository).status().message(),
               HasSubstr("wanted 0 to 256"));

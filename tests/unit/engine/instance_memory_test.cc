@@ -139,10 +139,10 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 class EnginesInstances : public SchedulerTest {
  protected:
   // The figures of /metrics and the counters file.
-  [[nodiscard]] uint64_t counted(const Model& one) const {
+  [[nodiscard]] uint64_t counted(const models::Model& one) const {
     return one.counters().total("instances");
   }
-  [[nodiscard]] uint64_t counted_bytes(const Model& one) const {
+  [[nodiscard]] uint64_t counted_bytes(const models::Model& one) const {
     return one.counters().total("instance_bytes");
   }
   // With so much for the allocator, the kernel's batches and other tests' threads.
@@ -156,7 +156,7 @@ class EnginesInstances : public SchedulerTest {
 
 TEST_F(EnginesInstances, AreCountedWithWhatOneTakes) {
   control->instance_bytes = 16 * kMiB;
-  start({.queue_type = QueueType::kMpmc, .thread_count = 2});
+  start({.queue_type = models::QueueType::kMpmc, .thread_count = 2});
   const Engine::Instances found = engine->instances_of(*model);
   EXPECT_EQ(found.count, 2u);
   EXPECT_EQ(found.workers, 2u);
@@ -169,21 +169,23 @@ TEST_F(EnginesInstances, AreCountedWithWhatOneTakes) {
 TEST_F(EnginesInstances, WhatTheFirstRunAddsCountsForThoseThatHaveNotRunToo) {
   control->instance_bytes = 8 * kMiB;
   control->first_run_bytes = 16 * kMiB;
-  start({.queue_type = QueueType::kMpmc, .thread_count = 2, .latency_budget_us = 1'000'000});
+  start(
+      {.queue_type = models::QueueType::kMpmc, .thread_count = 2, .latency_budget_us = 1'000'000});
   expect_about(engine->instances_of(*model).bytes, 24 * kMiB);
   // Its time is known by now, so none of the new ones runs while the change is made.
-  ASSERT_TRUE(engine->reconfigure({.queue_type = QueueType::kMpmc, .thread_count = 3}).ok());
+  ASSERT_TRUE(
+      engine->reconfigure({.queue_type = models::QueueType::kMpmc, .thread_count = 3}).ok());
   expect_about(engine->instances_of(*model).bytes, 24 * kMiB);
 }
 
 TEST_F(EnginesInstances, AreOfTheThreadsThatRunTheModel) {
-  start({.queue_type = QueueType::kAuto, .thread_count = 2}, 3);
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 2}, 3);
   const Engine::Instances light = engine->instances_of(*model);
   EXPECT_EQ(light.workers, 2u);
   EXPECT_EQ(light.additional_workers, 1u);
   EXPECT_EQ(light.io_threads, 3u);
   EXPECT_EQ(light.count, 6u);
-  ASSERT_TRUE(engine->reconfigure({.queue_type = QueueType::kInline}).ok());
+  ASSERT_TRUE(engine->reconfigure({.queue_type = models::QueueType::kInline}).ok());
   const Engine::Instances inline_only = engine->instances_of(*model);
   EXPECT_EQ(inline_only.workers, 0u);
   EXPECT_EQ(inline_only.io_threads, 3u);
@@ -191,7 +193,7 @@ TEST_F(EnginesInstances, AreOfTheThreadsThatRunTheModel) {
 
 TEST_F(EnginesInstances, OneThatABackendSharesIsOne) {
   control->traits.shares_instances = true;
-  start({.queue_type = QueueType::kMpmc, .thread_count = 3});
+  start({.queue_type = models::QueueType::kMpmc, .thread_count = 3});
   EXPECT_EQ(engine->instances_of(*model).count, 1u);
   EXPECT_EQ(engine->instances_of(*model).workers, 3u);
   EXPECT_EQ(counted(*model), 1u);
@@ -199,17 +201,19 @@ TEST_F(EnginesInstances, OneThatABackendSharesIsOne) {
 
 TEST_F(EnginesInstances, AfterAChangeThoseOfTheCurrentConfigurationCount) {
   control->instance_bytes = 4 * kMiB;
-  start({.queue_type = QueueType::kMpmc, .thread_count = 4});
+  start({.queue_type = models::QueueType::kMpmc, .thread_count = 4});
   EXPECT_EQ(counted(*model), 4u);
   for (const uint32_t workers : {1u, 3u, 2u}) {
     ASSERT_TRUE(
-        engine->reconfigure({.queue_type = QueueType::kMpmc, .thread_count = workers}).ok());
+        engine->reconfigure({.queue_type = models::QueueType::kMpmc, .thread_count = workers})
+            .ok());
     EXPECT_EQ(counted(*model), workers);
     EXPECT_EQ(control->live_instances.load(), workers);
     expect_about(counted_bytes(*model), 4 * kMiB);
   }
   control->most_instances.store(control->instances.load());
-  EXPECT_FALSE(engine->reconfigure({.queue_type = QueueType::kMpmc, .thread_count = 4}).ok());
+  EXPECT_FALSE(
+      engine->reconfigure({.queue_type = models::QueueType::kMpmc, .thread_count = 4}).ok());
   EXPECT_EQ(counted(*model), 2u) << "a change that failed has changed nothing";
   engine->drain();
   EXPECT_EQ(counted(*model), 0u);
@@ -217,14 +221,15 @@ TEST_F(EnginesInstances, AfterAChangeThoseOfTheCurrentConfigurationCount) {
 }
 
 TEST_F(EnginesInstances, OfAModelThatComesAndGoesAreCountedWhileItIsThere) {
-  start({.queue_type = QueueType::kMpmc, .thread_count = 2});
+  start({.queue_type = models::QueueType::kMpmc, .thread_count = 2});
   files.add_model("late");
   auto late = repository->load("late", "");
   ASSERT_TRUE(late.ok()) << late.status().message();
   EXPECT_EQ(counted(**late), 0u);
   ASSERT_TRUE(engine->add_model(**late).ok());
   EXPECT_EQ(counted(**late), 2u);
-  ASSERT_TRUE(engine->reconfigure({.queue_type = QueueType::kMpmc, .thread_count = 3}).ok());
+  ASSERT_TRUE(
+      engine->reconfigure({.queue_type = models::QueueType::kMpmc, .thread_count = 3}).ok());
   EXPECT_EQ(counted(**late), 3u);
   engine->remove_model(**late);
   EXPECT_EQ(counted(**late), 0u);
@@ -235,7 +240,7 @@ TEST_F(EnginesInstances, OfAModelThatComesAndGoesAreCountedWhileItIsThere) {
 TEST_F(EnginesInstances, AreAsManyAsAModelsConfigAllows) {
   files.add_model("m");
   files.write("m/config.json", R"({"instances": 2})");
-  start({.queue_type = QueueType::kMpmc, .thread_count = 4});
+  start({.queue_type = models::QueueType::kMpmc, .thread_count = 4});
   EXPECT_EQ(counted(*model), 2u);
 }
 

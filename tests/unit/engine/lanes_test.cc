@@ -24,11 +24,11 @@ class LanesTest : public testing::Test {
  protected:
   void make(Policy policy, size_t capacity = 64) {
     lanes = std::make_unique<Lanes>(policy, capacity, kWorkers);
-    for (uint32_t model = 0; model < 3; ++model) lanes->add(bare_model(model), {});
+    for (uint32_t model = 0; model < 3; ++model) lanes->add(models::bare_model(model), {});
   }
-  BareRequest* push(uint32_t model, uint64_t expected_ns, uint64_t parsed_ns = 1,
-                    uint64_t deadline_ns = UINT64_MAX) {
-    BareRequest& request = requests.emplace_back(model);
+  models::BareRequest* push(uint32_t model, uint64_t expected_ns, uint64_t parsed_ns = 1,
+                            uint64_t deadline_ns = UINT64_MAX) {
+    models::BareRequest& request = requests.emplace_back(model);
     request.expected_ns = expected_ns;
     request.times.parsed_ns = parsed_ns;
     request.deadline_ns = deadline_ns;
@@ -40,14 +40,14 @@ class LanesTest : public testing::Test {
   std::map<uint32_t, int> take(int count) {
     std::map<uint32_t, int> taken;
     for (int i = 0; i < count; ++i) {
-      const InferRequest* request = lanes->try_pop(0);
+      const models::InferRequest* request = lanes->try_pop(0);
       if (request == nullptr) break;
       ++taken[request->model->index()];
     }
     return taken;
   }
 
-  std::deque<BareRequest> requests;
+  std::deque<models::BareRequest> requests;
   std::unique_ptr<Lanes> lanes;
   Lanes::Pushed marks;
 };
@@ -55,9 +55,9 @@ class LanesTest : public testing::Test {
 TEST_F(LanesTest, AFullLaneRefusesOnlyItsOwnModel) {
   make(Policy::kFair, 4);
   for (int i = 0; i < 4; ++i) ASSERT_NE(push(0, kUs), nullptr);
-  EXPECT_FALSE(lanes->has_room(bare_model(0)));
+  EXPECT_FALSE(lanes->has_room(models::bare_model(0)));
   EXPECT_EQ(push(0, kUs), nullptr);
-  EXPECT_TRUE(lanes->has_room(bare_model(1)));
+  EXPECT_TRUE(lanes->has_room(models::bare_model(1)));
   EXPECT_NE(push(1, kUs), nullptr);
   ASSERT_NE(lanes->try_pop(0), nullptr);
   ASSERT_NE(lanes->try_pop(0), nullptr);
@@ -69,7 +69,7 @@ TEST_F(LanesTest, FairTakesALightRequestBeforeAllHeavyOnesThatWait) {
   make(Policy::kFair);
   for (int i = 0; i < 8; ++i) ASSERT_NE(push(0, 5 * kMs), nullptr);
   ASSERT_EQ(lanes->try_pop(0)->model->index(), 0u) << "it runs";
-  const InferRequest* light = push(1, 2 * kUs);
+  const models::InferRequest* light = push(1, 2 * kUs);
   EXPECT_EQ(lanes->try_pop(0), light);
 }
 
@@ -79,9 +79,9 @@ TEST_F(LanesTest, FairTakesTheLighterOfTwoModelsThatHaveHadNothing) {
   (void)push(1, 300 * kUs);
   ASSERT_EQ(take(2).size(), 2u);
   // Both are known now; neither has any claim on earlier time.
-  const InferRequest* heavy = push(0, 5 * kMs);
+  const models::InferRequest* heavy = push(0, 5 * kMs);
   (void)heavy;
-  const InferRequest* light = push(1, 300 * kUs);
+  const models::InferRequest* light = push(1, 300 * kUs);
   EXPECT_EQ(lanes->try_pop(0), light);
 }
 
@@ -109,7 +109,7 @@ TEST_F(LanesTest, FairGoesByWhatRunsTookAndNotByWhatWasExpected) {
   for (int i = 0; i < 900; ++i) (void)push(1, kMs);
   std::map<uint32_t, uint64_t> had_ns;
   for (int i = 0; i < 600; ++i) {
-    const InferRequest* request = lanes->try_pop(0);
+    const models::InferRequest* request = lanes->try_pop(0);
     ASSERT_NE(request, nullptr);
     const uint32_t model = request->model->index();
     const uint64_t took_ns = model == 0 ? 4 * kMs : kMs;
@@ -148,7 +148,7 @@ TEST_F(LanesTest, FairGivesAModelThatIsRunInBatchesNoMoreThanOthers) {
   for (int i = 0; i < 512; ++i) (void)push(1, kMs);
   std::map<uint32_t, int> taken;
   for (int i = 0; i < 200; ++i) {
-    const InferRequest* request = lanes->try_pop(0);
+    const models::InferRequest* request = lanes->try_pop(0);
     ASSERT_NE(request, nullptr);
     ++taken[request->model->index()];
     for (int more = 0; request->model->index() == 0 && more < 15; ++more) {
@@ -160,10 +160,10 @@ TEST_F(LanesTest, FairGivesAModelThatIsRunInBatchesNoMoreThanOthers) {
 
 TEST_F(LanesTest, FifoTakesTheOldestOfAllModels) {
   make(Policy::kFifo);
-  const InferRequest* second = push(0, kMs, 20);
-  const InferRequest* first = push(1, kMs, 10);
-  const InferRequest* fourth = push(1, kMs, 40);
-  const InferRequest* third = push(2, kMs, 30);
+  const models::InferRequest* second = push(0, kMs, 20);
+  const models::InferRequest* first = push(1, kMs, 10);
+  const models::InferRequest* fourth = push(1, kMs, 40);
+  const models::InferRequest* third = push(2, kMs, 30);
   EXPECT_EQ(lanes->try_pop(0), first);
   EXPECT_EQ(lanes->try_pop(0), second);
   EXPECT_EQ(lanes->try_pop(0), third);
@@ -173,11 +173,11 @@ TEST_F(LanesTest, FifoTakesTheOldestOfAllModels) {
 
 TEST_F(LanesTest, DeadlineTakesTheEarliestAndThoseWithoutOneLast) {
   make(Policy::kDeadline);
-  const InferRequest* never = push(0, kMs, 1);
-  const InferRequest* late = push(0, kMs, 1, 500 * kMs);
-  const InferRequest* soon = push(0, kMs, 1, 3 * kMs);
-  const InferRequest* sooner = push(1, kMs, 1, 2 * kMs);
-  const InferRequest* later = push(1, kMs, 1, 40 * kMs);
+  const models::InferRequest* never = push(0, kMs, 1);
+  const models::InferRequest* late = push(0, kMs, 1, 500 * kMs);
+  const models::InferRequest* soon = push(0, kMs, 1, 3 * kMs);
+  const models::InferRequest* sooner = push(1, kMs, 1, 2 * kMs);
+  const models::InferRequest* later = push(1, kMs, 1, 40 * kMs);
   EXPECT_EQ(lanes->try_pop(0), sooner);
   EXPECT_EQ(lanes->try_pop(0), soon) << "of one model too, though it came last";
   EXPECT_EQ(lanes->try_pop(0), later);
@@ -190,10 +190,10 @@ TEST_F(LanesTest, EachPriorityAndDeadlineClassHasABoundOfItsOwn) {
   make(Policy::kDeadline, 2);
   for (int i = 0; i < 2; ++i) ASSERT_NE(push(0, kMs, 1), nullptr);
   EXPECT_EQ(push(0, kMs, 1), nullptr);
-  EXPECT_TRUE(lanes->has_room(bare_model(0)));
+  EXPECT_TRUE(lanes->has_room(models::bare_model(0)));
   for (int i = 0; i < 2; ++i) ASSERT_NE(push(0, kMs, 1, 2 * kMs), nullptr);
   EXPECT_EQ(push(0, kMs, 1, 2 * kMs), nullptr);
-  BareRequest urgent;
+  models::BareRequest urgent;
   urgent.priority = 1;
   urgent.times.parsed_ns = 1;
   EXPECT_TRUE(lanes->push(urgent, marks));
@@ -201,8 +201,8 @@ TEST_F(LanesTest, EachPriorityAndDeadlineClassHasABoundOfItsOwn) {
 
 TEST_F(LanesTest, WhatJoinsACallIsOfTheSameModel) {
   make(Policy::kFair);
-  const InferRequest* first = push(0, kMs);
-  const InferRequest* second = push(0, kMs);
+  const models::InferRequest* first = push(0, kMs);
+  const models::InferRequest* second = push(0, kMs);
   (void)push(1, kUs);
   ASSERT_EQ(lanes->try_pop_like(*first), first);
   EXPECT_EQ(lanes->try_pop_like(*first), second);
@@ -214,21 +214,21 @@ TEST_F(LanesTest, WhatWasTidiedIsFoundAgainOnceSomethingComes) {
   make(Policy::kFair);
   (void)push(0, kMs);
   (void)push(1, kMs);
-  ASSERT_NE(lanes->try_pop_like(BareRequest(0)), nullptr);
+  ASSERT_NE(lanes->try_pop_like(models::BareRequest(0)), nullptr);
   (void)lanes->tidy(0);
   EXPECT_FALSE(lanes->was_empty(0)) << "the other model's";
   EXPECT_EQ(lanes->size_was(), 1u);
   ASSERT_NE(lanes->try_pop(0), nullptr);
   (void)lanes->tidy(0);
   EXPECT_TRUE(lanes->was_empty(0));
-  const InferRequest* next = push(0, kMs);
+  const models::InferRequest* next = push(0, kMs);
   EXPECT_EQ(lanes->try_pop(0), next);
 }
 
 // A submitter may have left between push() and announce(): the engine changed its configuration.
 TEST_F(LanesTest, NothingIsLeftBehindOfASubmitterThatDoesNotAnnounce) {
   make(Policy::kFair);
-  BareRequest request(2);
+  models::BareRequest request(2);
   ASSERT_TRUE(lanes->push(request, marks));
   lanes->announce_all();
   EXPECT_FALSE(lanes->was_empty(0));
@@ -238,7 +238,7 @@ TEST_F(LanesTest, NothingIsLeftBehindOfASubmitterThatDoesNotAnnounce) {
 TEST_F(LanesTest, ALaneIsKeptForTheNextModelWithItsIndex) {
   make(Policy::kFair, 2);
   for (int change = 0; change < 100; ++change) {
-    lanes->add(bare_model(1), {});
+    lanes->add(models::bare_model(1), {});
     ASSERT_NE(push(1, kUs), nullptr);
     ASSERT_NE(lanes->try_pop(0), nullptr);
   }
@@ -247,21 +247,22 @@ TEST_F(LanesTest, ALaneIsKeptForTheNextModelWithItsIndex) {
 TEST_F(LanesTest, APriorityIsEmptyBeforeTheNextIsLookedAt) {
   for (const Policy policy : {Policy::kFair, Policy::kDeadline, Policy::kFifo}) {
     make(policy);
-    std::array<BareRequest, 4> mine{BareRequest(0), BareRequest(0), BareRequest(1), BareRequest(2)};
+    std::array<models::BareRequest, 4> mine{models::BareRequest(0), models::BareRequest(0),
+                                            models::BareRequest(1), models::BareRequest(2)};
     mine[0].priority = 3;
     mine[1].priority = 1;
     mine[2].priority = 0;  // as the model's: 2
     mine[3].priority = 1;
     uint64_t time = 0;
-    for (BareRequest& request : mine) {
+    for (models::BareRequest& request : mine) {
       request.times.parsed_ns = ++time;
       request.deadline_ns = kMs - time;
       request.expected_ns = kUs * time;
       ASSERT_TRUE(lanes->push(request, marks));
     }
     lanes->announce(marks);
-    const std::set<InferRequest*> first = {lanes->try_pop(0), lanes->try_pop(0)};
-    EXPECT_EQ(first, (std::set<InferRequest*>{&mine[1], &mine[3]})) << name_of(policy);
+    const std::set<models::InferRequest*> first = {lanes->try_pop(0), lanes->try_pop(0)};
+    EXPECT_EQ(first, (std::set<models::InferRequest*>{&mine[1], &mine[3]})) << name_of(policy);
     EXPECT_EQ(lanes->try_pop(0), &mine[2]) << name_of(policy);
     EXPECT_EQ(lanes->try_pop(0), &mine[0]) << name_of(policy);
   }
@@ -269,10 +270,10 @@ TEST_F(LanesTest, APriorityIsEmptyBeforeTheNextIsLookedAt) {
 
 TEST_F(LanesTest, APriorityBelowTheLowestIsTheLowest) {
   make(Policy::kFifo);
-  BareRequest first;
-  BareRequest second;
+  models::BareRequest first;
+  models::BareRequest second;
   first.priority = 4'000'000'000u;
-  second.priority = kPriorities;
+  second.priority = models::kPriorities;
   ASSERT_TRUE(lanes->push(first, marks));
   ASSERT_TRUE(lanes->push(second, marks));
   EXPECT_EQ(lanes->try_pop(0), &first);
@@ -281,8 +282,8 @@ TEST_F(LanesTest, APriorityBelowTheLowestIsTheLowest) {
 
 TEST_F(LanesTest, WhatIsForSomeWorkersIsSeenByThemAlone) {
   make(Policy::kFair);
-  lanes->add(bare_model(0), std::array<uint32_t, 2>{0, 2});
-  const InferRequest* pinned = push(0, kMs);
+  lanes->add(models::bare_model(0), std::array<uint32_t, 2>{0, 2});
+  const models::InferRequest* pinned = push(0, kMs);
   EXPECT_EQ(marks.for_any, 0u);
   EXPECT_TRUE(marks.has_some);
   EXPECT_EQ(marks.some[0], 0b101u);
@@ -297,24 +298,24 @@ TEST_F(LanesTest, WhatIsForSomeWorkersIsSeenByThemAlone) {
 // and gone to sleep.
 TEST_F(LanesTest, AWorkerTidiesNoLaneThatItMayNotTakeFrom) {
   make(Policy::kFair);
-  lanes->add(bare_model(0), std::array<uint32_t, 1>{1});
+  lanes->add(models::bare_model(0), std::array<uint32_t, 1>{1});
   ASSERT_NE(push(0, kMs), nullptr);
   ASSERT_NE(lanes->try_pop(1), nullptr);
   (void)lanes->tidy(0);
   Lanes::Pushed none;
-  BareRequest unannounced;
+  models::BareRequest unannounced;
   ASSERT_TRUE(lanes->push(unannounced, none));
   EXPECT_EQ(lanes->try_pop(1), &unannounced);
 }
 
 TEST_F(LanesTest, TheNextModelOfAnIndexMayBeForOtherWorkers) {
   make(Policy::kFair);
-  lanes->add(bare_model(0), std::array<uint32_t, 1>{1});
-  lanes->add(bare_model(0), std::array<uint32_t, 1>{2});
+  lanes->add(models::bare_model(0), std::array<uint32_t, 1>{1});
+  lanes->add(models::bare_model(0), std::array<uint32_t, 1>{2});
   ASSERT_NE(push(0, kMs), nullptr);
   EXPECT_EQ(lanes->try_pop(1), nullptr);
   EXPECT_NE(lanes->try_pop(2), nullptr);
-  lanes->add(bare_model(0), {});
+  lanes->add(models::bare_model(0), {});
   ASSERT_NE(push(0, kMs), nullptr);
   EXPECT_NE(lanes->try_pop(0), nullptr);
 }
@@ -324,7 +325,7 @@ TEST_F(LanesTest, TheNextModelOfAnIndexMayBeForOtherWorkers) {
 TEST_F(LanesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
   constexpr uint32_t kHeavy = 4;
   struct Running {
-    BareRequest* request = nullptr;
+    models::BareRequest* request = nullptr;
     uint64_t expected_ns = 0;
   };
   for (uint32_t seed = 1; seed <= 300; ++seed) {
@@ -332,16 +333,16 @@ TEST_F(LanesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
     const auto below = [&](uint32_t end) { return static_cast<uint32_t>(random() % end); };
     Lanes all(Policy::kFair, 64, kWorkers);
     for (uint32_t model = 0; model <= kHeavy; ++model) {
-      all.add(bare_model(model), {});
+      all.add(models::bare_model(model), {});
       all.shares().reset(model, model == kHeavy ? 1 : 1 + below(5), 0);
     }
-    std::deque<BareRequest> made;
-    std::array<const BareRequest*, kHeavy> waiting{};
+    std::deque<models::BareRequest> made;
+    std::array<const models::BareRequest*, kHeavy> waiting{};
     std::array<int, kHeavy> heavy_before{};
     std::vector<Running> workers(1 + below(kWorkers));
     Lanes::Pushed pushed;
     const auto push_one = [&](uint32_t model, uint64_t expected_ns) {
-      BareRequest& request = made.emplace_back(model);
+      models::BareRequest& request = made.emplace_back(model);
       request.expected_ns = expected_ns;
       request.times.parsed_ns = made.size();
       ASSERT_TRUE(all.push(request, pushed));
@@ -365,7 +366,7 @@ TEST_F(LanesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
         if (model != kHeavy) waiting[model] = nullptr;
         continue;
       }
-      auto* const taken = static_cast<BareRequest*>(all.try_pop(0));
+      auto* const taken = static_cast<models::BareRequest*>(all.try_pop(0));
       if (taken == nullptr) continue;
       worker = {taken, taken->expected_ns};
       for (uint32_t model = 0; taken->model->index() == kHeavy && model < kHeavy; ++model) {

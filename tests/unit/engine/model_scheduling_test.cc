@@ -28,10 +28,10 @@ class ModelScheduling : public SchedulerTest {
     files.write("m/config.json", json);
   }
   // The workers that have run 20 requests.
-  std::set<uint32_t> workers_of(Model& one) {
-    std::vector<std::unique_ptr<PendingRequest>> mine;
+  std::set<uint32_t> workers_of(models::Model& one) {
+    std::vector<std::unique_ptr<models::PendingRequest>> mine;
     for (int i = 0; i < 20; ++i) {
-      mine.push_back(std::make_unique<PendingRequest>(&one, 4096));
+      mine.push_back(std::make_unique<models::PendingRequest>(&one, 4096));
       mine.back()->add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
       EXPECT_EQ(submit_now(*engine, mine.back()->request), SubmitOutcome::kAccepted);
     }
@@ -48,7 +48,8 @@ TEST_F(ModelScheduling, AModelRunsOnTheWorkersThatItsConfigNames) {
   configure(R"({"workers": [2]})");
   files.add_model("other");
   control->cost_ns = &two_milliseconds;
-  for (const QueueType type : {QueueType::kAuto, QueueType::kMpmc, QueueType::kBatched}) {
+  for (const models::QueueType type :
+       {models::QueueType::kAuto, models::QueueType::kMpmc, models::QueueType::kBatched}) {
     const EngineConfig config{.queue_type = type, .thread_count = 4};
     if (engine == nullptr) {
       start(config);
@@ -64,10 +65,11 @@ TEST_F(ModelScheduling, AModelRunsOnTheWorkersThatItsConfigNames) {
 TEST_F(ModelScheduling, InstancesAreSoManyWorkers) {
   configure(R"({"instances": 2})");
   control->cost_ns = &two_milliseconds;
-  start({.queue_type = QueueType::kAuto, .thread_count = 4});
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 4});
   EXPECT_EQ(control->instances.load(), 2u);
   EXPECT_LE(workers_of(*model).size(), 2u);
-  ASSERT_TRUE(engine->reconfigure({.queue_type = QueueType::kAuto, .thread_count = 1}).ok());
+  ASSERT_TRUE(
+      engine->reconfigure({.queue_type = models::QueueType::kAuto, .thread_count = 1}).ok());
   EXPECT_THAT(workers_of(*model), ElementsAre(0)) << "fewer workers than instances: all of them";
 }
 
@@ -75,28 +77,29 @@ TEST_F(ModelScheduling, InstancesAreSoManyWorkers) {
 TEST_F(ModelScheduling, WhatIsGivenToWorkersNeverRunsOnAnIoThread) {
   configure(R"({"instances": 1})");
   control->cost_ns = &a_microsecond;
-  start({.queue_type = QueueType::kAuto, .thread_count = 2});
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 2});
   EXPECT_EQ(control->instances.load(), 1u);
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all[0]->wait();
-  EXPECT_NE(all[0]->request.queue_type, QueueType::kInline);
+  EXPECT_NE(all[0]->request.queue_type, models::QueueType::kInline);
   EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("its config.json"));
 }
 
 TEST_F(ModelScheduling, AWorkerThatThereIsNotMakesTheModelUnavailableAndSaysSo) {
   configure(R"({"workers": [0, 7]})");
   files.add_model("other");
-  start({.queue_type = QueueType::kAuto, .thread_count = 2});
-  EXPECT_EQ(model->state(), ModelState::kUnavailable);
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 2});
+  EXPECT_EQ(model->state(), models::ModelState::kUnavailable);
   EXPECT_THAT(model->reason(), HasSubstr("gives it to worker 7, and the engine has 2, from 0 on"));
-  EXPECT_EQ(repository->find("other", "")->state(), ModelState::kReady);
+  EXPECT_EQ(repository->find("other", "")->state(), models::ModelState::kReady);
 }
 
 TEST_F(ModelScheduling, AChangeToFewerWorkersThanAModelNamesIsRefusedAndTheModelGoesOn) {
   configure(R"({"workers": [1]})");
   control->cost_ns = &two_milliseconds;
-  start({.queue_type = QueueType::kAuto, .thread_count = 2});
-  const Status status = engine->reconfigure({.queue_type = QueueType::kAuto, .thread_count = 1});
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 2});
+  const Status status =
+      engine->reconfigure({.queue_type = models::QueueType::kAuto, .thread_count = 1});
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1, and the engine has 1"));
   EXPECT_THAT(workers_of(*model), ElementsAre(1));
 }
@@ -104,27 +107,27 @@ TEST_F(ModelScheduling, AChangeToFewerWorkersThanAModelNamesIsRefusedAndTheModel
 TEST_F(ModelScheduling, ATypeOfItsOwnCountsBesideAuto) {
   configure(R"({"queue_type": "mpmc"})");
   control->cost_ns = &a_microsecond;
-  start({.queue_type = QueueType::kAuto});
+  start({.queue_type = models::QueueType::kAuto});
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all[0]->wait();
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kMpmc) << "though it is light";
+  EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kMpmc) << "though it is light";
   EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("the queue_type of its config.json"));
 }
 
 TEST_F(ModelScheduling, AnInlineModelHasNoInstanceOnTheWorkers) {
   configure(R"({"queue_type": "inline"})");
   control->cost_ns = &two_milliseconds;
-  start({.queue_type = QueueType::kAuto, .thread_count = 3});
+  start({.queue_type = models::QueueType::kAuto, .thread_count = 3});
   EXPECT_EQ(control->instances.load(), 1u);
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   turn_until_complete();
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline) << "though it is heavy";
+  EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kInline) << "though it is heavy";
 }
 
 TEST_F(ModelScheduling, ABatchedModelIsPackedBesideAuto) {
   configure(R"({"queue_type": "batched"})");
   control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kAuto, .batch_size = 4});
+  start({.queue_type = models::QueueType::kAuto, .batch_size = 4});
   control->hold();
   for (int i = 0; i < 5; ++i) {
     ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
@@ -137,7 +140,8 @@ TEST_F(ModelScheduling, ABatchedModelIsPackedBesideAuto) {
 
 // If a model runs on the I/O threads, an urgent request passes those that wait there too.
 TEST_F(ModelScheduling, AnUrgentRequestPassesThoseThatWait) {
-  for (const QueueType type : {QueueType::kInline, QueueType::kMpmc, QueueType::kAuto}) {
+  for (const models::QueueType type :
+       {models::QueueType::kInline, models::QueueType::kMpmc, models::QueueType::kAuto}) {
     control->cost_ns = &two_milliseconds;
     const EngineConfig config{.queue_type = type, .batch_size = 1};
     if (engine == nullptr) {
@@ -147,9 +151,9 @@ TEST_F(ModelScheduling, AnUrgentRequestPassesThoseThatWait) {
     }
     all.clear();
     control->hold();
-    const bool has_workers = type != QueueType::kInline;
+    const bool has_workers = type != models::QueueType::kInline;
     for (uint32_t priority : {2, 3, 0, 1}) {
-      PendingRequest& one = make();
+      models::PendingRequest& one = make();
       one.request.priority = priority;
       ASSERT_EQ(engine->submitter(0).submit(one.request), SubmitOutcome::kAccepted);
       if (has_workers) (void)engine->submitter(0).end_turn();

@@ -29,7 +29,8 @@ class ModelSlotTest : public testing::Test {
     if (repository == nullptr) {
       files.add_model(model);
       repository = std::move(
-          ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+          models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
+              .value());
     }
     auto slot = std::move(make_slot(*repository->find(model, ""), config, shared).value());
     const Status planned = plan_slot(*slot, config, {});
@@ -37,15 +38,15 @@ class ModelSlotTest : public testing::Test {
     return slot;
   }
 
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   SharedInstances shared;
 };
 
 EngineConfig batched(uint32_t batch_size) {
-  return {.queue_type = QueueType::kBatched, .batch_size = batch_size};
+  return {.queue_type = models::QueueType::kBatched, .batch_size = batch_size};
 }
 
 TEST_F(ModelSlotTest, PacksWhereOneCallForManyRowsIsCheaper) {
@@ -103,11 +104,13 @@ TEST_F(ModelSlotTest, WarmsUpAnAsynchronousDeviceToo) {
 }
 
 TEST_F(ModelSlotTest, RunsNothingAheadWhereTheQueueNeverPacks) {
-  for (const QueueType type : {QueueType::kMpmc, QueueType::kSpsc, QueueType::kNaive}) {
+  for (const models::QueueType type :
+       {models::QueueType::kMpmc, models::QueueType::kSpsc, models::QueueType::kNaive}) {
     EXPECT_TRUE(slot_of({.queue_type = type, .batch_size = 8})->batches.empty());
   }
   EXPECT_TRUE(slot_of(batched(1))->batches.empty());
-  EXPECT_TRUE(slot_of({.queue_type = QueueType::kInline, .batch_size = 1})->batches.empty());
+  EXPECT_TRUE(
+      slot_of({.queue_type = models::QueueType::kInline, .batch_size = 1})->batches.empty());
   EXPECT_THAT(control->take_rows_run(), IsEmpty());
 }
 
@@ -137,9 +140,10 @@ TEST_F(ModelSlotTest, DoesNotPackAModelThatFailsItsWarmUpAndServesItAllTheSame) 
 TEST_F(ModelSlotTest, AnUnavailableModelHasNoInstanceAndOneThatCannotBeMadeSaysWhy) {
   control->models_without_instance = {"m"};
   files.add_model("m");
-  repository =
-      std::move(ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
-  Model& model = *repository->find("m", "");
+  repository = std::move(
+      models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
+          .value());
+  models::Model& model = *repository->find("m", "");
   EXPECT_THAT(std::string(make_slot(model, batched(8), shared).status().message()),
               testing::HasSubstr("no instance of 'm'"));
   model.mark_unavailable("broken");
@@ -151,7 +155,7 @@ TEST(BatchSizes, ArePowersOfTwoAndTheLargestItself) {
   EXPECT_THAT(batch_sizes_of(batched(12)), ElementsAre(2, 4, 8, 12));
   EXPECT_THAT(batch_sizes_of(batched(2)), ElementsAre(2));
   EXPECT_THAT(batch_sizes_of(batched(1)), IsEmpty());
-  EXPECT_THAT(batch_sizes_of({.queue_type = QueueType::kMpmc, .batch_size = 8}), IsEmpty());
+  EXPECT_THAT(batch_sizes_of({.queue_type = models::QueueType::kMpmc, .batch_size = 8}), IsEmpty());
 }
 
 }  // namespace

@@ -57,14 +57,15 @@ class RunnerTest : public testing::Test {
              size_t capacity = 64) {
     for (const std::string& model : models) files.add_model(model);
     repository = std::move(
-        ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+        models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
+            .value());
     runner = std::make_unique<Runner>(RunnerOptions{.index = 3,
                                                     .config = config,
                                                     .capacity = capacity,
                                                     .load = {},
                                                     .listener = &listener,
                                                     .counters = counters.get()});
-    std::vector<Model*> served;
+    std::vector<models::Model*> served;
     for (const auto& model : repository->models()) served.push_back(model.get());
     SharedInstances shared;
     InstanceMemory memory;
@@ -78,18 +79,18 @@ class RunnerTest : public testing::Test {
   // A runner that packs up to 8 rows.
   void start_batched(uint32_t max_queue_delay_us = 0) {
     control->cost_ns = &slowly_rising;
-    start({.queue_type = QueueType::kBatched,
+    start({.queue_type = models::QueueType::kBatched,
            .batch_size = 8,
            .max_queue_delay_us = max_queue_delay_us});
   }
-  PendingRequest& make(float value, const char* model = "m", int64_t rows = 1) {
-    all.push_back(std::make_unique<PendingRequest>(repository->find(model, ""), 4096));
+  models::PendingRequest& make(float value, const char* model = "m", int64_t rows = 1) {
+    all.push_back(std::make_unique<models::PendingRequest>(repository->find(model, ""), 4096));
     all.back()->add_input(ElementType::kFp32, {rows, 4},
                           std::vector<float>(static_cast<size_t>(rows) * 4, value));
     return *all.back();
   }
-  PendingRequest& add(float value, const char* model = "m", int64_t rows = 1) {
-    PendingRequest& one = make(value, model, rows);
+  models::PendingRequest& add(float value, const char* model = "m", int64_t rows = 1) {
+    models::PendingRequest& one = make(value, model, rows);
     runner->add(one.request);
     return one;
   }
@@ -103,13 +104,13 @@ class RunnerTest : public testing::Test {
     }
   }
 
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
+  std::unique_ptr<models::ModelRepository> repository;
   CountingListener listener;
   std::unique_ptr<Runner> runner;
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
 };
 
 TEST_F(RunnerTest, PacksWhatWaitsIntoOneCallAndGivesEachItsOwn) {
@@ -154,7 +155,7 @@ TEST_F(RunnerTest, RunsARequestWithMoreRowsThanABatchByItself) {
 
 TEST_F(RunnerTest, DoesNotPutRequestsOfTwoModelsIntoOneCall) {
   control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kBatched, .batch_size = 8}, {"m", "n"});
+  start({.queue_type = models::QueueType::kBatched, .batch_size = 8}, {"m", "n"});
   for (int i = 0; i < 6; ++i) add(static_cast<float>(i), i % 2 == 0 ? "m" : "n");
   (void)runner->run();
   EXPECT_THAT(control->take_rows_run(), ElementsAre(4, 4)) << "three each, padded";
@@ -165,7 +166,7 @@ TEST_F(RunnerTest, OneBadRequestDoesNotFailItsNeighbours) {
   control->value_that_fails = -7;
   start_batched();
   add(1);
-  PendingRequest& bad = add(-7);
+  models::PendingRequest& bad = add(-7);
   add(3);
   EXPECT_EQ(runner->run(), 3u);
   EXPECT_THAT(control->take_rows_run(), ElementsAre(4, 1, 1, 1)) << "together, then one by one";
@@ -186,7 +187,7 @@ TEST_F(RunnerTest, OneBadRequestDoesNotFailItsNeighboursOnAnAsynchronousDevice) 
   control->value_that_fails = -7;
   start_batched();
   add(1);
-  PendingRequest& bad = add(-7);
+  models::PendingRequest& bad = add(-7);
   EXPECT_EQ(runner->run(), 2u);
   listener.wait_for(1);
   EXPECT_FALSE(runner->is_done()) << "the two have had no answer";
@@ -210,7 +211,7 @@ TEST_F(RunnerTest, OneBadRequestDoesNotFailItsNeighboursOnAnAsynchronousDevice) 
 
 TEST_F(RunnerTest, HoldsABatchUntilItsDelayEnds) {
   start_batched(10'000'000);
-  PendingRequest& first = add(1);
+  models::PendingRequest& first = add(1);
   first.request.times.parsed_ns = now_ns();
   EXPECT_EQ(runner->run(), 0u);
   EXPECT_TRUE(runner->has_waiting());
@@ -243,7 +244,7 @@ TEST_F(RunnerTest, DoesNotHoldABatchThatIsFull) {
 
 TEST_F(RunnerTest, AHeldRequestThatExpiresIsAnsweredAndDoesNotRun) {
   start_batched(10'000'000);
-  PendingRequest& late = add(1);
+  models::PendingRequest& late = add(1);
   late.request.deadline_ns = now_ns() + 1'000'000'000u;
   EXPECT_EQ(runner->run(), 0u);
   EXPECT_EQ(runner->next_ns(), late.request.deadline_ns);
@@ -257,7 +258,7 @@ TEST_F(RunnerTest, AHeldRequestThatExpiresIsAnsweredAndDoesNotRun) {
 TEST_F(RunnerTest, LeavesAnExpiredRequestOutOfABatch) {
   start_batched();
   add(1);
-  PendingRequest& late = add(2);
+  models::PendingRequest& late = add(2);
   late.request.deadline_ns = now_ns() - 1;
   add(3);
   EXPECT_EQ(runner->run(), 3u);
@@ -342,7 +343,7 @@ TEST_F(RunnerTest, WhoLooksWhileACompletionIsInsideWaitsForItToLeave) {
 TEST_F(RunnerTest, WantsOthersOnlyUntilTheLargestCallThatItsPlanPacksIsFull) {
   start_batched();
   for (int i = 0; i < 7; ++i) {
-    PendingRequest& one = make(static_cast<float>(i));
+    models::PendingRequest& one = make(static_cast<float>(i));
     EXPECT_TRUE(runner->add(one.request)) << i;
   }
   EXPECT_FALSE(runner->add(make(7).request));
@@ -356,7 +357,7 @@ TEST_F(RunnerTest, WantsOthersOnlyUntilTheLargestCallThatItsPlanPacksIsFull) {
 TEST_F(RunnerTest, WantsNoOthersAfterTheFirstThatCanNotJoin) {
   control->cost_ns = &slowly_rising;
   control->models_that_sum_rows = {"alone"};
-  start({.queue_type = QueueType::kBatched, .batch_size = 8}, {"alone", "m", "n"});
+  start({.queue_type = models::QueueType::kBatched, .batch_size = 8}, {"alone", "m", "n"});
   EXPECT_FALSE(runner->add(make(1, "alone").request)) << "its plan never packs";
   EXPECT_TRUE(runner->add(make(2, "m").request));
   EXPECT_FALSE(runner->add(make(3, "n").request)) << "another model";

@@ -25,7 +25,8 @@ class SchedulerTest : public testing::Test {
   void start(const EngineConfig& config, uint32_t submitters = 1) {
     files.add_model("m");
     repository = std::move(
-        ModelRepository::open(files.path(), make_fake_backend(control), *counters).value());
+        models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
+            .value());
     EngineOptions options;
     options.config = config;
     options.submitter_count = submitters;
@@ -35,8 +36,8 @@ class SchedulerTest : public testing::Test {
     model = repository->find("m", "");
     (void)control->take_rows_run();
   }
-  PendingRequest& make(float value = 1) {
-    all.push_back(std::make_unique<PendingRequest>(model, 4096));
+  models::PendingRequest& make(float value = 1) {
+    all.push_back(std::make_unique<models::PendingRequest>(model, 4096));
     all.back()->add_input<float>(ElementType::kFp32, {1, 4}, {value, value, value, value});
     return *all.back();
   }
@@ -49,12 +50,12 @@ class SchedulerTest : public testing::Test {
   }
 
   uint32_t cpu_count = 0;  // as the machine has
-  TempRepository files;
-  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  models::TempRepository files;
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<ModelRepository> repository;
-  Model* model = nullptr;
-  std::deque<std::unique_ptr<PendingRequest>> all;
+  std::unique_ptr<models::ModelRepository> repository;
+  models::Model* model = nullptr;
+  std::deque<std::unique_ptr<models::PendingRequest>> all;
   std::unique_ptr<Engine> engine;  // goes first: it completes its requests
 };
 

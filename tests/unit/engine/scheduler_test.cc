@@ -71,13 +71,13 @@ TEST_F(SchedulerTest, TheBudgetOfAModelReckonsWithItsShareOfTheWorkers) {
     } else {
       ASSERT_TRUE(engine->reconfigure(config).ok());
     }
-    Model* const light = repository->find("light", "");
+    models::Model* const light = repository->find("light", "");
     model->service_time().restart(1 * kMs);
     light->service_time().restart(kMs / 4);
     control->hold();
     for (int i = 0; i < 4; ++i) ASSERT_EQ(submit(), SubmitOutcome::kAccepted) << i;
     ASSERT_EQ(submit(), SubmitOutcome::kOverBudget) << "a fifth of its own";
-    PendingRequest one(light, 4096);
+    models::PendingRequest one(light, 4096);
     one.add_input<float>(ElementType::kFp32, {1, 4}, {1, 1, 1, 1});
     one.request.times.received_ns = now_ns() - kMs / 2;
     const bool is_fair = policy == Policy::kFair;
@@ -137,7 +137,7 @@ TEST_F(SchedulerTest, SaysBeforeTheBodyWhetherARequestWouldFit) {
   model->service_time().restart(1 * kMs);
   Submitter& io = engine->submitter(0);
   control->hold();
-  PendingRequest& next = make();
+  models::PendingRequest& next = make();
   EXPECT_TRUE(io.fits_budget(next.request)) << "nothing is ahead";
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   EXPECT_TRUE(io.fits_budget(next.request)) << "2 ms";
@@ -164,7 +164,7 @@ TEST_F(SchedulerTest, ARequestThatFindsTheQueueFullIsNotReckonedWith) {
 }
 
 TEST_F(SchedulerTest, InlineKeepsTheBudgetToo) {
-  start({.queue_type = QueueType::kInline, .latency_budget_us = 2500});
+  start({.queue_type = models::QueueType::kInline, .latency_budget_us = 2500});
   model->service_time().restart(1 * kMs);
   Submitter& io = engine->submitter(0);
   EXPECT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
@@ -175,9 +175,9 @@ TEST_F(SchedulerTest, InlineKeepsTheBudgetToo) {
 
 TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
   start({.default_timeout_us = 1000});
-  PendingRequest& own = make();
+  models::PendingRequest& own = make();
   own.request.deadline_ns = now_ns() + 60'000 * kMs;
-  PendingRequest& none = make();
+  models::PendingRequest& none = make();
   none.request.times.parsed_ns = now_ns() - 2 * kMs;  // parsed so long ago
   ASSERT_EQ(submit_now(*engine, none.request), SubmitOutcome::kAccepted);
   ASSERT_EQ(submit_now(*engine, own.request), SubmitOutcome::kAccepted);
@@ -195,8 +195,8 @@ TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
 // overflowed: with `naive` it lay in the past, and a worker that kept the request back span.
 TEST_F(SchedulerTest, ARequestThatMayWaitForEverGetsNoDefaultTimeoutAndNoDeadline) {
   control->hold();
-  start({.queue_type = QueueType::kMpmc, .default_timeout_us = 1});
-  PendingRequest& pending = make();
+  start({.queue_type = models::QueueType::kMpmc, .default_timeout_us = 1});
+  models::PendingRequest& pending = make();
   pending.request.waits_for_ever = true;
   pending.request.times.received_ns = 1;  // its default deadline would have passed long ago
   ASSERT_EQ(submit_now(*engine, pending.request), SubmitOutcome::kAccepted);
@@ -210,7 +210,7 @@ TEST_F(SchedulerTest, WorkersAreWokenWithinATurnThatGoesOn) {
   cpu_count = 2;
   start({.thread_count = 1});
   while (counters->total("worker_parks") == 0) std::this_thread::yield();
-  PendingRequest& pending = make();
+  models::PendingRequest& pending = make();
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
   while (pending.times_completed() == 0) {  // no end_turn()
     engine->submitter(0).wake_if_late();
@@ -225,7 +225,7 @@ TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
   cpu_count = 1;
   start({.thread_count = 1});
   while (counters->total("worker_parks") == 0) std::this_thread::yield();
-  PendingRequest& pending = make();
+  models::PendingRequest& pending = make();
   pending.request.times.parsed_ns = 1;  // late
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
   engine->submitter(0).wake_if_late();
@@ -235,8 +235,8 @@ TEST_F(SchedulerTest, NoWorkerIsWokenWithinATurnWhereAllShareOneCpu) {
 }
 
 TEST_F(SchedulerTest, WithinATurnInlineRunsNothing) {
-  start({.queue_type = QueueType::kInline});
-  PendingRequest& pending = make();
+  start({.queue_type = models::QueueType::kInline});
+  models::PendingRequest& pending = make();
   pending.request.times.parsed_ns = 1;  // late
   ASSERT_EQ(engine->submitter(0).submit(pending.request), SubmitOutcome::kAccepted);
   engine->submitter(0).wake_if_late();
@@ -248,7 +248,7 @@ TEST_F(SchedulerTest, WithinATurnInlineRunsNothing) {
 // requests of 20 ms took 8 workers 321 ms.
 TEST_F(SchedulerTest, BatchedTakesOneRequestAWorkerOfAModelThatNeverPacks) {
   control->models_that_sum_rows = {"m"};
-  start({.queue_type = QueueType::kBatched, .thread_count = 8, .batch_size = 16});
+  start({.queue_type = models::QueueType::kBatched, .thread_count = 8, .batch_size = 16});
   control->hold();
   for (int i = 0; i < 16; ++i) {
     ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
@@ -279,14 +279,14 @@ TEST_F(SchedulerTest, AWokenWorkerTakesNoMoreThanItRuns) {
 
 TEST_F(SchedulerTest, InlineTellsWhenWhatWaitsForRoomWillExpire) {
   control->asynchronous = true;
-  start({.queue_type = QueueType::kInline});
+  start({.queue_type = models::QueueType::kInline});
   Submitter& io = engine->submitter(0);
   EXPECT_EQ(io.next_ns(), UINT64_MAX);
   control->hold();
   ASSERT_EQ(io.submit(make().request), SubmitOutcome::kAccepted);
   (void)io.end_turn();
   EXPECT_EQ(io.next_ns(), UINT64_MAX) << "it is with the device";
-  PendingRequest& late = make();
+  models::PendingRequest& late = make();
   late.request.deadline_ns = now_ns() + 1 * kMs;
   ASSERT_EQ(io.submit(late.request), SubmitOutcome::kAccepted);
   (void)io.end_turn();
@@ -301,7 +301,7 @@ TEST_F(SchedulerTest, InlineTellsWhenWhatWaitsForRoomWillExpire) {
 
 TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItsDelayEnds) {
   control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 3000});
+  start({.queue_type = models::QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 3000});
   for (int i = 0; i < 3; ++i) ASSERT_EQ(submit(static_cast<float>(i)), SubmitOutcome::kAccepted);
   for (const auto& one : all) one->wait();
   const uint64_t began = all[0]->request.times.parsed_ns;
@@ -312,7 +312,9 @@ TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItsDelayEnds) {
 TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItFills) {
   control->cost_ns = &slowly_rising;
   // A delay that the test would not survive.
-  start({.queue_type = QueueType::kBatched, .batch_size = 4, .max_queue_delay_us = 10'000'000});
+  start({.queue_type = models::QueueType::kBatched,
+         .batch_size = 4,
+         .max_queue_delay_us = 10'000'000});
   const uint64_t began = now_ns();
   for (int i = 0; i < 8; ++i) ASSERT_EQ(submit(static_cast<float>(i)), SubmitOutcome::kAccepted);
   for (const auto& one : all) one->wait();
@@ -325,7 +327,8 @@ TEST_F(SchedulerTest, ABatchThatIsHeldRunsWhenItFills) {
 
 TEST_F(SchedulerTest, ABatchThatIsHeldIsCompletedByAChangeOfConfigurationAndByDrain) {
   control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 300'000});
+  start(
+      {.queue_type = models::QueueType::kBatched, .batch_size = 8, .max_queue_delay_us = 300'000});
   EngineConfig next = engine->config();
   next.batch_size = 4;
   ASSERT_EQ(submit(1), SubmitOutcome::kAccepted);
@@ -339,7 +342,7 @@ TEST_F(SchedulerTest, ABatchThatIsHeldIsCompletedByAChangeOfConfigurationAndByDr
 
 TEST_F(SchedulerTest, InlinePacksWhatOneTurnBrought) {
   control->cost_ns = &slowly_rising;
-  start({.queue_type = QueueType::kInline, .batch_size = 8});
+  start({.queue_type = models::QueueType::kInline, .batch_size = 8});
   for (int i = 0; i < 5; ++i) {
     ASSERT_EQ(engine->submitter(0).submit(make(static_cast<float>(i)).request),
               SubmitOutcome::kAccepted);
@@ -351,8 +354,8 @@ TEST_F(SchedulerTest, InlinePacksWhatOneTurnBrought) {
 }
 
 TEST_F(SchedulerTest, EveryQueueTypeSaysFullAtItsCapacity) {
-  for (size_t i = 0; i < kQueueTypeNames.size(); ++i) {
-    const auto type = static_cast<QueueType>(i);
+  for (size_t i = 0; i < models::kQueueTypeNames.size(); ++i) {
+    const auto type = static_cast<models::QueueType>(i);
     const EngineConfig config{.queue_type = type, .batch_size = 1, .queue_capacity = 4};
     if (engine == nullptr) {
       start(config);
@@ -383,31 +386,33 @@ TEST_F(SchedulerTest, AChangeThatCannotBeMadeLeavesTheConfigurationBefore) {
   start({.thread_count = 2});
   const EngineConfig before = engine->config();
   control->most_instances.store(control->instances.load() + 1);  // the second new one fails
-  for (const QueueType type : {QueueType::kSpsc, QueueType::kNaive, QueueType::kBatched}) {
+  for (const models::QueueType type :
+       {models::QueueType::kSpsc, models::QueueType::kNaive, models::QueueType::kBatched}) {
     const Status status = engine->reconfigure({.queue_type = type, .thread_count = 3});
     EXPECT_EQ(status.code(), Code::kInternal);
     EXPECT_THAT(std::string(status.message()), HasSubstr("no more instances of 'm'"));
     EXPECT_EQ(engine->config(), before);
-    EXPECT_EQ(model->state(), ModelState::kReady) << "the one before serves it still";
+    EXPECT_EQ(model->state(), models::ModelState::kReady) << "the one before serves it still";
     ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
     all.back()->wait();
-    EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+    EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kMpmc);
     EXPECT_TRUE(all.back()->request.status.ok());
     control->most_instances.store(control->instances.load() + 1);
   }
   EXPECT_EQ(counters->total("engine_swaps"), 0u);
   control->most_instances.store(UINT32_MAX);
-  EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kSpsc, .thread_count = 3}).ok());
+  EXPECT_TRUE(
+      engine->reconfigure({.queue_type = models::QueueType::kSpsc, .thread_count = 3}).ok());
   EXPECT_EQ(counters->total("engine_swaps"), 1u);
 }
 
 TEST_F(SchedulerTest, AChangeToInlineThatCannotBeMadeLeavesTheConfigurationBefore) {
   start({}, 2);
   control->most_instances.store(control->instances.load() + 1);
-  EXPECT_FALSE(engine->reconfigure({.queue_type = QueueType::kInline}).ok());
+  EXPECT_FALSE(engine->reconfigure({.queue_type = models::QueueType::kInline}).ok());
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all.back()->wait();
-  EXPECT_EQ(all.back()->request.queue_type, QueueType::kMpmc);
+  EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kMpmc);
 }
 
 TEST_F(SchedulerTest, AnImpossibleConfigurationIsRefusedBeforeAnythingIsMade) {
@@ -429,20 +434,21 @@ TEST_F(SchedulerTest, AChangeToTheSameConfigurationMakesNothingAnew) {
 TEST_F(SchedulerTest, RefusesAChangeAfterDrain) {
   start({});
   engine->drain();
-  EXPECT_EQ(engine->reconfigure({.queue_type = QueueType::kSpsc}).code(), Code::kUnavailable);
+  EXPECT_EQ(engine->reconfigure({.queue_type = models::QueueType::kSpsc}).code(),
+            Code::kUnavailable);
 }
 
 // Requests that the configuration before had accepted with `inline` only its own I/O thread can
 // run.
 TEST_F(SchedulerTest, AChangeAwayFromInlineWaitsForTheTurnOfItsIoThread) {
-  start({.queue_type = QueueType::kInline});
+  start({.queue_type = models::QueueType::kInline});
   ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);
   std::thread change(
-      [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = QueueType::kMpmc}).ok()); });
+      [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = models::QueueType::kMpmc}).ok()); });
   turn_until_complete();
   change.join();
   EXPECT_THAT(all[0]->output<float>(0), Each(2));
-  EXPECT_EQ(all[0]->request.queue_type, QueueType::kInline);
+  EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kInline);
 }
 
 }  // namespace

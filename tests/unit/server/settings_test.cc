@@ -18,9 +18,9 @@
 namespace lumen::server {
 namespace {
 
-using engine::AllocatorType;
 using engine::EngineConfig;
-using engine::QueueType;
+using models::AllocatorType;
+using models::QueueType;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;

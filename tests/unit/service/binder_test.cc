@@ -32,7 +32,7 @@ class BinderTest : public testing::Test {
     return shape;
   }
 
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::optional<OneModel> models;
   Arena scratch = make_arena();
   Call call;

@@ -36,9 +36,9 @@ struct Asked {
 class FingerprintTest : public testing::Test {
  protected:
   FingerprintTest() {
-    const auto control = std::make_shared<engine::FakeControl>();
-    control->inputs.push_back({"second", ElementType::kFp32, engine::FakeControl::row_of_four()});
-    control->outputs.push_back({"z", ElementType::kFp32, engine::FakeControl::row_of_four()});
+    const auto control = std::make_shared<models::FakeControl>();
+    control->inputs.push_back({"second", ElementType::kFp32, models::FakeControl::row_of_four()});
+    control->outputs.push_back({"z", ElementType::kFp32, models::FakeControl::row_of_four()});
     models.emplace(control);
   }
   HashPair pair_of(const Asked& asked, const KeyedHash& hash = kHash) {

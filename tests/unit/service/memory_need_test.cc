@@ -11,13 +11,13 @@
 namespace lumen::service {
 namespace {
 
-engine::TensorSpec tensor(ElementType type, std::initializer_list<int64_t> dimensions) {
-  engine::TensorSpec spec{.name = "x", .type = type, .shape = {}};
+models::TensorSpec tensor(ElementType type, std::initializer_list<int64_t> dimensions) {
+  models::TensorSpec spec{.name = "x", .type = type, .shape = {}};
   for (const int64_t one : dimensions) EXPECT_TRUE(spec.shape.append(one));
   return spec;
 }
 
-engine::ModelMetadata model(engine::TensorSpec input, engine::TensorSpec output) {
+models::ModelMetadata model(models::TensorSpec input, models::TensorSpec output) {
   return {.name = "m",
           .version = "1",
           .platform = "test",
@@ -71,7 +71,7 @@ TEST(MemoryNeed, DoesNotOverflow) {
 }
 
 TEST(MemoryNeed, OfAModelWithoutTensorsIsThatOfItsLists) {
-  const engine::ModelMetadata none{
+  const models::ModelMetadata none{
       .name = "m", .version = "1", .platform = "test", .inputs = {}, .outputs = {}};
   EXPECT_GT(ModelNeed(none).of({}).body_bytes, 0u);
   EXPECT_EQ(ModelNeed(none).of({}).reply_bytes, 0u);

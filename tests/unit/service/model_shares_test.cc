@@ -8,7 +8,7 @@
 namespace lumen::service {
 namespace {
 
-using engine::bare_model;
+using models::bare_model;
 
 constexpr size_t kBytes = 10;
 

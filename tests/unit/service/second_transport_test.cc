@@ -16,7 +16,7 @@
 namespace lumen::service {
 namespace {
 
-class SecondTransport : public testing::TestWithParam<engine::QueueType> {
+class SecondTransport : public testing::TestWithParam<models::QueueType> {
  protected:
   void start(uint32_t workers) {
     models.emplace(control);
@@ -46,7 +46,7 @@ class SecondTransport : public testing::TestWithParam<engine::QueueType> {
     EXPECT_EQ(transport->times_encoded(slot), 1u);
   }
 
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::optional<OneModel> models;
   std::optional<SlotTransport> transport;
   std::unique_ptr<engine::Engine> engine;  // goes first: it completes its requests
@@ -69,7 +69,7 @@ TEST_P(SecondTransport, KeepsManyCallsOfOneConnectionAtWorkWhichCompleteInAnyOrd
 
 TEST_P(SecondTransport, ACancelledCallIsNotRunAndItsNeighboursAre) {
   start(1);
-  if (GetParam() != engine::QueueType::kInline) control->hold();
+  if (GetParam() != models::QueueType::kInline) control->hold();
   submit_all();
   // A worker has taken some at most, as many as `batched` packs; the rest wait.
   constexpr uint32_t kFirstCancelled = 32;
@@ -91,9 +91,9 @@ TEST_P(SecondTransport, ACancelledCallIsNotRunAndItsNeighboursAre) {
 }
 
 INSTANTIATE_TEST_SUITE_P(QueueTypes, SecondTransport,
-                         testing::Values(engine::QueueType::kMpmc, engine::QueueType::kSpsc,
-                                         engine::QueueType::kNaive, engine::QueueType::kBatched,
-                                         engine::QueueType::kInline, engine::QueueType::kAuto),
+                         testing::Values(models::QueueType::kMpmc, models::QueueType::kSpsc,
+                                         models::QueueType::kNaive, models::QueueType::kBatched,
+                                         models::QueueType::kInline, models::QueueType::kAuto),
                          [](const auto& one) { return std::string(name_of(one.param)); });
 
 }  // namespace

@@ -19,22 +19,22 @@ namespace lumen::service {
 // One model "m". Set the fake's description of it before.
 class OneModel {
  public:
-  explicit OneModel(std::shared_ptr<engine::FakeControl> fake, std::string_view config = "{}") {
+  explicit OneModel(std::shared_ptr<models::FakeControl> fake, std::string_view config = "{}") {
     files_.add_model("m");
     files_.write("m/config.json", config);
-    auto opened = engine::ModelRepository::open(
-        files_.path(), engine::make_fake_backend(std::move(fake)), *counters);
+    auto opened = models::ModelRepository::open(
+        files_.path(), models::make_fake_backend(std::move(fake)), *counters);
     LUMEN_CHECK(opened.ok());
     repository = std::move(*opened);
     model = repository->find("m", "");
   }
 
   const std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
-  std::unique_ptr<engine::ModelRepository> repository;
-  engine::Model* model = nullptr;
+  std::unique_ptr<models::ModelRepository> repository;
+  models::Model* model = nullptr;
 
  private:
-  engine::TempRepository files_;
+  models::TempRepository files_;
 };
 
 inline Arena make_arena(size_t bytes = size_t{1} << 16) {

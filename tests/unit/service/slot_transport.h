@@ -58,7 +58,7 @@ class ReplyPlace final : public Allocator {
   SharedRegion::Slot& slot_;
 };
 
-class SlotTransport final : public CallOwner, public engine::CompletionSink {
+class SlotTransport final : public CallOwner, public models::CompletionSink {
  public:
   SlotTransport(engine::Submitter& submitter, telemetry::Counters& all_counters,
                 std::span<Step* const> steps = {})
@@ -72,7 +72,7 @@ class SlotTransport final : public CallOwner, public engine::CompletionSink {
   }
 
   // The client's part: a row whose first number is `value`, in slot `number`, which is ready.
-  engine::SubmitOutcome send(uint32_t number, engine::Model& model, float value,
+  engine::SubmitOutcome send(uint32_t number, models::Model& model, float value,
                              uint64_t deadline_ns = UINT64_MAX) {
     region[number].input = {value, value + 1, value + 2, value + 3};
     Slot& slot = slots_[number];

@@ -20,7 +20,7 @@ const KeyedHash kOther(8);
 
 // A call of one input of bytes, with its fingerprint.
 struct Asked {
-  Asked(engine::Model* model, std::string given, std::string_view parameter = "1")
+  Asked(models::Model* model, std::string given, std::string_view parameter = "1")
       : bytes(std::move(given)), parameters{{"", "p", parameter}} {
     inputs = {tensor_of(ElementType::kUint8, {static_cast<int64_t>(bytes.size())}, bytes.size(),
                         reinterpret_cast<std::byte*>(bytes.data()))};
@@ -52,7 +52,7 @@ class StoredAnswerTest : public testing::Test {
     Asked asked(models.model, bytes, parameter);
     return stored.answers(asked.call, *asked.print, hash);
   }
-  OneModel models{std::make_shared<engine::FakeControl>()};
+  OneModel models{std::make_shared<models::FakeControl>()};
   std::vector<std::max_align_t> memory;
 };
 

@@ -69,7 +69,7 @@ class TwoThreads : public testing::Test {
   uint64_t runs() const { return control->starts.load() - starts_before; }
 
   static constexpr float kSame = 10;
-  std::shared_ptr<engine::FakeControl> control = std::make_shared<engine::FakeControl>();
+  std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   uint64_t default_timeout_us = 0;
   uint64_t starts_before = 0;
   std::optional<OneModel> models;

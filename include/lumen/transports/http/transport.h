@@ -4,8 +4,8 @@
 // Memory: everything at create(). Errors: create() returns why; afterwards error replies.
 #pragma once
 
-#include <lumen/engine/backends.h>
 #include <lumen/engine/engine.h>
+#include <lumen/models/backends.h>
 #include <lumen/net/loop.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
@@ -35,7 +35,7 @@ struct Services {
   const HostCheck& hosts;
   const Cors& cors;
   const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
-  engine::Backends& backends;           // which are told of the requests' memory
+  models::Backends& backends;           // which are told of the requests' memory
   service::JobThread& control;          // tells and changes the engine's configuration
   service::JobThread& metrics;
 };

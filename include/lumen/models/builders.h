@@ -1,0 +1,51 @@
+// Builders: the threads on which models are loaded and instances made. They live as long as the
+// repository: on a new thread each time, the memory of instances would come from ever other heaps
+// (malloc keeps one for each thread, up to 8 a CPU).
+// Threads: run() by the control plane, one at a time. Memory: a thread is started when it is first
+// needed; idle ones sleep. Errors: never; a job tells by its captures.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace lumen::models {
+
+class Builders {
+ public:
+  struct Job {
+    std::function<void()> body;
+    // Where its memory is to lie: near this CPU. Asked on machines with several NUMA nodes only.
+    std::optional<uint32_t> near_cpu;
+  };
+
+  // `most_threads`: 1 for a backend that compiles on one thread at a time.
+  explicit Builders(uint32_t most_threads) : most_threads_(most_threads) {}
+  ~Builders();
+  Builders(const Builders&) = delete;
+  Builders& operator=(const Builders&) = delete;
+
+  // Returns when all are done; as many run at once as there are threads.
+  void run(std::span<const Job> jobs);
+
+ private:
+  void main();
+  void take_jobs(std::unique_lock<std::mutex>& lock);
+
+  const uint32_t most_threads_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::span<const Job> jobs_;
+  size_t next_ = 0;
+  size_t done_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace lumen::models

@@ -1,0 +1,45 @@
+// A model's description, as a client sees it. Built at load, immutable afterwards.
+// Threads: any may read. Memory: the heap, at load (control plane). Errors: never.
+#pragma once
+
+#include <lumen/tensor/element_type.h>
+#include <lumen/tensor/shape.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lumen::models {
+
+struct TensorSpec {
+  std::string name;
+  ElementType type = ElementType::kFp32;
+  Shape shape;  // -1: any size on that axis
+  // A classifier's classes, in the order of the last axis; empty where the model names none.
+  std::vector<std::string> labels{};
+  bool has_rank = true;  // false, of outputs only: any shape comes; `shape` is empty
+};
+
+// Two free axes that the model's operations take only with equal sizes; of one input or of two.
+struct TiedAxes {
+  uint16_t input = 0;
+  uint16_t axis = 0;
+  uint16_t other_input = 0;
+  uint16_t other_axis = 0;
+};
+
+struct ModelMetadata {
+  std::string name;
+  std::string version;   // digits
+  std::string platform;  // "openvino", for the protocol's "platform"
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  std::vector<TiedAxes> ties{};      // those that the backend knows of; no pair stands there twice
+  bool takes_empty_tensors = false;  // inputs may have free axes of size 0
+};
+
+// Whether the model's shapes allow packing at all: every input and output has a free first axis and
+// elements of fixed size.
+[[nodiscard]] bool has_batch_axis(const ModelMetadata& metadata) noexcept;
+
+}  // namespace lumen::models

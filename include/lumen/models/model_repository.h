@@ -1,0 +1,184 @@
+// ModelRepository: finds models on disk (<name>/<version>/model.onnx|model.xml, <name>/config.json)
+// and holds them, with state and statistics.
+// Threads: open() on the control plane; find() and statistics from any thread afterwards.
+// Memory: at open(). Errors: a broken model stands in the list as UNAVAILABLE with its reason, it
+// never stops the others; only an unreadable repository directory is an error.
+#pragma once
+
+#include <lumen/base/cache_line.h>
+#include <lumen/base/result.h>
+#include <lumen/models/backend_choice.h>
+#include <lumen/models/backends.h>
+#include <lumen/models/metadata.h>
+#include <lumen/models/run_costs.h>
+#include <lumen/models/size_cost.h>
+#include <lumen/models/smoothed_time.h>
+#include <lumen/models/tensor_names.h>
+#include <lumen/telemetry/counters.h>
+
+#include <atomic>
+#include <bitset>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::models {
+
+enum class ModelState : uint8_t { kReady, kUnavailable };
+
+// Which of the kMaxModels places are taken. Control plane, by several threads.
+class ModelIndices {
+ public:
+  [[nodiscard]] std::optional<uint32_t> take();  // the lowest that is free
+  void give_back(uint32_t index);
+
+ private:
+  std::mutex mutex_;
+  std::bitset<limits::kMaxModels> taken_;
+};
+
+// One version of one model. Its index and counters are another's once it is gone.
+class Model {
+ public:
+  Model(std::shared_ptr<ModelIndices> indices, uint32_t index, telemetry::Counters& counters,
+        const ModelSource& source);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  [[nodiscard]] ModelState state() const noexcept { return state_; }
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }  // if unavailable
+  [[nodiscard]] const ModelMetadata& metadata() const noexcept { return metadata_; }
+  // Of a model that is ready.
+  [[nodiscard]] const TensorNames& input_names() const noexcept { return input_names_; }
+  [[nodiscard]] const TensorNames& output_names() const noexcept { return output_names_; }
+  [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
+  [[nodiscard]] telemetry::ModelCounters counters() const noexcept { return {*counters_, index_}; }
+  [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
+  // Which backend serves it, and why that one.
+  [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
+  // Why its requests are not run in one call, with the key that allows it all the same; empty: they may be, where it
+  // pays. Of a model without a free first axis it is empty, too.
+  [[nodiscard]] const std::string& why_not_packed() const noexcept { return why_not_packed_; }
+  [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
+    return response_cache_;
+  }
+  [[nodiscard]] const ModelScheduling& scheduling() const noexcept { return scheduling_; }
+  // The traits of its backend; of a model that is ready.
+  [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
+  // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
+  // backend makes one at a time.
+  [[nodiscard]] Result<std::unique_ptr<Instance>> make_instance(
+      std::span<const uint32_t> batch_sizes);
+  // A worker's time for one request, for admission. With a latency budget the warm-up is its first
+  // sample, if rows can be made up; 0 before the first.
+  [[nodiscard]] SmoothedTime& service_time() noexcept { return service_time_; }
+  [[nodiscard]] const SmoothedTime& service_time() const noexcept { return service_time_; }
+  // The expected time of one request by its input's size, for the choice of its lane and its share.
+  [[nodiscard]] RunCosts& run_costs() noexcept { return run_costs_; }
+  [[nodiscard]] const RunCosts& run_costs() const noexcept { return run_costs_; }
+  // Times of calls of the sizes that the key names, if they were measured: once for the model, not
+  // for each instance and change. A few entries at most: the key follows from batch_size. Control
+  // plane only.
+  [[nodiscard]] std::map<std::vector<uint32_t>, std::vector<SizeCost>>& size_costs() noexcept {
+    return size_costs_;
+  }
+  // The growth of an instance's memory in its first run, by the last one that ran on the control
+  // plane: not each does. Control plane only.
+  [[nodiscard]] uint64_t first_run_bytes() const noexcept { return first_run_bytes_; }
+  void set_first_run_bytes(uint64_t bytes) noexcept { first_run_bytes_ = bytes; }
+  // Of its file, with weights that lie beside it in a file of OpenVINO's; 0: not loaded.
+  [[nodiscard]] uint64_t file_bytes() const noexcept { return file_bytes_; }
+  // Control plane only, before the engine's workers run.
+  void mark_unavailable(std::string reason) {
+    state_ = ModelState::kUnavailable;
+    reason_ = std::move(reason);
+  }
+
+ private:
+  friend class ModelRepository;
+  ModelState state_ = ModelState::kUnavailable;
+  std::string reason_;
+  ModelMetadata metadata_;  // name and version are set even when unavailable
+  TensorNames input_names_;
+  TensorNames output_names_;
+  Backends::Entry* backend_ = nullptr;  // that loaded it
+  BackendChoice choice_;
+  std::string why_not_packed_;
+  ResponseCacheOptions response_cache_;
+  ModelScheduling scheduling_;
+  std::unique_ptr<LoadedModel> loaded_;
+  const std::shared_ptr<ModelIndices> indices_;
+  const uint32_t index_;
+  telemetry::Counters* const counters_;
+  std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
+  uint64_t first_run_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
+  // Written by every worker after each call; the members above are read by all for each request.
+  alignas(kFalseSharingRange) SmoothedTime service_time_;
+  RunCosts run_costs_;
+};
+
+class Builders;     // threads that load models and make instances
+class LoadGate;     // of those threads
+struct FoundModel;  // of the scan
+
+class ModelRepository {
+ public:
+  // Told of each model that is loaded or can't be, in the order in which they are done, as the `number`-th of `count`;
+  // by one thread at a time, any of those that load.
+  using OnLoaded = std::function<void(const Model& model, size_t number, size_t count)>;
+
+  // Loads models side by side, on as many threads as there are CPUs, up to 8. kCancelled: `options.stop` was set before
+  // all were loaded.
+  [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
+      const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
+      LoadOptions options = {}, const OnLoaded& on_loaded = [](const Model&, size_t, size_t) {});
+
+  // `version` empty: the highest. nullptr: no such model (or version).
+  [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
+  [[nodiscard]] const std::vector<std::shared_ptr<Model>>& models() const noexcept {
+    return models_;
+  }
+  // Versions of `name` in ascending order; for the metadata reply (control plane).
+  [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
+  // For a catalog while it serves, one at a time: loads one version more from the directory
+  // (`version` empty: the highest there), which the list above does not name.
+  [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name,
+                                                    std::string_view version);
+  // Not kept any more; it lives as long as others keep it.
+  void forget(const Model& model);
+  [[nodiscard]] Backends& backends() noexcept { return backends_; }
+  [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
+  [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }
+  // Those that have loaded the models, for their instances. Control plane, one thread at a time.
+  [[nodiscard]] Builders& builders() noexcept { return *builders_; }
+  ~ModelRepository();
+
+ private:
+  ModelRepository(std::filesystem::path directory, Backends backends, telemetry::Counters& counters,
+                  LoadOptions options);
+  [[nodiscard]] Status load_all(const std::vector<FoundModel>& found, const OnLoaded& on_loaded);
+  // Not loaded yet, or unavailable with the scan's reason; nullptr: no index is free.
+  [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
+  // Through the backend that is chosen for it; a model that can't be loaded becomes unavailable. Several models at once.
+  void load_model(Model& model, const ModelSource& found);
+  [[nodiscard]] Status load_into(Model& model, const ModelSource& found);
+  const std::filesystem::path directory_;
+  telemetry::Counters& counters_;
+  const std::unique_ptr<LoadGate> gate_;
+  Backends backends_;
+  const LoadOptions options_;
+  const std::unique_ptr<Builders> builders_;
+  const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
+  std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number
+};
+
+}  // namespace lumen::models

@@ -1,0 +1,252 @@
+// See the header.
+#include "models/choose_backend.h"
+
+#include <lumen/models/load_trials.h>
+#include <lumen/onnx/model_file.h>
+
+#include "models/choice_cache.h"
+#include "models/compare_backends.h"
+#include "models/format_text.h"
+#include "models/operator_check.h"
+
+#include <malloc.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lumen::models {
+namespace {
+
+// Inputs and outputs. OpenVINO compiles in a time that grows with the square of their number, once for each size of a
+// call: minutes for limits::kMaxTensors.
+constexpr size_t kMostTensorsCompared = 1024;
+
+constexpr char kNotGiven[] =
+    "not given operators by which a request can end the process or read other memory";
+
+// By one of these a request could end the process, so it is not served, even if the configuration names the backend.
+Status refused(const Backend& backend, const ModelSource& source,
+               const std::vector<std::string>& operators) {
+  return Status::error(
+      Code::kUnavailable, "model '%s': %s is %s%s: %s", source.name.c_str(),
+      std::string(backend.name()).c_str(), kNotGiven,
+      backend.traits().is_reference ? "" : " (\"backend\": \"auto\" in config.json may serve them)",
+      listed(operators).c_str());
+}
+
+// The first time that this backend gets this model on this machine. The error is of a sentence that begins with the
+// backend.
+Status try_first(const Backend& backend, const ModelSource& source, const LoadOptions& options) {
+  if (options.trials == nullptr) return {};
+  const ChoiceCache cache(options.cache);
+  const std::string key = ChoiceCache::key_of(source, backend.description(), "tried");
+  if (cache.find(key)) return {};
+  LUMEN_RETURN_IF_ERROR(options.trials->try_in_process(source, backend.name(), options.stop));
+  cache.put(key, {.backend = std::string(backend.name()), .why = "its process lived"});
+  return {};
+}
+
+// Side by side with other models where the backend can.
+template <typename Work>
+auto in_turn(Backends::Entry& entry, Work&& work) {
+  std::unique_lock<std::mutex> alone;
+  if (!entry.backend->traits().loads_in_parallel) alone = std::unique_lock(entry.making);
+  return work();
+}
+
+Result<std::unique_ptr<LoadedModel>> load(Backends::Entry& entry, const ModelSource& source) {
+  auto loaded = in_turn(entry, [&] { return entry.backend->load(source); });
+  if (loaded.ok()) return loaded;
+  const std::string newer = newer_opset(*entry.backend, source);
+  if (newer.empty()) return loaded;
+  return Status::error(loaded.status().code(), "%s: %s", newer.c_str(),
+                       loaded.status().message().data());
+}
+
+Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
+                                const ModelSource& source, const LoadOptions& options,
+                                BackendChoice choice) {
+  Result<Backends::Entry*> entry = backends.find(name);
+  if (!entry.ok()) return entry.status();
+  const Backend& backend = *(*entry)->backend;
+  if (!choice.is_remembered) {
+    OperatorFindings found = compare_operators(backend, source);
+    if (!found.unsafe.empty()) return refused(backend, source, found.unsafe);
+    choice.operators_not_known = std::move(found.not_known);
+    const Status tried = try_first(backend, source, options);
+    if (tried.code() == Code::kCancelled) return tried;
+    if (!tried.ok()) {
+      return Status::error(tried.code(), "model '%s': %s %s", source.name.c_str(),
+                           std::string(backend.name()).c_str(), tried.message().data());
+    }
+  }
+  Result<std::unique_ptr<LoadedModel>> loaded = load(**entry, source);
+  if (!loaded.ok()) return loaded.status();
+  choice.backend = backend.name();
+  return ChosenBackend{*entry, std::move(*loaded), std::move(choice)};
+}
+
+// Inputs and outputs; 0: not known.
+size_t tensors_of(const ModelSource& source) {
+  if (source.graph == nullptr || !source.graph->model().ok()) return 0;
+  const onnx::Graph& graph = source.graph->model()->graph;
+  return graph.inputs.size() + graph.outputs.size();
+}
+
+// Says of a backend that "auto" may not give the model to why; empty: it may.
+std::string reason_to_leave_out(const Backend& backend, const ModelSource& source) {
+  const OperatorFindings found = compare_operators(backend, source);
+  if (!found.unsafe.empty()) return std::string("it is ") + kNotGiven + ": " + listed(found.unsafe);
+  if (found.not_known.empty() && tensors_of(source) > kMostTensorsCompared &&
+      !backend.traits().is_reference) {
+    return format_text(
+        "\"backend\": \"%s\" in config.json allows it; with %zu inputs and outputs it is not "
+        "compared, since compiling may take minutes",
+        std::string(backend.name()).c_str(), tensors_of(source));
+  }
+  if (found.not_known.empty()) return {};
+  return "\"backend\": \"" + std::string(backend.name()) +
+         "\" in config.json allows it; it is not known to compute as ONNX defines them: " +
+         listed(found.not_known);
+}
+
+// The reason of each, on one line; that of the reference first, since a Status cuts the end.
+Status nobody(const Backends& backends, const ModelSource& source,
+              const std::vector<TriedBackend>& tried, Code code) {
+  std::string all;
+  for (const bool is_reference : {true, false}) {
+    for (size_t i = 0; i < tried.size(); ++i) {
+      if (backends.entries()[i]->backend->traits().is_reference != is_reference) continue;
+      all.append(all.empty() ? "" : "; ").append(tried[i].name).append(": ");
+      all.append(tried[i].problem);
+    }
+  }
+  return Status::error(code, "no backend can serve model '%s': %s", source.name.c_str(),
+                       all.c_str());
+}
+
+// A model with the backends that "auto" may give it to.
+struct Attempt {
+  std::vector<TriedBackend> tried;  // all backends, in their order; the candidates point into it
+  std::vector<Candidate> candidates;
+  const TriedBackend* left_out = nullptr;  // the last backend that may not serve it
+  Code code = Code::kUnavailable;          // of the last backend that could not load it
+};
+
+void load_with_each(Attempt& attempt, Backends& backends, const ModelSource& source,
+                    const LoadOptions& options) {
+  attempt.tried.reserve(backends.entries().size());
+  for (const auto& entry : backends.entries()) {
+    if (options.is_stopped()) return;
+    TriedBackend& tried = attempt.tried.emplace_back(
+        TriedBackend{.name = std::string(entry->backend->name()),
+                     .problem = reason_to_leave_out(*entry->backend, source),
+                     .costs = {}});
+    if (tried.problem.empty()) {
+      const Status survived = try_first(*entry->backend, source, options);
+      if (!survived.ok()) tried.problem = survived.message();
+    }
+    if (!tried.problem.empty()) {
+      attempt.left_out = &tried;
+      continue;
+    }
+    Result<std::unique_ptr<LoadedModel>> loaded = load(*entry, source);
+    if (loaded.ok()) {
+      attempt.candidates.push_back({entry.get(), std::move(*loaded), nullptr, {}, &tried});
+    } else {
+      attempt.code = loaded.status().code();
+      tried.problem = loaded.status().message();
+    }
+  }
+}
+
+// For a comparison. Those that can't make an instance are candidates no more.
+Status make_instances(Attempt& attempt) {
+  std::erase_if(attempt.candidates, [](Candidate& one) {
+    Result<std::unique_ptr<Instance>> made =
+        in_turn(*one.entry, [&] { return one.loaded->create_instance(kMeasuredRows); });
+    if (!made.ok()) one.report->problem = made.status().message();
+    if (made.ok()) one.instance = std::move(*made);
+    return one.instance == nullptr;
+  });
+  for (Candidate& one : attempt.candidates) {
+    Result<RequestMemory> memory = RequestMemory::create(kTrialBytes);
+    if (!memory.ok()) return memory.status();
+    one.memory = std::move(*memory);
+  }
+  return {};
+}
+
+std::string why_the_only_one(const Attempt& attempt) {
+  if (attempt.left_out == nullptr) return "the only backend that can serve it";
+  return "computes as ONNX defines it; " + attempt.left_out->name +
+         " was left out: " + attempt.left_out->problem;
+}
+
+// Loads the model with each backend, and compares them if there are several.
+Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
+                              const LoadOptions& options, LoadGate::Loading& loading) {
+  Attempt attempt;
+  ChosenBackend chosen;
+  load_with_each(attempt, backends, source, options);
+  if (options.is_stopped()) return loading_stopped();
+  if (attempt.candidates.size() == 1) chosen.choice.why = why_the_only_one(attempt);
+  if (attempt.candidates.size() > 1) LUMEN_RETURN_IF_ERROR(make_instances(attempt));
+  std::vector<Candidate>& candidates = attempt.candidates;
+  if (candidates.empty()) return nobody(backends, source, attempt.tried, attempt.code);
+  size_t best = 0;
+  if (candidates.size() > 1) {
+    const LoadGate::Measuring measuring(loading);
+    if (options.is_stopped()) return loading_stopped();
+    best = compare_backends(candidates, source.options.precision, options, chosen.choice);
+  } else if (chosen.choice.why.empty()) {
+    chosen.choice.why = "the only backend that can run it";
+  }
+  if (options.is_stopped()) return loading_stopped();  // the measurement was cut short
+  chosen.entry = candidates[best].entry;
+  chosen.choice.backend = chosen.entry->backend->name();
+  candidates[best].instance.reset();
+  chosen.loaded = std::move(candidates[best].loaded);
+  chosen.choice.tried = std::move(attempt.tried);
+  return chosen;
+}
+
+Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
+                             const LoadOptions& options, LoadGate::Loading& loading) {
+  const bool is_its_own = !source.options.backend.empty();
+  const std::string& named = is_its_own ? source.options.backend : options.backend;
+  if (named != kAutoBackend) {
+    return load_with(backends, named, source, options,
+                     {.why = is_its_own ? "config.json names it" : "the server's setting"});
+  }
+  if (backends.entries().size() < 2) {
+    return load_with(backends, "", source, options, {.why = "the only backend of this server"});
+  }
+  ChoiceCache cache(options.cache);
+  const std::string key =
+      ChoiceCache::key_of(source, backends.description(), table_versions(backends));
+  if (std::optional<BackendChoice> known = cache.find(key)) {
+    known->is_remembered = true;
+    Result<ChosenBackend> chosen = load_with(backends, known->backend, source, options, *known);
+    if (chosen.ok()) return chosen;
+  }
+  Result<ChosenBackend> chosen = try_all(backends, source, options, loading);
+  if (chosen.ok()) cache.put(key, chosen->choice);
+  return chosen;
+}
+
+}  // namespace
+
+Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
+                                     const LoadOptions& options, LoadGate::Loading& loading) {
+  Result<ChosenBackend> chosen = choose(backends, source, options, loading);
+  // Freed memory, of the file as it was read and of the weights of a backend that was not chosen,
+  // stays with the process's heaps otherwise: 100 MB beside a model of 200.
+  ::malloc_trim(0);
+  return chosen;
+}
+
+}  // namespace lumen::models

@@ -1,0 +1,303 @@
+// Opens a repository: scans, loads each version through its backend, keeps failed versions with
+// their reason. Control plane, but find(), which any thread calls and which allocates nothing.
+// Errors: only for an unreadable directory or one with more versions than there are counters.
+#include <lumen/models/model_repository.h>
+
+#include <lumen/base/cpu.h>
+#include <lumen/base/limits.h>
+#include <lumen/base/utf8.h>
+#include <lumen/models/load_trials.h>
+#include <lumen/onnx/model_file.h>
+
+#include <lumen/models/builders.h>
+#include "models/choose_backend.h"
+#include "models/load_gate.h"
+#include "models/model_source.h"
+#include "models/repository_scan.h"
+#include "models/row_independence.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+namespace lumen::models {
+namespace {
+
+// Each keeps a heap of its own (malloc's), and compiling gains little beyond.
+constexpr uint32_t kMostBuilders = 8;
+// A frame of the bus counts a name's bytes in 16 bits.
+constexpr size_t kMaxOutputNameBytes = UINT16_MAX;
+
+// Requests name inputs, in JSON or in a frame of the bus; replies name outputs, which no request has to.
+Status check_tensors(const ModelMetadata& metadata, const char* what, size_t least,
+                     const std::vector<TensorSpec>& tensors, size_t most_name_bytes) noexcept {
+  if (tensors.size() < least || tensors.size() > limits::kMaxTensors) {
+    return Status::error(Code::kUnavailable, "model '%s' has %zu %ss; wanted %zu to %zu",
+                         metadata.name.c_str(), tensors.size(), what, least, limits::kMaxTensors);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string& name = tensors[i].name;
+    const bool is_text = is_utf8(name);
+    if (is_text && !name.empty() && name.size() <= most_name_bytes) continue;
+    return Status::error(Code::kUnavailable,
+                         "model '%s': the name of %s %zu has %zu bytes%s, which no message can "
+                         "carry; wanted 1 to %zu bytes of UTF-8; rename it in the file",
+                         metadata.name.c_str(), what, i, name.size(),
+                         is_text ? "" : " that are not UTF-8", most_name_bytes);
+  }
+  return {};
+}
+
+Status check_metadata(const ModelMetadata& metadata) noexcept {
+  LUMEN_RETURN_IF_ERROR(
+      check_tensors(metadata, "input", 0, metadata.inputs, limits::kMaxNameBytes));
+  return check_tensors(metadata, "output", 1, metadata.outputs, kMaxOutputNameBytes);
+}
+
+// A reason as clients may see it: it names the file, below the repository. Where that lies is no
+// client's business.
+std::string reason_text(const Status& status, const std::filesystem::path& directory,
+                        const ModelSource& source) {
+  std::string text(status.message());
+  const std::string prefix = (directory / "").string();
+  for (size_t at = 0; (at = text.find(prefix, at)) != std::string::npos;) {
+    text.erase(at, prefix.size());
+  }
+  const std::string file = source.file.filename().string();
+  const bool names_a_file = text.find(file) != std::string::npos || text.find(".json") != text.npos;
+  if (file.empty() || names_a_file) return text;
+  std::string named = source.name;
+  named.append("/").append(source.version).append("/").append(file).append(": ").append(text);
+  return named;
+}
+
+uint64_t bytes_of(const std::filesystem::path& file) {
+  std::error_code error;
+  uint64_t bytes = std::filesystem::file_size(file, error);
+  if (error) bytes = 0;
+  if (file.extension() != ".xml") return bytes;
+  const uint64_t weights =
+      std::filesystem::file_size(std::filesystem::path(file).replace_extension(".bin"), error);
+  return error ? bytes : bytes + weights;
+}
+
+uint32_t threads_for(const Backends& backends, const LoadOptions& options) {
+  if (!backends.loads_in_parallel()) return 1;
+  return options.threads != 0 ? options.threads : std::min(usable_cpu_count(), kMostBuilders);
+}
+
+// While models are loaded.
+class TrialsInUse {
+ public:
+  explicit TrialsInUse(LoadTrials* trials) noexcept : trials_(trials) {}
+  ~TrialsInUse() {
+    if (trials_ != nullptr) trials_->end();
+  }
+  TrialsInUse(const TrialsInUse&) = delete;
+  TrialsInUse& operator=(const TrialsInUse&) = delete;
+
+ private:
+  LoadTrials* const trials_;
+};
+
+}  // namespace
+
+std::optional<uint32_t> ModelIndices::take() {
+  const std::lock_guard lock(mutex_);
+  for (uint32_t index = 0; index < taken_.size(); ++index) {
+    if (taken_[index]) continue;
+    taken_[index] = true;
+    return index;
+  }
+  return std::nullopt;
+}
+
+void ModelIndices::give_back(uint32_t index) {
+  const std::lock_guard lock(mutex_);
+  taken_[index] = false;
+}
+
+Model::Model(std::shared_ptr<ModelIndices> indices, uint32_t index, telemetry::Counters& counters,
+             const ModelSource& source)
+    : indices_(std::move(indices)), index_(index), counters_(&counters) {
+  metadata_.name = source.name;
+  metadata_.version = source.version;
+}
+
+Model::~Model() {
+  counters_->release_model(index_);
+  indices_->give_back(index_);
+}
+
+Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t> batch_sizes) {
+  std::unique_lock<std::mutex> alone;
+  if (!traits().loads_in_parallel) alone = std::unique_lock(backend_->making);
+  return loaded_->create_instance(batch_sizes);
+}
+
+Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
+    const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
+    LoadOptions options, const OnLoaded& on_loaded) {
+  Result<std::vector<FoundModel>> found = scan_repository(directory, options.follow_links);
+  if (!found.ok()) return found.status();
+  if (found->size() > limits::kMaxModels) {
+    return Status::error(Code::kTooLarge,
+                         "model repository %s holds %zu model versions; at most %zu",
+                         directory.c_str(), found->size(), limits::kMaxModels);
+  }
+  // alloc: at start
+  std::unique_ptr<ModelRepository> repository(
+      new ModelRepository(directory, std::move(backends), counters, std::move(options)));
+  LUMEN_RETURN_IF_ERROR(repository->load_all(*found, on_loaded));
+  return repository;
+}
+
+ModelRepository::ModelRepository(std::filesystem::path directory, Backends backends,
+                                 telemetry::Counters& counters, LoadOptions options)
+    : directory_(std::move(directory)),
+      counters_(counters),
+      gate_(std::make_unique<LoadGate>()),
+      backends_(std::move(backends)),
+      options_(std::move(options)),
+      builders_(std::make_unique<Builders>(threads_for(backends_, options_))) {}
+
+ModelRepository::~ModelRepository() = default;
+
+Status ModelRepository::load_all(const std::vector<FoundModel>& found, const OnLoaded& on_loaded) {
+  const TrialsInUse trials(options_.trials);
+  std::mutex telling;
+  size_t loaded = 0;
+  std::vector<Builders::Job> jobs;
+  for (const FoundModel& version : found) {
+    models_.push_back(make_model(version));
+    const auto load = [&, model = models_.back().get()] {
+      if (options_.is_stopped()) return;
+      load_model(*model, version.source);
+      const std::lock_guard lock(telling);
+      on_loaded(*model, ++loaded, found.size());
+    };
+    jobs.push_back({.body = load, .near_cpu = std::nullopt});
+  }
+  builders_->run(jobs);
+  return options_.is_stopped() ? loading_stopped() : Status();
+}
+
+std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
+  const std::optional<uint32_t> index = indices_->take();
+  if (!index) return nullptr;
+  auto model = std::make_shared<Model>(indices_, *index, counters_, found.source);
+  Status status = counters_.assign_model(*index, found.source.name, found.source.version);
+  if (status.ok()) status = found.status;
+  if (!status.ok()) model->mark_unavailable(reason_text(status, directory_, found.source));
+  return model;
+}
+
+void ModelRepository::load_model(Model& model, const ModelSource& found) {
+  if (!model.reason().empty()) return;
+  const Status status = load_into(model, found);
+  if (!status.ok()) model.mark_unavailable(reason_text(status, directory_, found));
+}
+
+Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
+                                                     std::string_view version) {
+  Result<std::vector<FoundModel>> found = scan_repository(directory_, options_.follow_links);
+  if (!found.ok()) return found.status();
+  const FoundModel* wanted = nullptr;
+  for (const FoundModel& one : *found) {
+    const bool matches = version.empty() || one.source.version == version;
+    if (one.source.name == name && matches) wanted = &one;  // the last is the highest
+  }
+  if (wanted == nullptr) {
+    return Status::error(Code::kNotFound, "model '%.*s' version '%.*s' is not in %s",
+                         static_cast<int>(std::min(name.size(), limits::kMaxNameBytes)),
+                         name.data(),
+                         static_cast<int>(std::min(version.size(), limits::kMaxNameBytes)),
+                         version.data(), directory_.c_str());
+  }
+  const TrialsInUse trials(options_.trials);
+  std::shared_ptr<Model> model = make_model(*wanted);
+  if (model == nullptr) {
+    return Status::error(Code::kTooLarge, "%zu model versions are served, and no more can be",
+                         limits::kMaxModels);
+  }
+  load_model(*model, wanted->source);
+  if (model->state() == ModelState::kReady) return model;
+  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
+                       wanted->source.name.c_str(), wanted->source.version.c_str(),
+                       model->reason().c_str());
+}
+
+void ModelRepository::forget(const Model& model) {
+  std::erase_if(models_, [&](const auto& kept) { return kept.get() == &model; });
+}
+
+namespace {
+
+std::string why_not_packed(const ModelSource& source) {
+  std::string why = "a graph that is not ONNX is not followed";
+  if (source.graph != nullptr) {
+    const Result<onnx::Model>& model = source.graph->model();
+    why = model.ok() ? why_rows_may_meet(*model) : std::string(model.status().message());
+  }
+  if (why.empty()) return why;
+  return "its rows are not known to be independent: " + why +
+         "; if they are, \"rows_are_independent\": true in config.json has them run in one call";
+}
+
+}  // namespace
+
+Status ModelRepository::load_into(Model& model, const ModelSource& found) {
+  LoadGate::Loading loading(*gate_);
+  const ModelSource source = with_graph(found);
+  Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
+  if (!chosen.ok()) {
+    model.choice_.backend =
+        source.options.backend.empty() ? options_.backend : source.options.backend;
+    return chosen.status();
+  }
+  LUMEN_RETURN_IF_ERROR(backends_.use(*chosen->entry));
+  LUMEN_RETURN_IF_ERROR(check_metadata(chosen->loaded->metadata()));
+  model.metadata_ = chosen->loaded->metadata();
+  // find() rests on the order of the scan's names, for any name that a backend puts there.
+  model.metadata_.name = source.name;
+  model.metadata_.version = source.version;
+  model.input_names_ = TensorNames(model.metadata_.inputs);
+  model.output_names_ = TensorNames(model.metadata_.outputs);
+  model.backend_ = chosen->entry;
+  model.choice_ = std::move(chosen->choice);
+  if (has_batch_axis(model.metadata_) && !chosen->entry->backend->traits().has_independent_rows &&
+      !source.options.rows_are_independent) {
+    model.why_not_packed_ = why_not_packed(source);
+  }
+  model.response_cache_ = source.options.response_cache;
+  model.scheduling_ = source.options.scheduling;
+  model.file_bytes_ = bytes_of(source.file);
+  model.loaded_ = std::move(chosen->loaded);
+  model.state_ = ModelState::kReady;
+  return {};
+}
+
+Model* ModelRepository::find(std::string_view name, std::string_view version) const noexcept {
+  const auto name_of = [](const std::shared_ptr<Model>& model) -> std::string_view {
+    return model->metadata().name;
+  };
+  const auto same = std::ranges::equal_range(models_, name, std::ranges::less(), name_of);
+  if (same.empty()) return nullptr;
+  if (version.empty()) return same.back().get();
+  for (const auto& model : same) {
+    if (model->metadata().version == version) return model.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> ModelRepository::versions(std::string_view name) const {
+  std::vector<std::string> versions;
+  for (const auto& model : models_) {
+    if (model->metadata().name == name) versions.push_back(model->metadata().version);
+  }
+  return versions;
+}
+
+}  // namespace lumen::models

@@ -1,0 +1,324 @@
+// Walks a repository, and asks of each model, version and file whether its real path lies below the repository's. A
+// backend opens a model's file by its name, so a user with the right to change the repository while it is read may give
+// it another file; the check is for links that were put there by mistake or by a packer, not against the repository's
+// owner.
+// Any thread; the heap. Errors: the Status of each version found.
+#include "models/repository_scan.h"
+
+#include <lumen/base/limits.h>
+#include <lumen/base/unique_fd.h>
+
+#include "models/model_config.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+namespace lumen::models {
+namespace {
+
+// Lumen's own config.json is under 1 KiB; the cap keeps a stray file from being read whole.
+constexpr size_t kMaxConfigBytes = 64 * 1024;
+
+enum class Kind : uint8_t { kAbsent, kFile, kDirectory, kDeadLink, kOther };
+
+struct Entry {
+  std::string name;
+  Kind kind;
+};
+
+// Of a link: the kind of its target.
+Kind kind_at(int directory, const char* name) noexcept {
+  struct stat info;
+  if (::fstatat(directory, name, &info, 0) != 0) {
+    const bool is_link = ::fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) == 0;
+    return is_link ? Kind::kDeadLink : Kind::kAbsent;
+  }
+  if (S_ISDIR(info.st_mode)) return Kind::kDirectory;
+  return S_ISREG(info.st_mode) ? Kind::kFile : Kind::kOther;
+}
+
+UniqueFd open_directory(int parent, const char* name) noexcept {
+  return UniqueFd(::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+Result<std::vector<Entry>> list(int directory, const std::filesystem::path& shown) {
+  // fdopendir takes the descriptor over, so it gets one of its own.
+  UniqueFd own = open_directory(directory, ".");
+  DIR* stream = own.valid() ? ::fdopendir(own.get()) : nullptr;
+  if (stream == nullptr) {
+    return Status::from_errno(errno, "reading directory %s", shown.c_str());
+  }
+  (void)own.release();
+  const std::unique_ptr<DIR, int (*)(DIR*)> close_at_end(stream, ::closedir);
+  std::vector<Entry> entries;
+  while (const dirent* entry = ::readdir(stream)) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with('.')) continue;
+    entries.push_back({std::string(name), kind_at(directory, entry->d_name)});
+  }
+  return entries;
+}
+
+bool is_valid_name(std::string_view name) noexcept {
+  const auto allowed = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= limits::kMaxNameBytes && name != "." && name != ".." &&
+         std::ranges::all_of(name, allowed);
+}
+
+bool is_digits(std::string_view text) noexcept {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// 0 for a text that is no version: signs, letters, 0 itself, leading zeros (01 and 1 would be two
+// names of one version), more than 18 digits.
+uint64_t version_number(std::string_view text) noexcept {
+  if (!is_digits(text) || text.size() > 18 || text.front() == '0') return 0;
+  uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// A name for lists and messages, for any bytes of the directory entry.
+std::string printable(std::string_view name) {
+  std::string text(name.substr(0, limits::kMaxNameBytes));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
+}
+
+// The repository, by its real path; empty: links may lead anywhere.
+using Bounds = std::filesystem::path;
+
+// Of a path in the repository that is there: whether a link leads it out of `bounds`.
+Status check_links(const std::filesystem::path& path, const Bounds& bounds) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  if (error) {
+    return Status::from_errno(error.value(), "%s is a symbolic link that leads nowhere",
+                              path.c_str());
+  }
+  if (bounds.empty() || std::ranges::mismatch(bounds, real).in1 == bounds.end()) return {};
+  return Status::error(Code::kUnavailable,
+                       "%s is a symbolic link that leads out of the model repository, to %s; copy "
+                       "or bind-mount it, or start the server with --follow-links on",
+                       path.c_str(), real.c_str());
+}
+
+Status check_file(int directory, const std::filesystem::path& path, const Bounds& bounds) {
+  LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
+  const Kind kind = kind_at(directory, path.filename().c_str());
+  if (kind != Kind::kFile) {
+    return Status::error(Code::kUnavailable, "%s: wanted a regular file", path.c_str());
+  }
+  const UniqueFd file(::openat(directory, path.filename().c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return Status::from_errno(errno, "opening %s", path.c_str());
+  struct stat info;
+  if (::fstat(file.get(), &info) == 0 && info.st_size == 0) {
+    return Status::error(Code::kUnavailable, "%s is empty; was the copy interrupted?",
+                         path.c_str());
+  }
+  return {};
+}
+
+// Sets source.file, or says why there is none.
+Status find_model_file(int model_directory, const std::filesystem::path& version_path,
+                       const Bounds& bounds, ModelSource& source) {
+  const UniqueFd directory = open_directory(model_directory, version_path.filename().c_str());
+  if (!directory.valid()) return Status::from_errno(errno, "opening %s", version_path.c_str());
+  const bool onnx = kind_at(directory.get(), "model.onnx") != Kind::kAbsent;
+  const bool xml = kind_at(directory.get(), "model.xml") != Kind::kAbsent;
+  if (onnx == xml) {
+    return Status::error(Code::kUnavailable, "%s holds %s; wanted exactly one of them",
+                         version_path.c_str(),
+                         onnx ? "both model.onnx and model.xml" : "no model.onnx and no model.xml");
+  }
+  source.file = version_path / (onnx ? "model.onnx" : "model.xml");
+  LUMEN_RETURN_IF_ERROR(check_file(directory.get(), source.file, bounds));
+  // The weights of an IR; a model without weights has none.
+  if (xml && kind_at(directory.get(), "model.bin") != Kind::kAbsent) {
+    LUMEN_RETURN_IF_ERROR(check_file(directory.get(), version_path / "model.bin", bounds));
+  }
+  return {};
+}
+
+Result<ModelOptions> read_config(int model_directory, const std::filesystem::path& path,
+                                 const Bounds& bounds) {
+  const Kind kind = kind_at(model_directory, "config.json");
+  if (kind == Kind::kAbsent) return ModelOptions{};
+  LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
+  if (kind != Kind::kFile) {
+    return Status::error(Code::kUnavailable, "%s: wanted a regular file", path.c_str());
+  }
+  const UniqueFd file(::openat(model_directory, "config.json", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid()) return Status::from_errno(errno, "opening %s", path.c_str());
+  std::string text(kMaxConfigBytes + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, "reading %s", path.c_str());
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  if (size > kMaxConfigBytes) {
+    return Status::error(Code::kUnavailable, "%s is larger than %zu bytes", path.c_str(),
+                         kMaxConfigBytes);
+  }
+  return parse_model_config(std::string_view(text).substr(0, size), path.string());
+}
+
+bool holds_model_file(int parent, const std::string& name) noexcept {
+  const UniqueFd directory = open_directory(parent, name.c_str());
+  return directory.valid() && (kind_at(directory.get(), "model.onnx") != Kind::kAbsent ||
+                               kind_at(directory.get(), "model.xml") != Kind::kAbsent);
+}
+
+Status check_version(int model_directory, const std::filesystem::path& path, const Bounds& bounds,
+                     FoundModel& found) {
+  if (!is_valid_name(path.parent_path().filename().string())) {
+    return Status::error(Code::kUnavailable,
+                         "model name '%s': wanted 1 to %zu of A-Z a-z 0-9 . _ -; rename the "
+                         "directory",
+                         found.source.name.c_str(), limits::kMaxNameBytes);
+  }
+  LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
+  if (found.version_number == 0) {
+    return Status::error(Code::kUnavailable,
+                         "version '%s' in %s: wanted a whole number from 1, without leading zeros; "
+                         "rename the directory",
+                         found.source.version.c_str(), path.parent_path().c_str());
+  }
+  return find_model_file(model_directory, path, bounds, found.source);
+}
+
+const char* model_file_in(int directory) noexcept {
+  for (const char* name : {"model.onnx", "model.xml"}) {
+    if (kind_at(directory, name) != Kind::kAbsent) return name;
+  }
+  return nullptr;
+}
+
+// Of a folder without versions: the probable mistake, and the move that mends it. ok: it is no model.
+Status misplaced(int directory, const std::filesystem::path& path,
+                 const std::vector<Entry>& entries) {
+  const std::string name = path.filename().string();
+  if (const char* file = model_file_in(directory)) {
+    if (is_digits(name)) {
+      return Status::error(Code::kUnavailable,
+                           "%s is a version of a model; give the folder above the model's as the "
+                           "model repository: %s",
+                           path.c_str(), path.parent_path().parent_path().c_str());
+    }
+    return Status::error(Code::kUnavailable, "%s/%s lies beside no version; move it to %s/1/%s",
+                         path.c_str(), file, path.c_str(), file);
+  }
+  for (const Entry& entry : entries) {
+    if (entry.kind != Kind::kDirectory) continue;
+    const UniqueFd model = open_directory(directory, entry.name.c_str());
+    if (!model.valid() || !holds_model_file(model.get(), "1")) continue;
+    return Status::error(Code::kUnavailable,
+                         "%s has no versions, and holds the model '%s'; give %s as the model "
+                         "repository",
+                         path.c_str(), printable(entry.name).c_str(), path.c_str());
+  }
+  return {};
+}
+
+void scan_model(int root, const std::filesystem::path& path, const Bounds& bounds,
+                std::vector<FoundModel>& models) {
+  const std::string name = path.filename().string();
+  FoundModel unversioned;
+  unversioned.source.name = printable(name);
+  const UniqueFd directory = open_directory(root, name.c_str());
+  Result<std::vector<Entry>> entries = directory.valid()
+                                           ? list(directory.get(), path)
+                                           : Status::from_errno(errno, "opening %s", path.c_str());
+  if (!entries.ok()) {
+    unversioned.status = entries.status();
+    models.push_back(std::move(unversioned));
+    return;
+  }
+  const Result<ModelOptions> options = read_config(directory.get(), path / "config.json", bounds);
+  const size_t before = models.size();
+  for (const Entry& entry : *entries) {
+    const bool may_be_directory = entry.kind == Kind::kDirectory || entry.kind == Kind::kDeadLink;
+    const bool is_version = may_be_directory && (is_digits(entry.name) ||
+                                                 holds_model_file(directory.get(), entry.name));
+    if (!is_version) continue;
+    FoundModel found = unversioned;
+    found.source.version = printable(entry.name);
+    found.version_number = version_number(entry.name);
+    found.status = check_version(directory.get(), path / entry.name, bounds, found);
+    if (options.ok()) found.source.options = *options;
+    if (found.status.ok()) found.status = options.status();
+    models.push_back(std::move(found));
+  }
+  if (models.size() > before) return;
+  unversioned.status = misplaced(directory.get(), path, *entries);
+  if (!unversioned.status.ok()) models.push_back(std::move(unversioned));
+}
+
+// A file of a model that lies in the repository itself.
+void add_loose_file(const std::filesystem::path& path, std::vector<FoundModel>& models) {
+  FoundModel found;
+  found.source.name = printable(path.stem().string());
+  const std::filesystem::path wanted =
+      path.parent_path() / path.stem() / "1" / ("model" + path.extension().string());
+  found.status = Status::error(Code::kUnavailable, "%s lies in no folder of a model; move it to %s",
+                               path.c_str(), wanted.c_str());
+  models.push_back(std::move(found));
+}
+
+}  // namespace
+
+Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& directory,
+                                                bool follow_links) {
+  const UniqueFd root = open_directory(AT_FDCWD, directory.c_str());
+  if (!root.valid()) {
+    return Status::from_errno(errno,
+                              "opening model repository %s (wanted a readable directory of "
+                              "<model>/<version>/model.onnx or model.xml)",
+                              directory.c_str());
+  }
+  Result<std::vector<Entry>> entries = list(root.get(), directory);
+  if (!entries.ok()) return entries.status();
+  std::error_code error;
+  const Bounds bounds = follow_links ? Bounds() : std::filesystem::canonical(directory, error);
+  if (error) return Status::from_errno(error.value(), "model repository %s", directory.c_str());
+  std::vector<FoundModel> models;
+  for (const Entry& entry : *entries) {
+    const std::filesystem::path path = directory / entry.name;
+    if (entry.kind == Kind::kDirectory || entry.kind == Kind::kDeadLink) {
+      FoundModel found;
+      found.status = check_links(path, bounds);
+      if (found.status.ok()) {
+        scan_model(root.get(), path, bounds, models);
+        continue;
+      }
+      found.source.name = printable(entry.name);
+      models.push_back(std::move(found));
+    } else if (entry.kind == Kind::kFile && path.extension() == ".onnx") {
+      add_loose_file(path, models);
+    }
+  }
+  std::ranges::sort(models, [](const FoundModel& a, const FoundModel& b) {
+    return std::tie(a.source.name, a.version_number, a.source.version) <
+           std::tie(b.source.name, b.version_number, b.source.version);
+  });
+  return models;
+}
+
+}  // namespace lumen::models

@@ -1,0 +1,27 @@
+// Finds the model versions below a repository directory, without opening a model.
+// Threads: any. Memory: the heap (control plane). Errors: an unreadable directory is an error;
+// other faults stand in the Status of the version that they belong to.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/models/backend.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace lumen::models {
+
+struct FoundModel {
+  ModelSource source;
+  uint64_t version_number = 0;  // 0: the version's name is not a valid one
+  Status status;                // not ok: this version can't be loaded, with the reason
+};
+
+// Sorted by name, then version as a number. Skipped without a word: plain files, hidden entries and
+// directories without a version in them (a repository may hold scripts). A symbolic link that leads out of `directory`
+// (which itself may be one) is refused, unless `follow_links`; a link within it is taken as its target.
+[[nodiscard]] Result<std::vector<FoundModel>> scan_repository(
+    const std::filesystem::path& directory, bool follow_links = false);
+
+}  // namespace lumen::models

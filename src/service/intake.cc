@@ -1,0 +1,58 @@
+// See the header for threads, memory and errors.
+#include <lumen/service/intake.h>
+
+#include <lumen/engine/engine.h>
+#include <lumen/service/dispatcher.h>
+
+namespace lumen::service {
+namespace {
+
+Admission refuse(Call& call, const Status& why) noexcept {
+  call.infer.status = why;
+  return Admission::kRefused;
+}
+
+}  // namespace
+
+Admission Intake::admit(const Arrival& arrival, Call& call, RequestMemory& memory,
+                        CallRoom& room) noexcept {
+  const CatalogModel* const entry = catalog_.now().find(arrival.model, arrival.version);
+  if (entry == nullptr) return refuse(call, model_not_found(arrival.model, arrival.version));
+  return admit(*entry, arrival, call, memory, room);
+}
+
+Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call& call,
+                        RequestMemory& memory, CallRoom& room) noexcept {
+  models::Model& model = *entry.model;
+  catalog_.hold(model);  // until leave()
+  models::InferRequest& infer = call.infer;
+  infer.model = &model;
+  const engine::Submitter::Types types = submitter_.types(model);
+  infer.queue_type = types.queue_type;
+  infer.allocator_type = types.allocator_type;
+  memory.use(types.allocator_type == models::AllocatorType::kStandard
+                 ? RequestMemory::Kind::kHeap
+                 : RequestMemory::Kind::kArena);
+  if (model.state() != models::ModelState::kReady) return refuse(call, model_unavailable(model));
+  // A body that would be refused need not come in. A request that may be answered from the cache
+  // needs no place in the queue.
+  if (!model.response_cache().enable && !types.has_room) {
+    return refuse(call, refusal(engine::SubmitOutcome::kFull, &model));
+  }
+  if (types.has_latency_budget) {
+    infer.outside_ns = arrival.outside_ns;
+    if (!submitter_.fits_budget(infer)) {
+      return refuse(call, refusal(engine::SubmitOutcome::kOverBudget, &model));
+    }
+  }
+  return room.take(call, entry.need.of(arrival.body)) ? Admission::kAdmitted : Admission::kNoRoom;
+}
+
+void Intake::leave(Call& call) noexcept {
+  call.let_go_of_outputs();  // while their model is held
+  if (call.infer.model != nullptr) catalog_.release(*call.infer.model);
+}
+
+size_t Intake::waiting_room() noexcept { return submitter_.room(); }
+
+}  // namespace lumen::service
