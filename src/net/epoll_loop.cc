@@ -62,6 +62,7 @@ size_t EpollLoop::run_completions() noexcept {
 }
 
 size_t EpollLoop::deliver(EpollStream& state) noexcept {
+  wake_handler_.before_delivery();
   Stream& stream = *state.stream;
   if (state.fd < 0) {
     stream.handler->on_closed(stream);

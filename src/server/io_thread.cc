@@ -26,6 +26,7 @@ IoThread::IoThread(const Parts& parts)
       counters_(parts.counters),
       submitter_(parts.submitter),
       catalog_(parts.catalog.add_reader([this] { loop_->wake(); })),
+      intake_(catalog_, submitter_),
       dispatcher_(parts.steps, submitter_, *this, counters_),
       recorder_(parts.counters, parts.trace_log, parts.index, parts.options.io_thread_count),
       drain_timeout_ns_(parts.options.drain_timeout_ns) {}
@@ -41,18 +42,16 @@ Result<std::unique_ptr<IoThread>> IoThread::create(const http::Services& http_se
   parts.submitter.set_wake_sink(*io);
   auto http = http::Transport::create(http_services, {.index = parts.index,
                                                       .loop = *io->loop_,
-                                                      .submitter = parts.submitter,
+                                                      .intake = io->intake_,
                                                       .dispatcher = io->dispatcher_,
-                                                      .catalog = io->catalog_,
                                                       .counters = io->counters_,
                                                       .recorder = io->recorder_});
   if (!http.ok()) return http.status();
   io->http_ = std::move(*http);
   if (shm_services) {
     auto shm = shm::Transport::create(*shm_services, {.loop = *io->loop_,
-                                                      .submitter = parts.submitter,
+                                                      .intake = io->intake_,
                                                       .dispatcher = io->dispatcher_,
-                                                      .catalog = io->catalog_,
                                                       .counters = io->counters_,
                                                       .recorder = io->recorder_});
     if (!shm.ok()) return shm.status();

@@ -8,6 +8,7 @@
 #include <lumen/server/options.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
+#include <lumen/service/intake.h>
 #include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/transports/http/transport.h>
@@ -52,6 +53,7 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
 
   // Any worker: the engine has completed requests.
   void wake() noexcept override { loop_->wake(); }
+  void before_delivery() noexcept override { submitter_.wake_if_late(); }
   size_t on_wake() noexcept override;
   size_t on_turn_end() noexcept override;
   bool may_spin() noexcept override {
@@ -78,6 +80,7 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
   telemetry::CounterWriter counters_;
   engine::Submitter& submitter_;
   service::Catalog::Reader& catalog_;
+  service::Intake intake_;
   service::Dispatcher dispatcher_;
   service::RequestRecorder recorder_;
   std::deque<net::Listener> listeners_;  // a deque, since they must not move

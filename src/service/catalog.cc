@@ -1,6 +1,8 @@
 // See the header for the protocol, threads, memory and errors.
 #include <lumen/service/catalog.h>
 
+#include <lumen/engine/engine.h>
+
 #include <algorithm>
 #include <charconv>
 #include <utility>

@@ -1,8 +1,11 @@
 // See the header for threads, memory and errors.
 #include <lumen/service/dispatcher.h>
 
+#include "service/refusal.h"
+
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
+#include <lumen/engine/engine.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/models/validate.h>
 
@@ -11,30 +14,9 @@
 
 namespace lumen::service {
 
-using engine::SubmitOutcome;
 using models::InferRequest;
 
-Status refusal(SubmitOutcome outcome, const models::Model* model) noexcept {
-  const char* const name = model == nullptr ? "" : model->metadata().name.c_str();
-  switch (outcome) {
-    case SubmitOutcome::kAccepted: break;
-    case SubmitOutcome::kFull:
-      return Status::error(Code::kResourceExhausted,
-                           "the queue of model '%s' is full; try again, or raise --queue-capacity",
-                           name);
-    case SubmitOutcome::kOverBudget:
-      return Status::error(
-          Code::kOverBudget,
-          "by what requests took lately this one of model '%s' would take longer than the latency "
-          "budget; try again, or raise --latency-budget-us",
-          name);
-    case SubmitOutcome::kClosed:
-      return Status::error(Code::kUnavailable, "the server is shutting down");
-  }
-  return {};
-}
-
-SubmitOutcome Dispatcher::submit(Call& call) noexcept {
+bool Dispatcher::submit(Call& call) noexcept {
   call.way = {.dispatcher = this};
   if (call.infer.times.parsed_ns == 0) call.infer.times.parsed_ns = now_ns();
   // A step may keep it for long, and the engine asks only then.
@@ -42,25 +24,22 @@ SubmitOutcome Dispatcher::submit(Call& call) noexcept {
   return go_on(call);
 }
 
-SubmitOutcome Dispatcher::go_on(Call& call) noexcept {
+bool Dispatcher::go_on(Call& call) noexcept {
   while (call.way.passed < steps_.size()) {
     Step& step = *steps_[call.way.passed];
     switch (step.before(call)) {
       case StepOutcome::kNext: ++call.way.passed; break;
-      case StepOutcome::kDone: complete(call); return SubmitOutcome::kAccepted;
-      case StepOutcome::kParked: park(call, step); return SubmitOutcome::kAccepted;
+      case StepOutcome::kDone: complete(call); return true;
+      case StepOutcome::kParked: park(call, step); return true;
     }
   }
-  const SubmitOutcome outcome = to_engine(call);
-  if (outcome != SubmitOutcome::kAccepted) {
-    call.infer.status = refusal(outcome, call.infer.model);
-    tell_steps(call);
-    count_cache(call);
-  }
-  return outcome;
+  if (to_engine(call)) return true;
+  tell_steps(call);
+  count_cache(call);
+  return false;
 }
 
-SubmitOutcome Dispatcher::to_engine(Call& call) noexcept {
+bool Dispatcher::to_engine(Call& call) noexcept {
   InferRequest& infer = call.infer;
   infer.owner = &call;
   infer.memory = call.reply_memory;
@@ -78,9 +57,11 @@ SubmitOutcome Dispatcher::to_engine(Call& call) noexcept {
   // Before, since a worker may have taken it when submit() returns.
   const uint32_t model = infer.model->index();
   counters_.add(model, "queued");
-  const SubmitOutcome outcome = submitter_.submit(infer);
-  if (outcome != SubmitOutcome::kAccepted) counters_.subtract(model, "queued");
-  return outcome;
+  const engine::SubmitOutcome outcome = submitter_.submit(infer);
+  if (outcome == engine::SubmitOutcome::kAccepted) return true;
+  counters_.subtract(model, "queued");
+  infer.status = refusal(outcome, *infer.model);
+  return false;
 }
 
 void Dispatcher::tell_steps(Call& call) noexcept {
@@ -117,7 +98,7 @@ bool Dispatcher::take_back(Call& call) noexcept {
     return true;
   }
   ++call.way.passed;
-  return go_on(call) != SubmitOutcome::kAccepted;
+  return !go_on(call);
 }
 
 // Here, since a step does not know the counters of the thread that it is on. As the protocol has

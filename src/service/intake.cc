@@ -1,8 +1,9 @@
 // See the header for threads, memory and errors.
 #include <lumen/service/intake.h>
 
+#include "service/refusal.h"
+
 #include <lumen/engine/engine.h>
-#include <lumen/service/dispatcher.h>
 
 namespace lumen::service {
 namespace {
@@ -13,6 +14,30 @@ Admission refuse(Call& call, const Status& why) noexcept {
 }
 
 }  // namespace
+
+Status shutting_down() noexcept {
+  return Status::error(Code::kUnavailable, "the server is shutting down");
+}
+
+Status refusal(engine::SubmitOutcome outcome, const models::Model& model) noexcept {
+  using engine::SubmitOutcome;
+  const char* const name = model.metadata().name.c_str();
+  switch (outcome) {
+    case SubmitOutcome::kAccepted: break;
+    case SubmitOutcome::kFull:
+      return Status::error(Code::kResourceExhausted,
+                           "the queue of model '%s' is full; try again, or raise --queue-capacity",
+                           name);
+    case SubmitOutcome::kOverBudget:
+      return Status::error(
+          Code::kOverBudget,
+          "by what requests took lately this one of model '%s' would take longer than the latency "
+          "budget; try again, or raise --latency-budget-us",
+          name);
+    case SubmitOutcome::kClosed: return shutting_down();
+  }
+  return {};
+}
 
 Admission Intake::admit(const Arrival& arrival, Call& call, RequestMemory& memory,
                         CallRoom& room) noexcept {
@@ -37,12 +62,12 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
   // A body that would be refused need not come in. A request that may be answered from the cache
   // needs no place in the queue.
   if (!model.response_cache().enable && !types.has_room) {
-    return refuse(call, refusal(engine::SubmitOutcome::kFull, &model));
+    return refuse(call, refusal(engine::SubmitOutcome::kFull, model));
   }
   if (types.has_latency_budget) {
     infer.outside_ns = arrival.outside_ns;
     if (!submitter_.fits_budget(infer)) {
-      return refuse(call, refusal(engine::SubmitOutcome::kOverBudget, &model));
+      return refuse(call, refusal(engine::SubmitOutcome::kOverBudget, model));
     }
   }
   return room.take(call, entry.need.of(arrival.body)) ? Admission::kAdmitted : Admission::kNoRoom;

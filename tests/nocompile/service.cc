@@ -11,7 +11,7 @@ void what_became_of_a_call_is_looked_at(Dispatcher& dispatcher, Call& call) {
   dispatcher.take_back(call);  // error: ignoring return
   inputs_arrived(call);        // error: ignoring return
 #else
-  if (inputs_arrived(call).ok() && dispatcher.submit(call) == engine::SubmitOutcome::kAccepted) {
+  if (inputs_arrived(call).ok() && dispatcher.submit(call)) {
     static_cast<void>(dispatcher.take_back(call));
   }
 #endif

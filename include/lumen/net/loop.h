@@ -121,6 +121,9 @@ struct Watch {
 
 class WakeHandler {
  public:
+  // Before each result that a turn delivers to a stream's handler: a turn of many may take long, and
+  // work that others wait for may be passed on meanwhile. Cheap, and delivers nothing itself.
+  virtual void before_delivery() noexcept {}
   // Takes the work that other threads have left; returns how much it did. Several times a turn, and
   // once more before the loop sleeps.
   virtual size_t on_wake() noexcept = 0;

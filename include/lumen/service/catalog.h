@@ -20,7 +20,6 @@
 #include <lumen/base/cache_line.h>
 #include <lumen/base/limits.h>
 #include <lumen/base/result.h>
-#include <lumen/engine/engine.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/service/memory_need.h>
 
@@ -34,6 +33,10 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace lumen::engine {
+class Engine;
+}
 
 namespace lumen::service {
 

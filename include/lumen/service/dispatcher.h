@@ -6,15 +6,19 @@
 //                                            └── resume(): by on_returned(), on with the next step
 //
 // Threads: a dispatcher belongs to one I/O thread, steps to all; complete() and resume() from any.
-// Memory: none; its own data lies in the calls. Errors: SubmitOutcome; a call's own in its status.
+// Memory: none; its own data lies in the calls. Errors: submit() says false; a call's own in its status.
 #pragma once
 
-#include <lumen/engine/engine.h>
+#include <lumen/models/infer_request.h>
 #include <lumen/service/call.h>
 #include <lumen/telemetry/counters.h>
 
 #include <cstdint>
 #include <span>
+
+namespace lumen::engine {
+class Submitter;
+}
 
 namespace lumen::service {
 
@@ -43,10 +47,6 @@ class Step {
   ~Step() = default;
 };
 
-// Why the engine would not have a call.
-[[nodiscard]] Status refusal(engine::SubmitOutcome outcome,
-                             const models::Model* model = nullptr) noexcept;
-
 // By a step that has parked the call, once. Any thread.
 void complete(Call& call) noexcept;  // infer.status, and infer.outputs if that is ok, are set
 void resume(Call& call) noexcept;    // on with the next step, on the call's own thread
@@ -60,9 +60,10 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // Accepted: it is away until take_back() says true. Else it is the caller's still, with the refusal as
-  // its status.
-  [[nodiscard]] engine::SubmitOutcome submit(Call& call) noexcept;
+  // True: it is away until take_back() says true. False: it is the caller's still, and its
+  // infer.status says why: kResourceExhausted, kOverBudget, or kUnavailable where the engine has
+  // closed.
+  [[nodiscard]] bool submit(Call& call) noexcept;
   // For each on_returned(), on the I/O thread. True: the call is complete. False: a step let it go on, and
   // it is away again.
   [[nodiscard]] bool take_back(Call& call) noexcept;
@@ -76,8 +77,8 @@ class Dispatcher {
   friend void complete(Call& call) noexcept;
   friend void resume(Call& call) noexcept;
 
-  [[nodiscard]] engine::SubmitOutcome go_on(Call& call) noexcept;
-  [[nodiscard]] engine::SubmitOutcome to_engine(Call& call) noexcept;
+  [[nodiscard]] bool go_on(Call& call) noexcept;
+  [[nodiscard]] bool to_engine(Call& call) noexcept;
   void tell_steps(Call& call) noexcept;
   void count_cache(const Call& call) noexcept;
   void finish(Call& call) noexcept;

@@ -24,6 +24,9 @@ class Submitter;
 
 namespace lumen::service {
 
+// Why a request is refused that comes while the server drains.
+[[nodiscard]] Status shutting_down() noexcept;
+
 enum class Admission : uint8_t {
   kAdmitted,
   kNoRoom,   // all is well but CallRoom::take(): the transport may ask that again, or refuses
@@ -32,9 +35,9 @@ enum class Admission : uint8_t {
 
 // A request whose head has been read.
 struct Arrival {
-  std::string_view model;    // its name, any bytes of a client
-  std::string_view version;  // empty: the highest
-  BodySize body{};           // of its inputs, as far as the server has to take memory for them
+  std::string_view model{};    // its name, any bytes of a client
+  std::string_view version{};  // empty: the highest
+  BodySize body{};             // of its inputs, as far as the server has to take memory for them
   // For the latency budget: the time that it has lain in its socket, and that its reply will take.
   uint64_t outside_ns = 0;
 };

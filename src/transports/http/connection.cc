@@ -167,7 +167,6 @@ void Connection::go_on(RequestBody::Progress progress) noexcept {
 }
 
 void Connection::on_received(net::Stream&, int64_t result) noexcept {
-  host_.thread().submitter.wake_if_late();
   if (state_ == State::kTimedOut) {
     go_on(host_.handler().on_late(*context_));
     return;

@@ -98,18 +98,12 @@ size_t ConnectionHost::take_returned() noexcept {
   return done;
 }
 
-bool ConnectionHost::fits_budget(RequestContext& context) noexcept {
-  context.call.infer.outside_ns = loop().last_turn_ns() + reply_time_.high_ns();
-  return thread_.submitter.fits_budget(context.call.infer);
-}
-
-engine::SubmitOutcome ConnectionHost::submit(RequestContext& context) noexcept {
+bool ConnectionHost::submit(RequestContext& context) noexcept {
   LUMEN_CHECK(!context.is_away);
-  const engine::SubmitOutcome outcome = thread_.dispatcher.submit(context.call);
-  if (outcome != engine::SubmitOutcome::kAccepted) return outcome;
+  if (!thread_.dispatcher.submit(context.call)) return false;
   ++away_;
   context.is_away = true;
-  return outcome;
+  return true;
 }
 
 Next ConnectionHost::ask(RequestContext& context, service::JobThread& thread,

@@ -58,10 +58,14 @@ class ConnectionHost final : public Transport {
   [[nodiscard]] std::string_view http_date() noexcept;
   // For dropped bytes: the same memory many times over, so that one call drops a whole body.
   [[nodiscard]] std::span<iovec> scratch() noexcept { return scratch_segments_; }
-  // Before the body comes: whether the latency budget would let the request in as things are.
-  [[nodiscard]] bool fits_budget(RequestContext& context) noexcept;
-  [[nodiscard]] engine::SubmitOutcome submit(RequestContext& context) noexcept;
-  // The same of the control plane.
+  // For the latency budget: the time of a request before its first byte was read and after its
+  // model has run.
+  [[nodiscard]] uint64_t outside_ns() const noexcept {
+    return thread_.loop.last_turn_ns() + reply_time_.high_ns();
+  }
+  // Dispatcher::submit().
+  [[nodiscard]] bool submit(RequestContext& context) noexcept;
+  // Gives the request to a thread of the control plane.
   [[nodiscard]] Next ask(RequestContext& context, service::JobThread& thread,
                          std::string_view text) noexcept;
   // After the last byte of a reply is out: its line in the telemetry.

@@ -172,7 +172,7 @@ size_t ContextPool::drop_kept_pages() noexcept {
 }
 
 bool ContextPool::has_share(const RequestContext& context) const noexcept {
-  return host_->thread().catalog.now().models.size() < 2 ||
+  return host_->thread().intake.catalog().models.size() < 2 ||
          shares_.may_begin(*context.call.infer.model, budget_.free_was());
 }
 
@@ -191,7 +191,9 @@ void ContextPool::end_call(RequestContext& context) noexcept {
   shares_.end(*std::exchange(context.room_of, nullptr), std::exchange(context.room_bytes, 0));
 }
 
-bool ContextPool::take_room(RequestContext& context) noexcept {
+bool ContextPool::take(service::Call& call, const service::MemoryNeed& need) noexcept {
+  auto& context = static_cast<RequestContext&>(*call.owner);
+  context.need = need;
   // It may fit where another does not: that is seen at the end of this turn.
   if (timeouts_.room.oldest() != nullptr) {
     owes_room_ = true;

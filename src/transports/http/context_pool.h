@@ -12,6 +12,7 @@
 
 #include <lumen/memory/memory_budget.h>
 #include <lumen/models/backends.h>
+#include <lumen/service/intake.h>
 #include <lumen/service/model_shares.h>
 #include <lumen/telemetry/counters.h>
 
@@ -24,7 +25,7 @@ namespace lumen::http {
 class Connection;
 class ConnectionHost;
 
-class ContextPool {
+class ContextPool final : public service::CallRoom {
  public:
   ContextPool(const Options& options, models::Backends& backends, Timeouts& timeouts,
               telemetry::CounterWriter& counters);
@@ -43,10 +44,9 @@ class ContextPool {
   void stop_waiting(Connection& connection) noexcept;
   void release(RequestContext& context) noexcept;
 
-  // Before the body of a call is read: counts it among those in memory and reserves its need.
-  // False: not now; its connection waits in the timeouts' `room`, behind those that wait there
-  // already.
-  [[nodiscard]] bool take_room(RequestContext& context) noexcept;
+  // Before the body of a call is read. False: its connection waits in the timeouts' `room`, behind
+  // those that wait there already.
+  [[nodiscard]] bool take(service::Call& call, const service::MemoryNeed& need) noexcept override;
   // The body is there: memory that was reserved too much is given back.
   void settle(RequestContext& context) noexcept;
   // The reply is out, or the client gone: forgets the request.

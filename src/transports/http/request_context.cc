@@ -47,11 +47,9 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(ConnectionHost& h
 }
 
 RequestMemory::Usage RequestContext::reset() noexcept {
-  call.let_go_of_outputs();  // while the model, whose they are, is held
-  if (call.infer.model != nullptr) host->thread().catalog.release(*call.infer.model);
+  host->thread().intake.leave(call);
   const RequestMemory::Usage usage = memory.reset(kArenaKeepBytes);
   memory.use(RequestMemory::Kind::kArena);
-  has_latency_budget = false;
   close_after = false;
   if (buffer.unread().empty()) buffer.clear();
   head_reader = {};
@@ -70,15 +68,6 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   encoded = {};
   reply_outputs = {};
   return usage;
-}
-
-void RequestContext::use(const engine::Submitter::Types& types) noexcept {
-  call.infer.queue_type = types.queue_type;
-  call.infer.allocator_type = types.allocator_type;
-  has_latency_budget = types.has_latency_budget;
-  memory.use(types.allocator_type == models::AllocatorType::kStandard
-                 ? RequestMemory::Kind::kHeap
-                 : RequestMemory::Kind::kArena);
 }
 
 void RequestContext::encode(service::Call& of_mine) noexcept {

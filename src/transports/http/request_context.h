@@ -9,7 +9,6 @@
 #include "transports/http/request_body.h"
 #include "transports/http/route.h"
 
-#include <lumen/engine/engine.h>
 #include <lumen/memory/request_memory.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/service/call.h>
@@ -40,10 +39,6 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   // use of its memory.
   RequestMemory::Usage reset() noexcept;
 
-  // How the request is kept from here on and how it will go to the engine, once its model is known.
-  // Requests without a model lie in the region.
-  void use(const engine::Submitter::Types& types) noexcept;
-
   // --- the request ------------------------------------------------------------------------------
   RequestMemory memory;
   ReceiveBuffer buffer;
@@ -57,9 +52,8 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   size_t room_bytes = 0;                   // with so many bytes
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
-  bool has_latency_budget = false;  // as the engine was when the request began
-  bool close_after = false;         // the connection ends with its reply
-  bool is_away = false;             // the engine, a step or the control plane has it
+  bool close_after = false;  // the connection ends with its reply
+  bool is_away = false;      // the engine, a step or the control plane has it
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------

@@ -67,9 +67,8 @@ Status bind_raw(RequestContext& context, size_t tensor_bytes) noexcept {
   return binder.inputs_named();
 }
 
-// The memory that it may take, told before its body is read.
-service::MemoryNeed need_of(const RequestContext& context,
-                            const service::ModelNeed& model) noexcept {
+// The memory that its body may take, by its head.
+service::BodySize body_size_of(const RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   service::BodySize body;
   if (head.framing == BodyFraming::kLength) {
@@ -80,7 +79,7 @@ service::MemoryNeed need_of(const RequestContext& context,
       body.collected_bytes = body.text_bytes + wire::JsonParser::kPadding;
     }
   }
-  return model.of(body);
+  return body;
 }
 
 }  // namespace
@@ -141,24 +140,20 @@ bool RequestHandler::is_page_elsewhere(const RequestContext& context, net::Strea
   return !host_.services().hosts.allows(context.head().host, address);
 }
 
+// The body's memory is reserved before it is read: once that has begun it is read to its end, so that
+// half-read requests can't wait for each other.
 Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
-  const Route& route = context.route;
-  const service::CatalogModel* entry =
-      host_.thread().catalog.now().find(route.model, route.version);
-  if (entry == nullptr)
-    return refuse(context, service::model_not_found(route.model, route.version));
-  models::Model* const model = entry->model.get();
-  host_.thread().catalog.hold(*model);  // until the context is reset
-  context.call.infer.model = model;
   if (!head.traceparent.empty()) {
     context.call.traceparent = wire::parse_traceparent(head.traceparent).value_or(Traceparent{});
   }
-  const engine::Submitter::Types types = host_.thread().submitter.types(*model);
-  context.use(types);
-  if (model->state() != models::ModelState::kReady) {
-    return refuse(context, service::model_unavailable(*model));
-  }
+  const service::Admission admission =
+      host_.thread().intake.admit({.model = context.route.model,
+                                   .version = context.route.version,
+                                   .body = body_size_of(context),
+                                   .outside_ns = host_.outside_ns()},
+                                  context.call, context.memory, host_.contexts());
+  if (admission == service::Admission::kRefused) return refuse(context, context.call.infer.status);
   if (!head.content_encoding.empty() && head.content_encoding != "identity") {
     return refuse(context,
                   Status::error(Code::kUnsupportedMediaType,
@@ -171,18 +166,7 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
         Status::error(Code::kInvalidArgument,
                       "an infer request needs a body: send Content-Length or chunked coding"));
   }
-  // By the requests ahead of it already: a body that would be refused need not come in. One that
-  // may be answered from the cache needs no place in the queue.
-  if (!model->response_cache().enable && !types.has_room) {
-    return refuse(context, service::refusal(engine::SubmitOutcome::kFull, model));
-  }
-  if (context.has_latency_budget && !host_.fits_budget(context)) {
-    return refuse(context, service::refusal(engine::SubmitOutcome::kOverBudget, model));
-  }
-  // All that the request may take is reserved before its body is read: once it has begun it is read to its
-  // end, so that half-read requests can't wait for each other.
-  context.need = need_of(context, entry->need);
-  return host_.contexts().take_room(context) ? Next::kReadBody : Next::kWaitForRoom;
+  return admission == service::Admission::kAdmitted ? Next::kReadBody : Next::kWaitForRoom;
 }
 
 Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
@@ -210,7 +194,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
   const Route& route = context.route;
   if (!route.model.empty()) {
     const service::CatalogModel* entry =
-        host_.thread().catalog.now().find(route.model, route.version);
+        host_.thread().intake.catalog().find(route.model, route.version);
     if (entry == nullptr)
       return refuse(context, service::model_not_found(route.model, route.version));
     if (entry->model->state() == models::ModelState::kReady)
@@ -226,7 +210,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
       if (!host_.draining() && !host_.services().is_leaving.load(std::memory_order_relaxed)) {
         return reply(context, R"({"ready":true})");
       }
-      return refuse(context, Status::error(Code::kUnavailable, "the server is shutting down"));
+      return refuse(context, service::shutting_down());
     case Endpoint::kServerMetadata:
       return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
@@ -248,7 +232,7 @@ Next RequestHandler::answer_of_model(RequestContext& context,
 
 Next RequestHandler::answer_statistics(RequestContext& context,
                                        const models::Model* only) noexcept {
-  const service::CatalogSnapshot& catalog = host_.thread().catalog.now();
+  const service::CatalogSnapshot& catalog = host_.thread().intake.catalog();
   const size_t models = only != nullptr ? 1 : catalog.models.size();
   const std::span<char> buffer =
       context.memory.allocate_array<char>(service::Documents::statistics_bytes(models));
@@ -276,9 +260,8 @@ Next RequestHandler::on_tensors(RequestContext& context) noexcept {
   if (!status.ok()) return refuse(context, status);
   host_.contexts().settle(context);
   host_.counters().add("received_direct_bytes", context.body.direct_bytes());
-  const engine::SubmitOutcome outcome = host_.submit(context);
-  if (outcome == engine::SubmitOutcome::kAccepted) return Next::kAway;
-  if (outcome == engine::SubmitOutcome::kClosed) context.close_after = true;
+  if (host_.submit(context)) return Next::kAway;
+  if (context.call.infer.status.code() == Code::kUnavailable) context.close_after = true;
   return refuse(context, context.call.infer.status);
 }
 

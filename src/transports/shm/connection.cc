@@ -191,7 +191,8 @@ const service::CatalogModel* Connection::find(const wire::BusRequest& head) noex
   if (known_.entry != nullptr && known_.name == head.model && known_.version == head.version) {
     return known_.entry;
   }
-  const service::CatalogModel* entry = host_.thread().catalog.now().find(head.model, head.version);
+  const service::CatalogModel* entry =
+      host_.thread().intake.catalog().find(head.model, head.version);
   if (entry == nullptr || head.version.size() > limits::kMaxNameBytes) return entry;
   known_.entry = entry;
   known_.name = head.model;
@@ -201,33 +202,25 @@ const service::CatalogModel* Connection::find(const wire::BusRequest& head) noex
 }
 
 Status Connection::submit(Request& request, const wire::BusRequest& head) noexcept {
-  if (host_.draining()) return service::refusal(engine::SubmitOutcome::kClosed);
+  if (host_.draining()) return service::shutting_down();
   const service::CatalogModel* entry = find(head);
   if (entry == nullptr) return service::model_not_found(head.model, head.version);
-  models::Model& model = *entry->model;
   const ThreadServices& thread = host_.thread();
-  thread.catalog.hold(model);  // until the request is released
   models::InferRequest& infer = request.call.infer;
-  infer.model = &model;
-  if (model.state() != models::ModelState::kReady) return service::model_unavailable(model);
-  if (!host_.take_room(request)) return host_.no_room();
-  const engine::Submitter::Types types = thread.submitter.types(model);
-  infer.queue_type = types.queue_type;
-  infer.allocator_type = types.allocator_type;
-  request.memory.use(types.allocator_type == models::AllocatorType::kStandard
-                         ? RequestMemory::Kind::kHeap
-                         : RequestMemory::Kind::kArena);
+  switch (thread.intake.admit(*entry, {.outside_ns = thread.loop.last_turn_ns()}, request.call,
+                              request.memory, host_)) {
+    case service::Admission::kAdmitted: break;
+    case service::Admission::kNoRoom: return host_.no_room();
+    case service::Admission::kRefused: return infer.status;
+  }
   LUMEN_RETURN_IF_ERROR(bind(request, head));
   if (!has_reply_room(known_.reply_bytes)) {
     return Status::error(Code::kResourceExhausted,
                          "the ring of replies has no room for another; take replies, and send "
                          "again");
   }
-  if (types.has_latency_budget) infer.outside_ns = thread.loop.last_turn_ns();
   infer.times.parsed_ns = infer.times.received_ns;  // one look at the clock for all of a turn
-  if (thread.dispatcher.submit(request.call) != engine::SubmitOutcome::kAccepted) {
-    return infer.status;
-  }
+  if (!thread.dispatcher.submit(request.call)) return infer.status;
   request.reserved_bytes = known_.reply_bytes;
   reserved_bytes_ += request.reserved_bytes;
   request.next = requests_;

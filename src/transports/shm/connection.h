@@ -13,7 +13,6 @@
 #include "transports/shm/request.h"
 
 #include <lumen/bus/connection.h>
-#include <lumen/engine/engine.h>
 #include <lumen/net/loop.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/request_recorder.h>

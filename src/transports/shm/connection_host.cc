@@ -42,7 +42,7 @@ ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& t
                              "no memory for this request: max_active_requests, or the memory for "
                              "copies of integer and BYTES inputs, is used up by others; try "
                              "again")),
-      snapshot_(&thread.catalog.now()),
+      snapshot_(&thread.intake.catalog()),
       shares_(services.options.max_active_requests),
       returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))),
       ids_(services.options.max_active_requests) {}
@@ -90,7 +90,7 @@ size_t ConnectionHost::take_requests() noexcept {
   const uint64_t now = now_ns();
   // Where this thread runs models for longer than requests come, these wait in the ring, which has room for
   // them. One of each connection is taken in any case: it may be for a worker, or is refused with the reason.
-  const size_t share = thread_.submitter.room() / connections_.size();
+  const size_t share = thread_.intake.waiting_room() / connections_.size();
   size_t taken = 0;
   for (const auto& connection : connections_) {
     taken += connection->take_requests(now, std::clamp<size_t>(share / 2, 1, kRequestsPerLook));
@@ -101,7 +101,7 @@ size_t ConnectionHost::take_requests() noexcept {
 
 // Each snapshot is seen here: one that replaces it is only seen after another turn.
 void ConnectionHost::refresh_models() noexcept {
-  const service::CatalogSnapshot* now = &thread_.catalog.now();
+  const service::CatalogSnapshot* now = &thread_.intake.catalog();
   if (std::exchange(snapshot_, now) == now) return;
   for (const auto& connection : connections_) connection->forget_models();
 }
@@ -190,9 +190,11 @@ Request* ConnectionHost::acquire() noexcept {
   return request;
 }
 
-bool ConnectionHost::take_room(Request& request) noexcept {
-  const models::Model& model = *request.call.infer.model;
-  if (thread_.catalog.now().models.size() > 1 && !shares_.has_call_share(model)) return false;
+bool ConnectionHost::take(service::Call& call, const service::MemoryNeed& need) noexcept {
+  (void)need;
+  auto& request = static_cast<Request&>(*call.owner);
+  const models::Model& model = *call.infer.model;
+  if (thread_.intake.catalog().models.size() > 1 && !shares_.has_call_share(model)) return false;
   request.room_of = &model;
   shares_.begin(model, 0);
   return true;

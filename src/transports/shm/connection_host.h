@@ -16,7 +16,7 @@
 
 namespace lumen::shm {
 
-class ConnectionHost final : public Transport, public net::WatchHandler {
+class ConnectionHost final : public Transport, public net::WatchHandler, public service::CallRoom {
  public:
   ConnectionHost(const Services& services, const ThreadServices& thread);
   ~ConnectionHost() override;
@@ -45,8 +45,9 @@ class ConnectionHost final : public Transport, public net::WatchHandler {
   // nullptr: all are in use.
   [[nodiscard]] Request* acquire() noexcept;
   void release(Request& request) noexcept;
-  // Counts it among the calls of its model; false: that has its share of max_active_requests.
-  [[nodiscard]] bool take_room(Request& request) noexcept;
+  // False: its model has its share of max_active_requests. The tensors lie in the client's memory,
+  // and nothing is reserved for them.
+  [[nodiscard]] bool take(service::Call& call, const service::MemoryNeed& need) noexcept override;
   // While its model is still held.
   void give_back_room(Request& request) noexcept;
   void went_away() noexcept { ++away_; }

@@ -98,11 +98,8 @@ void Connection::on_returned(Request& request, const service::ReplyMoment& out) 
 }
 
 void Connection::release(Request& request) noexcept {
-  request.call.let_go_of_outputs();
   host_.give_back_room(request);
-  if (request.call.infer.model != nullptr) {
-    host_.thread().catalog.release(*request.call.infer.model);
-  }
+  host_.thread().intake.leave(request.call);
   host_.release(request);
 }
 
@@ -140,7 +137,7 @@ void Connection::answer_outputs(Request& request, const service::ReplyMoment& ou
 Status Connection::answer_document(Request& request, BusVerb verb,
                                    const wire::BusRequest& head) noexcept {
   const service::CatalogModel* entry = nullptr;
-  const service::CatalogSnapshot& catalog = host_.thread().catalog.now();
+  const service::CatalogSnapshot& catalog = host_.thread().intake.catalog();
   const bool is_of_all = verb == BusVerb::kServerMetadata || verb == BusVerb::kServerReady ||
                          (verb == BusVerb::kStatistics && head.model.empty());
   if (!is_of_all) {
@@ -154,7 +151,7 @@ Status Connection::answer_document(Request& request, BusVerb verb,
   switch (verb) {
     case BusVerb::kServerMetadata: text = host_.services().documents.server_metadata(); break;
     case BusVerb::kServerReady:
-      if (host_.draining()) return service::refusal(engine::SubmitOutcome::kClosed);
+      if (host_.draining()) return service::shutting_down();
       text = R"({"ready":true})";
       break;
     case BusVerb::kModelMetadata: text = entry->documents->metadata; break;

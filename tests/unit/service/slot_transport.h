@@ -6,6 +6,7 @@
 #include "unit/service/service_support.h"
 
 #include <lumen/base/unique_fd.h>
+#include <lumen/engine/engine.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/service/dispatcher.h>
 
@@ -72,8 +73,7 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
   }
 
   // The client's part: a row whose first number is `value`, in slot `number`, which is ready.
-  engine::SubmitOutcome send(uint32_t number, models::Model& model, float value,
-                             uint64_t deadline_ns = UINT64_MAX) {
+  bool send(uint32_t number, models::Model& model, float value, uint64_t deadline_ns = UINT64_MAX) {
     region[number].input = {value, value + 1, value + 2, value + 3};
     Slot& slot = slots_[number];
     slot.call.let_go_of_outputs();

@@ -43,13 +43,13 @@ class TwoThreads : public testing::Test {
   void hold_behind_another() {
     control->hold();
     const CacheWishes wishes = std::exchange(a->wishes, {.is_off = true});
-    ASSERT_EQ(a->send(63, *models->model, -1), engine::SubmitOutcome::kAccepted);
+    ASSERT_TRUE(a->send(63, *models->model, -1));
     a->wishes = wishes;
     a->turn();
     control->wait_until_held(1);
   }
-  engine::SubmitOutcome send(SlotTransport& transport, uint32_t slot, float value = kSame,
-                             uint64_t deadline_ns = UINT64_MAX) {
+  bool send(SlotTransport& transport, uint32_t slot, float value = kSame,
+            uint64_t deadline_ns = UINT64_MAX) {
     const auto outcome = transport.send(slot, *models->model, value, deadline_ns);
     transport.turn();
     return outcome;

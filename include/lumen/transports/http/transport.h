@@ -4,11 +4,10 @@
 // Memory: everything at create(). Errors: create() returns why; afterwards error replies.
 #pragma once
 
-#include <lumen/engine/engine.h>
 #include <lumen/models/backends.h>
 #include <lumen/net/loop.h>
-#include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
+#include <lumen/service/intake.h>
 #include <lumen/service/job.h>
 #include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
@@ -44,9 +43,8 @@ struct Services {
 struct ThreadServices {
   uint32_t index;  // among the I/O threads
   net::Loop& loop;
-  engine::Submitter& submitter;
+  service::Intake& intake;
   service::Dispatcher& dispatcher;
-  service::Catalog::Reader& catalog;
   telemetry::CounterWriter& counters;
   service::RequestRecorder& recorder;
 };

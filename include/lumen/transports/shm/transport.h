@@ -6,10 +6,9 @@
 #pragma once
 
 #include <lumen/bus/listener.h>
-#include <lumen/engine/engine.h>
 #include <lumen/net/loop.h>
-#include <lumen/service/catalog.h>
 #include <lumen/service/dispatcher.h>
+#include <lumen/service/intake.h>
 #include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
 
@@ -39,9 +38,8 @@ struct Services {
 // The parts that its I/O thread lends it.
 struct ThreadServices {
   net::Loop& loop;
-  engine::Submitter& submitter;
+  service::Intake& intake;
   service::Dispatcher& dispatcher;
-  service::Catalog::Reader& catalog;
   telemetry::CounterWriter& counters;
   service::RequestRecorder& recorder;
 };
