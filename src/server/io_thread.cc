@@ -1,6 +1,7 @@
 // The I/O thread's turn: loop, completions, timeouts, drain. See the header.
 #include "server/io_thread.h"
 
+#include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/idle_strategy.h>
 
@@ -31,43 +32,38 @@ IoThread::IoThread(const Parts& parts)
       recorder_(parts.counters, parts.trace_log, parts.index, parts.options.io_thread_count),
       drain_timeout_ns_(parts.options.drain_timeout_ns) {}
 
-Result<std::unique_ptr<IoThread>> IoThread::create(const http::Services& http_services,
-                                                   const std::optional<shm::Services>& shm_services,
-                                                   const Parts& parts,
-                                                   std::vector<ListenerSocket> sockets) {
+Result<std::unique_ptr<IoThread>> IoThread::create(
+    const Parts& parts, std::span<const transports::MakeTransport> make_transports,
+    std::vector<ListenerSocket> sockets) {
   std::unique_ptr<IoThread> io(new IoThread(parts));  // alloc: at start
   Result<std::unique_ptr<net::Loop>> loop = net::make_loop(*io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
   parts.submitter.set_wake_sink(*io);
-  auto http = http::Transport::create(http_services, {.index = parts.index,
-                                                      .loop = *io->loop_,
-                                                      .intake = io->intake_,
-                                                      .dispatcher = io->dispatcher_,
-                                                      .counters = io->counters_,
-                                                      .recorder = io->recorder_});
-  if (!http.ok()) return http.status();
-  io->http_ = std::move(*http);
-  if (shm_services) {
-    auto shm = shm::Transport::create(*shm_services, {.loop = *io->loop_,
-                                                      .intake = io->intake_,
-                                                      .dispatcher = io->dispatcher_,
-                                                      .counters = io->counters_,
-                                                      .recorder = io->recorder_});
-    if (!shm.ok()) return shm.status();
-    io->shm_ = std::move(*shm);
+  const transports::ThreadServices services{.index = parts.index,
+                                            .loop = *io->loop_,
+                                            .intake = io->intake_,
+                                            .dispatcher = io->dispatcher_,
+                                            .counters = io->counters_,
+                                            .recorder = io->recorder_};
+  for (const transports::MakeTransport& make : make_transports) {
+    Result<std::unique_ptr<transports::Transport>> transport = make(services);
+    if (!transport.ok()) return transport.status();
+    io->transports_.push_back(std::move(*transport));
   }
   LUMEN_RETURN_IF_ERROR(io->listen(std::move(sockets)));
   return io;
 }
 
-// All speak HTTP; the bus has a listener of its own.
 Status IoThread::listen(std::vector<ListenerSocket> sockets) {
+  const auto accepts = [](const auto& transport) { return transport->acceptor(false) != nullptr; };
+  const auto transport = std::ranges::find_if(transports_, accepts);
+  LUMEN_CHECK(sockets.empty() || transport != transports_.end());
   for (ListenerSocket& socket : sockets) {
     net::Listener& listener = listeners_.emplace_back();
     listener.fd = std::move(socket.fd);
     listener.is_shared = socket.is_shared;
-    listener.handler = &http_->acceptor(socket.is_local);
+    listener.handler = (*transport)->acceptor(socket.is_local);
     LUMEN_RETURN_IF_ERROR(loop_->add(listener));
   }
   return {};
@@ -89,13 +85,13 @@ void IoThread::run() noexcept {
     // sync[io.drain]: acquire; the control thread's writes before its request are visible
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
-  http_->check_at_rest();
+  for (const auto& transport : transports_) transport->check_at_rest();
   submitter_.close();
   catalog_.close();
 }
 
 bool IoThread::is_empty() const noexcept {
-  return http_->is_empty() && (shm_ == nullptr || shm_->is_empty());
+  return std::ranges::all_of(transports_, [](const auto& one) { return one->is_empty(); });
 }
 
 void IoThread::request_drain() noexcept {
@@ -108,17 +104,37 @@ void IoThread::begin_drain() noexcept {
   draining_ = true;
   drain_deadline_ns_ = coarse_now_ns() + drain_timeout_ns_;
   for (net::Listener& listener : listeners_) loop_->remove(listener);
-  http_->begin_drain();
-  if (shm_ != nullptr) shm_->begin_drain();
+  for (const auto& transport : transports_) transport->begin_drain();
+}
+
+bool IoThread::may_spin() noexcept {
+  return !draining_ &&
+         std::ranges::none_of(transports_, [](const auto& one) { return one->is_waiting(); });
+}
+
+bool IoThread::poll_memory() noexcept {
+  return std::ranges::any_of(transports_, [](const auto& one) { return one->poll_memory(); });
+}
+
+void IoThread::before_sleep() noexcept {
+  for (const auto& transport : transports_) transport->before_sleep();
+}
+
+void IoThread::after_sleep() noexcept {
+  for (const auto& transport : transports_) transport->after_sleep();
 }
 
 size_t IoThread::on_wake() noexcept {
   submitter_.wake_if_late();
-  return take_returned() + (shm_ != nullptr ? shm_->take_requests() : 0);
+  size_t done = take_returned();
+  for (const auto& transport : transports_) done += transport->take_requests();
+  return done;
 }
 
 size_t IoThread::take_returned() noexcept {
-  return http_->take_returned() + (shm_ != nullptr ? shm_->take_returned() : 0);
+  size_t done = 0;
+  for (const auto& transport : transports_) done += transport->take_returned();
+  return done;
 }
 
 // Workers are woken here: with many clients that is one wake-up for all the requests of a turn.
@@ -126,7 +142,8 @@ size_t IoThread::take_returned() noexcept {
 // next, so that the reply of a fast model does not wait for a slow one.
 // Before that, requests that waited for memory begin, so that they are part of this turn.
 size_t IoThread::on_turn_end() noexcept {
-  size_t done = http_->serve_waiting();
+  size_t done = 0;
+  for (const auto& transport : transports_) done += transport->serve_waiting();
   uint64_t began_ns = 0;
   has_runs_left_ = false;
   while (const size_t now_done = submitter_.end_turn()) {
@@ -143,8 +160,12 @@ size_t IoThread::on_turn_end() noexcept {
 }
 
 uint64_t IoThread::next_deadline_ns() noexcept {
-  if (has_runs_left_ || http_->owes_a_turn()) return 0;
-  uint64_t next = std::min({drain_deadline_ns_, dispatcher_.next_ns(), http_->next_deadline_ns()});
+  if (has_runs_left_) return 0;
+  uint64_t next = std::min(drain_deadline_ns_, dispatcher_.next_ns());
+  for (const auto& transport : transports_) {
+    if (transport->owes_a_turn()) return 0;
+    next = std::min(next, transport->next_deadline_ns());
+  }
   if (next != UINT64_MAX) next += kCoarseClockStepNs;
   return std::min(next, submitter_.next_ns());
 }
@@ -152,11 +173,9 @@ uint64_t IoThread::next_deadline_ns() noexcept {
 void IoThread::expire_timeouts() noexcept {
   const uint64_t now = coarse_now_ns();
   dispatcher_.expire(now);
-  http_->end_turn(now);
-  if (shm_ != nullptr) shm_->end_turn();
+  for (const auto& transport : transports_) transport->end_turn(now);
   if (now < drain_deadline_ns_) return;
-  http_->close_all();
-  if (shm_ != nullptr) shm_->close_all();
+  for (const auto& transport : transports_) transport->close_all();
   drain_deadline_ns_ = UINT64_MAX;  // the engine's other requests complete in their own time
 }
 

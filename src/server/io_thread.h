@@ -11,13 +11,12 @@
 #include <lumen/service/intake.h>
 #include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
-#include <lumen/transports/http/transport.h>
-#include <lumen/transports/shm/transport.h>
+#include <lumen/transports/common/transport.h>
 
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 namespace lumen::server {
@@ -31,7 +30,6 @@ struct ListenerSocket {
 
 class IoThread final : public net::WakeHandler, public models::CompletionSink {
  public:
-  // The parts that it is given beside its transports' services.
   struct Parts {
     uint32_t index;  // among the I/O threads
     telemetry::Counters& counters;
@@ -41,8 +39,9 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
     std::span<service::Step* const> steps;  // outlive it
     const ServerOptions& options;
   };
+  // The first transport that has an acceptor gets the connections of the sockets.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> create(
-      const http::Services& http, const std::optional<shm::Services>& shm, const Parts& parts,
+      const Parts& parts, std::span<const transports::MakeTransport> make_transports,
       std::vector<ListenerSocket> sockets);
   // By the thread that will run(), and before: its own allocations.
   void begin() noexcept;
@@ -56,16 +55,10 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
   void before_delivery() noexcept override { submitter_.wake_if_late(); }
   size_t on_wake() noexcept override;
   size_t on_turn_end() noexcept override;
-  bool may_spin() noexcept override {
-    return !http_->is_waiting() && (shm_ == nullptr || !shm_->is_waiting()) && !draining_;
-  }
-  bool poll_memory() noexcept override { return shm_ != nullptr && shm_->poll_memory(); }
-  void before_sleep() noexcept override {
-    if (shm_ != nullptr) shm_->before_sleep();
-  }
-  void after_sleep() noexcept override {
-    if (shm_ != nullptr) shm_->after_sleep();
-  }
+  bool may_spin() noexcept override;
+  bool poll_memory() noexcept override;
+  void before_sleep() noexcept override;
+  void after_sleep() noexcept override;
 
  private:
   explicit IoThread(const Parts& parts);
@@ -85,8 +78,7 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
   service::RequestRecorder recorder_;
   std::deque<net::Listener> listeners_;  // a deque, since they must not move
   std::unique_ptr<net::Loop> loop_;
-  std::unique_ptr<http::Transport> http_;
-  std::unique_ptr<shm::Transport> shm_;  // nullptr: nobody listens on the bus
+  std::vector<std::unique_ptr<transports::Transport>> transports_;
 
   const uint64_t drain_timeout_ns_;
   uint64_t drain_deadline_ns_ = UINT64_MAX;

@@ -18,6 +18,8 @@
 #include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
 #include <lumen/transports/http/memory_limits.h>
+#include <lumen/transports/http/transport.h>
+#include <lumen/transports/shm/transport.h>
 
 #include <fcntl.h>
 
@@ -390,10 +392,14 @@ Status RunningServer::start_io_threads() {
   shm_options_ = {.overload_status = options_.overload_status,
                   .max_body_bytes = options_.max_body_bytes,
                   .max_active_requests = options_.max_active_requests};
-  std::optional<shm::Services> shm_services;
+  std::vector<transports::MakeTransport> make_transports;
+  make_transports.emplace_back([&services](const transports::ThreadServices& thread) {
+    return http::make_transport(services, thread);
+  });
   if (bus_listener_ != nullptr) {
-    shm_services.emplace(shm::Services{
-        .options = shm_options_, .documents = *documents_, .listener = *bus_listener_});
+    make_transports.emplace_back([this](const transports::ThreadServices& thread) {
+      return shm::make_transport({shm_options_, *documents_, *bus_listener_}, thread);
+    });
   }
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
     std::vector<ListenerSocket> sockets;
@@ -407,15 +413,14 @@ Status RunningServer::start_io_threads() {
       sockets.push_back(
           {.fd = std::move(fd), .is_local = true, .is_shared = options_.io_thread_count > 1});
     }
-    auto io = IoThread::create(services, shm_services,
-                               {.index = i,
+    auto io = IoThread::create({.index = i,
                                 .counters = *counters_,
                                 .trace_log = trace_log_.get(),
                                 .submitter = engine_->submitter(i),
                                 .catalog = *catalog_,
                                 .steps = steps_,
                                 .options = options_},
-                               std::move(sockets));
+                               make_transports, std::move(sockets));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }

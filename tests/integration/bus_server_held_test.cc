@@ -2,7 +2,7 @@
 // deadlines, a full queue. Runs under ASan and TSan.
 #include "support/bus_server.h"
 
-#include "transports/shm/connection.h"
+#include "transports/shm/bus_connection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

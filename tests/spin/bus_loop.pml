@@ -1,7 +1,7 @@
 /* expect: pass; with -DBROKEN_LAST_LOOK: fail; with -DBROKEN_NO_SECOND_LOOK: fail; with -DBROKEN_SECOND_LOOK_FIRST: fail; with -DBROKEN_NOTHING_RESERVED: fail
  *
- * A client's connection inside the event loop of an I/O thread (src/transports/shm/connection.cc: before_sleep(),
- * after_sleep(), take_requests(); src/transports/shm/connection_reply.cc: has_reply_room(), on_returned();
+ * A client's connection inside the event loop of an I/O thread (src/transports/shm/bus_connection.cc: before_sleep(),
+ * after_sleep(), take_requests(); src/transports/shm/bus_connection_reply.cc: has_reply_room(), on_returned();
  * src/net/epoll_loop.cc: sleep(), run_once()). The client sends requests and takes replies when it likes; the ring of
  * replies has room for two. A request is answered at once, or goes to the engine, which wakes the loop when it is done;
  * its reply's room is reserved meanwhile. A look takes two requests at most.

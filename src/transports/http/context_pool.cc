@@ -1,8 +1,8 @@
 // Contexts and room for requests. See the header.
 #include "transports/http/context_pool.h"
 
-#include "transports/http/connection.h"
-#include "transports/http/connection_host.h"
+#include "transports/http/http_connection.h"
+#include "transports/http/http_transport.h"
 
 #include <lumen/base/check.h>
 #include <lumen/transports/http/memory_limits.h>
@@ -28,7 +28,7 @@ ContextPool::ContextPool(const Options& options, models::Backends& backends, Tim
                              "max_active_requests are used up by others; try again")),
       shares_(options.max_active_requests) {}
 
-Status ContextPool::create(ConnectionHost& host) {
+Status ContextPool::create(HttpTransport& host) {
   host_ = &host;
   for (size_t i = 0; i < contexts_of(options_); ++i) {
     auto context = RequestContext::create(host, options_, budget_);
@@ -46,7 +46,7 @@ ContextPool::~ContextPool() {
   for (const auto& context : contexts_) backends_.unregister_memory(context->memory.region());
 }
 
-RequestContext* ContextPool::acquire(Connection& connection) noexcept {
+RequestContext* ContextPool::acquire(HttpConnection& connection) noexcept {
   RequestContext* context = free_;
   if (context == nullptr || waiting_first_ != nullptr) {
     connection.next_free = nullptr;
@@ -69,9 +69,9 @@ void ContextPool::release(RequestContext& context) noexcept {
   free_ = &context;
 }
 
-void ContextPool::stop_waiting(Connection& connection) noexcept {
-  Connection* previous = nullptr;
-  for (Connection* c = waiting_first_; c != nullptr; previous = c, c = c->next_free) {
+void ContextPool::stop_waiting(HttpConnection& connection) noexcept {
+  HttpConnection* previous = nullptr;
+  for (HttpConnection* c = waiting_first_; c != nullptr; previous = c, c = c->next_free) {
     if (c != &connection) continue;
     (previous == nullptr ? waiting_first_ : previous->next_free) = c->next_free;
     if (waiting_last_ == c) waiting_last_ = previous;
@@ -99,7 +99,7 @@ bool ContextPool::one_gives_way() noexcept {
   for (net::TimeoutList* list :
        {&timeouts_.head, &timeouts_.room, &timeouts_.body, &timeouts_.write}) {
     for (net::TimeoutEntry* entry = list->oldest(); entry != nullptr; entry = list->after(*entry)) {
-      if (static_cast<Connection*>(entry->owner)->give_way()) return true;
+      if (static_cast<HttpConnection*>(entry->owner)->give_way()) return true;
     }
   }
   return false;
@@ -112,7 +112,7 @@ size_t ContextPool::give_contexts() noexcept {
   while (free_ != nullptr && waiting_first_ != nullptr) {
     RequestContext& context = *free_;
     free_ = context.next_free;
-    Connection& connection = *waiting_first_;
+    HttpConnection& connection = *waiting_first_;
     waiting_first_ = std::exchange(connection.next_free, nullptr);
     --waiting_;
     context.connection = &connection;
@@ -145,7 +145,7 @@ size_t ContextPool::give_room() noexcept {
   for (net::TimeoutEntry* entry = timeouts_.room.oldest(); entry != nullptr;) {
     net::TimeoutEntry& looked_at = *entry;
     entry = timeouts_.room.after(looked_at);
-    RequestContext& context = static_cast<Connection*>(looked_at.owner)->context();
+    RequestContext& context = static_cast<HttpConnection*>(looked_at.owner)->context();
     bool has_room = reserve_room(context);
     if (!has_room && !has_dropped) {
       has_dropped = true;  // after that idle contexts keep nothing
@@ -156,7 +156,7 @@ size_t ContextPool::give_room() noexcept {
   size_t begun = 0;
   while (net::TimeoutEntry* entry = granted_.oldest()) {
     entry->unlink();
-    static_cast<Connection*>(entry->owner)->begin_reading();
+    static_cast<HttpConnection*>(entry->owner)->begin_reading();
     ++begun;
   }
   return begun;

@@ -22,8 +22,8 @@
 
 namespace lumen::http {
 
-class Connection;
-class ConnectionHost;
+class HttpConnection;
+class HttpTransport;
 
 class ContextPool final : public service::CallRoom {
  public:
@@ -32,7 +32,7 @@ class ContextPool final : public service::CallRoom {
   ~ContextPool();
   ContextPool(const ContextPool&) = delete;
   ContextPool& operator=(const ContextPool&) = delete;
-  [[nodiscard]] Status create(ConnectionHost& host);
+  [[nodiscard]] Status create(HttpTransport& host);
   [[nodiscard]] static size_t contexts_of(const Options& options) noexcept;
 
   // For a connection whose request has begun to arrive. nullptr: all are taken, or others wait; it is resumed
@@ -40,8 +40,8 @@ class ContextPool final : public service::CallRoom {
   // has come in pieces for longest, else the request that has waited for memory for longest, else a
   // connection that sends or reads slowly something other than an inference: contexts beside those of
   // max_active_requests always come back.
-  [[nodiscard]] RequestContext* acquire(Connection& connection) noexcept;
-  void stop_waiting(Connection& connection) noexcept;
+  [[nodiscard]] RequestContext* acquire(HttpConnection& connection) noexcept;
+  void stop_waiting(HttpConnection& connection) noexcept;
   void release(RequestContext& context) noexcept;
 
   // Before the body of a call is read. False: its connection waits in the timeouts' `room`, behind
@@ -88,8 +88,8 @@ class ContextPool final : public service::CallRoom {
   std::vector<std::unique_ptr<RequestContext>> contexts_;
   // Last in, first out: with few clients the same few regions stay hot in the caches.
   RequestContext* free_ = nullptr;
-  Connection* waiting_first_ = nullptr;  // for a context, in order
-  Connection* waiting_last_ = nullptr;
+  HttpConnection* waiting_first_ = nullptr;  // for a context, in order
+  HttpConnection* waiting_last_ = nullptr;
   size_t waiting_ = 0;
   size_t ways_owed_ = 0;  // of those that wait, for how many nobody has given way yet
   bool owes_room_ =
@@ -97,7 +97,7 @@ class ContextPool final : public service::CallRoom {
   // Requests that have their memory and are about to be read: empty but within give_room(). A list of timeouts,
   // since a connection that closes unlinks itself from the list that it is in; no time runs here.
   net::TimeoutList granted_{UINT64_MAX / 2};
-  ConnectionHost* host_ = nullptr;
+  HttpTransport* host_ = nullptr;
   service::ModelShares shares_;  // of max_active_requests and of the budget
 };
 

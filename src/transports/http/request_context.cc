@@ -1,7 +1,7 @@
 // Creation and reuse of RequestContext. I/O thread only; one mmap at creation.
 #include "transports/http/request_context.h"
 
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 
 #include <lumen/transports/http/memory_limits.h>
 
@@ -17,7 +17,7 @@ constexpr size_t kArenaKeepBytes = 2 * 1024 * 1024;
 
 }  // namespace
 
-Result<std::unique_ptr<RequestContext>> RequestContext::create(ConnectionHost& host,
+Result<std::unique_ptr<RequestContext>> RequestContext::create(HttpTransport& host,
                                                                const Options& options,
                                                                MemoryBudget& budget) {
   Result<RequestMemory> memory =

@@ -24,14 +24,14 @@
 
 namespace lumen::http {
 
-class Connection;
-class ConnectionHost;
+class HttpConnection;
+class HttpTransport;
 
 class RequestContext final : public service::CallOwner, public service::JobOwner {
  public:
   // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where the
   // budget has no room for its base.
-  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(ConnectionHost& host,
+  [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(HttpTransport& host,
                                                                       const Options& options,
                                                                       MemoryBudget& budget);
 
@@ -68,8 +68,8 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   void on_done(service::Job& job) noexcept override;
 
   // --- whose it is ------------------------------------------------------------------------------
-  ConnectionHost* host = nullptr;
-  Connection* connection = nullptr;
+  HttpTransport* host = nullptr;
+  HttpConnection* connection = nullptr;
   RequestContext* next_free = nullptr;
 
  private:

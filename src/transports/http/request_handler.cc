@@ -2,7 +2,7 @@
 // thread only; allocates nothing but from the request's memory.
 #include "transports/http/request_handler.h"
 
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 
 #include <lumen/service/binder.h>
 #include <lumen/wire/status_map.h>

@@ -16,7 +16,7 @@
 
 namespace lumen::http {
 
-class ConnectionHost;
+class HttpTransport;
 
 // The connection's next step for the request.
 enum class Next : uint8_t {
@@ -29,7 +29,7 @@ enum class Next : uint8_t {
 
 class RequestHandler {
  public:
-  explicit RequestHandler(ConnectionHost& host) noexcept : host_(host) {}
+  explicit RequestHandler(HttpTransport& host) noexcept : host_(host) {}
 
   // `is_local`: by the unix socket, whose users may change the engine.
   [[nodiscard]] Next on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept;
@@ -77,7 +77,7 @@ class RequestHandler {
   void note_failure(const RequestContext& context, Code code) noexcept;
   [[nodiscard]] Next replied(RequestContext& context) noexcept;
 
-  ConnectionHost& host_;
+  HttpTransport& host_;
 };
 
 }  // namespace lumen::http

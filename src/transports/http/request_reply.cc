@@ -1,6 +1,6 @@
 // The answers: documents, infer replies, errors. I/O thread only; allocates nothing but from the
 // request's memory.
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 #include "transports/http/request_handler.h"
 
 #include <lumen/base/clock.h>

@@ -1,9 +1,9 @@
 // The records of a request once its reply is out. I/O thread only; allocates nothing.
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 
 namespace lumen::http {
 
-void ConnectionHost::record(const RequestContext& context) noexcept {
+void HttpTransport::record(const RequestContext& context) noexcept {
   const models::InferRequest& infer = context.call.infer;
   if (infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
   const service::ReplyMoment out = service::ReplyMoment::now();

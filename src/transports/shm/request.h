@@ -16,8 +16,8 @@
 
 namespace lumen::shm {
 
-class Connection;
-class ConnectionHost;
+class BusConnection;
+class BusTransport;
 
 // The room that a client has named for all outputs, in memory that it can change at any time.
 class ReplyPlace final : public Allocator {
@@ -52,18 +52,18 @@ class ReplyPlace final : public Allocator {
 };
 
 struct Request final : public service::CallOwner {
-  explicit Request(ConnectionHost& connection_host) noexcept : host(connection_host) {}
+  explicit Request(BusTransport& connection_host) noexcept : host(connection_host) {}
 
   // The outputs lie where they belong, and the reply is written by the I/O thread.
   void encode(service::Call& of_mine) noexcept override { (void)of_mine; }
   void on_returned(service::Call& of_mine) noexcept override;
 
-  ConnectionHost& host;
+  BusTransport& host;
   RequestMemory memory;
   service::Call call;
   ReplyPlace reply_place;
   uint64_t id = 0;  // of its frame
-  Connection* connection = nullptr;
+  BusConnection* connection = nullptr;
   uint64_t reserved_bytes = 0;             // of the reply ring
   const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   // Among the requests of its connection, or (next alone) the free ones.

@@ -41,14 +41,14 @@ class RequestIds {
   }
   // `act(request)` for each; it may not remove one.
   template <typename Act>
-  void for_each(const Connection& connection, uint64_t id, Act&& act) noexcept {
+  void for_each(const BusConnection& connection, uint64_t id, Act&& act) noexcept {
     for (Request* one = bucket_of(&connection, id); one != nullptr; one = one->next_in_bucket) {
       if (one->connection == &connection && one->id == id) act(*one);
     }
   }
 
  private:
-  [[nodiscard]] Request*& bucket_of(const Connection* connection, uint64_t id) noexcept {
+  [[nodiscard]] Request*& bucket_of(const BusConnection* connection, uint64_t id) noexcept {
     // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
     uint64_t mixed = id ^ secret_ ^ (reinterpret_cast<uintptr_t>(connection) >> 4);
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,5 +1,5 @@
-// Intake: what is asked of a request on its way in, in which order, and what it holds afterwards. The
-// engine's answers are the test's own.
+// Intake: the checks of a request on its way in, their order, and the model that leave() lets go. The answers
+// of the engine are those of the test.
 // Threads: one, and one that removes a model. Memory: the heap. Errors: by gtest.
 #include <lumen/service/intake.h>
 

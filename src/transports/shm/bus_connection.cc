@@ -1,7 +1,7 @@
 // Taking requests, and the fate of the connection; replies: connection_reply.cc. See the header.
-#include "transports/shm/connection.h"
+#include "transports/shm/bus_connection.h"
 
-#include "transports/shm/connection_host.h"
+#include "transports/shm/bus_transport.h"
 
 #include <lumen/base/clock.h>
 #include <lumen/base/limits.h>
@@ -47,7 +47,7 @@ Status outside_area(const char* what, std::string_view name, uint64_t offset, ui
 
 }  // namespace
 
-Connection::Connection(ConnectionHost& host, bus::Connection bus)
+BusConnection::BusConnection(BusTransport& host, bus::Connection bus)
     : host_(host), bus_(std::move(bus)) {
   known_.name.reserve(limits::kMaxNameBytes);
   known_.version.reserve(limits::kMaxNameBytes);
@@ -57,9 +57,9 @@ Connection::Connection(ConnectionHost& host, bus::Connection bus)
   watches_[kProcess] = {bus_.peer->process_poll().fd, this};
 }
 
-Connection::~Connection() { close(); }
+BusConnection::~BusConnection() { close(); }
 
-Status Connection::watch() {
+Status BusConnection::watch() {
   for (net::Watch& one : watches_) {
     if (one.fd < 0) continue;  // no pidfd: the socket alone tells of its end
     if (const Status status = host_.thread().loop.add(one); !status.ok()) {
@@ -70,7 +70,7 @@ Status Connection::watch() {
   return {};
 }
 
-void Connection::on_ready(net::Watch& watch, bool hung_up) noexcept {
+void BusConnection::on_ready(net::Watch& watch, bool hung_up) noexcept {
   bus::Bell* bell = &watch == &watches_[kRequestBell] ? &bus_.subscriber->bell()
                     : &watch == &watches_[kReplyBell] ? &bus_.publisher->bell()
                                                       : nullptr;
@@ -82,12 +82,12 @@ void Connection::on_ready(net::Watch& watch, bool hung_up) noexcept {
   close();
 }
 
-bool Connection::has_ended() noexcept {
+bool BusConnection::has_ended() noexcept {
   if (!is_closed_ && bus_.peer->state() != bus::Outcome::kOk) close();
   return is_closed_;
 }
 
-void Connection::close() noexcept {
+void BusConnection::close() noexcept {
   if (std::exchange(is_closed_, true)) return;
   for (net::Watch& one : watches_) {
     if (one.fd >= 0) host_.thread().loop.remove(one);
@@ -98,7 +98,7 @@ void Connection::close() noexcept {
   bus_.peer->close(bus::Goodbye::kClosed);
 }
 
-void Connection::before_sleep() noexcept {
+void BusConnection::before_sleep() noexcept {
   if (is_closed_) return;
   bus_.subscriber->announce_sleep();
   // By a look of its own: the last one may have ended with its number of requests, the last of which took the room.
@@ -108,19 +108,19 @@ void Connection::before_sleep() noexcept {
   is_announced_ = true;
 }
 
-void Connection::after_sleep() noexcept {
+void BusConnection::after_sleep() noexcept {
   if (!std::exchange(is_announced_, false)) return;
   bus_.subscriber->end_sleep();
   if (std::exchange(announced_room_, false)) bus_.publisher->end_sleep();
 }
 
-bool Connection::has_requests() noexcept {
+bool BusConnection::has_requests() noexcept {
   if (is_closed_) return false;
   if (waits_for_room_ && !has_reply_room(kRefusalBytes)) return false;
   return bus_.subscriber->look_now();
 }
 
-size_t Connection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
+size_t BusConnection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
   size_t taken = 0;
   size_t bytes = 0;  // since the last look at the clock
   uint64_t began_ns = 0;
@@ -145,7 +145,7 @@ size_t Connection::take_requests(uint64_t now_ns, size_t at_most) noexcept {
   return taken;
 }
 
-void Connection::handle(const bus::Frame& frame, uint64_t now_ns) noexcept {
+void BusConnection::handle(const bus::Frame& frame, uint64_t now_ns) noexcept {
   if (frame.type_id == static_cast<uint32_t>(BusVerb::kCancel)) return cancel(frame.id);
   host_.thread().counters.add("requests");
   host_.thread().counters.add("bus_requests");
@@ -173,7 +173,7 @@ void Connection::handle(const bus::Frame& frame, uint64_t now_ns) noexcept {
 
 // Its words are copied first: the client can still change them. ok: the request is in the engine,
 // or answered and released.
-Status Connection::handle_parsed(Request& request, const bus::Frame& frame) noexcept {
+Status BusConnection::handle_parsed(Request& request, const bus::Frame& frame) noexcept {
   const auto verb = static_cast<BusVerb>(frame.type_id);
   wire::BusRequest head;
   if (verb != BusVerb::kServerMetadata && verb != BusVerb::kServerReady) {
@@ -187,7 +187,7 @@ Status Connection::handle_parsed(Request& request, const bus::Frame& frame) noex
   return verb == BusVerb::kInfer ? submit(request, head) : answer_document(request, verb, head);
 }
 
-const service::CatalogModel* Connection::find(const wire::BusRequest& head) noexcept {
+const service::CatalogModel* BusConnection::find(const wire::BusRequest& head) noexcept {
   if (known_.entry != nullptr && known_.name == head.model && known_.version == head.version) {
     return known_.entry;
   }
@@ -201,11 +201,11 @@ const service::CatalogModel* Connection::find(const wire::BusRequest& head) noex
   return entry;
 }
 
-Status Connection::submit(Request& request, const wire::BusRequest& head) noexcept {
+Status BusConnection::submit(Request& request, const wire::BusRequest& head) noexcept {
   if (host_.draining()) return service::shutting_down();
   const service::CatalogModel* entry = find(head);
   if (entry == nullptr) return service::model_not_found(head.model, head.version);
-  const ThreadServices& thread = host_.thread();
+  const transports::ThreadServices& thread = host_.thread();
   models::InferRequest& infer = request.call.infer;
   switch (thread.intake.admit(*entry, {.outside_ns = thread.loop.last_turn_ns()}, request.call,
                               request.memory, host_)) {
@@ -231,7 +231,7 @@ Status Connection::submit(Request& request, const wire::BusRequest& head) noexce
   return {};
 }
 
-Status Connection::bind(Request& request, const wire::BusRequest& head) noexcept {
+Status BusConnection::bind(Request& request, const wire::BusRequest& head) noexcept {
   const std::span<std::byte> area = bus_.area;
   if (!is_within(area, head.reply_offset, head.reply_room)) {
     return outside_area("room for outputs of model", head.model, head.reply_offset, head.reply_room,
@@ -278,7 +278,7 @@ Status Connection::bind(Request& request, const wire::BusRequest& head) noexcept
   return service::inputs_arrived(request.call);
 }
 
-void Connection::cancel(uint64_t id) noexcept {
+void BusConnection::cancel(uint64_t id) noexcept {
   host_.ids().for_each(*this, id,
                        [this](Request& one) { host_.thread().dispatcher.cancel(one.call); });
 }

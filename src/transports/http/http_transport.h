@@ -1,9 +1,9 @@
-// ConnectionHost: the connections of one I/O thread, and all that they share.
+// HttpTransport: the connections of one I/O thread, and all that they share.
 // Threads: its I/O thread; post() from any. Memory: everything at create(). Errors: create() returns why.
 #pragma once
 
-#include "transports/http/connection.h"
 #include "transports/http/context_pool.h"
+#include "transports/http/http_connection.h"
 #include "transports/http/request_handler.h"
 #include "transports/http/timeouts.h"
 
@@ -22,13 +22,13 @@
 
 namespace lumen::http {
 
-class ConnectionHost final : public Transport {
+class HttpTransport final : public transports::Transport {
  public:
-  ConnectionHost(const Services& services, const ThreadServices& thread);
+  HttpTransport(const Services& services, const transports::ThreadServices& thread);
   [[nodiscard]] Status create();
 
-  net::ListenerHandler& acceptor(bool is_local) noexcept override {
-    return is_local ? local_acceptor_ : acceptor_;
+  net::ListenerHandler* acceptor(bool is_local) noexcept override {
+    return is_local ? &local_acceptor_ : &acceptor_;
   }
   size_t take_returned() noexcept override;
   bool is_waiting() const noexcept override { return away_ > 0; }
@@ -47,7 +47,7 @@ class ConnectionHost final : public Transport {
 
   // --- for connections and the handlers of their requests ----------------------------------------
   [[nodiscard]] const Services& services() const noexcept { return services_; }
-  [[nodiscard]] const ThreadServices& thread() const noexcept { return thread_; }
+  [[nodiscard]] const transports::ThreadServices& thread() const noexcept { return thread_; }
   [[nodiscard]] net::Loop& loop() noexcept { return thread_.loop; }
   [[nodiscard]] telemetry::CounterWriter& counters() noexcept { return thread_.counters; }
   [[nodiscard]] ContextPool& contexts() noexcept { return contexts_; }
@@ -72,21 +72,21 @@ class ConnectionHost final : public Transport {
   void record(const RequestContext& context) noexcept;
   // It no longer counts as open; then, once nothing holds it, it can be another client's.
   void connection_closing() noexcept;
-  void connection_closed(Connection& connection) noexcept;
+  void connection_closed(HttpConnection& connection) noexcept;
 
  private:
   // One a kind of listener, so that a connection knows by which it came.
   struct Acceptor final : public net::ListenerHandler {
-    Acceptor(ConnectionHost& owner, bool local) noexcept : host(owner), is_local(local) {}
+    Acceptor(HttpTransport& owner, bool local) noexcept : host(owner), is_local(local) {}
     bool on_accepted(net::Socket socket) noexcept override { return host.accept(socket, is_local); }
     void on_accept_failed(int error_number) noexcept override;
-    ConnectionHost& host;
+    HttpTransport& host;
     bool is_local;
   };
   [[nodiscard]] bool accept(net::Socket socket, bool is_local) noexcept;
 
   const Services services_;
-  const ThreadServices thread_;
+  const transports::ThreadServices thread_;
   Acceptor acceptor_{*this, false};
   Acceptor local_acceptor_{*this, true};
   Timeouts timeouts_;
@@ -96,8 +96,8 @@ class ConnectionHost final : public Transport {
   std::vector<char> scratch_;
   std::array<iovec, 16> scratch_segments_;
 
-  std::deque<Connection> connections_;  // made at create(); a deque, since they must not move
-  Connection* free_ = nullptr;
+  std::deque<HttpConnection> connections_;  // made at create(); a deque, since they must not move
+  HttpConnection* free_ = nullptr;
   size_t open_ = 0;
   size_t closing_ = 0;
   models::SmoothedTime reply_time_;  // from a model's end to the last byte written

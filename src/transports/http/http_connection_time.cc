@@ -1,14 +1,14 @@
 // Requests that are late or in others' way: heads, bodies, replies that don't move. I/O thread
 // only; allocates nothing.
-#include "transports/http/connection.h"
+#include "transports/http/http_connection.h"
 
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 
 #include <lumen/base/clock.h>
 
 namespace lumen::http {
 
-bool Connection::body_is_late() noexcept {
+bool HttpConnection::body_is_late() noexcept {
   if (progress_bytes_ < host_.services().options.timeouts.body_min_bytes) return true;
   progress_bytes_ = 0;
   is_overdue_ = false;
@@ -16,13 +16,13 @@ bool Connection::body_is_late() noexcept {
   return false;
 }
 
-void Connection::end_late_head() noexcept {
+void HttpConnection::end_late_head() noexcept {
   host_.counters().add("timeouts");
   state_ = State::kTimedOut;
   host_.loop().cancel_receive(stream_);  // on_received answers 408
 }
 
-bool Connection::give_way() noexcept {
+bool HttpConnection::give_way() noexcept {
   if (state_ == State::kWaitingRoom) {
     timeout_.unlink();
     go_on(host_.handler().on_no_room(*context_));
@@ -54,7 +54,7 @@ bool Connection::give_way() noexcept {
 
 // The time was up while this thread was elsewhere (with `inline` a model may run for seconds), and
 // the bytes in the socket by then have been taken: is it still late?
-void Connection::end_late_receive() noexcept {
+void HttpConnection::end_late_receive() noexcept {
   switch (state_) {
     case State::kText:
     case State::kTensors:
@@ -70,7 +70,7 @@ void Connection::end_late_receive() noexcept {
   is_overdue_ = false;
 }
 
-void Connection::look_at_send(bool has_moved) noexcept {
+void HttpConnection::look_at_send(bool has_moved) noexcept {
   if (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
     watch_send();  // slow, but moving
     return;
@@ -87,7 +87,7 @@ void Connection::look_at_send(bool has_moved) noexcept {
 }
 
 // Bytes in the socket count, even if the loop has not come to it since the deadline.
-void Connection::on_timeout() noexcept {
+void HttpConnection::on_timeout() noexcept {
   if (state_ == State::kWaitingRoom) {
     go_on(host_.handler().on_no_room(*context_));
     return;

@@ -1,4 +1,4 @@
-// Connection: one client's HTTP/1.1 conversation, a state machine driven by the loop: where to
+// HttpConnection: one client's HTTP/1.1 conversation, a state machine driven by the loop: where to
 // receive, when to send, how long to wait. The meaning of a request is its handler's.
 //
 //   idle -> head -> (continue) -> text -> tensors -> running -> writing -> idle | head
@@ -19,13 +19,13 @@
 
 namespace lumen::http {
 
-class ConnectionHost;
+class HttpTransport;
 
-class Connection final : public net::StreamHandler {
+class HttpConnection final : public net::StreamHandler {
  public:
-  explicit Connection(ConnectionHost& host) noexcept : host_(host) { timeout_.owner = this; }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  explicit HttpConnection(HttpTransport& host) noexcept : host_(host) { timeout_.owner = this; }
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
 
   enum class State : uint8_t {
     kFree,
@@ -69,7 +69,7 @@ class Connection final : public net::StreamHandler {
   void on_closed(net::Stream& stream) noexcept override;
 
   [[nodiscard]] State state() const noexcept { return state_; }
-  Connection* next_free =
+  HttpConnection* next_free =
       nullptr;  // in its host's pool or the list of those that wait for a context
 
  private:
@@ -94,7 +94,7 @@ class Connection final : public net::StreamHandler {
   void finish_closing() noexcept;
   void start(net::TimeoutList& timeouts) noexcept;
 
-  ConnectionHost& host_;
+  HttpTransport& host_;
   net::Stream stream_{this};
   net::TimeoutEntry timeout_;
   RequestContext* context_ = nullptr;

@@ -1,5 +1,5 @@
 // Accepting, calls that come back, timeouts, drain. See the header.
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
@@ -19,14 +19,14 @@ constexpr size_t kScratchBytes = 64 * 1024;
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> Transport::create(const Services& services,
-                                                     const ThreadServices& thread) {
-  auto host = std::make_unique<ConnectionHost>(services, thread);
+Result<std::unique_ptr<transports::Transport>> make_transport(
+    const Services& services, const transports::ThreadServices& thread) {
+  auto host = std::make_unique<HttpTransport>(services, thread);
   LUMEN_RETURN_IF_ERROR(host->create());
-  return std::unique_ptr<Transport>(std::move(host));
+  return std::unique_ptr<transports::Transport>(std::move(host));
 }
 
-ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& thread)
+HttpTransport::HttpTransport(const Services& services, const transports::ThreadServices& thread)
     : services_(services),
       thread_(thread),
       timeouts_(services.options.timeouts),
@@ -36,25 +36,25 @@ ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& t
   scratch_segments_.fill({scratch_.data(), scratch_.size()});
 }
 
-Status ConnectionHost::create() {
+Status HttpTransport::create() {
   for (size_t i = 0; i < services_.options.max_connections + kSpareConnections; ++i) {
-    Connection& connection = connections_.emplace_back(*this);
+    HttpConnection& connection = connections_.emplace_back(*this);
     connection.next_free = std::exchange(free_, &connection);
   }
   return contexts_.create(*this);
 }
 
-bool ConnectionHost::accept(net::Socket socket, bool is_local) noexcept {
+bool HttpTransport::accept(net::Socket socket, bool is_local) noexcept {
   counters().add("connections_accepted");
   // The oldest idle connection makes room; where all are busy the new one is refused.
   const size_t limit = services_.options.max_connections;
   net::TimeoutEntry* oldest = timeouts_.idle.oldest();
-  if (open_ >= limit && oldest != nullptr) static_cast<Connection*>(oldest->owner)->close();
+  if (open_ >= limit && oldest != nullptr) static_cast<HttpConnection*>(oldest->owner)->close();
   if (open_ >= limit || free_ == nullptr) {
     counters().add("connections_refused");
     return false;
   }
-  Connection* connection = free_;
+  HttpConnection* connection = free_;
   free_ = std::exchange(connection->next_free, nullptr);
   ++open_;
   counters().add("connections_open");
@@ -62,29 +62,29 @@ bool ConnectionHost::accept(net::Socket socket, bool is_local) noexcept {
   return true;
 }
 
-void ConnectionHost::Acceptor::on_accept_failed(int error_number) noexcept {
+void HttpTransport::Acceptor::on_accept_failed(int error_number) noexcept {
   (void)error_number;  // EMFILE and its like: the loop has refused the connection
   host.counters().add("connections_refused");
 }
 
-void ConnectionHost::connection_closing() noexcept {
+void HttpTransport::connection_closing() noexcept {
   --open_;
   ++closing_;
   counters().subtract("connections_open");
 }
 
-void ConnectionHost::connection_closed(Connection& connection) noexcept {
+void HttpTransport::connection_closed(HttpConnection& connection) noexcept {
   --closing_;
   connection.next_free = free_;
   free_ = &connection;
 }
 
-void ConnectionHost::post(RequestContext& context) noexcept {
+void HttpTransport::post(RequestContext& context) noexcept {
   // The ring has a place for every context there is, so it can't be full.
   LUMEN_CHECK(returned_.try_push(&context));
 }
 
-size_t ConnectionHost::take_returned() noexcept {
+size_t HttpTransport::take_returned() noexcept {
   size_t done = 0;
   RequestContext* context = nullptr;
   while (returned_.try_pop(context)) {
@@ -98,7 +98,7 @@ size_t ConnectionHost::take_returned() noexcept {
   return done;
 }
 
-bool ConnectionHost::submit(RequestContext& context) noexcept {
+bool HttpTransport::submit(RequestContext& context) noexcept {
   LUMEN_CHECK(!context.is_away);
   if (!thread_.dispatcher.submit(context.call)) return false;
   ++away_;
@@ -106,8 +106,8 @@ bool ConnectionHost::submit(RequestContext& context) noexcept {
   return true;
 }
 
-Next ConnectionHost::ask(RequestContext& context, service::JobThread& thread,
-                         std::string_view text) noexcept {
+Next HttpTransport::ask(RequestContext& context, service::JobThread& thread,
+                        std::string_view text) noexcept {
   ++away_;
   context.is_away = true;
   context.job.text = text;
@@ -115,7 +115,7 @@ Next ConnectionHost::ask(RequestContext& context, service::JobThread& thread,
   return Next::kAway;
 }
 
-std::string_view ConnectionHost::http_date() noexcept {
+std::string_view HttpTransport::http_date() noexcept {
   timespec now;
   clock_gettime(CLOCK_REALTIME_COARSE, &now);  // 3 ns; the value changes once a second
   if (now.tv_sec != date_seconds_) {
@@ -125,34 +125,34 @@ std::string_view ConnectionHost::http_date() noexcept {
   return {date_.data(), date_.size()};
 }
 
-uint64_t ConnectionHost::next_deadline_ns() noexcept {
+uint64_t HttpTransport::next_deadline_ns() noexcept {
   uint64_t next = UINT64_MAX;
   for (net::TimeoutList* list : timeouts_.all()) next = std::min(next, list->next_deadline_ns());
   if (contexts_.owes_ways()) next = std::min(next, coarse_now_ns());
   return next;
 }
 
-void ConnectionHost::end_turn(uint64_t now_ns) noexcept {
+void HttpTransport::end_turn(uint64_t now_ns) noexcept {
   for (net::TimeoutList* list : timeouts_.all()) {
     while (net::TimeoutEntry* entry = list->take_expired(now_ns)) {
-      static_cast<Connection*>(entry->owner)->on_timeout();
+      static_cast<HttpConnection*>(entry->owner)->on_timeout();
     }
   }
   contexts_.show_memory();
 }
 
-void ConnectionHost::check_at_rest() const noexcept {
+void HttpTransport::check_at_rest() const noexcept {
   LUMEN_CHECK(away_ == 0 && open_ == 0 && closing_ == 0);
   contexts_.check_at_rest();
 }
 
-void ConnectionHost::begin_drain() noexcept {
+void HttpTransport::begin_drain() noexcept {
   draining_ = true;
-  for (Connection& connection : connections_) connection.on_drain();
+  for (HttpConnection& connection : connections_) connection.on_drain();
 }
 
-void ConnectionHost::close_all() noexcept {
-  for (Connection& connection : connections_) connection.close();
+void HttpTransport::close_all() noexcept {
+  for (HttpConnection& connection : connections_) connection.close();
 }
 
 }  // namespace lumen::http

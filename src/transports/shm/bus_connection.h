@@ -1,4 +1,4 @@
-// Connection: one client on the bus: takes its requests, and answers them in any order.
+// BusConnection: one client on the bus: takes its requests, and answers them in any order.
 //
 //   ring of requests ─► take_requests(): copy the head, parse, bind ─► engine
 //   area             ◄────────────── the model reads inputs and writes outputs there
@@ -29,12 +29,12 @@ inline constexpr uint64_t kRefusalBytes =
 // Of a model's outputs, or a refusal.
 [[nodiscard]] uint64_t longest_reply(const models::ModelMetadata& model) noexcept;
 
-class Connection final : public net::WatchHandler {
+class BusConnection final : public net::WatchHandler {
  public:
-  Connection(ConnectionHost& host, bus::Connection bus);
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-  ~Connection();
+  BusConnection(BusTransport& host, bus::Connection bus);
+  BusConnection(const BusConnection&) = delete;
+  BusConnection& operator=(const BusConnection&) = delete;
+  ~BusConnection();
   [[nodiscard]] Status watch();
 
   // `at_most` is 1 or more. Returns how many.
@@ -81,7 +81,7 @@ class Connection final : public net::WatchHandler {
   void release(Request& request) noexcept;
   [[nodiscard]] bool has_reply_room(uint64_t bytes) noexcept;
 
-  ConnectionHost& host_;
+  BusTransport& host_;
   bus::Connection bus_;
   std::array<net::Watch, 4> watches_;  // both bells, the socket, the process
   KnownModel known_;

@@ -1,9 +1,9 @@
-// ConnectionHost: the bus connections of one I/O thread, and the requests that they share.
+// BusTransport: the bus connections of one I/O thread, and the requests that they share.
 // Threads: its I/O thread; post() from any. Memory: requests at create(), connections as they come.
 // Errors: create() returns why.
 #pragma once
 
-#include "transports/shm/connection.h"
+#include "transports/shm/bus_connection.h"
 #include "transports/shm/request_ids.h"
 
 #include <lumen/memory/memory_budget.h>
@@ -16,10 +16,12 @@
 
 namespace lumen::shm {
 
-class ConnectionHost final : public Transport, public net::WatchHandler, public service::CallRoom {
+class BusTransport final : public transports::Transport,
+                           public net::WatchHandler,
+                           public service::CallRoom {
  public:
-  ConnectionHost(const Services& services, const ThreadServices& thread);
-  ~ConnectionHost() override;
+  BusTransport(const Services& services, const transports::ThreadServices& thread);
+  ~BusTransport() override;
   [[nodiscard]] Status create();
 
   size_t take_requests() noexcept override;
@@ -28,7 +30,7 @@ class ConnectionHost final : public Transport, public net::WatchHandler, public 
   void before_sleep() noexcept override;
   void after_sleep() noexcept override;
   bool is_waiting() const noexcept override { return away_ > 0; }
-  void end_turn() noexcept override;
+  void end_turn(uint64_t now_ns) noexcept override;
   void begin_drain() noexcept override;
   void close_all() noexcept override;
   bool is_empty() const noexcept override { return connections_.empty(); }
@@ -40,7 +42,7 @@ class ConnectionHost final : public Transport, public net::WatchHandler, public 
 
   // --- for connections ----------------------------------------------------------------------------
   [[nodiscard]] const Services& services() const noexcept { return services_; }
-  [[nodiscard]] const ThreadServices& thread() const noexcept { return thread_; }
+  [[nodiscard]] const transports::ThreadServices& thread() const noexcept { return thread_; }
   [[nodiscard]] bool draining() const noexcept { return draining_; }
   // nullptr: all are in use.
   [[nodiscard]] Request* acquire() noexcept;
@@ -57,16 +59,17 @@ class ConnectionHost final : public Transport, public net::WatchHandler, public 
  private:
   void accept(bus::Connection bus);
   void refresh_models() noexcept;
+  void drop_ended() noexcept;
 
   const Services services_;
-  const ThreadServices thread_;
+  const transports::ThreadServices thread_;
   net::Watch listener_watch_;
   // Of private copies: lists, strings, data that may not lie in shared memory.
   MemoryBudget budget_;
   const Status no_room_;
   std::vector<std::unique_ptr<Request>> requests_;
   Request* free_ = nullptr;
-  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<BusConnection>> connections_;
   const service::CatalogSnapshot* snapshot_ = nullptr;  // in which connections have looked
   service::ModelShares shares_;                         // of max_active_requests
   size_t away_ = 0;                                     // submitted, and not come back

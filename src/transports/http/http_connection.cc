@@ -1,8 +1,8 @@
 // The conversation's course; late requests: connection_time.cc. I/O thread only; allocates nothing.
 // Any error ends in an error reply or in close().
-#include "transports/http/connection.h"
+#include "transports/http/http_connection.h"
 
-#include "transports/http/connection_host.h"
+#include "transports/http/http_transport.h"
 
 #include <lumen/base/clock.h>
 
@@ -11,7 +11,7 @@
 
 namespace lumen::http {
 
-void Connection::open(net::Socket socket, bool is_local) noexcept {
+void HttpConnection::open(net::Socket socket, bool is_local) noexcept {
   is_local_ = is_local;
   accepted_ns_ = now_ns();
   state_ = State::kIdle;
@@ -24,7 +24,7 @@ void Connection::open(net::Socket socket, bool is_local) noexcept {
   host_.loop().wait_readable(stream_);
 }
 
-void Connection::close(net::Loop::Closing how) noexcept {
+void HttpConnection::close(net::Loop::Closing how) noexcept {
   if (state_ == State::kFree || state_ == State::kAbandoned || state_ == State::kClosing) return;
   timeout_.unlink();
   if (state_ == State::kWaitingContext) host_.contexts().stop_waiting(*this);
@@ -38,43 +38,43 @@ void Connection::close(net::Loop::Closing how) noexcept {
   begin_closing();
 }
 
-void Connection::begin_closing() noexcept {
+void HttpConnection::begin_closing() noexcept {
   state_ = State::kClosing;
   host_.connection_closing();
   if (!in_loop_) finish_closing();
 }
 
-void Connection::finish_closing() noexcept {
+void HttpConnection::finish_closing() noexcept {
   state_ = State::kFree;
   if (context_ != nullptr) host_.contexts().release(*std::exchange(context_, nullptr));
   host_.connection_closed(*this);
 }
 
-void Connection::on_closed(net::Stream&) noexcept {
+void HttpConnection::on_closed(net::Stream&) noexcept {
   in_loop_ = false;
   if (state_ == State::kClosing) finish_closing();
 }
 
-void Connection::on_drain() noexcept {
+void HttpConnection::on_drain() noexcept {
   // An idle connection whose next request has begun to arrive is answered once more.
   const bool at_rest = state_ == State::kIdle && !host_.loop().had_unread(stream_);
   if (at_rest || state_ == State::kLinger || state_ == State::kDiscard) close();
 }
 
-void Connection::start(net::TimeoutList& timeouts) noexcept {
+void HttpConnection::start(net::TimeoutList& timeouts) noexcept {
   timeouts.start(timeout_, coarse_now_ns());
 }
 
 // --- the request ----------------------------------------------------------------------------------
 
-void Connection::on_readable(net::Stream&, std::span<char> lent) noexcept {
+void HttpConnection::on_readable(net::Stream&, std::span<char> lent) noexcept {
   timeout_.unlink();
   lent_ = lent;
   state_ = State::kWaitingContext;
   if (RequestContext* context = host_.contexts().acquire(*this)) resume(*context);
 }
 
-void Connection::resume(RequestContext& context) noexcept {
+void HttpConnection::resume(RequestContext& context) noexcept {
   context_ = &context;
   if (!lent_.empty()) {
     context_->buffer.append({lent_.data(), lent_.size()});
@@ -84,7 +84,7 @@ void Connection::resume(RequestContext& context) noexcept {
   begin_head();
 }
 
-void Connection::begin_head() noexcept {
+void HttpConnection::begin_head() noexcept {
   state_ = State::kHead;
   is_overdue_ = false;
   start(host_.timeouts().head);
@@ -95,7 +95,7 @@ void Connection::begin_head() noexcept {
   }
 }
 
-void Connection::read_head() noexcept {
+void HttpConnection::read_head() noexcept {
   switch (context_->head_reader.read(context_->buffer)) {
     case wire::HeadProgress::kNeedMore:
       host_.loop().receive(stream_, context_->buffer.wanted());
@@ -109,7 +109,7 @@ void Connection::read_head() noexcept {
   go_on(host_.handler().on_head(*context_, stream_, is_local_));
 }
 
-void Connection::go_on(Next next) noexcept {
+void HttpConnection::go_on(Next next) noexcept {
   switch (next) {
     case Next::kWaitForRoom:
       state_ = State::kWaitingRoom;
@@ -131,7 +131,7 @@ void Connection::go_on(Next next) noexcept {
   }
 }
 
-void Connection::begin_reading() noexcept {
+void HttpConnection::begin_reading() noexcept {
   timeout_.unlink();
   // A client that waits for leave to send gets it once, and only if it has not begun already.
   if (context_->head().expect_continue && context_->buffer.unread().empty()) {
@@ -143,7 +143,7 @@ void Connection::begin_reading() noexcept {
   begin_body();
 }
 
-void Connection::begin_body() noexcept {
+void HttpConnection::begin_body() noexcept {
   state_ = State::kText;
   progress_bytes_ = 0;
   start(host_.timeouts().body);
@@ -153,7 +153,7 @@ void Connection::begin_body() noexcept {
                                 host_.services().options.max_body_bytes, context_->memory));
 }
 
-void Connection::go_on(RequestBody::Progress progress) noexcept {
+void HttpConnection::go_on(RequestBody::Progress progress) noexcept {
   switch (progress) {
     case RequestBody::Progress::kNeedMore:
       host_.loop().receive(stream_, context_->body.wanted());
@@ -166,7 +166,7 @@ void Connection::go_on(RequestBody::Progress progress) noexcept {
   }
 }
 
-void Connection::on_received(net::Stream&, int64_t result) noexcept {
+void HttpConnection::on_received(net::Stream&, int64_t result) noexcept {
   if (state_ == State::kTimedOut) {
     go_on(host_.handler().on_late(*context_));
     return;
@@ -182,7 +182,7 @@ void Connection::on_received(net::Stream&, int64_t result) noexcept {
   if (is_overdue_) end_late_receive();
 }
 
-void Connection::handle_received(size_t bytes) noexcept {
+void HttpConnection::handle_received(size_t bytes) noexcept {
   switch (state_) {
     case State::kHead:
       context_->buffer.add(bytes);
@@ -201,11 +201,11 @@ void Connection::handle_received(size_t bytes) noexcept {
   }
 }
 
-void Connection::on_gone(net::Stream&) noexcept {
+void HttpConnection::on_gone(net::Stream&) noexcept {
   if (state_ == State::kRunning || state_ == State::kWaitingRoom) close();
 }
 
-void Connection::on_returned() noexcept {
+void HttpConnection::on_returned() noexcept {
   if (state_ == State::kAbandoned) {
     begin_closing();
   } else {
@@ -215,18 +215,18 @@ void Connection::on_returned() noexcept {
 
 // --- the reply, and after it ----------------------------------------------------------------------
 
-void Connection::send() noexcept {
+void HttpConnection::send() noexcept {
   host_.loop().send(stream_, context_->reply.segments());
   watch_send();
 }
 
-void Connection::watch_send() noexcept {
+void HttpConnection::watch_send() noexcept {
   const uint64_t now = coarse_now_ns();
   context_->reply.watch(host_.loop().sent_so_far(stream_), now);
   host_.timeouts().write.start(timeout_, now);
 }
 
-void Connection::on_sent(net::Stream&, int64_t result) noexcept {
+void HttpConnection::on_sent(net::Stream&, int64_t result) noexcept {
   timeout_.unlink();
   if (result < 0) {
     close();
@@ -245,7 +245,7 @@ void Connection::on_sent(net::Stream&, int64_t result) noexcept {
   }
 }
 
-void Connection::begin_discard() noexcept {
+void HttpConnection::begin_discard() noexcept {
   state_ = State::kDiscard;
   progress_bytes_ = 0;
   start(host_.timeouts().body);
@@ -253,7 +253,7 @@ void Connection::begin_discard() noexcept {
   continue_discard();
 }
 
-void Connection::continue_discard() noexcept {
+void HttpConnection::continue_discard() noexcept {
   if (context_->body.left() == 0) {
     timeout_.unlink();
     next_request();
@@ -264,7 +264,7 @@ void Connection::continue_discard() noexcept {
 
 // Closing at once with bytes unread would reset the connection, and the client might never see the
 // reply; so our side is closed first and the rest is read and dropped for a bounded time.
-void Connection::begin_linger() noexcept {
+void HttpConnection::begin_linger() noexcept {
   host_.contexts().release(*std::exchange(context_, nullptr));
   if (!host_.loop().end_sending(stream_)) {
     close();
@@ -278,7 +278,7 @@ void Connection::begin_linger() noexcept {
   drop_some(SIZE_MAX);
 }
 
-void Connection::drop_some(size_t at_most) noexcept {
+void HttpConnection::drop_some(size_t at_most) noexcept {
   const std::span<iovec> scratch = host_.scratch();
   const size_t whole = std::min(scratch.size(), at_most / scratch.front().iov_len);
   if (whole > 0) {
@@ -289,7 +289,7 @@ void Connection::drop_some(size_t at_most) noexcept {
   host_.loop().drop(stream_, std::span(&drop_segment_, 1));
 }
 
-void Connection::next_request() noexcept {
+void HttpConnection::next_request() noexcept {
   host_.contexts().end_request(*context_);
   if (!context_->buffer.unread().empty()) {
     begin_head();

@@ -1,5 +1,5 @@
 // Accepting, calls that come back, drain. See the header.
-#include "transports/shm/connection_host.h"
+#include "transports/shm/bus_transport.h"
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
@@ -26,14 +26,14 @@ constexpr int kLooksAPoll = 32;
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> Transport::create(const Services& services,
-                                                     const ThreadServices& thread) {
-  auto host = std::make_unique<ConnectionHost>(services, thread);
+Result<std::unique_ptr<transports::Transport>> make_transport(
+    const Services& services, const transports::ThreadServices& thread) {
+  auto host = std::make_unique<BusTransport>(services, thread);
   LUMEN_RETURN_IF_ERROR(host->create());
-  return std::unique_ptr<Transport>(std::move(host));
+  return std::unique_ptr<transports::Transport>(std::move(host));
 }
 
-ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& thread)
+BusTransport::BusTransport(const Services& services, const transports::ThreadServices& thread)
     : services_(services),
       thread_(thread),
       listener_watch_{services.listener.fd(), this},
@@ -47,11 +47,11 @@ ConnectionHost::ConnectionHost(const Services& services, const ThreadServices& t
       returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))),
       ids_(services.options.max_active_requests) {}
 
-ConnectionHost::~ConnectionHost() {
+BusTransport::~BusTransport() {
   if (listener_watch_.fd >= 0) thread_.loop.remove(listener_watch_);
 }
 
-Status ConnectionHost::create() {
+Status BusTransport::create() {
   for (size_t i = 0; i < services_.options.max_active_requests; ++i) {
     auto request = std::make_unique<Request>(*this);
     Result<RequestMemory> memory =
@@ -66,14 +66,14 @@ Status ConnectionHost::create() {
 }
 
 // One a turn, so that I/O threads that share the listener share its connections.
-void ConnectionHost::on_ready(net::Watch& watch, bool hung_up) noexcept {
+void BusTransport::on_ready(net::Watch& watch, bool hung_up) noexcept {
   (void)watch, (void)hung_up;
   bus::Listener::Accepted accepted = services_.listener.accept(0);
   if (accepted.outcome == bus::Outcome::kOk) accept(std::move(*accepted.connection));
 }
 
-void ConnectionHost::accept(bus::Connection bus) {
-  auto connection = std::make_unique<Connection>(*this, std::move(bus));
+void BusTransport::accept(bus::Connection bus) {
+  auto connection = std::make_unique<BusConnection>(*this, std::move(bus));
   if (!connection->watch().ok()) {
     thread_.counters.add("connections_refused");
     return;
@@ -84,7 +84,7 @@ void ConnectionHost::accept(bus::Connection bus) {
   connections_.push_back(std::move(connection));
 }
 
-size_t ConnectionHost::take_requests() noexcept {
+size_t BusTransport::take_requests() noexcept {
   if (connections_.empty()) return 0;
   refresh_models();
   const uint64_t now = now_ns();
@@ -100,13 +100,13 @@ size_t ConnectionHost::take_requests() noexcept {
 }
 
 // Each snapshot is seen here: one that replaces it is only seen after another turn.
-void ConnectionHost::refresh_models() noexcept {
+void BusTransport::refresh_models() noexcept {
   const service::CatalogSnapshot* now = &thread_.intake.catalog();
   if (std::exchange(snapshot_, now) == now) return;
   for (const auto& connection : connections_) connection->forget_models();
 }
 
-size_t ConnectionHost::take_returned() noexcept {
+size_t BusTransport::take_returned() noexcept {
   size_t done = 0;
   service::ReplyMoment out{};
   for (Request* request = nullptr; returned_.try_pop(request); ++done) {
@@ -121,7 +121,7 @@ size_t ConnectionHost::take_returned() noexcept {
   return done;
 }
 
-bool ConnectionHost::poll_memory() noexcept {
+bool BusTransport::poll_memory() noexcept {
   if (connections_.empty()) return false;
   for (int look = 0; look < kLooksAPoll; ++look) {
     for (const auto& connection : connections_) {
@@ -132,15 +132,21 @@ bool ConnectionHost::poll_memory() noexcept {
   return false;
 }
 
-void ConnectionHost::before_sleep() noexcept {
+void BusTransport::before_sleep() noexcept {
   for (const auto& connection : connections_) connection->before_sleep();
 }
 
-void ConnectionHost::after_sleep() noexcept {
+void BusTransport::after_sleep() noexcept {
   for (const auto& connection : connections_) connection->after_sleep();
 }
 
-void ConnectionHost::end_turn() noexcept {
+// No request of the bus is late by the clock: the engine looks at deadlines.
+void BusTransport::end_turn(uint64_t now_ns) noexcept {
+  (void)now_ns;
+  drop_ended();
+}
+
+void BusTransport::drop_ended() noexcept {
   std::erase_if(connections_, [this](const auto& connection) {
     if (draining_ && connection->is_idle() && !connection->has_requests()) connection->close();
     if (!connection->has_ended() || !connection->is_idle()) return false;
@@ -150,17 +156,17 @@ void ConnectionHost::end_turn() noexcept {
   });
 }
 
-void ConnectionHost::begin_drain() noexcept {
+void BusTransport::begin_drain() noexcept {
   draining_ = true;
   thread_.loop.remove(listener_watch_);
-  end_turn();  // those that have nothing in flight end now
+  drop_ended();  // those that have nothing in flight end now
 }
 
-void ConnectionHost::close_all() noexcept {
+void BusTransport::close_all() noexcept {
   for (const auto& connection : connections_) connection->close();
 }
 
-void ConnectionHost::post(Request& request) noexcept {
+void BusTransport::post(Request& request) noexcept {
   // The ring has a place for every request there is, so it can't be full.
   LUMEN_CHECK(returned_.try_push(&request));
 }
@@ -170,12 +176,12 @@ void Request::on_returned(service::Call& of_mine) noexcept {
   host.post(*this);
 }
 
-const Status& ConnectionHost::no_room() noexcept {
+const Status& BusTransport::no_room() noexcept {
   thread_.counters.add("memory_refused");
   return no_room_;
 }
 
-Request* ConnectionHost::acquire() noexcept {
+Request* BusTransport::acquire() noexcept {
   Request* request = free_;
   if (request == nullptr) return nullptr;
   free_ = std::exchange(request->next, nullptr);
@@ -190,7 +196,7 @@ Request* ConnectionHost::acquire() noexcept {
   return request;
 }
 
-bool ConnectionHost::take(service::Call& call, const service::MemoryNeed& need) noexcept {
+bool BusTransport::take(service::Call& call, const service::MemoryNeed& need) noexcept {
   (void)need;
   auto& request = static_cast<Request&>(*call.owner);
   const models::Model& model = *call.infer.model;
@@ -200,11 +206,11 @@ bool ConnectionHost::take(service::Call& call, const service::MemoryNeed& need) 
   return true;
 }
 
-void ConnectionHost::give_back_room(Request& request) noexcept {
+void BusTransport::give_back_room(Request& request) noexcept {
   if (request.room_of != nullptr) shares_.end(*std::exchange(request.room_of, nullptr), 0);
 }
 
-void ConnectionHost::release(Request& request) noexcept {
+void BusTransport::release(Request& request) noexcept {
   const RequestMemory::Usage usage = request.memory.reset(kKeepBytes);
   request.memory.use(RequestMemory::Kind::kArena);
   if (request.call.infer.model != nullptr) {

@@ -1,5 +1,5 @@
 // A connection's answers. I/O thread only; allocates nothing but from the request's memory.
-#include "transports/shm/connection_host.h"
+#include "transports/shm/bus_transport.h"
 
 #include <lumen/base/check.h>
 #include <lumen/base/limits.h>
@@ -25,11 +25,11 @@ uint64_t longest_reply(const models::ModelMetadata& model) noexcept {
 }
 
 // Beside the room reserved for replies to come.
-bool Connection::has_reply_room(uint64_t bytes) noexcept {
+bool BusConnection::has_reply_room(uint64_t bytes) noexcept {
   return bus_.publisher->try_reserve(reserved_bytes_ + bytes).outcome == bus::Outcome::kOk;
 }
 
-void Connection::write_reply(uint64_t id, const wire::BusReply& reply) noexcept {
+void BusConnection::write_reply(uint64_t id, const wire::BusReply& reply) noexcept {
   const std::optional<size_t> bytes = frame_bytes(reply);
   LUMEN_CHECK(bytes.has_value());
   const bus::Publisher::Place place = bus_.publisher->try_reserve(*bytes);
@@ -43,11 +43,11 @@ void Connection::write_reply(uint64_t id, const wire::BusReply& reply) noexcept 
                                                    : ServerCounter("responses_5xx"));
 }
 
-void Connection::flush() noexcept {
+void BusConnection::flush() noexcept {
   if (std::exchange(has_replies_, false)) bus_.publisher->flush();
 }
 
-int Connection::refuse(uint64_t id, const Status& status) noexcept {
+int BusConnection::refuse(uint64_t id, const Status& status) noexcept {
   const int number = wire::is_overload(status.code())
                          ? static_cast<int>(host_.services().options.overload_status)
                          : wire::http_status(status.code());
@@ -58,8 +58,8 @@ int Connection::refuse(uint64_t id, const Status& status) noexcept {
   return number;
 }
 
-void Connection::refuse(Request& request, const Status& refused,
-                        const service::ReplyMoment& out) noexcept {
+void BusConnection::refuse(Request& request, const Status& refused,
+                           const service::ReplyMoment& out) noexcept {
   const models::InferRequest& infer = request.call.infer;
   Status status = refused;
   if (refused.code() == Code::kTooLarge && request.reply_place.was_refused()) {
@@ -79,7 +79,7 @@ void Connection::refuse(Request& request, const Status& refused,
   host_.thread().recorder.record(request.call, number, {}, out);
 }
 
-void Connection::on_returned(Request& request, const service::ReplyMoment& out) noexcept {
+void BusConnection::on_returned(Request& request, const service::ReplyMoment& out) noexcept {
   if (request.previous != nullptr) request.previous->next = request.next;
   if (request.next != nullptr) request.next->previous = request.previous;
   if (requests_ == &request) requests_ = request.next;
@@ -97,13 +97,13 @@ void Connection::on_returned(Request& request, const service::ReplyMoment& out) 
   release(request);
 }
 
-void Connection::release(Request& request) noexcept {
+void BusConnection::release(Request& request) noexcept {
   host_.give_back_room(request);
   host_.thread().intake.leave(request.call);
   host_.release(request);
 }
 
-void Connection::answer_outputs(Request& request, const service::ReplyMoment& out) noexcept {
+void BusConnection::answer_outputs(Request& request, const service::ReplyMoment& out) noexcept {
   const models::InferRequest& infer = request.call.infer;
   const models::ModelMetadata& metadata = infer.model->metadata();
   const std::span outputs = request.memory.allocate_array<wire::BusTensor>(infer.outputs.size());
@@ -128,14 +128,14 @@ void Connection::answer_outputs(Request& request, const service::ReplyMoment& ou
   }
   write_reply(request.id,
               {.status = 200, .version = metadata.version, .outputs = outputs, .text = {}});
-  const ThreadServices& thread = host_.thread();
+  const transports::ThreadServices& thread = host_.thread();
   thread.counters.add_time(infer.model->index(), "success", out.now_ns - infer.times.received_ns);
   thread.recorder.record(request.call, 200, {}, out);
 }
 
 // ok: it is answered and released.
-Status Connection::answer_document(Request& request, BusVerb verb,
-                                   const wire::BusRequest& head) noexcept {
+Status BusConnection::answer_document(Request& request, BusVerb verb,
+                                      const wire::BusRequest& head) noexcept {
   const service::CatalogModel* entry = nullptr;
   const service::CatalogSnapshot& catalog = host_.thread().intake.catalog();
   const bool is_of_all = verb == BusVerb::kServerMetadata || verb == BusVerb::kServerReady ||
