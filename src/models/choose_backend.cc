@@ -1,6 +1,7 @@
 // See the header.
 #include "models/choose_backend.h"
 
+#include <lumen/base/trim_heap.h>
 #include <lumen/models/load_trials.h>
 #include <lumen/onnx/model_file.h>
 
@@ -8,8 +9,6 @@
 #include "models/compare_backends.h"
 #include "models/format_text.h"
 #include "models/operator_check.h"
-
-#include <malloc.h>
 
 #include <mutex>
 #include <optional>
@@ -245,7 +244,7 @@ Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& sour
   Result<ChosenBackend> chosen = choose(backends, source, options, loading);
   // Freed memory, of the file as it was read and of the weights of a backend that was not chosen,
   // stays with the process's heaps otherwise: 100 MB beside a model of 200.
-  ::malloc_trim(0);
+  trim_heap();
   return chosen;
 }
 
