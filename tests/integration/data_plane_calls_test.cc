@@ -177,7 +177,7 @@ TEST(DataPlaneCalls, NoLaneOfAutoMakesAnyUnderAnyPolicy) {
   served.options.engine = {.queue_type = QueueType::kAuto, .thread_count = 2, .batch_size = 8};
   served.start(models::make_fake_backend(control));
   std::vector<std::string> requests;
-  for (const size_t rows : {2000, 2000, 100, 100, 1, 1}) {
+  for (const size_t rows : {2000u, 2000u, 100u, 100u, 1u, 1u}) {
     requests.push_back(binary_infer("open", "x", std::string(rows * 16, '\0'), rows));
   }
   for (const char* name : {"pinned", "mpmc", "packed", "packed"}) {

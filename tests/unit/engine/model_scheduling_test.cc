@@ -152,7 +152,7 @@ TEST_F(ModelScheduling, AnUrgentRequestPassesThoseThatWait) {
     all.clear();
     control->hold();
     const bool has_workers = type != models::QueueType::kInline;
-    for (uint32_t priority : {2, 3, 0, 1}) {
+    for (uint32_t priority : {2u, 3u, 0u, 1u}) {
       models::PendingRequest& one = make();
       one.request.priority = priority;
       ASSERT_EQ(engine->submitter(0).submit(one.request), SubmitOutcome::kAccepted);
