@@ -70,7 +70,7 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
       return refuse(call, refusal(engine::SubmitOutcome::kOverBudget, model));
     }
   }
-  return room.take(call, entry.need.of(arrival.body)) ? Admission::kAdmitted : Admission::kNoRoom;
+  return room.take(call, entry.need, arrival.body) ? Admission::kAdmitted : Admission::kNoRoom;
 }
 
 void Intake::leave(Call& call) noexcept {

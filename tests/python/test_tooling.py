@@ -85,7 +85,7 @@ def test_a_soak_gives_its_larger_tests_more_time_than_the_preset_does(
     monkeypatch.setattr(dev, "run_random_models", lambda *_: Count(1, 0))
     monkeypatch.delenv("LUMEN_SOAK_REQUESTS", raising=False)
     assert dev.cmd_soak(["0"]) == 0
-    assert [env["LUMEN_SOAK_REQUESTS"] for env in environments] == ["50000"]
+    assert [env["LUMEN_SOAK_REQUESTS"] for env in environments] == ["100000"]
     presets = json.loads((project_root / "CMakePresets.json").read_text())["testPresets"]
     usual = max(one.get("execution", {}).get("timeout", 0) for one in presets)
     assert usual > 0 and int(words[words.index("--timeout") + 1]) >= 10 * usual

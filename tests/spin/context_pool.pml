@@ -4,7 +4,7 @@
  * model explores the order of the steps of the connections: its request begins to be read and ends at once
  * (it lies whole in the buffer), or goes away and returns, or its client leaves. The memory holds one large request and
  * almost a small one; a request that has been read gives a part back (settle()).
- *   take_room()     take: waits where others wait, else reserves
+ *   take()          take: waits where others wait, else reserves
  *   give_room()     the walk that reserves and moves to `granted`, then begins those
  *   begin_reading() begin; on_tensors() finish_reading
  *   settle(), end_request(): note `owes` where requests wait
@@ -129,7 +129,7 @@ end:
        /* A connection's call within the turn. */
        select(r : 0 .. REQUESTS - 1);
        if
-       :: state[r] == IDLE ->  /* take_room() */
+       :: state[r] == IDLE ->  /* take() */
           if
           :: waiting == 0 && need(r) <= free_units ->
              free_units = free_units - need(r); holds[r] = need(r); begin(r)

@@ -191,9 +191,10 @@ void ContextPool::end_call(RequestContext& context) noexcept {
   shares_.end(*std::exchange(context.room_of, nullptr), std::exchange(context.room_bytes, 0));
 }
 
-bool ContextPool::take(service::Call& call, const service::MemoryNeed& need) noexcept {
+bool ContextPool::take(service::Call& call, const service::ModelNeed& model,
+                       const service::BodySize& body) noexcept {
   auto& context = static_cast<RequestContext&>(*call.owner);
-  context.need = need;
+  context.need = model.of(body);
   // It may fit where another does not: that is seen at the end of this turn.
   if (timeouts_.room.oldest() != nullptr) {
     owes_room_ = true;

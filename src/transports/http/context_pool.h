@@ -46,7 +46,8 @@ class ContextPool final : public service::CallRoom {
 
   // Before the body of a call is read. False: its connection waits in the timeouts' `room`, behind
   // those that wait there already.
-  [[nodiscard]] bool take(service::Call& call, const service::MemoryNeed& need) noexcept override;
+  [[nodiscard]] bool take(service::Call& call, const service::ModelNeed& model,
+                          const service::BodySize& body) noexcept override;
   // The body is there: memory that was reserved too much is given back.
   void settle(RequestContext& context) noexcept;
   // The reply is out, or the client gone: forgets the request.

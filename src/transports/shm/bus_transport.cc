@@ -196,8 +196,8 @@ Request* BusTransport::acquire() noexcept {
   return request;
 }
 
-bool BusTransport::take(service::Call& call, const service::MemoryNeed& need) noexcept {
-  (void)need;
+bool BusTransport::take(service::Call& call, const service::ModelNeed&,
+                        const service::BodySize&) noexcept {
   auto& request = static_cast<Request&>(*call.owner);
   const models::Model& model = *call.infer.model;
   if (thread_.intake.catalog().models.size() > 1 && !shares_.has_call_share(model)) return false;

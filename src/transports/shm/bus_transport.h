@@ -49,7 +49,8 @@ class BusTransport final : public transports::Transport,
   void release(Request& request) noexcept;
   // False: its model has its share of max_active_requests. The tensors lie in the client's memory,
   // and nothing is reserved for them.
-  [[nodiscard]] bool take(service::Call& call, const service::MemoryNeed& need) noexcept override;
+  [[nodiscard]] bool take(service::Call& call, const service::ModelNeed&,
+                          const service::BodySize&) noexcept override;
   // While its model is still held.
   void give_back_room(Request& request) noexcept;
   void went_away() noexcept { ++away_; }

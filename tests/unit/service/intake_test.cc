@@ -48,10 +48,9 @@ class FakeSubmitter final : public engine::Submitter {
 
 class FakeRoom final : public CallRoom {
  public:
-  bool take(Call& call, const MemoryNeed& need) noexcept override {
-    (void)call;
+  bool take(Call&, const ModelNeed& model, const BodySize& body) noexcept override {
     ++asked;
-    bytes = need.all_bytes();
+    bytes = model.of(body).all_bytes();
     return is_free;
   }
   bool is_free = true;
