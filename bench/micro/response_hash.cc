@@ -3,7 +3,7 @@
 //   xxh3, highway   KeyedHash, by the CPU's features    memcpy   the same bytes copied, as a floor
 //
 // One thread, bytes that are in the caches up to their size. Run: .build/native/bench_response_hash
-#include <lumen/service/keyed_hash.h>
+#include <lumen/answers/keyed_hash.h>
 
 #include <benchmark/benchmark.h>
 
@@ -14,8 +14,8 @@
 
 namespace {
 
-using lumen::service::Hash128;
-using lumen::service::KeyedHash;
+using lumen::answers::Hash128;
+using lumen::answers::KeyedHash;
 
 template <typename Run>
 void over_bytes(benchmark::State& state, Run&& run) {

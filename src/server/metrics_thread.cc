@@ -11,7 +11,7 @@
 namespace lumen::server {
 
 MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
-                             const service::ResponseCache& cache,
+                             const answers::ResponseCache& cache,
                              const telemetry::TraceLog* trace_log)
     : catalog_(catalog), counters_(counters), cache_(cache), trace_log_(trace_log), thread_([this] {
         run();

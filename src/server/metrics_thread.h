@@ -5,10 +5,10 @@
 // bounds how many can wait. Errors: by the status of the job.
 #pragma once
 
+#include <lumen/answers/response_cache.h>
 #include <lumen/base/doorbell.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
-#include <lumen/service/response_cache.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/trace_log.h>
 
@@ -23,7 +23,7 @@ class MetricsThread final : public service::JobThread {
  public:
   // `trace_log`: nullptr where none is kept.
   MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
-                const service::ResponseCache& cache, const telemetry::TraceLog* trace_log);
+                const answers::ResponseCache& cache, const telemetry::TraceLog* trace_log);
   ~MetricsThread() { join(); }
   MetricsThread(const MetricsThread&) = delete;
   MetricsThread& operator=(const MetricsThread&) = delete;
@@ -39,7 +39,7 @@ class MetricsThread final : public service::JobThread {
 
   const service::Catalog& catalog_;
   const telemetry::Counters& counters_;
-  const service::ResponseCache& cache_;
+  const answers::ResponseCache& cache_;
   const telemetry::TraceLog* trace_log_;
   std::vector<char> text_;
   std::atomic<service::Job*> waiting_{nullptr};  // the newest first

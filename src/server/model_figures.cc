@@ -6,15 +6,15 @@
 namespace lumen::server {
 
 ModelFigures::ModelFigures(const service::CatalogSnapshot& catalog,
-                           const service::ResponseCache& cache) {
+                           const answers::ResponseCache& cache) {
   add_backends(catalog);
   add_run_times(catalog);
   add_caches(catalog, cache);
 }
 
 void ModelFigures::add_caches(const service::CatalogSnapshot& catalog,
-                              const service::ResponseCache& cache) {
-  using Usage = service::ResponseCache::Usage;
+                              const answers::ResponseCache& cache) {
+  using Usage = answers::ResponseCache::Usage;
   const auto add = [&](std::string_view name, std::string_view help, uint64_t Usage::* value) {
     for (const service::CatalogModel& entry : catalog.models) {
       const std::optional<Usage> usage = cache.usage(*entry.model);

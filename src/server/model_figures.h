@@ -4,8 +4,8 @@
 // Errors: never.
 #pragma once
 
+#include <lumen/answers/response_cache.h>
 #include <lumen/service/catalog.h>
-#include <lumen/service/response_cache.h>
 #include <lumen/telemetry/prometheus.h>
 
 #include <array>
@@ -18,7 +18,7 @@ namespace lumen::server {
 
 class ModelFigures {
  public:
-  ModelFigures(const service::CatalogSnapshot& catalog, const service::ResponseCache& cache);
+  ModelFigures(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache);
 
   [[nodiscard]] std::span<const telemetry::PrometheusFigure> figures() const noexcept {
     return figures_;
@@ -28,7 +28,7 @@ class ModelFigures {
   void add_backends(const service::CatalogSnapshot& catalog);
   // The times that decide how requests go with the queue type `auto`.
   void add_run_times(const service::CatalogSnapshot& catalog);
-  void add_caches(const service::CatalogSnapshot& catalog, const service::ResponseCache& cache);
+  void add_caches(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache);
   // The last label, `rows`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;
 

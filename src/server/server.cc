@@ -5,6 +5,7 @@
 #include "server/io_thread.h"
 #include "server/metrics_thread.h"
 
+#include <lumen/answers/response_cache.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
@@ -14,7 +15,6 @@
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
-#include <lumen/service/response_cache.h>
 #include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
 #include <lumen/transports/http/memory_limits.h>
@@ -138,7 +138,7 @@ class RunningServer final : public Server {
   shm::Options shm_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<service::ResponseCache> cache_;
+  std::unique_ptr<answers::ResponseCache> cache_;
   std::vector<service::Step*> steps_;  // those of the options, then the cache
   std::unique_ptr<service::Catalog> catalog_;
   std::unique_ptr<ControlThread> control_;
@@ -190,7 +190,7 @@ Status RunningServer::start(models::Backends backends) {
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   // On both transports.
-  cache_ = std::make_unique<service::ResponseCache>(2 * size_t{options_.io_thread_count} *
+  cache_ = std::make_unique<answers::ResponseCache>(2 * size_t{options_.io_thread_count} *
                                                     options_.max_active_requests);
   steps_ = options_.steps;
   steps_.push_back(cache_.get());

@@ -1,6 +1,6 @@
 /* expect: pass; with -DBROKEN_NO_GENERATION: fail; with -DBROKEN_NO_READY: fail; with -DBROKEN_NO_HOLDERS: fail; with -DBROKEN_STORES_STATE: fail; with -DBROKEN_FREES_AT_REMOVAL: fail
  *
- * Slots of stored answers (src/service/answer_store.cc: find(), let_go(), free_retired(), free_slot(), begin_put(),
+ * Slots of stored answers (src/answers/answer_store.cc: find(), let_go(), free_retired(), free_slot(), begin_put(),
  * put_inside(), publish()). Two slots, two keys. Three threads insert an answer each, one at a time inside the store; the
  * index may remove any answer then. Two threads find an answer, read its bytes and let go, twice.
  * The index is taken as one step: a key names a slot and its generation, perhaps an old one, as its readers see it.

@@ -47,7 +47,7 @@ class CallOwner {
   ~CallOwner() = default;
 };
 
-// A request's parameters for the response cache (service/response_cache.h).
+// A request's parameters for the response cache (module answers).
 struct CacheWishes {
   bool is_off = false;  // neither looked up nor kept: it asked for that, or it is one of a sequence
   // An input lies where another process can change it: the bytes that were hashed need not be those
@@ -58,7 +58,8 @@ struct CacheWishes {
 };
 
 using CacheOutcome = telemetry::CacheUse;
-struct CacheWork;  // the cache's own
+// Base of the data that a step keeps with a call, in the call's scratch memory.
+struct StepData {};
 
 // Keeps a call's outputs, if these lie in memory that is not the call's.
 class OutputsKeeper {
@@ -101,7 +102,7 @@ struct Call {
   bool was_not_kept = false;  // the cache had no room or no time for its answer
   uint64_t cache_ns = 0;      // the time of looking up and keeping
   uint32_t cache_node = 0;    // by which it waits for another's run
-  CacheWork* cache_work = nullptr;
+  StepData* cache_data = nullptr;
 
   // --- the dispatcher's -------------------------------------------------------------------------
   struct Way {

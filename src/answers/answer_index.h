@@ -3,8 +3,8 @@
 // Threads: any. Memory: all of it when it is made. Errors: false where nothing was put.
 #pragma once
 
+#include <lumen/answers/keyed_hash.h>
 #include <lumen/models/backend.h>
-#include <lumen/service/keyed_hash.h>
 
 #include <chrono>
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 struct AnswerSlot;
 
@@ -42,4 +42,4 @@ struct AnswerIndexOptions {
 };
 [[nodiscard]] std::unique_ptr<AnswerIndex> make_answer_index(const AnswerIndexOptions& options);
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -16,9 +16,9 @@
 // counted.
 #pragma once
 
+#include <lumen/answers/keyed_hash.h>
 #include <lumen/base/limits.h>
 #include <lumen/service/dispatcher.h>
-#include <lumen/service/keyed_hash.h>
 
 #include <array>
 #include <cstdint>
@@ -26,9 +26,9 @@
 #include <mutex>
 #include <optional>
 
-namespace lumen::service {
+namespace lumen::answers {
 
-class ResponseCache final : public Step, public OutputsKeeper {
+class ResponseCache final : public service::Step, public service::OutputsKeeper {
  public:
   // `calls`: that may be at work at once.
   explicit ResponseCache(size_t calls);
@@ -41,9 +41,9 @@ class ResponseCache final : public Step, public OutputsKeeper {
   [[nodiscard]] Status add(const models::Model& model);
   void remove(const models::Model& model) noexcept;
 
-  [[nodiscard]] StepOutcome before(Call& call) noexcept override;
-  void after(Call& call) noexcept override;
-  [[nodiscard]] bool abandon(Call& call) noexcept override;
+  [[nodiscard]] service::StepOutcome before(service::Call& call) noexcept override;
+  void after(service::Call& call) noexcept override;
+  [[nodiscard]] bool abandon(service::Call& call) noexcept override;
   void let_go(void* kept) noexcept override;
 
   // Of a model that has one; control plane.
@@ -57,10 +57,11 @@ class ResponseCache final : public Step, public OutputsKeeper {
 
  private:
   struct OfModel;
-  [[nodiscard]] OfModel* of(const Call& call) const noexcept;
-  [[nodiscard]] bool answer(OfModel& model, Call& call, uint64_t now) noexcept;
-  [[nodiscard]] StepOutcome join(OfModel& model, Call& call, uint64_t begun) noexcept;
-  void land(OfModel& model, Call& leader) noexcept;
+  [[nodiscard]] OfModel* of(const service::Call& call) const noexcept;
+  [[nodiscard]] bool answer(OfModel& model, service::Call& call, uint64_t now) noexcept;
+  [[nodiscard]] service::StepOutcome join(OfModel& model, service::Call& call,
+                                          uint64_t begun) noexcept;
+  void store_and_share(OfModel& model, service::Call& leader) noexcept;
 
   const size_t calls_;
   const KeyedHash hash_;
@@ -69,4 +70,4 @@ class ResponseCache final : public Step, public OutputsKeeper {
   mutable std::mutex mutex_;  // of the control plane
 };
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,9 +1,9 @@
 // XXH3 and HighwayHash for the CPU of the build's -march. See hash_kernels.h.
-#include "service/hash_kernels.h"
+#include "answers/hash_kernels.h"
 
-#include "service/hash_kernels_body.h"
+#include "answers/hash_kernels_body.h"
 
-namespace lumen::service {
+namespace lumen::answers {
 
 Hash128 xxh3_base(const std::byte* bytes, size_t size, const std::byte* secret,
                   size_t secret_size) noexcept {
@@ -14,4 +14,4 @@ Hash128 highway_base(const std::byte* bytes, size_t size, const uint64_t* key) n
   return run_highway(bytes, size, key);
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

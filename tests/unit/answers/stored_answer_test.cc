@@ -1,6 +1,6 @@
 // A stored answer's comparison beside the key, which is the same here as if two requests collided:
 // inputs up to 4 KiB byte by byte, larger ones by the second hash.
-#include "service/stored_answer.h"
+#include "answers/stored_answer.h"
 
 #include "unit/service/service_support.h"
 
@@ -12,8 +12,13 @@
 #include <string>
 #include <vector>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
+
+using service::Call;
+using service::OneModel;
+using service::make_arena;
+using service::tensor_of;
 
 const KeyedHash kHash(7);
 const KeyedHash kOther(8);
@@ -82,4 +87,4 @@ TEST_F(StoredAnswerTest, ComparesBytesUpTo4KiBAndASecondHashBeyond) {
 }
 
 }  // namespace
-}  // namespace lumen::service
+}  // namespace lumen::answers

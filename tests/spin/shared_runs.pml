@@ -1,20 +1,20 @@
 /* expect: pass; with -DBROKEN_FREES_NODE_FIRST: fail; with -DBROKEN_CLOSES_LATE: fail; with -DBROKEN_CLOSES_WITHOUT_EXCHANGE: fail; with -DBROKEN_NO_DOOR: fail; with -DBROKEN_LEAVES_WITHOUT_EXCHANGE: fail
  *
- * Calls of two keys that wait for each other's runs (src/service/flights.h, src/service/flights.cc: join(),
- * join_inside(), push(), leave(), land(), hand_over(), put_back(); src/service/response_cache.cc: join()). Three calls,
+ * Calls of two keys that wait for each other's runs (src/answers/shared_runs.h, src/answers/shared_runs.cc: join(),
+ * join_inside(), push(), leave(), end_run(), hand_over(), put_back(); src/answers/response_cache.cc: join()). Three calls,
  * each with a thread: it leads, waits or runs alone; one that waits may leave at any time (a deadline, a cancel); a run
- * ends well (land()) or fails (hand_over()).
+ * ends well (end_run()) or fails (hand_over()).
  * Shown: each call ends once, by its own run, by the leader's answer of its own key, or by leaving; once nothing moves no
- * call waits, all nodes are free and all flights are over.
+ * call waits, all nodes are free and all runs are over.
  *
  * BROKEN_FREES_NODE_FIRST          a node is free before its call was taken out
- * BROKEN_CLOSES_LATE               land() takes the list, and closes the flight afterwards
- * BROKEN_CLOSES_WITHOUT_EXCHANGE   hand_over() looks whether a call waits, and closes the flight afterwards
+ * BROKEN_CLOSES_LATE               end_run() takes the list, and closes the run afterwards
+ * BROKEN_CLOSES_WITHOUT_EXCHANGE   hand_over() looks whether a call waits, and closes the run afterwards
  * BROKEN_NO_DOOR                   a bucket is searched by two calls at once
  * BROKEN_LEAVES_WITHOUT_EXCHANGE   a call that leaves does not look whether it was taken
  */
 #define CALLS 3
-#define FLIGHTS 2
+#define SHARED_RUNS 2
 #define NODES 2
 #define NONE 255
 #define OPEN 254
@@ -26,14 +26,14 @@
 #define ENDED 3
 
 bool door = false;
-byte head[FLIGHTS];
-byte key_of_flight[FLIGHTS];
+byte head[SHARED_RUNS];
+byte key_of_run[SHARED_RUNS];
 byte call_of[NODES];
 byte next[NODES];
 bool is_free[NODES];
 byte state[CALLS];
 byte key_of_call[CALLS];
-byte flight_of[CALLS];         /* of a call that leads */
+byte run_of[CALLS];         /* of a call that leads */
 byte ends[CALLS];
 
 inline end_call(c) { d_step { ends[c]++; assert(ends[c] == 1); state[c] = ENDED } }
@@ -85,12 +85,12 @@ inline take_call(n) {
 }
 
 inline join_inside() {
-  i = 0; free_flight = NONE;
+  i = 0; free_run = NONE;
   do
-  :: i < FLIGHTS ->
+  :: i < SHARED_RUNS ->
      if
-     :: head[i] == CLOSED -> free_flight = i
-     :: head[i] != CLOSED && key_of_flight[i] != key_of_call[id] -> skip
+     :: head[i] == CLOSED -> free_run = i
+     :: head[i] != CLOSED && key_of_run[i] != key_of_call[id] -> skip
      :: else ->
         pop_node();
         if
@@ -101,7 +101,7 @@ inline join_inside() {
            push(i, node, node);
            if
            :: pushed -> role = WAITS; break
-           :: else -> state[id] = RUNS; call_of[node] = NONE; is_free[node] = true; free_flight = i; i = FLIGHTS; break
+           :: else -> state[id] = RUNS; call_of[node] = NONE; is_free[node] = true; free_run = i; i = SHARED_RUNS; break
            fi
         fi
      fi;
@@ -109,21 +109,21 @@ inline join_inside() {
   :: else -> break
   od;
   if
-  :: role == WAITS || (role == RUNS && node == NONE && i < FLIGHTS)
+  :: role == WAITS || (role == RUNS && node == NONE && i < SHARED_RUNS)
   :: else ->
      if
-     :: free_flight == NONE -> role = RUNS
+     :: free_run == NONE -> role = RUNS
      :: else ->
-        key_of_flight[free_flight] = key_of_call[id];
-        head[free_flight] = OPEN;
-        flight_of[id] = free_flight;
+        key_of_run[free_run] = key_of_call[id];
+        head[free_run] = OPEN;
+        run_of[id] = free_run;
         role = LEADS
      fi
   fi;
   i = 0; pushed = false
 }
 
-inline land(f) {
+inline end_run(f) {
 #ifdef BROKEN_CLOSES_LATE
   atomic { list = head[f]; head[f] = OPEN };
   head[f] = CLOSED;
@@ -188,7 +188,7 @@ inline hand_over(f) {
   :: heir != NONE ->
      d_step {
        assert(key_of_call[heir] == key_of_call[id] && state[heir] == WAITS);
-       flight_of[heir] = f; state[heir] = LEADS
+       run_of[heir] = f; state[heir] = LEADS
      }
   :: else
   fi;
@@ -196,7 +196,7 @@ inline hand_over(f) {
 }
 
 proctype call(byte id) {
-  byte role = RUNS, i = 0, free_flight = NONE, node = NONE, seen = NONE;
+  byte role = RUNS, i = 0, free_run = NONE, node = NONE, seen = NONE;
   byte list = NONE, walk = NONE, after = NONE, rest = NONE, taken = NONE, heir = NONE, oldest = NONE;
   bool pushed = false;
   if :: key_of_call[id] = 0 :: key_of_call[id] = 1 fi;
@@ -231,10 +231,10 @@ proctype call(byte id) {
   :: role == LEADS -> state[id] = LEADS
   :: else -> goto alone
   fi;
-  node = NONE; free_flight = NONE;
+  node = NONE; free_run = NONE;
   if                                   /* the run ends */
-  :: land(flight_of[id])
-  :: hand_over(flight_of[id])
+  :: end_run(run_of[id])
+  :: hand_over(run_of[id])
   fi;
 alone:
   end_call(id);
@@ -245,7 +245,7 @@ done:
 init {
   byte n = 0;
   atomic {
-    do :: n < FLIGHTS -> head[n] = CLOSED; n++ :: else -> break od; n = 0;
+    do :: n < SHARED_RUNS -> head[n] = CLOSED; n++ :: else -> break od; n = 0;
     do :: n < NODES -> call_of[n] = NONE; is_free[n] = true; n++ :: else -> break od; n = 0;
     do :: n < CALLS -> run call(n); n++ :: else -> break od; n = 0
   }

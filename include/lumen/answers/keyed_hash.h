@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 struct Hash128 {
   uint64_t low = 0;
@@ -46,4 +46,4 @@ class KeyedHash {
   Highway run_highway_ = nullptr;
 };
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,5 +1,5 @@
 // See the header for threads, memory and errors.
-#include "service/answer_index.h"
+#include "answers/answer_index.h"
 
 #include <lumen/cache/chrono_cache.h>
 #include <lumen/cache/lfu.h>
@@ -8,7 +8,7 @@
 
 #include <new>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
 
 // The keys are hashes under a secret already: nobody can choose two that lie together.
@@ -68,4 +68,4 @@ std::unique_ptr<AnswerIndex> make_answer_index(const AnswerIndexOptions& options
   return std::make_unique<IndexOf<cache::S3Fifo>>(options);
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,20 +1,20 @@
 // See the header for threads, memory and errors.
-#include "service/stored_answer.h"
+#include "answers/stored_answer.h"
 
 #include <lumen/base/cache_line.h>
 
-#include "service/block_region.h"
+#include "answers/block_region.h"
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 // Where each part lies: the same for counting, and for writing.
 class StoredAnswer::Layout {
  public:
-  Layout(const Call& call, const Fingerprint& print) noexcept {
+  Layout(const service::Call& call, const Fingerprint& print) noexcept {
     (void)take(sizeof(StoredAnswer), 1);
     inputs_at = take(call.infer.inputs.size() * sizeof(StoredInput), alignof(StoredInput));
     outputs_at = take(call.infer.outputs.size() * sizeof(TensorView), alignof(TensorView));
@@ -41,7 +41,7 @@ class StoredAnswer::Layout {
   uint64_t size_ = 0;
 };
 
-uint64_t StoredAnswer::bytes_for(const Call& call, const Fingerprint& print) noexcept {
+uint64_t StoredAnswer::bytes_for(const service::Call& call, const Fingerprint& print) noexcept {
   Layout layout(call, print);
   for (const TensorView& input : call.infer.inputs) {
     if (input.byte_size <= kComparedBytes) (void)layout.take(input.byte_size, 1);
@@ -50,8 +50,8 @@ uint64_t StoredAnswer::bytes_for(const Call& call, const Fingerprint& print) noe
   return layout.size();
 }
 
-void StoredAnswer::write(std::byte* at, const Call& call, Fingerprint& print, const KeyedHash& hash,
-                         uint64_t now_ns) noexcept {
+void StoredAnswer::write(std::byte* at, const service::Call& call, Fingerprint& print,
+                         const KeyedHash& hash, uint64_t now_ns) noexcept {
   const auto copy = [at](uint64_t to, std::span<const std::byte> bytes) {
     if (!bytes.empty()) std::memcpy(at + to, bytes.data(), bytes.size());
   };
@@ -94,7 +94,7 @@ std::span<const TensorView> StoredAnswer::outputs() const noexcept {
   return {reinterpret_cast<const TensorView*>(begin), outputs_};
 }
 
-bool StoredAnswer::answers(const Call& call, Fingerprint& print,
+bool StoredAnswer::answers(const service::Call& call, Fingerprint& print,
                            const KeyedHash& hash) const noexcept {
   const std::span<const std::byte> structure = print.structure();
   if (structure.size() != structure_bytes_ ||
@@ -115,4 +115,4 @@ bool StoredAnswer::answers(const Call& call, Fingerprint& print,
   return true;
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -14,8 +14,8 @@
 // Threads: any. Memory: all of it at create(). Errors: PutOutcome; create() says why there is no region.
 #pragma once
 
-#include "service/answer_index.h"
-#include "service/block_region.h"
+#include "answers/answer_index.h"
+#include "answers/block_region.h"
 
 #include <lumen/base/cache_line.h>
 
@@ -27,7 +27,7 @@
 #include <span>
 #include <vector>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 class AnswerStore;
 
@@ -107,4 +107,4 @@ class AnswerStore {
   std::unique_ptr<AnswerIndex> index_;
 };
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -6,13 +6,13 @@
 // Threads: written by one before it is published, then read by any. Memory: the block. Errors: none.
 #pragma once
 
-#include "service/fingerprint.h"
+#include "answers/fingerprint.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 class StoredAnswer {
  public:
@@ -20,15 +20,16 @@ class StoredAnswer {
   // larger ones the second hash is kept.
   static constexpr size_t kComparedBytes = 4096;
 
-  [[nodiscard]] static uint64_t bytes_for(const Call& call, const Fingerprint& print) noexcept;
+  [[nodiscard]] static uint64_t bytes_for(const service::Call& call,
+                                          const Fingerprint& print) noexcept;
   // `at`: bytes_for() many.
-  static void write(std::byte* at, const Call& call, Fingerprint& print, const KeyedHash& hash,
-                    uint64_t now_ns) noexcept;
+  static void write(std::byte* at, const service::Call& call, Fingerprint& print,
+                    const KeyedHash& hash, uint64_t now_ns) noexcept;
   [[nodiscard]] static const StoredAnswer& at(const std::byte* data) noexcept {
     return *reinterpret_cast<const StoredAnswer*>(data);
   }
 
-  [[nodiscard]] bool answers(const Call& call, Fingerprint& print,
+  [[nodiscard]] bool answers(const service::Call& call, Fingerprint& print,
                              const KeyedHash& hash) const noexcept;
   [[nodiscard]] std::span<const TensorView> outputs() const noexcept;
   [[nodiscard]] uint64_t stored_ns() const noexcept { return stored_ns_; }
@@ -51,4 +52,4 @@ class StoredAnswer {
   uint32_t structure_bytes_;
 };
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

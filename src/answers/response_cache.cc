@@ -1,13 +1,13 @@
 // See the header for threads, memory and errors.
-#include <lumen/service/response_cache.h>
+#include <lumen/answers/response_cache.h>
 
 #include <lumen/base/clock.h>
 #include <lumen/models/model_repository.h>
 
-#include "service/answer_store.h"
-#include "service/fingerprint.h"
-#include "service/flights.h"
-#include "service/stored_answer.h"
+#include "answers/answer_store.h"
+#include "answers/fingerprint.h"
+#include "answers/shared_runs.h"
+#include "answers/stored_answer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
 
 // Outputs go into the call's own memory first, where its client can't change them before they are stored. Where that
@@ -41,13 +41,26 @@ class PrivateFirst final : public Allocator {
 }  // namespace
 
 // Of a call that was not answered from the store; in its scratch memory.
-struct CacheWork {
+struct CacheWork : service::StepData {
+  CacheWork(const Fingerprint& question, PrivateFirst memory, uint64_t ttl,
+            AnswerStore& answers) noexcept
+      : print(question), reply(memory), ttl_ns(ttl), store(&answers) {}
+
   Fingerprint print;
   PrivateFirst reply;
   uint64_t ttl_ns = 0;
-  Flights::Flight* flight = nullptr;  // that the call leads
+  SharedRuns::Run* run = nullptr;  // that the call leads
   AnswerStore* store = nullptr;
 };
+
+namespace {
+
+// The call has passed before() and was not answered there.
+CacheWork& work_of(const service::Call& call) noexcept {
+  return *static_cast<CacheWork*>(call.cache_data);
+}
+
+}  // namespace
 
 struct ResponseCache::OfModel {
   OfModel(uint64_t number, const models::ResponseCacheOptions& options,
@@ -55,24 +68,24 @@ struct ResponseCache::OfModel {
       : generation(number),
         ttl_ns(options.ttl_ms * 1'000'000),
         store(std::move(answers)),
-        flights(calls) {}
+        runs(calls) {}
   const uint64_t generation;
   const uint64_t ttl_ns;
   const std::unique_ptr<AnswerStore> store;
-  Flights flights;
+  SharedRuns runs;
 };
 
 namespace {
 
 // The lesser of the model's ttl and the request's.
-uint64_t ttl_of(const Call& call, uint64_t of_model_ns) noexcept {
+uint64_t ttl_of(const service::Call& call, uint64_t of_model_ns) noexcept {
   constexpr uint64_t kNsOfAMs = 1'000'000;
   const uint64_t wanted_ms = call.cache_wishes.ttl_ms.value_or(UINT64_MAX);
   return wanted_ms < of_model_ns / kNsOfAMs ? wanted_ms * kNsOfAMs : of_model_ns;
 }
 
 // False: no memory for the list; the status says so.
-bool take_outputs(Call& call, std::span<const TensorView> outputs) noexcept {
+bool take_outputs(service::Call& call, std::span<const TensorView> outputs) noexcept {
   const std::span<TensorView> list = call.scratch->allocate_array<TensorView>(outputs.size());
   if (list.size() != outputs.size()) {
     call.infer.status = Status::error(
@@ -86,7 +99,7 @@ bool take_outputs(Call& call, std::span<const TensorView> outputs) noexcept {
 }
 
 // False: the call was given up before the model ran, for a reason that is its own.
-bool has_run(const Call& call) noexcept {
+bool has_run(const service::Call& call) noexcept {
   switch (call.infer.status.code()) {
     case Code::kCancelled:
     case Code::kDeadlineExceeded:
@@ -97,14 +110,15 @@ bool has_run(const Call& call) noexcept {
   }
 }
 
-void mark_answered(Call& call, CacheOutcome outcome, uint64_t begun, uint64_t ended) noexcept {
+void mark_answered(service::Call& call, service::CacheOutcome outcome, uint64_t begun,
+                   uint64_t ended) noexcept {
   call.cache_outcome = outcome;
   call.infer.times.dequeued_ns = begun;
   call.infer.times.inferred_ns = ended;
 }
 
 // The outputs stay where they are stored. `slot` is held, and is the call's from now on.
-void answer_held(Call& call, OutputsKeeper& keeper, AnswerSlot& slot) noexcept {
+void answer_held(service::Call& call, service::OutputsKeeper& keeper, AnswerSlot& slot) noexcept {
   const StoredAnswer& stored = StoredAnswer::at(slot.store->data(slot));
   if (!take_outputs(call, stored.outputs())) return slot.store->let_go(slot);
   call.keeper = &keeper;
@@ -112,7 +126,7 @@ void answer_held(Call& call, OutputsKeeper& keeper, AnswerSlot& slot) noexcept {
 }
 
 // For those that wait for an answer that could not be stored.
-void answer_copied(Call& call, std::span<const TensorView> outputs) noexcept {
+void answer_copied(service::Call& call, std::span<const TensorView> outputs) noexcept {
   if (!take_outputs(call, outputs)) return;
   for (TensorView& output : call.infer.outputs) {
     const std::byte* const from = output.data;
@@ -157,7 +171,7 @@ void ResponseCache::remove(const models::Model& model) noexcept {
   models_[model.index()] = nullptr;
 }
 
-ResponseCache::OfModel* ResponseCache::of(const Call& call) const noexcept {
+ResponseCache::OfModel* ResponseCache::of(const service::Call& call) const noexcept {
   return models_[call.infer.model->index()].get();
 }
 
@@ -170,7 +184,7 @@ std::optional<ResponseCache::Usage> ResponseCache::usage(const models::Model& mo
 
 bool ResponseCache::is_idle() const noexcept {
   return std::ranges::all_of(
-      models_, [](const auto& one) { return one == nullptr || one->flights.is_empty(); });
+      models_, [](const auto& one) { return one == nullptr || one->runs.is_empty(); });
 }
 
 void ResponseCache::let_go(void* kept) noexcept {
@@ -178,25 +192,23 @@ void ResponseCache::let_go(void* kept) noexcept {
   slot.store->let_go(slot);
 }
 
-StepOutcome ResponseCache::before(Call& call) noexcept {
+service::StepOutcome ResponseCache::before(service::Call& call) noexcept {
   OfModel* const model = of(call);
-  const CacheWishes& wishes = call.cache_wishes;
-  if (model == nullptr || wishes.is_off || wishes.has_shared_input) return StepOutcome::kNext;
+  const service::CacheWishes& wishes = call.cache_wishes;
+  if (model == nullptr || wishes.is_off || wishes.has_shared_input)
+    return service::StepOutcome::kNext;
   const uint64_t begun = now_ns();
   const std::optional<Fingerprint> print = Fingerprint::of(call, model->generation, hash_);
   void* const place = call.scratch->allocate(sizeof(CacheWork), alignof(CacheWork));
-  if (!print || place == nullptr) return StepOutcome::kNext;
-  call.cache_work =
-      ::new (place) CacheWork{.print = *print,
-                              .reply = PrivateFirst(*call.scratch, *call.reply_memory),
-                              .ttl_ns = ttl_of(call, model->ttl_ns),
-                              .store = model->store.get()};
-  if (answer(*model, call, begun)) return StepOutcome::kDone;
+  if (!print || place == nullptr) return service::StepOutcome::kNext;
+  call.cache_data = ::new (place) CacheWork(*print, PrivateFirst(*call.scratch, *call.reply_memory),
+                                            ttl_of(call, model->ttl_ns), *model->store);
+  if (answer(*model, call, begun)) return service::StepOutcome::kDone;
   return join(*model, call, begun);
 }
 
-bool ResponseCache::answer(OfModel& model, Call& call, uint64_t begun) noexcept {
-  CacheWork& work = *call.cache_work;
+bool ResponseCache::answer(OfModel& model, service::Call& call, uint64_t begun) noexcept {
+  CacheWork& work = work_of(call);
   AnswerSlot* const slot = model.store->find(work.print.key());
   if (slot == nullptr) return false;
   const StoredAnswer& stored = StoredAnswer::at(model.store->data(*slot));
@@ -207,60 +219,61 @@ bool ResponseCache::answer(OfModel& model, Call& call, uint64_t begun) noexcept 
   }
   answer_held(call, *this, *slot);
   const uint64_t ended = now_ns();
-  mark_answered(call, CacheOutcome::kHit, begun, ended);
+  mark_answered(call, service::CacheOutcome::kHit, begun, ended);
   call.cache_ns = ended - begun;
   return true;
 }
 
-StepOutcome ResponseCache::join(OfModel& model, Call& call, uint64_t begun) noexcept {
-  CacheWork& work = *call.cache_work;
+service::StepOutcome ResponseCache::join(OfModel& model, service::Call& call,
+                                         uint64_t begun) noexcept {
+  CacheWork& work = work_of(call);
   if (call.reply_is_shared) call.reply_memory = &work.reply;
-  call.cache_outcome = CacheOutcome::kMiss;
+  call.cache_outcome = service::CacheOutcome::kMiss;
   const HashPair key = work.print.pair(call, hash_);
   call.cache_ns = now_ns() - begun;
-  const Flights::Joined joined = model.flights.join(key, work.ttl_ns, call);
-  if (joined.role == Flights::Role::kWaits) return StepOutcome::kParked;
-  work.flight = joined.flight;
+  const SharedRuns::Joined joined = model.runs.join(key, work.ttl_ns, call);
+  if (joined.role == SharedRuns::Role::kWaits) return service::StepOutcome::kParked;
+  work.run = joined.run;
   // The call that this one would have waited for may have ended between the two looks. Where the found answer has no
   // room in this call's memory, this call has failed, and the calls that wait for it have not.
-  if (joined.role == Flights::Role::kLeads && answer(model, call, begun)) {
+  if (joined.role == SharedRuns::Role::kLeads && answer(model, call, begun)) {
     after(call);
-    return StepOutcome::kDone;
+    return service::StepOutcome::kDone;
   }
-  return StepOutcome::kNext;
+  return service::StepOutcome::kNext;
 }
 
-bool ResponseCache::abandon(Call& call) noexcept {
-  return of(call)->flights.leave(call.cache_node, call);
+bool ResponseCache::abandon(service::Call& call) noexcept {
+  return of(call)->runs.leave(call.cache_node, call);
 }
 
-void ResponseCache::after(Call& call) noexcept {
-  CacheWork* const work = call.cache_work;
-  if (work == nullptr) return;
+void ResponseCache::after(service::Call& call) noexcept {
+  if (call.cache_data == nullptr) return;
+  CacheWork* const work = &work_of(call);
   OfModel& model = *of(call);
   const bool has_answer = call.infer.status.ok() && !work->reply.went_out();
-  if (has_answer) return land(model, call);
-  if (work->flight == nullptr) return;
-  Flights::Flight& flight = *std::exchange(work->flight, nullptr);
+  if (has_answer) return store_and_share(model, call);
+  if (work->run == nullptr) return;
+  SharedRuns::Run& run = *std::exchange(work->run, nullptr);
   if (has_run(call)) {
     // Their runs may fail as well: one leader after the other would keep all but one worker idle.
-    return model.flights.land(flight, [](Call& waiter) noexcept { resume(waiter); });
+    return model.runs.end_run(run, [](service::Call& waiter) noexcept { service::resume(waiter); });
   }
-  Call* const heir = model.flights.hand_over(flight);
+  service::Call* const heir = model.runs.hand_over(run);
   if (heir == nullptr) return;
-  heir->cache_work->flight = &flight;
-  resume(*heir);
+  work_of(*heir).run = &run;
+  service::resume(*heir);
 }
 
 // The leader has its outputs: of its run, which are stored now, or of the store.
-void ResponseCache::land(OfModel& model, Call& leader) noexcept {
-  CacheWork& work = *leader.cache_work;
+void ResponseCache::store_and_share(OfModel& model, service::Call& leader) noexcept {
+  CacheWork& work = work_of(leader);
   const uint64_t begun = now_ns();
   auto* slot = static_cast<AnswerSlot*>(leader.kept);
   const bool is_stored = slot != nullptr;
   if (!is_stored) {
     uint64_t ttl_ns = work.ttl_ns;
-    if (work.flight != nullptr) ttl_ns = std::min(ttl_ns, Flights::least_ttl_ns(*work.flight));
+    if (work.run != nullptr) ttl_ns = std::min(ttl_ns, SharedRuns::least_ttl_ns(*work.run));
     const AnswerStore::Place place =
         model.store->begin_put(work.print.key(), StoredAnswer::bytes_for(leader, work.print),
                                std::chrono::nanoseconds(ttl_ns));
@@ -272,21 +285,21 @@ void ResponseCache::land(OfModel& model, Call& leader) noexcept {
     }
     leader.cache_ns += now_ns() - begun;
   }
-  if (work.flight != nullptr) {
+  if (work.run != nullptr) {
     const std::span<const TensorView> outputs = leader.infer.outputs;
-    model.flights.land(*std::exchange(work.flight, nullptr), [&](Call& waiter) noexcept {
+    model.runs.end_run(*std::exchange(work.run, nullptr), [&](service::Call& waiter) noexcept {
       const uint64_t now = now_ns();
-      mark_answered(waiter, CacheOutcome::kShared, now, now);
+      mark_answered(waiter, service::CacheOutcome::kShared, now, now);
       if (slot != nullptr) {
         model.store->hold(*slot);
         answer_held(waiter, *this, *slot);
       } else {
         answer_copied(waiter, outputs);
       }
-      complete(waiter);
+      service::complete(waiter);
     });
   }
   if (!is_stored && slot != nullptr) model.store->let_go(*slot);
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,5 +1,5 @@
 // The region of stored answers: blocks never overlap, and freed ones can be given out again as one.
-#include "service/block_region.h"
+#include "answers/block_region.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
 
 BlockRegion make_region(size_t bytes) { return std::move(BlockRegion::create(bytes)).value(); }
@@ -87,4 +87,4 @@ TEST(BlockRegion, BlocksNeverOverlapAndNothingIsLost) {
 }
 
 }  // namespace
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -13,15 +13,15 @@
 // Threads: the call's. Memory: the call's scratch. Errors: nullopt where that has no room.
 #pragma once
 
+#include <lumen/answers/keyed_hash.h>
 #include <lumen/service/call.h>
-#include <lumen/service/keyed_hash.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 // By two families: calls that share a run are equal by both.
 struct HashPair {
@@ -33,7 +33,7 @@ struct HashPair {
 class Fingerprint {
  public:
   // `generation`: of the model, so that another load of the same files is another.
-  [[nodiscard]] static std::optional<Fingerprint> of(const Call& call, uint64_t generation,
+  [[nodiscard]] static std::optional<Fingerprint> of(const service::Call& call, uint64_t generation,
                                                      const KeyedHash& hash) noexcept;
 
   [[nodiscard]] const Hash128& key() const noexcept { return key_; }
@@ -41,9 +41,9 @@ class Fingerprint {
     return bytes_.subspan(inputs_ * sizeof(Hash128), bytes_.size() - 2 * inputs_ * sizeof(Hash128));
   }
   // HighwayHash of an input; each is made once.
-  [[nodiscard]] const Hash128& second(const Call& call, size_t input,
+  [[nodiscard]] const Hash128& second(const service::Call& call, size_t input,
                                       const KeyedHash& hash) noexcept;
-  [[nodiscard]] HashPair pair(const Call& call, const KeyedHash& hash) noexcept;
+  [[nodiscard]] HashPair pair(const service::Call& call, const KeyedHash& hash) noexcept;
 
  private:
   Fingerprint(std::span<std::byte> bytes, std::span<bool> has_second) noexcept
@@ -57,4 +57,4 @@ class Fingerprint {
   Hash128 key_;
 };
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,6 +1,6 @@
 // The fields that change a request's key and those that do not, over many fields; and the two
 // hashes.
-#include "service/fingerprint.h"
+#include "answers/fingerprint.h"
 
 #include "unit/service/service_support.h"
 
@@ -13,8 +13,13 @@
 #include <string>
 #include <vector>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
+
+using service::Call;
+using service::OneModel;
+using service::make_arena;
+using service::tensor_of;
 
 const KeyedHash kHash(7);
 
@@ -169,4 +174,4 @@ TEST_F(FingerprintTest, EachBitOfAnInputCounts) {
 }
 
 }  // namespace
-}  // namespace lumen::service
+}  // namespace lumen::answers

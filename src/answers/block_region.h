@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 class BlockRegion {
  public:
@@ -70,4 +70,4 @@ class BlockRegion {
   std::array<uint32_t, kOctaves * kSteps> first_{};
 };
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,15 +1,15 @@
 // See the header. The secret is drawn once; the kernels follow the CPU.
-#include <lumen/service/keyed_hash.h>
+#include <lumen/answers/keyed_hash.h>
 
 #include <lumen/base/check.h>
 
-#include "service/hash_kernels.h"
+#include "answers/hash_kernels.h"
 
 #include <sys/random.h>
 
 #include <random>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 KeyedHash::KeyedHash() {
   LUMEN_CHECK(::getrandom(&secret_, sizeof(secret_), 0) == sizeof(secret_));
@@ -37,4 +37,4 @@ Hash128 KeyedHash::highway(std::span<const std::byte> bytes) const noexcept {
   return run_highway_(bytes.data(), bytes.size(), secret_.highway.data());
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -2,8 +2,8 @@
 // answered from it, that wait for another's run, and their fate if that fails, is late or gone.
 #include "unit/service/two_threads.h"
 
+#include <lumen/answers/response_cache.h>
 #include <lumen/base/clock.h>
-#include <lumen/service/response_cache.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,13 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
+
+using service::SlotTransport;
+using service::Step;
+using service::TwoThreads;
+using service::kSlots;
 
 constexpr std::string_view kEnabled =
     R"({"response_cache": {"enable": true, "ttl_ms": 3600000, "max_bytes": 65536}})";
@@ -505,4 +510,4 @@ TEST_F(ResponseCacheTest, UnderLoadEachCallReturnsOnceWithItsOwnReply) {
 }
 
 }  // namespace
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,5 +1,5 @@
 // See the header for threads, memory and errors.
-#include "service/answer_store.h"
+#include "answers/answer_store.h"
 
 #include <lumen/base/check.h>
 #include <lumen/base/idle_strategy.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
 
 // Looks at the door, some 10 ns each: about the time of an insert. The thread inside may have lost
@@ -165,4 +165,4 @@ void AnswerStore::publish(AnswerSlot& slot) noexcept {
   slot.state.fetch_or(kReady, std::memory_order_release);
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

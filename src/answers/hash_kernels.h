@@ -3,9 +3,9 @@
 // Threads: pure functions. Memory: none. Errors: none.
 #pragma once
 
-#include <lumen/service/keyed_hash.h>
+#include <lumen/answers/keyed_hash.h>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 // For every CPU that the build runs on.
 [[nodiscard]] Hash128 xxh3_base(const std::byte* bytes, size_t size, const std::byte* secret,
@@ -18,4 +18,4 @@ namespace lumen::service {
 [[nodiscard]] Hash128 highway_avx2(const std::byte* bytes, size_t size,
                                    const uint64_t* key) noexcept;
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -3,7 +3,7 @@
 // Threads: pure functions. Memory: none. Errors: none.
 #pragma once
 
-#include <lumen/service/keyed_hash.h>
+#include <lumen/answers/keyed_hash.h>
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -15,7 +15,7 @@
 #include <xxhash.h>
 #pragma GCC diagnostic pop
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
 
 Hash128 run_xxh3(const std::byte* bytes, size_t size, const std::byte* secret,
@@ -33,4 +33,4 @@ Hash128 run_highway(const std::byte* bytes, size_t size, const uint64_t* key) no
 }
 
 }  // namespace
-}  // namespace lumen::service
+}  // namespace lumen::answers

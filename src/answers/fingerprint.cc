@@ -1,5 +1,5 @@
 // See the header for threads, memory and errors.
-#include "service/fingerprint.h"
+#include "answers/fingerprint.h"
 
 #include <lumen/models/model_repository.h>
 
@@ -9,7 +9,7 @@
 #include <tuple>
 #include <type_traits>
 
-namespace lumen::service {
+namespace lumen::answers {
 namespace {
 
 constexpr size_t kAlignment = alignof(Hash128);
@@ -41,7 +41,7 @@ class StructureWriter {
   size_t size_ = 0;
 };
 
-void put_structure(StructureWriter& out, const Call& call, uint64_t generation) noexcept {
+void put_structure(StructureWriter& out, const service::Call& call, uint64_t generation) noexcept {
   const models::InferRequest& infer = call.infer;
   const models::ModelMetadata& model = infer.model->metadata();
   out.put(generation);
@@ -73,7 +73,7 @@ void put_structure(StructureWriter& out, const Call& call, uint64_t generation) 
 
 }  // namespace
 
-std::optional<Fingerprint> Fingerprint::of(const Call& call, uint64_t generation,
+std::optional<Fingerprint> Fingerprint::of(const service::Call& call, uint64_t generation,
                                            const KeyedHash& hash) noexcept {
   std::ranges::sort(call.cache_wishes.parameters, {}, [](const wire::InferParameter& parameter) {
     return std::tie(parameter.of, parameter.name);
@@ -106,16 +106,17 @@ Hash128* Fingerprint::second_hashes() const noexcept {
   return reinterpret_cast<Hash128*>(bytes_.data() + bytes_.size()) - inputs_;
 }
 
-const Hash128& Fingerprint::second(const Call& call, size_t input, const KeyedHash& hash) noexcept {
+const Hash128& Fingerprint::second(const service::Call& call, size_t input,
+                                   const KeyedHash& hash) noexcept {
   Hash128& second = second_hashes()[input];
   if (!has_second_[input]) second = hash.highway(call.infer.inputs[input].bytes());
   has_second_[input] = true;
   return second;
 }
 
-HashPair Fingerprint::pair(const Call& call, const KeyedHash& hash) noexcept {
+HashPair Fingerprint::pair(const service::Call& call, const KeyedHash& hash) noexcept {
   for (size_t i = 0; i < inputs_; ++i) (void)second(call, i, hash);
   return {key_, hash.highway(bytes_.subspan(inputs_ * sizeof(Hash128)))};
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers

@@ -1,5 +1,5 @@
 // See the header for threads, memory and errors.
-#include "service/block_region.h"
+#include "answers/block_region.h"
 
 #include <lumen/base/check.h>
 
@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-namespace lumen::service {
+namespace lumen::answers {
 
 Result<BlockRegion> BlockRegion::create(size_t bytes) {
   LUMEN_CHECK(bytes / kUnitBytes < kFree && bytes >= kUnitBytes);
@@ -122,4 +122,4 @@ void BlockRegion::tell_next(uint32_t block) noexcept {
   if (block + units < units_) at(block + units).units_before = units;
 }
 
-}  // namespace lumen::service
+}  // namespace lumen::answers
