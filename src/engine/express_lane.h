@@ -11,7 +11,7 @@
 #pragma once
 
 #include "engine/admission.h"
-#include "engine/lane_source.h"
+#include "engine/model_queue_source.h"
 #include "engine/worker.h"
 
 #include <atomic>
@@ -85,7 +85,7 @@ class ExpressLane {
   }
 
   const uint32_t workers_;
-  LaneSource<> source_;
+  ModelQueueSource<> source_;
   Admission admission_;
   alignas(kFalseSharingRange) std::atomic<uint32_t> heavy_{0};
   alignas(kFalseSharingRange) std::atomic<uint32_t> outstanding_{0};

@@ -68,7 +68,7 @@ Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int leas
   return measured;
 }
 
-// The time with which admission and the choice of a lane reckon until requests have run: otherwise
+// The time with which admission and the choice of a queue reckon until requests have run: otherwise
 // the first burst would all be let in.
 Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);

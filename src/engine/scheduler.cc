@@ -22,7 +22,7 @@ bool is_light(const models::Model& model) {
   const uint64_t ns = model.service_time().mean_ns();
   // Models that share the workers' threads are left to them.
   return model.state() == models::ModelState::kReady && ns != 0 &&
-         ns <= LaneChoice::kMostInlineNs && !model.traits().shares_instances;
+         ns <= InlineChoice::kMostInlineNs && !model.traits().shares_instances;
 }
 
 // "1.9 us", "3.1 ms".
@@ -207,7 +207,7 @@ Status Scheduler::add_inline(std::span<models::Model* const> models, models::Bui
                              Runner::OnFailure on_failure) {
   std::vector<models::Model*> taken;
   for (models::Model* model : models) {
-    lane_choice_.reset(model->index());
+    inline_choice_.reset(model->index());
     if (!is_auto() || is_inline_only(*model) || is_light(*model)) taken.push_back(model);
   }
   if (taken.empty()) return {};
@@ -304,7 +304,7 @@ models::QueueType Scheduler::lane_of(uint32_t submitter, const models::Model& mo
   if (!is_auto()) return config_.queue_type;
   if (is_inline_only(model)) return models::QueueType::kInline;
   const bool is_inline = inline_[submitter]->runner->has_instance(model) &&
-                         lane_choice_.is_inline(model.index(), input_bytes, expected_ns);
+                         inline_choice_.is_inline(model.index(), input_bytes, expected_ns);
   if (is_inline) return models::QueueType::kInline;
   return home_of(model).gathers(model) ? models::QueueType::kBatched : models::QueueType::kMpmc;
 }

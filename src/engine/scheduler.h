@@ -8,7 +8,7 @@
 #include <lumen/models/builders.h>
 #include "engine/admission.h"
 #include "engine/express_lane.h"
-#include "engine/lane_choice.h"
+#include "engine/inline_choice.h"
 #include "engine/runner.h"
 #include "engine/work_source.h"
 #include "engine/worker.h"
@@ -169,7 +169,7 @@ class Scheduler {
   std::unique_ptr<ExpressLane> express_;       // with `auto`
   std::vector<std::unique_ptr<InlineRunner>> inline_;
   std::vector<SubmitterState> submitters_;
-  LaneChoice lane_choice_;
+  InlineChoice inline_choice_;
   PinnedCpus pinned_;  // the workers, or the inline runners where there are no workers
   uint64_t generation_ = 0;
   bool is_closed_ = false;  // the control plane's

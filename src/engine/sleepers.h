@@ -133,8 +133,8 @@ class Sleepers {
     // sync[work_source.searching]: as in end_search()
     if (woken) searching_.fetch_sub(1, std::memory_order_acq_rel);
     if (woken && request == nullptr) return try_take(worker);
-    // Not pass_on(), whose look at the bits is relaxed: this worker may have hidden a lane for a
-    // moment from a thread that counted the requests to wake others for them (Lanes::tidy()), and
+    // Not pass_on(), whose look at the bits is relaxed: this worker may have hidden a queue for a
+    // moment from a thread that counted the requests to wake others for them (ModelQueues::tidy()), and
     // was itself not woken.
     if (request != nullptr) wake(1);
     return request;

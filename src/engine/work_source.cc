@@ -1,7 +1,7 @@
 // The queue types spsc and naive, and which class serves which type. See the header.
 #include "engine/work_source.h"
 
-#include "engine/lane_source.h"
+#include "engine/model_queue_source.h"
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/check.h>
@@ -34,7 +34,7 @@ models::InferRequest* sleep_on(Doorbell& doorbell, WorkSource& source, uint32_t 
 class SpscSource final : public WorkSource {
  public:
   SpscSource(size_t capacity, uint32_t submitters, uint32_t workers)
-      : submitters_(submitters), workers_(workers), lanes_(workers) {
+      : submitters_(submitters), workers_(workers), ends_(workers) {
     for (uint32_t i = 0; i < submitters * workers; ++i) {
       rings_.push_back(std::make_unique<Ring>(capacity));
     }
@@ -45,14 +45,14 @@ class SpscSource final : public WorkSource {
     uint32_t least_count = UINT32_MAX;
     for (uint32_t worker = 0; worker < workers_; ++worker) {
       // relaxed: a hint; a count that is a moment old picks a worker that was the least busy then
-      const uint32_t count = lanes_[worker].load.requests.load(std::memory_order_relaxed);
+      const uint32_t count = ends_[worker].load.requests.load(std::memory_order_relaxed);
       if (count < least_count) {
         least = worker;
         least_count = count;
       }
     }
     Ring& ring = ring_of(submitter, least);
-    std::atomic<uint32_t>& load = lanes_[least].load.requests;
+    std::atomic<uint32_t>& load = ends_[least].load.requests;
     // relaxed: as above. Before the push: the worker may be done with it when the push returns.
     load.fetch_add(1, std::memory_order_relaxed);
     if (!ring.producer.try_push(&request)) {
@@ -64,13 +64,13 @@ class SpscSource final : public WorkSource {
   }
   void wake_workers(uint32_t submitter) noexcept override {
     for (uint32_t worker = 0; worker < workers_; ++worker) {
-      if (std::exchange(ring_of(submitter, worker).pushed, false)) lanes_[worker].doorbell.wake();
+      if (std::exchange(ring_of(submitter, worker).pushed, false)) ends_[worker].doorbell.wake();
     }
   }
   models::InferRequest* try_take(uint32_t worker) noexcept override {
     models::InferRequest* request = nullptr;
     // Round robin from where the last one came from, so that no I/O thread waits behind another.
-    uint32_t& next = lanes_[worker].next_submitter;
+    uint32_t& next = ends_[worker].next_submitter;
     for (uint32_t i = 0; i < submitters_; ++i) {
       Ring& ring = ring_of(next, worker);
       next = next + 1 == submitters_ ? 0 : next + 1;
@@ -86,11 +86,11 @@ class SpscSource final : public WorkSource {
   }
   models::InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                              WakeReason& reason) noexcept override {
-    return sleep_on(lanes_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
+    return sleep_on(ends_[worker].doorbell, *this, worker, may_take, deadline_ns, reason);
   }
-  void wake(uint32_t worker) noexcept override { lanes_[worker].doorbell.wake(); }
+  void wake(uint32_t worker) noexcept override { ends_[worker].doorbell.wake(); }
   std::atomic<uint32_t>* outstanding(uint32_t worker) noexcept override {
-    return &lanes_[worker].load.requests;
+    return &ends_[worker].load.requests;
   }
 
  private:
@@ -102,7 +102,7 @@ class SpscSource final : public WorkSource {
     SpscQueue<models::InferRequest*>::Consumer consumer;
     alignas(kFalseSharingRange) bool pushed = false;  // the submitter's
   };
-  struct Lane {
+  struct WorkerEnd {
     Outstanding load;
     Doorbell doorbell;
     alignas(kFalseSharingRange) uint32_t next_submitter = 0;  // the worker's
@@ -115,7 +115,7 @@ class SpscSource final : public WorkSource {
   const uint32_t submitters_;
   const uint32_t workers_;
   std::vector<std::unique_ptr<Ring>> rings_;  // [submitter][worker]
-  std::vector<Lane> lanes_;
+  std::vector<WorkerEnd> ends_;
 };
 
 // Mutex and condition variable, as a first version of any server has it: the others are compared
@@ -202,8 +202,8 @@ std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_
     case models::QueueType::kMpmc:
     case models::QueueType::kBatched:
     case models::QueueType::kAuto:
-      return std::make_unique<LaneSource<>>(config.policy, config.queue_capacity, submitters,
-                                            config.thread_count);
+      return std::make_unique<ModelQueueSource<>>(config.policy, config.queue_capacity, submitters,
+                                                  config.thread_count);
     case models::QueueType::kSpsc:
       return std::make_unique<SpscSource>(spsc_ring_capacity(config), submitters,
                                           config.thread_count);

@@ -64,7 +64,7 @@ class WorkSource {
 
   // nullptr: nothing there.
   [[nodiscard]] virtual models::InferRequest* try_take(uint32_t worker) noexcept = 0;
-  // One more, to be run in one call with `request`, which was taken: of the same model where each has a lane.
+  // One more, to be run in one call with `request`, which was taken: of the same model where each model has a queue.
   [[nodiscard]] virtual models::InferRequest* try_take_like(
       uint32_t worker, const models::InferRequest& request) noexcept {
     (void)request;

@@ -79,7 +79,7 @@ class Worker final : private WakeReason, private RoomListener {
   void wait_for_work() noexcept;
   [[nodiscard]] bool may_leave() noexcept;
   // Closed is a reason though something seems to be left: it may be another's that is about to take it, whose
-  // last look nobody would tell this one of (tests/spin/lanes.pml, BROKEN_CLOSE).
+  // last look nobody would tell this one of (tests/spin/model_queues.pml, BROKEN_CLOSE).
   [[nodiscard]] bool has_reason() noexcept override {
     return runner_.has_news() || (is_closed() && runner_.is_done());
   }

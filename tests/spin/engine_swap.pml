@@ -13,7 +13,7 @@
  * BROKEN_NO_TAKEOVER       retire() returns when the thread has left, and runs nothing
  * BROKEN_READS_FIRST       a submitter reads the current scheduler before it marks itself inside
  * BROKEN_NO_LOOK           the change does not wait until the submitters are outside
- * BROKEN_ANNOUNCES_LATE    the change announces the requests in lanes once the submitters are retired: the code before
+ * BROKEN_ANNOUNCES_LATE    the change announces the requests in queues once the submitters are retired: the code before
  */
 #define SUBMITTERS 2
 #define NONE 0
@@ -30,8 +30,8 @@ bool freed[3];
 byte waiting[6];     /* [scheduler][submitter] */
 byte in_flight[6];
 bool on_device[6];
-byte lane[3];        /* [scheduler]: requests for its worker */
-bool announced[3];   /* the lane's bit */
+byte queue[3];        /* [scheduler]: requests for its worker */
+bool announced[3];   /* the queue's bit */
 bool has_pushed[6];  /* [scheduler][submitter]: and not announced */
 bool is_through = false;
 
@@ -87,7 +87,7 @@ proctype submitter(byte s) {
           assert(!freed[scheduler]);
           if
           :: waiting[AT(scheduler, s)]++
-          :: lane[scheduler]++; has_pushed[AT(scheduler, s)] = true
+          :: queue[scheduler]++; has_pushed[AT(scheduler, s)] = true
           fi
         }
      :: else
@@ -119,7 +119,7 @@ proctype submitter(byte s) {
 
 proctype device(byte scheduler; byte s) {
   do
-  :: on_device[AT(scheduler, s)] && lane[scheduler] == 0 ->
+  :: on_device[AT(scheduler, s)] && queue[scheduler] == 0 ->
      on_device[AT(scheduler, s)] = false;
      in_flight[AT(scheduler, s)]--;
      woken[s] = true                                 /* on_room(); its own end is runner_callbacks.pml's */
@@ -132,7 +132,7 @@ proctype worker(byte scheduler) {
        announced[scheduler] ->
        assert(!freed[scheduler]);
        if
-       :: lane[scheduler] > 0 -> lane[scheduler]--
+       :: queue[scheduler] > 0 -> queue[scheduler]--
        :: else -> announced[scheduler] = false        /* the bit of an empty ring */
        fi
      }
@@ -184,7 +184,7 @@ inline replace(before, next) {
   retire(before, 0);
   retire(before, 1);
   announced[before] = true;                          /* close(): joins the worker */
-  lane[before] == 0 && !announced[before];
+  queue[before] == 0 && !announced[before];
   atomic { assert(IS_DONE(before, 0) && IS_DONE(before, 1)); freed[before] = true }
 }
 

@@ -1,7 +1,7 @@
 /* expect: pass; with -DBROKEN_BIT_FIRST: fail; with -DORDER_ALONE: pass; with -DBROKEN_ORDER_ALONE: fail; with -DBROKEN_WOKEN: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_SEARCH: fail
  *
  * Sleep and wake of lumen::engine::Sleepers (src/engine/sleepers.h), its statements in their order, over a
- * queue of one ring that anyone may look at: one lane whose bit is always set. lanes.pml is about the bits.
+ * queue of one ring that anyone may look at: one queue whose bit is always set. queues.pml is about the bits.
  * Two submitters push a request each, or one submitter two, in one turn or in two; each is claimed and
  * published in two steps, with a wake at the end of a turn. Two workers take them and park; with one
  * submitter one sleep may end by a deadline; in three of the four scenarios worker 0 also polls

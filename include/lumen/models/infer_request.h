@@ -92,7 +92,7 @@ struct InferRequest {
   QueueType queue_type{};       // how it went, or would have gone
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
   uint64_t expected_ns = 0;     // the expected time of its run, as measured; 0: not known yet
-  uint64_t share_ns = 0;        // charged to its model's share; 0: it was not taken from a lane
+  uint64_t share_ns = 0;        // charged to its model's share; 0: it was not taken from a queue
   bool runs_alone = false;      // the batch that it was in failed
   bool is_heavy = false;        // counted as such (ExpressLane)
   bool is_express = false;      // for that lane's worker

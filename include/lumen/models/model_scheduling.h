@@ -10,7 +10,7 @@
 
 namespace lumen::models {
 
-// 1 is served first. Few, since each has a ring in each lane; clients that know more of them mean their lowest
+// 1 is served first. Few, since each has a ring in each model's queue; clients that know more of them mean their lowest
 // by the others.
 inline constexpr uint32_t kPriorities = 3;
 inline constexpr uint32_t kUsualPriority = 2;

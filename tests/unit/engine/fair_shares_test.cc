@@ -1,5 +1,5 @@
 // FairShares: the debt and the lead of a model after any history. One thread, seeded histories; the shares of requests in
-// lanes are lanes_test.cc's. Memory: the heap. Errors: by gtest.
+// queues are queues_test.cc's. Memory: the heap. Errors: by gtest.
 #include "engine/fair_shares.h"
 
 #include <gtest/gtest.h>

@@ -1,15 +1,15 @@
-// Lanes: a bounded ring of requests for each model, and the choice among those that have some. The
+// ModelQueues: a bounded ring of requests for each model, and the choice among those that have some. The
 // queues of the types mpmc and batched.
 //
 //   bits_   [class 0: a bit a model] [class 1 ...]     may have work; without its bit it has none
-//   lanes_  [model] -> its rings, one a class, and how many wait in all of them
+//   queues_  [model] -> its rings, one a class, and how many wait in all of them
 //
 // A class keeps apart requests that are not taken in the order of arrival, since a ring gives its
 // requests in the order in which they came: the priorities, the first of which has to be empty
 // before the second is looked at; and with the policy `deadline`, within a priority, how long the
 // requests may wait.
 //
-// A lane may be for some workers only: each has a mask of the models that it may take, and neither looks at
+// A queue may be for some workers only: each has a mask of the models that it may take, and neither looks at
 // the others' bits nor clears them. Of several such workers one may look, and go to sleep, while another has cleared
 // the bit and not yet set it again; its bell was rung before that, and the worker
 // that takes the first request does not count this one. So the one that sets the bit again rings all of them.
@@ -20,12 +20,12 @@
 //   tidy(), before a worker announces its sleep        push(), then announce()
 //     the ring is empty? clear its bit                   the request is published
 //     look at the ring once more: not empty, set it      (the bit is seen clear: set it)
-//       and wake the others, if the lane is for some     announce(): set the bit in any case
+//       and wake the others, if the queue is for some     announce(): set the bit in any case
 //
 // Invariant: after its submitter's announce() a request that can be taken has its bit set, or a worker in
 // tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of one word: if
 // announce() comes first, tidy()'s second look sees the request; if it comes second the bit is set.
-// tests/spin/lanes.pml proves it, with the sleep of sleepers.h around it, pinned_lanes.pml that of lanes
+// tests/spin/model_queues.pml proves it, with the sleep of sleepers.h around it, pinned_model_queues.pml that of queues
 // for some workers.
 //
 // Threads: add() on the control plane, one at a time; the others any. Memory: of each model at add(), kept for
@@ -34,7 +34,7 @@
 #pragma once
 
 #include "engine/fair_shares.h"
-#include "engine/lane_ring.h"
+#include "engine/request_ring.h"
 
 #include <lumen/base/cache_line.h>
 #include <lumen/base/limits.h>
@@ -53,7 +53,7 @@
 
 namespace lumen::engine {
 
-class Lanes {
+class ModelQueues {
   static constexpr size_t kWordsOfAClass = limits::kMaxModels / 64;
 
  public:
@@ -69,7 +69,7 @@ class Lanes {
     std::array<uint64_t, kMostClasses * kWordsOfAClass> bits{};
   };
 
-  Lanes(Policy policy, size_t capacity, uint32_t workers)
+  ModelQueues(Policy policy, size_t capacity, uint32_t workers)
       : policy_(policy), capacity_(capacity), may_take_(workers) {}
 
   // No request of the model can come meanwhile. `workers`: those that may take them; empty: all.
@@ -80,7 +80,7 @@ class Lanes {
   [[nodiscard]] bool has_room(const models::Model& model) const noexcept;
   [[nodiscard]] bool push(models::InferRequest& request, Pushed& pushed) noexcept;
   // For tests: the first half of push() of a request of the usual priority, its place claimed and not published.
-  [[nodiscard]] LaneRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
+  [[nodiscard]] RequestRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
   // Before the submitter wakes a thread for its pushes.
   void announce(Pushed& pushed) noexcept;
   // No submitter comes any more, and some may have left without announce(). The caller has seen all pushes.
@@ -99,11 +99,12 @@ class Lanes {
   [[nodiscard]] size_t size_was() const noexcept;
 
  private:
-  struct Lane {
-    Lane(size_t capacity, uint32_t classes) {
-      for (uint32_t i = 0; i < classes; ++i) rings.push_back(std::make_unique<LaneRing>(capacity));
+  struct Queue {
+    Queue(size_t capacity, uint32_t classes) {
+      for (uint32_t i = 0; i < classes; ++i)
+        rings.push_back(std::make_unique<RequestRing>(capacity));
     }
-    std::vector<std::unique_ptr<LaneRing>> rings;
+    std::vector<std::unique_ptr<RequestRing>> rings;
     WorkerSet workers{};
     bool is_for_any = true;
   };
@@ -132,9 +133,9 @@ class Lanes {
   void for_each_marked(const ModelMask& mask, Visit&& visit) const noexcept;
   [[nodiscard]] std::optional<Place> choose(uint32_t worker, const Tried& tried) const noexcept;
   static void set(ModelMask& mask, uint32_t model, bool value) noexcept;
-  [[nodiscard]] Lane& lane_of(uint32_t model) const noexcept {
-    // sync[lanes.lane]: acquire; pairs with add()
-    return *lanes_[model].load(std::memory_order_acquire);
+  [[nodiscard]] Queue& queue_of(uint32_t model) const noexcept {
+    // sync[model_queues.queue]: acquire; pairs with add()
+    return *queues_[model].load(std::memory_order_acquire);
   }
   [[nodiscard]] uint32_t classes_of_a_priority() const noexcept {
     return policy_ == Policy::kDeadline ? kDeadlineClasses : 1;
@@ -144,17 +145,17 @@ class Lanes {
   }
   [[nodiscard]] Place place_of(const models::InferRequest& request) const noexcept;
   [[nodiscard]] uint64_t key_of(const models::InferRequest& request) const noexcept;
-  [[nodiscard]] FairShares::Start rank_of(Place place, const LaneRing& ring) const noexcept;
+  [[nodiscard]] FairShares::Start rank_of(Place place, const RequestRing& ring) const noexcept;
   [[nodiscard]] models::InferRequest* take_from(uint32_t model, uint32_t class_index) noexcept;
 
   const Policy policy_;
   const size_t capacity_;
   FairShares shares_;
-  std::array<std::atomic<Lane*>, limits::kMaxModels> lanes_{};
-  std::vector<std::unique_ptr<Lane>> owned_;  // the control plane's
-  std::vector<ModelMask> may_take_;           // by each worker
-  ModelMask for_any_{};                       // by all of them
-  std::atomic<uint32_t> words_{0};            // of a class, that hold a model
+  std::array<std::atomic<Queue*>, limits::kMaxModels> queues_{};
+  std::vector<std::unique_ptr<Queue>> owned_;  // the control plane's
+  std::vector<ModelMask> may_take_;            // by each worker
+  ModelMask for_any_{};                        // by all of them
+  std::atomic<uint32_t> words_{0};             // of a class, that hold a model
   alignas(
       kFalseSharingRange) std::array<std::atomic<uint64_t>, kMostClasses * kWordsOfAClass> bits_{};
 };

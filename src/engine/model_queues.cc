@@ -1,5 +1,5 @@
 // See the header for threads, memory and errors.
-#include "engine/lanes.h"
+#include "engine/model_queues.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,23 +11,23 @@ namespace {
 // Classes of `deadline`: requests that may wait less than each of these, and those without a deadline. Within a
 // class they are taken in the order in which they came, so that one may pass another that is due earlier by less
 // than the class is wide.
-constexpr std::array<uint64_t, Lanes::kDeadlineClasses - 1> kClassEndsNs = {8'000'000, 128'000'000,
-                                                                            UINT64_MAX / 2};
+constexpr std::array<uint64_t, ModelQueues::kDeadlineClasses - 1> kClassEndsNs = {
+    8'000'000, 128'000'000, UINT64_MAX / 2};
 
 }  // namespace
 
-void Lanes::add(const models::Model& model, std::span<const uint32_t> workers) {
+void ModelQueues::add(const models::Model& model, std::span<const uint32_t> workers) {
   const uint32_t index = model.index();
   shares_.reset(index, model.scheduling().weight, model.service_time().mean_ns());
   // relaxed: only the control plane writes it
-  Lane* lane = lanes_[index].load(std::memory_order_relaxed);
-  if (lane == nullptr) {
-    owned_.push_back(std::make_unique<Lane>(capacity_, classes()));
-    lane = owned_.back().get();
+  Queue* queue = queues_[index].load(std::memory_order_relaxed);
+  if (queue == nullptr) {
+    owned_.push_back(std::make_unique<Queue>(capacity_, classes()));
+    queue = owned_.back().get();
   }
-  lane->is_for_any = workers.empty();
-  lane->workers.fill(0);
-  for (const uint32_t worker : workers) lane->workers[worker / 64] |= uint64_t{1} << (worker % 64);
+  queue->is_for_any = workers.empty();
+  queue->workers.fill(0);
+  for (const uint32_t worker : workers) queue->workers[worker / 64] |= uint64_t{1} << (worker % 64);
   // A thread that takes a request sees the masks that were there before it was pushed.
   set(for_any_, index, workers.empty());
   for (uint32_t worker = 0; worker < may_take_.size(); ++worker) {
@@ -37,18 +37,18 @@ void Lanes::add(const models::Model& model, std::span<const uint32_t> workers) {
   // relaxed: as above
   words_.store(std::max(words_.load(std::memory_order_relaxed), index / 64 + 1),
                std::memory_order_relaxed);
-  // sync[lanes.lane]: release; the rings are whole
-  lanes_[index].store(lane, std::memory_order_release);
+  // sync[model_queues.queue]: release; the rings are whole
+  queues_[index].store(queue, std::memory_order_release);
 }
 
-void Lanes::set(ModelMask& mask, uint32_t model, bool value) noexcept {
+void ModelQueues::set(ModelMask& mask, uint32_t model, bool value) noexcept {
   const uint64_t bit = uint64_t{1} << (model % 64);
   // relaxed, both: see add()
   if (value) mask[model / 64].fetch_or(bit, std::memory_order_relaxed);
   if (!value) mask[model / 64].fetch_and(~bit, std::memory_order_relaxed);
 }
 
-Lanes::Place Lanes::place_of(const models::InferRequest& request) const noexcept {
+ModelQueues::Place ModelQueues::place_of(const models::InferRequest& request) const noexcept {
   const uint32_t model = request.model->index();
   const uint32_t priority = request.model->scheduling().priority_of(request.priority) - 1;
   if (policy_ != Policy::kDeadline) return {model, priority};
@@ -58,98 +58,99 @@ Lanes::Place Lanes::place_of(const models::InferRequest& request) const noexcept
   return {model, priority * kDeadlineClasses + static_cast<uint32_t>(end - kClassEndsNs.begin())};
 }
 
-uint64_t Lanes::key_of(const models::InferRequest& request) const noexcept {
+uint64_t ModelQueues::key_of(const models::InferRequest& request) const noexcept {
   return policy_ == Policy::kDeadline ? request.deadline_ns : request.times.parsed_ns;
 }
 
-bool Lanes::has_room(const models::Model& model) const noexcept {
-  const Lane& lane = lane_of(model.index());
+bool ModelQueues::has_room(const models::Model& model) const noexcept {
+  const Queue& queue = queue_of(model.index());
   const uint32_t count = classes_of_a_priority();
   const uint32_t first = (model.scheduling().priority - 1) * count;
   for (uint32_t i = first; i < first + count; ++i) {
-    if (lane.rings[i]->size_was() < capacity_) return true;
+    if (queue.rings[i]->size_was() < capacity_) return true;
   }
   return false;
 }
 
-bool Lanes::push(models::InferRequest& request, Pushed& pushed) noexcept {
+bool ModelQueues::push(models::InferRequest& request, Pushed& pushed) noexcept {
   const Place place = place_of(request);
-  Lane& lane = lane_of(place.model);
-  if (!lane.rings[place.class_index]->try_push(request, key_of(request))) return false;
-  if (lane.is_for_any) {
+  Queue& queue = queue_of(place.model);
+  if (!queue.rings[place.class_index]->try_push(request, key_of(request))) return false;
+  if (queue.is_for_any) {
     ++pushed.for_any;
   } else {
     pushed.has_some = true;
-    for (size_t i = 0; i < pushed.some.size(); ++i) pushed.some[i] |= lane.workers[i];
+    for (size_t i = 0; i < pushed.some.size(); ++i) pushed.some[i] |= queue.workers[i];
   }
   pushed.bits[place.word()] |= place.mask();
   std::atomic<uint64_t>& word = bits_[place.word()];
   // For a worker that is awake. relaxed: one that is just cleared is set by announce().
   if ((word.load(std::memory_order_relaxed) & place.mask()) == 0) {
-    // sync[lanes.bits]: release; the request is in the ring
+    // sync[model_queues.bits]: release; the request is in the ring
     word.fetch_or(place.mask(), std::memory_order_acq_rel);
   }
   return true;
 }
 
-LaneRing::Claim Lanes::claim(uint32_t model, Pushed& pushed) noexcept {
+RequestRing::Claim ModelQueues::claim(uint32_t model, Pushed& pushed) noexcept {
   const Place place{model, (models::kUsualPriority - 1) * classes_of_a_priority()};
   ++pushed.for_any;
   pushed.bits[place.word()] |= place.mask();
-  return lane_of(model).rings[place.class_index]->claim();
+  return queue_of(model).rings[place.class_index]->claim();
 }
 
-void Lanes::announce(Pushed& pushed) noexcept {
+void ModelQueues::announce(Pushed& pushed) noexcept {
   // relaxed: it covers each model that was pushed to
   const uint32_t words = words_.load(std::memory_order_relaxed);
   for (uint32_t class_index = 0; class_index < classes(); ++class_index) {
     for (size_t i = class_index * kWordsOfAClass; i < class_index * kWordsOfAClass + words; ++i) {
       const uint64_t bits = std::exchange(pushed.bits[i], 0);
-      // sync[lanes.bits]: a read-modify-write though the bit may be set, see the header
+      // sync[model_queues.bits]: a read-modify-write though the bit may be set, see the header
       if (bits != 0) bits_[i].fetch_or(bits, std::memory_order_acq_rel);
     }
   }
 }
 
-void Lanes::announce_all() noexcept {
-  for (uint32_t model = 0; model < lanes_.size(); ++model) {
+void ModelQueues::announce_all() noexcept {
+  for (uint32_t model = 0; model < queues_.size(); ++model) {
     // relaxed: only the control plane writes it
-    if (lanes_[model].load(std::memory_order_relaxed) == nullptr) continue;
+    if (queues_[model].load(std::memory_order_relaxed) == nullptr) continue;
     for (uint32_t i = 0; i < classes(); ++i) {
       const Place place{model, i};
-      // sync[lanes.bits]: release; the requests are in the rings
+      // sync[model_queues.bits]: release; the requests are in the rings
       bits_[place.word()].fetch_or(place.mask(), std::memory_order_acq_rel);
     }
   }
 }
 
 template <typename Visit>
-void Lanes::for_each_marked(const ModelMask& mask, Visit&& visit) const noexcept {
+void ModelQueues::for_each_marked(const ModelMask& mask, Visit&& visit) const noexcept {
   // relaxed, both: they cover each model that a request was pushed to before its bit was set
   const uint32_t words = words_.load(std::memory_order_relaxed);
   for (uint32_t class_index = 0; class_index < classes(); ++class_index) {
     for (uint32_t group = 0; group < words; ++group) {
-      // sync[lanes.bits]: acquire; the request that it was set for
+      // sync[model_queues.bits]: acquire; the request that it was set for
       uint64_t bits = bits_[class_index * kWordsOfAClass + group].load(std::memory_order_acquire);
       if (bits != 0) bits &= mask[group].load(std::memory_order_relaxed);  // relaxed: as above
       for (; bits != 0; bits &= bits - 1) {
         const uint32_t model = group * 64 + static_cast<uint32_t>(std::countr_zero(bits));
         const Place place{model, class_index};
-        if (!visit(place, *lane_of(model).rings[class_index])) return;
+        if (!visit(place, *queue_of(model).rings[class_index])) return;
       }
     }
   }
 }
 
-FairShares::Start Lanes::rank_of(Place place, const LaneRing& ring) const noexcept {
+FairShares::Start ModelQueues::rank_of(Place place, const RequestRing& ring) const noexcept {
   if (policy_ == Policy::kFair) return shares_.start_of(place.model);
   return {ring.oldest_key_was(), 0};
 }
 
-std::optional<Lanes::Place> Lanes::choose(uint32_t worker, const Tried& tried) const noexcept {
+std::optional<ModelQueues::Place> ModelQueues::choose(uint32_t worker,
+                                                      const Tried& tried) const noexcept {
   std::optional<Place> chosen;
   FairShares::Start least;
-  for_each_marked(may_take_[worker], [&](Place place, const LaneRing& ring) {
+  for_each_marked(may_take_[worker], [&](Place place, const RequestRing& ring) {
     const uint32_t classes = classes_of_a_priority();
     if (chosen && place.class_index / classes > chosen->class_index / classes) return false;
     if (ring.was_empty() || tried.has(place)) return true;
@@ -162,7 +163,7 @@ std::optional<Lanes::Place> Lanes::choose(uint32_t worker, const Tried& tried) c
   return chosen;
 }
 
-models::InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
+models::InferRequest* ModelQueues::try_pop(uint32_t worker) noexcept {
   // The ring that is chosen may have been emptied by another worker meanwhile, or its oldest request be
   // claimed and not yet there; then the next is taken, and each is tried once.
   Tried tried;
@@ -176,7 +177,7 @@ models::InferRequest* Lanes::try_pop(uint32_t worker) noexcept {
   return nullptr;
 }
 
-models::InferRequest* Lanes::try_pop_like(const models::InferRequest& request) noexcept {
+models::InferRequest* ModelQueues::try_pop_like(const models::InferRequest& request) noexcept {
   const uint32_t model = request.model->index();
   for (uint32_t i = 0; i < classes(); ++i) {
     if (models::InferRequest* next = take_from(model, i)) {
@@ -187,43 +188,43 @@ models::InferRequest* Lanes::try_pop_like(const models::InferRequest& request) n
   return nullptr;
 }
 
-models::InferRequest* Lanes::take_from(uint32_t model, uint32_t class_index) noexcept {
-  models::InferRequest* request = lane_of(model).rings[class_index]->try_pop();
+models::InferRequest* ModelQueues::take_from(uint32_t model, uint32_t class_index) noexcept {
+  models::InferRequest* request = queue_of(model).rings[class_index]->try_pop();
   if (request == nullptr) return nullptr;
   request->share_ns = std::max<uint64_t>(request->expected_ns, 1);
   return request;
 }
 
-Lanes::WorkerSet Lanes::tidy(uint32_t worker) noexcept {
+ModelQueues::WorkerSet ModelQueues::tidy(uint32_t worker) noexcept {
   WorkerSet misled{};
-  for_each_marked(may_take_[worker], [&](Place place, const LaneRing& ring) {
+  for_each_marked(may_take_[worker], [&](Place place, const RequestRing& ring) {
     if (!ring.was_empty()) return true;
     std::atomic<uint64_t>& word = bits_[place.word()];
-    // sync[lanes.bits]: see the header
+    // sync[model_queues.bits]: see the header
     word.fetch_and(~place.mask(), std::memory_order_acq_rel);
     if (ring.was_empty()) return true;
-    // sync[lanes.bits]: as above
+    // sync[model_queues.bits]: as above
     word.fetch_or(place.mask(), std::memory_order_acq_rel);
-    const Lane& lane = lane_of(place.model);
-    for (size_t i = 0; !lane.is_for_any && i < misled.size(); ++i) misled[i] |= lane.workers[i];
+    const Queue& queue = queue_of(place.model);
+    for (size_t i = 0; !queue.is_for_any && i < misled.size(); ++i) misled[i] |= queue.workers[i];
     return true;
   });
   misled[worker / 64] &= ~(uint64_t{1} << (worker % 64));
   return misled;
 }
 
-bool Lanes::was_empty(uint32_t worker) const noexcept {
+bool ModelQueues::was_empty(uint32_t worker) const noexcept {
   bool is_empty = true;
-  for_each_marked(may_take_[worker], [&](Place, const LaneRing& ring) {
+  for_each_marked(may_take_[worker], [&](Place, const RequestRing& ring) {
     is_empty = ring.was_empty();
     return is_empty;
   });
   return is_empty;
 }
 
-size_t Lanes::size_was() const noexcept {
+size_t ModelQueues::size_was() const noexcept {
   size_t size = 0;
-  for_each_marked(for_any_, [&](Place, const LaneRing& ring) {
+  for_each_marked(for_any_, [&](Place, const RequestRing& ring) {
     size += ring.size_was();
     return true;
   });

@@ -3,10 +3,10 @@
 //   choice/W     of W models that all have work: a request in and the next one out, by the policy `fair`
 //   one_queue    the same through one MpmcQueue for all models, as a floor: it chooses nothing
 //
-// A request out and in again by each of the threads, which share the lanes: items_per_second of all. Nobody
+// A request out and in again by each of the threads, which share the queues: items_per_second of all. Nobody
 // sleeps.
-// Run: .build/native/bench_lanes
-#include "engine/lanes.h"
+// Run: .build/native/bench_model_queues
+#include "engine/model_queues.h"
 
 #include <benchmark/benchmark.h>
 
@@ -40,10 +40,10 @@ const std::vector<std::unique_ptr<lumen::models::Model>>& models() {
 }
 
 struct World {
-  World() : lanes(Policy::kFair, kCapacity, kThreads) {
-    for (const auto& model : models()) lanes.add(*model, {});
+  World() : queues(Policy::kFair, kCapacity, kThreads) {
+    for (const auto& model : models()) queues.add(*model, {});
   }
-  Lanes lanes;
+  ModelQueues queues;
   std::vector<lumen::models::InferRequest> waiting =
       std::vector<lumen::models::InferRequest>(kModels * 2);
 };
@@ -52,28 +52,28 @@ std::unique_ptr<World> world;
 void begin(const benchmark::State& state) {
   world = std::make_unique<World>();
   const auto count = static_cast<uint32_t>(state.range(0));
-  Lanes::Pushed pushed;
+  ModelQueues::Pushed pushed;
   // Two of each wait all the time, so that a model goes on having work while its request is out.
   for (uint32_t i = 0; i < 2 * count; ++i) {
     lumen::models::InferRequest& request = world->waiting[i];
     request.model = models()[i % count].get();
     request.expected_ns = 1000;
-    (void)world->lanes.push(request, pushed);
+    (void)world->queues.push(request, pushed);
   }
-  world->lanes.announce(pushed);
+  world->queues.announce(pushed);
 }
 void end(const benchmark::State&) { world = nullptr; }
 
 // The request that was taken goes back in.
 void choice(benchmark::State& state) {
-  Lanes::Pushed pushed;
+  ModelQueues::Pushed pushed;
   int64_t moved = 0;
   for ([[maybe_unused]] auto _ : state) {
-    lumen::models::InferRequest* request = world->lanes.try_pop(0);
+    lumen::models::InferRequest* request = world->queues.try_pop(0);
     if (request == nullptr) continue;  // one that is on its way in is before all others
     ++moved;
-    (void)world->lanes.push(*request, pushed);
-    world->lanes.announce(pushed);
+    (void)world->queues.push(*request, pushed);
+    world->queues.announce(pushed);
     pushed.for_any = 0;
   }
   state.SetItemsProcessed(moved);

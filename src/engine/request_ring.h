@@ -1,4 +1,4 @@
-// LaneRing: a bounded ring of requests, each with a key (its arrival, its deadline) that can be looked at
+// RequestRing: a bounded ring of requests, each with a key (its arrival, its deadline) that can be looked at
 // without taking it.
 // Threads: any. Memory: at construction. Errors: try_push() is false when it is full.
 #pragma once
@@ -12,9 +12,9 @@
 
 namespace lumen::engine {
 
-class LaneRing {
+class RequestRing {
  public:
-  explicit LaneRing(size_t capacity)
+  explicit RequestRing(size_t capacity)
       : queue_(capacity), keys_(std::make_unique<std::atomic<uint64_t>[]>(capacity)) {}
 
   using Claim = MpmcQueue<models::InferRequest*>::Run;

@@ -1,29 +1,29 @@
 /* expect: pass; with -DTWO_SUBMITTERS: pass; with -DAPART: pass; with -DCLOSE: pass; with -DBROKEN_CLOSE: fail; with -DBROKEN_NO_SECOND_LOOK: fail; with -DBROKEN_CLEAR_AFTER_LAST_LOOK: fail; with -DBROKEN_ANNOUNCE_IF_CLEAR: fail; with -DBROKEN_MARK_FIRST: fail; with -DBROKEN_WAKE_FIRST: fail; with -DBROKEN_FINDER: fail; with -DBROKEN_STALE_LOOK: fail
  *
- * Lanes (src/engine/lanes.h) under Sleepers (src/engine/sleepers.h): two rings, a bit for each that says "may have
+ * ModelQueues (src/engine/model_queues.h) under Sleepers (src/engine/sleepers.h): two rings, a bit for each that says "may have
  * work" (here a mark), two workers that clear the marks of empty rings before they sleep. Two requests, from one
- * submitter, in one turn or in two, to one lane or to two; worker 0 polls, one sleep may end by a deadline; the marks
- * begin set though the rings are empty, or clear; of two lanes also in a word of its own each. Or from two submitters,
+ * submitter, in one turn or in two, to one queue or to two; worker 0 polls, one sleep may end by a deadline; the marks
+ * begin set though the rings are empty, or clear; of two queues also in a word of its own each. Or from two submitters,
  * and one mark begins set. A worker that runs a request may do so for ever.
- * Shown, once nothing can move: no request that can be taken lies in a lane beside a worker that sleeps; and each
- * such lane is marked, so that who comes back from a run finds it.
+ * Shown, once nothing can move: no request that can be taken lies in a queue beside a worker that sleeps; and each
+ * such queue is marked, so that who comes back from a run finds it.
  *
  * Where a step here is less than a statement of the code, or more:
  *   tidy()      as in the code; its second look reads the tail and then the head, on which it all rests
- *   try_pop()   a step for each lane, in any order, each tried once. A marked lane's request is taken; that of a
- *               lane not marked may be (it was, a moment ago). So any policy is one of those here, and
- *               try_take_like(), which asks no mark. A lane was seen empty, or not marked: the same as no request.
+ *   try_pop()   a step for each queue, in any order, each tried once. A marked queue's request is taken; that of a
+ *               queue not marked may be (it was, a moment ago). So any policy is one of those here, and
+ *               try_take_like(), which asks no mark. A queue was seen empty, or not marked: the same as no request.
  *   push()      its own fetch_or comes or not: the load before it is relaxed. With APART, for its size, never.
  *   park()      prepare and the sleeper's bit in one step, also the wait's end and the bit: sleepers.pml has each.
  *               The take that follows a wake and the passing on are shared by both ends of it
  *   pass_on()   one read of the sleepers' bits, not a load and then a read-modify-write
  * Spin's memory is sequentially consistent, see sleepers.pml. Two variants say what would go wrong in the code's.
- * TWO_SUBMITTERS               one request each, the same lane; worker 0 polls
- * APART                        one request each, in different lanes; nobody polls
+ * TWO_SUBMITTERS               one request each, the same queue; worker 0 polls
+ * APART                        one request each, in different queues; nobody polls
  * CLOSE                        one submitter, which may leave without its announce(), then close(): all workers leave
  *                              and no request is left
  * BROKEN_CLOSE                 the code as it was: in park() a closed engine was a reason not to sleep only where no
- *                              marked lane had any. One was not marked at the last look, since another worker was in
+ *                              marked queue had any. One was not marked at the last look, since another worker was in
  *                              tidy(), and was when the reason was asked; that one took its request and left
  * BROKEN_NO_SECOND_LOOK        tidy() clears and does not look again
  * BROKEN_CLEAR_AFTER_LAST_LOOK tidy() after the last look; so does who may take none, and so looks not at all
@@ -37,7 +37,7 @@
  *                              load of pass_on() is answered before tidy() has set the mark again
  */
 #define WORKERS 2
-#define LANES 2
+#define QUEUES 2
 #define MOST_SEARCHERS 1
 #define SECOND_WORD 4          /* in seen_marks: the second word is still to be loaded */
 
@@ -51,10 +51,10 @@
 #define SETS_NONE_EARLY
 #endif
 
-byte tail[LANES];              /* claimed by submitters */
-byte head[LANES];              /* claimed by workers */
-byte published[LANES];         /* a bit a place */
-byte marks = 0;                /* a bit a lane */
+byte tail[QUEUES];              /* claimed by submitters */
+byte head[QUEUES];              /* claimed by workers */
+byte published[QUEUES];         /* a bit a place */
+byte marks = 0;                /* a bit a queue */
 bool two_words = false;        /* each mark in a word of its own */
 byte bits = 0;                 /* a bit a sleeper */
 short searching = 0;
@@ -68,53 +68,53 @@ bool closed = false;
 #define takeable(l) (head[l] < tail[l] && (published[l] & mask(head[l])) != 0)
 #define asleep(w) (bell[w] == 1)           /* once nothing can move */
 
-/* for_each_marked(): the word of marks, then one lane after the other. */
+/* for_each_marked(): the word of marks, then one queue after the other. */
 #define first_word (two_words -> (marks & 1) | SECOND_WORD : marks)
 #define is_any_marked ((seen_marks & 3) != 0)
 #define is_second_due (seen_marks == SECOND_WORD)
 #define second_word (marks & 2)
 
 inline next_marked() {
-  lane = ((seen_marks & 1) -> 0 : 1);
-  seen_marks = seen_marks & ~mask(lane)
+  queue = ((seen_marks & 1) -> 0 : 1);
+  seen_marks = seen_marks & ~mask(queue)
 }
 
-inline try_lane(got) {
+inline try_queue(got) {
   if
-  :: takeable(lane) -> head[lane]++; got = true
-  :: !takeable(lane) || !(marks & mask(lane)) -> got = false
+  :: takeable(queue) -> head[queue]++; got = true
+  :: !takeable(queue) || !(marks & mask(queue)) -> got = false
   fi
 }
 
 inline try_pop(got) {
-  atomic { if :: lane = 0 :: lane = 1 fi; try_lane(got); lane = 1 - lane };
-  atomic { if :: got :: else -> try_lane(got) fi; lane = 0 }
+  atomic { if :: queue = 0 :: queue = 1 fi; try_queue(got); queue = 1 - queue };
+  atomic { if :: got :: else -> try_queue(got) fi; queue = 0 }
 }
 
 inline tidy() {
   seen_marks = first_word;
   do
-  :: d_step { is_any_marked -> next_marked(); waiting = size(lane) };
+  :: d_step { is_any_marked -> next_marked(); waiting = size(queue) };
      if
-     :: d_step { waiting == 0 -> marks = marks & ~mask(lane) };
+     :: d_step { waiting == 0 -> marks = marks & ~mask(queue) };
 #ifndef BROKEN_NO_SECOND_LOOK
-        seen_tail = tail[lane];
+        seen_tail = tail[queue];
         atomic {
-          waiting = (seen_tail > head[lane] -> 1 : 0);
+          waiting = (seen_tail > head[queue] -> 1 : 0);
           seen_tail = 0;
 #ifdef BROKEN_STALE_LOOK
           if :: waiting != 0 -> seen_others = bits :: else fi
 #endif
         };
         if
-        :: d_step { waiting != 0 -> marks = marks | mask(lane); waiting = 0 }
+        :: d_step { waiting != 0 -> marks = marks | mask(queue); waiting = 0 }
         :: else
         fi
 #endif
      :: else -> waiting = 0
      fi
   :: is_second_due -> seen_marks = second_word
-  :: atomic { seen_marks == 0 -> lane = 0; break }
+  :: atomic { seen_marks == 0 -> queue = 0; break }
   od
 }
 
@@ -124,7 +124,7 @@ inline wake(count) {
   :: atomic { seen == 0 || most == 0 -> seen = 0; most = 0; break }
   :: d_step { seen != 0 && most != 0 -> seen_marks = first_word };      /* is_short_of_workers() */
      do
-     :: d_step { is_any_marked -> next_marked(); requests = requests + size(lane); lane = 0 }
+     :: d_step { is_any_marked -> next_marked(); requests = requests + size(queue); queue = 0 }
      :: is_second_due -> seen_marks = second_word
      :: atomic { seen_marks == 0 -> is_short = (requests > searching); requests = 0; break }
      od;
@@ -159,7 +159,7 @@ inline may_leave() {
   if
   :: d_step { closed -> seen_marks = first_word; leaves = true };
      do
-     :: d_step { is_any_marked -> next_marked(); if :: size(lane) > 0 -> leaves = false :: else fi; lane = 0 }
+     :: d_step { is_any_marked -> next_marked(); if :: size(queue) > 0 -> leaves = false :: else fi; queue = 0 }
      :: is_second_due -> seen_marks = second_word
      :: seen_marks == 0 -> break
      od
@@ -218,7 +218,7 @@ inline park(me, got) {
 
 proctype worker(byte me; bool polls) {
   bool got; bool woken; bool leaves; bool is_short;
-  byte seen_marks; byte lane; byte seen_tail; byte waiting;
+  byte seen_marks; byte queue; byte seen_tail; byte waiting;
   byte seen; byte most; byte requests; byte which; byte was;
   byte seen_others = 3;        /* all that there may be */
   do
@@ -279,7 +279,7 @@ inline announce() {
 
 proctype submitter(byte turns; byte each; byte first; byte second) {
   byte place; byte pushed; byte count; byte was_marked;
-  byte seen_marks; byte lane; bool is_short;
+  byte seen_marks; byte queue; bool is_short;
   byte seen; byte most; byte requests; byte which; byte was;
   do
   :: turns > 0 ->
@@ -325,7 +325,7 @@ proctype monitor() {
 }
 
 init {
-  byte other;                  /* the second request's lane */
+  byte other;                  /* the second request's queue */
   atomic {
 #ifdef TWO_SUBMITTERS
     marks = 1;

@@ -1,7 +1,7 @@
-// LaneSource where threads are held at the spots between two steps: no wake-up is lost, and none ends
+// ModelQueueSource where threads are held at the spots between two steps: no wake-up is lost, and none ends
 // with a worker that has no use for it while another sleeps beside a request.
 // Threads: the test's. Memory: the heap. Errors: by gtest; a lost wake-up is a deadline that passes.
-#include "engine/lane_source.h"
+#include "engine/model_queue_source.h"
 
 #include <lumen/base/clock.h>
 
@@ -51,15 +51,15 @@ struct GateHooks {
 };
 
 // A submitter can be held between its claim and its publication.
-class Source final : public LaneSource<GateHooks> {
+class Source final : public ModelQueueSource<GateHooks> {
  public:
   Source(size_t capacity, uint32_t submitters, uint32_t workers)
-      : LaneSource(Policy::kFair, capacity, submitters, workers) {
+      : ModelQueueSource(Policy::kFair, capacity, submitters, workers) {
     add(models::bare_model(), {});
     add(models::bare_model(1), {});
   }
   auto claim(uint32_t submitter) {
-    return lanes_.claim(models::bare_model().index(), pushed_[submitter]);
+    return queues_.claim(models::bare_model().index(), pushed_[submitter]);
   }
   [[nodiscard]] bool is_asleep(uint32_t worker) const { return sleepers_.sleeps(worker); }
 };
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldWorker,
 
 // Was: the wake for R2 went to a worker that had just found R1 by itself, and R2 lay beside a sleeping
 // worker for as long as R1 took.
-TEST(LaneSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
+TEST(ModelQueueSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
   Source source(4, 1, 2);
   std::array<models::BareRequest, 2> requests;
   Parker sleeper(source, 1);
@@ -152,7 +152,7 @@ TEST(LaneSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
 
 // Was: the wake for R2 went to a worker that could not take it, since the one before was claimed and
 // not published. Then R1 was published, its wake went to one worker, and R2 lay beside the other.
-TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
+TEST(ModelQueueSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   Source source(4, 2, 2);
   std::array<models::BareRequest, 2> requests;
   Parker one(source, 0);
@@ -174,7 +174,7 @@ TEST(LaneSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   EXPECT_NE(first, second);
 }
 
-TEST(LaneSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
+TEST(ModelQueueSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
   Source source(4, 1, 4);
   models::BareRequest request;
   models::BareRequest sentinel;
@@ -190,7 +190,7 @@ TEST(LaneSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
   EXPECT_EQ(sleeper.result(), &sentinel);
 }
 
-TEST(LaneSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
+TEST(ModelQueueSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
   Source source(4, 2, 4);
   std::array<models::BareRequest, 2> requests;
   Parker sleeper(source, 1);
@@ -203,7 +203,7 @@ TEST(LaneSource, APollerThatTakesOneOfTwoRequestsWakesASleeperForTheOther) {
   EXPECT_EQ(sleeper.result(), &requests[1]);
 }
 
-TEST(LaneSource, LetsHalfOfTheWorkersPollAtOnce) {
+TEST(ModelQueueSource, LetsHalfOfTheWorkersPollAtOnce) {
   Source source(4, 1, 4);
   EXPECT_TRUE(source.begin_search(0));
   EXPECT_TRUE(source.begin_search(1));
@@ -212,7 +212,7 @@ TEST(LaneSource, LetsHalfOfTheWorkersPollAtOnce) {
   EXPECT_TRUE(source.begin_search(3));
 }
 
-TEST(LaneSource, LetsASingleWorkerPoll) {
+TEST(ModelQueueSource, LetsASingleWorkerPoll) {
   Source source(4, 1, 1);
   EXPECT_TRUE(source.begin_search(0));
   EXPECT_EQ(source.end_search(0), nullptr);
@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldPinnedWorker,
                          [](const auto& one) { return name_of(one.param); });
 
 // The wake was for the open one; the worker takes the other first, which it alone may take.
-TEST(LaneSource, AWorkerThatTakesWhatItAloneMayTakeWakesASleeperForTheRest) {
+TEST(ModelQueueSource, AWorkerThatTakesWhatItAloneMayTakeWakesASleeperForTheRest) {
   Source source(4, 1, 2);
   source.add(models::bare_model(1), std::array<uint32_t, 1>{0});
   models::BareRequest open;

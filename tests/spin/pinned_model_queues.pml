@@ -1,22 +1,22 @@
 /* expect: pass; with -DTWO_SUBMITTERS: pass; with -DTWO_OWNERS: pass; with -DTWO_OWNERS_OF_THREE: pass; with -DBROKEN_NO_BELLS: fail; with -DBROKEN_NO_BELLS_OF_THREE: fail; with -DBROKEN_BELLS_BEFORE_MARK: fail; with -DBROKEN_WAKE_FIRST: fail; with -DBROKEN_NO_WAKE_ONE: fail; with -DBROKEN_TAKER: fail; with -DBROKEN_NO_SECOND_LOOK: fail
  *
- * -DTHREE_OWNERS (three of three) takes minutes, so it is run by hand: spin -a -DTHREE_OWNERS pinned_lanes.pml;
+ * -DTHREE_OWNERS (three of three) takes minutes, so it is run by hand: spin -a -DTHREE_OWNERS pinned_model_queues.pml;
  * cc -O2 -DSAFETY -DBITSTATE -o pan pan.c; ./pan -m1000000 -E -w33 (1.8e8 states, 7 minutes).
  *
- * A lane for some workers only (src/engine/lanes.h, lane_source.h) beside one for any, under Sleepers
- * (src/engine/sleepers.h): lane 0 is for all workers and always marked, lane 1 for its owners alone, with a mark that
- * one of these clears before it sleeps. Two submitters or one, which pushes to both lanes in one turn or in two. For
- * lane 0 sleepers are woken and counted (sleepers.pml has each of these steps); for lane 1 each owner's doorbell is
+ * A queue for some workers only (src/engine/model_queues.h, model_queue_source.h) beside one for any, under Sleepers
+ * (src/engine/sleepers.h): queue 0 is for all workers and always marked, queue 1 for its owners alone, with a mark that
+ * one of these clears before it sleeps. Two submitters or one, which pushes to both queues in one turn or in two. For
+ * queue 0 sleepers are woken and counted (sleepers.pml has each of these steps); for queue 1 each owner's doorbell is
  * rung, and requests are not counted. A worker that runs a request may do so for ever. No worker polls.
- * Shown, once nothing can move: no request that can be taken lies in a lane beside a sleeping worker that may take it.
+ * Shown, once nothing can move: no request that can be taken lies in a queue beside a sleeping worker that may take it.
  *
- * It follows, statement by statement: pop(): Lanes::choose(), the load of the bits and then the rings, with take_from();
- * tidy(): Lanes::tidy(), and wake_each_of() of LaneSource::park(); park(): Sleepers::park(); wake_sleepers():
- * Sleepers::wake(); try_take() and pass_on(): those of Sleepers; push(): Lanes::push(); end_turn(): LaneSource::wake_workers().
- * A pop takes from any of the lanes that its worker may take from, so any policy and priority is one of those here.
+ * It follows, statement by statement: pop(): ModelQueues::choose(), the load of the bits and then the rings, with take_from();
+ * tidy(): ModelQueues::tidy(), and wake_each_of() of ModelQueueSource::park(); park(): Sleepers::park(); wake_sleepers():
+ * Sleepers::wake(); try_take() and pass_on(): those of Sleepers; push(): ModelQueues::push(); end_turn(): ModelQueueSource::wake_workers().
+ * A pop takes from any of the queues that its worker may take from, so any policy and priority is one of those here.
  * Spin's memory is sequentially consistent, see sleepers.pml.
- * TWO_SUBMITTERS        one of them for each lane, and the owner's lane gets a request from both
- * TWO_OWNERS            both workers own lane 1
+ * TWO_SUBMITTERS        one of them for each queue, and the owner's queue gets a request from both
+ * TWO_OWNERS            both workers own queue 1
  * TWO_OWNERS_OF_THREE   two of three workers own it
  * THREE_OWNERS          all three; too many states for a run of all
  * BROKEN_NO_BELLS       two owners; one that has cleared the mark and set it again rings no bell: the other may have
@@ -24,8 +24,8 @@
  * BROKEN_NO_BELLS_OF_THREE  as that, with three owners
  * BROKEN_BELLS_BEFORE_MARK  two owners; it rings before it sets the mark again
  * BROKEN_WAKE_FIRST     the owner's bell before announce()
- * BROKEN_NO_WAKE_ONE    lane 1 is counted with lane 0, and whoever sleeps is woken for it
- * BROKEN_TAKER          who takes from lane 1 does not pass on a wake that was for lane 0
+ * BROKEN_NO_WAKE_ONE    queue 1 is counted with queue 0, and whoever sleeps is woken for it
+ * BROKEN_TAKER          who takes from queue 1 does not pass on a wake that was for queue 0
  * BROKEN_NO_SECOND_LOOK tidy() clears and does not look again
  */
 #if defined(BROKEN_NO_BELLS) || defined(BROKEN_BELLS_BEFORE_MARK)
@@ -43,20 +43,20 @@
 #if defined(TWO_OWNERS) || defined(THREE_OWNERS) || defined(TWO_OWNERS_OF_THREE)
 #define SEVERAL_OWNERS
 #endif
-#define LANES 2
+#define QUEUES 2
 
-byte tail[LANES];              /* claimed by submitters */
-byte head[LANES];              /* claimed by workers */
-byte published[LANES];         /* a bit a place */
-byte owners = 1;               /* a bit a worker that may take from lane 1 */
-bool marked = true;            /* lane 1 */
+byte tail[QUEUES];              /* claimed by submitters */
+byte head[QUEUES];              /* claimed by workers */
+byte published[QUEUES];         /* a bit a place */
+byte owners = 1;               /* a bit a worker that may take from queue 1 */
+bool marked = true;            /* queue 1 */
 byte bits = 0;                 /* a bit a sleeper */
 short searching = 0;
 byte bell[WORKERS];            /* 0: nobody, 1: a waiter, 2: a token for it */
 bool asleep[WORKERS];          /* inside wait() */
 
 #define mask(w) (1 << (w))
-#define can_take(lane) (head[lane] < tail[lane] && (published[lane] & mask(head[lane])) != 0)
+#define can_take(queue) (head[queue] < tail[queue] && (published[queue] & mask(head[queue])) != 0)
 #define owns(w) ((owners & mask(w)) != 0)
 
 inline pop(me, got) {
@@ -80,7 +80,7 @@ inline wake_sleepers(count) {
   do
   :: seen == 0 || most == 0 -> break
   :: else ->
-     requests = tail[0] - head[0];           /* size_was(): of lane 0 */
+     requests = tail[0] - head[0];           /* size_was(): of queue 0 */
 #ifdef BROKEN_NO_WAKE_ONE
      requests = requests + tail[1] - head[1];
 #endif
@@ -186,11 +186,11 @@ proctype worker(byte me) {
   od
 }
 
-inline push(lane) {
-  d_step { place = tail[lane]; tail[lane]++ };
-  d_step { published[lane] = published[lane] | mask(place); place = 0 };
+inline push(queue) {
+  d_step { place = tail[queue]; tail[queue]++ };
+  d_step { published[queue] = published[queue] | mask(place); place = 0 };
   if                                         /* its load before the fetch_or is relaxed: set, or not */
-  :: lane == 1 -> if :: marked = true :: true fi
+  :: queue == 1 -> if :: marked = true :: true fi
   :: else
   fi
 }
@@ -220,7 +220,7 @@ inline end_turn() {
 }
 
 proctype submitter(byte for_0; byte for_1; bool in_one_turn) {
-  byte place; byte to[LANES];
+  byte place; byte to[QUEUES];
   byte seen; byte most; byte requests; byte which; byte was;
   do
   :: for_0 > 0 -> for_0--; push(0); to[0]++; if :: !in_one_turn -> end_turn() :: else fi
