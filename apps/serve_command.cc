@@ -202,7 +202,7 @@ std::string note_of_model(const lumen::models::Model& model, const Server& serve
   if (model.state() != ModelState::kReady) return {};
   std::string note;
   if (server.engine_config().queue_type == lumen::models::QueueType::kAuto) {
-    const auto lane = server.lane_of(model);
+    const auto lane = server.usual_lane_of(model);
     note.append(name_of(lane.queue_type)).append(": ").append(lane.why).append("; ");
   }
   return note + instances_text(server.instances_of(model));

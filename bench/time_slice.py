@@ -3,7 +3,7 @@
 
   load (core 1): convnet, squeezenet --HTTP--> one Lumen server, auto, one worker (core 0)
 
-The server runs the light convnet (0.3 ms) in the express lane's worker, which shares the CPU of the
+The server runs the light convnet (0.3 ms) in the express worker, which shares the CPU of the
 worker that runs squeezenet (3 to 5 ms). Both threads are given each of MEANS in turn, from outside,
 by calls of the kernel that an ordinary user may make for its own threads; nothing else differs. An
 ordinary user can't take a nice level or a policy back, so this bench needs root for them: a means
@@ -96,7 +96,7 @@ PHASES = (ALONE_LIGHT, ALONE_HEAVY, BESIDE, BOTH)
 
 
 def workers_of(process: int) -> tuple[int, int]:
-    """The threads of the first worker and of the express lane's, the one behind the last."""
+    """The threads of the first worker and of the express worker, the one behind the last."""
     found = {}
     for task in Path(f"/proc/{process}/task").iterdir():
         found[(task / "comm").read_text().strip()] = int(task.name)

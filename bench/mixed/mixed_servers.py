@@ -27,7 +27,7 @@ PROCESSES = "processes"
 RIVALS = ("fastapi", "mosec")
 DRAIN_TIMEOUT_S = 60
 WORKERS = ("--thread-count", "1", "--backend", "openvino")
-# The worker has the core that the load has not, and the additional worker of `auto` may use both;
+# The worker has the core that the load has not, and the express worker of `auto` may use both;
 # with a process a model the kernel decides.
 PINNED = ("--pin-threads", CORES)
 QUEUE_TYPES_OF_PROCESSES = {"mlp": "inline"}  # all others: mpmc

@@ -117,10 +117,9 @@ class Admission {
 
 // By the order in which the workers take requests.
 [[nodiscard]] inline Admission::Order order_of(const EngineConfig& config) noexcept {
-  const bool has_lanes = config.queue_type != models::QueueType::kSpsc &&
-                         config.queue_type != models::QueueType::kNaive;
-  return has_lanes && config.policy == Policy::kFair ? Admission::Order::kFair
-                                                     : Admission::Order::kOfArrival;
+  return has_model_queues(config.queue_type) && config.policy == Policy::kFair
+             ? Admission::Order::kFair
+             : Admission::Order::kOfArrival;
 }
 
 }  // namespace lumen::engine

@@ -87,12 +87,7 @@ class GatedSubmitter final : public Submitter {
   Types types(const models::Model& model) noexcept override {
     Scheduler* scheduler = enter();
     Types types;
-    if (scheduler != nullptr) {
-      const EngineConfig& config = scheduler->config();
-      const models::QueueType lane = scheduler->usual_lane_of(index_, model);
-      types = {lane, config.allocator_type, config.latency_budget_us > 0,
-               scheduler->has_room(index_, model, lane)};
-    }
+    if (scheduler != nullptr) types = scheduler->types(index_, model);
     leave();
     return types;
   }
@@ -250,9 +245,9 @@ class SwappingEngine final : public Engine {
     return scheduler_ == nullptr ? options_.config : scheduler_->config();
   }
 
-  Lane lane_of(const models::Model& model) const override {
+  UsualLane usual_lane_of(const models::Model& model) const override {
     const std::lock_guard lock(mutex_);
-    return scheduler_ == nullptr ? Lane{} : scheduler_->explain_lane_of(model);
+    return scheduler_ == nullptr ? UsualLane{} : scheduler_->usual_lane_of(model);
   }
 
   Instances instances_of(const models::Model& model) const override {

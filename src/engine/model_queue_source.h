@@ -25,7 +25,6 @@ class ModelQueueSource : public WorkSource {
   void add(const models::Model& model, std::span<const uint32_t> workers) override {
     queues_.add(model, workers);
   }
-  [[nodiscard]] bool can_pin() const noexcept override { return true; }
   [[nodiscard]] FairShares* shares() noexcept override { return &queues_.shares(); }
   [[nodiscard]] bool has_room(const models::Model& model) const noexcept override {
     return queues_.has_room(model);
@@ -65,11 +64,6 @@ class ModelQueueSource : public WorkSource {
   }
   void wake(uint32_t worker) noexcept override { sleepers_.wake_one(worker); }
 
- protected:  // for the test that claims a place and publishes it later
-  ModelQueues queues_;
-  Sleepers<ModelQueues, Hooks> sleepers_;
-  std::vector<ModelQueues::Pushed> pushed_;
-
  private:
   // All workers that may take requests which not all may take: the workers that are on the way are not counted.
   void wake_each_of(const ModelQueues::WorkerSet& workers) noexcept {
@@ -79,6 +73,10 @@ class ModelQueueSource : public WorkSource {
       }
     }
   }
+
+  ModelQueues queues_;
+  Sleepers<ModelQueues, Hooks> sleepers_;
+  std::vector<ModelQueues::Pushed> pushed_;
 };
 
 }  // namespace lumen::engine

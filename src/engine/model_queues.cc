@@ -92,13 +92,6 @@ bool ModelQueues::push(models::InferRequest& request, Pushed& pushed) noexcept {
   return true;
 }
 
-RequestRing::Claim ModelQueues::claim(uint32_t model, Pushed& pushed) noexcept {
-  const Place place{model, (models::kUsualPriority - 1) * classes_of_a_priority()};
-  ++pushed.for_any;
-  pushed.bits[place.word()] |= place.mask();
-  return queue_of(model).rings[place.class_index]->claim();
-}
-
 void ModelQueues::announce(Pushed& pushed) noexcept {
   // relaxed: it covers each model that was pushed to
   const uint32_t words = words_.load(std::memory_order_relaxed);

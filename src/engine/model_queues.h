@@ -79,8 +79,6 @@ class ModelQueues {
   // A guess, for a request that asks for no priority; of `deadline` whether any class of it has room.
   [[nodiscard]] bool has_room(const models::Model& model) const noexcept;
   [[nodiscard]] bool push(models::InferRequest& request, Pushed& pushed) noexcept;
-  // For tests: the first half of push() of a request of the usual priority, its place claimed and not published.
-  [[nodiscard]] RequestRing::Claim claim(uint32_t model, Pushed& pushed) noexcept;
   // Before the submitter wakes a thread for its pushes.
   void announce(Pushed& pushed) noexcept;
   // No submitter comes any more, and some may have left without announce(). The caller has seen all pushes.

@@ -17,11 +17,8 @@ class RequestRing {
   explicit RequestRing(size_t capacity)
       : queue_(capacity), keys_(std::make_unique<std::atomic<uint64_t>[]>(capacity)) {}
 
-  using Claim = MpmcQueue<models::InferRequest*>::Run;
-  // A place that is this caller's until done(); size() 0: the ring is full.
-  [[nodiscard]] Claim claim() noexcept { return queue_.reserve(1); }
   [[nodiscard]] bool try_push(models::InferRequest& request, uint64_t key) noexcept {
-    Claim place = claim();
+    auto place = queue_.reserve(1);
     if (place.size() == 0) return false;
     // relaxed: a hint, see oldest_key_was()
     key_at(place.position()).store(key, std::memory_order_relaxed);

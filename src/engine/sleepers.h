@@ -141,8 +141,8 @@ class Sleepers {
   }
   // That worker has a reason to look.
   void wake_one(uint32_t worker) noexcept { places_[worker].doorbell.wake(); }
-  // For tests: it may take a request and was not woken for one.
-  [[nodiscard]] bool sleeps(uint32_t worker) const noexcept {
+  // Racy: it was asleep, might take a request, and was not woken for one.
+  [[nodiscard]] bool slept(uint32_t worker) const noexcept {
     // relaxed: a statistic
     return (groups_[worker / 64].bits.load(std::memory_order_relaxed) >> (worker % 64) & 1) != 0;
   }

@@ -44,8 +44,6 @@ class WorkSource {
     (void)model;
     (void)workers;
   }
-  // Whether a model may be for some workers only.
-  [[nodiscard]] virtual bool can_pin() const noexcept { return false; }
   // Control plane: no submitter pushes any more, and all that was pushed is visible to the caller. Each worker that is
   // woken after it finds all requests that it may take.
   virtual void announce_all() noexcept {}

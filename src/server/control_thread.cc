@@ -36,7 +36,8 @@ void write_instances(JsonWriter& json, const engine::Engine::Instances& instance
   json.key("instance_bytes").unsigned_integer(instances.bytes);
   json.key("instance_threads").begin_object();
   json.key("workers").unsigned_integer(instances.workers);
-  json.key("additional_workers").unsigned_integer(instances.additional_workers);
+  json.key("express_workers").unsigned_integer(instances.express_workers);
+  json.key("additional_workers").unsigned_integer(instances.express_workers);  // its name until 0.2
   json.key("io_threads").unsigned_integer(instances.io_threads);
   json.end_object();
 }
@@ -54,7 +55,7 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
     json.key("backend").string(model.choice().backend);
     json.key("why").string(is_ready ? model.choice().why : model.reason());
     if (is_ready) {
-      const engine::Engine::Lane lane = engine.lane_of(model);
+      const engine::Engine::UsualLane lane = engine.usual_lane_of(model);
       json.key("lane").string(name_of(lane.queue_type)).key("lane_why").string(lane.why);
       json.key("weight").unsigned_integer(model.scheduling().weight);
       json.key("priority").unsigned_integer(model.scheduling().priority);

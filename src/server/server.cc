@@ -74,8 +74,8 @@ class RunningServer final : public Server {
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
   std::string pinning() const override { return engine_->pinning(); }
   engine::EngineConfig engine_config() const override { return engine_->config(); }
-  engine::Engine::Lane lane_of(const models::Model& model) const override {
-    return engine_->lane_of(model);
+  engine::Engine::UsualLane usual_lane_of(const models::Model& model) const override {
+    return engine_->usual_lane_of(model);
   }
   engine::Engine::Instances instances_of(const models::Model& model) const override {
     return engine_->instances_of(model);

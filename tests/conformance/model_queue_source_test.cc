@@ -2,8 +2,10 @@
 // with a worker that has no use for it while another sleeps beside a request.
 // Threads: the test's. Memory: the heap. Errors: by gtest; a lost wake-up is a deadline that passes.
 #include "engine/model_queue_source.h"
+#include "engine/sleepers.h"
 
 #include <lumen/base/clock.h>
+#include <lumen/queue/mpmc_queue.h>
 
 #include "support/bare_request.h"
 
@@ -50,7 +52,6 @@ struct GateHooks {
   static void at(ParkSpot spot, uint32_t worker) noexcept { gate.pass(spot, worker); }
 };
 
-// A submitter can be held between its claim and its publication.
 class Source final : public ModelQueueSource<GateHooks> {
  public:
   Source(size_t capacity, uint32_t submitters, uint32_t workers)
@@ -58,16 +59,24 @@ class Source final : public ModelQueueSource<GateHooks> {
     add(models::bare_model(), {});
     add(models::bare_model(1), {});
   }
-  auto claim(uint32_t submitter) {
-    return queues_.claim(models::bare_model().index(), pushed_[submitter]);
+};
+
+// One ring under Sleepers, where a test can claim a place and publish its request later, as a submitter that was
+// preempted in between.
+struct OneRing {
+  models::InferRequest* try_pop(uint32_t) noexcept {
+    models::InferRequest* request = nullptr;
+    return ring.try_pop(request) ? request : nullptr;
   }
-  [[nodiscard]] bool is_asleep(uint32_t worker) const { return sleepers_.sleeps(worker); }
+  [[nodiscard]] size_t size_was() const noexcept { return ring.size_was(); }
+  MpmcQueue<models::InferRequest*> ring{4};
 };
 
 // A worker that only parks, until it has a request or nobody has woken it for too long.
 class Parker {
  public:
-  Parker(Source& source, uint32_t worker)
+  template <typename SourceOrSleepers>
+  Parker(SourceOrSleepers& source, uint32_t worker)
       : deadline_ns_(now_ns() + kLostNs), thread_([this, &source, worker] {
           Reason reason(looks_);
           while (request_ == nullptr && now_ns() < deadline_ns_) {
@@ -152,21 +161,22 @@ TEST(ModelQueueSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) 
 
 // Was: the wake for R2 went to a worker that could not take it, since the one before was claimed and
 // not published. Then R1 was published, its wake went to one worker, and R2 lay beside the other.
-TEST(ModelQueueSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
-  Source source(4, 2, 2);
+TEST(Sleepers, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
+  OneRing queue;
+  Sleepers<OneRing> sleepers(queue, 2);
   std::array<models::BareRequest, 2> requests;
-  Parker one(source, 0);
-  Parker other(source, 1);
+  Parker one(sleepers, 0);
+  Parker other(sleepers, 1);
   one.wait_for_sleep();
   other.wait_for_sleep();
-  auto claimed = source.claim(0);
-  ASSERT_TRUE(source.push(1, requests[1]));
-  source.wake_workers(1);
+  auto claimed = queue.ring.reserve(1);
+  ASSERT_TRUE(queue.ring.try_push(&requests[1]));
+  sleepers.wake(1);
   // A worker that was woken has found nothing and sleeps again.
   one.wait_for_sleep(2);
   claimed[0] = &requests[0];
   claimed.done();
-  source.wake_workers(0);
+  sleepers.wake(1);
   models::InferRequest* const first = one.result();
   models::InferRequest* const second = other.result();
   EXPECT_NE(first, nullptr);
@@ -174,19 +184,20 @@ TEST(ModelQueueSource, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoes
   EXPECT_NE(first, second);
 }
 
-TEST(ModelQueueSource, ARingThatFindsAPollerDoesNotWakeASleeperAsWell) {
-  Source source(4, 1, 4);
+TEST(Sleepers, AWakeThatFindsAPollerDoesNotWakeASleeperAsWell) {
+  OneRing queue;
+  Sleepers<OneRing> sleepers(queue, 4);
   models::BareRequest request;
   models::BareRequest sentinel;
-  Parker sleeper(source, 1);
+  Parker sleeper(sleepers, 1);
   sleeper.wait_for_sleep();
-  ASSERT_TRUE(source.begin_search(0));
-  ASSERT_TRUE(source.push(0, request));
-  source.wake_workers(0);
-  EXPECT_TRUE(source.is_asleep(1));
-  EXPECT_EQ(source.end_search(0), &request);
-  ASSERT_TRUE(source.push(0, sentinel));
-  source.wake_workers(0);
+  ASSERT_TRUE(sleepers.begin_search());
+  ASSERT_TRUE(queue.ring.try_push(&request));
+  sleepers.wake(1);
+  EXPECT_TRUE(sleepers.slept(1));
+  EXPECT_EQ(sleepers.end_search(0), &request);
+  ASSERT_TRUE(queue.ring.try_push(&sentinel));
+  sleepers.wake(1);
   EXPECT_EQ(sleeper.result(), &sentinel);
 }
 

@@ -42,8 +42,9 @@ def test_the_engines_document_the_metrics_and_the_banner_agree_on_instances(
         assert models
         for name, model in models.items():
             assert model["instances"] == 2
-            threads = {"workers": 2, "additional_workers": 0, "io_threads": 0}
-            assert model["instance_threads"] == threads
+            threads = {"workers": 2, "express_workers": 0, "io_threads": 0}
+            old_name = {"additional_workers": 0}  # of express_workers, until 0.2
+            assert model["instance_threads"] == {**threads, **old_name}
             line = next(line for line in server.banner if line.startswith(f"  {name}/"))
             assert re.search(r"; 2 instances( of (under )?[\d.]+ [MG]B)?$", line)
         check_metrics(connection, models)

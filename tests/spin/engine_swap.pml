@@ -1,8 +1,8 @@
 /* expect: pass; with -DBROKEN_WAITS_FOR_THREAD: fail; with -DBROKEN_NO_TAKEOVER: fail; with -DBROKEN_READS_FIRST: fail; with -DBROKEN_NO_LOOK: fail; with -DBROKEN_ANNOUNCES_LATE: fail
  *
  * The change from one scheduler to the next with the queue types `inline` and `auto` (src/engine/engine.cc: enter(),
- * end_turn(), help_retire(), close(), retire(), replace(); src/engine/scheduler.cc: end_turn(), wake_workers(), finish(),
- * announce_all(), close()). Two submitters submit, turn and leave when they like, and push to a worker or run
+ * end_turn(), help_retire(), close(), retire(), replace(); src/engine/scheduler.cc: end_turn(), wake_workers(), announce_all(), close();
+ * src/engine/inline_lane.cc: end_turn(), finish(); src/engine/worker_lane.cc: announce_all(), close()). Two submitters submit, turn and leave when they like, and push to a worker or run
  * the request themselves; one change and then a drain by the control plane. A model may complete
  * later, on a thread of its own, one call at a time for each scheduler and submitter, and needs what the worker has
  * first (two models may share a device). A worker finds only requests that were announced.

@@ -121,12 +121,12 @@ class Engine {
   // As it is now; thread_count 0 is replaced by its number.
   [[nodiscard]] virtual EngineConfig config() const = 0;
   // How a usual request of a ready model goes now, and why, in words with numbers. Control plane.
-  struct Lane {
+  struct UsualLane {
     models::QueueType queue_type{};
     std::string why;
     std::vector<uint32_t> workers;  // that alone run it; empty: all, as far as workers run it
   };
-  [[nodiscard]] virtual Lane lane_of(const models::Model& model) const = 0;
+  [[nodiscard]] virtual UsualLane usual_lane_of(const models::Model& model) const = 0;
   // The instances of a model that there are now. Control plane.
   struct Instances {
     uint32_t count = 0;  // 1 where the backend gives all threads the same
@@ -134,7 +134,7 @@ class Engine {
     uint64_t bytes = 0;
     // How many threads of each kind have one.
     uint32_t workers = 0;
-    uint32_t additional_workers = 0;  // with `auto`, for light requests
+    uint32_t express_workers = 0;  // with `auto`, for light requests
     uint32_t io_threads = 0;
   };
   [[nodiscard]] virtual Instances instances_of(const models::Model& model) const = 0;

@@ -60,6 +60,11 @@ struct EngineConfig {
   [[nodiscard]] Status check() const;
 };
 
+// Whether requests of each model wait in a queue of their own, for any worker or for some.
+[[nodiscard]] constexpr bool has_model_queues(models::QueueType type) noexcept {
+  return type == models::QueueType::kAuto || type == models::QueueType::kMpmc ||
+         type == models::QueueType::kBatched;
+}
 // The places of each ring of `spsc`: a power of two, so many that the rings of all workers together have
 // queue_capacity at least, and less than twice that.
 [[nodiscard]] size_t spsc_ring_capacity(const EngineConfig& config) noexcept;

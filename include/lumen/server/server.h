@@ -47,7 +47,8 @@ class Server {
   // As it is now. Any thread.
   [[nodiscard]] virtual engine::EngineConfig engine_config() const = 0;
   // How a usual request of a ready model goes now, and why.
-  [[nodiscard]] virtual engine::Engine::Lane lane_of(const models::Model& model) const = 0;
+  [[nodiscard]] virtual engine::Engine::UsualLane usual_lane_of(
+      const models::Model& model) const = 0;
   // How many instances of it there are now, and the memory of one.
   [[nodiscard]] virtual engine::Engine::Instances instances_of(
       const models::Model& model) const = 0;

@@ -118,7 +118,7 @@ inline constexpr CounterDescriptor kModelCounters[] = {
     {"by_inline", "lumen_inference_by_queue_type_total{queue_type=\"inline\"}", "requests",
      "Requests that got their result, by how they went to it."},
     {"express", "lumen_inference_express_total", "requests",
-     "Of these, those that the additional worker of queue_type auto ran."},
+     "Of these, those that the express worker of queue_type auto ran."},
     {"cpu_ns", "lumen_inference_cpu_nanoseconds_total", "ns",
      "CPU time of the model's runs, below 50 us by the clock; none of those that a backend's own "
      "threads complete."},

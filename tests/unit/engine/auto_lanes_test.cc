@@ -30,8 +30,8 @@ TEST_F(SchedulerTest, AutoRunsALightModelOnItsSubmittersThread) {
   EXPECT_GT(engine->submitter(0).end_turn(), 0u);
   EXPECT_EQ(all[0]->times_completed(), 1u);
   EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kInline);
-  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("a run takes "));
-  EXPECT_EQ(engine->lane_of(*model).queue_type, models::QueueType::kInline);
+  EXPECT_THAT(engine->usual_lane_of(*model).why, HasSubstr("a run takes "));
+  EXPECT_EQ(engine->usual_lane_of(*model).queue_type, models::QueueType::kInline);
 }
 
 // No row is cheaper for others beside it.
@@ -44,8 +44,8 @@ TEST_F(SchedulerTest, AutoGivesAHeavyModelToAWorkerAndMakesNoOtherInstanceOfIt) 
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all[0]->wait();
   EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kMpmc);
-  EXPECT_EQ(engine->lane_of(*model).queue_type, models::QueueType::kMpmc);
-  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("no instance"));
+  EXPECT_EQ(engine->usual_lane_of(*model).queue_type, models::QueueType::kMpmc);
+  EXPECT_THAT(engine->usual_lane_of(*model).why, HasSubstr("no instance"));
 }
 
 TEST_F(SchedulerTest, AutoPacksAHeavyModelWhereATrialHasShownThatThisPays) {
@@ -170,7 +170,7 @@ TEST_F(SchedulerTest, AutoLetsAMiddlingRequestPassAHeavyRunOnTheOnlyWorker) {
   EXPECT_EQ(all.back()->request.worker, 0u);
 }
 
-// Was: all of them went to the additional worker, which has half of one CPU by the kernel's shares,
+// Was: all of them went to the express worker, which has half of one CPU by the kernel's shares,
 // for any number of workers, models and weights.
 TEST_F(SchedulerTest, AutoLetsOnlyAFewAtOncePassTheHeavyRuns) {
   control->cost_ns = &a_hundred_microseconds_a_row;

@@ -182,7 +182,7 @@ TEST_F(EnginesInstances, AreOfTheThreadsThatRunTheModel) {
   start({.queue_type = models::QueueType::kAuto, .thread_count = 2}, 3);
   const Engine::Instances light = engine->instances_of(*model);
   EXPECT_EQ(light.workers, 2u);
-  EXPECT_EQ(light.additional_workers, 1u);
+  EXPECT_EQ(light.express_workers, 1u);
   EXPECT_EQ(light.io_threads, 3u);
   EXPECT_EQ(light.count, 6u);
   ASSERT_TRUE(engine->reconfigure({.queue_type = models::QueueType::kInline}).ok());

@@ -82,7 +82,7 @@ TEST_F(ModelScheduling, WhatIsGivenToWorkersNeverRunsOnAnIoThread) {
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all[0]->wait();
   EXPECT_NE(all[0]->request.queue_type, models::QueueType::kInline);
-  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("its config.json"));
+  EXPECT_THAT(engine->usual_lane_of(*model).why, HasSubstr("its config.json"));
 }
 
 TEST_F(ModelScheduling, AWorkerThatThereIsNotMakesTheModelUnavailableAndSaysSo) {
@@ -111,7 +111,7 @@ TEST_F(ModelScheduling, ATypeOfItsOwnCountsBesideAuto) {
   ASSERT_EQ(submit(), SubmitOutcome::kAccepted);
   all[0]->wait();
   EXPECT_EQ(all[0]->request.queue_type, models::QueueType::kMpmc) << "though it is light";
-  EXPECT_THAT(engine->lane_of(*model).why, HasSubstr("the queue_type of its config.json"));
+  EXPECT_THAT(engine->usual_lane_of(*model).why, HasSubstr("the queue_type of its config.json"));
 }
 
 TEST_F(ModelScheduling, AnInlineModelHasNoInstanceOnTheWorkers) {
