@@ -9,7 +9,7 @@
 #include "../queue/harness.h"
 
 #include <lumen/cache/options.h>
-#include <lumen/cache/ticker.h>
+#include <lumen/cache/detail/ticker.h>
 
 #include <algorithm>
 #include <bit>

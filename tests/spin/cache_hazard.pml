@@ -1,6 +1,6 @@
 /* expect: pass; with -DFALLBACK: pass; with -DBROKEN_FENCE: fail; with -DBROKEN_FALLBACK: fail; with -DBROKEN_LOOK: fail; with -DBROKEN_ORDER: fail; with -DBROKEN_CLEAR: fail; with -DBROKEN_EARLY: fail; with -DBROKEN_RECORD: fail; with -DBROKEN_FIRST: fail; with -DBROKEN_TAKEN: fail
  *
- * Hazard pointers of lumen::cache (include/lumen/cache/hazard.h; nodes.h: retire(), free_unheld(); View and
+ * Hazard pointers of lumen::cache (include/lumen/cache/detail/hazard.h; nodes.h: retire(), free_unheld(); View and
  * look_at() in table_reads.h). One place of a table holds a node; the writer, who has the lock, replaces it
  * twice and looks for nodes that it may free whenever it likes. One reader reads it twice, another once. There is a
  * record that no thread has, of one that has ended: one of them takes it, the other adds one, or gets that of

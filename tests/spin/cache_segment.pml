@@ -1,7 +1,7 @@
 /* expect: pass; with -DBROKEN_BEGIN: fail; with -DBROKEN_CONTROL: fail; with -DBROKEN_LOOK: fail; with -DBROKEN_MISS: fail; with -DBROKEN_DIRECTORY: fail; with -DBROKEN_ARRAY: fail; with -DBROKEN_PAIR: fail; with -DBROKEN_PUBLISH: fail; with -DBROKEN_ASIDE: fail; with -DBROKEN_REMOVED: fail; with -DBROKEN_REUSE: fail
  *
  * A reader beside a writer in lumen::cache::Table: the versions of segments and the second look at the directory
- * (include/lumen/cache/segment.h, directory.h; table_reads.h: read_on(), of which read() is the beginning, look_at();
+ * (include/lumen/cache/detail/segment.h, directory.h; table_reads.h: read_on(), of which read() is the beginning, look_at();
  * table_writes.h: insert(), replace();
  * table_growth.h: refill(), split(), begin_anew()). The writer, who has the lock, does any three of: put, erase,
  * clear, on three keys; the first has the value 1 at the start. The reader looks for key 1 or 2, once, at any time.

@@ -1,6 +1,6 @@
 /* expect: pass; with -DDEEP: pass; with -DBROKEN_NO_GRAPH: fail; with -DBROKEN_LOOKS_THEN_ADDS: fail; with -DBROKEN_EDGE_OUTLIVES_FLIGHT: fail; with -DBROKEN_LONE_FLIGHT_IS_NOT_LISTED: fail
  *
- * Threads whose computations ask for other keys (include/lumen/cache/flights.h, include/lumen/cache/wait_graph.h). Three
+ * Threads whose computations ask for other keys (include/lumen/cache/detail/flights.h, include/lumen/cache/detail/wait_graph.h). Three
  * threads ask for any keys of two caches, each computation for one more key at most; with DEEP two threads, three keys
  * deep, and one more key after an answer. A computation ends, fails, or asks for another key.
  *   Flights::run()     ASK: the lock, look(), find(), is_led_here(); ADD: WaitEdge; WAIT: landed_.wait()

@@ -117,7 +117,8 @@ endfunction()
 # Part of lumen_headers: each header of a face compiled alone, as its module is. One that needs another
 # before it, or a module that its own may not use, is found.
 function(lumen_check_headers NAME FACE)
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include include/${FACE}/*.h)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include include/${FACE}/*.h
+       include/${FACE}/detail/*.h)
   set(sources "")
   foreach(header ${headers})
     set(source ${PROJECT_BINARY_DIR}/headers/${header}.cc)

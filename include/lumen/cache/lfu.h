@@ -18,9 +18,9 @@
 // is admitted.
 #pragma once
 
-#include <lumen/cache/frequency_sketch.h>
-#include <lumen/cache/record_list.h>
-#include <lumen/cache/window_climber.h>
+#include <lumen/cache/detail/frequency_sketch.h>
+#include <lumen/cache/detail/record_list.h>
+#include <lumen/cache/detail/window_climber.h>
 
 namespace lumen::cache {
 

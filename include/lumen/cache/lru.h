@@ -6,7 +6,7 @@
 // within its bound.
 #pragma once
 
-#include <lumen/cache/record_list.h>
+#include <lumen/cache/detail/record_list.h>
 
 namespace lumen::cache {
 

@@ -14,8 +14,8 @@
 // Until the first eviction a full `small` is passed over, so that the first keys are not all in it.
 #pragma once
 
-#include <lumen/cache/ghost_list.h>
-#include <lumen/cache/record_list.h>
+#include <lumen/cache/detail/ghost_list.h>
+#include <lumen/cache/detail/record_list.h>
 
 #include <atomic>
 

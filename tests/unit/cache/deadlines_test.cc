@@ -1,5 +1,5 @@
 // Deadlines alone: how they are rounded, counted, and their numbers used again.
-#include <lumen/cache/deadlines.h>
+#include <lumen/cache/detail/deadlines.h>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // FrequencySketch: it never counts too little, seldom too much, and it forgets.
 #include "policy_driver.h"
 
-#include <lumen/cache/frequency_sketch.h>
+#include <lumen/cache/detail/frequency_sketch.h>
 
 #include <random>
 

@@ -1,6 +1,6 @@
 // The hash of a ChronoCache: for any seed and any distance of keys, groups get about as many each.
-#include <lumen/cache/hash.h>
-#include <lumen/cache/segment.h>
+#include <lumen/cache/detail/hash.h>
+#include <lumen/cache/detail/segment.h>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which entries have ended, by each kind of CPU, and how expired entries leave the table.
 #include <lumen/cache/chrono_cache.h>
-#include <lumen/cache/sweep.h>
+#include <lumen/cache/detail/sweep.h>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which clock ExactClock asks, and that an entry ends on time by it.
 #include <lumen/cache/chrono_cache.h>
-#include <lumen/cache/ticker.h>
+#include <lumen/cache/detail/ticker.h>
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-// How a Table is read beside a writer. Included by table.h.
+// How a Table is read beside a writer. See table_class.h.
 // Threads, Memory, Errors: as there.
 #pragma once
 
 #include <lumen/base/idle_strategy.h>
-#include <lumen/cache/table.h>
+#include <lumen/cache/detail/table_class.h>
 
 #include <sched.h>
 

@@ -8,7 +8,7 @@
 // Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's own exceptions.
 #pragma once
 
-#include <lumen/cache/access.h>
+#include <lumen/cache/detail/access.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,8 +1,8 @@
-// Putting and bounds of a Table. Included by table.h.
+// Putting and bounds of a Table. See table_class.h.
 // Threads, Memory, Errors: as there.
 #pragma once
 
-#include <lumen/cache/table.h>
+#include <lumen/cache/detail/table_class.h>
 
 namespace lumen::cache {
 

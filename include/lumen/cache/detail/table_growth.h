@@ -1,9 +1,9 @@
-// How a Table grows: a full segment gets a quarter more groups, or is split in two. Included by table.h.
+// How a Table grows: a full segment gets a quarter more groups, or is split in two. See table_class.h.
 // Threads, Memory, Errors: as there. A step moves at most 16,384 entries, 10 to 50 µs; readers go on meanwhile, in
 // the entries that were put aside.
 #pragma once
 
-#include <lumen/cache/table.h>
+#include <lumen/cache/detail/table_class.h>
 
 #include <cmath>
 #include <cstring>

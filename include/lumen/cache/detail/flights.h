@@ -5,7 +5,7 @@
 // caller that called it, and a thread that waits takes over.
 #pragma once
 
-#include <lumen/cache/wait_graph.h>
+#include <lumen/cache/detail/wait_graph.h>
 
 #include <algorithm>
 #include <atomic>

@@ -4,7 +4,7 @@
 // An entry is added as the newest and looked for as the oldest; any can be unlinked.
 #pragma once
 
-#include <lumen/cache/record_array.h>
+#include <lumen/cache/detail/record_array.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -4,8 +4,8 @@
 // own. Errors: std::bad_alloc by reserve(), nothing changed.
 #pragma once
 
+#include <lumen/cache/detail/record_array.h>
 #include <lumen/cache/eviction.h>
-#include <lumen/cache/record_array.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <lumen/base/cache_line.h>
-#include <lumen/cache/table.h>
+#include <lumen/cache/detail/table.h>
 
 #include <algorithm>
 #include <array>

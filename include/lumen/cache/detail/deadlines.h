@@ -13,7 +13,7 @@
 // readers may look at it (together less than the newest). Errors: std::bad_alloc, nothing changed.
 #pragma once
 
-#include <lumen/cache/access.h>
+#include <lumen/cache/detail/access.h>
 
 #include <algorithm>
 #include <array>

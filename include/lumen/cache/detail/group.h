@@ -11,8 +11,8 @@
 //   entries        16 x sizeof(Entry)
 #pragma once
 
-#include <lumen/cache/access.h>
-#include <lumen/cache/deadlines.h>
+#include <lumen/cache/detail/access.h>
+#include <lumen/cache/detail/deadlines.h>
 
 #include <array>
 #include <bit>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <lumen/cache/clocks.h>
+#include <lumen/cache/detail/hash.h>
 #include <lumen/cache/eviction.h>
-#include <lumen/cache/hash.h>
 #include <lumen/cache/options.h>
 
 #include <concepts>
@@ -111,7 +111,7 @@ struct PolicySet {
   static_assert(((kIsThreads<Ps> || kIsClock<Ps> || kIsEviction<Ps> || kIsKind<HashWith, Ps> ||
                   kIsKind<EqualWith, Ps> || kIsKind<WeighWith, Ps> || kIsKind<OnRemoval, Ps>) &&
                  ...),
-                "a policy of no known kind: see lumen/cache/policies.h");
+                "a policy of no known kind: see lumen/cache/detail/policies.h");
 };
 
 }  // namespace lumen::cache

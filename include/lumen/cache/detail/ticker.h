@@ -3,8 +3,8 @@
 // no thread can be made.
 #pragma once
 
-#include <lumen/cache/access.h>
 #include <lumen/cache/clocks.h>
+#include <lumen/cache/detail/access.h>
 
 #include <chrono>
 #include <condition_variable>

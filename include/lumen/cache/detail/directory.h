@@ -7,7 +7,7 @@
 // reader may be looking at it (together less than the newest). Errors: std::bad_alloc, nothing changed.
 #pragma once
 
-#include <lumen/cache/access.h>
+#include <lumen/cache/detail/access.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -9,8 +9,8 @@
 // come late. Errors: std::bad_alloc, nothing changed.
 #pragma once
 
-#include <lumen/cache/page_resource.h>
-#include <lumen/cache/segment.h>
+#include <lumen/cache/detail/page_resource.h>
+#include <lumen/cache/detail/segment.h>
 
 #include <algorithm>
 #include <bit>

@@ -13,7 +13,7 @@
 // is not there, and the version tells it.
 #pragma once
 
-#include <lumen/cache/group.h>
+#include <lumen/cache/detail/group.h>
 
 #include <algorithm>
 #include <cstddef>

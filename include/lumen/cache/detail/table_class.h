@@ -1,4 +1,4 @@
-// Table: the entries of one shard, in a flat table of segments.
+// Table, its class: the entries of one shard, in a flat table of segments.
 //
 // Threads: one at a time calls all but read(); with kShared any thread calls read() beside it.
 // Memory: as segment_store.h, directory.h and deadlines.h say; nothing an entry, but a node if
@@ -6,14 +6,14 @@
 // Errors: std::bad_alloc, and exceptions of K and V; the table is then as it was before.
 #pragma once
 
-#include <lumen/cache/directory.h>
-#include <lumen/cache/entry.h>
-#include <lumen/cache/hazard.h>
-#include <lumen/cache/nodes.h>
-#include <lumen/cache/policies.h>
-#include <lumen/cache/records.h>
-#include <lumen/cache/segment_store.h>
-#include <lumen/cache/sweep.h>
+#include <lumen/cache/detail/directory.h>
+#include <lumen/cache/detail/entry.h>
+#include <lumen/cache/detail/hazard.h>
+#include <lumen/cache/detail/nodes.h>
+#include <lumen/cache/detail/policies.h>
+#include <lumen/cache/detail/records.h>
+#include <lumen/cache/detail/segment_store.h>
+#include <lumen/cache/detail/sweep.h>
 
 #include <algorithm>
 #include <array>
@@ -396,7 +396,3 @@ class Table {
 };
 
 }  // namespace lumen::cache
-
-#include <lumen/cache/table_growth.h>
-#include <lumen/cache/table_reads.h>
-#include <lumen/cache/table_writes.h>

@@ -2,7 +2,7 @@
 // Threads: any. Memory: none. Errors: never.
 #pragma once
 
-#include <lumen/cache/deadlines.h>
+#include <lumen/cache/detail/deadlines.h>
 
 #include <cstddef>
 #include <cstdint>

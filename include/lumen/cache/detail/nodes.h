@@ -4,7 +4,7 @@
 // Errors: std::bad_alloc, and exceptions of K and V; nothing changed then.
 #pragma once
 
-#include <lumen/cache/hazard.h>
+#include <lumen/cache/detail/hazard.h>
 
 #include <algorithm>
 #include <cstddef>
