@@ -4,8 +4,8 @@
 // wanted.
 #pragma once
 
-#include "load/load_plan.h"
-#include "load/model_info.h"
+#include <lumen/client/load_plan.h>
+#include <lumen/client/model_info.h>
 
 #include <lumen/base/result.h>
 
@@ -43,7 +43,7 @@ int fail_bench(const lumen::Status& status);
 // describes its inputs in words.
 struct BenchPlan {
   std::string inputs_text;
-  lumen::load::LoadPlan plan;
+  lumen::client::LoadPlan plan;
 };
 [[nodiscard]] lumen::Result<BenchPlan> make_plan(const BenchArguments& arguments,
                                                  const std::string& model, double rate);

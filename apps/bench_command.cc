@@ -2,12 +2,12 @@
 // several). Threads and memory: as bench_command.h says.
 #include "bench_command.h"
 
+#include <lumen/client/bench_report.h>
+#include <lumen/client/load_run.h>
+#include <lumen/client/mix_spec.h>
+#include <lumen/client/stop_flag.h>
 #include "bench_arguments.h"
 #include "bench_shared_buffer.h"
-#include "load/bench_report.h"
-#include "load/load_run.h"
-#include "load/mix_spec.h"
-#include "load/stop_flag.h"
 
 #include <lumen/base/nearest_name.h>
 
@@ -26,12 +26,12 @@ namespace {
 
 using lumen::Result;
 using lumen::Status;
-namespace load = lumen::load;
+namespace client = lumen::client;
 
-Result<load::BenchHead> prepare(const BenchArguments& arguments, double rate) {
+Result<client::BenchHead> prepare(const BenchArguments& arguments, double rate) {
   auto made = make_plan(arguments, arguments.model, rate);
   if (!made.ok()) return made.status();
-  return load::BenchHead{arguments.model, std::move(made->inputs_text), std::move(made->plan)};
+  return client::BenchHead{arguments.model, std::move(made->inputs_text), std::move(made->plan)};
 }
 
 int refuse(const Status& status) {
@@ -47,21 +47,21 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
-  load::LoadPlan plan = head.plan;
+client::BenchRow run_row(const client::BenchHead& head, uint32_t clients) {
+  client::LoadPlan plan = head.plan;
   plan.clients = clients;
   plan.warm_up_requests = uint64_t{clients} * plan.in_flight;
-  load::BenchRow row;
+  client::BenchRow row;
   row.clients = clients;
-  load::StageSums before;
-  std::optional<load::CacheSums> cache_before;
-  row.tally = load::run_load(plan, load::stop_flag, [&] {
-    before = load::read_stage_sums(plan.target, head.model);
-    if (plan.variants) cache_before = load::read_cache_sums(plan.target, head.model);
+  client::StageSums before;
+  std::optional<client::CacheSums> cache_before;
+  row.tally = client::run_load(plan, client::stop_flag, [&] {
+    before = client::read_stage_sums(plan.target, head.model);
+    if (plan.variants) cache_before = client::read_cache_sums(plan.target, head.model);
   });
-  row.server = load::stage_means(before, load::read_stage_sums(plan.target, head.model));
+  row.server = client::stage_means(before, client::read_stage_sums(plan.target, head.model));
   if (!cache_before) return row;
-  row.cache = load::read_cache_sums(plan.target, head.model);
+  row.cache = client::read_cache_sums(plan.target, head.model);
   if (!row.cache) return row;
   row.cache->hits -= cache_before->hits;
   row.cache->misses -= cache_before->misses;
@@ -69,34 +69,34 @@ load::BenchRow run_row(const load::BenchHead& head, uint32_t clients) {
 }
 
 int run_bench_url(const BenchArguments& arguments) {
-  const auto clients_of_rows = load::parse_clients(arguments.clients);
+  const auto clients_of_rows = client::parse_clients(arguments.clients);
   if (!clients_of_rows.ok()) return refuse(clients_of_rows.status());
-  const auto rate = load::parse_rate(arguments.rate);
+  const auto rate = client::parse_rate(arguments.rate);
   if (!rate.ok()) return refuse(rate.status());
   auto head = prepare(arguments, *rate);
   if (!head.ok()) return fail_bench(head.status());
   const bool is_table = !arguments.json && !arguments.csv;
-  if (is_table) std::fputs(load::head_text(*head).c_str(), stdout);
-  if (arguments.csv) std::fputs(load::csv_head().c_str(), stdout);
-  std::vector<load::BenchRow> rows;
+  if (is_table) std::fputs(client::head_text(*head).c_str(), stdout);
+  if (arguments.csv) std::fputs(client::csv_head().c_str(), stdout);
+  std::vector<client::BenchRow> rows;
   bool all_answered = true;
   for (const uint32_t clients : *clients_of_rows) {
     // relaxed: nothing else is read because of it.
-    if (load::stop_flag.load(std::memory_order_relaxed)) break;
+    if (client::stop_flag.load(std::memory_order_relaxed)) break;
     rows.push_back(run_row(*head, clients));
-    if (is_table) std::fputs(load::row_text(*head, rows.back()).c_str(), stdout);
-    if (arguments.csv) std::fputs(load::csv_row(*head, rows.back()).c_str(), stdout);
+    if (is_table) std::fputs(client::row_text(*head, rows.back()).c_str(), stdout);
+    if (arguments.csv) std::fputs(client::csv_row(*head, rows.back()).c_str(), stdout);
     std::fflush(stdout);
     if (rows.back().tally->ok_count() == 0) all_answered = false;
   }
-  if (arguments.json) std::printf("%s\n", load::to_json(*head, rows).dump(1).c_str());
+  if (arguments.json) std::printf("%s\n", client::to_json(*head, rows).dump(1).c_str());
   if (all_answered && !rows.empty()) return 0;
   // relaxed: nothing else is read because of it.
-  if (load::stop_flag.load(std::memory_order_relaxed)) {
+  if (client::stop_flag.load(std::memory_order_relaxed)) {
     std::fprintf(stderr, "lumen bench: stopped before a reply was counted\n");
     return 1;
   }
-  const std::string errors = rows.empty() ? "" : load::errors_text(*rows.back().tally);
+  const std::string errors = rows.empty() ? "" : client::errors_text(*rows.back().tally);
   std::fprintf(stderr, "lumen bench: no request was answered well%s%s\n",
                errors.empty() ? "" : ": ", errors.c_str());
   return 1;
@@ -121,12 +121,12 @@ int run_bench(const BenchArguments& arguments) {
                  "(shared-buffer)\n");
     return 2;
   }
-  if (!load::looks_like_url(arguments.url)) return refuse_word(arguments.url);
+  if (!client::looks_like_url(arguments.url)) return refuse_word(arguments.url);
   if (arguments.model.empty() && arguments.mix.empty()) {
     std::fprintf(stderr, "lumen bench: wanted --model NAME, or --mix NAME:WEIGHT,NAME:WEIGHT\n");
     return 2;
   }
-  load::install_stop_flag();
+  client::install_stop_flag();
   raise_descriptor_limit();
   return arguments.mix.empty() ? run_bench_url(arguments) : run_bench_mix(arguments);
 }

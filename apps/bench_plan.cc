@@ -1,10 +1,10 @@
 // Reads a model's metadata, makes its request and probes it: the steps of `lumen bench` before any
 // load.
 // Main thread; the heap; errors as bench_arguments.h says.
+#include <lumen/client/load_run.h>
+#include <lumen/client/report_parts.h>
+#include <lumen/client/stop_flag.h>
 #include "bench_arguments.h"
-#include "load/load_run.h"
-#include "load/report_parts.h"
-#include "load/stop_flag.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,17 +16,17 @@ namespace {
 
 using lumen::Result;
 using lumen::Status;
-namespace load = lumen::load;
+namespace client = lumen::client;
 
 uint64_t to_ns(double seconds) noexcept { return static_cast<uint64_t>(seconds * 1e9); }
 
 // A file for a model with one input needs no name.
-Result<std::vector<load::InputTensor>> make_inputs(const load::ModelInfo& model,
-                                                   const BenchArguments& arguments) {
-  std::vector<load::InputTensor> inputs;
+Result<std::vector<client::InputTensor>> make_inputs(const client::ModelInfo& model,
+                                                     const BenchArguments& arguments) {
+  std::vector<client::InputTensor> inputs;
   inputs.reserve(model.inputs.size());
   for (size_t i = 0; i < model.inputs.size(); ++i) {
-    inputs.push_back(load::random_input(model.inputs[i], arguments.seed + i));
+    inputs.push_back(client::random_input(model.inputs[i], arguments.seed + i));
   }
   for (const std::string& word : arguments.inputs) {
     const size_t equals = word.find('=');
@@ -37,15 +37,15 @@ Result<std::vector<load::InputTensor>> make_inputs(const load::ModelInfo& model,
                            model.inputs.size());
     }
     const std::string name = named ? word.substr(0, equals) : model.inputs[0].name;
-    const auto found = std::ranges::find(model.inputs, name, &load::TensorInfo::name);
+    const auto found = std::ranges::find(model.inputs, name, &client::TensorInfo::name);
     if (found == model.inputs.end()) {
       return Status::error(lumen::Code::kNotFound, "--input %s: the model has no input '%s'",
                            word.c_str(), name.c_str());
     }
     const std::string path = named ? word.substr(equals + 1) : word;
-    auto file = load::read_npy(path);
+    auto file = client::read_npy(path);
     if (!file.ok()) return file.status();
-    auto input = load::input_of_file(*found, std::move(*file), path);
+    auto input = client::input_of_file(*found, std::move(*file), path);
     if (!input.ok()) return input.status();
     inputs[static_cast<size_t>(found - model.inputs.begin())] = std::move(*input);
   }
@@ -53,23 +53,23 @@ Result<std::vector<load::InputTensor>> make_inputs(const load::ModelInfo& model,
 }
 
 // One request before all others: a refusal is told once, and at once.
-Status probe(load::LoadPlan plan) {
+Status probe(client::LoadPlan plan) {
   plan.clients = plan.threads = 1;
   plan.requests = 1;
   plan.warm_up_requests = 0;
   plan.rate = 0;
   plan.in_flight = 1;
   plan.poll = false;
-  const auto tally = load::run_load(plan, load::stop_flag);
+  const auto tally = client::run_load(plan, client::stop_flag);
   // relaxed: nothing else is read because of it.
-  if (tally->ok_count() == 1 || load::stop_flag.load(std::memory_order_relaxed)) return {};
+  if (tally->ok_count() == 1 || client::stop_flag.load(std::memory_order_relaxed)) return {};
   return Status::error(lumen::Code::kUnavailable, "%s: a first request failed (%s): %s",
-                       plan.target.url.c_str(), load::errors_text(*tally).c_str(),
+                       plan.target.url.c_str(), client::errors_text(*tally).c_str(),
                        tally->first_error.c_str());
 }
 
 // Why the transport of this URL can't do it.
-Status check_transport(const load::Target& target, const BenchArguments& arguments, double rate) {
+Status check_transport(const client::Target& target, const BenchArguments& arguments, double rate) {
   if (target.is_bus() && (rate > 0 || arguments.new_connection || arguments.obey_retry_after)) {
     return Status::error(lumen::Code::kUnsupported,
                          "%s: over the bus there is a closed loop on kept connections alone; leave "
@@ -95,28 +95,28 @@ int fail_bench(const Status& status) {
 
 Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& model_name,
                             double rate) {
-  auto target = load::parse_target(arguments.url);
+  auto target = client::parse_target(arguments.url);
   if (!target.ok()) return target.status();
-  auto model = load::read_model_info(*target, model_name, arguments.version);
+  auto model = client::read_model_info(*target, model_name, arguments.version);
   if (!model.ok()) return model.status();
   auto inputs = make_inputs(*model, arguments);
   if (!inputs.ok()) return inputs.status();
   LUMEN_RETURN_IF_ERROR(check_transport(*target, arguments, rate));
   BenchPlan made;
-  for (const load::InputTensor& input : *inputs) {
+  for (const client::InputTensor& input : *inputs) {
     if (!made.inputs_text.empty()) made.inputs_text += ", ";
-    made.inputs_text += input.name + " " + load::type_text(input.type, input.shape);
+    made.inputs_text += input.name + " " + client::type_text(input.type, input.shape);
   }
-  load::LoadPlan& plan = made.plan;
+  client::LoadPlan& plan = made.plan;
   const auto use =
-      arguments.new_connection ? load::ConnectionUse::kOneRequest : load::ConnectionUse::kKept;
-  plan.request = load::build_request(*target, *model, *inputs, {}, use);
+      arguments.new_connection ? client::ConnectionUse::kOneRequest : client::ConnectionUse::kKept;
+  plan.request = client::build_request(*target, *model, *inputs, {}, use);
   plan.model = model_name;
   plan.version = arguments.version;
   plan.inputs = std::move(*inputs);
   plan.in_flight = arguments.in_flight;
   if (arguments.repeat_ratio >= 0) {
-    auto variants = load::InputVariants::create(plan.inputs);
+    auto variants = client::InputVariants::create(plan.inputs);
     if (!variants.ok()) return variants.status();
     plan.variants = *variants;
     plan.repeat_ratio = arguments.repeat_ratio;

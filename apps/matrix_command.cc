@@ -2,9 +2,9 @@
 // the machine hits all alike. Threads and memory: as matrix_command.h says.
 #include "matrix_command.h"
 
-#include "load/stop_flag.h"
-#include "matrix/matrix_report.h"
-#include "matrix/measure.h"
+#include <lumen/client/matrix_report.h>
+#include <lumen/client/measure.h>
+#include <lumen/client/stop_flag.h>
 
 #include <lumen/base/nearest_name.h>
 #include <lumen/engine/engine_config.h>
@@ -25,10 +25,10 @@
 namespace {
 
 using lumen::Status;
-namespace matrix = lumen::matrix;
+namespace client = lumen::client;
 
 struct MatrixArguments {
-  matrix::MatrixPlan plan;
+  client::MatrixPlan plan;
   bool json = false;
 };
 
@@ -48,11 +48,11 @@ std::string check_name(const std::string& name, std::span<const std::string_view
 
 bool is_stopped() noexcept {
   // relaxed: nothing else is read because of it.
-  return lumen::load::stop_flag.load(std::memory_order_relaxed);
+  return lumen::client::stop_flag.load(std::memory_order_relaxed);
 }
 
-std::vector<matrix::MatrixRow> make_rows(const matrix::MatrixPlan& plan) {
-  std::vector<matrix::MatrixRow> rows;
+std::vector<client::MatrixRow> make_rows(const client::MatrixPlan& plan) {
+  std::vector<client::MatrixRow> rows;
   for (const std::string& queue : plan.queue_types) {
     for (const std::string& allocator : plan.allocator_types)
       rows.push_back({queue, allocator, {}});
@@ -61,14 +61,14 @@ std::vector<matrix::MatrixRow> make_rows(const matrix::MatrixPlan& plan) {
 }
 
 // False: no other combination could do better.
-bool run_row(const matrix::MatrixPlan& plan, matrix::MatrixRow& row, uint32_t round) {
+bool run_row(const client::MatrixPlan& plan, client::MatrixRow& row, uint32_t round) {
   const std::string name = row.queue_type + " x " + row.allocator_type;
   auto values =
-      matrix::measure(plan, row.queue_type, row.allocator_type, round, lumen::load::stop_flag);
+      client::measure(plan, row.queue_type, row.allocator_type, round, lumen::client::stop_flag);
   if (values.ok()) {
     row.rounds.push_back(*values);
     std::fprintf(stderr, "round %u of %u: %s: %.0f requests/s\n", round, plan.rounds, name.c_str(),
-                 (*values)[matrix::Value::kPerSecond].value_or(0));
+                 (*values)[client::Value::kPerSecond].value_or(0));
     return true;
   }
   const Status status = values.status();
@@ -78,42 +78,42 @@ bool run_row(const matrix::MatrixPlan& plan, matrix::MatrixRow& row, uint32_t ro
   return status.code() != lumen::Code::kNotFound;
 }
 
-Status write_csv(const matrix::MatrixPlan& plan, const std::vector<matrix::MatrixRow>& rows) {
+Status write_csv(const client::MatrixPlan& plan, const std::vector<client::MatrixRow>& rows) {
   const auto file = std::filesystem::absolute(plan.out) / "macro" / (plan.model + ".csv");
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);
   std::ofstream stream(file);
-  stream << matrix::to_csv(rows);
+  stream << client::to_csv(rows);
   stream.close();
   if (stream) return {};
   return Status::error(lumen::Code::kInternal, "%s: can't be written", file.c_str());
 }
 
 int run_matrix(const MatrixArguments& arguments) {
-  lumen::load::install_stop_flag();
-  matrix::MatrixPlan plan = arguments.plan;
+  lumen::client::install_stop_flag();
+  client::MatrixPlan plan = arguments.plan;
   // Resolved, so that `ps` shows servers and not "exe".
   std::error_code error;
   plan.executable = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return fail("/proc/self/exe can't be read: " + error.message());
-  std::vector<matrix::MatrixRow> rows = make_rows(plan);
+  std::vector<client::MatrixRow> rows = make_rows(plan);
   for (uint32_t round = 1; round <= plan.rounds; ++round) {
-    for (matrix::MatrixRow& row : rows) {
+    for (client::MatrixRow& row : rows) {
       if (is_stopped()) break;
       // One that failed is not tried again: its row is the error.
       if (row.error.empty() && !run_row(plan, row, round)) return fail(row.error);
     }
   }
   bool all_good = true;
-  for (matrix::MatrixRow& row : rows) {
+  for (client::MatrixRow& row : rows) {
     if (row.rounds.empty() && row.error.empty()) row.error = "stopped";
-    row.values = matrix::medians(row.rounds);
+    row.values = client::medians(row.rounds);
     all_good = all_good && row.error.empty();
   }
   if (arguments.json) {
-    std::printf("%s\n", matrix::to_json(plan, rows).dump(1).c_str());
+    std::printf("%s\n", client::to_json(plan, rows).dump(1).c_str());
   } else {
-    std::fputs(matrix::to_markdown(rows).c_str(), stdout);
+    std::fputs(client::to_markdown(rows).c_str(), stdout);
   }
   if (const Status status = write_csv(plan, rows); !status.ok()) return fail(status.message());
   return all_good ? 0 : 1;
@@ -140,7 +140,7 @@ void add_server_options(CLI::App& command, MatrixArguments& arguments) {
 }
 
 void add_options(CLI::App& command, MatrixArguments& arguments) {
-  matrix::MatrixPlan& plan = arguments.plan;
+  client::MatrixPlan& plan = arguments.plan;
   const auto& queues = lumen::models::kQueueTypeNames;
   const auto& allocators = lumen::models::kAllocatorTypeNames;
   plan.queue_types.assign(queues.begin(), queues.end());

@@ -94,7 +94,7 @@ def face_of(name: str, module: dict) -> str:
 
 
 def module_of(path: str, modules: dict) -> str | None:
-    """The module whose folder holds it: the deepest, since apps/load is none of apps."""
+    """The module whose folder holds it: the deepest, since apps/doctor is none of apps."""
     folders = {
         folder: name
         for name, module in modules.items()

@@ -1,4 +1,4 @@
-// bench_http_load: the client of `lumen bench` (apps/load) with a prepared request from a file, so that
+// bench_http_load: the client of `lumen bench` (src/client) with a prepared request from a file, so that
 // any HTTP server can be measured: N clients in a closed loop over keep-alive connections.
 //   bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS [sleep]
 // Threads: one, which polls epoll without ever sleeping, because a wake-up costs 20 us on small
@@ -6,7 +6,7 @@
 // kernel instead, for a core that it shares with a part of the server. Memory: before the run.
 // Errors: exit status 1 and a line; every reply must be a 200 with a Content-Length, and as long as
 // the first one.
-#include "load/load_run.h"
+#include <lumen/client/load_run.h>
 
 #include <atomic>
 #include <cstdio>
@@ -17,7 +17,7 @@
 
 namespace {
 
-namespace load = lumen::load;
+namespace client = lumen::client;
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "bench_http_load: %s\n", what.c_str());
@@ -34,7 +34,7 @@ uint64_t nanoseconds(const char* seconds) {
   return static_cast<uint64_t>(std::atof(seconds) * 1e9);
 }
 
-void check(const load::Tally& tally) {
+void check(const client::Tally& tally) {
   if (tally.failed_count() > 0) fail("a request failed: " + tally.first_error);
   if (tally.ok_count() == 0) fail("no reply at all");
   // A request id or a counter in a head may change the length by some digits, no more.
@@ -44,7 +44,7 @@ void check(const load::Tally& tally) {
   }
 }
 
-void print(const load::Tally& tally, double client_share) {
+void print(const client::Tally& tally, double client_share) {
   const auto s = tally.latency.summary();
   const auto us = [](auto ns) { return static_cast<double>(ns) / 1000; };
   std::printf(
@@ -64,11 +64,11 @@ int main(int argc, char** argv) {
         "usage: bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS "
         "[sleep]");
   }
-  auto target = load::parse_target(std::string("http://") + argv[1] + ":" + argv[2]);
+  auto target = client::parse_target(std::string("http://") + argv[1] + ":" + argv[2]);
   if (!target.ok()) fail(std::string(target.status().message()));
   const int connections = std::atoi(argv[4]);
   if (connections < 1 || connections > 10'000) fail("CONNECTIONS must be 1 to 10000");
-  load::LoadPlan plan;
+  client::LoadPlan plan;
   plan.target = *target;
   plan.request = read_file(argv[3]);
   plan.clients = static_cast<uint32_t>(connections);
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   plan.warm_up_ns = nanoseconds(argv[6]);
   plan.poll = !sleeps;
   const std::atomic<bool> stop{false};
-  const auto tally = load::run_load(plan, stop);
+  const auto tally = client::run_load(plan, stop);
   check(*tally);
   // A client that polls is always on its CPU: only the time in which it found something counts.
   print(*tally, plan.poll ? tally->busiest_turns : tally->busiest_cpu);

@@ -1,4 +1,4 @@
-// bench_mixed_load: the client of `lumen bench --mix` (apps/load) with prepared requests from files, so that any
+// bench_mixed_load: the client of `lumen bench --mix` (src/client) with prepared requests from files, so that any
 // HTTP servers can be measured, one for all models or one for each.
 //   bench_mixed_load SECONDS WARM_UP_SECONDS NAME,PORT,CLIENTS,RATE,REQUEST_FILE...
 // Each NAME has connections of its own: RATE 0 is a closed loop, else an open one of that many requests a second.
@@ -6,8 +6,8 @@
 // servers. Memory: before the run.
 // Errors: exit status 1 and a line if the arguments are wrong; requests that servers refuse or fail
 // are counted.
-#include "load/load_run.h"
-#include "load/mix_report.h"
+#include <lumen/client/load_run.h>
+#include <lumen/client/mix_report.h>
 
 #include <array>
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace {
 
-namespace load = lumen::load;
+namespace client = lumen::client;
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "bench_mixed_load: %s\n", what.c_str());
@@ -42,7 +42,7 @@ uint64_t nanoseconds(const char* seconds) {
 
 struct Part {
   std::string name;
-  load::LoadPlan plan;
+  client::LoadPlan plan;
 };
 
 Part parse_part(const std::string& word) {
@@ -53,7 +53,7 @@ Part parse_part(const std::string& word) {
   if (fields[4].empty()) fail("'" + word + "': wanted NAME,PORT,CLIENTS,RATE,REQUEST_FILE");
   Part part;
   part.name = fields[0];
-  auto target = load::parse_target("http://127.0.0.1:" + fields[1]);
+  auto target = client::parse_target("http://127.0.0.1:" + fields[1]);
   if (!target.ok()) fail(std::string(target.status().message()));
   part.plan.target = *target;
   part.plan.request = read_file(fields[4]);
@@ -71,11 +71,11 @@ std::string plain(const std::string& text) {
   return found;
 }
 
-void print(const std::string& name, const load::Tally& tally) {
+void print(const std::string& name, const client::Tally& tally) {
   const auto s = tally.latency.summary();
   const auto us = [](auto ns) { return static_cast<double>(ns) / 1000; };
   const auto count = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-  const uint64_t refused = load::refused_count(tally);
+  const uint64_t refused = client::refused_count(tally);
   std::printf(
       "\"%s\": {\"requests\": %llu, \"per_second\": %.2f, \"mean_us\": %.3f, \"p50_us\": %.3f, "
       "\"p99_us\": %.3f, \"p999_us\": %.3f, \"max_us\": %.3f, \"refused\": %llu, \"failed\": %llu, "
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   std::vector<std::string> names;
-  std::vector<load::LoadPlan> plans;
+  std::vector<client::LoadPlan> plans;
   for (int i = 3; i < argc; ++i) {
     Part part = parse_part(argv[i]);
     part.plan.duration_ns = nanoseconds(argv[1]);
@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
     plans.push_back(std::move(part.plan));
   }
   const std::atomic<bool> stop{false};
-  const load::LoadResult result = load::run_loads(plans, stop);
+  const client::LoadResult result = client::run_loads(plans, stop);
   std::printf("{");
   for (size_t i = 0; i < names.size(); ++i) print(names[i], *result.parts[i]);
   std::printf("\"client_share\": %.4f}\n", result.all->busiest_cpu);

@@ -6,8 +6,8 @@
 // Threads: one, which polls epoll without sleeping while a slice runs (a wake-up of its own would let the
 // server idle) and waits in read() between them. Memory: before the first slice.
 // Errors: exit status 1 and a line; every reply must be a 200.
-#include "load/client_connection.h"
-#include "load/target.h"
+#include <lumen/client/client_connection.h>
+#include <lumen/client/target.h>
 
 #include <lumen/base/clock.h>
 
@@ -24,7 +24,7 @@
 
 namespace {
 
-namespace load = lumen::load;
+namespace client = lumen::client;
 
 constexpr uint64_t kTimeoutNs = 20'000'000'000u;
 constexpr int kMaxConnections = 10'000;
@@ -42,19 +42,19 @@ std::string read_file(const char* path) {
 }
 
 struct Client {
-  Client(const load::Target& target, int epoll_fd)
+  Client(const client::Target& target, int epoll_fd)
       : connection(target, epoll_fd, this, kTimeoutNs) {}
-  load::ClientConnection connection;
+  client::ClientConnection connection;
 };
 
 // One server with its clients, which an epoll of its own watches.
 struct Server {
-  load::Target target;
+  client::Target target;
   lumen::UniqueFd epoll{::epoll_create1(EPOLL_CLOEXEC)};
   std::deque<Client> clients;  // epoll points at them: they don't move
 
-  static void settle(const load::ClientConnection& connection, load::Step step) {
-    if (step == load::Step::kFailed) fail(connection.error_text());
+  static void settle(const client::ClientConnection& connection, client::Step step) {
+    if (step == client::Step::kFailed) fail(connection.error_text());
     if (connection.status() != 200) {
       fail("a reply of status " + std::to_string(connection.status()) + ": " +
            std::string(connection.reply_start().substr(0, 300)));
@@ -65,9 +65,9 @@ struct Server {
   uint64_t run(const std::string& request, uint64_t end_ns) {
     uint64_t replies = 0;
     size_t busy = 0;
-    const auto begin = [&](load::ClientConnection& connection) {
-      const load::Step step = connection.begin(request);
-      if (step == load::Step::kPending) {
+    const auto begin = [&](client::ClientConnection& connection) {
+      const client::Step step = connection.begin(request);
+      if (step == client::Step::kPending) {
         ++busy;
       } else {
         settle(connection, step);
@@ -86,8 +86,8 @@ struct Server {
         auto& connection =
             static_cast<Client*>(events[static_cast<size_t>(i)].data.ptr)->connection;
         const bool was_asked = connection.is_busy();
-        const load::Step step = connection.advance();
-        if (!was_asked || step == load::Step::kPending) continue;
+        const client::Step step = connection.advance();
+        if (!was_asked || step == client::Step::kPending) continue;
         settle(connection, step);
         ++replies;
         --busy;
@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   std::deque<Server> servers;
   for (int i = 3; i < argc; ++i) {
     Server& server = servers.emplace_back();
-    auto target = load::parse_target(std::string("http://127.0.0.1:") + argv[i]);
+    auto target = client::parse_target(std::string("http://127.0.0.1:") + argv[i]);
     if (!target.ok()) fail(std::string(target.status().message()));
     server.target = *target;
     for (int j = 0; j < count; ++j) {

@@ -1,13 +1,13 @@
 // parse_npy: no overrun, as many bytes as type and shape want, a refusal that names the file, and an
 // array that is the same when it is written as NumPy writes it and read again.
+#include <lumen/client/npy_file.h>
 #include "fuzz/fuzz_support.h"
-#include "load/npy_file.h"
 
 #include <string>
 
 using lumen::Result;
+using lumen::client::NpyFile;
 using lumen::fuzz::Copy;
-using lumen::load::NpyFile;
 
 namespace {
 
@@ -44,16 +44,16 @@ std::string_view descriptor_of(std::string_view numpy_name) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Copy copy(std::string_view(reinterpret_cast<const char*>(data), size));
-  const Result<NpyFile> read = lumen::load::parse_npy(copy.view(), "x.npy");
+  const Result<NpyFile> read = lumen::client::parse_npy(copy.view(), "x.npy");
   if (!read.ok()) {
     LUMEN_CHECK(read.status().message().find("x.npy") != std::string_view::npos);
     return 0;
   }
   const auto count = read->shape.element_count();
   LUMEN_CHECK(count && read->bytes.size() == *count * lumen::element_size(read->type));
-  const std::string_view descriptor = descriptor_of(lumen::load::numpy_name(read->type));
+  const std::string_view descriptor = descriptor_of(lumen::client::numpy_name(read->type));
   LUMEN_CHECK(!descriptor.empty());
-  const Result<NpyFile> again = lumen::load::parse_npy(written(*read, descriptor), "x.npy");
+  const Result<NpyFile> again = lumen::client::parse_npy(written(*read, descriptor), "x.npy");
   LUMEN_CHECK(again.ok() && again->type == read->type && again->bytes == read->bytes);
   LUMEN_CHECK(again->shape.rank() == read->shape.rank());
   for (size_t axis = 0; axis < read->shape.rank(); ++axis) {

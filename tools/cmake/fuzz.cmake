@@ -12,8 +12,8 @@ endif()
 set(LUMEN_FUZZED_bus_ring src/bus/publisher.cc src/bus/subscriber.cc src/bus/peer.cc
     src/bus/segments.cc src/bus/stream_memory.cc)
 set(LUMEN_FUZZED_model_config src/models/model_config.cc)
-set(LUMEN_FUZZED_npy apps/load/npy_file.cc)
-set(LUMEN_FUZZED_reply_head apps/load/reply_head.cc)
+set(LUMEN_FUZZED_npy src/client/npy_file.cc)
+set(LUMEN_FUZZED_reply_head src/client/reply_head.cc)
 set(LUMEN_FUZZED_route src/transports/http/route.cc)
 set(LUMEN_FUZZED_settings src/server/settings.cc src/server/settings_file.cc src/server/memory_limits.cc
     src/transports/http/host_check.cc src/transports/http/cors.cc

@@ -1,5 +1,5 @@
 // The output of `lumen bench URL` for given counts.
-#include "load/bench_report.h"
+#include <lumen/client/bench_report.h>
 
 #include <lumen/telemetry/stages.h>
 
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 BenchHead head() {
@@ -117,4 +117,4 @@ TEST(Tally, AddsUpWhatThreadsCounted) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,6 +1,6 @@
 // The requests of `lumen bench --repeat-ratio`: the same values for the same number, others for
 // another, and repeats as often as asked for.
-#include "load/input_variants.h"
+#include <lumen/client/input_variants.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 InputTensor tensor(ElementType type, size_t elements) {
@@ -86,4 +86,4 @@ TEST(VariantChooser, RepeatsAsOftenAsAskedForAndOnlyWhatWasSent) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

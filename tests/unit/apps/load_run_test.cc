@@ -1,15 +1,15 @@
 // The load client against servers that answer, refuse, dawdle and die.
-#include "load/load_run.h"
+#include <lumen/client/load_run.h>
 
-#include "load/fetch.h"
-#include "load/schedule.h"
+#include "client/fetch.h"
+#include "client/schedule.h"
 #include "unit/apps/scripted_server.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 using Answer = ScriptedServer::Answer;
@@ -362,4 +362,4 @@ TEST(Fetch, GivesUpOnASilentServer) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,7 +1,7 @@
 // The matrix: residency from the telemetry file, medians, tables, and children that never outlive us.
-#include "matrix/child_server.h"
-#include "matrix/matrix_report.h"
-#include "matrix/telemetry_csv.h"
+#include <lumen/client/matrix_report.h>
+#include "client/child_server.h"
+#include "client/telemetry_csv.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include <charconv>
 #include <string>
 
-namespace lumen::matrix {
+namespace lumen::client {
 namespace {
 
 constexpr const char* kHeader =
@@ -179,4 +179,4 @@ TEST(ChildServer, DoesNotOutliveAParentThatDiesWithoutStoppingIt) {
 }
 
 }  // namespace
-}  // namespace lumen::matrix
+}  // namespace lumen::client

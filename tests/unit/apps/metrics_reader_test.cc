@@ -1,5 +1,5 @@
 // Prometheus text read leniently, and stage means between two looks.
-#include "load/metrics_reader.h"
+#include <lumen/client/metrics_reader.h>
 
 #include <lumen/telemetry/stages.h>
 
@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 using telemetry::Stage;
@@ -110,4 +110,4 @@ TEST(StageSums, OfAnythingElseAreNone) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,7 +1,7 @@
 // Several plans at once: the results of each model's clients, for any behaviour of the other's
 // server; and the report.
-#include "load/load_run.h"
-#include "load/mix_report.h"
+#include <lumen/client/load_run.h>
+#include <lumen/client/mix_report.h>
 #include "unit/apps/scripted_server.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 using Answer = ScriptedServer::Answer;
@@ -193,4 +193,4 @@ TEST(MixReport, AMixOfBothLoopsIsCalledSo) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,8 +1,8 @@
 // The meaning of the words of `lumen bench --mix`, and the errors for wrong ones.
-#include "load/mix_spec.h"
+#include <lumen/client/mix_spec.h>
 
-#include "load/mix_plan.h"
-#include "load/weighted_choice.h"
+#include <lumen/client/mix_plan.h>
+#include "client/weighted_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -146,4 +146,4 @@ TEST(WeightedChoice, IsTheSameEachTime) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

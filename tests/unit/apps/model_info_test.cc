@@ -1,5 +1,5 @@
 // A model's metadata, inputs made from it, and the request that carries them.
-#include "load/model_info.h"
+#include <lumen/client/model_info.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 constexpr std::string_view kMetadata = R"({"name":"m","versions":["1"],"platform":"openvino",
@@ -138,4 +138,4 @@ TEST(BuildRequest, AsksToCloseWhereAConnectionServesOneRequest) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,11 +1,11 @@
 // .npy files as NumPy writes them, and the ones that can't be sent.
-#include "load/npy_file.h"
+#include <lumen/client/npy_file.h>
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 // As numpy.save() writes: padded with blanks to a multiple of 64, a line end last.
@@ -122,4 +122,4 @@ TEST(NpyFile, NamesAFileThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

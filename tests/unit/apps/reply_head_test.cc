@@ -1,11 +1,11 @@
 // Heads of replies, whole, cut anywhere, and broken.
-#include "load/reply_head.h"
+#include <lumen/client/reply_head.h>
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 TEST(ReplyHead, FindsStatusLengthAndEnd) {
@@ -59,4 +59,4 @@ TEST(ReplyHead, RefusesAHeadThatNeverEnds) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

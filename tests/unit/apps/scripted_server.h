@@ -21,7 +21,7 @@
 #include <string_view>
 #include <thread>
 
-namespace lumen::load {
+namespace lumen::client {
 
 inline std::string reply_of(int status, std::string_view body, std::string_view more = "") {
   return "HTTP/1.1 " + std::to_string(status) +
@@ -154,4 +154,4 @@ class ScriptedServer {
   std::thread acceptor_;
 };
 
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,5 +1,5 @@
 // URLs: which are understood, and the errors for the others.
-#include "load/target.h"
+#include <lumen/client/target.h>
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-namespace lumen::load {
+namespace lumen::client {
 namespace {
 
 sockaddr_in ipv4_of(const Target& target) {
@@ -100,4 +100,4 @@ TEST(StartConnecting, TellsWhyThereIsNoConnectionToAUnixSocket) {
 }
 
 }  // namespace
-}  // namespace lumen::load
+}  // namespace lumen::client

@@ -1,0 +1,45 @@
+// Target: where a server listens, from a URL: http://HOST:PORT[/prefix], unix:/path,
+// http+unix://%2Fpath[/prefix], or bus:/path.
+// Threads: a value, any may connect. Memory: control plane; the name is resolved once.
+// Errors: Status naming the URL and the forms that are understood.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/base/unique_fd.h>
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lumen::client {
+
+struct Target {
+  std::string url;        // as given, for messages
+  std::string host;       // of the Host header
+  std::string base_path;  // "" or "/prefix", put before every path
+  sockaddr_storage address{};
+  socklen_t address_bytes = 0;
+  std::string bus_path;  // not empty: over the bus, and all else but the URL is not used
+
+  [[nodiscard]] bool is_bus() const noexcept { return !bus_path.empty(); }
+  [[nodiscard]] bool is_unix() const noexcept { return address.ss_family == AF_UNIX; }
+};
+
+// True for a word that is meant as a URL, right or wrong: `lumen bench` tells it from a bench's
+// name so.
+[[nodiscard]] bool looks_like_url(std::string_view word) noexcept;
+
+[[nodiscard]] Result<Target> parse_target(std::string_view url);
+
+// A socket that is connected or, over TCP, connecting; it never blocks afterwards. Over a unix socket
+// connect() waits where the listener's backlog is full (there is no EINPROGRESS), `timeout_ns` at most.
+struct Connecting {
+  UniqueFd fd;
+  int error = 0;  // errno of the failure; fd is then invalid
+  bool connected = false;
+};
+[[nodiscard]] Connecting start_connecting(const Target& target, uint64_t timeout_ns) noexcept;
+
+}  // namespace lumen::client

@@ -1,0 +1,152 @@
+// The connection's steps. Its load thread alone; nothing is allocated after the constructor but the
+// text of an error.
+#include <lumen/client/client_connection.h>
+
+#include <lumen/base/clock.h>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace lumen::client {
+
+Step ClientConnection::begin(std::string_view request) noexcept {
+  request_ = request;
+  sent_ = 0;
+  kept_ = 0;
+  received_ = 0;
+  reply_bytes_ = 0;
+  began_ns_ = now_ns();
+  connected_ns_ = began_ns_;
+  connected_anew_ = !fd_.valid();
+  if (connected_anew_) return connect_now();
+  state_ = State::kBusy;
+  return send_rest();
+}
+
+Step ClientConnection::connect_now() noexcept {
+  Connecting connecting = start_connecting(*target_, timeout_ns_);
+  if (!connecting.fd.valid()) return fail(Failure::kConnect, connecting.error, {});
+  fd_ = std::move(connecting.fd);
+  // Edge-triggered for both directions: registered once, no epoll_ctl on the way. Added after
+  // connect(), because a socket that has not begun to connect reports EPOLLHUP.
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLET;
+  event.data.ptr = tag_;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd_.get(), &event) != 0) {
+    return fail(Failure::kConnect, errno, {});
+  }
+  state_ = State::kConnecting;
+  return connecting.connected ? finish_connecting() : Step::kPending;
+}
+
+Step ClientConnection::finish_connecting() noexcept {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return fail(Failure::kConnect, error, {});
+  connected_ns_ = now_ns();
+  state_ = State::kBusy;
+  return send_rest();
+}
+
+Step ClientConnection::advance() noexcept {
+  if (!fd_.valid()) return Step::kPending;  // closed in the same turn that reported it
+  switch (state_) {
+    case State::kConnecting: return finish_connecting();
+    case State::kBusy:
+      if (sent_ < request_.size()) {
+        if (const Step step = send_rest(); step != Step::kPending) return step;
+      }
+      return receive();
+    case State::kIdle: break;
+  }
+  // Nothing was asked: the server ends an idle connection.
+  char byte = 0;
+  const ssize_t bytes = recv(fd_.get(), &byte, 1, MSG_DONTWAIT);
+  if (bytes >= 0 || (errno != EAGAIN && errno != EINTR)) close();
+  return Step::kPending;
+}
+
+Step ClientConnection::send_rest() noexcept {
+  while (sent_ < request_.size()) {
+    const ssize_t bytes =
+        send(fd_.get(), request_.data() + sent_, request_.size() - sent_, MSG_NOSIGNAL);
+    if (bytes >= 0) {
+      sent_ += static_cast<size_t>(bytes);
+    } else if (errno == EAGAIN) {
+      return Step::kPending;
+    } else if (errno != EINTR) {
+      // A server may refuse a request early, answer and close: its answer is worth more than EPIPE.
+      const int error = errno;
+      const Step step = receive();
+      return step == Step::kReplied ? step : fail(Failure::kClosed, error, {});
+    }
+  }
+  return Step::kPending;
+}
+
+Step ClientConnection::receive() noexcept {
+  for (;;) {
+    // Once the head is there, the body is read over the same bytes again.
+    const size_t offset = reply_bytes_ == 0 ? kept_ : std::min(kept_, kBufferBytes / 2);
+    const ssize_t bytes = recv(fd_.get(), buffer_.get() + offset, kBufferBytes - offset, 0);
+    if (bytes == 0) return fail(Failure::kClosed, 0, "the server closed the connection");
+    if (bytes < 0) {
+      if (errno == EAGAIN) return Step::kPending;
+      if (errno == EINTR) continue;
+      return fail(Failure::kClosed, errno, {});
+    }
+    // Most often a reply is whole after one recv(); the next edge tells of more.
+    if (const Step step = take(static_cast<size_t>(bytes)); step != Step::kPending) return step;
+  }
+}
+
+Step ClientConnection::take(size_t bytes) noexcept {
+  received_ += bytes;
+  if (reply_bytes_ == 0) {
+    kept_ += bytes;
+    const ReplyHeadResult result = parse_reply_head({buffer_.get(), kept_});
+    if (result.state == HeadState::kBroken) return fail(Failure::kBroken, 0, result.reason);
+    if (result.state == HeadState::kNeedMore) {
+      if (kept_ == kBufferBytes) return fail(Failure::kBroken, 0, "a head of over 64 KiB");
+      return Step::kPending;
+    }
+    head_ = result.head;
+    if (!head_.content_length) {
+      return fail(Failure::kBroken, 0, "a reply without Content-Length");
+    }
+    reply_bytes_ = head_.head_bytes + *head_.content_length;
+  }
+  if (received_ < reply_bytes_) return Step::kPending;
+  if (received_ > reply_bytes_) {
+    return fail(Failure::kBroken, 0, "more bytes than the reply's Content-Length");
+  }
+  state_ = State::kIdle;
+  // An early reply leaves the rest of the request unsent: the connection can't be used again.
+  if (head_.closes || sent_ < request_.size()) close();
+  return Step::kReplied;
+}
+
+void ClientConnection::close() noexcept {
+  fd_.reset();  // leaves the epoll set with it: nobody else holds the description
+  state_ = State::kIdle;
+}
+
+Step ClientConnection::fail(Failure failure, int error, std::string_view reason) noexcept {
+  failure_ = failure;
+  error_ = error;
+  reason_ = reason;
+  close();
+  return Step::kFailed;
+}
+
+std::string ClientConnection::error_text() const {
+  std::string text(kFailureNames[static_cast<size_t>(failure_)]);
+  return text + ": " + (error_ != 0 ? std::string(strerror(error_)) : std::string(reason_));
+}
+
+}  // namespace lumen::client

@@ -1,0 +1,182 @@
+// URLs to addresses, and the sockets to them. Control plane but for start_connecting(), which the load
+// threads call; that allocates nothing. Errors: as target.h says.
+#include <lumen/client/target.h>
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+namespace lumen::client {
+
+namespace {
+
+constexpr std::string_view kForms =
+    "wanted http://HOST:PORT, unix:/PATH, http+unix://%2FPATH or bus:/PATH";
+
+Status refuse(std::string_view url, const char* why) {
+  return Status::error(Code::kInvalidArgument, "URL '%.*s': %s; %.*s", static_cast<int>(url.size()),
+                       url.data(), why, static_cast<int>(kForms.size()), kForms.data());
+}
+
+int hex_value(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size()) return std::nullopt;
+    const int high = hex_value(text[i + 1]);
+    const int low = hex_value(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+Result<Target> unix_target(std::string_view url, const std::string& path) {
+  Target target;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty()) return refuse(url, "has no path");
+  if (path.size() >= sizeof(address.sun_path)) return refuse(url, "its path is over 107 bytes");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  std::memcpy(&target.address, &address, sizeof(address));
+  target.address_bytes = sizeof(address);
+  target.url = url;
+  target.host = "localhost";
+  return target;
+}
+
+Result<Target> tcp_target(std::string_view url, std::string_view authority) {
+  const size_t colon = authority.rfind(':');
+  const size_t bracket = authority.rfind(']');
+  std::string_view host = authority;
+  std::string_view port = "80";
+  if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
+    host = authority.substr(0, colon);
+    port = authority.substr(colon + 1);
+  }
+  unsigned number = 0;
+  const auto [rest, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc{} || rest != port.data() + port.size() || number == 0 || number > 65'535) {
+    return refuse(url, "its port is not 1 to 65535");
+  }
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (host.empty()) return refuse(url, "has no host");
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failure =
+      getaddrinfo(std::string(host).c_str(), std::string(port).c_str(), &hints, &found);
+  if (failure != 0) return refuse(url, gai_strerror(failure));
+  Target target;
+  std::memcpy(&target.address, found->ai_addr, found->ai_addrlen);
+  target.address_bytes = found->ai_addrlen;
+  freeaddrinfo(found);
+  target.url = url;
+  target.host = authority;
+  return target;
+}
+
+void set_base_path(Target& target, std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  target.base_path = path;
+}
+
+}  // namespace
+
+bool looks_like_url(std::string_view word) noexcept {
+  return word.find(':') != std::string_view::npos || word.find('/') != std::string_view::npos;
+}
+
+Result<Target> parse_target(std::string_view url) {
+  constexpr std::string_view kBus = "bus:", kUnix = "unix:", kHttpUnix = "http+unix://",
+                             kHttp = "http://";
+  for (const char c : url) {
+    if (static_cast<unsigned char>(c) <= ' ' || c == 0x7f) return refuse(url, "holds a blank");
+  }
+  if (url.starts_with(kBus)) {
+    Target target;
+    target.url = url;
+    target.bus_path = url.substr(kBus.size());
+    if (target.bus_path.empty()) return refuse(url, "has no path");
+    return target;
+  }
+  if (url.starts_with(kUnix)) {
+    std::string_view path = url.substr(kUnix.size());
+    if (path.starts_with("//")) path.remove_prefix(2);  // as gRPC writes it: unix:///path
+    return unix_target(url, std::string(path));
+  }
+  if (url.starts_with("https://")) return refuse(url, "TLS is not spoken");
+  const bool over_unix = url.starts_with(kHttpUnix);
+  std::string_view rest = url;
+  if (over_unix) {
+    rest.remove_prefix(kHttpUnix.size());
+  } else if (url.starts_with(kHttp)) {
+    rest.remove_prefix(kHttp.size());
+  } else if (url.find("://") != std::string_view::npos) {
+    return refuse(url, "its scheme is unknown");
+  }
+  const size_t slash = rest.find('/');
+  const std::string_view authority = rest.substr(0, slash);
+  Result<Target> target = refuse(url, "is not percent-encoded rightly");
+  if (!over_unix) {
+    target = tcp_target(url, authority);
+  } else if (const auto path = percent_decoded(authority)) {
+    target = unix_target(url, *path);
+  }
+  if (target.ok() && slash != std::string_view::npos) set_base_path(*target, rest.substr(slash));
+  return target;
+}
+
+Connecting start_connecting(const Target& target, uint64_t timeout_ns) noexcept {
+  Connecting result;
+  const bool is_unix = target.is_unix();
+  const int blocking = is_unix ? 0 : SOCK_NONBLOCK;
+  UniqueFd fd(socket(target.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | blocking, 0));
+  if (!fd.valid()) {
+    result.error = errno;
+    return result;
+  }
+  const int on = 1;
+  if (is_unix) {
+    timeval limit{};
+    limit.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000u);
+    limit.tv_usec = static_cast<suseconds_t>(timeout_ns % 1'000'000'000u / 1000);
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  } else {
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+  const auto* address = reinterpret_cast<const sockaddr*>(&target.address);
+  if (connect(fd.get(), address, target.address_bytes) == 0) {
+    result.connected = true;
+  } else if (is_unix || errno != EINPROGRESS) {
+    result.error = errno;
+    return result;
+  }
+  if (is_unix) fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+  result.fd = std::move(fd);
+  return result;
+}
+
+}  // namespace lumen::client
