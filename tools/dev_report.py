@@ -101,3 +101,24 @@ def last_line_count(output: str) -> Count:
     if len(words) == 4 and words[1] == "passed" and words[3] == "failed":
         return Count(int(words[0]), int(words[2]))
     return Count(0, 1)
+
+
+def slowest(reports: Path, most: int) -> list[str]:
+    """The slowest test cases of the last run, as "12.34 s  unit_cache: Suite.Case"; sorted."""
+    cases: list[tuple[float, str]] = []
+    for report in (reports / "gtest").glob("*.json"):
+        for suite in json.loads(report.read_text()).get("testsuites", []):
+            for case in suite.get("testsuite", []):
+                name = f"{report.stem}: {suite.get('name')}.{case.get('name')}"
+                cases.append((float(case.get("time", "0s").rstrip("s")), name))
+    for junit in reports.glob("pytest*.xml"):
+        for case in ElementTree.parse(junit).getroot().iter("testcase"):
+            name = f"{case.get('classname')}.{case.get('name')}"
+            cases.append((float(case.get("time", "0")), name))
+    ctest = reports / "ctest.xml"
+    if ctest.exists():
+        with_cases = {report.stem for report in (reports / "gtest").glob("*.json")}
+        for case in ElementTree.parse(ctest).getroot().iter("testcase"):
+            if case.get("name") not in with_cases:
+                cases.append((float(case.get("time", "0")), f"{case.get('name')}"))
+    return [f"{seconds:6.2f} s  {name}" for seconds, name in sorted(cases, reverse=True)[:most]]

@@ -174,6 +174,26 @@ def test_cases_are_counted_and_a_program_that_died_is_a_failure(tmp_path: Path) 
     assert dev_report.count_ctest(tmp_path / "gone.xml", tmp_path) == Count(0, 1)
 
 
+def test_the_slowest_tests_of_all_reports_are_named_in_order(tmp_path: Path) -> None:
+    (tmp_path / "gtest").mkdir()
+    cases = [{"name": "Quick", "time": "0.01s"}, {"name": "Slow", "time": "7.5s"}]
+    report = {"testsuites": [{"name": "A", "testsuite": cases}]}
+    (tmp_path / "gtest" / "unit_x.json").write_text(json.dumps(report))
+    (tmp_path / "ctest.xml").write_text(
+        '<testsuite><testcase name="unit_x" time="7.6"/><testcase name="script" time="3"/>'
+        "</testsuite>"
+    )
+    (tmp_path / "pytest.xml").write_text(
+        '<testsuites><testsuite><testcase classname="python.test_z" name="test_q" time="9.25"/>'
+        "</testsuite></testsuites>"
+    )
+    assert dev_report.slowest(tmp_path, 3) == [
+        "  9.25 s  python.test_z.test_q",
+        "  7.50 s  unit_x: A.Slow",
+        "  3.00 s  script",
+    ]
+
+
 def test_pytest_cases_are_counted_without_the_skipped(tmp_path: Path) -> None:
     junit = tmp_path / "pytest.xml"
     junit.write_text(
