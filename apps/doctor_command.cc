@@ -58,7 +58,7 @@ int run_doctor(const DoctorArguments& arguments) {
 
 void add_doctor_command(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "what of this machine holds a server back, and how to change it");
+      "doctor", "settings of this machine that hold a server back, and how to change them");
   auto arguments = std::make_shared<DoctorArguments>();
   command->add_flag("--json", arguments->json, "an array of {name, value, unit, status, mend}");
   command->add_flag("--strict", arguments->strict, "exit status 1 if there is a warning");

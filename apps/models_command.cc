@@ -93,6 +93,6 @@ void add_models_command(CLI::App& app, int& exit_status) {
   command->add_option("--backend", arguments->backend,
                       "of models whose config.json names none; default: auto");
   command->add_flag("--explain", arguments->explain,
-                    "with what was measured of each backend, and why one can't");
+                    "with the measurements of each backend, and why one can't");
   command->callback([arguments, &exit_status] { exit_status = run_models(*arguments); });
 }

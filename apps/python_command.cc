@@ -27,7 +27,7 @@ struct PythonCommand {
 
 // The same names as in python/lumen_engine/commands.py.
 constexpr std::array kCommands = {
-    PythonCommand{"top", "what a running server does, live"},
+    PythonCommand{"top", "a running server, live"},
     PythonCommand{"slow", "the slowest requests of a server, with their stages"},
     PythonCommand{"trace", "the last requests of a server, as a file for Perfetto"},
     PythonCommand{"perf", "profile a server under load by the hardware's counters"},

@@ -132,8 +132,10 @@ std::string exposure_warning(std::string_view http_address) {
   const auto address = lumen::net::parse_tcp_address(http_address);
   if (!address.ok() || lumen::net::is_loopback(*address)) return {};
   return "listening on " + std::string(http_address) +
-         ", beyond this machine, and there is no authentication: who reaches the port may use every"
-         " model (wanted: --http 127.0.0.1:PORT, or a firewall or a proxy that asks who it is)";
+         ", beyond this machine, and there is no authentication: any host that reaches the port "
+         "may use"
+         " every model (wanted: --http 127.0.0.1:PORT, or a firewall or a proxy with "
+         "authentication)";
 }
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,

@@ -60,7 +60,7 @@ Finding check_kernel(const Machine& machine) {
   if (*version >= std::pair(kLeastMajor, kLeastMinor)) return text(*release);
   return text(*release, "older than 6.1")
       .warn("boot a kernel of 6.1 or later (Debian 12, Ubuntu 24.04)",
-            "it is what Lumen is built and tested for");
+            "Lumen is built and tested for these");
 }
 
 Finding check_virtualisation(const Machine& machine) {

@@ -59,7 +59,7 @@ Finding check_core_distance(const Machine& machine) {
   if (!is_far) return shown;
   if (least.first < kFarNs) {
     return std::move(shown).warn("taskset -c " + text_of(least.second) + " lumen serve",
-                                 "what threads hand over arrives in a third of the time or less");
+                                 "a hand-off between threads takes a third of the time or less");
   }
   return std::move(shown).warn("--queue-type inline; virsh vcpupin: the virtual CPUs on one socket",
                                "inline hands nothing between threads; near cores do it in a third");

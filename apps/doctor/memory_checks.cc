@@ -43,9 +43,9 @@ Finding check_memory(const Machine& machine) {
                          std::to_string(unused / kMiB) + " MiB unused; " +
                              (is_limited ? "limited by the cgroup" : "no limit of the cgroup"));
   if (unused >= kLeastUnusedBytes) return found;
-  return std::move(found).warn(
-      is_limited ? "docker run --memory; memory.max of the cgroup" : "end what else takes memory",
-      "models and requests fit; without room the kernel kills the server");
+  return std::move(found).warn(is_limited ? "docker run --memory; memory.max of the cgroup"
+                                          : "end other processes that take memory",
+                               "models and requests fit; without room the kernel kills the server");
 }
 
 Finding check_swap(const Machine& machine) {
@@ -70,14 +70,14 @@ Finding check_transparent_huge_pages(const Machine& machine) {
     return unknown(std::string(kFile) + ": got '" + *modes + "', wanted a mode in brackets");
   }
   const std::string mode = modes->substr(begin + 1, end - begin - 1);
-  if (mode == "madvise") return text(mode, "for what asks for them");
+  if (mode == "madvise") return text(mode, "for memory that asks for them");
   const std::string how = "echo madvise | sudo tee " + std::string(kFile);
   if (mode == "never") {
     return text(mode).warn(how,
                            "--region-huge-pages and caches get 2 MiB pages, so fewer TLB misses");
   }
   return text(mode, "for all, asked for or not")
-      .warn(how, "memory stays as small as what is touched, without stalls for compaction");
+      .warn(how, "memory stays as small as the touched part, without stalls for compaction");
 }
 
 Finding check_reserved_huge_pages(const Machine& machine) {

@@ -31,7 +31,7 @@ Finding check_dev_shm(const Machine& machine) {
   if (!shm->is_tmpfs) {
     found.note += ", not a tmpfs";
     return std::move(found).warn("sudo mount -t tmpfs -o size=1g tmpfs /dev/shm",
-                                 "what counts there never waits for a disk");
+                                 "counters there never wait for a disk");
   }
   if (shm->free_bytes >= kLeastShmBytes) return found;
   return std::move(found).warn("sudo mount -o remount,size=1g /dev/shm; docker run --shm-size 1g",

@@ -62,7 +62,7 @@ def parse_arguments(argv: list[str], settings: ModuleType) -> argparse.Namespace
     )
     parser.add_argument(
         "--address", default=settings.ADDRESS,
-        help="who can reach it; whoever can sees all that the files hold; default 127.0.0.1",
+        help="address to listen on; every host that reaches it sees all files; default 127.0.0.1",
     )  # fmt: skip
     parser.add_argument(
         "--base-url-path", default="", metavar="PATH",

@@ -102,7 +102,7 @@ std::string reason_not_to_pin(const PinFacts& facts) {
            std::to_string(facts.usable) + " that may be used";
   }
   if (!facts.sees_machine && facts.usable == facts.online) {
-    return "a container with all CPUs of the machine does not see who else uses them";
+    return "a container with all CPUs of the machine does not see the other users of these CPUs";
   }
   return {};
 }

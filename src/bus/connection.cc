@@ -158,8 +158,9 @@ Result<Connection> connect(const std::string& path, const ConnectOptions& option
   if (!listener) return Status::error(Code::kInternal, "bus %s: no credentials", path.c_str());
   if (!options.listener_users.empty() &&
       std::ranges::find(options.listener_users, listener->uid) == options.listener_users.end()) {
-    return Status::error(Code::kForbidden, "bus %s: user %u listens there, who is not wanted",
-                         path.c_str(), listener->uid);
+    return Status::error(Code::kForbidden,
+                         "bus %s: user %u listens there, who is not the wanted one", path.c_str(),
+                         listener->uid);
   }
   Hello hello;
   hello.role = static_cast<uint32_t>(options.role);

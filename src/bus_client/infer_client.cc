@@ -22,10 +22,11 @@ Result<InferClient> InferClient::connect(const std::string& path, uint64_t deadl
 
 Result<InferClient> InferClient::over(bus::Connection connection, const std::string& path) {
   if (connection.area.empty() || !connection.publisher || !connection.subscriber) {
-    return Status::error(Code::kInvalidArgument,
-                         "bus %s: whoever listens there is no inference server; wanted a path of "
-                         "`lumen serve --bus`",
-                         path.c_str());
+    return Status::error(
+        Code::kInvalidArgument,
+        "bus %s: the process that listens there is no inference server; wanted a path of "
+        "`lumen serve --bus`",
+        path.c_str());
   }
   Result<Arena> memory = Arena::create_growing(kFirstBytes, kMostBytes);
   if (!memory.ok()) return memory.status();

@@ -94,7 +94,7 @@ std::string AutoChooser::explain(const models::Model& model) {
     return "its backend completes requests on threads of its own";
   }
   const uint64_t expected_ns = model.run_costs().expect_ns(model.run_costs().usual_bytes());
-  if (expected_ns == 0) return "what a run takes is not known yet";
+  if (expected_ns == 0) return "the time of a run is not known yet";
   std::string why = "a run takes " + duration_text(expected_ns) + ", the hand-off to a worker " +
                     duration_text(hand_off_ns());
   if (usual(0, model).lane != &inline_ && !inline_.has_instance(0, model)) {

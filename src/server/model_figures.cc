@@ -64,15 +64,15 @@ void ModelFigures::add_run_times(const service::CatalogSnapshot& catalog) {
     const uint64_t ns = costs.expect_ns(costs.usual_bytes());
     if (ns == 0) continue;
     figures_.push_back({.name = "lumen_model_expected_run_seconds",
-                        .help = "What a run takes with inputs as large as the last one's, by what "
-                                "was measured.",
+                        .help = "The expected time of a run with inputs as large as the last "
+                                "one's, as measured.",
                         .type = "gauge",
                         .value = static_cast<double>(ns) / 1e9,
                         .labels = std::span(add_labels(*entry.model, {})).first(2)});
   }
   figures_.push_back({.name = "lumen_hand_off_seconds",
-                      .help = "What it costs to bring a request to a worker, by what was measured: "
-                              "with queue_type auto a shorter run is inline.",
+                      .help = "The measured cost of handing a request to a worker: with queue_type "
+                              "auto a shorter run is inline.",
                       .type = "gauge",
                       .value = static_cast<double>(engine::hand_off_ns()) / 1e9});
 }

@@ -369,9 +369,10 @@ void RunningServer::fit_memory() {
   const bool is_too_little = machine.bytes / 2 < least;
   std::string text = "max_memory_bytes: all requests together take at most ";
   text += std::to_string(options_.max_memory_bytes >> 20);
-  text += is_too_little
-              ? " MiB, what receive buffers and a largest request need, but more than half of "
-              : " MiB, half of ";
+  text +=
+      is_too_little
+          ? " MiB: receive buffers and a largest request need so much, but it is more than half of "
+          : " MiB, half of ";
   text += machine.source + " (" + std::to_string(machine.bytes >> 20) + " MiB)";
   if (is_too_little) text += "; lower max_body_bytes or max_active_requests";
   report_(is_too_little ? LogLevel::kWarn : LogLevel::kInfo, text);

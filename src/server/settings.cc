@@ -214,7 +214,7 @@ constexpr Setting kSettings[] = {
         "server.allowed_hosts", kRestart,
         {.form = "names and addresses without ports, separated by commas, or *",
          .check = check_hosts},
-        "what a browser's request may have in Host beside the names and addresses of this machine"),
+        "hosts that a browser's request may name beside the names and addresses of this machine"),
     row<&S::cors_origins>(
         "server.cors_origins", kRestart,
         {.form = "origins as https://app.example:8443, separated by commas, or *",
@@ -247,11 +247,11 @@ constexpr Setting kSettings[] = {
                              "open connections of one I/O thread"),
     row<&S::max_active_requests>("server.max_active_requests", kRestart,
                                  numbers(0, kMaxActiveRequests),
-                                 "infer requests that one I/O thread has in memory; 0: what the "
-                                 "queue and the workers can hold, and a quarter more"),
+                                 "infer requests that one I/O thread has in memory; 0: as many as "
+                                 "the queue and the workers can hold, and a quarter more"),
     row<&S::max_memory_bytes>("server.max_memory_bytes", kRestart, numbers(0, uint64_t{1} << 50),
-                              "what all requests together may take; 0: half of the machine's "
-                              "memory, or of what its control group (a container's limit) allows"),
+                              "the most memory of all requests together; 0: half of the "
+                              "machine's memory, or of its control group's limit (a container's)"),
     row<&RegionOptions::huge_pages>("server.region_huge_pages", kRestart, words(kOffOn),
                                     "2 MiB pages for the regions that requests live in"),
     row<&RegionOptions::prefault_bytes>(
@@ -315,8 +315,8 @@ Status validate_options(const ServerOptions& options) {
   const size_t least = least_memory_bytes(options);
   if (options.max_memory_bytes != 0 && options.max_memory_bytes < least) {
     return Status::error(Code::kInvalidArgument,
-                         "max_memory_bytes: got %zu, wanted at least %zu: that is what %u I/O "
-                         "threads need for their receive buffers and a request of max_body_bytes "
+                         "max_memory_bytes: got %zu, wanted at least %zu: %u I/O threads "
+                         "need so much for their receive buffers and a request of max_body_bytes "
                          "each; raise it, or lower max_body_bytes or max_active_requests",
                          options.max_memory_bytes, least, options.io_thread_count);
   }

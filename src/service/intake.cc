@@ -31,8 +31,8 @@ Status refusal(engine::SubmitOutcome outcome, const models::Model& model) noexce
     case SubmitOutcome::kOverBudget:
       return Status::error(
           Code::kOverBudget,
-          "by what requests took lately this one of model '%s' would take longer than the latency "
-          "budget; try again, or raise --latency-budget-us",
+          "by the times of recent requests this one to model '%s' would take longer than the "
+          "latency budget; try again, or raise --latency-budget-us",
           name);
     case SubmitOutcome::kClosed: return shutting_down();
   }

@@ -111,7 +111,7 @@ Status CountersReader::check_tables() const {
                     uint64_t{slots.count} * slots.stride <= head_.sections.stride - slots.offset;
   if (fits) return {};
   return Status::error(Code::kInvalidArgument,
-                       "counters file %s: its sections have no room for what its tables name",
+                       "counters file %s: its sections have no room for the rows of its tables",
                        path_.c_str());
 }
 

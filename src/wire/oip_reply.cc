@@ -68,8 +68,8 @@ Status check_output(const ReplyOutput& output) noexcept {
       (elements <= SIZE_MAX / 8 && tensor.byte_size == elements * element_size(tensor.type));
   if (!fits || (tensor.data == nullptr && tensor.byte_size > 0)) {
     return Status::error(
-        Code::kInternal, "output '%.*s': the model's %zu bytes of %.*s are not what its shape says",
-        size, output.name.data(), tensor.byte_size, static_cast<int>(type.size()), type.data());
+        Code::kInternal, "output '%.*s': the model's %zu bytes of %.*s do not fit its shape", size,
+        output.name.data(), tensor.byte_size, static_cast<int>(type.size()), type.data());
   }
   if (tensor.type == ElementType::kBytes && !output.binary) {
     return check_bytes_tensor(output.name, tensor);

@@ -57,7 +57,8 @@ inline constexpr CounterDescriptor kServerCounters[] = {
     {"memory_bound_bytes", "lumen_memory_bound_bytes", "bytes",
      "What all requests together may take: max_memory_bytes.", CounterKind::kGauge},
     {"memory_reserved_bytes", "lumen_memory_reserved_bytes", "bytes",
-     "Of that, what requests hold and idle contexts keep, after each I/O thread's last turn.",
+     "Of that, the bytes that requests hold and idle contexts keep, after each I/O thread's last "
+     "turn.",
      CounterKind::kGauge},
     {"memory_waiting", "lumen_memory_waiting_requests", "requests",
      "Requests that wait for memory with their body unread.", CounterKind::kGauge},

@@ -111,9 +111,9 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   // Until something wants it, a body that is still to come is dropped after the reply.
   const Endpoint endpoint = context.route.endpoint;
   if (endpoint == Endpoint::kUnknown) {
-    return refuse(context,
-                  Status::error(Code::kNotFound, "path '%.*s' is not known; GET /v2 tells what is",
-                                echo_width(head.path, 200), head.path.data()));
+    return refuse(context, Status::error(Code::kNotFound,
+                                         "path '%.*s' is not known; GET /v2 lists the known ones",
+                                         echo_width(head.path, 200), head.path.data()));
   }
   if (head.method_name == "OPTIONS" && head.is_preflight && !head.origin.empty()) {
     return answer_preflight(context);
