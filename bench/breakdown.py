@@ -31,7 +31,7 @@ CLIENTS = 16
 QUEUE_TYPES = ("mpmc", "inline")
 SAMPLES_A_SECOND = 4999  # a prime, so that it does not beat with the kernel's ticks
 
-# (part, what a frame of it holds), first match from the outermost frame inwards.
+# (part, text that one of its frames contains), first match from the outermost frame inwards.
 KERNEL_PARTS = (
     ("kernel: receive (recvmsg)", ("sys_recvmsg", "sys_recvfrom", "sys_read")),
     ("kernel: send (loopback TCP with it)", ("sys_sendmsg", "sys_sendto")),

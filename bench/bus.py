@@ -5,11 +5,11 @@
   round trip    CPU 0 --> CPU 1 --> CPU 0, 32 bytes, both spinning; and both sleeping in between
   request       the same by request and reply; its limit is the plain round trip of the same run
   frames        C++ on CPU 0 --> NumPy on CPU 1, which multiplies each 256 frames f32[256] by a
-                matrix; the limit is what NumPy does alone. Before, every bit of them is compared
+                matrix; the limit is NumPy alone. Before, every bit of them is compared
   waits         the same with a publisher that waits for room in other ways
 
 Rivals: Tachyon (its C face), iceoryx2 (its crate) and Aeron IPC; pipe, unix socket and boost's
-message queue are what the system has. Near or far is probed around each measurement.
+message queue are those of the system. Near or far is probed around each measurement.
 
   bench/bus.py [--quick] [--json] [--rounds N] [--only REGEX]     stdout is one JSON object, the
                                                                   table is on stderr
@@ -124,7 +124,7 @@ class Bench:
     def rows(
         self, rows: list[Row], counts: dict[str, float], arguments: list[str], ring: int = 1 << 20
     ) -> list[Contender]:
-        """Measures all contenders round by round; several rows may show what came of it."""
+        """Measures all contenders round by round; several rows may show its results."""
         contenders = self.rivals.contenders(counts, self.part, arguments, ring)
         measure(contenders, self.rounds)
         ours = next(c for c in contenders if c.name == "lumen")

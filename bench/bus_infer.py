@@ -156,7 +156,7 @@ class Bench:
         words = ("--clients", "1", "--poll")
         contenders = [self.load(via, "squeezenet", *words) for via in ("bus", "unix socket")]
         bare = self.bare("squeezenet", "--writer", str(CLIENT_CPU))
-        # The model's own time varies by more than what is looked for.
+        # The model's own time varies by more than the sought difference.
         measure([*contenders, bare], 2 * self.rounds)
         row = Row("squeezenet, 1 client", "p50", "us", False)
         for kind in KINDS:

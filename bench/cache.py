@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The question: what do put and get cost in ChronoCache, what memory, how do threads share it?
+"""The question: the cost of put and get in ChronoCache, its memory, and how do threads share it?
 
   five      the five rows of bench_chronocache, one thread on CPU 0, raw; the limit is the floor,
             the same loop without a cache. Nothing is reserved
@@ -12,11 +12,11 @@
   ticks     how late the background tick is under load
   story     every step from the naive cache to the library
 
-bench/cache_report.py writes docs/reports/chrono_cache.md of what is kept of all that.
+bench/cache_report.py writes docs/reports/chrono_cache.md of all results that are kept.
 
 Every contender has deadlines and answers a miss once they have passed. Those with a cached tick,
 ours too, advance it in the loop, every 2,000 operations (threads: thread 0, every 1,000). Every row
-says in its name what ours is made of. Rivals: maps of std, boost, absl, oneTBB; locks around
+names the parts of ours. Rivals: maps of std, boost, absl, oneTBB; locks around
 boost's; Rust's quick_cache, moka, papaya, segcache, foyer; Java's Caffeine. The slow ones take part
 in every third round.
 
@@ -48,7 +48,7 @@ FIVE = ("putSingle", "putStress", "getHit", "getRandomKeys", "GetMiss")
 # Those of bench_chronocache by the end of their names.
 PLAIN_RIVALS = ("std_map", "boost_flat", "absl_flat", "naive")
 LOCKED_RIVALS = ("mutex_flat", "shared_mutex_flat", "tbb")
-# Flavour, policy, clock, and who advances it: what stands in the names of rows.
+# Flavour, policy, clock, and the thread that advances it: parts of the rows' names.
 ONE_THREAD = "OneThread, TtlOnly, tick by the caller"
 FLAVOURS = {
     "": ONE_THREAD,
@@ -136,7 +136,7 @@ class Bench:
             title = f"{row} {kind}".strip()
             rows = []
             for flavour in flavours:
-                # Who takes no lock competes with who takes none.
+                # A contender without a lock competes with others without one.
                 rivals = (*packaged, *self.external) if not flavour else safe
                 name, ours = f"{title}; {FLAVOURS[flavour]}", f"lumen {flavour}".strip()
                 rows.append(Row(name, "ns", "ns", ours, limit="floor", rivals=rivals))

@@ -5,8 +5,8 @@
 
 The small MLP, one row a request, raw binary both ways, 1 to 64 clients in a closed loop, by Lumen's
 queue types mpmc and inline, against FastAPI (over ONNX Runtime and over OpenVINO), Mosec and hyper.
-All take turns round by round. Of each: requests a second, and p50, p90, p99 and p99.9 of what the
-client saw. The servers and their settings are those of bench/server.py.
+All take turns round by round. Of each: requests a second, and p50, p90, p99 and p99.9 as the
+client saw them. The servers and their settings are those of bench/server.py.
 
   bench/clients.py [--quick] [--json] [--rounds N] [--seconds S] [--rivals A,B]
                                           stdout is one JSON object, the table goes to stderr
@@ -126,7 +126,7 @@ def main() -> int:
         targets = start(stack, Path(name), arguments.rivals)
         for number in range(rounds):
             for clients in counts:
-                # Who comes first changes from round to round.
+                # Another contender comes first in each round.
                 for target in targets[number % len(targets) :] + targets[: number % len(targets)]:
                     run = serving.measure(target, clients, seconds)
                     target.results.setdefault(clients, []).append(run)

@@ -11,7 +11,7 @@ A B B A or B A A B, drawn by --seed; four make a pair. Pairs are taken until the
 ratio is narrower than --within, or --minutes are over. The ratio is of costs (time, CPU): above 1
 HEAD is slower. How the interval is made: bench/paired.py.
 
-Threads: one. Errors: exit status 2 and what went wrong. 1: HEAD is slower, the whole interval
+Threads: one. Errors: exit status 2 and the reason. 1: HEAD is slower, the whole interval
 beyond --limit. 0: it is not.
 """
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# Last, not first: bench/queue.py must not be what Python's own libraries import as queue.
+# Last, not first: Python's own libraries must not import bench/queue.py as queue.
 sys.path.append(str(ROOT / "bench"))
 import paired
 from comparing import builds, contenders

@@ -2,8 +2,8 @@
 """The question: what do connections cost on which nothing happens?
 
 Two servers alike, one of which has 10,000 connections that have each had one request answered and
-are silent since: their memory (Pss of /proc/PID/smaps_rollup), and what four other clients see of
-the MLP (`lumen bench`, closed loop), in turn.
+are silent since: their memory (Pss of /proc/PID/smaps_rollup), and the latency of four other
+clients of the MLP (`lumen bench`, closed loop), in turn.
 bench/connections.py [--quick] [--json]: stdout is one JSON object.
 """
 

@@ -40,7 +40,7 @@ TRACES = (
 )
 PARTS = (0.01, 0.05, 0.1)
 SAME_KIND = {"LRU": "Lru", "S3FIFO": "S3Fifo", "WTinyLFU": "Lfu", "Caffeine": "Lfu"}
-# A policy and who has it -> the hit ratios in points, a size each.
+# A policy and the cache that has it -> the hit ratios in points, a size each.
 Ratios = dict[tuple[str, str], list[float]]
 
 

@@ -5,7 +5,7 @@ Idle: for each queue type, with telemetry CSV and metrics on: 100 connections, a
 each, then silence: CPU time of all threads (schedstat, ns) over 10 s. The goal is 10 ms, the limit
 0. Spinning: an open loop of 1,000 and of 2,100 requests a second, and one client in a closed loop,
 each against a server that polls before it sleeps and one that does not (`--spin off`), in turn: the
-cost of polling, in cores, and what it saves of the median. The goal is a tenth of a core at both.
+cost of polling, in cores, and its gain in the median. The goal is a tenth of a core at both.
 bench/idle.py [--quick] [--json] [--only idle|spin]: stdout is one JSON object.
 """
 
@@ -106,7 +106,7 @@ def lumen_bench(server: Server, *arguments: str) -> tuple[float, float]:
 
 
 def measure_spin(seconds: float, rounds: int, quiet: bool) -> list[dict[str, object]]:
-    """Rounds of on and off in turn, so that what the machine does meanwhile meets both."""
+    """Rounds of on and off in turn, so that disturbances of the machine meet both."""
     binary = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
     time_of = ("--duration", str(seconds))
     loads: dict[str, tuple[str, ...]] = {

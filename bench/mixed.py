@@ -10,9 +10,9 @@ Runtime, a process a model each. A latency is held against that of the same serv
 beside it.
 
 One client of a light model beside four of squeezenet; all pairs and all three with 1 and 16 clients
-each, and in an open loop at 0.8 of what the server itself did, alone and with 16 clients, divided
-evenly; squeezenet beside a steady 1,000 requests/s to mlp; who gets the CPU when all saturate; a
-flood of 256 clients on one model and what it does to another.
+each, and in an open loop at 0.8 of the server's own rate, alone and with 16 clients, divided
+evenly; squeezenet beside a steady 1,000 requests/s to mlp; the shares of the CPU when all
+saturate; a flood of 256 clients on one model and its effect on another.
 
   bench/mixed.py [--quick] [--json] [--rounds N] [--seconds S] [--contenders A,B]
                                           stdout is one JSON object, the table goes to stderr
@@ -53,7 +53,7 @@ NAMES = (*(one.name for one in CONFIGURATIONS), PROCESSES, *RIVALS)
 def run_round(contenders: list[Contender], number: int, seconds: float) -> None:
     """Everything once, phase by phase, so that a slow minute of the machine hits all alike."""
     for phase in phases.PHASES:
-        # Who comes first changes from round to round.
+        # Another contender comes first in each round.
         for one in contenders[number % len(contenders) :] + contenders[: number % len(contenders)]:
             capacities: dict[str, float] = {}
             if any(load.part for load in phase.loads):
@@ -69,7 +69,7 @@ def make_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for one in contenders:
         if one.is_lumen:
-            # The first is what is recommended: our own other ways are its rivals, too.
+            # The first is recommended: our own other ways are its rivals, too.
             is_first = one.name == CONFIGURATIONS[0].name
             rivals = {
                 other.name: other.results
@@ -82,7 +82,7 @@ def make_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
 
 
 def failures(contenders: Sequence[Contender]) -> list[str]:
-    """What was neither answered nor refused, and how the first of it looked."""
+    """Requests that were neither answered nor refused, and the first of them."""
     return [
         f"{one.name}, {phase}, {model}: {run[model]['failed']} failed: {run[model]['error']}"
         for one in contenders

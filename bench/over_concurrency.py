@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The question: what do more clients bring than the server can serve at once, and what of it can
-queue type, pinning, a second worker or admission change?
+"""The question: how does the server do with more clients than it can serve at once, how
+much can queue type, pinning, a second worker or admission change?
 
   lumen bench (any CPU) --HTTP--> lumen: I/O thread, worker (pinned by default), SqueezeNet
 
@@ -47,7 +47,7 @@ WARM_UP_EACH = 4
 # to follow.
 REQUESTS, QUICK_REQUESTS = 600, 80
 ROUNDS, QUICK_ROUNDS = 3, 1
-# Of all requests, by 1 client: what its latency says needs fewer, and it is the slowest phase.
+# Of all requests, by 1 client: its latency needs fewer, and it is the slowest phase.
 ONE_CLIENT_PART = 4
 
 

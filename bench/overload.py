@@ -5,12 +5,12 @@
 
 4, 16, 64 and 256 clients in a closed loop at the default queue capacity: nobody is refused (goal
 0), throughput stays within 3 % of that with 4 clients, and p99 within 1.3 x clients x service time
-/ workers, which is what a fair queue costs. Then the same with a latency budget of 12 service
-times: p99 of what was accepted stays within it, and all others are told so at once. Once with
-clients that wait as the refusal's Retry-After says, once with an open loop of 1.5 times what the
-server can do, and once with clients that ask again the moment they are refused, each time with
-600 KB: then most of the load's and the I/O thread's core goes into refusals, and what a client
-measures is also how late it comes to read its own reply.
+/ workers, the cost of a fair queue. Then the same with a latency budget of 12 service
+times: p99 of the accepted requests stays within it, and all others are told so at once. Once with
+clients that wait as the refusal's Retry-After says, once with an open loop of 1.5 times the
+server's rate, and once with clients that ask again the moment they are refused, each time with
+600 KB: then most of the load's and the I/O thread's core goes into refusals, and a client
+also measures its own delay in reading the reply.
 
   bench/overload.py [--quick] [--json] [--queue-type mpmc]    stdout is one JSON object
 """
@@ -96,7 +96,7 @@ def load(server: Server, phase: Phase, rate: float, seconds: float, cpu: int) ->
         done = subprocess.run(words, capture_output=True, text=True)
         if f"a first request failed ({OVERLOAD_STATUS}" not in done.stderr:
             break
-        time.sleep(0.1)  # what the clients before have left is still in the queue
+        time.sleep(0.1)  # requests of the clients before are still in the queue
     if not done.stdout.startswith("{"):
         raise RuntimeError(f"lumen bench: {done.stderr.strip()}")
     (row,) = json.loads(done.stdout)["rows"]

@@ -1,10 +1,10 @@
 """Statistics of two contenders that are measured in turns: bench/compare.py and bench/watching.py.
 
 A pair is (A, B), one sample of each from the same moment; B / A is its ratio, so of a cost (time,
-CPU) above 1 means that B is dearer. Slices go A B B A: what drifts evenly in time hits both alike.
+CPU) above 1 means that B is dearer. Slices go A B B A: an even drift in time hits both alike.
 
 The interval is Student's t of the mean of the pairs' log ratios. A median or a trimmed mean would
-be narrower on a noisy machine, and would hide what costs much in few slices (a file that is
+be narrower on a noisy machine, and would hide a cost in few slices (a file that is
 flushed once a second): the mean has it. No sample is dropped.
 
 Threads: none; pure functions. Errors: ValueError says which pair has no logarithm, or that there
@@ -34,7 +34,7 @@ def order(block: int) -> tuple[int, int, int, int]:
 
 
 def pair_of(block: int, samples: Sequence[float]) -> tuple[float, float]:
-    """What the four slices of a block have measured, in their order, as one pair of means."""
+    """The measurements of the four slices of a block, in their order, as one pair of means."""
     who = order(block)
     if len(samples) != len(who):
         raise ValueError(f"block {block} has {len(samples)} samples; wanted {len(who)}")

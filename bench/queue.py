@@ -6,8 +6,8 @@
 Rivals from packages: boost.lockfree, moodycamel's ReaderWriterQueue and ConcurrentQueue, oneTBB,
 crossbeam (Rust, built for the same CPU), mutex+deque, with and without spinning, and the textbook
 Vyukov ring. Batches: copies against copies, spans against spans. A table for each kind of
-machine. Absolute figures hold for one machine in one hour; what counts is the ratio, interleaved
-round by round in this run.
+machine. Absolute figures hold for one machine in one hour; the figure to compare is the ratio,
+interleaved round by round in this run.
 
   bench/queue.py [--quick] [--json] [--rows REGEX]     stdout is one JSON object, the table is on
                                                        stderr

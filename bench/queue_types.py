@@ -53,7 +53,7 @@ START_TIMEOUT_S = 120
 WIDTH = 0.04  # of the interval, from end to end
 MOST_BLOCKS = 40
 QUICK_MODELS = ("mlp", "convnet", "squeezenet")
-# What is compared: clients, the load's figure, its unit, whether more is better.
+# Each comparison: clients, the load's figure, its unit, whether more is better.
 METRICS = {
     "throughput": (MANY, "per_second", "requests/s", True),
     "p50 latency": (MANY, "p50_us", "µs", False),
@@ -87,7 +87,7 @@ class Server:
             return False
 
     def send(self, request: bytes) -> None:
-        """Errors: RuntimeError with what the server has answered instead of a result."""
+        """Errors: RuntimeError with the server's answer instead of a result."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(request)
             reply = http.client.HTTPResponse(connection)

@@ -6,7 +6,7 @@
 The column queue_us of the telemetry CSV, request by request, for each queue type, in three phases:
 1 client whose worker spins between its requests; 1 client that asks so seldom that the worker has
 parked; 16 clients. The goal holds where a worker is free and spins: mean <= 10 us, p99 <= 20 us.
-How often a worker parked is counted, so that each phase is what its name says. The rival is the
+The parks of a worker are counted, so that each phase is true to its name. The rival is the
 queue type `naive` of the same run (mutex and condition variable; it never spins).
 
   bench/residency.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr

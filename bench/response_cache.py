@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The question: what does a hit of the response cache cost, and what does the cache bring?
+"""The question: what does a hit of the response cache cost, and how much does the cache gain?
 
   lumen bench (last CPU) --HTTP, unix socket--> I/O thread (CPU 0) that runs the model (inline)
 

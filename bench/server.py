@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The question: what does Lumen add to the model, and what do others? HTTP on one core.
+"""The question: what does Lumen add to the model, and how much do others add? HTTP on one core.
 
   load generator (core 1) --HTTP keep-alive--> server (core 0): one worker, one model thread
   "split, 2 cores":  load generator and I/O thread (core 1) --> worker (core 0); the load sleeps
@@ -45,7 +45,7 @@ def run_round(targets: list[Target], number: int, seconds: float) -> None:
     """Everything once, so that a slow minute of the machine hits all alike."""
     for work in {target.workload: None for target in targets}:
         mine = [t for t in targets if t.workload == work]
-        # Who comes first changes from round to round.
+        # Another contender comes first in each round.
         for target in mine[number % len(mine) :] + mine[: number % len(mine)]:
             for clients in target.clients:
                 run = serving.measure(target, clients, seconds)

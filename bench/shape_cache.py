@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The question: what do a model's `shape_cache` entries cost in memory and save in time, and what
-do requests that fail cost those that come after them?
+"""The question: what do a model's `shape_cache` entries cost in memory and save in time, and how
+much do requests that fail cost later ones?
 
 A server with `inline` and one model of three convolutions over pictures of any width. First widths
 that never return, then 100 that return at random. Memory: resident, after the load less before. CPU
@@ -105,7 +105,7 @@ def send_widths(folder: Path, capacity: int, widths: list[int]) -> tuple[list[fl
 
 
 def after_failures(folder: Path, count: int) -> dict[str, float]:
-    """The median time of a good request, in us, by what came before it."""
+    """The median time of a good request, in us, by the request before it."""
     rows = struct.pack("<f", 0.5) * 12
     pick = [
         request("pick", [("rows", "FP32", [n, 4], rows[: 16 * n]), ("index", "INT32", [m, 4], i)])

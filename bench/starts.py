@@ -40,7 +40,7 @@ CLEARLY_APART = 0.1
 
 
 def start(backend: str, choices: Path) -> tuple[float, dict[str, Any]]:
-    """Milliseconds until it is ready, and what each model's document says of its backend."""
+    """Milliseconds until it is ready, and the backend in each model's document."""
     arguments = ["--backend", backend, "--backend-choices", str(choices)]
     begin = time.monotonic()
     with Server(MODELS, arguments, executable=BINARY, start_timeout_s=300) as server:

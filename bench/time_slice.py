@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The question: what lets a short run in beside a long one on the same CPU, and what does it cost?
+"""The question: what lets a short run in beside a long one on the same CPU, and at which cost?
 
   load (core 1): convnet, squeezenet --HTTP--> one Lumen server, auto, one worker (core 0)
 
@@ -90,7 +90,7 @@ MEANS = (
 ALONE_LIGHT = Phase(f"{LIGHT}, 1 client", (Load(LIGHT, 1),))
 ALONE_HEAVY = Phase(f"{HEAVY}, 4 clients", (Load(HEAVY, 4),))
 BESIDE = Phase(f"{LIGHT}, 1 client, beside {HEAVY}", (Load(LIGHT, 1), Load(HEAVY, 4)))
-# Both want all of the CPU: what the means costs the heavy one.
+# Both want all of the CPU: the cost of the means for the heavy one.
 BOTH = Phase(f"{LIGHT}, 4 clients, and {HEAVY}, 4 clients", (Load(LIGHT, 4), Load(HEAVY, 4)))
 PHASES = (ALONE_LIGHT, ALONE_HEAVY, BESIDE, BOTH)
 

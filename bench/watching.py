@@ -8,18 +8,18 @@ counters file), the same once more, with CSV, with CSV and counters file, and th
 /metrics scrape in each slice, with `lumen top --hz 10` in a terminal of its own, and with both. The
 order of a block is drawn (seeded), then goes backwards (A B C C B A): drift hits all alike.
 
-CPU time is what /proc/PID/task/*/schedstat has counted (ns, all threads) from the end of the
-server's slice before to the end of this one: what it does afterwards (the CSV's thread) counts too.
+CPU time is the count of /proc/PID/task/*/schedstat (ns, all threads) from the end of the
+server's slice before to the end of this one: its later work (the CSV's thread) counts too.
 No reader starts in a slice: the scrape is the bench's own, over a connection that stays, at a
 moment of the slice that is drawn; `top` is stopped (SIGSTOP) outside of its slices, and it is
 counted in how many it looked. A reader on the load's core takes time from the load, so the server
-gets fewer requests at once: what that alone does is shown by a loop that takes as much of that core
-as `top` does, and does not look at all.
+gets fewer requests at once: the effect of that alone is shown by a loop that takes as much of that
+core as `top` does, and does not look at all.
 
 Comparisons within one process take the blocks as pairs. Two servers differ by themselves (where
 their pages lie), so comparisons of two take the rounds: each starts all servers anew. The `again`
-rows compare what is the same: they must hold 0. The flight recorder has no switch: its cost is what
-bench/micro/flight_recorder.cc measures.
+rows compare equal things: they must hold 0. The flight recorder has no switch: its cost is
+measured by bench/micro/flight_recorder.cc.
 
   bench/watching.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
 """
@@ -54,7 +54,7 @@ WARM_UP_MS = 500
 GOAL = "cost, upper end"
 FLIGHT = "flight recorder"
 
-# Contender: the server that is loaded, and who watches it.
+# Contender: the server that is loaded, and its watcher.
 CONTENDERS: dict[str, tuple[str, frozenset[str]]] = {
     "plain": ("plain", frozenset()),
     "plain again": ("plain again", frozenset()),
@@ -66,7 +66,7 @@ CONTENDERS: dict[str, tuple[str, frozenset[str]]] = {
     "all": ("file", frozenset({"scrape", "top"})),
     "burn": ("file", frozenset({"burn"})),
 }
-# Row of the table: the contender, and what it is held against.
+# Row of the table: the contender, and its rival.
 COMPARISONS = {
     "scrape at 10 Hz": ("scrape", "file"),
     "lumen top at 10 Hz": ("top", "file"),
@@ -177,7 +177,7 @@ def make_row(row: str, metric: str, unit: str, ours: float, spread: float | None
 
 
 def flight_recorder_rows(request_ns: float) -> list[dict[str, Any]]:
-    """What it takes for a request, as a part of what the request takes: the median of its runs, and
+    """Its CPU time for a request, as a part of the request's own: the median of its runs, and
     the least and the most of them for an interval."""
     runs = parts.flight_recorder_ns()
     if not runs:

@@ -1,4 +1,4 @@
-"""What every page gets: the rows that are wanted, the palette of the theme, and how a picture is"
+"""Given to every page: the rows that are wanted, the palette of the theme, and how a picture is"
 " shown."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which rows the user wants to see, and the columns that tell the series of a picture apart.
 
-Pure but for `Selection.groups` and its like, which keep what they have reckoned: a page asks for
+Pure but for `Selection.groups` and its like, which keep their results: a page asks for
 the same several times, and each look at 10 M rows costs a second. Threads: any.
 """
 

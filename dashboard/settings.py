@@ -28,7 +28,7 @@ OPTIONS: dict[str, str] = {
 
 
 # Names under which a browser may ask for the page. A stranger's page can make a name of its own
-# mean 127.0.0.1 (DNS rebinding) and would then read what the files hold.
+# mean 127.0.0.1 (DNS rebinding) and would then read the files.
 HOSTS = ("127.0.0.1", "localhost")
 
 

@@ -1,6 +1,6 @@
 """All sources of the dashboard, kept for all of its sessions and refreshed by the next that looks.
 
-Threads: any; one refreshes at a time, and what it made is replaced as a whole. Memory: all rows.
+Threads: any; one refreshes at a time, and its result is replaced as a whole. Memory: all rows.
 Errors: none are raised; `problems` are sentences for the user.
 """
 

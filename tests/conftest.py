@@ -27,8 +27,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.fixture(scope="session", autouse=True)
 def caches_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What `auto` measures is kept between the tests' servers, and not with the user's. Builds
-    inside of tests go on with the user's ccache, which is there too: without, they took 6 minutes.
+    """The measurements of `auto` are kept between the tests' servers, and not with the user's.
+    Builds inside of tests go on with the user's ccache, which is there too: without, they took 6
+    minutes.
     """
     if ccache := shutil.which("ccache"):
         asked = subprocess.run([ccache, "-k", "cache_dir"], stdout=subprocess.PIPE, text=True)
@@ -44,7 +45,7 @@ def project_root() -> Path:
 
 @pytest.fixture(scope="session")
 def lumen_binary() -> Path:
-    """The executable under test: LUMEN_BINARY, or what ./dev build made."""
+    """The executable under test: LUMEN_BINARY, or the one of ./dev build."""
     return harness.lumen_binary()
 
 

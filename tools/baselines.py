@@ -22,7 +22,7 @@ Measurement = dict[str, Any]
 
 
 def by_kind(document: dict[str, Any]) -> list[Measurement]:
-    """What a bench printed, near and far cores apart. A rival that only the other kind has may be
+    """The output of a bench, near and far cores apart. A rival that only the other kind has may be
     the best: without it a row has no best rival, but where it is behind one that it has."""
     rows = document["rows"]
     everyone: dict[tuple[str, str], set[str]] = {}

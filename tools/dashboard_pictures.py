@@ -4,8 +4,8 @@
   tools/dashboard_pictures.py FOLDER PATH...   FOLDER gets PAGE-THEME-WIDTH.png of each page
   tools/dashboard_pictures.py --docs PATH...   renews docs/dashboard.png, docs/dashboard/live.png
 
-A page of a live server is looked at for LIVE_S seconds, so that its lines have begun. Needs what
-./dev test installs. Errors: an assertion, or a Playwright error.
+A page of a live server is looked at for LIVE_S seconds, so that its lines have begun. Needs the
+packages that ./dev test installs. Errors: an assertion, or a Playwright error.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
   memory      the most that the dashboard's process had
 
 Wanted: of 1 M rows 3 s and 1 s; of 10 M rows 20 s, and 3 GiB. Not a test: other programs share the
-machine (tests/python/test_dashboard_speed.py bounds the CPU time). Needs what ./dev test installs.
+machine (tests/python/test_dashboard_speed.py bounds the CPU time). Needs the packages of ./dev
+test.
 """
 
 from __future__ import annotations

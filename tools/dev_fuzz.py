@@ -1,6 +1,6 @@
 """Runs fuzz targets, as many at once as there are cores, each from a seed that is printed.
 
-A target's inputs are the committed corpus and what earlier runs on this machine have found, which
+A target's inputs are the committed corpus and the finds of earlier runs on this machine, which
 stays under .build. `keep` merges that into the committed corpus: only inputs that reach code that
 none before reached are taken, so it stays small.
 """

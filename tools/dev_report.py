@@ -1,4 +1,4 @@
-"""Counts what the test runs said: GoogleTest JSON, CTest and pytest JUnit files.
+"""Counts the results of test runs: GoogleTest JSON, CTest and pytest JUnit files.
 
 One thread, plain files, no state. A program that died before it wrote its report counts as one
 failure; a skipped test counts as neither passed nor failed, and is named.

@@ -133,7 +133,8 @@ def make_venv() -> None:
 
 
 def pip_install(requirements: Path) -> None:
-    """Installs what a file pins unless this very file, with this Python, is installed already.
+    """Installs the packages that a file pins unless this very file, with this Python, is installed
+    already.
 
     The pins of requirements.txt bind the other files too: a rival of a bench must not move the
     numpy that the tests run with.

@@ -1,8 +1,8 @@
 """Which sources clang-tidy has to see, and running it on them.
 
-A source is checked where its code changed since what last landed, and so is every such header,
-through one source that includes it: the source of the same name where there is one. What was found
-clean on this machine, with the same headers, settings and pins, is known by a hash and not run
+A source is checked where its code changed since the last landing, and so is every such header,
+through one source that includes it: the source of the same name where there is one. A source that
+was clean on this machine, with the same headers, settings and pins, is known by a hash and not read
 again. Of one thread, but for the runs; reads the tree and git, writes empty files in the cache.
 """
 
@@ -34,7 +34,7 @@ DECIDING = (
     "requirements.txt",
     "tools/apt-packages.txt",
 )
-# A fresh clone of what was just pushed has nothing that says where the push began. Work is pushed
+# A fresh clone of a push has nothing that says where the push began. Work is pushed
 # within hours, so all that was committed in the half day before the last commit holds all of it.
 LANDING_SECONDS = 12 * 3600
 KEEP_KNOWN_SECONDS = 30 * 24 * 3600
@@ -71,7 +71,7 @@ def landed() -> str | None:
 
 
 def changed_files(base: str) -> set[str] | None:
-    """Since `base`, what is not committed included; None: git doesn't know `base`."""
+    """Since `base`, uncommitted changes included; None: git doesn't know `base`."""
     if not git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"):
         return None
     untracked = git("ls-files", "--others", "--exclude-standard")

@@ -270,23 +270,25 @@ def check_atomics(tree: Tree) -> Iterable[Finding]:
 
 
 def check_english(tree: Tree) -> Iterable[Finding]:
-    """Comments of C++ name things; one clause as a noun may stand in a short file."""
+    """Comments name things; one clause as a noun may stand in a short file."""
     most = tree.rules["limits"]["clauses_in_1000_words"]
-    words = clauses = 0
-    for path, text in tree.texts.items():
-        if not path.endswith(CPP):
-            continue
-        found = tidy_english.count(text)
-        words += found.words
-        clauses += found.clauses
-        if found.clauses > 1 and found.in_1000() > most:
-            message = (
-                f"{found.clauses} of what, who, whom, whoever, whatever in {found.words} words of "
-                f"comments, at most {most} in 1,000: name the thing"
-            )
-            yield Finding(path, found.first_line, "english", message)
-    if words and 1000 * clauses / words > most:
-        yield Finding(".", 1, "english", f"{clauses} clauses as nouns in {words} words of comments")
+    for language in (CPP, (".py",)):
+        words = clauses = 0
+        for path, text in tree.texts.items():
+            if not path.endswith(language):
+                continue
+            found = tidy_english.count(path, text)
+            words += found.words
+            clauses += found.clauses
+            if found.clauses > 1 and found.in_1000() > most:
+                message = (
+                    f"{found.clauses} of what, who, whom, whoever, whatever in {found.words} words"
+                    f" of comments, at most {most} in 1,000: name the thing"
+                )
+                yield Finding(path, found.first_line, "english", message)
+        if words and 1000 * clauses / words > most:
+            message = f"{clauses} clauses as nouns in {words} words of comments"
+            yield Finding(".", 1, "english", message)
 
 
 def check_root(tree: Tree) -> Iterable[Finding]:

@@ -45,7 +45,7 @@ def start(producer: list[str], path: str, count: int) -> subprocess.Popen[bytes]
 
 
 def bound(count: int, _producer: list[str], _path: str) -> Batches:
-    """What NumPy does alone with frames that are there already."""
+    """NumPy alone, with frames that are there already."""
     ring = expected(0, CAPACITY // BYTES).reshape(-1, BATCH, VALUES)
     for first in range(0, count, BATCH):
         yield ring[first // BATCH % len(ring)][: count - first]
@@ -173,7 +173,7 @@ CONSUMERS: dict[str, Callable[[int, list[str], str], Batches]] = {
 
 
 def check(batches: Batches) -> tuple[int, int]:
-    """How many frames came, and how many of them were not what was sent."""
+    """How many frames came, and how many of them differed from the sent ones."""
     frames, wrong = 0, 0
     for batch in batches:
         right = expected(frames, len(batch)).view("u4") == batch.view("u4")

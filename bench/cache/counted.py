@@ -1,11 +1,11 @@
-"""What bench/cache.py counts beside time: instructions and misses an operation, pages by massif,
+"""The counts of bench/cache.py beside time: instructions and misses an operation, pages by massif,
 where the time of putStress goes.
 
 Hardware counters (perf stat) where the machine has them. Else callgrind's instructions and
 simulated misses, of a build for x86-64-v3, because valgrind 3.19 does not know AVX-512: those
 figures are called simulated; lumen_engine.perf runs and reads these tools. A row is run twice with
 different numbers of operations, and the difference counts, so that neither the start of the program
-nor what fills the cache is in it. Errors: None where a tool is missing or
+nor the filling of the cache is in it. Errors: None where a tool is missing or
 fails, with a line on stderr.
 """
 
@@ -26,7 +26,7 @@ from lumen_engine.perf import callgrind, flame, perf_program, perf_stat, program
 BUILD = ROOT / ".build" / "callgrind"
 EVENTS = ("cycles", "instructions", "LLC-loads", "LLC-load-misses", "branch-misses")
 # Operations of a whole row, and the two parts of them that are run under callgrind, which is 50
-# times slower. What fills the cache is the same in both. putStress has no parts: it is held
+# times slower. The filling of the cache is the same in both. putStress has no parts: it is held
 # against next to nothing.
 PARTS = {"putSingle": (0.01, 0.03), "getHit": (0.01, 0.03), "GetMiss": (0.01, 0.03)}
 WHOLE = {"putSingle": 50_000_000, "getHit": 50_000_000, "GetMiss": 50_000_000}
@@ -100,7 +100,7 @@ def counted_by_perf(program: str, name: str, part: float | None) -> dict[str, fl
 
 
 def an_operation(row: str, contender: str, count: Any) -> dict[str, float] | None:
-    """count(name, part) -> totals of a run; what they are an operation."""
+    """count(name, part) -> totals of a run; their parts of one operation."""
     suffix = f"/{contender}" if contender else ""
     if row in PARTS:
         less, more = PARTS[row]
@@ -118,7 +118,7 @@ def an_operation(row: str, contender: str, count: Any) -> dict[str, float] | Non
 def counted(
     program: str, rows: tuple[str, ...], contenders: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """By row and contender; "how" says by what."""
+    """By row and contender; "how" names the counter."""
     hardware = counters_there()
     build = None if hardware else build_plain()
     if not hardware and build is None:
@@ -138,7 +138,7 @@ def counted(
 
 
 def massif_of(build: Path, entries: int) -> tuple[list[float], str] | None:
-    """MiB of all mapped pages at each snapshot, and what the program says."""
+    """MiB of all mapped pages at each snapshot, and the program's own figure."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         words = ["valgrind", "--tool=massif", "--pages-as-heap=yes", f"--massif-out-file={out}"]

@@ -1,8 +1,8 @@
-"""What the groups of bench/cache.py share: contenders, interleaved rounds, rows.
+"""Shared by the groups of bench/cache.py: contenders, interleaved rounds, rows.
 
 Rows of one thread have no kind; where two CPUs take part, near and far are apart, as
-bench/queue/interleave.py says. A contender may take part in every third round only. Errors: who
-fails is left out from then on, and a line on stderr says so."""
+bench/queue/interleave.py says. A contender may take part in every third round only. Errors: a
+contender that fails is left out from then on, and a line on stderr says so."""
 
 from __future__ import annotations
 

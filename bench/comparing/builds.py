@@ -2,7 +2,8 @@
 
 A ref is checked out in .build/compare/SHA, a git worktree that shares this tree's .venv and ccache,
 and built there with its own CMake files; the next comparison finds it. Threads: one.
-Errors: SystemExit says what is neither a folder nor a ref, or what the build printed last.
+Errors: SystemExit names the argument that is neither a folder nor a ref, or has the build's last
+lines.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What bench/compare.py measures of a build, a slice at a time, as costs: less is better.
+"""The measurements of bench/compare.py of a build, a slice at a time, as costs: less is better.
 
 `Serving`: two servers with the MLP on CPU 0, one of each build, loaded in turn from CPU 1 by one
 and the same `lumen bench`; time a request and CPU time a request. `Program`: a Google Benchmark
 program, or one that prints a JSON object.
 
-Threads: the caller's; a server has its own. Errors: SystemExit with what the program printed.
+Threads: the caller's; a server has its own. Errors: SystemExit with the program's output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Costs = dict[str, float]  # by metric, of one slice
 
 
 class Contest(Protocol):
-    """Metric by metric: its unit, and what a cost is shown as."""
+    """Metric by metric: its unit, and the form in which a cost is shown."""
 
     def block(self, who: Sequence[int]) -> list[Costs]:
         """One slice after the other; 0 is the base's, 1 the head's."""
@@ -141,7 +141,7 @@ class Program:
         self.paths = [build.program(name) for build in builds]
         self.arguments = list(arguments)
         self.less, self.more = list(less), list(more)
-        # What the library's flags are called is in every program that has them.
+        # The names of the library's flags are in every program that has them.
         self.is_google = b"benchmark_filter" in self.paths[1].read_bytes()
         if not self.is_google and not (less or more):
             raise SystemExit(
@@ -170,7 +170,7 @@ class Program:
 
     @staticmethod
     def google(document: Any) -> Costs:
-        """Nanoseconds; what the library computes of repetitions is left out."""
+        """Nanoseconds; the library's figures over repetitions are left out."""
         sizes = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
         costs: Costs = {}
         for one in document.get("benchmarks", []):

@@ -3,7 +3,7 @@ each backend that can serve them and with `auto`, against FastAPI with ONNX Runt
 tables, with the framework that trained them (scikit-learn, LightGBM).
 
 `inline`, since it adds least to the model. The limit of a row is the better of the backends that
-are named: what `auto` is to find.
+are named, which `auto` has to find.
 Threads: the caller's. Errors: as those of serving.py.
 """
 

@@ -34,7 +34,7 @@ def json_body(work: Workload) -> bytes:
 
 
 def start_nginx(stack: ExitStack, folder: Path, work: Workload) -> Target:
-    """nginx, which is sent what Lumen is sent."""
+    """nginx, which is sent the same requests as Lumen."""
     port = serving.free_port()
     log = folder / f"nginx-{work.model}.log"
     process = stack.enter_context(serving.running(wrk.nginx_command(folder / "nginx", port), log))
@@ -88,7 +88,7 @@ def check_json_answer(ours: Target, request: bytes) -> None:
 
 
 def measure_by_wrk(body: WrkBody, number: int, seconds: float) -> None:
-    """Side by side, who is first changes from round to round: their ratio is of one moment."""
+    """Side by side, another is first in each round: their ratio is of one moment."""
     order = [("ours", body.ours), ("floor", body.floor)]
     for key, target in order[number % 2 :] + order[: number % 2]:
         url = f"http://127.0.0.1:{target.port}/v2/models/{body.ours.workload.model}/infer"

@@ -1,5 +1,5 @@
-"""Servers that answer over HTTP on one core, and what a load generator on the other sees of them:
-what the benches of the whole server share.
+"""Servers that answer over HTTP on one core, and their figures from a load generator on the other:
+shared by the benches of the whole server.
 
 Threads: the caller's. Errors: RuntimeError with the server's log; a wrong answer is an
 AssertionError.
@@ -100,7 +100,7 @@ def post(path: str, body: bytes, *lines: str) -> bytes:
 
 
 def lumen_request(work: Workload) -> bytes:
-    """Exactly what tritonclient sends: JSON with the tensor behind it, binary output."""
+    """Exactly the bytes of tritonclient: JSON with the tensor behind it, binary output."""
     payload = work.array().tobytes()
     tensor = {"name": work.input, "shape": list(work.shape), "datatype": "FP32"}
     document = {
@@ -188,7 +188,7 @@ def wait_for_answer(target: Target) -> None:
     if target.is_floor:
         assert got.size == 0, f"{target.name} has answered {got.size} values"
         return
-    # Two runtimes order their sums differently; what must not happen is a different model.
+    # Two runtimes order their sums differently; a different model must not pass.
     np.testing.assert_allclose(got, target.workload.expected(), rtol=1e-3, atol=1e-4)
 
 

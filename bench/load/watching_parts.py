@@ -1,7 +1,8 @@
 """Parts of bench/watching.py: a server's CPU time, a load by slices, and the readers that watch.
 
-Threads: main, and one that empties the terminal of `top`. Errors: RuntimeError says who failed and
-with what; a reader that did not read is one too, as a cost of nothing would be measured.
+Threads: main, and one that empties the terminal of `top`. Errors: RuntimeError names the program
+that failed and its output; a reader that did not read is one too, as a cost of nothing would be
+measured.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ class Top(Child):
             pass
 
     def describe(self) -> dict[str, float]:
-        """In what part of its slices it has read the file, and what it took of its core."""
+        """In what part of its slices it has read the file, and its share of its core."""
         part = self._looked / max(1, self._slices)
         if part < LEAST_LOOKS:
             raise RuntimeError(f"lumen top looked in {part:.0%} of its slices: was it watching?")
@@ -221,7 +222,7 @@ class Top(Child):
 
 
 def flight_recorder_ns() -> list[float]:
-    """Of each run, what a request takes where the model has used the caches; empty: not built."""
+    """Of each run, the time of a request where the model has used the caches; empty: not built."""
     program = BUILD / "bench_flight_recorder"
     if not program.exists():
         return []

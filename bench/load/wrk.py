@@ -4,7 +4,7 @@
 
 wrk comes from Debian and knows nothing of Lumen. It sleeps in epoll between events, so the share of
 its core that it used says whether it or the server was the bottleneck. nginx reads the same body
-and answers 200 without one: what is between it and us is parsing tensors and running the model.
+and answers 200 without one: the difference to ours is parsing tensors and running the model.
 Raises RuntimeError with wrk's own words; a status above 399 or a broken connection is an error.
 """
 
@@ -81,7 +81,7 @@ def nginx_command(folder: Path, port: int) -> list[str]:
 def run_wrk(
     url: str, body: Path, json_bytes: int | None, connections: int, seconds: float, core: int
 ) -> dict[str, float]:
-    """What the load programs print, and `client_share`: of its core, that wrk was running.
+    """The output of the load programs, and `client_share`: of its core, that wrk was running.
 
     `json_bytes`: how much of the body is the JSON head; None: all of it is JSON.
     """

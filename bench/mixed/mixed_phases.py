@@ -1,4 +1,4 @@
-"""What bench/mixed.py asks of each server: who asks for which model, how often. Pure data.
+"""The phases of bench/mixed.py: which clients ask for which model, how often. Pure data.
 
 Threads: none. Errors: none.
 """
@@ -16,7 +16,7 @@ MANY = 16  # clients of each model
 FLOOD = 256
 STEADY_RATE = 1000.0  # requests/s to mlp beside squeezenet's throughput
 FLOOD_SECONDS = 0.6
-OPEN_LOAD = 0.8  # of what the server does; each of n models gets an n-th
+OPEN_LOAD = 0.8  # of the server's own rate; each of n models gets an n-th
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ TOGETHER = tuple(
     for models in COMBINATIONS
     for phase in (together(models, 1), together(models, MANY), open_loop(models))
 )
-# In this order: an open loop needs what the server did alone.
+# In this order: an open loop needs the server's rate alone.
 PHASES = (
     *(alone(model, MANY) for model in MODELS),
     *(alone(model, 1) for model in LIGHT),

@@ -1,4 +1,4 @@
-"""The rows of bench/mixed.py from what its rounds have measured. Pure functions; no state.
+"""The rows of bench/mixed.py from the measurements of its rounds. Pure functions; no state.
 
 Errors: KeyError where a phase was not measured.
 """
@@ -51,7 +51,7 @@ def make_row(
 ) -> dict[str, Any]:
     """`rounds`: ours first. `is_bigger_better` None: not to be compared with rivals."""
     ours, *rivals = rounds
-    # Who has answered nothing has no latency.
+    # A server that has answered nothing has no latency.
     if metric in LATENCIES:
         rivals = [one for one in rivals if median(rounds[one]) > 0]
     mine = median(rounds[ours])

@@ -33,7 +33,7 @@ PINNED = ("--pin-threads", CORES)
 QUEUE_TYPES_OF_PROCESSES = {"mlp": "inline"}  # all others: mpmc
 COMPUTE = re.compile(r'^lumen_inference_cpu_nanoseconds_total\{model="([^"]+)",.*\} (\S+)$', re.M)
 
-Run = dict[str, Any]  # what bench_mixed_load has printed, and `busy` by model
+Run = dict[str, Any]  # the output of bench_mixed_load, and `busy` by model
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def busy_seconds(contender: Contender) -> dict[str, float]:
 
 
 def drain(contender: Contender) -> None:
-    """Until nothing is left of what a load had in the queue when it ended."""
+    """Until no request is left that a load had in the queue when it ended."""
     for target in contender.targets.values():
         end = time.monotonic() + DRAIN_TIMEOUT_S
         while True:

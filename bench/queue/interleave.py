@@ -1,8 +1,8 @@
-"""What bench/queue.py and bench/pipeline.py share: interleaved measurements, near or far, rows.
+"""Shared by bench/queue.py and bench/pipeline.py: interleaved measurements, near or far, rows.
 
 The two virtual CPUs move: a hand-off takes 25 to 65 ns ("near") or 100 to 300 ("far"), and it
-flips within seconds. So each measurement is probed before and after. What was near at both ends
-belongs to the near table, what was far to the far one; what was in between is dropped and
+flips within seconds. So each measurement is probed before and after. A measurement that was near
+at both ends belongs to the near table, one that was far to the far one; others are dropped and
 counted. Contenders take turns round by round. Every sample stays in the row, so that a baseline
 keeps its raw rounds."""
 
@@ -20,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = Path(os.environ.get("LUMEN_BUILD", ROOT / ".build" / "native"))
-NEAR_NS = 75.0  # between what the two kinds of machine have shown
+NEAR_NS = 75.0  # between the times of the two kinds of machine
 KINDS = ("near", "far")
 LEAST_ROUNDS = 2  # fewer of a kind are no table
 MEASUREMENT_TIMEOUT_S = 60
@@ -39,7 +39,7 @@ class Row:
 class Contender:
     name: str
     command: list[str]  # prints one JSON object
-    # What of the object counts: metric by metric.
+    # The metrics of the object that count.
     pick: Callable[[Any], dict[str, float]] = dict
     samples: dict[str, list[dict[str, float]]] = field(
         default_factory=lambda: {kind: [] for kind in KINDS}

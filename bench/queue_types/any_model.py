@@ -1,4 +1,4 @@
-"""A request for any model, made up from its metadata: what bench/queue_types.py sends.
+"""A request for any model, made up from its metadata, for bench/queue_types.py.
 
 Threads: none. Errors: KeyError for a datatype that the protocol does not have.
 """
@@ -45,7 +45,7 @@ def bytes_of(datatype: str, shape: list[int]) -> bytes:
 
 
 def request_of(metadata: dict[str, Any]) -> bytes:
-    """`metadata`: what GET /v2/models/NAME answers. All tensors and outputs are binary."""
+    """`metadata`: the answer of GET /v2/models/NAME. All tensors and outputs are binary."""
     inputs, payload = [], b""
     for tensor in metadata["inputs"]:
         shape = shape_of(tensor["shape"])

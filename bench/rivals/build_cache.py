@@ -2,7 +2,7 @@
 lock file pins: quick_cache, moka, papaya, segcache, foyer-memory.
 
 Each is a feature of its own: where all together fail (one asks for a newer Rust), each is tried
-alone. Errors: what can't be had is left out, and a line on stderr says so.
+alone. Errors: a rival that can't be had is left out, and a line on stderr says so.
 """
 
 from __future__ import annotations

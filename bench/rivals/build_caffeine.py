@@ -1,4 +1,4 @@
-"""Gets Caffeine by Maven and compiles what measures it, under .build: HitRatio and Timing.
+"""Gets Caffeine by Maven and compiles its benches HitRatio and Timing under .build.
 
 pom.xml pins it. `command(ROOT / ".build")` is the command that runs one of the two, less its name
 and its arguments. Errors: None where it can't be had, a line on stderr says why.
@@ -22,7 +22,7 @@ def left_out(why: str) -> None:
 
 
 def run(words: Sequence[object], timeout_s: float) -> bool:
-    """No progress lines; what mvn says when it fails is its last words."""
+    """No progress lines; after a failure mvn's last lines are printed."""
     try:
         done = subprocess.run(
             [str(word) for word in words],
@@ -46,7 +46,7 @@ def is_fresh(made: Path, sources: Sequence[Path]) -> bool:
 
 
 def get_jars(folder: Path) -> Path | None:
-    """A folder with Caffeine's jar and what it needs."""
+    """A folder with Caffeine's jar and its dependencies."""
     jars = folder / "jars"
     pom = SOURCE / "pom.xml"
     if is_fresh(folder / "jars.made", [pom]):

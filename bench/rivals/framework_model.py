@@ -1,5 +1,5 @@
-"""A classifier as the framework itself runs it (scikit-learn, LightGBM), one thread: what a Python
-service has before anybody converts its model.
+"""A classifier as the framework itself runs it (scikit-learn, LightGBM), one thread: a Python
+service before its model is converted.
 """
 
 from __future__ import annotations

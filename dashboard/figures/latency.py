@@ -79,7 +79,7 @@ def boxes(series: list[Series], palette: Palette) -> go.Figure:
 def jitter(
     lines: list[Timeline], palette: Palette, what: str, facets: bool, since_start: bool
 ) -> go.Figure:
-    """`what`: p50, p99 or max of each bin; the band goes from p50 to what is drawn."""
+    """`what`: p50, p99 or max of each bin; the band goes from p50 to the drawn line."""
     scale, unit = time_unit(
         max((float(each.frame[what].drop_nulls().to_numpy().max()) for each in lines), default=0)
     )

@@ -1,4 +1,4 @@
-"""What all figures share: margins, fonts, axes with titles and units, a legend that takes no"
+"""Shared by all figures: margins, fonts, axes with titles and units, a legend that takes no"
 " width."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A run: one telemetry CSV with the files that its rotation made (PATH.1, PATH.2, ...).
 
-Of one thread. A rotated file keeps its rows: it is known by its inode, whatever its name is by now.
-Rows of a file that is gone are forgotten, so memory is bounded by what the disk holds.
+Of one thread. A rotated file keeps its rows: it is known by its inode, under any later name.
+Rows of a file that is gone are forgotten, so memory is bounded by the files on disk.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .errors import SourceError
 from .perf_json import is_perf, read_perf
 from .telemetry_csv import STAGES
 
-# The largest baseline has 400 kB. What is larger is another file, and would stall the page.
+# The largest baseline has 400 kB. A larger one is another kind of file, and would stall the page.
 MAX_JSON_BYTES = 64 << 20
 LATENCIES = ("mean", "p50", "p90", "p99", "p999", "max")
 MATRIX_BEGIN = "queue_type,allocator_type,"
@@ -83,7 +83,7 @@ def _read_one(part: Any, run: str, where: str, baseline: bool) -> Documents:
         keys = row if isinstance(row, dict) else {}
         kind = next((kind for kind in kinds if all(key in keys for key in kind[0])), None)
         if kind is None and baseline:
-            continue  # a bench of a shape of its own; the page of sources says what was found
+            continue  # a bench of a shape of its own; the page of sources tells its kind
         if kind is None:
             raise _foreign(place, f"keys {', '.join(map(str, keys))[:80]}")
         made = kind[1](row, part, run, place)

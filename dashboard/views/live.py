@@ -73,7 +73,7 @@ def show(page: Page) -> None:
 
 
 def active(view: LiveView) -> list[ModelView]:
-    """Models that were asked in what we remember; all where none was."""
+    """Models with requests in the remembered time; all where none has any."""
     asked = [m for m in view.models if any(point.per_second for point in m.points)]
     return asked or list(view.models)
 

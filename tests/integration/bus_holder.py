@@ -1,4 +1,4 @@
-"""A subscriber that holds batches and does what its input says: `bus_holder.py HOW PATH`.
+"""A subscriber that holds batches and follows the words of its input: `bus_holder.py HOW PATH`.
 
 HOW: "listen", and a publisher connects, or "connect" to one. Prints "holds", then a line for each
 line of its input.

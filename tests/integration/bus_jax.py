@@ -46,7 +46,7 @@ def device_put_takes_a_view_as_it_is(path: str) -> None:
     gc.collect()
     assert pair.subscriber.views == 1
     np.testing.assert_array_equal(array, rows(4))
-    # It may be written over by what is made of it: JAX does not where the memory is another's.
+    # Its result may be written over it: JAX does not where the memory is another's.
     added = jax.jit(lambda x: x + 1, donate_argnums=0)(array)
     np.testing.assert_array_equal(added, rows(4) + 1)
     del array

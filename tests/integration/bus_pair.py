@@ -1,4 +1,4 @@
-"""What tests of lumen_engine.bus share: a ring within one process, and processes at its end."""
+"""Shared by tests of lumen_engine.bus: a ring within one process, and processes at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of lumen_engine.bus that wait, for what never comes: `bus_waits.py NAME PATH`."""
+"""The calls of lumen_engine.bus that wait, for things that never come: `bus_waits.py NAME PATH`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ def small_repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(small_repository: Path) -> Iterator[Callable[..., Server]]:
-    """A factory: server(*arguments, repository=..., http=...). What still runs is stopped."""
+    """A factory: server(*arguments, repository=..., http=...). Servers that still run are
+    stopped."""
     with ExitStack() as stack:
 
         def start(

@@ -1,6 +1,6 @@
-"""What the integration tests share: model repositories, and a server that can be waited for.
+"""Shared by the integration tests: model repositories, and a server that can be waited for.
 
-Errors: as lumen_engine.Server has them, ServerError with what the server printed.
+Errors: as lumen_engine.Server has them, ServerError with the server's output.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def lumen_binary() -> Path:
 
 
 def found_onnxruntime_headers() -> bool:
-    """What decides whether the backend is built. Where they are, its tests run, and fail where the
-    build left it out all the same."""
+    """The files that decide whether the backend is built. Where they are, its tests run, and fail
+    where the build left it out all the same."""
     own = ROOT / ".venv" / "include" / "onnxruntime"
     folders = (own, Path("/usr/include/onnxruntime"), Path("/usr/include"))
     return any((folder / "onnxruntime_c_api.h").is_file() for folder in folders)
@@ -84,9 +84,9 @@ def preloaded(folder: Path, source: Path, sanitizer: str = "") -> dict[str, str]
 def eventually(
     is_so: Callable[[], bool], otherwise: Callable[[], str] = str, timeout_s: float = 20
 ) -> None:
-    """For what tells no event: a screen, a file's counters, a process that is not our child.
+    """For things without an event: a screen, a file's counters, a process that is not our child.
 
-    `otherwise`: what is said where it has not come in time.
+    `otherwise`: the message where it has not come in time.
     """
     end = time.monotonic() + timeout_s * PATIENCE
     while not is_so():
@@ -95,7 +95,7 @@ def eventually(
 
 
 class Server(lumen_engine.Server):
-    """A server whose log can be waited for, and its end watched, whatever its exit status."""
+    """A server whose log can be waited for, and its end watched, with any exit status."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class ServeProcess(Server):
         **popen: Any,
     ) -> None:
         if descriptors is not None:
-            # In the child, so that the hard limit of whoever runs the tests stays.
+            # In the child, so that the hard limit of the tests' process stays.
             limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, descriptors)
             popen["preexec_fn"] = limit
         env = {"XDG_RUNTIME_DIR": "", **(env or {})}  # where another server may be

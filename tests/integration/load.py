@@ -1,7 +1,7 @@
 """Load with known answers: cases that a runtime has answered, clients that compare every reply.
 
 Each client is a thread with a connection of its own. Requests carry an id that no other has, so
-that the telemetry CSV can be held against what was sent. Errors: Outcome.failures, never by
+that the telemetry CSV can be held against the sent requests. Errors: Outcome.failures, never by
 raising: a client that failed must not end the others.
 """
 
@@ -205,7 +205,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The process stands still: what is sent meanwhile comes to it in one turn of its loop."""
+    """The process stands still: requests sent meanwhile come to it in one turn of its loop."""
     os.kill(pid, signal.SIGSTOP)
     try:
         os.waitpid(pid, os.WUNTRACED)

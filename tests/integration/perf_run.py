@@ -1,7 +1,7 @@
 """`./run_perf_test.sh` as a process, and all that it has started, known by a word in their
 environment: as root and as an ordinary user.
 
-Errors: assertions with what it printed.
+Errors: assertions with its output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_S = 120.0
 WORD = "LUMEN_PERF_TEST"
 # nobody: no root, no sudo.
 AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-# Root to whom the kernel does not grant perf: it has to change the setting, and may.
+# Root, where the kernel does not grant it perf: it has to change the setting, and may.
 AS_PLAIN_ROOT = (
     "setpriv",
     "--inh-caps=-sys_admin,-perfmon",
@@ -36,7 +36,7 @@ ENDLESS = "2x100000000"
 
 
 def can_run_as_nobody() -> bool:
-    """Root only may become another, who has to be able to read the checkout."""
+    """Only root may become another user, which has to be able to read the checkout."""
     if os.geteuid() != 0:
         return False
     words = [*AS_NOBODY, sys.executable, "-c", f"open({str(lumen_binary())!r}).close()"]
@@ -136,7 +136,7 @@ class PerfRun:
         return self.process.returncode
 
     def wait_until_all_are_gone(self) -> None:
-        """After a SIGKILL: the kernel tells the others, who end by themselves."""
+        """After a SIGKILL: the kernel tells the others, which end by themselves."""
         for pid in self.processes():
             try:
                 descriptor = os.pidfd_open(pid)

@@ -1,4 +1,5 @@
-"""The text format 0.0.4 of Prometheus, read strictly: what scrapers might let pass is refused.
+"""The text format 0.0.4 of Prometheus, read strictly: faults that scrapers might let pass are
+refused.
 
 Errors: AssertionError with the line.
 """

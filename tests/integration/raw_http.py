@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand over a socket, for what a client library would never send.
+"""HTTP/1.1 by hand over a socket, for bytes that a client library would never send.
 
 One connection a thread. Reads block, bounded by a timeout that only a hung server reaches. Errors:
 AssertionError: a reply that is not well-formed HTTP is a failed test.

@@ -1,4 +1,4 @@
-"""What the runtimes themselves answer, each set up as the server sets it up: f32, one thread.
+"""The answers of the runtimes themselves, each set up as the server sets it up: f32, one thread.
 
 OpenVINO: a static shape for the sizes of the first axis in `batch_sizes` where all other axes are
 static, the model as it is otherwise; the two may differ in the last bit, so the reference must

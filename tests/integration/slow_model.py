@@ -1,8 +1,8 @@
 """A model that runs for 50 ms or more and whose request is 4 bytes.
 
-What must wait for a worker in a test can wait for this one, whoever else uses the machine: six
-products of 1024 x 1024 matrices are 13 GFLOP, and a core of today does 50 to 250 in a second. It
-runs a few times in each of a hundred tests, so three times as many were minutes of CI.
+A request that has to wait for a worker in a test can wait for this model, on a busy machine too:
+six products of 1024 x 1024 matrices are 13 GFLOP, and a core of today does 50 to 250 in a second.
+It runs a few times in each of a hundred tests, so three times as many were minutes of CI.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ MAKERS: dict[str, Callable[[], Case]] = {
 
 
 def make_repository(folder: Path, backend: str = "onnxruntime") -> dict[str, Case]:
-    """Writes all of them as a model repository; returns what they are to answer by."""
+    """Writes all of them as a model repository; returns the expected answers."""
     cases = {name: make() for name, make in MAKERS.items()}
     for name, case in cases.items():
         write_model(folder, name, case.onnx, backend)

@@ -30,7 +30,7 @@ class Terminal:
         self._status = folder / "exit-status"
         script = folder / "in-terminal.sh"
         command = " ".join(f"'{word}'" for word in words)
-        # The window stays when the program has ended, with what it left on the screen.
+        # The window stays when the program has ended, with its last screen.
         script.write_text(
             f"{command}\necho $? >'{self._status}'\n"
             f"tmux -S '{self._socket}' wait-for -S ended\nsleep 1000\n"

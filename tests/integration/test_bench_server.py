@@ -1,4 +1,4 @@
-"""bench/server.py's arithmetic: who is the rival, which way the ratio points, what spread means."""
+"""bench/server.py's arithmetic: the rival, the direction of the ratio, the spread."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The unmodified tritonclient 2.73.0, HTTP sync and aio, against every model, bit for bit.
 
-What each call expects stands in docs/formats/oip.md. The reference is OpenVINO's own Python API.
+The expectation of each call stands in docs/formats/oip.md. The reference is OpenVINO's own Python
+API.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def random_array(dtype: np.dtype, shape: tuple[int, ...], seed: int = 5) -> np.n
     if dtype == np.bool_:
         return rng.random(shape) < 0.5
     if np.issubdtype(dtype, np.integer):
-        # OpenVINO computes 64-bit integers with 32 bits, and Lumen refuses what does not fit.
+        # OpenVINO computes 64-bit integers with 32 bits, and Lumen refuses numbers that do not fit.
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         if dtype.itemsize == 8:
             low, high = max(low, np.iinfo(np.int32).min), np.iinfo(np.int32).max
@@ -71,7 +72,7 @@ CASES: dict[str, tuple[str, Arrays]] = {
     "row_sums": ("row_sums", {"rows": random_array(np.dtype(np.int32), (3, 4)) // 8}),
     "identity_types": ("identity_types", TYPED_INPUTS),
 }
-# JSON text of 600 KB of floats takes the Python client seconds; binary is what it is for.
+# JSON text of 600 KB of floats takes the Python client seconds; it is meant for binary.
 JSON_CASES = [name for name in CASES if "squeezenet" not in name and name != "identity large"]
 TRANSPORTS = {"binary both ways": (True, True), "JSON in": (False, True), "JSON out": (True, False)}
 TRANSPORTS["JSON both ways"] = (False, False)

@@ -237,7 +237,7 @@ def test_the_log_says_who_asked_for_a_change_over_the_unix_socket(
         connection = UnixConnection(path)
         assert connection.exchange(post_json("/v2/lumen/engine", {"batch_size": 3})).status == 200
         assert '"batch_size":3' in serve.wait_for_log("info", who)
-        # Who only asks has changed nothing, and who is refused neither.
+        # A client that only asks has changed nothing, and one that is refused neither.
         assert connection.exchange(get("/v2/lumen/engine")).status == 200
         assert connection.exchange(post_json("/v2/lumen/engine", {"batch_size": 0})).status == 400
         connection.socket.close()

@@ -45,7 +45,7 @@ def exchange_with_a_pause(one: Server, connection: Connection, request: bytes) -
     """The last byte comes only when the server has read the others.
 
     The deadline counts from the first. That a connection opened later is answered means that the
-    loop has turned since, which takes longer than the 1 us of who gives a timeout here.
+    loop has turned since, which takes longer than the 1 us of the timeouts here.
     """
     connection.send(request[:-1])
     with Connection(one.address) as other:
@@ -116,7 +116,7 @@ def test_a_timeout_that_is_no_whole_number_is_refused(server: StartServer, timeo
 # --- in the queue ---------------------------------------------------------------------------------
 
 
-# The order in which requests of several models wait is what these tests build on.
+# These tests build on the order in which requests of several models wait.
 FIFO = ("--policy", "fifo")
 
 

@@ -1,4 +1,4 @@
-"""The demo as a user runs it: what it prints, and what --keep leaves behind."""
+"""The demo as a user runs it: its output, and the server that --keep leaves."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def doctor(
 
 
 def on_a_terminal(lumen_binary: Path, no_colour: str) -> str:
-    """What it prints to a terminal."""
+    """Its output to a terminal."""
     ours, its = pty.openpty()
     env = {**os.environ, "NO_COLOR": no_colour}
     with subprocess.Popen([lumen_binary, "doctor"], stdout=its, env=env):

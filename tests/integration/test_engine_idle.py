@@ -1,4 +1,4 @@
-"""After a burst of load a server at rest costs nothing, whatever its queue type."""
+"""After a burst of load a server at rest costs nothing, with any queue type."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_idle_after_load(
         assert connections[0].exchange(get("/metrics")).status == 200
         wait_until_still(one.pid, connections)
         before = cpu_ns(one.pid)
-        assert before > MAX_CPU_NS  # what the load took is counted, so the silence would be too
-        # The silence itself is what is measured.
+        assert before > MAX_CPU_NS  # the load is counted, so the silence would be too
+        # The silence itself is measured.
         readable, _, _ = select.select([c.socket for c in connections], [], [], SILENCE_S)
         assert not readable
         used = cpu_ns(one.pid) - before

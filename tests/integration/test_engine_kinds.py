@@ -1,4 +1,4 @@
-"""All ten combinations of queue and allocator answer what the runtimes themselves answer."""
+"""All ten combinations of queue and allocator answer as the runtimes themselves."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_inline_runs_a_model_instance_on_each_io_thread(
 def test_what_waits_together_runs_together(
     server: StartServer, folder: Path, cases: list[Case], queue: str
 ) -> None:
-    # 2 ms for `batched` to wait for others; `inline` packs what one turn of the loop brought.
+    # 2 ms for `batched` to wait for others; `inline` packs the requests of one turn of the loop.
     arguments = ("--queue-type", queue, "--batch-size", "8", "--max-queue-delay-us", "2000")
     one = server(*arguments, repository=folder)
     single = [case for case in cases if case.rows == 1 and case.model == "mlp"][:16]

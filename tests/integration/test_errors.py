@@ -48,7 +48,7 @@ LEFT = tensor("left", [2, 3], data=[1] * 6)
 RIGHT = tensor("right", [2, 3], data=[1] * 6)
 IDENTITY_START = '{"inputs":[{"name":"input","datatype":"FP32","shape":[1,2],"data":'
 
-# name: (request, status, what the error must name)
+# name: (request, status, words of the error)
 BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
     "unknown path": (get("/v3/nothing"), 404, ["/v3/nothing"]),
     "unknown model, metadata": (get("/v2/models/nobody"), 404, ["nobody"]),
@@ -310,7 +310,7 @@ def broken_repository(tmp_path: Path) -> Path:
     return folder
 
 
-# What the reason must tell beside the model's name.
+# Words of the reason beside the model's name.
 BROKEN = {
     "cut": "loading",
     "noise": "loading",

@@ -1,9 +1,9 @@
 """One run, told by all that tells of it: CSV, counters file, /metrics, lumen top, lumen bench.
 
 The server's own percentiles agree within 1 % or a bucket; those of lumen bench are the client's,
-which are longer by what the server can't see: the way there and back. A single reply may be at the
-client before the server's thread, held up after its write, has looked at the clock: so of single
-requests only what comes before the write is surely within what the client saw.
+which are longer by a part that the server can't see: the way there and back. A single reply may be
+at the client before the server's thread, held up after its write, has looked at the clock: so of
+single requests only the time before the write is surely within the client's.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def assert_metrics_fit(
 ) -> None:
     assert bounds[math.inf] == histogram.count == len(exact)
     for bound, count in bounds.items():
-        # What is let in above a bound is in its fine bucket: 1.6 % above it at most.
+        # A value that is let in above a bound is in its fine bucket: 1.6 % above it at most.
         below = sum(1 for value in exact if value <= bound)
         with_bucket = sum(1 for value in exact if value <= bound * 65 / 64 + 1)
         assert below <= count <= with_bucket, bound
@@ -108,7 +108,7 @@ def test_csv_counters_file_metrics_top_and_bench_tell_the_same_of_one_run(
     for percent, key in ((50.0, "p50"), (99.0, "p99"), (99.9, "p999")):
         assert getattr(told, f"{key}_ns") == total.percentile(percent), key
         assert row["latency_us"][key] > 0.99 * nth(before_write, percent) / 1000, key
-    # What the client has more, in the mean: the way through the kernel, there and back.
+    # The client's excess, in the mean: the way through the kernel, there and back.
     outside = row["latency_us"]["mean"] - row["server"]["stages_us"]["total"]
     assert row["server"]["outside_us"] == pytest.approx(outside, abs=0.01)
     assert outside > 0

@@ -1,4 +1,4 @@
-"""What a model's instances take of memory: in the banner, the engine's document and the metrics."""
+"""The memory of a model's instances: in the banner, the engine's document and the metrics."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_sigterm_lets_a_request_in_flight_finish(server: StartServer) -> None:
 
 
 def one_round_trip(one: Server) -> bool:
-    """True once the loop has turned since now: what was sent to it before has been read."""
+    """True once the loop has turned since now: bytes sent to it before have been read."""
     with Connection(one.address) as connection:
         return connection.exchange(get("/v2/health/live")).status == 200
 
@@ -308,7 +308,7 @@ def test_an_idle_server_uses_no_cpu(server: StartServer) -> None:
         for connection in connections:
             assert connection.exchange(infer_request(1)).status == 200
         before = cpu_ticks(one.pid)
-        # Two seconds in which nothing happens: the silence itself is what is measured.
+        # Two seconds in which nothing happens: the silence itself is measured.
         readable, _, _ = select.select([c.socket for c in connections], [], [], 2.0)
         assert not readable
         assert cpu_ticks(one.pid) - before <= 1
@@ -339,5 +339,5 @@ def test_descriptors_and_memory_stay_flat_over_many_connections(server: StartSer
     assert one_round_trip(one)
     # The last close may still be on its way: one connection of slack.
     assert abs(descriptors() - before_fds) <= 1
-    if PATIENCE == 1:  # AddressSanitizer keeps what is freed for a while
+    if PATIENCE == 1:  # AddressSanitizer keeps freed memory for a while
         assert resident_kib() - before_kib < 2048

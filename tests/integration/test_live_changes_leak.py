@@ -35,7 +35,7 @@ THREAD_COUNTS = (3, 1, 2, 3, 1, 3, 2, 1, 3, 2)
 
 @dataclass(frozen=True)
 class Held:
-    """What the kernel says that a process holds."""
+    """The memory that a process holds, by the kernel."""
 
     rss_kib: int
     mappings: int

@@ -127,7 +127,7 @@ def check_trace(lines: list[dict[str, str]], ids: list[str]) -> None:
 # --- under load -----------------------------------------------------------------------------------
 
 
-# What a change costs decides, so each change of the queue is made with either allocator in one of
+# The cost of a change decides, so each change of the queue is made with either allocator in one of
 # them, and in the others once, with allocators in a turn that meets every one; ./dev soak does all,
 # with more requests.
 IS_LONG = int(os.environ.get("LUMEN_STRESS_SCALE", "1")) > 1
@@ -158,7 +158,7 @@ def test_every_change_under_load_fails_not_one_request(
         load = Load(one.serve.connect, cases, clients=6)
         thread_counts = cycle((3, 2, 1))
         for queue_type, allocator in changes:
-            # The first of each 21 changes differs from what was by its workers.
+            # The first of each 21 changes differs from the one before by its workers.
             workers = next(thread_counts)
             change(queue_type=queue_type, allocator_type=allocator, thread_count=workers)
             load.wait_for(requests // len(changes) + 1)
@@ -196,7 +196,7 @@ def test_get_tells_the_configuration_and_a_change_shows_in_it(swapped: Swapped) 
             **before["engine"],
             **wanted,
         }
-        # As a section too, which is what GET gives; what it does not name stays.
+        # As a section too, as GET gives it; settings that it does not name stay.
         reply = connection.exchange(post_json(ENGINE, {"engine": {"thread_count": 2}}))
         assert reply.json()["engine"] == {**before["engine"], **wanted, "thread_count": 2}
         assert connection.exchange(get(ENGINE)).body == reply.body

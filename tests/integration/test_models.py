@@ -1,4 +1,4 @@
-"""The models in the tree are what their scripts and descriptions say."""
+"""The models in the tree agree with their scripts and descriptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from integration.reference import Reference
 
 
 def load_script(file: Path) -> ModuleType:
-    """A script that is no package; its folder holds what it imports."""
+    """A script that is no package; its folder holds the modules that it imports."""
     sys.path.insert(0, str(file.parent))
     try:
         spec = importlib.util.spec_from_file_location(f"script_{file.parent.name}", file)

@@ -37,7 +37,7 @@ def test_a_server_with_onnx_runtime_writes_nothing_into_the_home_folder_but_its_
     tmp_path: Path,
 ) -> None:
     env = private_folders(tmp_path)
-    # A user who asks for telemetry does not get it from a server, either.
+    # A user that asks for telemetry does not get it from a server, either.
     env["ORT_DISABLE_TELEMETRY"] = "0"
     repository = copy_models(tmp_path / "models", [MODELS / "identity"])
     with Server(repository, "--backend", "onnxruntime", env=env) as server:

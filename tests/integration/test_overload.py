@@ -1,4 +1,4 @@
-"""Too much at once: who is refused, that it is at once, and that who was let in is answered."""
+"""Too much at once: refusals come at once, and admitted requests are answered."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def test_a_full_queue_refuses_at_once_and_answers_who_is_in_it(
         served = statuses.count(200)
         assert statuses.count(status) == 40 - served
         # Two in the queue, and those that the one worker takes out of it: `batched` up to 16, to
-        # look for what it can pack.
+        # look for requests to pack.
         assert 2 <= served <= (18 if queue == "batched" else 4)
-        # At once: who was let in takes 50 ms or more, and all refusals came before.
+        # At once: an admitted request takes 50 ms or more, and all refusals came before.
         assert statuses == [status] * (40 - served) + [200] * served
         for reply in replies:
             if reply.status == 200:
@@ -113,7 +113,7 @@ def test_a_full_queue_refuses_at_once_and_answers_who_is_in_it(
     lines = read_csv(file)
     assert sum(line["status"] == str(status) for line in lines) == 40 - served
     for line in lines:
-        # Who was refused has not been in the queue, and no worker has seen it.
+        # A refused request has not been in the queue, and no worker has seen it.
         assert line["queue_type"] == queue
         assert (line["status"] == "200") == (line["queue_us"] != "") == (line["worker"] != "")
 
@@ -131,16 +131,17 @@ def test_with_the_defaults_too_many_at_once_are_answered_429(
 ) -> None:
     """Was: as many requests in memory as places in the queue, so that the rest waited unread.
 
-    Not `inline`: it runs what a turn brought, 256 at most, before it reads more.
+    Not `inline`: it runs the requests of a turn, 256 at most, before it reads more.
     """
     raise_descriptor_limit()
     one = server("--queue-type", queue, repository=slow_repository)
-    # Who waits expires, so that a thousand take no time: one runs, the others are answered 504.
+    # Waiting requests expire, so that a thousand take no time: one runs, the others are answered
+    # 504.
     late = infer_bytes("slow", "input", np.ones((1, 1)), timeout=50_000)
     with opened(one, 1024 + 16 + 1 + 200) as connections:
         statuses = [reply.status for reply in send_at_once(one, connections, late)]
         assert set(statuses) <= {200, 429, 504}
-        # 1,024 in the queue, and what the worker takes out of it.
+        # 1,024 in the queue, and those that the worker takes out of it.
         assert 0 < statuses.count(429) <= len(statuses) - 1024
         assert connections[0].exchange(LIVE).status == 200
 
@@ -149,7 +150,7 @@ def test_with_the_defaults_too_many_at_once_are_answered_429(
 def test_at_the_default_capacity_nobody_is_refused(server: StartServer, queue: str) -> None:
     one = server("--queue-type", queue)
     array = np.random.default_rng(5).standard_normal((1, 256)).astype(np.float32)
-    # What has neither a request's memory nor one of the places for heads may be refused.
+    # A request that has neither memory nor one of the places for heads may be refused.
     with opened(one, SANITIZED_ACTIVE_REQUESTS if SANITIZED else 300) as connections:
         replies = send_at_once(one, connections, infer_bytes("mlp", "input", array))
     assert {reply.status for reply in replies} == {200}
@@ -182,7 +183,7 @@ def with_budget(queue: str, budget_us: int) -> tuple[str, ...]:
 def test_who_cannot_meet_the_budget_is_refused_at_the_door(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
-    # 30 ms, where the model alone takes 50 or more: only who finds nobody ahead gets in.
+    # 30 ms, where the model alone takes 50 or more: only a request without others ahead gets in.
     one = server(*with_budget(queue, 30_000), repository=slow_repository)
     with opened(one, 8) as connections:
         assert connections[0].exchange(SLOW).status == 200  # from now on its time is known

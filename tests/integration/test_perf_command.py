@@ -1,5 +1,5 @@
-"""`lumen perf` on a real server: complete, interrupted, as root and as an ordinary user. Whatever
-happens, nothing that it started is left and no setting is changed."""
+"""`lumen perf` on a real server: complete, interrupted, as root and as an ordinary user. In each
+case nothing that it started is left and no setting is changed."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_what_is_started_at_the_root_reaches_the_same_command() -> None:
 
 
 def test_the_package_without_its_command_line_stays_cheap() -> None:
-    """`import lumen_engine` is what a client program does."""
+    """A client program does `import lumen_engine`."""
     code = "import sys, lumen_engine; sys.exit('lumen_engine.perf.command' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     assert subprocess.run([sys.executable, "-c", code], env=env).returncode == 0

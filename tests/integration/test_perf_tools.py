@@ -59,7 +59,7 @@ def test_a_recording_names_what_the_server_does(repository: Path, tmp_path: Path
 
 @needs_perf
 def test_what_perf_counts_of_an_idle_server_is_next_to_nothing(repository: Path) -> None:
-    """So that a phase's counts are its requests', and not of who was attached."""
+    """So that a phase's counts are its requests', and not those of the attached tool."""
     interrupts = Interrupts()
     support = probe(interrupts)
     with serving(repository, [], interrupts) as server:

@@ -35,7 +35,8 @@ def parse_list(text: str) -> list[int]:
 
 
 def cpus_of(pid: int, thread: str) -> list[int]:
-    """Of the oldest thread with that name: OpenVINO's own bear the name of who made them."""
+    """Of the oldest thread with that name: OpenVINO's own bear the name of the thread that made
+    them."""
     oldest: tuple[int, Path] | None = None
     for task in Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text().strip() != thread:

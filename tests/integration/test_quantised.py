@@ -1,7 +1,7 @@
 """INT8 models of ONNX Runtime's quantiser with `backend: auto`: the answers are ONNX Runtime's.
 
 OpenVINO 2026.4 can't read most QOperator models, rounds QDQ ones to another step now and then, and
-answers for one row of some perceptrons what is far off.
+answers one row of some perceptrons far off.
 """
 
 from __future__ import annotations

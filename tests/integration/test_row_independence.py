@@ -2,7 +2,7 @@
 
 A trial with made-up rows said so of a model whose rows meet for larger numbers: 682 of 1,200
 answers were computed from another client's picture. The oracle is ONNX's reference: of a model
-whose rows are said to be independent, rows together give what they give alone.
+whose rows are said to be independent, rows together give the same as alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server keeps for the shapes that it has seen is bounded, by a setting of the model."""
+"""The memory that a server keeps for known shapes is bounded, by a setting of the model."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_a_model_says_how_much_is_kept_for_its_shapes(server: StartServer, tmp_p
     wasteful = copy_models(tmp_path / "wasteful", [FIXTURES / "text_lines"])
     (wasteful / "text_lines" / "config.json").write_text(json.dumps({"shape_cache": 5000}))
     grown = growth_mb(server(repository=wasteful))
-    # Its kernels stay: what the other test would see if the bound did nothing.
+    # Its kernels stay: the other test would see the same if the bound did nothing.
     assert grown > MAX_GROWTH_MB

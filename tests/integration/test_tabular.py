@@ -70,7 +70,7 @@ def rows_of(case: Case, count: int) -> np.ndarray:
 
 
 def split(answer: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The labels and the probabilities, whatever the converter calls them."""
+    """The labels and the probabilities, under any names of the converter."""
     labels = next(array for name, array in answer.items() if "label" in name)
     return labels, next(array for name, array in answer.items() if "prob" in name)
 

@@ -1,4 +1,4 @@
-"""What the server tells of its requests: the telemetry CSV, and /metrics held against it."""
+"""The server's records of its requests: the telemetry CSV, and /metrics held against it."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_colours_are_used_unless_the_user_wants_none(
         terminal.wait_for(lambda text: "time goes to" in text and bar in text)
         used = styles(terminal.screen(with_styles=True))
         if no_colour:
-            # What Textual's filter leaves: the terminal's own, or shades of grey.
+            # Colours that Textual's filter leaves: the terminal's own, or shades of grey.
             assert all(is_grey(each) for each in used), used
         else:
             assert not all(is_grey(each) for each in used)
@@ -206,7 +206,7 @@ def test_a_stopped_and_a_killed_server_are_told_and_a_successor_is_shown(
 
 
 def in_pty(words: list[object], env: dict[str, str], until: bytes) -> tuple[bytes, int]:
-    """What a program writes to a terminal; interrupted once it has written `until`."""
+    """The output of a program to a terminal; interrupted once it has written `until`."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [str(word) for word in words],

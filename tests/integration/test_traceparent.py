@@ -1,4 +1,4 @@
-"""What the server keeps of a W3C traceparent: the file beside the telemetry CSV, line by line."""
+"""The server's record of a W3C traceparent: the file beside the telemetry CSV, line by line."""
 
 from __future__ import annotations
 

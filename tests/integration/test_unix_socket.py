@@ -1,4 +1,4 @@
-"""The unix socket beside TCP: its path, its mode, what it replaces and what it leaves."""
+"""The unix socket beside TCP: its path, its mode, the files that it replaces and leaves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_both_listeners_answer_alike(base: list[str], tmp_path: Path) -> None:
 
 
 def test_whoever_may_open_the_socket_may_name_any_host(base: list[str], tmp_path: Path) -> None:
-    """No browser opens one; a proxy before it passes on what a browser asked it for."""
+    """No browser opens one; a proxy before it passes on a browser's requests."""
     path = tmp_path / "lumen.sock"
     with ServeProcess(*base, "--unix", str(path)), UnixConnection(path) as connection:
         request = get("/v2/health/live", "Origin: http://models.example")

@@ -1,4 +1,4 @@
-"""A model of 200 MB of weights: what each backend keeps for several instances, and `auto` of the
+"""A model of 200 MB of weights: the memory of each backend for several instances, and `auto` of the
 one that it did not choose.
 
 Pss: private pages and a share of those that processes share, so that weights in a mapped file count

@@ -52,7 +52,7 @@ class Died(RuntimeError):
 
 
 class Asked(Protocol):
-    """A case, or a random model: what is asked, and the right answer."""
+    """A case, or a random model: the request, and the right answer."""
 
     name: str
     model: bytes
@@ -135,7 +135,7 @@ class JsonConnection:
             texts[:] = [text.encode() for text in data]
             return texts.reshape(shape)
         numbers = [SPECIAL.get(one, one) if isinstance(one, str) else one for one in data]
-        # Infinities and NaN come as null: then they are what the right answer has there.
+        # Infinities and NaN come as null: then the right answer has them there.
         nulls = [at for at, one in enumerate(numbers) if one is None]
         flat = right.reshape(-1)
         for at in nulls if flat.size == len(numbers) else ():

@@ -1,6 +1,6 @@
 """The cases of ONNX's own backend test suite, out of the wheel `onnx`: models, inputs, answers.
 
-Collecting them runs the suite's own reference, 20 s; what was collected is kept in .build/judges,
+Collecting them runs the suite's own reference, 20 s; the collected cases are kept in .build/judges,
 for each version of the wheel. Errors: as the wheel raises them.
 """
 
@@ -159,8 +159,8 @@ def light_cases() -> Iterator[Case]:
 
 
 def with_free_rows(case: Case) -> Case | None:
-    """The same with a first axis of any size, where all inputs and outputs have as many rows: what
-    a server may pack. Its neighbours have the case's values in another order."""
+    """The same with a first axis of any size, where all inputs and outputs have as many rows, so
+    that a server may pack it. Its neighbours have the case's values in another order."""
     rows = {array.shape[:1] for array in [*case.inputs.values(), *case.outputs.values()]}
     if case.unspoken or not case.inputs or len(rows) != 1 or rows & {(), (0,)}:
         return None
@@ -169,7 +169,7 @@ def with_free_rows(case: Case) -> Case | None:
         if not value.type.tensor_type.shape.dim:
             return None
         value.type.tensor_type.shape.dim[0].dim_param = "rows"
-    # What the maker knew of the fixed size is of no use any more.
+    # Attributes of the fixed size are of no use any more.
     del model.graph.value_info[:]
     free = Case(
         case.name + "__rows",

@@ -3,7 +3,7 @@
     python tests/judges/onnx_judge.py [--backend NAME] [--tenth] [--only WORD] [--write]
 
 Each case is asked by HTTP with binary data, by JSON and over the bus; where its rows can be made
-free, also beside neighbours of other values. What was found is held against onnx_expected.tsv: a
+free, also beside neighbours of other values. The results are held against onnx_expected.tsv: a
 case that changes sides fails. --write makes that file and the tables of docs/models.md anew.
 """
 

@@ -1,4 +1,4 @@
-"""Writes what the judge found: onnx_expected.tsv, and the tables between docs/models.md's markers.
+"""Writes the judge's results: onnx_expected.tsv, and the tables between docs/models.md's markers.
 
 Errors: ValueError where the markers are not there.
 """
@@ -46,7 +46,7 @@ def write_expected(found: Found, path: Path = EXPECTED) -> None:
 
 
 def operators_of(case: Case) -> list[str]:
-    """A node case has one; what a function's body was expanded to is named by the function."""
+    """A node case has one; the expansion of a function's body is named by the function."""
     nodes = onnx.ModelProto.FromString(case.model).graph.node
     if len(nodes) == 1:
         return [nodes[0].op_type]

@@ -58,7 +58,8 @@ class Value:
 
 @dataclass
 class RandomModel:
-    """What judges.asking asks. `requests` and `answers`: the first is `inputs` and `outputs`."""
+    """The requests of judges.asking. `requests` and `answers`: the first is `inputs` and
+    `outputs`."""
 
     name: str
     seed: int

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What must not compile: `run_nocompile.py misuses FILE.cc -- COMPILER FLAGS...`, and
+"""Misuses that must not compile: `run_nocompile.py misuses FILE.cc -- COMPILER FLAGS...`, and
 `run_nocompile.py includes COMPILE_COMMANDS.json`. CTest runs both.
 
 misuses: FILE.cc has misuses in `#ifdef WRONG`, each on a line that ends in `// error: WORDS` (a
-regular expression), and what is right beside them in `#else`. Compiled as it is it has no error;
+regular expression), and the right use beside them in `#else`. Compiled as it is it has no error;
 with WRONG defined, each such line has an error with its words, and no other line has one.
 includes: each module finds the faces of those that tools/layers.toml lets it use, and no other, and
 no private header but its own; asked of the compiler with the flags that the build has for it.
@@ -36,7 +36,7 @@ def compile_text(words: list[str], text: str | None = None) -> subprocess.Comple
 
 
 def blocks_of(output: str) -> list[str]:
-    """An error with what the compiler says around it: where it was instantiated, its notes."""
+    """An error with the compiler's lines around it: where it was instantiated, its notes."""
     blocks: list[list[str]] = [[]]
     context: list[str] = []
     for line in output.splitlines():
@@ -81,7 +81,7 @@ def check_misuses(source: Path, command: list[str]) -> list[str]:
             said = "\n".join(own) or "nothing"
             problems.append(f"{source.name}:{number}: wanted an error with {pattern!r}: {said}")
         known.update(own)
-    # What follows from a misuse inside of a header is none of this file's.
+    # Errors inside of a header, which follow from a misuse, are none of this file's.
     elsewhere = [
         block for block in blocks if block not in known and f"{source}:" in error_of(block)
     ]

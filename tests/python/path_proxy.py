@@ -1,7 +1,7 @@
 """A reverse proxy that shows one server under a path and a name of its own, for tests.
 
 Passes on the path and the Host header unchanged, and websockets; other paths get a 404 of its own.
-A thread a connection; `paths` lists what was asked for.
+A thread a connection; `paths` lists the requested paths.
 """
 
 from __future__ import annotations

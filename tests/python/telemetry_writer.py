@@ -1,7 +1,7 @@
 """Writes telemetry CSVs as docs/formats/telemetry-csv.md has them, for tests of their reader.
 
 Seeded: the same arguments give the same file. `Rows` are plain lists, from which a test reckons
-what it wants to see without the code that it tests.
+the lines that it wants to see without the code that it tests.
 """
 
 from __future__ import annotations

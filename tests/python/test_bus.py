@@ -1,4 +1,4 @@
-"""lumen_engine.bus: views over the ring, who holds them, and what happens to them."""
+"""lumen_engine.bus: views over the ring, their holders, and their end."""
 
 from __future__ import annotations
 

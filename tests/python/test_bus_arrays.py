@@ -1,4 +1,4 @@
-"""lumen_engine.bus: what becomes of its views in other libraries, and writable copies for them."""
+"""lumen_engine.bus: its views in other libraries, and writable copies for them."""
 
 from __future__ import annotations
 

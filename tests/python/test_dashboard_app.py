@@ -1,4 +1,4 @@
-"""The dashboard's pages without a browser, how it is started, and what it may import."""
+"""The dashboard's pages without a browser, its start, and its imports."""
 
 from __future__ import annotations
 

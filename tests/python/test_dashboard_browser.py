@@ -1,4 +1,4 @@
-"""The dashboard in a headless Chromium: the numbers on its pages, what it loads, paths and themes.
+"""The dashboard in a headless Chromium: the numbers on its pages, its requests, paths and themes.
 
 One dashboard and one browser for all tests: each start costs seconds.
 """

@@ -1,4 +1,4 @@
-"""A running server as the dashboard sees it: what came between two looks at its counters file."""
+"""A running server as the dashboard sees it: the counts between two looks at its counters file."""
 
 from __future__ import annotations
 

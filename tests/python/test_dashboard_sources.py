@@ -1,4 +1,4 @@
-"""What the dashboard reads: telemetry CSVs that grow, turn over, are cut off or foreign; JSON."""
+"""The dashboard's sources: telemetry CSVs that grow, turn over, are cut off or foreign; JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard reckons: percentiles, tails, throughput, stages, verdicts; names as text."""
+"""The dashboard's arithmetic: percentiles, tails, throughput, stages, verdicts; names as text."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(project_root: Path, lumen_binary: Path) -> Run:
-    """What the example prints; it must exit with 0."""
+    """The example's output; it must exit with 0."""
 
     def run_example(script: str, *arguments: str) -> str:
         done = subprocess.run(
@@ -109,7 +109,7 @@ def test_a_python_client_of_a_cpp_server_over_the_bus(
 def test_the_frames_of_a_cpp_producer_reach_python_bit_for_bit(
     project_root: Path, tmp_path_factory: pytest.TempPathFactory, first: str
 ) -> None:
-    """Whoever starts first; the producer is built as its CMake file says, once for both."""
+    """Either may start first; the producer is built as its CMake file says, once for both."""
     folder = project_root / "examples" / "cpp_producer_python_consumer"
     build = tmp_path_factory.getbasetemp() / "producer"
     if not (build / "producer").exists():

@@ -1,4 +1,4 @@
-"""tools/keep_baseline.py: what a bench printed is kept with its machine, anything else is not."""
+"""tools/keep_baseline.py: the output of a bench is kept with its machine, anything else is not."""
 
 from __future__ import annotations
 

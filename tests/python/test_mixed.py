@@ -1,4 +1,4 @@
-"""bench/mixed.py: what its rows say of given rounds."""
+"""bench/mixed.py: its rows of given rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/reports/over_concurrency.md says follows from the cells of the bench."""
+"""The text of docs/reports/over_concurrency.md follows from the cells of the bench."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# At the end: bench/queue.py must not be what Python's own libraries import as queue.
+# At the end: Python's own libraries must not import bench/queue.py as queue.
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import paired
 

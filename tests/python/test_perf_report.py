@@ -1,4 +1,4 @@
-"""What `lumen perf` says of two phases: side by side, the change, what was not measured."""
+"""The table of `lumen perf` of two phases: side by side, the change, figures not measured."""
 
 from __future__ import annotations
 

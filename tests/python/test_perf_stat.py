@@ -1,4 +1,5 @@
-"""The parser of `perf stat -x,` and what is computed from it, on recordings of many machines."""
+"""The parser of `perf stat -x,` and the figures computed from it, on recordings of many
+machines."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def test_both_kinds_of_cores_of_a_hybrid_cpu_are_added_up() -> None:
     assert counts["cycles"].value == 4e9 and counts["instructions"].value == 1e10
     assert counts["cycles"].share == pytest.approx(28.57)
     assert counts["instructions"].user_only and not counts["cycles"].user_only
-    # What one kind of core does not count, the other still does, whichever line comes first.
+    # An event that one kind of core does not count, the other still counts, whichever line comes
+    # first.
     assert counts["LLC-loads"].value == 5000 and counts["LLC-load-misses"].value == 1000
     assert derive(counts).llc_miss_rate == pytest.approx(0.2)
 

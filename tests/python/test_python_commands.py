@@ -1,4 +1,5 @@
-"""Commands of `lumen` that are Python: which Python runs them, with what, and if there is none."""
+"""Commands of `lumen` that are Python: the Python that runs them, its arguments, and no Python at
+all."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from lumen_engine import commands
 
-# In a Python's place: passes the look for the package, then tells what it was called with.
+# In a Python's place: passes the look for the package, then prints its arguments.
 FAKE = """#!/bin/sh
 if [ "$1" = -c ]; then exit 0; fi
 echo "$0"; for word in "$@"; do echo "<$word>"; done; echo "$PYTHONPATH"; echo "$LUMEN_BINARY"

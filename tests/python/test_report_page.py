@@ -1,4 +1,4 @@
-"""The page of `./dev report`: machine, what was run, charts, tables, goals that are missed."""
+"""The page of `./dev report`: machine, runs, charts, tables, goals that are missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`./dev report` runs benches one after the other, keeps what is done, goes on with the rest."""
+"""`./dev report` runs benches one after the other, keeps finished ones, goes on with the rest."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_quick_report_takes_less_than_twenty_minutes_and_every_bench_is_in_one
     assert {bench.keeps for bench in quick} == {bench.keeps for bench in full}
     assert len({bench.name for bench in plan.PLAN}) == len(plan.PLAN)
     there = {path.stem for path in (project_root / "bench").glob("*.py")}
-    # A look at memory by shapes, which no document shows; and what is no bench.
+    # A look at memory by shapes, which no document shows; and modules that are no bench.
     unused = there - {bench.keeps for bench in plan.PLAN} - {"shape_cache", "compare", "paired"}
     assert not unused, f"add it to tools/report/plan.py: {unused}"
 

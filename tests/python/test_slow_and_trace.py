@@ -1,4 +1,4 @@
-"""`lumen slow` and `lumen trace` over known requests: exact values, and what Perfetto asks."""
+"""`lumen slow` and `lumen trace` over known requests: exact values, and the rules of Perfetto."""
 
 from __future__ import annotations
 

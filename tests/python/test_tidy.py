@@ -75,7 +75,7 @@ def test_a_module_that_lists_one_above_it_is_found(tmp_path: Path) -> None:
 
 
 def test_a_grant_that_nobody_needs_is_found(tmp_path: Path) -> None:
-    """A file's include is a need, and so is what the face that it includes shows."""
+    """A file's include is a need, and so are the modules that the included face shows."""
     rows = (
         '[modules]\na = {floor = 0, uses = []}\nb = {floor = 1, uses = ["a"]}\n'
         'c = {floor = 2, uses = ["a", "b"]}\nd = {floor = 3, uses = ["a", "b", "c"]}\n[outside]\n'
@@ -293,6 +293,16 @@ def test_clauses_as_nouns_are_found_and_named_things_are_not(tmp_path: Path) -> 
     found = rules_of(tmp_path, {"src/base/a.cc": CLAUSES, "src/base/b.cc": NAMED}, "english")
     assert any(one.startswith("src/base/a.cc:1: english: 6 of what, who") for one in found), found
     assert not any(one.startswith("src/base/b.cc") for one in found)
+
+
+def test_clauses_as_nouns_are_found_in_comments_and_docstrings_of_python(tmp_path: Path) -> None:
+    clauses = (
+        '"""Returns what it found."""\n\n\ndef f():\n    """Asks who is there."""  # or whoever\n'
+    )
+    named = '"""Returns the text "what"."""\n\nWHAT = "what came of it"  # the greeting\n'
+    found = rules_of(tmp_path, {"tools/a.py": clauses, "tools/b.py": named}, "english")
+    assert any("tools/a.py:5: english: 3 of what, who" in one for one in found), found
+    assert not any(one.startswith("tools/b.py") for one in found)
 
 
 def test_one_clause_in_a_short_file_is_borne_but_not_one_in_each(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def run(
 
 
 def copy_of_tree(root: Path, target: Path) -> Path:
-    """What a clone would hold, with the work in progress: the files that git doesn't ignore."""
+    """The files of a clone, with the work in progress: the files that git doesn't ignore."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in run(words, root).stdout.split("\0"):
         if name and (root / name).is_file():
@@ -285,7 +285,7 @@ def to_tidy(everything: bool = False) -> list[str]:
 def test_tidy_sees_all_commits_of_a_push_in_a_fresh_clone_not_only_the_last(
     small_tree: Path,
 ) -> None:
-    """Was: where HEAD is origin/main, only what the last commit changed was checked."""
+    """Was: where HEAD is origin/main, only the last commit's changes were checked."""
     (small_tree / "src/net/b.cc").write_text('#include "a.h"\nint b;\n')
     commit(small_tree, "2026-01-03T00:00:00Z")
     (small_tree / "README.md").write_text("new\n")
@@ -395,8 +395,8 @@ def test_the_last_line_gives_the_count() -> None:
 def start_and_stop(
     executable: Path, arguments: list[str], env: dict[str, str] | None = None
 ) -> str:
-    """The executable itself, by what it finds by itself: no harness, no environment of ours.
-    Returns what it printed until it was ready."""
+    """The executable itself, with the files that it finds by itself: no harness, no environment of
+    ours. Returns its output until it was ready."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("LUMEN_")}
     process = subprocess.Popen(
         [str(executable), *arguments],
@@ -469,8 +469,8 @@ def test_cmake_says_to_run_setup_where_the_wheel_is_missing(
 def test_pip_install_gives_the_executable_and_the_package(
     project_root: Path, tmp_path: Path
 ) -> None:
-    """Into a fresh environment, without downloads: the build uses what .venv has, and the runtimes
-    of .venv are lent by links. The executable must find them below its own environment."""
+    """Into a fresh environment, without downloads: the build uses the packages of .venv, and the
+    runtimes of .venv are lent by links. The executable must find them below its own environment."""
     tree = copy_of_tree(project_root, tmp_path / "lumen")
     venv = tmp_path / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", venv], tmp_path)

@@ -1,4 +1,5 @@
-"""What `lumen top` reckons and shows, from made-up looks: rates, shares, order, text that fits."""
+"""The arithmetic and the screen of `lumen top`, from made-up looks: rates, shares, order, text
+that fits."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-# At the end: bench/queue.py must not be what Python's own libraries import as queue.
+# At the end: Python's own libraries must not import bench/queue.py as queue.
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import watching
 
 COST = 0.02
 BLOCK_NOISE = 0.01
-SERVER_NOISE = 0.003  # what two servers differ by themselves
+SERVER_NOISE = 0.003  # the difference of two equal servers
 
 
 def made_up(seed: int, rounds: int = 10, blocks: int = 15) -> list[list[dict[str, float]]]:

@@ -1,4 +1,4 @@
-"""What Perfetto asks of a file of trace events. Errors: AssertionError."""
+"""The rules of Perfetto for a file of trace events. Errors: AssertionError."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROUNDING_US = 1e-6
 
 
 def must_be_what_perfetto_reads(events: list[Event]) -> None:
-    """Google's "Trace Event Format": what each kind of event has, and how they may lie."""
+    """Google's "Trace Event Format": the fields of each kind of event, and their order."""
     threads = {e["tid"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
     ends: dict[int, float] = {}
     open_at: dict[str, list[Event]] = {}

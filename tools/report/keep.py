@@ -1,6 +1,6 @@
 """`./dev report --keep`: the run's results become the baselines in bench/baselines.
 
-Only what is whole: every part of a baseline measured and ok, with a row for every goal. A quick run
+Only whole results: every part of a baseline measured and ok, with a row for every goal. A quick run
 never takes the place of a baseline that is fresh. Threads: one. Errors: a baseline that is not kept
 is named with the reason, and the rest goes on.
 """

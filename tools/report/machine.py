@@ -107,7 +107,7 @@ class Load:
 
 
 class LoadMeter:
-    """Counts from its making on. Ours is what this process and its ended descendants have used; a
+    """Counts from its making on. Ours is the use of this process and its ended descendants; a
     descendant that nobody waited for counts among the others."""
 
     def __init__(self, root: Path = Path("/")) -> None:

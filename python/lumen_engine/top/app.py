@@ -188,7 +188,7 @@ class TopApp(App[None]):
 
     def _put(self, place: str, text: Text) -> None:
         """Only changed parts, and a new layout only for another number of lines: at 10 Hz the
-        layout would be most of what we cost.
+        layout would be most of our cost.
         """
         old = self._shown.get(place)
         if old == text:

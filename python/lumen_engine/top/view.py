@@ -198,7 +198,7 @@ def _throttled(
 
 
 def thread_views(before: Snapshot, after: Snapshot) -> list[ThreadView]:
-    """I/O threads, then workers. A block of slots goes on from what its last thread counted."""
+    """I/O threads, then workers. A block of slots goes on from the counts of its last thread."""
     earlier = {writer.index: writer for writer in before.writers}
     views = []
     for now in after.writers:
