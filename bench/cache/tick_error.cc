@@ -8,8 +8,8 @@
 // Memory: 8 bytes a look. Errors: exit 2 when a thread can't be made.
 #include "../queue/harness.h"
 
-#include <lumen/cache/options.h>
 #include <lumen/cache/detail/ticker.h>
+#include <lumen/cache/options.h>
 
 #include <algorithm>
 #include <bit>

@@ -17,8 +17,8 @@ namespace lumen::answers {
 namespace {
 
 using service::Call;
-using service::OneModel;
 using service::make_arena;
+using service::OneModel;
 using service::tensor_of;
 
 const KeyedHash kHash(7);

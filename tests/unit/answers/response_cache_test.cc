@@ -21,10 +21,10 @@
 namespace lumen::answers {
 namespace {
 
+using service::kSlots;
 using service::SlotTransport;
 using service::Step;
 using service::TwoThreads;
-using service::kSlots;
 
 constexpr std::string_view kEnabled =
     R"({"response_cache": {"enable": true, "ttl_ms": 3600000, "max_bytes": 65536}})";
