@@ -13,6 +13,7 @@
 
 #include "bus/connect_socket.h"
 #include "bus/handshake.h"
+#include "bus/subscriber_link.h"
 
 namespace lumen::bus {
 namespace {

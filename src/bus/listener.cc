@@ -25,6 +25,7 @@
 #include "bus/offer.h"
 #include "bus/registry.h"
 #include "bus/segments.h"
+#include "bus/subscriber_link.h"
 
 namespace lumen::bus {
 namespace {

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "bus/subscriber_link.h"
+
 namespace lumen::bus {
 
 Result<Offer> Offer::make(const Geometry& geometry, Role role, uint64_t area_bytes) {

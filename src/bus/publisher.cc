@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bus/distance.h"
+#include "bus/subscriber_link.h"
 
 namespace lumen::bus {
 namespace {
@@ -73,9 +74,13 @@ Publisher::Publisher(std::shared_ptr<PublisherMemory> memory,
   count_type(0);
 }
 
+Publisher::Publisher(Publisher&&) noexcept = default;
+
 Publisher::~Publisher() {
   if (memory_ != nullptr) flush();  // nullptr: moved from
 }
+
+Bell& Publisher::bell() noexcept { return links_.front()->bell; }
 
 Publisher::Place Publisher::reserve(size_t size, uint64_t deadline_ns) noexcept {
   const Places places = reserve_batch(size, 1, deadline_ns);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "bus/segments.h"
+#include "bus/subscriber_link.h"
 
 namespace lumen::test {
 

@@ -22,56 +22,20 @@
 #include <lumen/bus/peer.h>
 #include <lumen/bus/stream_memory.h>
 
+#include <poll.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace lumen::bus {
 
-// One subscriber, as the publisher has it.
-struct SubscriberLink {
-  std::shared_ptr<CursorMemory> cursor;
-  std::shared_ptr<Peer> peer;
-  Bell bell;
-  bool holds_back = true;             // false: is lapped instead
-  uint64_t max_hold_ns = UINT64_MAX;  // dropped once the publisher has waited for it for so long
-  uint32_t entry = 0;                 // in PublisherPage::subscribers
-  uint32_t generation = 0;            // of that entry
-
-  // The publisher's: as last seen and checked.
-  uint64_t head_bytes = 0;
-  uint64_t head_frames = 0;
-  bool has_moved = false;  // its words were not 0 any more
-};
-
-// Subscribers that a listener has accepted while the publisher is at work.
-class PendingSubscribers {
- public:
-  PendingSubscribers() noexcept;
-  // Forgets subscribers that have gone meanwhile, so that a publisher that does nothing for long
-  // keeps none of them.
-  void add(std::unique_ptr<SubscriberLink> link);
-  [[nodiscard]] std::vector<std::unique_ptr<SubscriberLink>> take();
-  // Cheap: a number that changes with add(), and whenever somebody is known to be gone.
-  [[nodiscard]] uint32_t version() const noexcept {
-    return version_.load(std::memory_order_acquire);  // sync[bus.pending]: with add() and touch()
-  }
-  // Wakes the publisher if it sleeps.
-  void touch() noexcept;
-  // Readable after touch(), until drain().
-  [[nodiscard]] pollfd poll() const noexcept { return {event_.get(), POLLIN, 0}; }
-  void drain() noexcept;
-
- private:
-  std::mutex mutex_;
-  UniqueFd event_;
-  std::vector<std::unique_ptr<SubscriberLink>> links_;
-  std::atomic<uint32_t> version_{0};
-};
+// One subscriber, as the publisher has it, and those that a listener has accepted meanwhile: src/bus/subscriber_link.h.
+struct SubscriberLink;
+class PendingSubscribers;
 
 class Publisher {
  public:
@@ -93,7 +57,7 @@ class Publisher {
   Publisher(std::shared_ptr<PublisherMemory> memory, std::unique_ptr<SubscriberLink> link);
   // Over those that come and go. Without any, frames are dropped.
   Publisher(std::shared_ptr<PublisherMemory> memory, std::shared_ptr<PendingSubscribers> pending);
-  Publisher(Publisher&&) noexcept = default;
+  Publisher(Publisher&&) noexcept;
   Publisher& operator=(Publisher&&) = delete;
   ~Publisher();  // publishes the committed frames
 
@@ -149,7 +113,7 @@ class Publisher {
   // once for each announcement.
   void announce_sleep() noexcept { (void)sleep_.announce(); }
   void end_sleep() noexcept { sleep_.wake_up(); }
-  [[nodiscard]] Bell& bell() noexcept { return links_.front()->bell; }
+  [[nodiscard]] Bell& bell() noexcept;
 
   // Copies `data` into a frame of its own and publishes it.
   Outcome send(std::span<const std::byte> data, uint32_t type_id, uint64_t id = 0,
@@ -169,9 +133,6 @@ class Publisher {
   // Frames that were committed and that the slowest subscriber has not given back, as last seen.
   [[nodiscard]] uint64_t unread_were() const noexcept {
     return tail_frames_ + memory_->geometry().slots - frames_until_;
-  }
-  [[nodiscard]] const std::vector<std::unique_ptr<SubscriberLink>>& links() const noexcept {
-    return links_;
   }
 
  private:
