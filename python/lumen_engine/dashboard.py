@@ -1,7 +1,7 @@
 """`lumen dashboard`: starts Streamlit with the dashboard's pages and settings that keep it local.
 
-The pages are the folder dashboard/ of the source tree, in a wheel lumen_engine/_app/dashboard. This
-process becomes Streamlit: same process id, same signals. Errors: a line on stderr and status 1.
+The pages are the folder python/dashboard/, in a wheel lumen_engine/_app/dashboard. This process
+becomes Streamlit: same process id, same signals. Errors: a line on stderr and status 1.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LARGEST_PORT = 65535
 
 
 def pages_folder() -> Path | None:
-    """Where the pages are: beside this file in a wheel, three folders up in the tree."""
-    for folder in (HERE / "_app" / "dashboard", HERE.parent.parent / "dashboard"):
+    """Where the pages are: below this file in a wheel, beside its folder in the tree."""
+    for folder in (HERE / "_app" / "dashboard", HERE.parent / "dashboard"):
         if (folder / "entry" / "run.py").is_file():
             return folder
     return None

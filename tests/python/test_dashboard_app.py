@@ -126,7 +126,7 @@ def test_missing_packages_are_named_with_the_way_to_get_them(
 
 def test_the_dashboard_knows_the_formats_and_nothing_else_of_lumen(project_root: Path) -> None:
     allowed = {"lumen_engine.counters_file"}
-    for path in sorted((project_root / "dashboard").rglob("*.py")):
+    for path in sorted((project_root / "python" / "dashboard").rglob("*.py")):
         text = path.read_text()
         # In the tree it is `dashboard`, in a wheel `lumen_engine._app.dashboard`.
         for node in ast.walk(ast.parse(text)):
@@ -142,4 +142,4 @@ def test_the_extra_of_the_wheel_has_what_the_command_needs(project_root: Path) -
     pins = project["project"]["optional-dependencies"]["dashboard"]
     assert {pin.partition("==")[0] for pin in pins} >= set(command.NEEDED)
     packages = project["tool"]["scikit-build"]["wheel"]["packages"]
-    assert packages["lumen_engine/_app/dashboard"] == "dashboard"
+    assert packages["lumen_engine/_app/dashboard"] == "python/dashboard"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from counters_file_writer import CountersFileWriter
-
 from dashboard.sources import live
 
 

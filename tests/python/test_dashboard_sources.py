@@ -10,13 +10,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from telemetry_writer import HEADER, START, Rows, large_file, matrix_rows, record
-
 from dashboard.sources import follow
 from dashboard.sources.json_files import read_document
 from dashboard.sources.paths import find_files, short_names
 from dashboard.sources.telemetry_csv import end_of_records
 from dashboard.store import Content, Store
+from telemetry_writer import HEADER, START, Rows, large_file, matrix_rows, record
 
 
 class Watched:

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from telemetry_writer import START, Rows, matrix_rows, record
-
 from dashboard.selection import Choice, Memo, Selection, options
 from dashboard.stats import groups, stages, tail, timeline, verdict
 from dashboard.stats.knee import knee
 from dashboard.store import Store
 from dashboard.text import code, figure_text, plain, sentence, time_text
+from telemetry_writer import START, Rows, matrix_rows, record
 
 BY = ("queue_type", "allocator_type")
 

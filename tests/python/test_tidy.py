@@ -275,8 +275,8 @@ def test_a_region_of_relaxed_ends_with_its_function(tmp_path: Path) -> None:
 
 
 def test_a_crowded_root_is_found(tmp_path: Path) -> None:
-    files = {f"file{number}.txt": "" for number in range(23)} | {".hidden": ""}
-    assert "23 entries at the root, at most 22" in rules_of(tmp_path, files, "root")[0]
+    files = {f"file{number}.txt": "" for number in range(21)} | {".hidden": ""}
+    assert "21 entries at the root, at most 20" in rules_of(tmp_path, files, "root")[0]
     (tmp_path / "file0.txt").unlink()
     assert rules_of(tmp_path, {}, "root") == []
 

@@ -18,6 +18,6 @@ def module(name: str) -> ModuleType:
     """`app` is dashboard.app or lumen_engine._app.dashboard.app."""
     if PACKAGE.parent.name == IN_WHEEL:
         return importlib.import_module(f"lumen_engine.{IN_WHEEL}.dashboard.{name}")
-    root = PACKAGE.parent
-    sys.path += [path for path in (str(root), str(root / "python")) if path not in sys.path]
+    if str(PACKAGE.parent) not in sys.path:
+        sys.path.append(str(PACKAGE.parent))
     return importlib.import_module(f"dashboard.{name}")
