@@ -1,5 +1,5 @@
 // MutexQueue: the simple queue that the others are compared with: a ring under a mutex, with two
-// condition variables.
+// condition variables. Of the toolkit: the server itself does not use it.
 // Threads: any may push, pop and close. Memory: one array at construction.
 // Errors: try_* return false or 0 when full, empty or closed; they wait for the mutex alone.
 //

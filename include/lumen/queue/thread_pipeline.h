@@ -1,4 +1,5 @@
-// ThreadPipeline: items pass through stages of one ring, each stage with its own threads.
+// ThreadPipeline: items pass through stages of one ring, each stage with its own threads. A part of the toolkit: the
+// server itself does not use it.
 // Threads: a Producer handle each pushing thread; handlers on the stages' own threads; close() any.
 // Memory: the ring and a gate a stage, at construction.
 // Errors: try_push is false when full or closed.
@@ -65,7 +66,7 @@ struct Stage {
   Handler handler;
 };
 
-// The pipeline without threads: the owner of a thread drives a stage by Runner::poll() or run().
+// The pipeline without threads: the owner of a thread drives a stage by StageRunner::poll() or run().
 template <QueueItem T, Producers kProducers, typename... Stages>
 class Pipeline {
  public:
@@ -76,7 +77,7 @@ class Pipeline {
 
   class Producer;
   template <size_t kStage>
-  class Runner;
+  class StageRunner;
 
   Pipeline(const PipelineOptions& options, Stages... stages)
       : options_(options),
@@ -100,8 +101,8 @@ class Pipeline {
   [[nodiscard]] Producer producer() noexcept { return Producer(*this); }
   // One for each thread of the stage.
   template <size_t kStage>
-  [[nodiscard]] Runner<kStage> runner() noexcept {
-    return Runner<kStage>(*this);
+  [[nodiscard]] StageRunner<kStage> runner() noexcept {
+    return StageRunner<kStage>(*this);
   }
 
   void close() noexcept {
@@ -313,7 +314,7 @@ class Pipeline<T, kProducers, Stages...>::Producer {
 
 template <QueueItem T, Producers kProducers, typename... Stages>
 template <size_t kStage>
-class Pipeline<T, kProducers, Stages...>::Runner {
+class Pipeline<T, kProducers, Stages...>::StageRunner {
   using OwnStage = StageAt<kStage>;
   static constexpr bool kAlone = OwnStage::kThreads == 1;
   using Handler = decltype(OwnStage::handler);
@@ -368,7 +369,7 @@ class Pipeline<T, kProducers, Stages...>::Runner {
   static constexpr size_t kMostUnits = 64;
 
   friend class Pipeline;
-  explicit Runner(Pipeline& pipeline) noexcept
+  explicit StageRunner(Pipeline& pipeline) noexcept
       : pipeline_(&pipeline), idle_(pipeline.options_.max_spin_ns) {}
 
   [[nodiscard]] size_t next() const noexcept {
