@@ -1,5 +1,5 @@
-// The arguments of `lumen bench`, and the load on one model for each number of clients (bench_mix.cc: on
-// several). Threads and memory: as bench_command.h says.
+// The arguments of `lumen bench`, and the load on one model for each number of clients
+// (bench_mix.cc: on several). Threads and memory: as bench_command.h says.
 #include "bench_command.h"
 
 #include <lumen/client/bench_report.h>

@@ -1,5 +1,5 @@
-// `lumen bench URL --mix A:0.9,B:0.1`: several models of one server at once. Main thread, starts load
-// threads; the heap; errors as bench_command.h says.
+// `lumen bench URL --mix A:0.9,B:0.1`: several models of one server at once. Main thread, starts
+// load threads; the heap; errors as bench_command.h says.
 #include <lumen/client/load_run.h>
 #include <lumen/client/mix_report.h>
 #include <lumen/client/mix_spec.h>

@@ -56,7 +56,8 @@ struct Flushed {  // the callback's counts; one thread at a time calls it
   }
 };
 
-// The simple buffer that it is compared with: one lock over bump and write, one buffer, flushed under the lock.
+// The simple buffer that it is compared with: one lock over bump and write, one buffer, flushed
+// under the lock.
 class LockedBuffer {
  public:
   LockedBuffer(size_t bytes, Flushed& flushed) : memory_(bytes), flushed_(&flushed) {}

@@ -1,5 +1,5 @@
-// The body of `lumen matrix`: goes through the combinations round by round, so that a slow minute of
-// the machine hits all alike. Threads and memory: as matrix_command.h says.
+// The body of `lumen matrix`: goes through the combinations round by round, so that a slow minute
+// of the machine hits all alike. Threads and memory: as matrix_command.h says.
 #include "matrix_command.h"
 
 #include <lumen/client/matrix_report.h>

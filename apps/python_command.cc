@@ -1,5 +1,5 @@
-// See the header. Which Python: $LUMEN_PYTHON; the python3 beside the path by which lumen was called (a
-// virtual environment's); that of the source tree's .venv; python3 of PATH.
+// See the header. Which Python: $LUMEN_PYTHON; the python3 beside the path by which lumen was
+// called (a virtual environment's); that of the source tree's .venv; python3 of PATH.
 #include "python_command.h"
 
 #include <spawn.h>

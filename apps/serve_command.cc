@@ -154,7 +154,8 @@ void reload(const ServeArguments& arguments, Server& server, ServerOptions& curr
   if (!changes.empty()) warn_of_overcommit(current);
 }
 
-// Blocked before any thread exists, so that all inherit the mask and only the main thread sees them.
+// Blocked before any thread exists, so that all inherit the mask and only the main thread sees
+// them.
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);

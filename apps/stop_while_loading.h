@@ -1,7 +1,10 @@
-// StopWhileLoading: while `lumen serve` loads models nothing is served, so SIGTERM or SIGINT ends the process within a
-// second: Server::start() returns at its next look at stop(), and a compilation that lasts longer is left behind.
-// Threads: made and ended by the main thread, with both signals blocked; a thread of its own waits for them.
-// Memory: none. Errors: where there is no signalfd or eventfd, a stop signal waits until all models are loaded.
+// StopWhileLoading: while `lumen serve` loads models nothing is served, so SIGTERM or SIGINT ends
+// the process within a second: Server::start() returns at its next look at stop(), and a
+// compilation that lasts longer is left behind.
+// Threads: made and ended by the main thread, with both signals blocked; a thread of its own waits
+// for them.
+// Memory: none. Errors: where there is no signalfd or eventfd, a stop signal waits until all models
+// are loaded.
 #pragma once
 
 #include <lumen/base/unique_fd.h>

@@ -34,7 +34,8 @@ using lumen::models::ModelSource;
 
 // The socket's descriptor in the process.
 constexpr int kTrialSocket = 3;
-// A path of 4 KiB of which each byte is escaped, two names and 16 batch sizes take less than half. A socket takes 208 KiB.
+// A path of 4 KiB of which each byte is escaped, two names and 16 batch sizes take less than half.
+// A socket takes 208 KiB.
 constexpr size_t kMaxMessageBytes = 64 * 1024;
 // How soon a stop is seen.
 constexpr int kLookMs = 50;

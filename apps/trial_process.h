@@ -1,8 +1,9 @@
-// TrialProcesses: processes of this program that load and run models before the server does, so that a backend that
-// crashes on a model ends such a process and not the server. One serves one model after the other until end(); there
-// are as many as threads load models at once.
-// Threads: several at once; a thread that has started one lives until end(), since the process ends with it. Memory: the
-// heap. Errors: Status; where no process can be started models are not tried, which is logged once.
+// TrialProcesses: processes of this program that load and run models before the server does, so
+// that a backend that crashes on a model ends such a process and not the server. One serves one
+// model after the other until end(); there are as many as threads load models at once.
+// Threads: several at once; a thread that has started one lives until end(), since the process ends
+// with it. Memory: the heap. Errors: Status; where no process can be started models are not tried,
+// which is logged once.
 #pragma once
 
 #include <lumen/base/unique_fd.h>

@@ -1,5 +1,5 @@
-// The checks of `lumen doctor`: each looks at one thing of a Machine. The table names them all, in the
-// order in which they are shown.
+// The checks of `lumen doctor`: each looks at one thing of a Machine. The table names them all, in
+// the order in which they are shown.
 // Threads: main. Memory: strings. Errors: never; a value that can't be read is a Finding that says
 // so.
 #pragma once

@@ -13,8 +13,8 @@ namespace {
 // The oldest that Lumen is built and tested for: Debian 12's.
 constexpr uint64_t kLeastMajor = 6;
 constexpr uint64_t kLeastMinor = 1;
-// A read of the clock in user space takes 20 to 40 ns. One that is a system call takes 200 or more, and a
-// request has about ten.
+// A read of the clock in user space takes 20 to 40 ns. One that is a system call takes 200 or more,
+// and a request has about ten.
 constexpr uint64_t kSlowClockNs = 100;
 constexpr uint32_t kCapSysAdmin = 21;
 constexpr uint32_t kCapPerfmon = 38;

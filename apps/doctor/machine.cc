@@ -1,4 +1,5 @@
-// Reads files of /proc and /sys, whose size is not known before. Threads, memory and errors: see the header.
+// Reads files of /proc and /sys, whose size is not known before. Threads, memory and errors: see
+// the header.
 #include "doctor/machine.h"
 
 #include <lumen/base/unique_fd.h>

@@ -1,5 +1,5 @@
-// Machine: everything that the checks of `lumen doctor` ask: files below a root, and calls of the kernel
-// and of the CPU. Tests bring a root and answers of their own.
+// Machine: everything that the checks of `lumen doctor` ask: files below a root, and calls of the
+// kernel and of the CPU. Tests bring a root and answers of their own.
 // Threads: main; the probes of distance and wake-ups make two that end with the call.
 // Memory: strings. Errors: Result with the path and the reason; probes say theirs as an errno.
 #pragma once
@@ -50,8 +50,8 @@ struct Machine {
   std::function<int()> hardware_counter;
   std::function<bool(const char*)> has_locale;
   std::function<uint64_t()> clock_read_ns;
-  // One way between two CPUs, and from a wake() on one until the sleeper on the other runs; nullopt: it
-  // could not be measured.
+  // One way between two CPUs, and from a wake() on one until the sleeper on the other runs;
+  // nullopt: it could not be measured.
   std::function<std::optional<uint64_t>(uint32_t, uint32_t)> core_distance_ns;
   std::function<std::optional<uint64_t>(uint32_t, uint32_t)> wake_up_ns;
 

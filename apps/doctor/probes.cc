@@ -34,11 +34,13 @@ namespace {
 
 // Enough that the median moves by a few per cent from run to run.
 constexpr uint32_t kWakeUps = 301;
-// The waker lets the sleeper fall asleep: longer than any futex call takes, short enough for 50 ms in all.
+// The waker lets the sleeper fall asleep: longer than any futex call takes, short enough for 50 ms
+// in all.
 constexpr uint64_t kAsleepAfterNs = 100'000;
 // A sleeper whose CPU is taken: the measurement ends, it does not hang.
 constexpr uint64_t kWakeUpsMostNs = 2'000'000'000;
-// Each gives up after 2 ms without the other CPU; on a busy machine one of these meets a moment with both.
+// Each gives up after 2 ms without the other CPU; on a busy machine one of these meets a moment
+// with both.
 constexpr uint32_t kDistanceTries = 25;
 constexpr uint32_t kClockReads = 1'000;
 constexpr uint32_t kClockRuns = 5;

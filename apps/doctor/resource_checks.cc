@@ -6,8 +6,8 @@
 namespace lumen::doctor {
 namespace {
 
-// The counters file of a server with all its models and threads, and room for others. Docker's default is
-// as much.
+// The counters file of a server with all its models and threads, and room for others. Docker's
+// default is as much.
 constexpr uint64_t kLeastShmBytes = uint64_t{64} << 20;
 
 // The folder that logind has made, or a folder for this user alone on a tmpfs.
@@ -82,7 +82,8 @@ Finding check_descriptors(const Machine& machine) {
       "all connections that max_connections allows are served");
 }
 
-// The one that StringNormalizer of ONNX means where a model names none, and all other locales come with it.
+// The one that StringNormalizer of ONNX means where a model names none, and all other locales come
+// with it.
 Finding check_locale(const Machine& machine) {
   constexpr const char* kUsual = "en_US.UTF-8";
   if (machine.has_locale(kUsual)) return text(kUsual);

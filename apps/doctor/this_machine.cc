@@ -1,4 +1,5 @@
-// this_machine(): the Machine whose answers are the kernel's and the CPU's. Control plane; see the header.
+// this_machine(): the Machine whose answers are the kernel's and the CPU's. Control plane; see the
+// header.
 #include "doctor/machine.h"
 #include "doctor/probes.h"
 

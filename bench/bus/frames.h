@@ -1,5 +1,5 @@
-// The frames that a Python consumer multiplies by a matrix: f32[256], value[i] = number + i * 0.001 in
-// double, rounded once, type 1; at the end 1,024 zero bytes of type 0.
+// The frames that a Python consumer multiplies by a matrix: f32[256], value[i] = number + i * 0.001
+// in double, rounded once, type 1; at the end 1,024 zero bytes of type 0.
 // Threads: one. Memory: none. Errors: those of the end that they are sent through.
 #pragma once
 

@@ -79,8 +79,8 @@ inline void meet(Shared& shared) {
   while (shared.ready.load(std::memory_order_seq_cst) < 2) ::sched_yield();
 }
 
-// Word by word, where they lie: over an array in between g++ called memcpy(), twice a message, and clang did
-// not, so that not all contenders did the same.
+// Word by word, where they lie: over an array in between g++ called memcpy(), twice a message, and
+// clang did not, so that not all contenders did the same.
 template <size_t kSize>
 void write_words(std::byte* to, uint64_t value) {
   for (size_t i = 0; i < kSize; i += 8) std::memcpy(to + i, &value, 8);

@@ -1,11 +1,12 @@
-// bench_chronocache: the five rows of the TTL cache by Google Benchmark, for ChronoCache, the floor,
-// the rivals and the steps of its story.
+// bench_chronocache: the five rows of the TTL cache by Google Benchmark, for ChronoCache, the
+// floor, the rivals and the steps of its story.
 //
 //   bench_chronocache --benchmark_filter='^bm_putStress$'          ours: OneThread, CachedTick, TtlOnly
 //   bench_chronocache --benchmark_filter='^bm_putStress(/|$)'      everybody
 //   --part=0.1    a tenth of the operations of the rows that repeat one key (and of random10M)
 //
-// bench/cache.py calls it once a measurement. Threads: one. Memory: as loops.h says. Errors: exit 1.
+// bench/cache.py calls it once a measurement. Threads: one. Memory: as loops.h says. Errors: exit
+// 1.
 #include "loops.h"
 
 #include <cstdlib>

@@ -43,8 +43,9 @@ template <typename C, typename Body>
   }
 }
 
-// A key that the compiler knows nothing of, and memory that others may have changed: alike for every
-// contender. Not DoNotOptimize(T&) of Google Benchmark: its "+m,r" makes g++ 12 put one key for all.
+// A key that the compiler knows nothing of, and memory that others may have changed: alike for
+// every contender. Not DoNotOptimize(T&) of Google Benchmark: its "+m,r" makes g++ 12 put one key
+// for all.
 [[gnu::always_inline]] inline int opaque(int key) {
   asm volatile("" : "+r"(key) : : "memory");
   return key;

@@ -1,6 +1,7 @@
 // The rivals of one program: maps with a deadline beside each value, and the locks that make them
 // safe for threads. Those whose package is missing are left out.
-// Threads: MapCache has one; the others say so. Memory: the maps'. Errors: bad_alloc ends the bench.
+// Threads: MapCache has one; the others say so. Memory: the maps'. Errors: bad_alloc ends the
+// bench.
 #pragma once
 
 #include "contender.h"
@@ -84,8 +85,9 @@ class MapCache {
   TickClock<Now> clock_;
 };
 
-// Its hash of an int is the int: consecutive keys lie side by side. boost's is too, but the map mixes
-// it; absl's with an identity hash takes microseconds a put, since consecutive keys share a place.
+// Its hash of an int is the int: consecutive keys lie side by side. boost's is too, but the map
+// mixes it; absl's with an identity hash takes microseconds a put, since consecutive keys share a
+// place.
 template <typename K, typename V>
 using StdMap = MapCache<std::unordered_map<K, Entry<V>>, K, V>;
 

@@ -1,5 +1,6 @@
 // The rows of the story's steps in bench_chronocache.
-// Threads: one; the last steps have one of their own beside it. Memory: as loops.h says. Errors: none.
+// Threads: one; the last steps have one of their own beside it. Memory: as loops.h says. Errors:
+// none.
 #include "loops.h"
 #include "variants.h"
 

@@ -1,5 +1,5 @@
-// bench_cache_threads: one measurement of one contender, as a JSON line. bench/rivals/cache_rust and
-// bench/rivals/caffeine take the same arguments.
+// bench_cache_threads: one measurement of one contender, as a JSON line. bench/rivals/cache_rust
+// and bench/rivals/caffeine take the same arguments.
 //
 //   --list                         "SAFE|UNLOCKED NAME" of each contender
 //   --contender NAME --row reads   random keys of --keys N, all there; {"mops"} of all --threads
@@ -8,7 +8,8 @@
 //   --row mixed                    half puts, half gets of random keys of --keys
 //   --ms M                         how long reads and mixed take
 //
-// Thread i is on CPU i, the writer on the last one. Thread 0 advances the tick, every 1,000 operations.
+// Thread i is on CPU i, the writer on the last one. Thread 0 advances the tick, every 1,000
+// operations.
 // Memory: the contender's. Errors: exit 2 with a reason.
 #include "../queue/harness.h"
 #include "ours.h"

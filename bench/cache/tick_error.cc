@@ -1,4 +1,5 @@
-// bench_cache_tick: how late BackgroundTick's time is, while other threads want the CPUs too. A JSON line.
+// bench_cache_tick: how late BackgroundTick's time is, while other threads want the CPUs too. A
+// JSON line.
 //
 //   --busy N     threads that never sleep, beside the tick's and the one that looks   (0)
 //   --ms M       for how long                                                          (3000)

@@ -1,4 +1,5 @@
-// Request traces for eviction policies: made from a seed, kept in a file, so that all caches read the same.
+// Request traces for eviction policies: made from a seed, kept in a file, so that all caches read
+// the same.
 // Threads: one. Memory: the heap. Errors: std::runtime_error names the file or the trace.
 //
 // A file is the keys in the order in which they are asked for, 8 bytes each, little-endian.
@@ -52,7 +53,8 @@ inline Trace zipf_trace(size_t keys, size_t requests, double skew, std::mt19937_
   return trace;
 }
 
-// Zipf 1.0; after each `keys / 10` of such requests a scan of `keys / 20` keys that never come again.
+// Zipf 1.0; after each `keys / 10` of such requests a scan of `keys / 20` keys that never come
+// again.
 inline Trace scans_trace(size_t keys, size_t requests, std::mt19937_64& random) {
   const Zipf zipf(keys, 1.0);
   Trace trace;

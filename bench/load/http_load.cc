@@ -1,9 +1,9 @@
-// bench_http_load: the client of `lumen bench` (src/client) with a prepared request from a file, so that
-// any HTTP server can be measured: N clients in a closed loop over keep-alive connections.
+// bench_http_load: the client of `lumen bench` (src/client) with a prepared request from a file, so
+// that any HTTP server can be measured: N clients in a closed loop over keep-alive connections.
 //   bench_http_load HOST PORT REQUEST_FILE CONNECTIONS SECONDS WARM_UP_SECONDS [sleep]
 // Threads: one, which polls epoll without ever sleeping, because a wake-up costs 20 us on small
-// machines and would be booked as the server's: give it a core of its own. With "sleep" it waits in the
-// kernel instead, for a core that it shares with a part of the server. Memory: before the run.
+// machines and would be booked as the server's: give it a core of its own. With "sleep" it waits in
+// the kernel instead, for a core that it shares with a part of the server. Memory: before the run.
 // Errors: exit status 1 and a line; every reply must be a 200 with a Content-Length, and as long as
 // the first one.
 #include <lumen/client/load_run.h>

@@ -1,9 +1,10 @@
-// bench_mixed_load: the client of `lumen bench --mix` (src/client) with prepared requests from files, so that any
-// HTTP servers can be measured, one for all models or one for each.
+// bench_mixed_load: the client of `lumen bench --mix` (src/client) with prepared requests from
+// files, so that any HTTP servers can be measured, one for all models or one for each.
 //   bench_mixed_load SECONDS WARM_UP_SECONDS NAME,PORT,CLIENTS,RATE,REQUEST_FILE...
-// Each NAME has connections of its own: RATE 0 is a closed loop, else an open one of that many requests a second.
-// Threads: one, which polls all connections at once and sleeps where nothing comes: it shares its core with the
-// servers. Memory: before the run.
+// Each NAME has connections of its own: RATE 0 is a closed loop, else an open one of that many
+// requests a second.
+// Threads: one, which polls all connections at once and sleeps where nothing comes: it shares its
+// core with the servers. Memory: before the run.
 // Errors: exit status 1 and a line if the arguments are wrong; requests that servers refuse or fail
 // are counted.
 #include <lumen/client/load_run.h>

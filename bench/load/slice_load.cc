@@ -1,10 +1,12 @@
-// bench_slice_load: a closed loop against one of several servers at a time, for as long as it is told, over
-// connections that stay. For benches that measure servers in turns of 100 ms (bench/watching.py).
+// bench_slice_load: a closed loop against one of several servers at a time, for as long as it is
+// told, over connections that stay. For benches that measure servers in turns of 100 ms
+// (bench/watching.py).
 //   bench_slice_load REQUEST_FILE CONNECTIONS PORT...
-// A line on stdin, "TARGET MILLISECONDS" (TARGET counts the ports from 0), is one slice; its answer on stdout is
-// "REPLIES NANOSECONDS", once the last reply is there: between slices no server has a request.
-// Threads: one, which polls epoll without sleeping while a slice runs (a wake-up of its own would let the
-// server idle) and waits in read() between them. Memory: before the first slice.
+// A line on stdin, "TARGET MILLISECONDS" (TARGET counts the ports from 0), is one slice; its answer
+// on stdout is "REPLIES NANOSECONDS", once the last reply is there: between slices no server has a
+// request.
+// Threads: one, which polls epoll without sleeping while a slice runs (a wake-up of its own would
+// let the server idle) and waits in read() between them. Memory: before the first slice.
 // Errors: exit status 1 and a line; every reply must be a 200.
 #include <lumen/client/client_connection.h>
 #include <lumen/client/target.h>

@@ -5,7 +5,8 @@
 //   kept     each is slower than all before: into both windows, too
 //   memcpy   the record alone into such a ring, without a mark, as a floor
 //
-// One thread, no reader. The goal: below 60 ns, 1 % of the 8 us of CPU that a request on the MLP takes.
+// One thread, no reader. The goal: below 60 ns, 1 % of the 8 us of CPU that a request on the MLP
+// takes.
 // Run: .build/native/bench_flight_recorder
 #include <lumen/telemetry/flight_recorder.h>
 

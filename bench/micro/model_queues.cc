@@ -1,10 +1,11 @@
-// The question: what does the choice among models cost, and how does it grow with models and threads?
+// The question: what does the choice among models cost, and how does it grow with models and
+// threads?
 //
 //   choice/W     of W models that all have work: a request in and the next one out, by the policy `fair`
 //   one_queue    the same through one MpmcQueue for all models, as a floor: it chooses nothing
 //
-// A request out and in again by each of the threads, which share the queues: items_per_second of all. Nobody
-// sleeps.
+// A request out and in again by each of the threads, which share the queues: items_per_second of
+// all. Nobody sleeps.
 // Run: .build/native/bench_model_queues
 #include "engine/model_queues.h"
 

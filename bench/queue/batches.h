@@ -1,5 +1,5 @@
-// The rivals of a batch of 256, two kinds: copies (a call takes or gives an array) and spans (items are
-// written and read in the queue's own memory). Each is set against its like.
+// The rivals of a batch of 256, two kinds: copies (a call takes or gives an array) and spans (items
+// are written and read in the queue's own memory). Each is set against its like.
 // Threads: one producer, one consumer. Memory: each queue's own. Errors: 0 or an empty span.
 #pragma once
 

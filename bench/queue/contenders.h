@@ -86,7 +86,8 @@ using LumenMpmcPadded = LumenShared<T, MpmcQueue<T, Padding::kSlot>>;
 template <typename T>
 using LumenMutex = LumenShared<T, MutexQueue<T>>;
 
-// std::mutex never spins; ours do, so one rival may: as long as a short wait of ours takes, then it sleeps.
+// std::mutex never spins; ours do, so one rival may: as long as a short wait of ours takes, then it
+// sleeps.
 class SpinningMutex {
  public:
   void lock() {

@@ -89,7 +89,8 @@ class OursWith {
   typename ThreadPipeline<uint64_t, Producers::kOne, Stages...>::Producer producer_;
 };
 
-// A chain: a queue before each stage, a thread for each stage. Link: push, push_n, pop_n (all wait).
+// A chain: a queue before each stage, a thread for each stage. Link: push, push_n, pop_n (all
+// wait).
 template <typename Link>
 class Chain {
  public:
@@ -191,7 +192,8 @@ class SharedLink {
 using MpmcLink = SharedLink<MpmcQueue<uint64_t, Padding::kNone, Waiting::kDoorbell>>;
 using MutexLink = SharedLink<MutexQueue<uint64_t>>;
 
-// The mutex and its condition variables, which may spin where ours spin: with the same idle strategy.
+// The mutex and its condition variables, which may spin where ours spin: with the same idle
+// strategy.
 class SpinningMutexLink {
  public:
   explicit SpinningMutexLink(size_t capacity) : queue_(capacity) {}

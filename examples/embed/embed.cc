@@ -1,5 +1,5 @@
-// The server inside a program of one's own: it starts, asks itself over the loopback, changes its engine
-// while it serves, and drains. `example_embed MODELS`.
+// The server inside a program of one's own: it starts, asks itself over the loopback, changes its
+// engine while it serves, and drains. `example_embed MODELS`.
 // Threads: main; the server makes its own. Memory: control plane. Errors: printed, exit status 1.
 #include <lumen/backends/built_in.h>
 #include <lumen/net/socket.h>

@@ -1,6 +1,6 @@
-// A three-stage pipeline over one ring: read numbers as text, compute, write. Each stage has threads of
-// its own; an item stays in its slot from push to the end of the last stage, and order is kept although
-// the middle stage has two threads. Idle, nothing of this uses the processor.
+// A three-stage pipeline over one ring: read numbers as text, compute, write. Each stage has
+// threads of its own; an item stays in its slot from push to the end of the last stage, and order
+// is kept although the middle stage has two threads. Idle, nothing of this uses the processor.
 //
 //   main --push--> parse (1 thread) --> is it prime? (2 threads) --> collect (1 thread)
 #include <lumen/queue/thread_pipeline.h>

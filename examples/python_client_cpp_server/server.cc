@@ -1,5 +1,6 @@
-// The server inside a C++ program, reached over the shared-memory bus: `client.py` beside it sends NumPy arrays that
-// the model reads where they lie. `example_python_client_cpp_server MODELS [BUS]` serves until its input ends.
+// The server inside a C++ program, reached over the shared-memory bus: `client.py` beside it sends
+// NumPy arrays that the model reads where they lie. `example_python_client_cpp_server MODELS [BUS]`
+// serves until its input ends.
 // Threads: main; the server makes its own. Memory: control plane. Errors: printed, exit status 1.
 #include <lumen/backends/built_in.h>
 #include <lumen/server/server.h>

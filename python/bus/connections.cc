@@ -1,4 +1,5 @@
-// lumen_engine._bus: Listener, Connection and connect(). Threads: a listener any, the rest as in C++.
+// lumen_engine._bus: Listener, Connection and connect(). Threads: a listener any, the rest as in
+// C++.
 // Errors: Python exceptions.
 #include <lumen/base/clock.h>
 

@@ -41,8 +41,8 @@ struct ConnectionState {
   const uint32_t born = fork_count();
 };
 
-// Frames that Python has views of. Slots go back in order: a hold that ends before an older one waits
-// for it, since the ring does.
+// Frames that Python has views of. Slots go back in order: a hold that ends before an older one
+// waits for it, since the ring does.
 class Holds {
  public:
   explicit Holds(std::shared_ptr<ConnectionState> state) : state_(std::move(state)) {}

@@ -1,5 +1,7 @@
-// lumen_engine._bus: InferBase, the client's side of inference over the bus; lumen_engine/client.py is its face.
-// Threads: one at a time. Memory: the area stays mapped while arrays over it live. Errors: Python exceptions.
+// lumen_engine._bus: InferBase, the client's side of inference over the bus; lumen_engine/client.py
+// is its face.
+// Threads: one at a time. Memory: the area stays mapped while arrays over it live. Errors: Python
+// exceptions.
 #include <lumen/bus_client/infer_client.h>
 
 #include <nanobind/stl/optional.h>

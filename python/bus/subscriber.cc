@@ -1,5 +1,6 @@
 // lumen_engine._bus.Subscriber: views of the ring as NumPy arrays and memoryviews, or copies of it.
-// Threads: one at a time; views may end on any. Memory: views have none; a copy has its own on the heap.
+// Threads: one at a time; views may end on any. Memory: views have none; a copy has its own on the
+// heap.
 // Errors: Python exceptions.
 #include <nanobind/stl/optional.h>
 
@@ -23,8 +24,8 @@ struct FreeCopy {
 };
 using CopyMemory = std::unique_ptr<std::byte, FreeCopy>;
 
-// kOk with frames to take, kClosed at the end of the stream; raises all else. Fewer than `least`, but some,
-// once the time is over.
+// kOk with frames to take, kClosed at the end of the stream; raises all else. Fewer than `least`,
+// but some, once the time is over.
 Outcome wait_for(SubscriberHandle& self, size_t least, std::optional<double> timeout) {
   Subscriber& subscriber = *self.state->connection.subscriber;
   const uint64_t deadline_ns = deadline_of(timeout);
@@ -35,7 +36,8 @@ Outcome wait_for(SubscriberHandle& self, size_t least, std::optional<double> tim
   raise(outcome, outcome == Outcome::kHeld ? self.holds->description() : std::string());
 }
 
-// Two batches fit: the one that the loop's variable still holds while the next is waited for, and that.
+// Two batches fit: the one that the loop's variable still holds while the next is waited for, and
+// that.
 size_t most_at_once(const Subscriber& subscriber, size_t most) {
   return std::max<size_t>(1, std::min<size_t>(most, subscriber.geometry().slots / 2));
 }

@@ -1,5 +1,6 @@
 // The parts that the extension shares: errors, deadlines, and checks of a handle's user.
-// Threads: the interpreter's lock is held unless a comment says otherwise. Memory: Python's and the heap's.
+// Threads: the interpreter's lock is held unless a comment says otherwise. Memory: Python's and the
+// heap's.
 // Errors: Python exceptions.
 #pragma once
 
@@ -56,9 +57,9 @@ class Use {
 // Python's handlers of signals run there, and it is the one that ends the interpreter.
 [[nodiscard]] inline bool is_main_thread() noexcept { return ::gettid() == ::getpid(); }
 
-// Lets go of the interpreter's lock. Python before 3.14 ends a daemon thread that wants it back while the
-// interpreter ends, by an exception that C++ turns into an abort: such a thread sleeps until the process is over,
-// as from 3.14 on.
+// Lets go of the interpreter's lock. Python before 3.14 ends a daemon thread that wants it back
+// while the interpreter ends, by an exception that C++ turns into an abort: such a thread sleeps
+// until the process is over, as from 3.14 on.
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}
@@ -80,13 +81,13 @@ class Unlocked {
   PyThreadState* const state_;
 };
 
-// A signal that comes while a wait still spins, or that the kernel gives to another thread, does not end
-// the wait's poll(): so it is looked for this often.
+// A signal that comes while a wait still spins, or that the kernel gives to another thread, does
+// not end the wait's poll(): so it is looked for this often.
 inline constexpr uint64_t kLookForSignalsNs = 100'000'000;
 
-// Calls `wait(until)` without the interpreter's lock, until it says something else than "a signal has come",
-// or that the time is over, which is the deadline's. Python's handlers of signals run in between: so Ctrl-C
-// raises KeyboardInterrupt out of every wait.
+// Calls `wait(until)` without the interpreter's lock, until it says something else than "a signal
+// has come", or that the time is over, which is the deadline's. Python's handlers of signals run in
+// between: so Ctrl-C raises KeyboardInterrupt out of every wait.
 template <typename Wait>
 Outcome wait_interruptibly(uint64_t deadline_ns, Wait&& wait) {
   const bool looks = is_main_thread();

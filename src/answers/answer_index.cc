@@ -30,7 +30,8 @@ struct TellSlot {
 template <typename Policy>
 class IndexOf final : public AnswerIndex {
  public:
-  // One shard: puts come one at a time anyway, and the policy sees all answers; look-ups take no lock.
+  // One shard: puts come one at a time anyway, and the policy sees all answers; look-ups take no
+  // lock.
   explicit IndexOf(const AnswerIndexOptions& options)
       : cache_({.reserve_entries = options.max_entries + 1,
                 .max_weight = options.max_weight,
@@ -50,8 +51,8 @@ class IndexOf final : public AnswerIndex {
   }
 
  private:
-  // The clock of deadlines and of stored_ns(), 13 ns a look more than the time stamp counter, so that a simulation
-  // replays to the nanosecond.
+  // The clock of deadlines and of stored_ns(), 13 ns a look more than the time stamp counter, so
+  // that a simulation replays to the nanosecond.
   ChronoCache<Hash128, AnswerRef, Policy, cache::HashWith<LowBits>, cache::WeighWith<ByWeight>,
               cache::OnRemoval<TellSlot>, cache::SteadyClock>
       cache_;

@@ -1,5 +1,5 @@
-// AnswerIndex: which stored answer a key means, for how long, and which goes when there are too many: a
-// ChronoCache with the policy that the model's configuration names.
+// AnswerIndex: which stored answer a key means, for how long, and which goes when there are too
+// many: a ChronoCache with the policy that the model's configuration names.
 // Threads: any. Memory: all of it when it is made. Errors: false where nothing was put.
 #pragma once
 

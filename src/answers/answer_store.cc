@@ -98,7 +98,8 @@ void AnswerStore::let_go(AnswerSlot& slot) noexcept {
   uint32_t first = retired_.load(std::memory_order_relaxed);  // relaxed: the exchange below orders
   do {
     slot.next = first;
-    // sync[answers.retired]: release; the slot's last use. relaxed: on failure only looked at once more
+    // sync[answers.retired]: release; the slot's last use. relaxed: on failure only looked at once
+    // more
   } while (!retired_.compare_exchange_weak(first, slot.number, std::memory_order_release,
                                            std::memory_order_relaxed));
 }
@@ -145,7 +146,8 @@ AnswerStore::Place AnswerStore::put_inside(const Hash128& key, uint32_t units,
   slot.state.store(uint64_t{generation} << 32 | 2, std::memory_order_relaxed);
   const uint32_t weight = std::max<uint32_t>(units, kLeastBytes / kUnitBytes);
   if (!index_->try_put(key, {&slot, generation, weight}, ttl)) {
-    // relaxed: only this thread and the index, which has let go of it if it ever had it, know the slot
+    // relaxed: only this thread and the index, which has let go of it if it ever had it, know the
+    // slot
     const bool was_in = (slot.state.load(std::memory_order_relaxed) & kHolders) == 1;
     free_slot(slot);
     return {was_in ? PutOutcome::kNotAdmitted : PutOutcome::kBusy, nullptr};

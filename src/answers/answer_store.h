@@ -1,4 +1,5 @@
-// AnswerStore: the stored answers of one model, in one region of max_bytes that is there from the beginning.
+// AnswerStore: the stored answers of one model, in one region of max_bytes that is there from the
+// beginning.
 //
 //   index: key ─► slot, generation        slot: generation, ready, holders ─► block of the region
 //
@@ -8,10 +9,11 @@
 // an answer that a slow client is still reading stays whole and takes its place in the region,
 // however long ago it was evicted.
 //
-// One thread inserts at a time. Another that comes meanwhile gives up after a few looks (kBusy): it has its
-// answer, and nobody has to wait for the cache.
+// One thread inserts at a time. Another that comes meanwhile gives up after a few looks (kBusy): it
+// has its answer, and nobody has to wait for the cache.
 //
-// Threads: any. Memory: all of it at create(). Errors: PutOutcome; create() says why there is no region.
+// Threads: any. Memory: all of it at create(). Errors: PutOutcome; create() says why there is no
+// region.
 #pragma once
 
 #include "answers/answer_index.h"
@@ -46,10 +48,11 @@ class AnswerStore {
  public:
   // An answer larger than this share of max_bytes is not stored: it would be most of the region.
   static constexpr uint64_t kLargestShare = 4;
-  // The index lets in so much of the region: the rest keeps free blocks large enough, and holds answers that
-  // were evicted while they are read.
+  // The index lets in so much of the region: the rest keeps free blocks large enough, and holds
+  // answers that were evicted while they are read.
   static constexpr uint64_t kUsedOfEight = 7;
-  // A stored answer counts as at least so many bytes, so that the number of slots follows from max_bytes.
+  // A stored answer counts as at least so many bytes, so that the number of slots follows from
+  // max_bytes.
   static constexpr uint64_t kLeastBytes = 1024;
 
   [[nodiscard]] static Result<std::unique_ptr<AnswerStore>> create(

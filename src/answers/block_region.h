@@ -1,10 +1,11 @@
-// BlockRegion: one mapping, given out in blocks of any size: two-level segregated lists of free blocks, with
-// neighbours joined as they are freed (TLSF). Each call takes the same few steps, however full the region is.
+// BlockRegion: one mapping, given out in blocks of any size: two-level segregated lists of free
+// blocks, with neighbours joined as they are freed (TLSF). Each call takes the same few steps,
+// however full the region is.
 //
 //   block: units │ units of the one before │ next free │ previous free │ the caller's bytes ...
 //
-// Threads: one at a time. Memory: the mapping at create(), virtual until touched. Errors: nullopt where no
-// block is large enough; create() says why there is no mapping.
+// Threads: one at a time. Memory: the mapping at create(), virtual until touched. Errors: nullopt
+// where no block is large enough; create() says why there is no mapping.
 #pragma once
 
 #include <lumen/memory/mapping.h>

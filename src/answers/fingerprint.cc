@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kAlignment = alignof(Hash128);
 
-// Once to count the bytes, once to write them. Texts and lists have their length before them, so that no two
-// requests look alike.
+// Once to count the bytes, once to write them. Texts and lists have their length before them, so
+// that no two requests look alike.
 class StructureWriter {
  public:
   explicit StructureWriter(std::byte* out) noexcept : out_(out) {}

@@ -1,5 +1,6 @@
-// The two hashes, compiled for one instruction set each time that this is included: hash_kernels_avx2.cc and
-// hash_kernels_base.cc say for which. Header-only on both sides, so nothing has to be linked.
+// The two hashes, compiled for one instruction set each time that this is included:
+// hash_kernels_avx2.cc and hash_kernels_base.cc say for which. Header-only on both sides, so
+// nothing has to be linked.
 // Threads: pure functions. Memory: none. Errors: none.
 #pragma once
 

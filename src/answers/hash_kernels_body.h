@@ -1,5 +1,6 @@
-// The body of both hash_kernels_*.cc. Everything here has internal linkage or a name by the instruction set
-// (HighwayHash's states), so that no function that was compiled with AVX2 stands in for one without.
+// The body of both hash_kernels_*.cc. Everything here has internal linkage or a name by the
+// instruction set (HighwayHash's states), so that no function that was compiled with AVX2 stands in
+// for one without.
 // Threads: pure functions. Memory: none. Errors: none.
 #pragma once
 

@@ -18,8 +18,8 @@
 namespace lumen::answers {
 namespace {
 
-// Outputs go into the call's own memory first, where its client can't change them before they are stored. Where that
-// has no room they go where the client wants them, and nobody else gets them.
+// Outputs go into the call's own memory first, where its client can't change them before they are
+// stored. Where that has no room they go where the client wants them, and nobody else gets them.
 class PrivateFirst final : public Allocator {
  public:
   PrivateFirst(Allocator& own, Allocator& shared) noexcept : own_(own), shared_(shared) {}
@@ -234,8 +234,9 @@ service::StepOutcome ResponseCache::join(OfModel& model, service::Call& call,
   const SharedRuns::Joined joined = model.runs.join(key, work.ttl_ns, call);
   if (joined.role == SharedRuns::Role::kWaits) return service::StepOutcome::kParked;
   work.run = joined.run;
-  // The call that this one would have waited for may have ended between the two looks. Where the found answer has no
-  // room in this call's memory, this call has failed, and the calls that wait for it have not.
+  // The call that this one would have waited for may have ended between the two looks. Where the
+  // found answer has no room in this call's memory, this call has failed, and the calls that wait
+  // for it have not.
   if (joined.role == SharedRuns::Role::kLeads && answer(model, call, begun)) {
     after(call);
     return service::StepOutcome::kDone;

@@ -22,8 +22,8 @@ SharedRuns::Bucket::Bucket() noexcept {
   }
 }
 
-// Twice as many runs as there are calls, so that a bucket of eight is hardly ever full; and twice as many
-// nodes, since that of a call which has left stays until the run's end.
+// Twice as many runs as there are calls, so that a bucket of eight is hardly ever full; and twice
+// as many nodes, since that of a call which has left stays until the run's end.
 SharedRuns::SharedRuns(size_t calls)
     : buckets_(std::bit_ceil(std::max<size_t>(2 * calls / kWays, 1))),
       waiters_(2 * std::bit_ceil(std::max<size_t>(calls, 1))),
@@ -119,8 +119,8 @@ uint32_t SharedRuns::turned(uint32_t newest) noexcept {
 
 bool SharedRuns::leave(uint32_t node, service::Call& call) noexcept {
   service::Call* mine = &call;
-  // sync[shared_run.waiter]: acquire and release; a thread that takes the node finds no call. relaxed:
-  // it was taken
+  // sync[shared_run.waiter]: acquire and release; a thread that takes the node finds no call.
+  // relaxed: it was taken
   return waiters_[node].call.compare_exchange_strong(mine, nullptr, std::memory_order_acq_rel,
                                                      std::memory_order_relaxed);
 }

@@ -1,5 +1,6 @@
-// SharedRuns: the runs of one model that others may wait for, by key. The first call of a key leads its run; those
-// that come while it runs wait on a list that only grows, until the leader's end takes all of it.
+// SharedRuns: the runs of one model that others may wait for, by key. The first call of a key leads
+// its run; those that come while it runs wait on a list that only grows, until the leader's end
+// takes all of it.
 //
 //   bucket: door │ 8 runs: key, head of the list ─► waiter ─► waiter ...
 //
@@ -93,7 +94,8 @@ class SharedRuns {
 
 template <typename Served>
 void SharedRuns::end_run(Run& run, Served&& served) noexcept {
-  // sync[shared_run.head]: acquire and release; the waiters and their nodes; the run's key is not read any more
+  // sync[shared_run.head]: acquire and release; the waiters and their nodes; the run's key is not
+  // read any more
   uint32_t node = turned(run.head.exchange(kClosed, std::memory_order_acq_rel));
   while (node != kOpen) {
     const uint32_t next = waiters_[node].next;

@@ -3,7 +3,8 @@
 //
 //   StoredAnswer │ StoredInput each │ TensorView of each output │ structure │ inputs up to 4 KiB │ outputs
 //
-// Threads: written by one before it is published, then read by any. Memory: the block. Errors: none.
+// Threads: written by one before it is published, then read by any. Memory: the block. Errors:
+// none.
 #pragma once
 
 #include "answers/fingerprint.h"
@@ -16,8 +17,8 @@ namespace lumen::answers {
 
 class StoredAnswer {
  public:
-  // Inputs up to here are kept and compared byte by byte: 0.1 us, and hardly more memory than the rest. Of
-  // larger ones the second hash is kept.
+  // Inputs up to here are kept and compared byte by byte: 0.1 us, and hardly more memory than the
+  // rest. Of larger ones the second hash is kept.
   static constexpr size_t kComparedBytes = 4096;
 
   [[nodiscard]] static uint64_t bytes_for(const service::Call& call,

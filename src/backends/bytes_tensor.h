@@ -14,8 +14,8 @@
 
 namespace lumen::backends {
 
-// Calls `take(index, text)` for exactly `count` elements that fill `bytes`; those before a wrong one
-// have been taken when it fails.
+// Calls `take(index, text)` for exactly `count` elements that fill `bytes`; those before a wrong
+// one have been taken when it fails.
 template <typename Take>
 [[nodiscard]] Status read_bytes_tensor(const std::string& tensor_name,
                                        std::span<const std::byte> bytes, size_t count, Take take) {

@@ -1,5 +1,6 @@
-// Memory of outputs that is filled before a run, so that a run which leaves an output as it was is found, and old bytes
-// are not sent. An output may equal the filling by chance: it is asked again with the second one.
+// Memory of outputs that is filled before a run, so that a run which leaves an output as it was is
+// found, and old bytes are not sent. An output may equal the filling by chance: it is asked again
+// with the second one.
 // Threads: the instance's. Memory: none. Errors: none.
 #pragma once
 
@@ -10,7 +11,8 @@
 
 namespace lumen::backends {
 
-// Else an instance's first run alone is checked. A run that is checked fills and reads all of its outputs.
+// Else an instance's first run alone is checked. A run that is checked fills and reads all of its
+// outputs.
 #if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kChecksEachRun = true;
 #else

@@ -1,5 +1,6 @@
 // measure_core_distance(): a few hundred round trips over two lines, both sides spinning.
-// Threads: any; two of its own. Memory: their stacks. Errors: never, it leaves the figure as it was.
+// Threads: any; two of its own. Memory: their stacks. Errors: never, it leaves the figure as it
+// was.
 #include <lumen/base/core_distance.h>
 
 #include <lumen/base/cache_line.h>

@@ -97,8 +97,8 @@ bool names_cpu_controller(std::string_view controllers) {
 }
 
 // Lines of /proc/self/cgroup are "id:controllers:path"; v2 has id 0 and no controllers. Both may be
-// mounted. Of two places of one hierarchy the first that answers counts: "cpu" is commonly a link to
-// "cpu,cpuacct".
+// mounted. Of two places of one hierarchy the first that answers counts: "cpu" is commonly a link
+// to "cpu,cpuacct".
 template <typename T, typename ReadV2, typename ReadV1, typename Join>
 std::optional<T> join_cgroups(const std::filesystem::path& mount, std::string_view self,
                               ReadV2 read_v2, ReadV1 read_v1, Join join) {

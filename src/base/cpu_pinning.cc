@@ -1,6 +1,6 @@
-// Reads the setting, decides, and claims CPUs by names in the kernel. Control plane; the heap. A name
-// that can't be had for another reason than a server that has it (no descriptor left, say) counts as
-// taken.
+// Reads the setting, decides, and claims CPUs by names in the kernel. Control plane; the heap. A
+// name that can't be had for another reason than a server that has it (no descriptor left, say)
+// counts as taken.
 #include <lumen/base/cpu_pinning.h>
 
 #include <sys/socket.h>
@@ -168,8 +168,8 @@ PinnedCpus::PinnedCpus(const PinThreads& wanted, const PinFacts& facts,
   }
 }
 
-// All or none: beside pinned threads, which can't give way, some that float would wait while another
-// CPU is free.
+// All or none: beside pinned threads, which can't give way, some that float would wait while
+// another CPU is free.
 void PinnedCpus::pin_to_free(const std::vector<uint32_t>& candidates, uint32_t threads) {
   for (const uint32_t cpu : candidates) {
     if (held_.size() == threads) break;

@@ -1,5 +1,5 @@
-// /proc/meminfo and the control groups, both versions (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst).
-// Any thread; allocates strings.
+// /proc/meminfo and the control groups, both versions (Documentation/admin-guide/cgroup-v2.rst,
+// cgroup-v1/memory.rst). Any thread; allocates strings.
 #include <lumen/base/machine_memory.h>
 
 #include <sys/resource.h>
@@ -65,7 +65,8 @@ std::optional<uint64_t> allowed_by(const std::filesystem::path& group, const Gro
   return *limit - std::min(*limit, in_use);
 }
 
-// A group is bound by those around it too. Inside a container its own group may be mounted as the root.
+// A group is bound by those around it too. Inside a container its own group may be mounted as the
+// root.
 void lower_to(MachineMemory& memory, const std::filesystem::path& mount,
               std::filesystem::path group, const GroupFiles& files, What what) {
   for (;;) {

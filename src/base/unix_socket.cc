@@ -1,4 +1,5 @@
-// Unix sockets: a listener whose file can't be had by two servers or be opened too early. Control plane.
+// Unix sockets: a listener whose file can't be had by two servers or be opened too early. Control
+// plane.
 #include <lumen/base/unix_socket.h>
 
 #include <fcntl.h>
@@ -142,8 +143,8 @@ Result<UnixListener> listen_unix(const std::string& path, UnixSocketKind kind) {
   const int type = kind == UnixSocketKind::kStream ? SOCK_STREAM : SOCK_SEQPACKET;
   LUMEN_RETURN_IF_ERROR(check_unix_path(path));
   const sockaddr_un address = unix_address(path);
-  // In a shared folder another program may hold the lock for long. The lock matters to the removal of a stale socket;
-  // bind() gives a path that is free to one server alone.
+  // In a shared folder another program may hold the lock for long. The lock matters to the removal
+  // of a stale socket; bind() gives a path that is free to one server alone.
   const Result<UniqueFd> lock = lock_folder(path);
   if (!lock.ok() && ::access(path.c_str(), F_OK) == 0) return lock.status();
   LUMEN_RETURN_IF_ERROR(remove_stale(path, address, type));

@@ -1,5 +1,5 @@
-// connect(): the side that comes. Control plane. Errors: Result, with the listener's own words where it
-// has refused.
+// connect(): the side that comes. Control plane. Errors: Result, with the listener's own words
+// where it has refused.
 #include <lumen/base/clock.h>
 #include <lumen/bus/connection.h>
 
@@ -34,7 +34,8 @@ Code code_of(Answer answer) noexcept {
   return Code::kInvalidArgument;
 }
 
-// A bell is waited on: a file whose poll() is answered by another process (FUSE) could hold this one up.
+// A bell is waited on: a file whose poll() is answered by another process (FUSE) could hold this
+// one up.
 bool is_bell(const UniqueFd& fd) noexcept {
   const auto option = [&](int name) {
     int value = -1;

@@ -13,7 +13,8 @@ namespace lumen::bus {
 // batches: 32 B frames, flushed by 32, near: 200 M/s with 16 units, 290 with 32, 345 with 64.
 inline constexpr uint64_t kMostDistanceUnits = 64;
 
-// After a burst of `frames`, a look found nothing. True: it has waited, so that another look is due.
+// After a burst of `frames`, a look found nothing. True: it has waited, so that another look is
+// due.
 inline bool keep_distance(const CoreDistance& distance, uint64_t frames) noexcept {
   const uint64_t units = std::min(frames / 2, kMostDistanceUnits);
   if (units == 0) return false;

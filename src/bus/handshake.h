@@ -49,7 +49,8 @@ struct StreamGeometry {
   uint32_t has_entry = 0;
 };
 
-// From the listener, with the descriptors beside it; or a refusal with its text, and no descriptors.
+// From the listener, with the descriptors beside it; or a refusal with its text, and no
+// descriptors.
 struct Welcome {
   uint64_t magic = kMagic;
   uint16_t version = kNewestProtocol;

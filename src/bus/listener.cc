@@ -44,8 +44,8 @@ struct Newcomer {
   uint64_t deadline_ns = 0;
 };
 
-// A subscriber of the shared publisher. Its place is free again once it is gone, whether the publisher has
-// noticed yet or not.
+// A subscriber of the shared publisher. Its place is free again once it is gone, whether the
+// publisher has noticed yet or not.
 struct Served {
   std::weak_ptr<Peer> peer;
   std::shared_ptr<const void> lease;

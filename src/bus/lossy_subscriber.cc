@@ -1,5 +1,5 @@
-// LossySubscriber: copies frames while the publisher goes on, and finds out after whether it was in time.
-// One thread at a time. Memory: none. Errors: Outcome.
+// LossySubscriber: copies frames while the publisher goes on, and finds out after whether it was in
+// time. One thread at a time. Memory: none. Errors: Outcome.
 //
 // The publisher says where it is going to write (claimed_bytes, claimed_frames) before it does. So:
 // copy, then load the claims; bytes less than a ring behind them were whole when they were copied.
@@ -15,7 +15,8 @@ namespace lumen::bus {
 namespace {
 
 constexpr uint32_t kLooksAPoll = 4096;  // as Subscriber's
-// A publisher that laps a reader this often while it copies one frame is not one that it can follow.
+// A publisher that laps a reader this often while it copies one frame is not one that it can
+// follow.
 constexpr int kTriesARead = 64;
 
 // Word by word with acquire, so that later loads see later values; on x86 a plain load.

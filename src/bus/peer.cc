@@ -94,8 +94,8 @@ bool share_only_cpu(pid_t pid) noexcept {
 }
 
 UniqueFd open_peer_process(int socket, const PeerCredentials& credentials) noexcept {
-  // The kernel keeps this one from connect() or listen() on, so that a number which is given to another
-  // process meanwhile can't deceive us.
+  // The kernel keeps this one from connect() or listen() on, so that a number which is given to
+  // another process meanwhile can't deceive us.
   int fd = -1;
   socklen_t size = sizeof(fd);
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return UniqueFd(fd);

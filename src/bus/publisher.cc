@@ -16,11 +16,11 @@
 namespace lumen::bus {
 namespace {
 
-// How far ahead room is claimed from subscribers that are lapped: a part of the ring, so that a claim, a
-// locked store, is made once for many frames.
+// How far ahead room is claimed from subscribers that are lapped: a part of the ring, so that a
+// claim, a locked store, is made once for many frames.
 constexpr uint64_t kClaimsARing = 16;
-// A program that never waits learns of a death after so many looks in a row that found nothing: under a
-// millisecond, for one poll() of 0.5 us.
+// A program that never waits learns of a death after so many looks in a row that found nothing:
+// under a millisecond, for one poll() of 0.5 us.
 constexpr uint32_t kLooksAPoll = 4096;
 
 }  // namespace
@@ -120,7 +120,8 @@ void Publisher::publish() noexcept {
   write_counts();
   page.tail_bytes.store(tail_bytes_,
                         std::memory_order_relaxed);  // relaxed: published by the next one
-  // sync[bus.tail]: release of the frames to the subscribers' look; seq_cst against their announcement
+  // sync[bus.tail]: release of the frames to the subscribers' look; seq_cst against their
+  // announcement
   page.tail_frames.exchange(tail_frames_, std::memory_order_seq_cst);
   if (has_lapped_) {
     // sync[bus.settled]: release, read before tail_frames by a subscriber that was lapped
@@ -268,7 +269,8 @@ Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
     sleep_.wake_up();
     return Outcome::kOk;  // the caller looks again and finds the cause
   }
-  // sync[bus.stuck]: release; a subscriber that holds frames and waits for more finds that none will come
+  // sync[bus.stuck]: release; a subscriber that holds frames and waits for more finds that none
+  // will come
   memory_->page().stuck_for.store(word, std::memory_order_seq_cst);
   ring_all();
   list_polls();
@@ -280,7 +282,8 @@ Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
   return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
 }
 
-// Subscribers for whose sake there is no room, for longer than they may, are dropped. When to look again.
+// Subscribers for whose sake there is no room, for longer than they may, are dropped. When to look
+// again.
 uint64_t Publisher::drop_holders(uint64_t stride, uint64_t now) noexcept {
   PublisherPage& page = memory_->page();
   const Geometry& geometry = memory_->geometry();

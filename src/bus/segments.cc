@@ -9,7 +9,8 @@
 namespace lumen::bus {
 namespace {
 
-// Mapped for writing first, since nobody can once it is sealed; the reader's own mapping is read-only.
+// Mapped for writing first, since nobody can once it is sealed; the reader's own mapping is
+// read-only.
 template <typename Memory, typename Map>
 Result<std::shared_ptr<Memory>> initialised(SharedFile& file, bool we_write, Map&& map) {
   Result<std::shared_ptr<Memory>> writable = map(file, Access::kReadWrite);

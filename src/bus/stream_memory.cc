@@ -27,8 +27,8 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 // Of the rest: page tables, and the process's own needs.
 constexpr uint64_t kLeftForOthers = uint64_t{2} << 20;
 
-// fallocate() above RLIMIT_FSIZE raises SIGXFSZ, whose default ends the process: blocked here, and taken
-// away again if it came, the call only fails.
+// fallocate() above RLIMIT_FSIZE raises SIGXFSZ, whose default ends the process: blocked here, and
+// taken away again if it came, the call only fails.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() noexcept {

@@ -1,5 +1,7 @@
-// SubscriberLink: one subscriber, as its publisher has it; PendingSubscribers: those on their way to the publisher.
-// Threads: a link is the publisher's; PendingSubscribers: any. Memory: the heap, at add(). Errors: none.
+// SubscriberLink: one subscriber, as its publisher has it; PendingSubscribers: those on their way
+// to the publisher.
+// Threads: a link is the publisher's; PendingSubscribers: any. Memory: the heap, at add(). Errors:
+// none.
 #pragma once
 
 #include <lumen/base/unique_fd.h>

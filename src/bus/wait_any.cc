@@ -1,4 +1,5 @@
-// Looking at several rings, and sleeping for all of them. One thread. Memory: none. Errors: Outcome.
+// Looking at several rings, and sleeping for all of them. One thread. Memory: none. Errors:
+// Outcome.
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/bus/wait_any.h>

@@ -1,5 +1,5 @@
-// A GET that waits. Any thread; the heap; as fetch.h says. The reply ends by its length, by its last
-// chunk or with the connection, which "Connection: close" asks for.
+// A GET that waits. Any thread; the heap; as fetch.h says. The reply ends by its length, by its
+// last chunk or with the connection, which "Connection: close" asks for.
 #include "client/fetch.h"
 
 #include <lumen/client/reply_head.h>

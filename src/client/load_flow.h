@@ -36,12 +36,13 @@ class LoadFlow {
     uint64_t intended_ns = 0;    // open loop
     uint64_t idle_since_ns = 0;  // open loop
     bool measured = false;       // where requests are counted out
-    // Not 0: does nothing until then, because it failed (lest a dead server be hammered) or was told.
+    // Not 0: does nothing until then, because it failed (lest a dead server be hammered) or was
+    // told.
     uint64_t resting_until_ns = 0;
   };
 
-  // `index` of `threads` threads; takes its share of clients, requests and rate. It does not move: epoll's
-  // events point at its clients.
+  // `index` of `threads` threads; takes its share of clients, requests and rate. It does not move:
+  // epoll's events point at its clients.
   LoadFlow(const LoadPlan& plan, uint32_t index, uint32_t threads, int epoll_fd, ThreadUse& use);
   LoadFlow(const LoadFlow&) = delete;
   LoadFlow& operator=(const LoadFlow&) = delete;

@@ -1,5 +1,5 @@
-// Three passes over one server: a warm-up, the measured requests on kept connections, and as many with
-// a connection each. The passes are told apart in the telemetry file by their request id.
+// Three passes over one server: a warm-up, the measured requests on kept connections, and as many
+// with a connection each. The passes are told apart in the telemetry file by their request id.
 #include <lumen/client/measure.h>
 
 #include <lumen/client/bench_report.h>

@@ -1,4 +1,5 @@
-// Reads a model's metadata and writes infer requests. Control plane; the heap; as model_info.h says.
+// Reads a model's metadata and writes infer requests. Control plane; the heap; as model_info.h
+// says.
 #include <lumen/client/model_info.h>
 
 #include "client/bus_load.h"

@@ -1,6 +1,6 @@
 // Reads .npy: magic, version, the length of a header that is a Python dictionary, then the bytes.
-// Source: numpy/lib/format.py. The header is always written by NumPy itself in one fixed form, so it is
-// matched by its three keys, not parsed as Python.
+// Source: numpy/lib/format.py. The header is always written by NumPy itself in one fixed form, so
+// it is matched by its three keys, not parsed as Python.
 #include <lumen/client/npy_file.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Finds status, length and connection of a reply. Pure; about 100 ns for the heads that servers send.
+// Finds status, length and connection of a reply. Pure; about 100 ns for the heads that servers
+// send.
 #include <lumen/client/reply_head.h>
 
 #include <strings.h>

@@ -1,5 +1,5 @@
-// URLs to addresses, and the sockets to them. Control plane but for start_connecting(), which the load
-// threads call; that allocates nothing. Errors: as target.h says.
+// URLs to addresses, and the sockets to them. Control plane but for start_connecting(), which the
+// load threads call; that allocates nothing. Errors: as target.h says.
 #include <lumen/client/target.h>
 
 #include <fcntl.h>

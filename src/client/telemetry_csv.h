@@ -1,5 +1,5 @@
-// read_queue_residency: how long the requests of one id waited in the queue, from a telemetry CSV file
-// (docs/formats/telemetry-csv.md).
+// read_queue_residency: how long the requests of one id waited in the queue, from a telemetry CSV
+// file (docs/formats/telemetry-csv.md).
 // Threads: any. Memory: the heap. Errors: Status naming the file and the columns that it lacks.
 #pragma once
 

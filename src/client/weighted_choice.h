@@ -1,5 +1,6 @@
-// WeightedChoice: which of several a client asks next, by their weights: the golden-ratio sequence, so that
-// after any number of choices each has its share to within a few, in no pattern that repeats.
+// WeightedChoice: which of several a client asks next, by their weights: the golden-ratio sequence,
+// so that after any number of choices each has its share to within a few, in no pattern that
+// repeats.
 // Threads: one. Memory: the heap, when made. Errors: never; weights are above 0.
 #pragma once
 

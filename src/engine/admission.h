@@ -48,7 +48,8 @@ class Admission {
     if (!has_budget()) return true;
     // relaxed: an estimate
     const uint64_t all_ns = backlog_ns_.load(std::memory_order_relaxed) / runners_;
-    // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer is.
+    // Nothing ahead: then it is the model that is slow, and only a run can show that it no longer
+    // is.
     if (all_ns == 0) return true;
     const uint64_t now = now_ns();
     const uint64_t begun_ns = request.times.received_ns;

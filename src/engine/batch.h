@@ -1,6 +1,6 @@
-// Batch: several requests for one model, packed along the first axis into one, and its results split
-// again. Any backend runs it as a request like another; the copy in between is small where packing
-// pays at all (16 rows of 1 KiB: 0.3 us, against 3 us saved a row).
+// Batch: several requests for one model, packed along the first axis into one, and its results
+// split again. Any backend runs it as a request like another; the copy in between is small where
+// packing pays at all (16 rows of 1 KiB: 0.3 us, against 3 us saved a row).
 // Threads: one at a time, as its worker; split() may run on a backend's thread.
 // Memory: the batch's own region or heap; the outputs of each request lie in that request's memory.
 // Errors: pack() is false when the memory does not suffice; a failed run is each request's status.

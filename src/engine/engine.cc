@@ -146,8 +146,8 @@ class GatedSubmitter final : public Submitter {
   // Stands in retiring_ once the thread has left: no scheduler has this address.
   [[nodiscard]] Scheduler* gone() noexcept { return reinterpret_cast<Scheduler*>(this); }
   [[nodiscard]] Scheduler* enter() noexcept {
-    // sync[engine.inside]: seq_cst; see wait_until_outside(). 5 ns on a line that nobody else writes,
-    // where a shared count would be contended by all I/O threads.
+    // sync[engine.inside]: seq_cst; see wait_until_outside(). 5 ns on a line that nobody else
+    // writes, where a shared count would be contended by all I/O threads.
     inside_.store(1, std::memory_order_seq_cst);
     return current_.load(std::memory_order_seq_cst);  // sync[engine.inside]: as above
   }

@@ -34,7 +34,8 @@ size_t most_requests_held(const EngineConfig& config) noexcept {
   EngineConfig counted = config;
   if (counted.thread_count == 0) counted.thread_count = usable_cpu_count();
   const size_t workers = counted.thread_count;
-  // A worker keeps back up to 16 for models that have no room (or a batch), and runs as many at most.
+  // A worker keeps back up to 16 for models that have no room (or a batch), and runs as many at
+  // most.
   const size_t of_a_worker = 2 * std::max<size_t>(config.batch_size, 16);
   const size_t in_rings = workers * spsc_ring_capacity(counted);
   return std::max(config.queue_capacity, in_rings) + workers * of_a_worker;

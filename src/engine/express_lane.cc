@@ -16,7 +16,8 @@ WorkerOptions ExpressLane::worker_options() noexcept {
       .index = context_.config.thread_count,  // the next after the other workers
       .place = 0,
       .config = context_.config,
-      // Not pinned: it is for the moments in which the other workers' CPUs are taken. It stays on those of a list.
+      // Not pinned: it is for the moments in which the other workers' CPUs are taken. It stays on
+      // those of a list.
       .cpu = {},
       .cpus = context_.options.pin_threads.cpus,
       .may_spin = false,  // on a CPU that another worker may need

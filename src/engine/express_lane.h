@@ -1,10 +1,11 @@
-// ExpressLane: one more worker, the express worker, for models that are light beside others and yet too long for an
-// I/O thread (queue type `auto`). While as many heavy requests are on their way as there are
-// workers, each worker may be in the middle of a long run; light requests go to this one then. It
-// is pinned to no CPU (it stays on those of a list in pin_threads): the kernel wakes it on one that
-// is idle, or, if none is, lets it in at once beside a worker: it asks for a short time slice, and
-// a thread that asks for less is served sooner and gets no more in all (EEVDF, Linux 6.12 on;
-// before that a thread that has slept goes before one that has run for long, most of the time).
+// ExpressLane: one more worker, the express worker, for models that are light beside others and yet
+// too long for an I/O thread (queue type `auto`). While as many heavy requests are on their way as
+// there are workers, each worker may be in the middle of a long run; light requests go to this one
+// then. It is pinned to no CPU (it stays on those of a list in pin_threads): the kernel wakes it on
+// one that is idle, or, if none is, lets it in at once beside a worker: it asks for a short time
+// slice, and a thread that asks for less is served sooner and gets no more in all (EEVDF, Linux
+// 6.12 on; before that a thread that has slept goes before one that has run for long, most of the
+// time).
 //
 // Threads, memory, errors: see lane.h; takes() by any submitter.
 #pragma once

@@ -7,8 +7,8 @@
 // The cost is predicted when a request is taken and corrected once it has run, so that shares
 // follow from measured times.
 //
-// Bounds, after any history: no model begins before now_, and none later than one run after it. So of two models
-// that compete neither waits longer than its share says and one heavy run.
+// Bounds, after any history: no model begins before now_, and none later than one run after it. So
+// of two models that compete neither waits longer than its share says and one heavy run.
 //   now_ moves with each run that a worker takes, to its start. A request that joins a run moves it not: a batch is
 //   one run, and would take from the others the time that they are behind it.
 //   A correction adds to a model's debt up to one run of the time that was measured, however many were taken with
@@ -17,9 +17,10 @@
 //   the next is counted once now_ has passed that. They do not move now_ either: the models that the workers take
 //   from would all lie behind it, with no order among them, and the cheaper would starve the other.
 //
-// Threads: start_of(), charge(), join() and settle() by any, without a lock: of two that take requests of the same
-// model at the same moment both are charged; which was first does not matter. reset() on the control plane,
-// while no request of the model can come. Memory: at construction. Errors: none.
+// Threads: start_of(), charge(), join() and settle() by any, without a lock: of two that take
+// requests of the same model at the same moment both are charged; which was first does not matter.
+// reset() on the control plane, while no request of the model can come. Memory: at construction.
+// Errors: none.
 #pragma once
 
 #include <lumen/base/cache_line.h>

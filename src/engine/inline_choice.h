@@ -1,6 +1,6 @@
-// InlineChoice: whether the next request of a model runs on its I/O thread or goes to a worker (queue
-// type `auto`). A run that costs less than the hand-off to a worker is better run on the thread
-// that has the request.
+// InlineChoice: whether the next request of a model runs on its I/O thread or goes to a worker
+// (queue type `auto`). A run that costs less than the hand-off to a worker is better run on the
+// thread that has the request.
 //
 // The cost of a run is expected by the request's size (RunCosts), so a large request of a light
 // model goes to a worker. The cost of a hand-off is measured as wake-ups happen (wake_cost_ns()).
@@ -23,8 +23,8 @@ namespace lumen::engine {
 
 class InlineChoice {
  public:
-  // Of a model whose lightest requests cost no more the I/O threads get instances: the measured hand-off may
-  // grow to as much.
+  // Of a model whose lightest requests cost no more the I/O threads get instances: the measured
+  // hand-off may grow to as much.
   static constexpr uint64_t kMostInlineNs = 2 * kMostHandOffNs;
 
   // Control plane, while no request of the model can come.

@@ -26,7 +26,8 @@ InlineLane::InlineLane(const LaneContext& context, ModelFilter serves, bool are_
                                                            .regions = options.regions,
                                                            .listener = place.get(),
                                                            .counters = &context.counters});
-    // The I/O thread pins itself when it first runs a model; whether it may is known, and told, now.
+    // The I/O thread pins itself when it first runs a model; whether it may is known, and told,
+    // now.
     if (const auto cpu = pinned_.of(i)) {
       Status pin_status;
       std::thread([&] { pin_status = pin_this_thread(*cpu); }).join();

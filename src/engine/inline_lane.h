@@ -13,9 +13,9 @@ namespace lumen::engine {
 
 class InlineLane final : public Lane {
  public:
-  // `serves`: models that the submitters' threads get instances of. `are_pinned`: the threads are pinned to CPUs; not
-  // beside workers, which have the CPUs: there the kernel places the threads. `shares`: of the workers beside it, told
-  // the time of each run; may be nullptr.
+  // `serves`: models that the submitters' threads get instances of. `are_pinned`: the threads are
+  // pinned to CPUs; not beside workers, which have the CPUs: there the kernel places the threads.
+  // `shares`: of the workers beside it, told the time of each run; may be nullptr.
   InlineLane(const LaneContext& context, ModelFilter serves, bool are_pinned, FairShares* shares);
 
   [[nodiscard]] bool push(uint32_t submitter, models::InferRequest& request) noexcept override;

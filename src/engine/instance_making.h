@@ -1,6 +1,7 @@
-// make_instances(): the instances that runners get of models, made by several threads, then measured by one.
-// Threads: the control plane. Memory: the instances'. Errors: the first failure; with kMarkUnavailable the model alone
-// fails.
+// make_instances(): the instances that runners get of models, made by several threads, then
+// measured by one.
+// Threads: the control plane. Memory: the instances'. Errors: the first failure; with
+// kMarkUnavailable the model alone fails.
 #pragma once
 
 #include "engine/runner.h"

@@ -1,10 +1,12 @@
-// Lane: one way of requests to threads that run models: the workers (WorkerLane), the express worker (ExpressLane),
-// or the I/O threads themselves (InlineLane). A scheduler has one lane, or with `auto` all three.
+// Lane: one way of requests to threads that run models: the workers (WorkerLane), the express
+// worker (ExpressLane), or the I/O threads themselves (InlineLane). A scheduler has one lane, or
+// with `auto` all three.
 //
 //   Submitter ──► LaneChooser: which lane? ──► Lane::push() ──► Runner ──► complete()
 //
-// Threads: the functions for submitters by the submitter with that number, the others on the control plane. Memory: at
-// construction and add(). Errors: push() is false where the lane has no room; add() says why an instance was not made.
+// Threads: the functions for submitters by the submitter with that number, the others on the
+// control plane. Memory: at construction and add(). Errors: push() is false where the lane has no
+// room; add() says why an instance was not made.
 #pragma once
 
 #include "engine/admission.h"
@@ -30,7 +32,8 @@ using ModelFilter = bool (*)(const models::Model& model) noexcept;
 [[nodiscard]] inline bool every_model(const models::Model&) noexcept { return true; }
 [[nodiscard]] inline bool no_model(const models::Model&) noexcept { return false; }
 
-// Requests that are on their way to workers, by which the express lane is chosen. All accesses are relaxed: hints.
+// Requests that are on their way to workers, by which the express lane is chosen. All accesses are
+// relaxed: hints.
 struct WorkerLoad {
   alignas(kFalseSharingRange) std::atomic<uint32_t> heavy{0};    // heavy ones that the workers have
   alignas(kFalseSharingRange) std::atomic<uint32_t> express{0};  // all that the express worker has
@@ -62,7 +65,8 @@ class Lane {
                                       const models::Model& model) const noexcept = 0;
   // Wakes workers for this submitter's pushes since its last call. Runs no model.
   virtual void wake(uint32_t submitter) noexcept { (void)submitter; }
-  // wake(), or one call of a model on this thread. Returns how many requests it ran or refused here.
+  // wake(), or one call of a model on this thread. Returns how many requests it ran or refused
+  // here.
   virtual size_t end_turn(uint32_t submitter) noexcept {
     wake(submitter);
     return 0;
@@ -77,7 +81,8 @@ class Lane {
     (void)submitter;
     return SIZE_MAX;
   }
-  // Nothing waits for this thread and nothing that it started is on its way. By it, or once it has gone.
+  // Nothing waits for this thread and nothing that it started is on its way. By it, or once it has
+  // gone.
   [[nodiscard]] virtual bool is_done(uint32_t submitter) const noexcept {
     (void)submitter;
     return true;
@@ -94,15 +99,16 @@ class Lane {
     for (Runner* runner : runners_) runner->remove(model);
   }
   virtual void start() {}
-  // Runs all that this submitter's runner still has, once that thread is gone; waits for the backend's callbacks.
+  // Runs all that this submitter's runner still has, once that thread is gone; waits for the
+  // backend's callbacks.
   virtual void finish(uint32_t submitter) noexcept { (void)submitter; }
   // Wakes that submitter for a completion by a backend's thread.
   virtual void set_wake_sink(uint32_t submitter, models::CompletionSink* sink) noexcept {
     (void)submitter;
     (void)sink;
   }
-  // No submitter pushes any more, and all pushes are visible to the caller: the workers find them, also those for which
-  // no submitter has woken them.
+  // No submitter pushes any more, and all pushes are visible to the caller: the workers find them,
+  // also those for which no submitter has woken them.
   virtual void announce_all() noexcept {}
   // After `closed` was set: runs the requests that are left and joins the workers.
   virtual void close() noexcept {}

@@ -13,7 +13,8 @@ void note_cost(models::InferRequest& request, uint64_t input_bytes) noexcept {
   request.priority = request.model->scheduling().priority_of(request.priority);
 }
 
-// Its runs cost no more than a hand-off may. Models that share the workers' threads are left to these.
+// Its runs cost no more than a hand-off may. Models that share the workers' threads are left to
+// these.
 bool is_light(const models::Model& model) noexcept {
   const models::ModelScheduling& scheduling = model.scheduling();
   if (scheduling.is_on_some_workers() || scheduling.queue_type != models::QueueType::kAuto)

@@ -1,13 +1,13 @@
-// LaneChooser: by which lane a request goes. OneLane: by the only one. AutoChooser (queue type `auto`): by the
-// expected cost of its run.
+// LaneChooser: by which lane a request goes. OneLane: by the only one. AutoChooser (queue type
+// `auto`): by the expected cost of its run.
 //
 //   a run costs less than the hand-off to a worker ──► the I/O thread (InlineChoice)
 //   it is light, and heavy ones keep the workers   ──► the express worker
 //   else                                           ──► the workers
 //
 // A model's own queue_type in its config.json comes first.
-// Threads: usual() and choose() by any submitter, for its own requests; the others on the control plane. Memory: at
-// construction. Errors: none.
+// Threads: usual() and choose() by any submitter, for its own requests; the others on the control
+// plane. Memory: at construction. Errors: none.
 #pragma once
 
 #include "engine/express_lane.h"
@@ -62,7 +62,8 @@ class AutoChooser final : public LaneChooser {
   // Which models the lanes get instances of; the workers' times say which the I/O threads get.
   [[nodiscard]] static bool is_for_workers(const models::Model& model) noexcept;
   [[nodiscard]] static bool is_for_submitters(const models::Model& model) noexcept;
-  // Models that the I/O threads run are packed there, and those with a queue_type of their own as that says.
+  // Models that the I/O threads run are packed there, and those with a queue_type of their own as
+  // that says.
   [[nodiscard]] static bool is_packed_by_workers(const models::Model& model) noexcept;
 
   [[nodiscard]] Choice usual(uint32_t submitter, const models::Model& model) noexcept override;

@@ -1,7 +1,8 @@
-// ModelQueueSource: the queue types mpmc, batched and auto: a queue for each model (queues.h) and one word of bits
-// that says which workers sleep (sleepers.h).
-// Threads: as in WorkSource. Memory: all at construction and add(). Errors: push() is false when the model's
-// queue is full. A submitter that dies between claim and publication blocks that queue (see MpmcQueue).
+// ModelQueueSource: the queue types mpmc, batched and auto: a queue for each model (queues.h) and
+// one word of bits that says which workers sleep (sleepers.h).
+// Threads: as in WorkSource. Memory: all at construction and add(). Errors: push() is false when
+// the model's queue is full. A submitter that dies between claim and publication blocks that queue
+// (see MpmcQueue).
 #pragma once
 
 #include "engine/model_queues.h"
@@ -65,7 +66,8 @@ class ModelQueueSource : public WorkSource {
   void wake(uint32_t worker) noexcept override { sleepers_.wake_one(worker); }
 
  private:
-  // All workers that may take requests which not all may take: the workers that are on the way are not counted.
+  // All workers that may take requests which not all may take: the workers that are on the way are
+  // not counted.
   void wake_each_of(const ModelQueues::WorkerSet& workers) noexcept {
     for (uint32_t group = 0; group < workers.size(); ++group) {
       for (uint64_t bits = workers[group]; bits != 0; bits &= bits - 1) {

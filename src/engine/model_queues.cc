@@ -8,9 +8,9 @@
 namespace lumen::engine {
 namespace {
 
-// Classes of `deadline`: requests that may wait less than each of these, and those without a deadline. Within a
-// class they are taken in the order in which they came, so that one may pass another that is due earlier by less
-// than the class is wide.
+// Classes of `deadline`: requests that may wait less than each of these, and those without a
+// deadline. Within a class they are taken in the order in which they came, so that one may pass
+// another that is due earlier by less than the class is wide.
 constexpr std::array<uint64_t, ModelQueues::kDeadlineClasses - 1> kClassEndsNs = {
     8'000'000, 128'000'000, UINT64_MAX / 2};
 
@@ -157,8 +157,8 @@ std::optional<ModelQueues::Place> ModelQueues::choose(uint32_t worker,
 }
 
 models::InferRequest* ModelQueues::try_pop(uint32_t worker) noexcept {
-  // The ring that is chosen may have been emptied by another worker meanwhile, or its oldest request be
-  // claimed and not yet there; then the next is taken, and each is tried once.
+  // The ring that is chosen may have been emptied by another worker meanwhile, or its oldest
+  // request be claimed and not yet there; then the next is taken, and each is tried once.
   Tried tried;
   while (const std::optional<Place> chosen = choose(worker, tried)) {
     if (models::InferRequest* request = take_from(chosen->model, chosen->class_index)) {

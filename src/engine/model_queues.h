@@ -1,5 +1,5 @@
-// ModelQueues: a bounded ring of requests for each model, and the choice among those that have some. The
-// queues of the types mpmc and batched.
+// ModelQueues: a bounded ring of requests for each model, and the choice among those that have
+// some. The queues of the types mpmc and batched.
 //
 //   bits_   [class 0: a bit a model] [class 1 ...]     may have work; without its bit it has none
 //   queues_  [model] -> its rings, one a class, and how many wait in all of them
@@ -9,28 +9,29 @@
 // before the second is looked at; and with the policy `deadline`, within a priority, how long the
 // requests may wait.
 //
-// A queue may be for some workers only: each has a mask of the models that it may take, and neither looks at
-// the others' bits nor clears them. Of several such workers one may look, and go to sleep, while another has cleared
-// the bit and not yet set it again; its bell was rung before that, and the worker
-// that takes the first request does not count this one. So the one that sets the bit again rings all of them.
+// A queue may be for some workers only: each has a mask of the models that it may take, and neither
+// looks at the others' bits nor clears them. Of several such workers one may look, and go to sleep,
+// while another has cleared the bit and not yet set it again; its bell was rung before that, and
+// the worker that takes the first request does not count this one. So the one that sets the bit
+// again rings all of them.
 //
-// A bit says "look here" and may be set for an empty ring: it is cleared only by a worker that is about to
-// sleep, so that a model in steady use costs nobody a write to the words of bits. So:
+// A bit says "look here" and may be set for an empty ring: it is cleared only by a worker that is
+// about to sleep, so that a model in steady use costs nobody a write to the words of bits. So:
 //
 //   tidy(), before a worker announces its sleep        push(), then announce()
 //     the ring is empty? clear its bit                   the request is published
 //     look at the ring once more: not empty, set it      (the bit is seen clear: set it)
 //       and wake the others, if the queue is for some     announce(): set the bit in any case
 //
-// Invariant: after its submitter's announce() a request that can be taken has its bit set, or a worker in
-// tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of one word: if
-// announce() comes first, tidy()'s second look sees the request; if it comes second the bit is set.
-// tests/spin/model_queues.pml proves it, with the sleep of sleepers.h around it, pinned_model_queues.pml that of queues
-// for some workers.
+// Invariant: after its submitter's announce() a request that can be taken has its bit set, or a
+// worker in tidy() is about to set it, and then looks itself. Both steps are read-modify-writes of
+// one word: if announce() comes first, tidy()'s second look sees the request; if it comes second
+// the bit is set. tests/spin/model_queues.pml proves it, with the sleep of sleepers.h around it,
+// pinned_model_queues.pml that of queues for some workers.
 //
-// Threads: add() on the control plane, one at a time; the others any. Memory: of each model at add(), kept for
-// whichever has its index later. Errors: push() is false when the ring
-// of its class is full.
+// Threads: add() on the control plane, one at a time; the others any. Memory: of each model at
+// add(), kept for whichever has its index later. Errors: push() is false when the ring of its class
+// is full.
 #pragma once
 
 #include "engine/fair_shares.h"
@@ -76,20 +77,23 @@ class ModelQueues {
   void add(const models::Model& model, std::span<const uint32_t> workers);
   [[nodiscard]] FairShares& shares() noexcept { return shares_; }
 
-  // A guess, for a request that asks for no priority; of `deadline` whether any class of it has room.
+  // A guess, for a request that asks for no priority; of `deadline` whether any class of it has
+  // room.
   [[nodiscard]] bool has_room(const models::Model& model) const noexcept;
   [[nodiscard]] bool push(models::InferRequest& request, Pushed& pushed) noexcept;
   // Before the submitter wakes a thread for its pushes.
   void announce(Pushed& pushed) noexcept;
-  // No submitter comes any more, and some may have left without announce(). The caller has seen all pushes.
+  // No submitter comes any more, and some may have left without announce(). The caller has seen all
+  // pushes.
   void announce_all() noexcept;
 
   // The next for that worker by priority and policy; nullptr: nothing there.
   [[nodiscard]] models::InferRequest* try_pop(uint32_t worker) noexcept;
   // The next of the same model, to be run with it.
   [[nodiscard]] models::InferRequest* try_pop_like(const models::InferRequest& request) noexcept;
-  // Clears the bits of empty rings that the worker may take from. Before its sleep is announced. Returns the workers
-  // that are to be woken, since they may have looked while a bit was clear for a request that they alone may take.
+  // Clears the bits of empty rings that the worker may take from. Before its sleep is announced.
+  // Returns the workers that are to be woken, since they may have looked while a bit was clear for
+  // a request that they alone may take.
   [[nodiscard]] WorkerSet tidy(uint32_t worker) noexcept;
   // Racy: whether there is nothing for that worker.
   [[nodiscard]] bool was_empty(uint32_t worker) const noexcept;
@@ -125,8 +129,8 @@ class ModelQueues {
     bool is_used = false;
     std::array<uint64_t, kMostClasses * kWordsOfAClass> bits;  // once it is used: it hardly ever is
   };
-  // Calls visit(place, ring) for each ring of the models of `mask` whose bit is set, the first priority first,
-  // until that returns false.
+  // Calls visit(place, ring) for each ring of the models of `mask` whose bit is set, the first
+  // priority first, until that returns false.
   template <typename Visit>
   void for_each_marked(const ModelMask& mask, Visit&& visit) const noexcept;
   [[nodiscard]] std::optional<Place> choose(uint32_t worker, const Tried& tried) const noexcept;

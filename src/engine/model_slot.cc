@@ -126,8 +126,8 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
   return {};
 }
 
-// By a call of few rows: most models that gain nothing then gain nothing with more, and all sizes of a heavy one
-// would take seconds.
+// By a call of few rows: most models that gain nothing then gain nothing with more, and all sizes
+// of a heavy one would take seconds.
 bool gains_by_packing(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return false;

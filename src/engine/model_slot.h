@@ -23,7 +23,8 @@
 
 namespace lumen::engine {
 
-// Where a slot packs one call. As many as it may have in flight, so that one is free where there is room.
+// Where a slot packs one call. As many as it may have in flight, so that one is free where there is
+// room.
 struct BatchPlace {
   explicit BatchPlace(Batch made) noexcept : batch(std::move(made)) {}
   Batch batch;
@@ -47,7 +48,8 @@ struct ModelSlot {
   uint64_t blocked_pass = 0;  // the runner's pass in which it had no room, or waits for more rows
   // Written by the runner (up) and backends' threads (down).
   std::atomic<uint32_t> in_flight{0};
-  // The runner's thread is inside instance->start(): a completion may come, and the model go, before it returns.
+  // The runner's thread is inside instance->start(): a completion may come, and the model go,
+  // before it returns.
   std::atomic<bool> is_starting{false};
 };
 
@@ -74,8 +76,9 @@ class SharedInstances {
 // slot of a model is measured; the result is kept with the model.
 [[nodiscard]] Status plan_slot(ModelSlot& slot, const EngineConfig& config,
                                const RegionOptions& regions);
-// Of `auto`, after plan_slot(): packs as `batched` does, with the instance as it is, where a trial shows that
-// several rows in one call cost less. No size is compiled for: each would keep the weights once more.
+// Of `auto`, after plan_slot(): packs as `batched` does, with the instance as it is, where a trial
+// shows that several rows in one call cost less. No size is compiled for: each would keep the
+// weights once more.
 [[nodiscard]] Status pack_slot(ModelSlot& slot, const EngineConfig& config,
                                const RegionOptions& regions);
 

@@ -1,5 +1,6 @@
 // Placement: which workers run a model, where its config.json names them or their number.
-// Threads: the control plane. Memory: a list for each model. Errors: place() names the worker that there is not.
+// Threads: the control plane. Memory: a list for each model. Errors: place() names the worker that
+// there is not.
 #pragma once
 
 #include <lumen/base/limits.h>

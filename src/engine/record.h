@@ -1,5 +1,6 @@
 // Adds the cost of a finished request to its model's counters.
-// Threads: the writer's. Memory: none. Errors: a failed request is not counted here, serve counts it.
+// Threads: the writer's. Memory: none. Errors: a failed request is not counted here, serve counts
+// it.
 #pragma once
 
 #include <lumen/models/infer_request.h>

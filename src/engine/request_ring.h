@@ -1,5 +1,5 @@
-// RequestRing: a bounded ring of requests, each with a key (its arrival, its deadline) that can be looked at
-// without taking it.
+// RequestRing: a bounded ring of requests, each with a key (its arrival, its deadline) that can be
+// looked at without taking it.
 // Threads: any. Memory: at construction. Errors: try_push() is false when it is full.
 #pragma once
 
@@ -34,8 +34,8 @@ class RequestRing {
   // Racy, with those that are claimed and not there yet.
   [[nodiscard]] bool was_empty() const noexcept { return queue_.was_empty(); }
   [[nodiscard]] size_t size_was() const noexcept { return queue_.size_was(); }
-  // Racy: of a ring that was not empty. One that was taken meanwhile gives that of a neighbour, and the
-  // choice by it is off by one request.
+  // Racy: of a ring that was not empty. One that was taken meanwhile gives that of a neighbour, and
+  // the choice by it is off by one request.
   [[nodiscard]] uint64_t oldest_key_was() const noexcept {
     // relaxed: as above
     return key_at(queue_.oldest_position_was()).load(std::memory_order_relaxed);

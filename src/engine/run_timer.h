@@ -26,8 +26,8 @@ class RunTimer {
   }
 
  private:
-  // The thread's own clock is a system call, 0.2 us: not for runs of a few microseconds, of which one that takes
-  // many times as long was interrupted.
+  // The thread's own clock is a system call, 0.2 us: not for runs of a few microseconds, of which
+  // one that takes many times as long was interrupted.
   static constexpr uint64_t kLeastMeasuredNs = 50'000;
   static constexpr uint64_t kMostGrowth = 4;
   [[nodiscard]] bool is_measured() const noexcept { return expected_ns_ >= kLeastMeasuredNs; }

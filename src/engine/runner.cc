@@ -173,8 +173,8 @@ size_t Runner::run(Pass pass) noexcept {
 void Runner::start_with(size_t first, uint64_t now) noexcept {
   models::InferRequest& request = *waiting_[first];
   ModelSlot& slot = slot_of(request);
-  // sync[runner.in_flight]: acquire; the slot's batch is this thread's again. Only this thread counts
-  // up, so room once seen stays.
+  // sync[runner.in_flight]: acquire; the slot's batch is this thread's again. Only this thread
+  // counts up, so room once seen stays.
   if (slot.in_flight.load(std::memory_order_acquire) >= slot.max_in_flight) {
     slot.blocked_pass = pass_;
     return;
@@ -325,7 +325,8 @@ models::StartOutcome Runner::start(ModelSlot& slot, models::InferRequest& reques
   return outcome;
 }
 
-// The callback may have come already: then the count was below by one for a moment, and nobody asked.
+// The callback may have come already: then the count was below by one for a moment, and nobody
+// asked.
 void Runner::note_pending() noexcept {
   pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count up
 }

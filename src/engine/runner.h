@@ -8,8 +8,9 @@
 // One bad request must not fail its neighbours: the members of a batch that failed wait again, to
 // be run alone.
 //
-// Threads: one owner; on_done() by any thread of a backend. Memory: all of it at construction and in set_up(); run()
-// allocates nothing but from the requests' own memory. Errors: a request's failure in its status.
+// Threads: one owner; on_done() by any thread of a backend. Memory: all of it at construction and
+// in set_up(); run() allocates nothing but from the requests' own memory. Errors: a request's
+// failure in its status.
 #pragma once
 
 #include "engine/admission.h"
@@ -69,10 +70,12 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Control plane, while none of these models' requests can come: an instance of each is to be made.
+  // Control plane, while none of these models' requests can come: an instance of each is to be
+  // made.
   void expect_instances(std::span<models::Model* const> models);
-  // Then makes that of the `index`-th of them. Several threads at once, for this and other runners, all with one
-  // `memory`. `config`: the runner's own, or with another queue type where a model is to be packed.
+  // Then makes that of the `index`-th of them. Several threads at once, for this and other runners,
+  // all with one `memory`. `config`: the runner's own, or with another queue type where a model is
+  // to be packed.
   void make_instance(size_t index, SharedInstances& shared, InstanceMemory& memory,
                      const EngineConfig& config);
   // Then, one runner at a time while nothing compiles: measures, and settles failures. The runner
@@ -106,7 +109,8 @@ class Runner {
   // Returns for how many requests. kOneCall ends after the first call of a model.
   enum class Pass : uint8_t { kAll, kOneCall };
   size_t run(Pass pass = Pass::kAll) noexcept;
-  // Tells the sinks of completed requests; before the owner waits for anything, or turns to other work.
+  // Tells the sinks of completed requests; before the owner waits for anything, or turns to other
+  // work.
   void wake_sinks() noexcept;
 
   // Of the thread that turns it.
@@ -157,8 +161,8 @@ class Runner {
 
   const RunnerOptions options_;
   telemetry::CounterWriter counters_;  // a backend's threads have others
-  // By Model::index(). Each is touched by the control plane, or by the runner and backends' threads for a
-  // request of its model, and never by both at once; so models come and go while others run.
+  // By Model::index(). Each is touched by the control plane, or by the runner and backends' threads
+  // for a request of its model, and never by both at once; so models come and go while others run.
   std::vector<std::unique_ptr<ModelSlot>> slots_;
   struct Made {
     models::Model* model = nullptr;
@@ -167,7 +171,8 @@ class Runner {
     Status status;
   };
   std::vector<Made> made_;  // between expect_instances() and set_up()
-  // The first priority first, in it the oldest; reserved for `capacity` and for one failed batch that comes back.
+  // The first priority first, in it the oldest; reserved for `capacity` and for one failed batch
+  // that comes back.
   std::vector<models::InferRequest*> waiting_;
   std::vector<size_t> candidates_;  // places in waiting_ that may share a call
   std::vector<uint32_t> candidate_rows_;

@@ -179,7 +179,8 @@ void Scheduler::close() noexcept {
   if (is_closed_) return;
   is_closed_ = true;
   announce_all();
-  // sync[engine.closed]: release; the submitters' pushes came before, this thread has seen them leave
+  // sync[engine.closed]: release; the submitters' pushes came before, this thread has seen them
+  // leave
   closed_.store(true, std::memory_order_release);
   for (const auto& lane : lanes_) lane->close();
 }

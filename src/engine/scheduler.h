@@ -1,6 +1,7 @@
-// Scheduler: one configuration of the engine at work: its lanes and the choice among them. Built beside another and
-// swapped for it.
-// Threads: create and close on the control plane; the functions for submitters by the submitter with that number.
+// Scheduler: one configuration of the engine at work: its lanes and the choice among them. Built
+// beside another and swapped for it.
+// Threads: create and close on the control plane; the functions for submitters by the submitter
+// with that number.
 // Memory: all of it at create() and add(). Errors: SubmitOutcome.
 #pragma once
 
@@ -53,8 +54,8 @@ class Scheduler {
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
   // --- for the control plane ----------------------------------------------------------------------
-  // Requests of other models running or not. Instances for all lanes, at once as far as the backend allows,
-  // then the measurements. On a failure no runner has any of them.
+  // Requests of other models running or not. Instances for all lanes, at once as far as the backend
+  // allows, then the measurements. On a failure no runner has any of them.
   [[nodiscard]] Status add(std::span<models::Model* const> models, models::Builders& builders,
                            Runner::OnFailure on_failure);
   // Once every request of `model` is complete and no other can come.
@@ -69,10 +70,11 @@ class Scheduler {
   // Wakes the submitter for a completion by a backend's thread after it has gone to sleep.
   void set_wake_sink(uint32_t submitter, models::CompletionSink* sink) noexcept;
 
-  // No submitter pushes any more, and all that they pushed is visible to the caller: the workers find it, also where
-  // a submitter has not told them. Idempotent.
+  // No submitter pushes any more, and all that they pushed is visible to the caller: the workers
+  // find it, also where a submitter has not told them. Idempotent.
   void announce_all() noexcept;
-  // Runs all that this submitter's runner still has, once that thread is gone; waits for the backend's callbacks.
+  // Runs all that this submitter's runner still has, once that thread is gone; waits for the
+  // backend's callbacks.
   void finish(uint32_t submitter) noexcept;
   // No submitter pushes any more: announces, completes accepted requests, joins the workers.
   // Idempotent.

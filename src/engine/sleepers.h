@@ -1,6 +1,6 @@
-// Sleepers: a word of bits that says which workers sleep, and a doorbell for each. A doorbell shared by all
-// would let one worker take the wake-up that was meant for another, which is no matter for a request (either
-// may run it) but is for a worker's own news (room in its instance).
+// Sleepers: a word of bits that says which workers sleep, and a doorbell for each. A doorbell
+// shared by all would let one worker take the wake-up that was meant for another, which is no
+// matter for a request (either may run it) but is for a worker's own news (room in its instance).
 //
 //   park                                        wake(), or a worker that has taken a request
 //     prepare the doorbell                        (the request is published)
@@ -54,12 +54,13 @@ class Sleepers {
         places_(workers),
         most_searchers_(std::max(1u, workers / 2)) {}
 
-  // Of the sleepers that may take a request, at most so many, and none where others are on the way already.
+  // Of the sleepers that may take a request, at most so many, and none where others are on the way
+  // already.
   void wake(uint32_t most) noexcept {
     for (size_t i = 0; i < groups_.size(); ++i) {
       std::atomic<uint64_t>& word = groups_[i].bits;
-      // sync[work_source.sleepers]: a read-modify-write, as in park(): one of the two comes first, so
-      // either the bit is seen here or the push is seen there
+      // sync[work_source.sleepers]: a read-modify-write, as in park(): one of the two comes first,
+      // so either the bit is seen here or the push is seen there
       uint64_t bits = word.fetch_or(0, std::memory_order_acq_rel);
       while (bits != 0) {
         if (most == 0 || !is_short_of_workers()) return;
@@ -134,8 +135,8 @@ class Sleepers {
     if (woken) searching_.fetch_sub(1, std::memory_order_acq_rel);
     if (woken && request == nullptr) return try_take(worker);
     // Not pass_on(), whose look at the bits is relaxed: this worker may have hidden a queue for a
-    // moment from a thread that counted the requests to wake others for them (ModelQueues::tidy()), and
-    // was itself not woken.
+    // moment from a thread that counted the requests to wake others for them (ModelQueues::tidy()),
+    // and was itself not woken.
     if (request != nullptr) wake(1);
     return request;
   }
@@ -155,8 +156,8 @@ class Sleepers {
     Doorbell doorbell;
   };
 
-  // More requests in the queue than workers on the way to it. The requests are counted first: one that
-  // is taken in between only wakes a sleeper too many.
+  // More requests in the queue than workers on the way to it. The requests are counted first: one
+  // that is taken in between only wakes a sleeper too many.
   [[nodiscard]] bool is_short_of_workers() noexcept {
     const auto requests = static_cast<int64_t>(queue_.size_was());
     // sync[work_source.searching]: see end_search()

@@ -1,7 +1,7 @@
 // WorkSource: how requests get from I/O threads to workers, one class a queue type.
-// Threads: push() and wake_workers() by the submitter with that number, the others by the worker with that
-// number, wake() by any. Memory: all of it at make_work_source(). Errors: push() is false when
-// there is no room.
+// Threads: push() and wake_workers() by the submitter with that number, the others by the worker
+// with that number, wake() by any. Memory: all of it at make_work_source(). Errors: push() is false
+// when there is no room.
 #pragma once
 
 #include "engine/fair_shares.h"
@@ -44,8 +44,8 @@ class WorkSource {
     (void)model;
     (void)workers;
   }
-  // Control plane: no submitter pushes any more, and all that was pushed is visible to the caller. Each worker that is
-  // woken after it finds all requests that it may take.
+  // Control plane: no submitter pushes any more, and all that was pushed is visible to the caller.
+  // Each worker that is woken after it finds all requests that it may take.
   virtual void announce_all() noexcept {}
   // How the workers' time is shared among models; nullptr where requests are taken as they came.
   [[nodiscard]] virtual FairShares* shares() noexcept { return nullptr; }
@@ -62,7 +62,8 @@ class WorkSource {
 
   // nullptr: nothing there.
   [[nodiscard]] virtual models::InferRequest* try_take(uint32_t worker) noexcept = 0;
-  // One more, to be run in one call with `request`, which was taken: of the same model where each model has a queue.
+  // One more, to be run in one call with `request`, which was taken: of the same model where each
+  // model has a queue.
   [[nodiscard]] virtual models::InferRequest* try_take_like(
       uint32_t worker, const models::InferRequest& request) noexcept {
     (void)request;

@@ -51,7 +51,8 @@ void Worker::join() noexcept {
 void Worker::main() noexcept {
   name_this_thread("lumen-w" + std::to_string(options_.index));
   IdleStrategy::enrol_this_thread();
-  // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to stop.
+  // Where the kernel refuses, the worker runs unpinned: a cpuset that has shrunk is no reason to
+  // stop.
   if (options_.cpu) {
     pin_status_ = pin_this_thread(*options_.cpu);
   } else if (!options_.cpus.empty()) {

@@ -2,7 +2,8 @@
 // nothing to do.
 // Threads: prepare/go/join by the control plane; run() is the worker's own; on_room() by any thread
 // of a backend. Memory: all of it before prepare() returns; run() allocates nothing.
-// Errors: pin_status(), which the worker can do without; else only through the status of each request.
+// Errors: pin_status(), which the worker can do without; else only through the status of each
+// request.
 #pragma once
 
 #include "engine/runner.h"
@@ -29,7 +30,8 @@ struct WorkerOptions {
   std::vector<uint32_t> cpus{};  // else it stays on these; empty: it runs wherever the process may
   bool may_spin = false;
   uint64_t time_slice_ns = 0;  // that it asks the kernel for; 0: none
-  // Requests that another worker has, which may want this one's CPU: while there are any this one does not poll.
+  // Requests that another worker has, which may want this one's CPU: while there are any this one
+  // does not poll.
   const std::atomic<uint32_t>* may_want_cpu = nullptr;
   RunnerLoad load;
   RegionOptions regions{};
@@ -57,9 +59,10 @@ class Worker final : private WakeReason, private RoomListener {
 
  private:
   // How long a worker polls before it parks, at most, and only while that gains more than it costs
-  // (SpinBudget) and a CPU is to spare. A parked thread takes about 20 us to run after its wake-up on a virtual
-  // machine, often more, and the wake costs the waker 6. At 50 us a worker parked after every request
-  // of one client over TCP, whose requests come 60 to 100 us apart: each then waited 29 us for it.
+  // (SpinBudget) and a CPU is to spare. A parked thread takes about 20 us to run after its wake-up
+  // on a virtual machine, often more, and the wake costs the waker 6. At 50 us a worker parked
+  // after every request of one client over TCP, whose requests come 60 to 100 us apart: each then
+  // waited 29 us for it.
   static constexpr uint64_t kMaxSpinNs = IdleStrategy::kMaxSpinNs;
   // Requests of a model whose instance is full, kept so that those of other models pass them. Few:
   // requests that wait here no longer count for the queue's bound.
@@ -78,8 +81,8 @@ class Worker final : private WakeReason, private RoomListener {
   [[nodiscard]] bool may_share_its_cpu() const noexcept;
   void wait_for_work() noexcept;
   [[nodiscard]] bool may_leave() noexcept;
-  // Closed is a reason though something seems to be left: it may be another's that is about to take it, whose
-  // last look nobody would tell this one of (tests/spin/model_queues.pml, BROKEN_CLOSE).
+  // Closed is a reason though something seems to be left: it may be another's that is about to take
+  // it, whose last look nobody would tell this one of (tests/spin/model_queues.pml, BROKEN_CLOSE).
   [[nodiscard]] bool has_reason() noexcept override {
     return runner_.has_news() || (is_closed() && runner_.is_done());
   }

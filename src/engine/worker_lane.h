@@ -15,8 +15,8 @@ namespace lumen::engine {
 
 class WorkerLane final : public Lane {
  public:
-  // `serves`: models that the workers get instances of. `packs`: models that they pack though the queue type does not
-  // say so, where a trial shows a gain. `placement` outlives it.
+  // `serves`: models that the workers get instances of. `packs`: models that they pack though the
+  // queue type does not say so, where a trial shows a gain. `placement` outlives it.
   WorkerLane(const LaneContext& context, const Placement& placement, ModelFilter serves,
              ModelFilter packs);
 

@@ -86,7 +86,8 @@ void RequestMemory::limit_region() noexcept {
   arena_.limit_to(std::max(charged_bytes_ - heap_bytes_, arena_.used_bytes()));
 }
 
-// The region ends with a whole page too, so that this is never more than it has, but for huge pages.
+// The region ends with a whole page too, so that this is never more than it has, but for huge
+// pages.
 size_t RequestMemory::whole_pages(size_t bytes) const noexcept {
   return (bytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
 }

@@ -336,9 +336,9 @@ void SharedBuffer::fill_lane_table(Slot& slot, uint64_t offset, uint64_t chunk_b
 }
 
 // All that was sealed is handed over, and the writers stand before the full buffer `full`: no slot
-// will come free by being flushed. True: one whose quarantine is over is free now, or there is room.
-// Only one, and only while none is free: a writer that looks for room meanwhile has passed none over
-// that is free, so each free slot is opened in its turn.
+// will come free by being flushed. True: one whose quarantine is over is free now, or there is
+// room. Only one, and only while none is free: a writer that looks for room meanwhile has passed
+// none over that is free, so each free slot is opened in its turn.
 bool SharedBuffer::free_a_quarantined_slot(uint64_t full) noexcept {
   Room room = try_make_room(full);
   for (uint64_t ahead = 1; room == Room::kFull && ahead <= options_.buffer_count; ++ahead) {

@@ -23,7 +23,8 @@ constexpr int kVersion = 2;
 // Then the file is begun anew: models come and go, and nobody says which are gone.
 constexpr size_t kMaxChoices = 2000;
 
-// FNV-1a over 64 bits. Two models with one hash get one choice, and that may be the slower backend's.
+// FNV-1a over 64 bits. Two models with one hash get one choice, and that may be the slower
+// backend's.
 class Hash {
  public:
   void add(std::string_view bytes) noexcept {
@@ -137,8 +138,8 @@ std::optional<BackendChoice> ChoiceCache::find(const std::string& key) const {
 
 void ChoiceCache::put(const std::string& key, const BackendChoice& choice) const {
   if (file_.empty()) return;
-  // The file is read and written anew: without this, one of two threads would lose the other's choice. Another process
-  // may lose one all the same, which costs measuring it again.
+  // The file is read and written anew: without this, one of two threads would lose the other's
+  // choice. Another process may lose one all the same, which costs measuring it again.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   std::error_code error;

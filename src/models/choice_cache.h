@@ -1,7 +1,7 @@
 // Choices of backends, kept in a JSON file from one start to the next. The key of a choice: the
 // model's content, its options, the CPU and the backends' versions.
-// Threads: control plane, several at once. Memory: the heap. Errors: a file that can't be read or written is no cache; it
-// costs the time of measuring again and nothing else.
+// Threads: control plane, several at once. Memory: the heap. Errors: a file that can't be read or
+// written is no cache; it costs the time of measuring again and nothing else.
 #pragma once
 
 #include <lumen/models/backend.h>

@@ -19,14 +19,15 @@
 namespace lumen::models {
 namespace {
 
-// Inputs and outputs. OpenVINO compiles in a time that grows with the square of their number, once for each size of a
-// call: minutes for limits::kMaxTensors.
+// Inputs and outputs. OpenVINO compiles in a time that grows with the square of their number, once
+// for each size of a call: minutes for limits::kMaxTensors.
 constexpr size_t kMostTensorsCompared = 1024;
 
 constexpr char kNotGiven[] =
     "not given operators by which a request can end the process or read other memory";
 
-// By one of these a request could end the process, so it is not served, even if the configuration names the backend.
+// By one of these a request could end the process, so it is not served, even if the configuration
+// names the backend.
 Status refused(const Backend& backend, const ModelSource& source,
                const std::vector<std::string>& operators) {
   return Status::error(
@@ -36,8 +37,8 @@ Status refused(const Backend& backend, const ModelSource& source,
       listed(operators).c_str());
 }
 
-// The first time that this backend gets this model on this machine. The error is of a sentence that begins with the
-// backend.
+// The first time that this backend gets this model on this machine. The error is of a sentence that
+// begins with the backend.
 Status try_first(const Backend& backend, const ModelSource& source, const LoadOptions& options) {
   if (options.trials == nullptr) return {};
   const ChoiceCache cache(options.cache);

@@ -1,7 +1,7 @@
-// Chooses the backend of a model: the one that config.json names, the only one that can serve it, or,
-// where several can and their answers agree, the faster on this machine.
-// Threads: control plane; several at once, with one LoadGate, and one of them measures at a time. Memory: the heap; while
-// two backends are compared, both have the model in memory.
+// Chooses the backend of a model: the one that config.json names, the only one that can serve it,
+// or, where several can and their answers agree, the faster on this machine.
+// Threads: control plane; several at once, with one LoadGate, and one of them measures at a time.
+// Memory: the heap; while two backends are compared, both have the model in memory.
 // Errors: Status when no backend can serve the model, with the reason of each.
 #pragma once
 

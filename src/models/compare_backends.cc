@@ -23,8 +23,9 @@ constexpr int kLeastRounds = 3;
 // code: for one row of some quantised models OpenVINO 2026.4 gives answers that are far off, and
 // not for two.
 constexpr uint32_t kComparedRows[] = {1, 1, 2};
-// Of the output's largest number. Kernels add up in different orders: some 1e-6 for f32; a wrong operator
-// is off by orders of magnitude. "auto" precision may compute in bf16, which keeps three digits.
+// Of the output's largest number. Kernels add up in different orders: some 1e-6 for f32; a wrong
+// operator is off by orders of magnitude. "auto" precision may compute in bf16, which keeps three
+// digits.
 constexpr double kTolerance = 1e-3;
 constexpr double kHalfPrecisionTolerance = 5e-2;
 
@@ -149,8 +150,8 @@ size_t compare_backends(std::vector<Candidate>& candidates, Precision precision,
     if (!all_agree(candidates, reference, precision, first++, rows, choice)) return reference;
   }
   const bool has_rows = has_batch_axis(candidates[reference].loaded->metadata());
-  // Half of the budget for one row, so that the other size has a share too; it is left out where not
-  // even the least of calls would fit.
+  // Half of the budget for one row, so that the other size has a share too; it is left out where
+  // not even the least of calls would fit.
   if (!measure(candidates, 1, begin + budget_ns / 2, options)) {
     choice.why = "computes as ONNX defines it; a call to measure failed";
     return reference;

@@ -1,6 +1,7 @@
-// Which of several backends that have loaded a model serves it: the fastest of those whose answers are the reference's.
-// Threads: one, while no other loads or measures. Memory: each candidate's own. Errors: none; where the reference
-// serves because calls failed or answers differ, the choice says so.
+// Which of several backends that have loaded a model serves it: the fastest of those whose answers
+// are the reference's.
+// Threads: one, while no other loads or measures. Memory: each candidate's own. Errors: none; where
+// the reference serves because calls failed or answers differ, the choice says so.
 #pragma once
 
 #include <lumen/base/limits.h>
@@ -31,7 +32,8 @@ inline constexpr std::array<uint32_t, 2> kMeasuredRows = {1, limits::kDefaultBat
 // Of each candidate's memory; virtual until touched.
 inline constexpr size_t kTrialBytes = size_t{256} << 20;
 
-// The index of the one to serve, of two or more with instances. `choice` gets the grounds, and each report its costs.
+// The index of the one to serve, of two or more with instances. `choice` gets the grounds, and each
+// report its costs.
 [[nodiscard]] size_t compare_backends(std::vector<Candidate>& candidates, Precision precision,
                                       const LoadOptions& options, BackendChoice& choice);
 

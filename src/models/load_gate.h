@@ -23,8 +23,8 @@ class LoadGate {
     LoadGate& gate_;
   };
 
-  // The thread of `model` measures: until its end no other thread loads or measures. It begins once every other thread
-  // has loaded its model or waits to measure, too.
+  // The thread of `model` measures: until its end no other thread loads or measures. It begins once
+  // every other thread has loaded its model or waits to measure, too.
   class Measuring {
    public:
     explicit Measuring(Loading& model) : gate_(model.gate_) { gate_.begin_measuring(); }

@@ -30,7 +30,8 @@ constexpr uint32_t kMostBuilders = 8;
 // A frame of the bus counts a name's bytes in 16 bits.
 constexpr size_t kMaxOutputNameBytes = UINT16_MAX;
 
-// Requests name inputs, in JSON or in a frame of the bus; replies name outputs, which no request has to.
+// Requests name inputs, in JSON or in a frame of the bus; replies name outputs, which no request
+// has to.
 Status check_tensors(const ModelMetadata& metadata, const char* what, size_t least,
                      const std::vector<TensorSpec>& tensors, size_t most_name_bytes) noexcept {
   if (tensors.size() < least || tensors.size() > limits::kMaxTensors) {

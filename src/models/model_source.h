@@ -1,5 +1,6 @@
 // A model's source with its graph, for all that looks at its operators.
-// Threads: control plane. Memory: a mapping of the file. Errors: the graph says why it can't be read.
+// Threads: control plane. Memory: a mapping of the file. Errors: the graph says why it can't be
+// read.
 #pragma once
 
 #include <lumen/models/backend.h>

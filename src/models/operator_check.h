@@ -1,5 +1,6 @@
 // A model's operators against the table of a backend.
-// Threads: control plane. Memory: the heap. Errors: of a file that can't be read as a graph no operator is known.
+// Threads: control plane. Memory: the heap. Errors: of a file that can't be read as a graph no
+// operator is known.
 #pragma once
 
 #include <lumen/models/backend.h>
@@ -12,7 +13,8 @@
 
 namespace lumen::models {
 
-// None: of a backend without a table, and of a model that is not ONNX: the backend that reads it defines its operators.
+// None: of a backend without a table, and of a model that is not ONNX: the backend that reads it
+// defines its operators.
 [[nodiscard]] OperatorFindings compare_operators(const Backend& backend, const ModelSource& source);
 
 // "the file has opset 30, newer than ...; export it with ...", of ONNX's own operators; empty: the

@@ -155,8 +155,8 @@ class Search {
     note("an output that is an input or a constant of " + std::string(name_of(value.type)));
   }
 
-  // Larger ones would be cut to 32 bits. A tensor whose numbers can't be read is none of these: it is
-  // large or no whole numbers, and so no parameter.
+  // Larger ones would be cut to 32 bits. A tensor whose numbers can't be read is none of these: it
+  // is large or no whole numbers, and so no parameter.
   static bool fits_32_bits(const onnx::Tensor& tensor) {
     if (tensor.type != DataType::kInt64) return true;
     const auto numbers = tensor.integers();

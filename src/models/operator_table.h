@@ -1,5 +1,6 @@
 // Looks a model's operators up in a backend's OperatorTable.
-// Threads: any. Memory: the heap. Errors: a type or an opset that the file does not tell counts as not known.
+// Threads: any. Memory: the heap. Errors: a type or an opset that the file does not tell counts as
+// not known.
 #pragma once
 
 #include <lumen/models/operator_table.h>
@@ -12,7 +13,8 @@ namespace lumen::models {
 
 // Each kind of node once, with the reason: "Mul of INT64".
 struct OperatorFindings {
-  // The table does not allow it. Empty: the backend is known to compute the model as ONNX defines it.
+  // The table does not allow it. Empty: the backend is known to compute the model as ONNX defines
+  // it.
   std::vector<std::string> not_known;
   // Nodes that the backend computes otherwise: those of the table's deviations.
   std::vector<std::string> deviating;

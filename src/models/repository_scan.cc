@@ -1,7 +1,7 @@
-// Walks a repository, and asks of each model, version and file whether its real path lies below the repository's. A
-// backend opens a model's file by its name, so a user with the right to change the repository while it is read may give
-// it another file; the check is for links that were put there by mistake or by a packer, not against the repository's
-// owner.
+// Walks a repository, and asks of each model, version and file whether its real path lies below the
+// repository's. A backend opens a model's file by its name, so a user with the right to change the
+// repository while it is read may give it another file; the check is for links that were put there
+// by mistake or by a packer, not against the repository's owner.
 // Any thread; the heap. Errors: the Status of each version found.
 #include "models/repository_scan.h"
 
@@ -211,7 +211,8 @@ const char* model_file_in(int directory) noexcept {
   return nullptr;
 }
 
-// Of a folder without versions: the probable mistake, and the move that mends it. ok: it is no model.
+// Of a folder without versions: the probable mistake, and the move that mends it. ok: it is no
+// model.
 Status misplaced(int directory, const std::filesystem::path& path,
                  const std::vector<Entry>& entries) {
   const std::string name = path.filename().string();

@@ -1,4 +1,5 @@
-// Which operators are known to work row by row, and those that work element by element. See row_values.h.
+// Which operators are known to work row by row, and those that work element by element. See
+// row_values.h.
 #include "models/row_rules.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The rules of row_values.h, and their common parts. Each follows the axis of rows through one kind of operator.
+// The rules of row_values.h, and their common parts. Each follows the axis of rows through one kind
+// of operator.
 // Threads: any. Memory: the heap. Errors: as RowRule.
 #pragma once
 
@@ -51,7 +52,8 @@ inline void give_all(RowNode& node, const RowValue& value) {
   for (RowValue& out : node.outputs) out = value;
 }
 
-// Of an attribute, or of the input that newer operator sets have instead. `is_given` is false where neither is.
+// Of an attribute, or of the input that newer operator sets have instead. `is_given` is false where
+// neither is.
 inline Axes axes_of(const RowNode& node, const char* name, size_t input, bool& is_given) {
   is_given = true;
   if (auto axes = node.node.integers(name)) return axes;

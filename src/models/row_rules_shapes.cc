@@ -58,8 +58,8 @@ std::string unsqueeze(RowNode& node) {
   return {};
 }
 
-// The places of a row are contiguous behind the axes before the rows. So they stay together where these axes stay, and
-// the next one is a multiple of the number of rows.
+// The places of a row are contiguous behind the axes before the rows. So they stay together where
+// these axes stay, and the next one is a multiple of the number of rows.
 static std::string reshape_to(RowNode& node, RowShape target) {
   const RowValue& x = *node.input(0);
   const RowShape& from = *x.shape;
@@ -82,7 +82,8 @@ static std::string reshape_to(RowNode& node, RowShape target) {
       if (i != free) others = times(others, target[i]);
     }
     if (free == axis) {
-      // [-1, 64] of [rows, free, 64]: whole rows, if the sizes of one row are a multiple of the others.
+      // [-1, 64] of [rows, free, 64]: whole rows, if the sizes of one row are a multiple of the
+      // others.
       const RowSize of_row =
           times(RowSize::of(from[axis].number), product(from, axis + 1, from.size()));
       RowSize known = RowSize::of(1);

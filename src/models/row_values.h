@@ -41,8 +41,8 @@ using RowShape = std::vector<RowSize>;
 struct RowValue {
   enum class Kind : uint8_t {
     kFixed,  // the same for any rows
-    // Axis `axis` has the rows, or as many consecutive places of each: [row 0, row 0, row 1, row 1].
-    // The numbers in the places of a row follow from that row alone.
+    // Axis `axis` has the rows, or as many consecutive places of each: [row 0, row 0, row 1, row
+    // 1]. The numbers in the places of a row follow from that row alone.
     kRows,
     kSizes,  // whole numbers made of sizes, of which some depend on the number of rows: `numbers`
   };
@@ -58,7 +58,8 @@ struct RowValue {
   [[nodiscard]] std::optional<std::vector<int64_t>> constants() const;
 };
 
-// Of a node: the values of its inputs (nullptr: left out), and those of its outputs to be filled in.
+// Of a node: the values of its inputs (nullptr: left out), and those of its outputs to be filled
+// in.
 struct RowNode {
   const onnx::Node& node;
   int64_t opset;
@@ -70,14 +71,15 @@ struct RowNode {
   }
 };
 
-// Fills in the outputs of a node with at least one input that is not fixed. Returns why it can't say that
-// rows are independent; empty: they are.
+// Fills in the outputs of a node with at least one input that is not fixed. Returns why it can't
+// say that rows are independent; empty: they are.
 using RowRule = std::string (*)(RowNode& node);
 // nullptr: no operator that is known to work row by row.
 [[nodiscard]] RowRule find_row_rule(std::string_view domain, std::string_view type);
 // Shapes and whole numbers of a node with fixed inputs alone, as far as other rules need them.
 void fill_in_fixed(RowNode& node);
-// Of whole numbers that are made of sizes: Shape, Gather, Concat, Mul and so on; false: not of these.
+// Of whole numbers that are made of sizes: Shape, Gather, Concat, Mul and so on; false: not of
+// these.
 [[nodiscard]] bool compute_sizes(RowNode& node);
 
 }  // namespace lumen::models

@@ -12,7 +12,8 @@
 namespace lumen::net {
 namespace {
 
-// Connections taken from one listener a turn, so that a flood does not starve those that are served.
+// Connections taken from one listener a turn, so that a flood does not starve those that are
+// served.
 constexpr int kAcceptsPerTurn = 64;
 // How long no connection is accepted once no descriptor is left, not even the reserve: other
 // threads close connections too, and tell nobody. Long beside an empty turn (20 us), short beside a
@@ -94,7 +95,8 @@ size_t EpollLoop::accept_without_descriptor(Listener& listener, int error) noexc
 }
 
 void EpollLoop::pause(Listener& listener) noexcept {
-  // Out of epoll, not merely without events: a shared listener's entry can't be modified (epoll_ctl(2)).
+  // Out of epoll, not merely without events: a shared listener's entry can't be modified
+  // (epoll_ctl(2)).
   (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd.get(), nullptr);
   listener.next_paused = std::exchange(paused_, &listener);
   resume_ns_ = now_ns() + kAcceptPauseNs;

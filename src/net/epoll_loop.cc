@@ -1,10 +1,11 @@
 // The epoll loop's turns. Owner thread only, but for wake(). Allocates at creation. A descriptor
 // that can't be made is a Status.
 //
-// wake() and the loop share a word of three states. wake() makes it kWoken, and writes to the eventfd only
-// if it was kAsleep. kWoken stays until the loop is where on_wake() and on_turn_end() both follow in
-// the same turn: a wake() that comes behind them keeps the next wait from sleeping. With two states,
-// awake and asleep, such a wake() was lost: a change of the engine's configuration then hung.
+// wake() and the loop share a word of three states. wake() makes it kWoken, and writes to the
+// eventfd only if it was kAsleep. kWoken stays until the loop is where on_wake() and on_turn_end()
+// both follow in the same turn: a wake() that comes behind them keeps the next wait from sleeping.
+// With two states, awake and asleep, such a wake() was lost: a change of the engine's configuration
+// then hung.
 #include "net/epoll_loop.h"
 
 #include <lumen/base/clock.h>
@@ -133,7 +134,8 @@ bool EpollLoop::was_woken() const noexcept {
 // far.
 void EpollLoop::served() noexcept {
   // The load spares the exchange, 20 cycles, in most turns.
-  // sync[loop.wake_state]: acquire; an exchange, not a store, so that a wake() just before it is acquired
+  // sync[loop.wake_state]: acquire; an exchange, not a store, so that a wake() just before it is
+  // acquired
   if (was_woken()) wake_state_.exchange(kAwake, std::memory_order_acq_rel);
 }
 
@@ -160,7 +162,8 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   ran += found;
   uint32_t awake = kAwake;
   // sync[loop.wake_state]: both sides are read-modify-writes of one word, so one comes first: if
-  // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and writes
+  // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and
+  // writes
   if (found > 0 || has_work() ||
       !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {

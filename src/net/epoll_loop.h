@@ -1,5 +1,6 @@
 // EpollLoop: a Loop over epoll, edge-triggered: a socket is registered once and costs no epoll_ctl
-// afterwards. Turns: epoll_loop.cc; operations of streams: epoll_streams.cc; accepting: epoll_listeners.cc.
+// afterwards. Turns: epoll_loop.cc; operations of streams: epoll_streams.cc; accepting:
+// epoll_listeners.cc.
 // Threads: the owner, but for wake(). Memory: at creation. Errors: reach the handlers as -errno.
 #pragma once
 
@@ -16,8 +17,9 @@ namespace lumen::net {
 
 // Events of one wait: more only delays completions that are due already.
 constexpr size_t kEventsPerTurn = 256;
-// How long the loop polls before it sleeps, at most and only while events come that close: a sleeper
-// takes about 20 us to run after its wake-up on a virtual machine, and the wake costs its sender 6.
+// How long the loop polls before it sleeps, at most and only while events come that close: a
+// sleeper takes about 20 us to run after its wake-up on a virtual machine, and the wake costs its
+// sender 6.
 constexpr uint64_t kMaxSpinNs = 50'000;
 // The most bytes of one receive, and of a turn of one request: as many as a request's first receive
 // asks for, so that most requests come in one. It takes 4 us over a unix socket. Before there was
@@ -148,8 +150,8 @@ class EpollLoop final : public Loop {
   WakeHandler& wake_handler_;
   UniqueFd epoll_;
   UniqueFd event_;
-  // Given up for a moment when no descriptor is left, to refuse politely. Another thread may take the
-  // number meanwhile; then it is invalid until one is free again, and nothing is accepted.
+  // Given up for a moment when no descriptor is left, to refuse politely. Another thread may take
+  // the number meanwhile; then it is invalid until one is free again, and nothing is accepted.
   UniqueFd reserve_;
   Listener* paused_ = nullptr;  // listeners that wait for a descriptor
   uint64_t resume_ns_ = UINT64_MAX;

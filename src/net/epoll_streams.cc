@@ -2,11 +2,11 @@
 // thread only; allocates nothing; failures are the operation's result.
 //
 // The first kMostReceivedAtOnce bytes of a request are received at once. Later receives of the same
-// request go into the list of postponed receives. A turn tries them after its events, first in first
-// out and each stream once, until it has taken kMostPostponedBytesPerTurn. An edge only tells of new
-// bytes, so a receive leaves the list in four ways alone: it is tried, it is cancelled, the stream is
-// closed, or look_now() tries it. The loop does not sleep while the list holds one. The close of the
-// peer and errors need no way of their own: the receive finds them when it is tried.
+// request go into the list of postponed receives. A turn tries them after its events, first in
+// first out and each stream once, until it has taken kMostPostponedBytesPerTurn. An edge only tells
+// of new bytes, so a receive leaves the list in four ways alone: it is tried, it is cancelled, the
+// stream is closed, or look_now() tries it. The loop does not sleep while the list holds one. The
+// close of the peer and errors need no way of their own: the receive finds them when it is tried.
 #include "net/connected_socket.h"
 #include "net/epoll_loop.h"
 
@@ -21,8 +21,8 @@
 namespace lumen::net {
 namespace {
 
-// One segment, as most requests and replies are, goes by recv and send: the kernel need not copy in a
-// msghdr and a list of segments, 0.1 us a call of 1 to 3.
+// One segment, as most requests and replies are, goes by recv and send: the kernel need not copy in
+// a msghdr and a list of segments, 0.1 us a call of 1 to 3.
 ssize_t receive_some(int fd, std::span<iovec> buffers, int flags) noexcept {
   if (buffers.size() == 1) return ::recv(fd, buffers[0].iov_base, buffers[0].iov_len, flags);
   msghdr message{};
@@ -59,8 +59,8 @@ Status EpollLoop::add(Stream& stream, Socket socket) noexcept {
   return {};
 }
 
-// Closing takes the socket out of epoll, since nobody holds a duplicate, and frees the buffers at once.
-// Events of this turn may still name the stream: on_closed() comes behind them.
+// Closing takes the socket out of epoll, since nobody holds a duplicate, and frees the buffers at
+// once. Events of this turn may still name the stream: on_closed() comes behind them.
 void EpollLoop::close(Stream& stream, Closing how) noexcept {
   EpollStream& state = of(stream);
   take_off_postponed(state);

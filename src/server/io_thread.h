@@ -1,4 +1,5 @@
-// IoThread: one loop, its listeners, the transports that have their connections, and the thread's way to the engine.
+// IoThread: one loop, its listeners, the transports that have their connections, and the thread's
+// way to the engine.
 // Threads: run() on its own thread; wake() from workers; request_drain() from the control thread.
 // Memory: everything at create(). Errors: create() returns why.
 #pragma once

@@ -1,5 +1,6 @@
-// MetricsThread: answers GET /metrics, away from the I/O threads and from changes of the configuration, which
-// may compile for seconds. The text is rendered once for all scrapes that wait.
+// MetricsThread: answers GET /metrics, away from the I/O threads and from changes of the
+// configuration, which may compile for seconds. The text is rendered once for all scrapes that
+// wait.
 // Threads: submit() from any I/O thread, lock-free; everything else by the thread that owns it.
 // Memory: the heap, for one text; each scrape's copy comes from its job's memory, whose owner
 // bounds how many can wait. Errors: by the status of the job.

@@ -215,7 +215,8 @@ void RunningServer::add_to_tables(const models::Model& model) {
   }
 }
 
-// A file that was asked for by its path must be there; the usual one is gone without, and that is said.
+// A file that was asked for by its path must be there; the usual one is gone without, and that is
+// said.
 Status RunningServer::make_counters() {
   const telemetry::CountersOptions options{.shards = options_.io_thread_count,
                                            .queue_types = models::kQueueTypeNames,
@@ -320,8 +321,9 @@ Status RunningServer::open_telemetry() {
   return {};
 }
 
-// The region of each request reserves addresses for the largest body; a limit may leave fewer than that. The server
-// does not lower max_active_requests by itself: a handful of requests at once would surprise its user later.
+// The region of each request reserves addresses for the largest body; a limit may leave fewer than
+// that. The server does not lower max_active_requests by itself: a handful of requests at once
+// would surprise its user later.
 Status RunningServer::check_address_space() const {
   const UnusedAddresses unused = unused_addresses();
   // The rest is for the stacks and heaps of the threads, and for models that are added.
@@ -340,7 +342,8 @@ Status RunningServer::check_address_space() const {
       options_.max_body_bytes, fit);
 }
 
-// A limit that is met is a connection refused; better the one that closes the oldest idle connection.
+// A limit that is met is a connection refused; better the one that closes the oldest idle
+// connection.
 void RunningServer::fit_descriptors() {
   const uint64_t threads = options_.io_thread_count;
   const uint64_t wanted = most_descriptors(options_, net::open_descriptors());
@@ -360,7 +363,8 @@ void RunningServer::fit_descriptors() {
   report_(LogLevel::kWarn, what.message());
 }
 
-// Where nothing was asked for: half, so that models, their buffers and other programs have the rest.
+// Where nothing was asked for: half, so that models, their buffers and other programs have the
+// rest.
 void RunningServer::fit_memory() {
   if (options_.max_memory_bytes != 0) return;
   const MachineMemory machine = machine_memory();

@@ -1,6 +1,6 @@
-// config.json and the body of POST /v2/lumen/engine: nlohmann's parser over an iterator that counts lines,
-// so that an error names the line of its key; each value is matched with its row of the table.
-// Control plane; the heap. Errors: file:line, got, wanted, nearest name.
+// config.json and the body of POST /v2/lumen/engine: nlohmann's parser over an iterator that counts
+// lines, so that an error names the line of its key; each value is matched with its row of the
+// table. Control plane; the heap. Errors: file:line, got, wanted, nearest name.
 #include <lumen/base/nearest_name.h>
 #include <lumen/server/settings.h>
 

@@ -72,7 +72,8 @@ Catalog::Reader::Reader(const std::atomic<const CatalogSnapshot*>& current,
       acknowledged_(snapshot_) {}
 
 void Catalog::Reader::end_turn() noexcept {
-  // sync[catalog.current]: acquire; the snapshot is whole, and so are its models' slots and counters
+  // sync[catalog.current]: acquire; the snapshot is whole, and so are its models' slots and
+  // counters
   const CatalogSnapshot* current = current_.load(std::memory_order_acquire);
   if (current == told_) return;
   snapshot_ = current;

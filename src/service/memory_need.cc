@@ -62,7 +62,8 @@ ModelNeed::ModelNeed(const models::ModelMetadata& model) noexcept
   }
 }
 
-// As many as the whole body could be, if all inputs with rows have the same number of them, as nearly all models want.
+// As many as the whole body could be, if all inputs with rows have the same number of them, as
+// nearly all models want.
 size_t ModelNeed::most_rows(const BodySize& body) const noexcept {
   if (!has_rows_) return 1;
   return body.binary_bytes / row_bytes_ + body.text_bytes / kTextBytesOfAnElement / row_elements_ +

@@ -168,7 +168,8 @@ template <typename Function>
 void Counters::for_used_rows(Function&& function) const noexcept {
   const auto look_at = [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      // relaxed, as the two bounds: a row that is taken just now has counted nothing yet that this must see
+      // relaxed, as the two bounds: a row that is taken just now has counted nothing yet that this
+      // must see
       if (states_[row].load(std::memory_order_relaxed) != WriterState::kUnused) function(row);
     }
   };
@@ -236,8 +237,8 @@ Status Counters::assign_model(uint32_t index, std::string_view name,
 }
 
 void Counters::release_model(uint32_t index) noexcept {
-  // sync[counters.model]: acquire, so that nothing is cleared before a reader in another process can see
-  // the 0
+  // sync[counters.model]: acquire, so that nothing is cleared before a reader in another process
+  // can see the 0
   at<RegionModel>(region_, RegionLayout::kModels)[index].generation.exchange(
       0, std::memory_order_acq_rel);
 }

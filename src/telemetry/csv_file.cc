@@ -1,5 +1,6 @@
 // Opening, appending to and rotating a file of lines. Threads: one at a time.
-// Memory: open() the heap, for paths and one read of the file's end; later none. Errors: as the header says.
+// Memory: open() the heap, for paths and one read of the file's end; later none. Errors: as the
+// header says.
 #include "telemetry/csv_file.h"
 
 #include <fcntl.h>

@@ -31,8 +31,8 @@ class CsvFile {
     size_t lines = 0;
     Status status;  // not ok: the rest isn't in the file
   };
-  // Whole lines; `ends` is where each of them ends in `text`. A file that was removed is made anew, and one
-  // that was cut to nothing (logrotate's copytruncate) has its header again.
+  // Whole lines; `ends` is where each of them ends in `text`. A file that was removed is made anew,
+  // and one that was cut to nothing (logrotate's copytruncate) has its header again.
   [[nodiscard]] Appended append(std::string_view text, std::span<const uint32_t> ends) noexcept;
 
   // Whether a line of `line_bytes`, behind `pending_bytes` of others, wants a new file.
@@ -42,8 +42,8 @@ class CsvFile {
   }
   // Not ok: nothing was moved, or not everything; lines go on into the file at hand.
   [[nodiscard]] Status rotate() noexcept;
-  // Goes on in the file that has the name now, as after logrotate has moved this one away; it is made where there is
-  // none. Not ok: lines go on into the file at hand.
+  // Goes on in the file that has the name now, as after logrotate has moved this one away; it is
+  // made where there is none. Not ok: lines go on into the file at hand.
   [[nodiscard]] Status reopen() noexcept;
   [[nodiscard]] bool is_regular() const noexcept { return is_regular_; }
 

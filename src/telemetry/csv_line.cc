@@ -42,7 +42,8 @@ char* put_id_and_time(const RequestRecord& record, TimestampText& time, char* ou
   if (id_bytes == 0 || id_bytes > RequestRecord::kMaxIdBytes) {
     out = put_number(out, record.sequence);
   } else {
-    // A client's id may be a formula to a spreadsheet; behind this byte each takes it as text (OWASP, CSV injection).
+    // A client's id may be a formula to a spreadsheet; behind this byte each takes it as text
+    // (OWASP, CSV injection).
     const bool is_formula = kFormulaStarts.find(record.id[0]) != std::string_view::npos;
     out = put_field(out, {record.id.data(), id_bytes}, is_formula ? '\'' : '\0');
   }

@@ -1,4 +1,5 @@
-// csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line), or of the CSV's neighbour.
+// csv_line: one RequestRecord as one line of CSV (RFC 4180, but LF ends a line), or of the CSV's
+// neighbour.
 // Threads: any; pure, but for a TimestampText. Memory: none; CsvNames on the heap, at start.
 // Errors: never; indices without a name give an empty field.
 #pragma once
@@ -26,8 +27,9 @@ struct CsvNames {
 [[nodiscard]] std::string csv_field(std::string_view text);
 
 inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
-// The longest id has quotes alone: one that begins like a formula has a byte before it, and a first byte that is not
-// doubled. Then: timestamp · three names · worker · stages (2^64 ns in µs) · rows · status · cache · separators, LF
+// The longest id has quotes alone: one that begins like a formula has a byte before it, and a first
+// byte that is not doubled. Then: timestamp · three names · worker · stages (2^64 ns in µs) · rows
+// · status · cache · separators, LF
 inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) +
                                            TimestampText::kBytes + 3 * kMaxNameFieldBytes + 5 +
                                            kStageCount * 21 + 10 + 5 + 6 + 17;

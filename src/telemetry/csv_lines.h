@@ -1,4 +1,5 @@
-// CsvLines: lines on their way into a CsvFile: gathered, rotated as they fill it, counted where it doesn't take them.
+// CsvLines: lines on their way into a CsvFile: gathered, rotated as they fill it, counted where it
+// doesn't take them.
 // Threads: one at a time; CsvCounts and CsvFailures to read from any.
 // Memory: a chunk of text and its line ends, at creation. Errors: counted, and told once.
 #pragma once

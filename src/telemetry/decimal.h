@@ -1,6 +1,8 @@
-// decimal: integers as decimal text, three digits at a time from a table of 4 KB. For lines that hold a dozen numbers
-// below a million it takes half of std::to_chars' time (bench_csv_line); larger numbers go to that.
-// Threads: any; pure. Memory: none; each may write one byte behind the end that it returns. Errors: never.
+// decimal: integers as decimal text, three digits at a time from a table of 4 KB. For lines that
+// hold a dozen numbers below a million it takes half of std::to_chars' time (bench_csv_line);
+// larger numbers go to that.
+// Threads: any; pure. Memory: none; each may write one byte behind the end that it returns. Errors:
+// never.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Rings and windows to records. Threads: any. Memory: the heap. Errors: left out, as the header says.
+// Rings and windows to records. Threads: any. Memory: the heap. Errors: left out, as the header
+// says.
 #include <lumen/telemetry/flight_reader.h>
 
 #include <lumen/base/check.h>

@@ -23,8 +23,8 @@ FlightRecorder::FlightRecorder(std::span<std::byte> recent, std::span<std::byte>
   life_.begin(windows_[0], FlightWindow::kWholeLife);
 }
 
-// A thread that had no request for a while finds a window in its place that is long over, and nobody has emptied: its
-// number tells readers of when it is.
+// A thread that had no request for a while finds a window in its place that is long over, and
+// nobody has emptied: its number tells readers of when it is.
 void FlightRecorder::turn(uint64_t now_ns) noexcept {
   const uint64_t number = now_ns / kSlowWindowNs;
   lately_.begin(windows_[1 + number % (kSlowWindows - 1)], number);
@@ -52,7 +52,8 @@ void FlightRecorder::Filling::keep(const RequestRecord& request, uint64_t genera
     window->used.store(++used, std::memory_order_release);
     if (used < kSlowEntries) return;
   }
-  // Rare: of n requests in any order 32 · ln(n / 32) come here after the first 32, of a million 330.
+  // Rare: of n requests in any order 32 · ln(n / 32) come here after the first 32, of a million
+  // 330.
   const auto least = std::ranges::min_element(totals);
   least_at = static_cast<uint32_t>(least - totals.begin());
   bar = *least + 1;

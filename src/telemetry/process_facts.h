@@ -1,4 +1,5 @@
-// Which process this is, so that a reader can tell whether one of the same number is still this one.
+// Which process this is, so that a reader can tell whether one of the same number is still this
+// one.
 // Threads: any. Memory: a buffer on the stack. Errors: a fact that /proc does not tell is 0.
 #pragma once
 

@@ -1,5 +1,5 @@
-// TimestampText: a time of the wall clock as 2026-11-21T01:43:27.123456Z. It keeps the text of the last second, since
-// the lines of a busy server have few.
+// TimestampText: a time of the wall clock as 2026-11-21T01:43:27.123456Z. It keeps the text of the
+// last second, since the lines of a busy server have few.
 // Threads: one at a time. Memory: 40 bytes. Errors: never.
 #pragma once
 
@@ -14,7 +14,8 @@ class TimestampText {
  public:
   static constexpr size_t kBytes = 27;
 
-  // Writes at `out`, and may write one byte behind; where it ended. `wall_ns`: since the epoch, of the years 0 to 9999.
+  // Writes at `out`, and may write one byte behind; where it ended. `wall_ns`: since the epoch, of
+  // the years 0 to 9999.
   [[nodiscard]] char* put(char* out, int64_t wall_ns) noexcept;
 
  private:

@@ -66,8 +66,8 @@ void take(void* sink, const SharedBuffer::Flushed& flushed) noexcept {
   static_cast<detail::TraceSink*>(sink)->take(flushed);
 }
 
-// A new thread inherits the mask: signals stay with the threads that wait for them, and a pipe whose
-// reader has gone is an error of write() instead of the end of the process.
+// A new thread inherits the mask: signals stay with the threads that wait for them, and a pipe
+// whose reader has gone is an error of write() instead of the end of the process.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked() noexcept {
@@ -190,8 +190,8 @@ bool TraceLog::was_answered(uint64_t ticket) const noexcept {
 
 void TraceLog::run() noexcept {
   name_this_thread("lumen-trace");
-  // By this thread, because a SharedBuffer asks whether the thread that made a Writer has ended: this
-  // one outlives all use. flush() in start() publishes them.
+  // By this thread, because a SharedBuffer asks whether the thread that made a Writer has ended:
+  // this one outlives all use. flush() in start() publishes them.
   for (size_t i = 0; i < options_.max_threads; ++i) {
     Result<SharedBuffer::Writer> writer = buffer_->writer();
     LUMEN_CHECK(writer.ok());

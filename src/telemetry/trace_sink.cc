@@ -1,4 +1,5 @@
-// Records to lines of the two files. Threads: as the header says. Memory: the neighbour's, once. Errors: counts.
+// Records to lines of the two files. Threads: as the header says. Memory: the neighbour's, once.
+// Errors: counts.
 #include "telemetry/trace_sink.h"
 
 #include <lumen/telemetry/trace_log.h>

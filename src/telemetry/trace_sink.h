@@ -1,7 +1,8 @@
-// TraceSink: takes flushed buffers of RequestRecords and makes lines of them: of each in the CSV, and of those
-// that belong to a trace in the CSV's neighbour, which is made for the first of them.
+// TraceSink: takes flushed buffers of RequestRecords and makes lines of them: of each in the CSV,
+// and of those that belong to a trace in the CSV's neighbour, which is made for the first of them.
 // Threads: take() and begin() by one at a time; counts and last_error() from any.
-// Memory: a chunk of text at creation, and one for the neighbour with it. Errors: counts, and tells once.
+// Memory: a chunk of text at creation, and one for the neighbour with it. Errors: counts, and tells
+// once.
 #pragma once
 
 #include <lumen/base/result.h>

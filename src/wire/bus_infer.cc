@@ -10,7 +10,8 @@
 namespace lumen::wire {
 namespace {
 
-// Fields and strings of a frame in order. After the first that is not there all that follow are empty.
+// Fields and strings of a frame in order. After the first that is not there all that follow are
+// empty.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) noexcept : left_(bytes) {}

@@ -73,8 +73,8 @@ Refusal ChunkedDecoder::in_framing(char c) noexcept {
       position_ = Position::kSize;
       return {};
     case Position::kEndCr:
-      // Nothing here reads a trailer, and fields behind the body are how those get in that the head's
-      // checks have not seen (RFC 9110 6.5.1): refused, not dropped.
+      // Nothing here reads a trailer, and fields behind the body are how those get in that the
+      // head's checks have not seen (RFC 9110 6.5.1): refused, not dropped.
       if (c != '\r') return {400, "trailers are not taken: the last chunk ends the body"};
       position_ = Position::kEndLf;
       return {};

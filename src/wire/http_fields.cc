@@ -152,7 +152,8 @@ void FieldReader::read_connection(std::string_view value) noexcept {
   });
 }
 
-// W3C Trace Context 3.2: of two nobody knows which is meant. Neither is a reason to refuse a request.
+// W3C Trace Context 3.2: of two nobody knows which is meant. Neither is a reason to refuse a
+// request.
 void FieldReader::read_traceparent(std::string_view value) noexcept {
   head_.traceparent = has_traceparent_ ? std::string_view() : value;
   has_traceparent_ = true;

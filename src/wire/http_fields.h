@@ -1,4 +1,5 @@
-// The header fields of a request head: one pass that checks every byte and keeps the few that count.
+// The header fields of a request head: one pass that checks every byte and keeps the few that
+// count.
 // Threads: any. Memory: none. Errors: Refusal; status 0 means accepted.
 #pragma once
 

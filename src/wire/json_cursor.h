@@ -1,7 +1,7 @@
-// JsonCursor: a strict reader of one JSON text (RFC 8259), forward only, value by value.
-// Why not simdjson's parsers: they hold 5.7 (on-demand) or 13 (DOM) times the document for good, have
-// no float32 conversion (a double in between rounds twice), and 20 ns against 12 for a 17-digit
-// number of a tensor, measured. simdjson still checks UTF-8, at 6.7 GB/s, and is the tests' judge.
+// JsonCursor: a strict reader of one JSON text (RFC 8259), forward only, value by value. Why not
+// simdjson's parsers: they hold 5.7 (on-demand) or 13 (DOM) times the document for good, have no
+// float32 conversion (a double in between rounds twice), and 20 ns against 12 for a 17-digit number
+// of a tensor, measured. simdjson still checks UTF-8, at 6.7 GB/s, and is the tests' judge.
 // Threads: one. Memory: only for strings with escapes, from the Allocator given.
 // Errors: false or nullopt, and status() has the reason; the first failure stays.
 #pragma once
@@ -86,8 +86,8 @@ class JsonCursor {
   [[nodiscard]] bool skip_data() noexcept;
   // Reads over null, if that is the value.
   [[nodiscard]] bool take_null() noexcept { return peek() == 'n' && take_word("null"); }
-  // Of a number that JSON has no form for: null, NaN, Infinity and -Infinity, the last three in quotes, too; null is
-  // NaN. nullopt, with the cursor where it was: another value.
+  // Of a number that JSON has no form for: null, NaN, Infinity and -Infinity, the last three in
+  // quotes, too; null is NaN. nullopt, with the cursor where it was: another value.
   [[nodiscard]] std::optional<double> try_non_finite() noexcept;
 
   // The subject that is being read: every reason begins with "input 0: ", or "input 'x': " once it

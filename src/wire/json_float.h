@@ -1,5 +1,5 @@
-// The fast way from a JSON number to a float: eight digits at a time, one multiplication as a double,
-// and the rounding of that to a float wherever its error can't change the result.
+// The fast way from a JSON number to a float: eight digits at a time, one multiplication as a
+// double, and the rounding of that to a float wherever its error can't change the result.
 //
 // Why it is exact: let x be the text's value and d the double, at most kMaxError units in d's last
 // place away from x. If no middle of two neighbouring floats lies that close to d, then x and d are
@@ -24,8 +24,8 @@ namespace lumen::wire {
 inline constexpr size_t kFloatReadAhead = 48;
 
 inline constexpr int kMaxPower = 60;
-// 10^-kMaxPower .. 10^kMaxPower. Those above 10^22 and below 1 are a product or quotient of rounded ones,
-// 40 units in the last place off at most; kMaxError has room for that.
+// 10^-kMaxPower .. 10^kMaxPower. Those above 10^22 and below 1 are a product or quotient of rounded
+// ones, 40 units in the last place off at most; kMaxError has room for that.
 constexpr std::array<double, 2 * kMaxPower + 1> make_powers_of_ten() noexcept {
   std::array<double, 2 * kMaxPower + 1> powers{};
   double power = 1;
@@ -69,8 +69,8 @@ struct Decimal {
   const char* end = nullptr;  // after it; nullptr: none, or one that this does not read
 };
 
-// The digits behind a point; false: none, or too many. Inlined by force, as read_decimal() is: a Decimal
-// that goes through memory costs as much as its digits.
+// The digits behind a point; false: none, or too many. Inlined by force, as read_decimal() is: a
+// Decimal that goes through memory costs as much as its digits.
 [[nodiscard, gnu::always_inline]] inline bool read_fraction(const char*& at, const char* end,
                                                             size_t whole_digits,
                                                             Decimal& number) noexcept {
@@ -137,8 +137,9 @@ struct Decimal {
 // Reads the number at `at`, which is before `end`, to `out` and returns the byte after it.
 [[nodiscard]] inline const char* read_float_fast(const char* at, const char* end,
                                                  float& out) noexcept {
-  // In units of the last place: 9,008 for the digits that were cut (1 in kLeastCut), 40 for the power, 2
-  // for the digits as a double and the product; twice that next to a power of two, where units halve.
+  // In units of the last place: 9,008 for the digits that were cut (1 in kLeastCut), 40 for the
+  // power, 2 for the digits as a double and the product; twice that next to a power of two, where
+  // units halve.
   constexpr uint64_t kMaxError = 20000;
   constexpr uint64_t kLeastCut = 1'000'000'000'000;
   constexpr uint64_t kLowBits = (uint64_t{1} << 29) - 1;
@@ -160,8 +161,9 @@ struct Decimal {
   return number.end;
 }
 
-// The same for a double, where digits and power are exact as doubles: then their product or quotient is
-// rounded once (Clinger 1990). That is every number of up to 15 digits that a program is likely to send.
+// The same for a double, where digits and power are exact as doubles: then their product or
+// quotient is rounded once (Clinger 1990). That is every number of up to 15 digits that a program
+// is likely to send.
 [[nodiscard]] inline const char* read_float_fast(const char* at, const char* end,
                                                  double& out) noexcept {
   constexpr uint64_t kExactDigits = uint64_t{1} << 53;

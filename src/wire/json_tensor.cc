@@ -53,8 +53,8 @@ const char* read_fast(const char* at, const char* end, T& out) noexcept {
   }
 }
 
-// Reads ",1,2.5, 3" as far as it is that: up to `count` numbers, with single blanks behind commas, as
-// Python writes them. Returns how many; the cursor is behind the last.
+// Reads ",1,2.5, 3" as far as it is that: up to `count` numbers, with single blanks behind commas,
+// as Python writes them. Returns how many; the cursor is behind the last.
 template <typename T>
 size_t read_run(JsonCursor& cursor, T* out, size_t count) noexcept {
   const char* at = cursor.at();

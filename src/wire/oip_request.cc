@@ -27,7 +27,8 @@ JsonParser::~JsonParser() = default;
 
 namespace {
 
-// Up to kMaxTensors of T in the request's memory. It grows as they come, since most requests have one.
+// Up to kMaxTensors of T in the request's memory. It grows as they come, since most requests have
+// one.
 template <typename T>
 class Growing {
  public:

@@ -1,5 +1,5 @@
-// The backends that the conformance suites run over: the fake one in each of its ways, and those that are
-// built in. Threads: the test's. Memory: the heap. Errors: none.
+// The backends that the conformance suites run over: the fake one in each of its ways, and those
+// that are built in. Threads: the test's. Memory: the heap. Errors: none.
 #pragma once
 
 #include <lumen/backends/built_in.h>

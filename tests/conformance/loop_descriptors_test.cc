@@ -68,8 +68,8 @@ TEST_P(DescriptorsRunOut, AConnectionIsRefusedAndTheReserveIsBack) {
   loop_->remove(listener_);
 }
 
-// Was: where the reserve could not be opened again (another thread was quicker), it was gone for good,
-// and the loop spun on the listener.
+// Was: where the reserve could not be opened again (another thread was quicker), it was gone for
+// good, and the loop spun on the listener.
 TEST_P(DescriptorsRunOut, WithoutTheReserveTheLoopSleepsAndServesOnceOneIsFree) {
   const UniqueFd client = connect_to(address_);
   {

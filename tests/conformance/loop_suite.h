@@ -1,5 +1,6 @@
 // The parts of the suite over every Loop. A loop that joins is one more line in kLoops.
-// Threads: one, but where a test starts another. Memory: the heap. Errors: the expectation that did not hold.
+// Threads: one, but where a test starts another. Memory: the heap. Errors: the expectation that did
+// not hold.
 #pragma once
 
 #include <lumen/base/clock.h>

@@ -292,7 +292,8 @@ TEST_P(PromptLoops, WhatTheEndOfATurnBringsAboutIsDeliveredInThatTurn) {
   EXPECT_EQ("done", read_peer(4));
 }
 
-// Was: with hundreds of bodies to take in, a reply that was ready waited for the end of the pass, 20 ms.
+// Was: with hundreds of bodies to take in, a reply that was ready waited for the end of the pass,
+// 20 ms.
 TEST_P(LoopConformance, LooksWhatOtherThreadsLeftWhileItServesManyStreams) {
   constexpr size_t kStreams = 64;
   std::vector<std::unique_ptr<RecordingStream>> streams;

@@ -1,6 +1,7 @@
-// ModelQueueSource where threads are held at the spots between two steps: no wake-up is lost, and none ends
-// with a worker that has no use for it while another sleeps beside a request.
-// Threads: the test's. Memory: the heap. Errors: by gtest; a lost wake-up is a deadline that passes.
+// ModelQueueSource where threads are held at the spots between two steps: no wake-up is lost, and
+// none ends with a worker that has no use for it while another sleeps beside a request.
+// Threads: the test's. Memory: the heap. Errors: by gtest; a lost wake-up is a deadline that
+// passes.
 #include "engine/model_queue_source.h"
 #include "engine/sleepers.h"
 
@@ -61,8 +62,8 @@ class Source final : public ModelQueueSource<GateHooks> {
   }
 };
 
-// One ring under Sleepers, where a test can claim a place and publish its request later, as a submitter that was
-// preempted in between.
+// One ring under Sleepers, where a test can claim a place and publish its request later, as a
+// submitter that was preempted in between.
 struct OneRing {
   models::InferRequest* try_pop(uint32_t) noexcept {
     models::InferRequest* request = nullptr;
@@ -118,8 +119,9 @@ std::string name_of(ParkSpot spot) {
 
 class HeldWorker : public testing::TestWithParam<ParkSpot> {};
 
-// Was: the bit before prepare(). A worker that had taken R1 set its bit; the wake for R1 cleared it and
-// went to a doorbell on which nobody waited; the worker prepared, found nothing and slept without a bit.
+// Was: the bit before prepare(). A worker that had taken R1 set its bit; the wake for R1 cleared it
+// and went to a doorbell on which nobody waited; the worker prepared, found nothing and slept
+// without a bit.
 TEST_P(HeldWorker, IsWokenForTheNextRequestThoughTheRingForItsLastOneCameThen) {
   Source source(4, 1, 1);
   std::array<models::BareRequest, 2> requests;
@@ -141,8 +143,8 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldWorker,
                                          ParkSpot::kLooked),
                          [](const auto& one) { return name_of(one.param); });
 
-// Was: the wake for R2 went to a worker that had just found R1 by itself, and R2 lay beside a sleeping
-// worker for as long as R1 took.
+// Was: the wake for R2 went to a worker that had just found R1 by itself, and R2 lay beside a
+// sleeping worker for as long as R1 took.
 TEST(ModelQueueSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) {
   Source source(4, 1, 2);
   std::array<models::BareRequest, 2> requests;
@@ -159,8 +161,9 @@ TEST(ModelQueueSource, AWorkerThatIsRungAfterItHasFoundARequestPassesTheWakeOn) 
   EXPECT_EQ(sleeper.result(), &requests[1]);
 }
 
-// Was: the wake for R2 went to a worker that could not take it, since the one before was claimed and
-// not published. Then R1 was published, its wake went to one worker, and R2 lay beside the other.
+// Was: the wake for R2 went to a worker that could not take it, since the one before was claimed
+// and not published. Then R1 was published, its wake went to one worker, and R2 lay beside the
+// other.
 TEST(Sleepers, ARequestBehindAHeldSubmitterIsTakenByASleeperOnceThatGoesOn) {
   OneRing queue;
   Sleepers<OneRing> sleepers(queue, 2);

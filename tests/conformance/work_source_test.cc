@@ -1,5 +1,6 @@
 // Every queue type between I/O threads and workers keeps the same promises: each request comes out
-// once and in its submitter's order, a full one says so, and no wake-up is lost or taken by another.
+// once and in its submitter's order, a full one says so, and no wake-up is lost or taken by
+// another.
 // Threads: as WorkSource says. Memory: the heap. Errors: by gtest; a lost wake-up is a time limit.
 #include "engine/work_source.h"
 
@@ -93,7 +94,8 @@ TEST_P(WorkSourceTest, ParkEndsAtItsDeadline) {
   EXPECT_GE(now_ns(), until);
 }
 
-// Was, of `naive`: such a deadline became a negative time, so in the past, and park() returned at once.
+// Was, of `naive`: such a deadline became a negative time, so in the past, and park() returned at
+// once.
 TEST_P(WorkSourceTest, ParkSleepsThoughItsDeadlineIsFurtherAwayThanAClockCanSay) {
   make(1, 1, 4);
   Asked sleeps;
@@ -184,8 +186,8 @@ TEST_P(SharedSourceTest, ARequestWakesTheWorkerThatMayTakeItNotTheOneThatMayNot)
   }
 }
 
-// Workers that always park before they take: a lost wake-up leaves a request behind, and the test at
-// its time limit.
+// Workers that always park before they take: a lost wake-up leaves a request behind, and the test
+// at its time limit.
 TEST_P(WorkSourceTest, EveryRequestComesOutOnceThoughWorkersParkForEachOne) {
   constexpr uint32_t kSubmitters = 2;
   constexpr uint32_t kWorkers = 3;

@@ -1,5 +1,5 @@
-// A ChronoCache beside a model of it: the input's bytes are the operations. Two choose flavour and seed, then each
-// five are an operation: its kind and a number.
+// A ChronoCache beside a model of it: the input's bytes are the operations. Two choose flavour and
+// seed, then each five are an operation: its kind and a number.
 #include "fuzz/fuzz_support.h"
 #include "support/cache_model.h"
 

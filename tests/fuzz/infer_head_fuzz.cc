@@ -1,5 +1,6 @@
-// parse_infer_head: no overrun, nothing accepted that simdjson does not call JSON, but for bare NaN and Infinity
-// in tensors and a byte order mark, and tensors that survive the way through a reply and back.
+// parse_infer_head: no overrun, nothing accepted that simdjson does not call JSON, but for bare NaN
+// and Infinity in tensors and a byte order mark, and tensors that survive the way through a reply
+// and back.
 #include <lumen/tensor/bytes_tensor.h>
 #include <lumen/wire/oip.h>
 

@@ -1,5 +1,5 @@
-// parse_npy: no overrun, as many bytes as type and shape want, a refusal that names the file, and an
-// array that is the same when it is written as NumPy writes it and read again.
+// parse_npy: no overrun, as many bytes as type and shape want, a refusal that names the file, and
+// an array that is the same when it is written as NumPy writes it and read again.
 #include <lumen/client/npy_file.h>
 #include "fuzz/fuzz_support.h"
 

@@ -1,8 +1,9 @@
 // Runs a fuzz target without libFuzzer, for gcc: each file of the folders given, then mutations.
 //   fuzz_x [--mutate N] [--seed S] [--keep] [-max_total_time=SECONDS] [-seed=S] DIR...
-// --mutate: N mutated inputs for each file; -max_total_time: mutate until then (as ./dev fuzz says it
-// and the seed to libFuzzer; its other options are ignored). --keep: writes each input to ./crash-input before it
-// runs; a failed run repeated with the same seed then leaves the input that fails.
+// --mutate: N mutated inputs for each file; -max_total_time: mutate until then (as ./dev fuzz says
+// it and the seed to libFuzzer; its other options are ignored). --keep: writes each input to
+// ./crash-input before it runs; a failed run repeated with the same seed then leaves the input that
+// fails.
 // Threads: one. Memory: the heap. Errors: exit status 1; the target itself aborts.
 #include <algorithm>
 #include <chrono>

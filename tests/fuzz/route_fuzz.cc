@@ -1,5 +1,5 @@
-// route_path and decode_names: names are parts of the path or of the caller's memory, an endpoint has the names
-// that it needs and no others, and the answer is the same for the same path.
+// route_path and decode_names: names are parts of the path or of the caller's memory, an endpoint
+// has the names that it needs and no others, and the answer is the same for the same path.
 #include <lumen/base/limits.h>
 
 #include "fuzz/fuzz_support.h"

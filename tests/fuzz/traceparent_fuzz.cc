@@ -1,4 +1,5 @@
-// parse_traceparent: no byte read beyond the value, and the answer of a reader that is written another way.
+// parse_traceparent: no byte read beyond the value, and the answer of a reader that is written
+// another way.
 #include <lumen/wire/traceparent.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Inference over the bus while a worker is held in the middle of a run: clients that go, drain, cancel,
-// deadlines, a full queue. Runs under ASan and TSan.
+// Inference over the bus while a worker is held in the middle of a run: clients that go, drain,
+// cancel, deadlines, a full queue. Runs under ASan and TSan.
 #include "support/bus_server.h"
 
 #include "transports/shm/bus_connection.h"
@@ -156,8 +156,9 @@ TEST_P(HeldBusServer, ABudgetThatCanNotBeKeptRefuses) {
   EXPECT_EQ(answer_to(client, {Outcome::kOk, ahead}).status, 200);
 }
 
-// The server takes 256 requests a look. Was: where the last of them took the last room for replies, the thread went to
-// sleep without having told the client that it wants room, and slept on when the client made some.
+// The server takes 256 requests a look. Was: where the last of them took the last room for replies,
+// the thread went to sleep without having told the client that it wants room, and slept on when the
+// client made some.
 TEST_P(HeldBusServer, AClientThatMakesRoomForRepliesWakesTheServerWhateverItsLastLookDid) {
   constexpr uint64_t kRequestsPerLook = 256;
   start();

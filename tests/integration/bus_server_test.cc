@@ -1,5 +1,5 @@
-// Inference over the bus, from a client's area through the server's rings to a model and back, with the fake
-// backend: answers, refusals, clients that go, hostile ones. Runs under ASan and TSan.
+// Inference over the bus, from a client's area through the server's rings to a model and back, with
+// the fake backend: answers, refusals, clients that go, hostile ones. Runs under ASan and TSan.
 #include <lumen/service/dispatcher.h>
 
 #include "support/bus_server.h"
@@ -195,7 +195,8 @@ TEST_P(BusServer, ModelsComeAndGoBetweenTwoRequests) {
 TEST_P(BusServer, AClientThatTakesNoRepliesHoldsUpNobodyElse) {
   start();
   InferClient greedy = connect();
-  // A refusal takes 256 bytes of the ring of replies, which has a MiB; the rest waits among requests.
+  // A refusal takes 256 bytes of the ring of replies, which has a MiB; the rest waits among
+  // requests.
   const std::string no_model(128, 'm');
   constexpr size_t kMany = 6000;
   for (size_t sent = 0; sent < kMany;) {

@@ -163,7 +163,8 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
 
 // --- several models, each lane ------------------------------------------------------------------------
 
-// By the rows: one goes inline, a hundred to a worker, or to the additional one while two thousand run.
+// By the rows: one goes inline, a hundred to a worker, or to the additional one while two thousand
+// run.
 TEST(DataPlaneCalls, NoLaneOfAutoMakesAnyUnderAnyPolicy) {
   DataPlaneServer served;
   const auto control = std::make_shared<models::FakeControl>();

@@ -85,7 +85,8 @@ class DataPlaneServer {
                      int status = 200) {
     return count_each(std::vector<std::string>(connections, request), over_unix, status);
   }
-  // The same with a connection for each of `requests`, which are sent one after the other and then read.
+  // The same with a connection for each of `requests`, which are sent one after the other and then
+  // read.
   WindowCounts count_each(const std::vector<std::string>& requests, bool over_unix = false,
                           int status = 200) {
     std::vector<HttpClient> clients;

@@ -1,5 +1,6 @@
-// Models that come and go while the server answers requests, with the CSV and the metrics read meanwhile. Runs
-// under ASan and TSan. Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
+// Models that come and go while the server answers requests, with the CSV and the metrics read
+// meanwhile. Runs under ASan and TSan. Threads: the test's and the server's. Memory: the heap.
+// Errors: by gtest.
 #include "support/fake_server.h"
 
 #include <gmock/gmock.h>

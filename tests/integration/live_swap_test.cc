@@ -1,5 +1,6 @@
-// The server's engine changed through all its configurations while clients are served: not one request
-// fails, and each gets its own answer. With the fake backend, so that it runs under ASan and TSan too.
+// The server's engine changed through all its configurations while clients are served: not one
+// request fails, and each gets its own answer. With the fake backend, so that it runs under ASan
+// and TSan too.
 // Threads: clients, and the test's, which changes. Memory: the heap. Errors: by gtest.
 #include "support/fake_server.h"
 #include "support/stress.h"

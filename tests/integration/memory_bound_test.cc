@@ -1,5 +1,5 @@
-// The bound of all requests' memory, and clients that would use it up: slow heads, slow bodies, the largest
-// bodies all at once. Runs under ASan and TSan.
+// The bound of all requests' memory, and clients that would use it up: slow heads, slow bodies, the
+// largest bodies all at once. Runs under ASan and TSan.
 // Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
 #include "support/fake_server.h"
 
@@ -67,7 +67,8 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForBodiesThatTrickle) {
   const auto slow = clients_that_send(4, request.substr(0, request.size() - 1));
   wait_for_requests(4);
   expect_health();
-  // As many more as there are contexts, and some: the longest waiting is told that there is no room.
+  // As many more as there are contexts, and some: the longest waiting is told that there is no
+  // room.
   auto waiting = clients_that_send(100, request);
   expect_health();
   const HttpReply refused = waiting.front().read();
@@ -125,7 +126,8 @@ TEST_F(MemoryBound, TheLargestBodiesAllAtOnceAreReadOneAfterTheOther) {
   for (std::thread& one : threads) one.join();
 }
 
-// Was: two floods took all of max_active_requests, and a third model's request waited with its body unread.
+// Was: two floods took all of max_active_requests, and a third model's request waited with its body
+// unread.
 TEST_F(MemoryBound, FloodsOfTwoModelsLeaveRoomForAThird) {
   for (const char* name : {"flooded", "light"}) repository_.add_model(name);
   options_.max_active_requests = 40;
@@ -207,8 +209,8 @@ TEST_F(MemoryBound, AClientThatLeavesWhileItWaitsTakesNothing) {
   EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
 }
 
-// Was: the walk that gave memory to waiting requests began the second of them twice. Its context was reused while the
-// engine held it, and its call was counted twice and ended once.
+// Was: the walk that gave memory to waiting requests began the second of them twice. Its context
+// was reused while the engine held it, and its call was counted twice and ended once.
 TEST_F(MemoryBound, TwoRequestsThatWaitForMemoryBeginOnceEach) {
   constexpr size_t kRepeats =
       2048;  // of a reply's rows: a request reserves megabytes before it is read
@@ -220,7 +222,8 @@ TEST_F(MemoryBound, TwoRequestsThatWaitForMemoryBeginOnceEach) {
   options_.max_body_bytes = 1024;
   options_.max_memory_bytes = least_memory_bytes(options_);
   start();
-  // Memory is reserved for as many rows as the body could hold: 13 MB of 16, and 4 MB for a small one.
+  // Memory is reserved for as many rows as the body could hold: 13 MB of 16, and 4 MB for a small
+  // one.
   const std::string large = binary_infer("plus_one", "x", std::string(42 * 16, '\0'), 42);
   const auto has_room_for_a_small_one = [this] {
     return total("memory_reserved_bytes") + 4'000'000 <= total("memory_bound_bytes");

@@ -1,5 +1,6 @@
-// /metrics while the server has other things to do: a change of the configuration that compiles for long, many
-// scrapes at once, scrapers that go away. With the fake backend, so that it runs under ASan and TSan too.
+// /metrics while the server has other things to do: a change of the configuration that compiles for
+// long, many scrapes at once, scrapers that go away. With the fake backend, so that it runs under
+// ASan and TSan too.
 // Threads: clients. Memory: the heap. Errors: by gtest.
 #include "support/fake_server.h"
 #include "support/wrapping_backend.h"

@@ -1,4 +1,5 @@
-// The parameter `priority` on its way from a client, over HTTP and the bus, to the choice of the next request.
+// The parameter `priority` on its way from a client, over HTTP and the bus, to the choice of the
+// next request.
 // Threads: the test's and the server's. Memory: the heap. Errors: failed expectations.
 #include <lumen/base/clock.h>
 #include <lumen/bus_client/infer_client.h>

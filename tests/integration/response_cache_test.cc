@@ -1,5 +1,5 @@
-// The response cache from a client's socket, or its ring of the bus, and back, over the fake backend. Runs under
-// ASan and TSan.
+// The response cache from a client's socket, or its ring of the bus, and back, over the fake
+// backend. Runs under ASan and TSan.
 #include <lumen/base/clock.h>
 #include <lumen/bus_client/infer_client.h>
 
@@ -237,7 +237,8 @@ TEST_F(ResponseCacheServer, AReloadBeginsEmpty) {
   EXPECT_EQ(control_->starts.load(), again + 2);
 }
 
-// A run that began before the model was removed ends after; its answer is nobody's of the next load.
+// A run that began before the model was removed ends after; its answer is nobody's of the next
+// load.
 TEST_F(ResponseCacheServer, ARunFromBeforeAReloadDoesNotFillTheNext) {
   options_.engine.thread_count = 1;
   start_counting();

@@ -1,4 +1,5 @@
-// In a program that links this, servers run on the late loop. See late_loop.h for threads, memory, errors.
+// In a program that links this, servers run on the late loop. See late_loop.h for threads, memory,
+// errors.
 #include "support/late_loop.h"
 
 namespace lumen::net {

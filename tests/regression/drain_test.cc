@@ -20,9 +20,9 @@ TEST_F(Drain, EndsAServerThatHasOnlyJustStarted) {
   }
 }
 
-// Was: with `inline` and a backend that answers later, the reply could be out and the I/O thread gone
-// before the backend's callback had ended, and the drain waited for that thread. By chance here; step by
-// step in inline_test.cc.
+// Was: with `inline` and a backend that answers later, the reply could be out and the I/O thread
+// gone before the backend's callback had ended, and the drain waited for that thread. By chance
+// here; step by step in inline_test.cc.
 TEST_F(Drain, EndsAServerRightAfterAReplyOfABackendThatAnswersLater) {
   options_.engine.queue_type = models::QueueType::kInline;
   control_->asynchronous = true;

@@ -1,6 +1,7 @@
-// Regressions of the queue type `inline`: wake-ups that its threads lost, and a change or an end that
-// waited for a thread that was gone. A hang here is the test's time limit.
-// Threads: the test's, an I/O thread in small, the fake device's. Memory: the heap. Errors: by gtest.
+// Regressions of the queue type `inline`: wake-ups that its threads lost, and a change or an end
+// that waited for a thread that was gone. A hang here is the test's time limit.
+// Threads: the test's, an I/O thread in small, the fake device's. Memory: the heap. Errors: by
+// gtest.
 #include <lumen/engine/engine.h>
 
 #include "support/engine_turns.h"
@@ -60,8 +61,8 @@ class InlineTest : public testing::Test {
       EXPECT_TRUE(engine_->reconfigure({.queue_type = models::QueueType::kMpmc}).ok());
     });
   }
-  // A request whose device thread is held after it was completed, and before the runner knows that it
-  // has room again: where a preemption of 300 ms made the fault show.
+  // A request whose device thread is held after it was completed, and before the runner knows that
+  // it has room again: where a preemption of 300 ms made the fault show.
   models::PendingRequest& complete_and_hold() {
     models::PendingRequest& pending = make();
     pending.request.sink = &sink_;
@@ -136,8 +137,8 @@ TEST_F(InlineTest, RoomThatIsMadeAfterTheTurnAndBeforeTheSleepIsUsed) {
 
 // --- a thread that leaves ---------------------------------------------------------------------------
 
-// Was: the reply was out and the I/O thread gone, but the callback had not come to its end; the drain
-// waited for that thread.
+// Was: the reply was out and the I/O thread gone, but the callback had not come to its end; the
+// drain waited for that thread.
 TEST_F(InlineTest, ADrainWaitsForACallbackAndNotForTheThreadThatHasLeft) {
   control_->asynchronous = true;
   start(1);

@@ -1,5 +1,5 @@
-// Regressions of timeouts and of `inline` in a whole server, over the fake backend: the I/O thread is held
-// in a model while clients' bytes and deadlines come.
+// Regressions of timeouts and of `inline` in a whole server, over the fake backend: the I/O thread
+// is held in a model while clients' bytes and deadlines come.
 // Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #include <lumen/base/clock.h>
 
@@ -62,9 +62,9 @@ class TimeoutTest : public FakeServer {
     slow_.wait_until_held();
     return http;
   }
-  // `late` sends `first`, which one turn of the I/O thread takes in together with a request that holds it
-  // again: so its time begins, and the thread is away before any of it has passed. Then it sends `rest`,
-  // and the time runs out.
+  // `late` sends `first`, which one turn of the I/O thread takes in together with a request that
+  // holds it again: so its time begins, and the thread is away before any of it has passed. Then it
+  // sends `rest`, and the time runs out.
   void send_around_a_hold(HttpClient& late, const std::string& first, const std::string& rest,
                           uint64_t time_ns) {
     const HttpClient before = hold_io_thread();
@@ -91,7 +91,8 @@ class TimeoutTest : public FakeServer {
   engine::Gate slow_;
 };
 
-// Was: all models of a turn ran before the first reply left, so that of a fast one waited for the slow.
+// Was: all models of a turn ran before the first reply left, so that of a fast one waited for the
+// slow.
 TEST_F(TimeoutTest, TheReplyOfAFastModelDoesNotWaitForASlowOneOfTheSameTurn) {
   start_with_gate();
   HttpClient fast(server_->http_address());

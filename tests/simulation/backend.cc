@@ -18,7 +18,8 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 
-// The first value of a request, or of those that are packed into one, by which it fails; 0: there is none.
+// The first value of a request, or of those that are packed into one, by which it fails; 0: there
+// is none.
 float failing_value(const models::InferRequest& request) {
   const TensorView& input = request.inputs[0];
   for (size_t i = 0; i < input.byte_size; i += sizeof(float)) {

@@ -1,5 +1,5 @@
-// The backend of a simulated world: the fake, whose runs take their time and fail as a request's first value
-// says, and whose instances can't always be made.
+// The backend of a simulated world: the fake, whose runs take their time and fail as a request's
+// first value says, and whose instances can't always be made.
 // Threads: fibers. Memory: the heap. Errors: those that are wanted.
 #pragma once
 
@@ -18,10 +18,11 @@ inline constexpr const char* kModelThatGoes = "plus_three";
 inline constexpr const char* kModelThatDoesNotLoad = "broken";
 float added_by(const std::string& model);
 
-// A request with a value below -1, which the engine does not measure with, fails, and its error names the value.
+// A request with a value below -1, which the engine does not measure with, fails, and its error
+// names the value.
 std::string failure_of(float value);
-// As many as there are ways to fail, by the remainder: start() says so at once, the run throws, and at the
-// end of the run.
+// As many as there are ways to fail, by the remainder: start() says so at once, the run throws, and
+// at the end of the run.
 inline constexpr int kWaysToFail = 3;
 
 // The memory of the world's requests.

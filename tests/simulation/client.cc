@@ -26,8 +26,8 @@ std::string bytes_of(const std::vector<float>& values) {
   return bytes;
 }
 
-// Numbers as text, or as they are behind the JSON, with `spare` spaces between; now and then with a deadline and
-// a wish of its own.
+// Numbers as text, or as they are behind the JSON, with `spare` spaces between; now and then with a
+// deadline and a wish of its own.
 std::string infer_request(const std::string& model, const std::string& id,
                           const std::vector<float>& values, size_t spare) {
   const bool as_text = values.size() < kMostAsText && random().one_in(8);

@@ -1,5 +1,5 @@
-// SimClient: one client of a simulated world, as good and as bad as clients are: it sends in pieces, stops,
-// pipelines, resets, hangs up, reads slowly; and it checks each reply to the byte.
+// SimClient: one client of a simulated world, as good and as bad as clients are: it sends in
+// pieces, stops, pipelines, resets, hangs up, reads slowly; and it checks each reply to the byte.
 // Threads: a fiber. Memory: the heap. Errors: a reply that can't be right ends the world.
 #pragma once
 
@@ -32,15 +32,16 @@ struct Tally {
   uint64_t histories = 0;
   uint64_t replies_ok = 0;
   uint64_t replies_refused = 0;
-  // The server had all of the request, the client had done nothing to stop the reply, and the connection ended.
+  // The server had all of the request, the client had done nothing to stop the reply, and the
+  // connection ended.
   uint64_t unanswered = 0;
   uint64_t failures = 0;    // runs that were to fail, and did
   uint64_t not_there = 0;   // requests to the model that had gone
   uint64_t next_value = 1;  // no two requests hold the same, but where they repeat each other
   bool repeats = false;
   size_t large_one_in = 150;  // requests
-  // Replies hold each row of their request so often. Above 1 requests are small and stand whole in one
-  // segment as a rule, and clients break off more often: with half a request, an end, a reset.
+  // Replies hold each row of their request so often. Above 1 requests are small and stand whole in
+  // one segment as a rule, and clients break off more often: with half a request, an end, a reset.
   size_t reply_repeats = 1;
   bool draining = false;
   Presence presence;
@@ -69,7 +70,8 @@ class SimClient {
   std::string some_inference(Asked& asked);
   std::vector<float> some_values();
   void send_slowly(const std::string& text);
-  // Bytes of a next request that never becomes whole, an end or a reset, at any state of the server.
+  // Bytes of a next request that never becomes whole, an end or a reset, at any state of the
+  // server.
   void break_off();
   // False: the connection is over.
   [[nodiscard]] bool read_reply();

@@ -1,4 +1,5 @@
-// The fibers' scheduler, and this program's definitions of the C library's threads and clock. See the header.
+// The fibers' scheduler, and this program's definitions of the C library's threads and clock. See
+// the header.
 #include "simulation/fibers.h"
 
 #include <dlfcn.h>
@@ -33,7 +34,8 @@ constexpr size_t kStackBytes = 1024 * 1024;  // its frames are larger
 constexpr size_t kStackBytes = 256 * 1024;
 #endif
 constexpr uint64_t kNever = UINT64_MAX;
-// A world of some hundred requests takes some hundred thousand; one that never ends is a failure too.
+// A world of some hundred requests takes some hundred thousand; one that never ends is a failure
+// too.
 constexpr uint64_t kMostSwitches = 20'000'000;
 
 // How long the same thread is held back.
@@ -275,7 +277,8 @@ void run_world(uint64_t seed, const std::function<void()>& body) {
   world.switch_one_in = size_t{2} << world.random.below(6);
   world.may_hold_long = true;
   world_body = &body;
-  // Lists that grow here would look like leaks of the program: a world's repetition may take more threads than it did.
+  // Lists that grow here would look like leaks of the program: a world's repetition may take more
+  // threads than it did.
   for (auto* list : {&world.live, &world.ready}) list->reserve(kUsualThreads);
   world.fibers.reserve(kUsualThreads);
   spare_stacks.reserve(kUsualThreads);
@@ -434,7 +437,8 @@ int sched_yield() noexcept {
   return 0;
 }
 
-// Six arguments are read, however many there are, as the kernel does it: some are the caller's stack.
+// Six arguments are read, however many there are, as the kernel does it: some are the caller's
+// stack.
 [[gnu::no_sanitize("address")]] long syscall(long number, ...) noexcept {
   std::va_list list;
   va_start(list, number);

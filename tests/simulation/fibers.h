@@ -4,7 +4,8 @@
 // production code runs unchanged: a worker that parks, a change that waits for it and the loop are
 // all steps that the seed orders. The code between two such calls runs at one go: races there are
 // for Spin and TSan.
-// Threads: one. Memory: the heap. Errors: a simulation that can't go on ends the process and prints why.
+// Threads: one. Memory: the heap. Errors: a simulation that can't go on ends the process and prints
+// why.
 #pragma once
 
 #include <cstddef>

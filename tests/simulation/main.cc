@@ -1,5 +1,5 @@
-// The simulated worlds (world.h, light_world.h), all on one thread, one seed after another. See fibers.h, network.h, backend.h
-// and client.h.
+// The simulated worlds (world.h, light_world.h), all on one thread, one seed after another. See
+// fibers.h, network.h, backend.h and client.h.
 //   simulation [--seed N] [--worlds N]
 //              [--fault lost_wake_up | double_completion | early_reuse | fifo_policy]
 // LUMEN_SIM_HISTORIES: how many requests in all, where no --seed is given.

@@ -1,5 +1,5 @@
-// The simulated loop, which make_loop() makes in this program, and the sockets that servers listen on, which
-// are none. See the header for threads, memory and errors.
+// The simulated loop, which make_loop() makes in this program, and the sockets that servers listen
+// on, which are none. See the header for threads, memory and errors.
 #include "simulation/network.h"
 
 #include "simulation/fibers.h"

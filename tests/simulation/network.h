@@ -1,6 +1,7 @@
-// Network: the connections of a simulated world, and the loop that servers in it run on. The kernel's part
-// is played by chance: bytes are cut, delayed and reordered between connections wherever it may do so,
-// buffers are held until the completion is told, and some first bytes come in a lent buffer.
+// Network: the connections of a simulated world, and the loop that servers in it run on. The
+// kernel's part is played by chance: bytes are cut, delayed and reordered between connections
+// wherever it may do so, buffers are held until the completion is told, and some first bytes come
+// in a lent buffer.
 // Threads: fibers. Memory: the heap. Errors: a broken contract ends the world.
 #pragma once
 

@@ -25,8 +25,8 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr size_t kHistoriesOfAWorld = 200;
-// Beside the memory of requests: connections, a second configuration's workers; and of each client its largest
-// request, as values, as text, under way, and its reply.
+// Beside the memory of requests: connections, a second configuration's workers; and of each client
+// its largest request, as values, as text, under way, and its reply.
 constexpr size_t kHeapOfOthers = 6 << 20;
 constexpr size_t kHeapOfAClient = 8 << 20;
 
@@ -90,8 +90,8 @@ std::string some_response_cache() {
          kPolicies[random().below(3)] + R"(", "ttl_ms": )" + kTtlsMs[random().below(3)] + "}}";
 }
 
-// A small request then asks for 1.5 to 5 MiB before it is read, and the least memory that the server starts with holds
-// some of these.
+// A small request then asks for 1.5 to 5 MiB before it is read, and the least memory that the
+// server starts with holds some of these.
 constexpr size_t kWideRepeats = 512;
 
 bool is_wanted(const Status& status) {

@@ -1,5 +1,5 @@
-// One world: a whole server (I/O threads, engine, control thread, builders, a backend's device) with its clients,
-// a live change now and then, and models that come and go.
+// One world: a whole server (I/O threads, engine, control thread, builders, a backend's device)
+// with its clients, a live change now and then, and models that come and go.
 // Threads: fibers, within run_world(). Memory: the heap. Errors: fail().
 #pragma once
 

@@ -1,6 +1,7 @@
-// A process that is killed at any point leaves the other side of the bus with all that was published, an error
-// that says so within moments, and nothing else: 200 rounds, of either side, at seeded random points under load.
-// Seeded by LUMEN_STRESS_SEED (printed), scaled by LUMEN_STRESS_SCALE.
+// A process that is killed at any point leaves the other side of the bus with all that was
+// published, an error that says so within moments, and nothing else: 200 rounds, of either side, at
+// seeded random points under load. Seeded by LUMEN_STRESS_SEED (printed), scaled by
+// LUMEN_STRESS_SCALE.
 //
 //   this process: listens, and is the survivor      a child, by exec of this program: publishes or reads, killed
 #include "support/stress.h"
@@ -47,7 +48,8 @@ constexpr const char* kChild = "LUMEN_BUS_CHILD";  // "publish PATH" or "read PA
   }
 }
 
-// Run alone it does nothing; the test below starts this program again with its role in the environment.
+// Run alone it does nothing; the test below starts this program again with its role in the
+// environment.
 TEST(BusDeathChild, RunsInItsOwnProcess) {
   const char* text = std::getenv(kChild);
   if (text == nullptr) return;
@@ -189,8 +191,8 @@ TEST_F(BusDeath, IsToldAtOnceAndLeavesNothingBehind) {
   std::printf("told after the kernel: median %.3f ms, worst %.3f ms; %zu of %zu within 10 ms\n",
               static_cast<double>(late_ns[late_ns.size() / 2]) / 1e6,
               static_cast<double>(late_ns.back()) / 1e6, in_time, late_ns.size());
-  // A machine that is busy elsewhere may hold either thread up; a watch that looks now and then would not
-  // be in time half of the rounds.
+  // A machine that is busy elsewhere may hold either thread up; a watch that looks now and then
+  // would not be in time half of the rounds.
   EXPECT_GE(in_time * 10, late_ns.size() * 9);
 }
 

@@ -1,6 +1,6 @@
-// Two threads that stand for two processes, over one mapping: under ThreadSanitizer every byte of a frame and
-// every place that is given back must be ordered by the ring's own words. Waits, batches, a third thread that
-// gives back.
+// Two threads that stand for two processes, over one mapping: under ThreadSanitizer every byte of a
+// frame and every place that is given back must be ordered by the ring's own words. Waits, batches,
+// a third thread that gives back.
 #include "support/bus_pair.h"
 #include "support/stress.h"
 

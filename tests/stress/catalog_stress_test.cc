@@ -1,5 +1,5 @@
-// Models come and go through Catalog and Engine while others are asked for, with every queue type: nothing
-// is rebuilt, and no request is lost, answered twice or by a model that has left.
+// Models come and go through Catalog and Engine while others are asked for, with every queue type:
+// nothing is rebuilt, and no request is lost, answered twice or by a model that has left.
 #include <lumen/engine/engine.h>
 #include <lumen/service/catalog.h>
 

@@ -1,5 +1,5 @@
-// A concurrent ChronoCache under readers and writers at once. Under TSan this shows that readers and writers
-// share no plain memory; everywhere it shows that no reader ever sees half of a write.
+// A concurrent ChronoCache under readers and writers at once. Under TSan this shows that readers
+// and writers share no plain memory; everywhere it shows that no reader ever sees half of a write.
 // Threads: two writers, two readers, one that ticks. Memory: one cache. Errors: by gtest, the seed.
 #include "support/stress.h"
 
@@ -74,8 +74,8 @@ struct Case {
   using Cache = ChronoCache<K, V, Policies...>;
 };
 
-// Four keys share a hash, so a search goes on from one node to the next. Was: nothing ordered the reads of the first
-// node before its end.
+// Four keys share a hash, so a search goes on from one node to the next. Was: nothing ordered the
+// reads of the first node before its end.
 struct HashOfFour {
   uint64_t operator()(std::string_view key, uint64_t seed) const noexcept {
     uint64_t number = 0;
@@ -140,7 +140,8 @@ TYPED_TEST(ChronoCacheStress, NeverShowsAReaderHalfOfAWrite) {
     uint64_t bad = 0;
     uint64_t hits = 0;
     begun.count_down();
-    // Until it has found one: a busy machine may keep it from its CPU for as long as the writers need.
+    // Until it has found one: a busy machine may keep it from its CPU for as long as the writers
+    // need.
     while (!over.load(std::memory_order_relaxed) || hits == 0) {
       const uint64_t key = random() % (random() % 8 == 0 ? kKeys : 64);
       const auto value = cache.get(key_of<K>(key));

@@ -1,5 +1,6 @@
 // The engine under load from several threads: each accepted request completes exactly once with its
-// own answer, also while it is drained. Seeded by LUMEN_STRESS_SEED (printed), scaled by LUMEN_STRESS_SCALE.
+// own answer, also while it is drained. Seeded by LUMEN_STRESS_SEED (printed), scaled by
+// LUMEN_STRESS_SCALE.
 #include <lumen/engine/engine.h>
 
 #include "support/fake_backend.h"

@@ -1,7 +1,8 @@
 // The server under a load with gaps, beside two programs that never rest: no request waits a second
-// while a worker that may take it sleeps, and no worker is ever lost. Every queue type, one and three
-// workers, one and two I/O threads; the fake backend, unix sockets, everything else as it is served.
-// ./dev soak gives LUMEN_SOAK_REQUESTS, a queue type; seeded by LUMEN_STRESS_SEED (printed).
+// while a worker that may take it sleeps, and no worker is ever lost. Every queue type, one and
+// three workers, one and two I/O threads; the fake backend, unix sockets, everything else as it is
+// served. ./dev soak gives LUMEN_SOAK_REQUESTS, a queue type; seeded by LUMEN_STRESS_SEED
+// (printed).
 // Threads: clients and the server's; the test's own watches. Memory: the heap. Errors: by gtest.
 #include <lumen/base/clock.h>
 #include <lumen/base/doorbell.h>
@@ -37,10 +38,12 @@ constexpr uint64_t kOrdinaryRequests = 2'000;  // a queue type, over its shapes
 constexpr uint64_t kRollCallEvery = 500;
 // One park for every ten requests is wanted; the gaps grow until there are two.
 constexpr uint64_t kRequestsAPark = 10;
-// Several turns of the busy programs (3 ms each, the kernel's default): with 4 ms the worker of a machine with more such
-// programs always had the next request before it had its turn, and never parked.
+// Several turns of the busy programs (3 ms each, the kernel's default): with 4 ms the worker of a
+// machine with more such programs always had the next request before it had its turn, and never
+// parked.
 constexpr uint64_t kLongestGapUs = 20'000;
-// Times the requests that are wanted, until they have parked often enough; more show that they never do.
+// Times the requests that are wanted, until they have parked often enough; more show that they
+// never do.
 constexpr uint64_t kMostRounds = 10;
 // Of a client, one a connection: a push meets a worker that another push has just woken, or that is
 // about to sleep.
@@ -230,8 +233,8 @@ class SleepSoak : public FakeServer, public testing::WithParamInterface<Shape> {
     for (Client& client : clients) client.thread.join();
   }
 
-  // As many requests as workers, one after the other, while no model gets done: each finds a worker.
-  // One that sleeps where no wake finds it is found out here.
+  // As many requests as workers, one after the other, while no model gets done: each finds a
+  // worker. One that sleeps where no wake finds it is found out here.
   void call_the_roll() {
     if (!has_workers() || failed.load()) return;
     control_->hold();

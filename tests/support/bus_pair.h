@@ -1,5 +1,6 @@
-// A publisher and a subscriber over one mapping of each file: two threads that stand for two processes. The
-// sanitizer for threads knows a word by its address, so that two mappings of it are two words to it.
+// A publisher and a subscriber over one mapping of each file: two threads that stand for two
+// processes. The sanitizer for threads knows a word by its address, so that two mappings of it are
+// two words to it.
 // Threads: each side one. Memory: control plane. Errors: CHECK.
 #pragma once
 

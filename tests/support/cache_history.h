@@ -25,7 +25,8 @@ struct Wide {
   std::array<uint64_t, 25> words;
 };
 
-// A value is a number that is put once, and is told from a torn one, which is a number that is never put.
+// A value is a number that is put once, and is told from a torn one, which is a number that is
+// never put.
 inline constexpr uint64_t kTorn = UINT64_MAX;
 template <typename T>
 struct Numbered {
@@ -57,8 +58,8 @@ struct Numbered<std::string> {
   }
 };
 
-// Few keys and many calls: on two CPUs half of the calls are then under way with another one on their key, and with
-// 4 keys and 100 calls one in fifteen.
+// Few keys and many calls: on two CPUs half of the calls are then under way with another one on
+// their key, and with 4 keys and 100 calls one in fifteen.
 struct HistoryPlan {
   uint32_t threads = 3;
   uint64_t keys = 2;
@@ -266,7 +267,8 @@ template <typename K, typename V, typename Cache>
   return history;
 }
 
-// How many returns came while another call on the key was under way: none, and the history shows nothing.
+// How many returns came while another call on the key was under way: none, and the history shows
+// nothing.
 [[nodiscard]] inline size_t overlaps(std::vector<Operation> history) {
   std::sort(history.begin(), history.end(),
             [](const Operation& a, const Operation& b) { return a.began < b.began; });

@@ -1,5 +1,6 @@
-// A ChronoCache and a simple model of it side by side: every answer of the cache is one that the model allows.
-// Used by the property tests with a seeded generator, and by the fuzz target with the fuzzer's bytes.
+// A ChronoCache and a simple model of it side by side: every answer of the cache is one that the
+// model allows. Used by the property tests with a seeded generator, and by the fuzz target with the
+// fuzzer's bytes.
 // Threads: one. Memory: the heap. Errors: the first disagreement as text.
 #pragma once
 

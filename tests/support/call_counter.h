@@ -1,7 +1,7 @@
-// Counts heap and lock calls of this process while a window is open: malloc and its family, operator
-// new (which calls malloc), mmap, pthread mutex, rwlock and condition calls, and futex waits. Parking
-// (a futex wait, epoll) is not a lock: futex waits stand apart, so that a test can hold them against
-// the parks that the server itself counts.
+// Counts heap and lock calls of this process while a window is open: malloc and its family,
+// operator new (which calls malloc), mmap, pthread mutex, rwlock and condition calls, and futex
+// waits. Parking (a futex wait, epoll) is not a lock: futex waits stand apart, so that a test can
+// hold them against the parks that the server itself counts.
 // Threads: any. Memory: none. Errors: not available under sanitizers, which have their own malloc.
 #pragma once
 
@@ -24,8 +24,8 @@ struct WindowCounts {
 };
 
 // Calls between the two, of the threads of the data plane by their names (lumen-io0, lumen-w0), but
-// not inside a CallCountPause. Other threads are the control plane's (lumen-trace), OpenVINO's and the
-// test's own: a straggler of the server of the test before once allocated in the window.
+// not inside a CallCountPause. Other threads are the control plane's (lumen-trace), OpenVINO's and
+// the test's own: a straggler of the server of the test before once allocated in the window.
 void open_call_window() noexcept;
 [[nodiscard]] WindowCounts close_call_window() noexcept;
 

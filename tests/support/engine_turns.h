@@ -1,5 +1,5 @@
-// EngineTurns: an I/O thread in small, for tests: a real loop whose turns end in a submitter's end_turn(), and
-// places where a test can hold a thread.
+// EngineTurns: an I/O thread in small, for tests: a real loop whose turns end in a submitter's
+// end_turn(), and places where a test can hold a thread.
 // Threads: run() on its own; wake() from any; the rest is the test's. Memory: the heap.
 // Errors: LUMEN_CHECK where a loop can't be made.
 #pragma once
@@ -95,7 +95,8 @@ class EngineTurns final : public net::WakeHandler {
     }
     loop_->wake();
   }
-  // Returns when the thread is gone. The sinks go after the engine, whose callbacks may still wake them.
+  // Returns when the thread is gone. The sinks go after the engine, whose callbacks may still wake
+  // them.
   void leave() {
     if (!thread_.joinable()) return;
     post([this] { leaves_ = true; });

@@ -1,8 +1,8 @@
 // FakeBackend: a backend that needs no library, for tests of the engine and of all above it, under
-// TSan too. Its model adds one to FP32 tensors; requests can be held, failed and counted.
-// It may also sum over its rows (a first axis that is no batch), take a given time and run out of
-// instances. Synchronous by default; asynchronous it stages inputs to a "device" buffer, and a thread of its
-// own completes later and out of order.
+// TSan too. Its model adds one to FP32 tensors; requests can be held, failed and counted. It may
+// also sum over its rows (a first axis that is no batch), take a given time and run out of
+// instances. Synchronous by default; asynchronous it stages inputs to a "device" buffer, and a
+// thread of its own completes later and out of order.
 // Threads: as Backend says; FakeControl from any. Memory: the heap, as it likes.
 // Errors: where the test asked for it.
 #pragma once
@@ -46,8 +46,8 @@ class FakeControl {
   std::map<std::string, float> adds;  // the number that a model adds, if it is not one
   // Every row of an output becomes the sum over all rows: the first axis is no batch.
   std::set<std::string> models_that_sum_rows;
-  // Every row of an output holds its input row so many times, one after the other; of inputs with rows. Then
-  // `outputs` says so, too.
+  // Every row of an output holds its input row so many times, one after the other; of inputs with
+  // rows. Then `outputs` says so, too.
   size_t repeats = 1;
   // The least time of a call with so many rows, polled on the thread that starts it, an
   // asynchronous device's calls too; nullptr: as long as it takes.

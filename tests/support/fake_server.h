@@ -1,5 +1,5 @@
-// FakeServer: the fixture of tests that talk to a whole server over the fake backend, whose repository
-// holds the model "plus_one". A test adds models and changes options before start().
+// FakeServer: the fixture of tests that talk to a whole server over the fake backend, whose
+// repository holds the model "plus_one". A test adds models and changes options before start().
 // Threads: the test's; the server makes its own. Memory: the heap. Errors: failed expectations.
 #pragma once
 

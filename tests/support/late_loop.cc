@@ -1,5 +1,5 @@
-// The late loop: an epoll loop inside, whose streams have the outer ones' operations a few turns later.
-// See the header for threads, memory and errors.
+// The late loop: an epoll loop inside, whose streams have the outer ones' operations a few turns
+// later. See the header for threads, memory and errors.
 #include "support/late_loop.h"
 
 #include <lumen/base/check.h>

@@ -1,11 +1,12 @@
 // Whether a map's answers to threads could have come from one that does their calls one after the
 // other.
 //
-// A history is linearizable (Herlihy and Wing 1990) if each call can be given a moment between its beginning and its
-// return at which all of it happens. One of a map is, if that of each key is, so keys are checked apart. The
-// search is that of Wing and Gong (1993), breadth first (Lowe 2017): events in the order of time, and with them
-// every state that the key may be in and which of the calls under way have happened in it. So its cost grows with the
-// calls that are under way at once, not with the length of the history, and it never gives up.
+// A history is linearizable (Herlihy and Wing 1990) if each call can be given a moment between its
+// beginning and its return at which all of it happens. One of a map is, if that of each key is, so
+// keys are checked apart. The search is that of Wing and Gong (1993), breadth first (Lowe 2017):
+// events in the order of time, and with them every state that the key may be in and which of the
+// calls under way have happened in it. So its cost grows with the calls that are under way at once,
+// not with the length of the history, and it never gives up.
 //
 // Threads: one. Memory: the heap. Errors: the first return that no order explains, and the calls
 // before it, as text.
@@ -206,7 +207,8 @@ class KeyHistory {
   std::vector<Operation> operations_;
 };
 
-// The first key whose history has no order, if there is one. Each thread has one call under way at most.
+// The first key whose history has no order, if there is one. Each thread has one call under way at
+// most.
 [[nodiscard]] inline std::optional<std::string> find_contradiction(
     const std::vector<Operation>& history, bool evicts) {
   std::map<uint64_t, KeyHistory> keys;

@@ -1,6 +1,6 @@
 // ShareRuns: a step that shares one run among identical calls, of all I/O threads.
-// Threads: as Step says; counts by any. Memory: the heap. Errors: a follower without memory for its copy
-// of the outputs gets that as its status.
+// Threads: as Step says; counts by any. Memory: the heap. Errors: a follower without memory for its
+// copy of the outputs gets that as its status.
 #pragma once
 
 #include <lumen/base/check.h>

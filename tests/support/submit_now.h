@@ -1,4 +1,5 @@
-// submit_now: hands a request to the engine as an I/O thread does in a turn that brought only this one.
+// submit_now: hands a request to the engine as an I/O thread does in a turn that brought only this
+// one.
 // Threads: the submitter's. Memory: none. Errors: the outcome of submit().
 #pragma once
 

@@ -1,5 +1,5 @@
-// The story's middle steps: a flat table with control bytes, linear probing and doubling, deadlines of
-// four bytes in an array of their own, and a cached tick for put and get.
+// The story's middle steps: a flat table with control bytes, linear probing and doubling, deadlines
+// of four bytes in an array of their own, and a cached tick for put and get.
 // Threads: one; v3.h adds locks. Memory: a block of the Memory's for each size. Errors: bad_alloc.
 #pragma once
 

@@ -75,7 +75,8 @@ class V3_0_00Striped {
   std::array<Shard, kShards> shards_;
 };
 
-// A thread ticks and sweeps every millisecond, so no caller pays for it; the size is a sum of counts.
+// A thread ticks and sweeps every millisecond, so no caller pays for it; the size is a sum of
+// counts.
 template <typename K, typename V>
 class V3_0_01 {
  public:

@@ -1,7 +1,7 @@
 // Sends 500,000 frames f32[256] to consumer.py, written in place in the ring, and then a sentinel:
 //   producer [PATH] [FRAMES]
-// value[i] = frame + i * 0.001, computed in double and rounded once; little-endian, 1,024 bytes, type 1.
-// The sentinel is 1,024 zero bytes of type 0. Either side may start first.
+// value[i] = frame + i * 0.001, computed in double and rounded once; little-endian, 1,024 bytes,
+// type 1. The sentinel is 1,024 zero bytes of type 0. Either side may start first.
 #include <lumen/base/clock.h>
 #include <lumen/bus/connection.h>
 

@@ -2,7 +2,8 @@
 // each of 128 bits and under a secret that this process has drawn: a client can't look for two
 // requests that collide. On the reference machine: XXH3 47 GB/s, HighwayHash 12 GB/s; without AVX2
 // 19 and 6.
-// Threads: any, once it is made. Memory: none. Errors: LUMEN_CHECK where the kernel has no randomness.
+// Threads: any, once it is made. Memory: none. Errors: LUMEN_CHECK where the kernel has no
+// randomness.
 #pragma once
 
 #include <array>

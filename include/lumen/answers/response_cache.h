@@ -1,5 +1,6 @@
-// ResponseCache: a step that answers a request from the answer of one like it, for models whose config.json has
-// "response_cache": {"enable": true}. docs/adr/0013-response-cache.md tells why it is made so.
+// ResponseCache: a step that answers a request from the answer of one like it, for models whose
+// config.json has "response_cache": {"enable": true}. docs/adr/0013-response-cache.md tells why it
+// is made so.
 //
 //   before()  stored: the call is done, its outputs lie in the store, held until the reply is out
 //             runs now: parked until that run ends
@@ -10,7 +11,8 @@
 // Each call keeps its own deadline and cancel. Data from a client's shared memory is copied before
 // it is hashed (service/binder.h), and outputs are made in private memory and copied there.
 //
-// Threads: as Step says; add() and remove() on the control plane, while no request of the model is on the way.
+// Threads: as Step says; add() and remove() on the control plane, while no request of the model is
+// on the way.
 // Memory: at add(), with the store's region of max_bytes; calls take from their own. Errors: add()
 // says why there is no region; the data plane has none, an answer that can't be stored is run and
 // counted.

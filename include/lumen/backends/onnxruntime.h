@@ -1,5 +1,5 @@
-// The backend "onnxruntime": runs ONNX files on the CPU with all operators of ONNX, those of ai.onnx.ml
-// (trees, linear models, encoders) among them. In builds with LUMEN_WITH_ONNXRUNTIME.
+// The backend "onnxruntime": runs ONNX files on the CPU with all operators of ONNX, those of
+// ai.onnx.ml (trees, linear models, encoders) among them. In builds with LUMEN_WITH_ONNXRUNTIME.
 // Threads, memory, errors: as engine::Backend says.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The backend "openvino": runs ONNX files and OpenVINO's own IR on the CPU, each instance on its worker's
-// own thread. In builds with LUMEN_WITH_OPENVINO.
+// The backend "openvino": runs ONNX files and OpenVINO's own IR on the CPU, each instance on its
+// worker's own thread. In builds with LUMEN_WITH_OPENVINO.
 // Threads, memory, errors: as engine::Backend says.
 #pragma once
 

@@ -44,8 +44,8 @@ struct ShortTimes {
 }
 inline const ShortTimes short_times = measure_short_times();
 
-// How many pauses make about `ns`: never none. Rounded down, a wait for a short burst was none where a
-// pause takes 25 ns, and 2 and 2 threads at 65,536 slots fell from 112 to 57 M/s.
+// How many pauses make about `ns`: never none. Rounded down, a wait for a short burst was none
+// where a pause takes 25 ns, and 2 and 2 threads at 65,536 slots fell from 112 to 57 M/s.
 [[nodiscard]] constexpr uint64_t pauses_for(uint64_t ns, uint64_t pause_ps) noexcept {
   return std::max<uint64_t>((ns * 1'000 + pause_ps / 2) / pause_ps, 1);
 }

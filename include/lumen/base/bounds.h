@@ -1,5 +1,6 @@
 // Bounds: the limits of a number, as data that checks, help and documents share.
-// Threads: a value. Memory: text() and a failed check(), the heap. Errors: Status with got and wanted.
+// Threads: a value. Memory: text() and a failed check(), the heap. Errors: Status with got and
+// wanted.
 #pragma once
 
 #include <lumen/base/result.h>

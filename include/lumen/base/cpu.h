@@ -42,8 +42,8 @@ namespace lumen {
 [[nodiscard]] std::optional<uint64_t> cgroup_throttled_us(const std::filesystem::path& mount,
                                                           std::string_view self);
 
-// The same for a thread that must not allocate: it opens the files once (a descriptor for each group
-// that has one), and reads without a heap call (2 us a file).
+// The same for a thread that must not allocate: it opens the files once (a descriptor for each
+// group that has one), and reads without a heap call (2 us a file).
 class ThrottlingMeter {
  public:
   ThrottlingMeter();

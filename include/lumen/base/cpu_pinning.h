@@ -1,10 +1,10 @@
 // Which threads are pinned to which CPUs: the setting `pin_threads`, the facts from which `auto`
 // decides, and the claims by which several Lumen servers on one machine keep out of each other's
 // way.
-// Threads: PinThreads and PinFacts are values; CpuClaims and PinnedCpus by one thread at a time (the
-// control plane). Memory: the heap; a descriptor for each claimed CPU.
-// Errors: parse_pin_threads() by Status; a CPU that can't be had leaves its thread unpinned, and text()
-// says why.
+// Threads: PinThreads and PinFacts are values; CpuClaims and PinnedCpus by one thread at a time
+// (the control plane). Memory: the heap; a descriptor for each claimed CPU.
+// Errors: parse_pin_threads() by Status; a CPU that can't be had leaves its thread unpinned, and
+// text() says why.
 #pragma once
 
 #include <lumen/base/cpu.h>
@@ -37,8 +37,8 @@ struct PinFacts {
   uint32_t online = 1;                          // CPUs of the machine
   uint32_t usable = 1;                          // by affinity
   std::optional<uint32_t> quota_thousandths{};  // of the cgroup
-  // The process is in the machine's first PID namespace, so in no container: the other servers of the
-  // machine can be seen.
+  // The process is in the machine's first PID namespace, so in no container: the other servers of
+  // the machine can be seen.
   bool sees_machine = true;
 };
 [[nodiscard]] PinFacts read_pin_facts();
@@ -46,10 +46,11 @@ struct PinFacts {
 // Why `auto` pins nothing, even if CPUs are free; empty: it may pin.
 [[nodiscard]] std::string reason_not_to_pin(const PinFacts& facts);
 
-// The CPUs that one server has taken for itself. A claim is a unix socket bound to the abstract name
-// "lumen-cpu-N": the kernel keeps the names, lets one socket have each, and forgets it when its process
-// ends, however that happens; no file can be left over and no folder must be writable. The names are
-// those of a network namespace: servers in containers of their own don't see each other's.
+// The CPUs that one server has taken for itself. A claim is a unix socket bound to the abstract
+// name "lumen-cpu-N": the kernel keeps the names, lets one socket have each, and forgets it when
+// its process ends, however that happens; no file can be left over and no folder must be writable.
+// The names are those of a network namespace: servers in containers of their own don't see each
+// other's.
 class CpuClaims {
  public:
   explicit CpuClaims(std::string prefix = "lumen-cpu-") : prefix_(std::move(prefix)) {}

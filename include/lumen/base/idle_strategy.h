@@ -112,11 +112,13 @@ class SpinBudget {
   [[nodiscard]] uint64_t arrivals() const noexcept { return arrivals_; }
 
  private:
-  // Half octaves: a spin that is 1.4 times too long wastes little. Gaps above the last count as misses.
+  // Half octaves: a spin that is 1.4 times too long wastes little. Gaps above the last count as
+  // misses.
   static constexpr size_t kBuckets = 12;
   static constexpr std::array<uint32_t, kBuckets> kBoundsNs = {
       2'000, 3'000, 4'000, 6'000, 8'000, 12'000, 16'000, 24'000, 32'000, 48'000, 72'000, 100'000};
-  // An exponential mean over about so many gaps: at fewer, chance lets Poisson arrivals look like short gaps.
+  // An exponential mean over about so many gaps: at fewer, chance lets Poisson arrivals look like
+  // short gaps.
   static constexpr uint32_t kMemory = 32;
   static constexpr uint32_t kUnit = 1u << 20;  // rounding is far below
 
@@ -130,8 +132,9 @@ class IdleStrategy {
   enum class Step : uint8_t { kSpin, kYield, kPark };
   static constexpr uint64_t kMaxSpinNs = SpinBudget::kMaxWorthNs;
 
-  // A sleep in the kernel that another CPU's interrupt ends: 20 to 60 µs on virtual machines, and nothing
-  // here measures it. Doorbells do measure theirs, which is 3 µs where waker and sleeper share a CPU.
+  // A sleep in the kernel that another CPU's interrupt ends: 20 to 60 µs on virtual machines, and
+  // nothing here measures it. Doorbells do measure theirs, which is 3 µs where waker and sleeper
+  // share a CPU.
   static constexpr uint64_t kKernelWakeCostNs = 20'000;
 
   // `max_spin_ns` 0: always park at once. `least_wake_cost_ns`: the least cost of a wake-up, if it
@@ -139,8 +142,8 @@ class IdleStrategy {
   explicit IdleStrategy(uint64_t max_spin_ns = kMaxSpinNs, uint64_t least_wake_cost_ns = 0) noexcept
       : budget_(max_spin_ns), least_wake_cost_ns_(least_wake_cost_ns) {}
 
-  // Counts the calling thread among the awake ones, which its first idle() would do otherwise. The C
-  // library allocates for that once a thread: call it where allocating is still allowed.
+  // Counts the calling thread among the awake ones, which its first idle() would do otherwise. The
+  // C library allocates for that once a thread: call it where allocating is still allowed.
   static void enrol_this_thread() noexcept;
   // A look has found nothing. kSpin: it has paused a little, kYield: it has yielded: look again.
   // kPark: time to sleep.

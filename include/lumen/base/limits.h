@@ -9,10 +9,11 @@ namespace lumen::limits {
 
 // Models. Names go into URLs and file paths: [A-Za-z0-9._-]{1,128}, never "." or "..".
 inline constexpr size_t kMaxNameBytes = 128;
-// ONNX tensors of rank > 8 have not been seen in models with a latency budget; a Shape stays inline.
+// ONNX tensors of rank > 8 have not been seen in models with a latency budget; a Shape stays
+// inline.
 inline constexpr size_t kMaxRank = 8;
-// Inputs or outputs of one model or request; bounds the memory of its lists. Tabular models may have an
-// input for each column, so it is as wide as tables are.
+// Inputs or outputs of one model or request; bounds the memory of its lists. Tabular models may
+// have an input for each column, so it is as wide as tables are.
 inline constexpr size_t kMaxTensors = 4096;
 // The batch sizes of a model that get a static compile of their own.
 inline constexpr size_t kMaxStaticBatchSizes = 16;
@@ -27,7 +28,8 @@ inline constexpr size_t kReceiveBufferBytes = 64 * 1024;
 static_assert(kReceiveBufferBytes >= 2 * kMaxHeadBytes);
 // Default body limit, the same as Triton's.
 inline constexpr size_t kDefaultMaxBodyBytes = 64 * 1024 * 1024;
-// Chunked bodies: framing overhead may reach body / 4 + this (CVE-2025-23310 is endless tiny chunks).
+// Chunked bodies: framing overhead may reach body / 4 + this (CVE-2025-23310 is endless tiny
+// chunks).
 inline constexpr size_t kChunkOverheadSlackBytes = 64 * 1024;
 inline constexpr size_t kMaxChunkExtensionBytes = 256;
 inline constexpr size_t kMaxJsonDepth = 100;
@@ -37,8 +39,8 @@ inline constexpr size_t kMaxRequestIdBytes = 1024;
 // Work in flight.
 inline constexpr size_t kDefaultQueueCapacity = 1024;
 inline constexpr size_t kMaxQueueCapacity = size_t{1} << 20;
-// Rows in one packed inference: beyond 64 a small MLP gains little by the row (0.36 us at 16, 0.19 at
-// 64), and each size in use is one more compile.
+// Rows in one packed inference: beyond 64 a small MLP gains little by the row (0.36 us at 16, 0.19
+// at 64), and each size in use is one more compile.
 inline constexpr uint32_t kDefaultBatchSize = 16;
 inline constexpr uint32_t kMaxBatchSize = 128;
 // How long a request may be held back for others, and how long it may wait at all: a day, so that

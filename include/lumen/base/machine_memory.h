@@ -27,7 +27,8 @@ struct UnusedAddresses {
   size_t bytes = SIZE_MAX;
   std::string limit;  // its name
 };
-// The smaller of `ulimit -v` and, where vm.overcommit_memory is 2, the machine's limit of promised memory.
+// The smaller of `ulimit -v` and, where vm.overcommit_memory is 2, the machine's limit of promised
+// memory.
 [[nodiscard]] UnusedAddresses unused_addresses(const std::filesystem::path& root = "/");
 
 }  // namespace lumen

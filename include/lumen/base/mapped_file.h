@@ -1,5 +1,5 @@
-// A file's bytes without a copy of them in memory: of a model, all but a few lie in weights that nobody here
-// reads.
+// A file's bytes without a copy of them in memory: of a model, all but a few lie in weights that
+// nobody here reads.
 // Threads: one. Memory: a mapping. Errors: no bytes, if the file can't be read; the next function
 // that opens it says why.
 #pragma once

@@ -1,8 +1,8 @@
 // ThreadTimes: where a thread's time goes, in words that others may read: how long it was busy,
 // polled and slept, and its state now and since when. IdleStrategy keeps it up to date, at the
 // moments at which it looks at the clock anyway.
-// Threads: one writes, any read. Memory: the caller's. Errors: none; a reader may see a state with the moment of
-// the one before.
+// Threads: one writes, any read. Memory: the caller's. Errors: none; a reader may see a state with
+// the moment of the one before.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Traceparent: the trace that a request belongs to, as its client has told it (W3C Trace Context, level 1).
+// Traceparent: the trace that a request belongs to, as its client has told it (W3C Trace Context,
+// level 1).
 // Threads: a value. Memory: 26 bytes, no padding: a part of records that other processes read.
 // Errors: never; wire/traceparent.h reads the text of a header.
 #pragma once

@@ -1,4 +1,5 @@
-// trim_heap: gives memory that was freed back to the kernel, as far as the C library's heap kept it.
+// trim_heap: gives memory that was freed back to the kernel, as far as the C library's heap kept
+// it.
 // Threads: any. Memory: none. Errors: never.
 #pragma once
 

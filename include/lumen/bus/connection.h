@@ -1,4 +1,5 @@
-// Connection: two processes that share rings; connect() is the side that comes, a Listener the other.
+// Connection: two processes that share rings; connect() is the side that comes, a Listener the
+// other.
 //
 //   auto connection = bus::connect("/run/user/1000/prices.bus", {.role = bus::Role::kPublish});
 //   if (!connection.ok()) ...                        // its message says the place, the values and the fix
@@ -51,8 +52,8 @@ struct ConnectOptions {
   std::vector<uid_t> listener_users{};  // whose listener will do; empty: anybody's
 };
 
-// kCancelled: a signal has ended the wait. kDeadlineExceeded: the listener has not answered. kForbidden,
-// kUnsupported, kResourceExhausted: refused, in the listener's words.
+// kCancelled: a signal has ended the wait. kDeadlineExceeded: the listener has not answered.
+// kForbidden, kUnsupported, kResourceExhausted: refused, in the listener's words.
 [[nodiscard]] Result<Connection> connect(const std::string& path,
                                          const ConnectOptions& options = {});
 

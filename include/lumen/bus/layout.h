@@ -72,7 +72,8 @@ struct PublisherPage {
   alignas(kFalseSharingRange) std::atomic<uint64_t> tail_frames;  // published so far
   std::atomic<uint64_t> tail_bytes;  // of payload, stored before tail_frames
 
-  // For subscribers that are lapped: up to where the publisher may be writing, stored before it writes.
+  // For subscribers that are lapped: up to where the publisher may be writing, stored before it
+  // writes.
   alignas(kFalseSharingRange) std::atomic<uint64_t> claimed_bytes;
   std::atomic<uint64_t> claimed_frames;
   std::atomic<uint64_t> settled_bytes;  // tail_bytes again, stored after tail_frames

@@ -1,6 +1,8 @@
-// Peer: the process at the other end of a connection: whether it is there, and the bell that wakes it.
+// Peer: the process at the other end of a connection: whether it is there, and the bell that wakes
+// it.
 // Threads: Peer any; a Bell belongs to one side of one stream.
-// Memory: none after construction. Errors: state(); a bell that can't be rung is not needed (see ring()).
+// Memory: none after construction. Errors: state(); a bell that can't be rung is not needed (see
+// ring()).
 #pragma once
 
 #include <lumen/base/result.h>
@@ -17,19 +19,22 @@
 
 namespace lumen::bus {
 
-// How many times this process is a child of fork(): a handle that was made before belongs to the parent.
+// How many times this process is a child of fork(): a handle that was made before belongs to the
+// parent.
 inline std::atomic<uint32_t> forks{0};
 [[nodiscard]] inline uint32_t fork_count() noexcept {
   return forks.load(std::memory_order_relaxed);  // relaxed: changes in a child that has one thread
 }
 
-// The last message on a connection's socket says why it is closed; without one its process has died.
+// The last message on a connection's socket says why it is closed; without one its process has
+// died.
 enum class Goodbye : uint32_t { kClosed = 1, kDropped = 2, kInvalid = 3 };
 
 class Peer {
  public:
-  // `connection`: the socket of the handshake, open as long as the connection is. `process`: a pidfd, or
-  // none where the kernel has none for it (another pid namespace, seccomp): then only a hang-up tells.
+  // `connection`: the socket of the handshake, open as long as the connection is. `process`: a
+  // pidfd, or none where the kernel has none for it (another pid namespace, seccomp): then only a
+  // hang-up tells.
   Peer(UniqueFd connection, UniqueFd process, const PeerCredentials& credentials) noexcept;
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -73,9 +78,10 @@ class Peer {
 // A pidfd of the process at the other end of a unix socket; invalid if there is none to be had.
 [[nodiscard]] UniqueFd open_peer_process(int socket, const PeerCredentials& credentials) noexcept;
 
-// One end of a stream's bell: a socket pair of the stream's own, so that a byte which one side sends to a
-// sleeper is not taken by another thread that sleeps on the same connection. send() and recv() are told
-// not to wait call by call: the flag of a shared description could be taken away by the other side.
+// One end of a stream's bell: a socket pair of the stream's own, so that a byte which one side
+// sends to a sleeper is not taken by another thread that sleeps on the same connection. send() and
+// recv() are told not to wait call by call: the flag of a shared description could be taken away by
+// the other side.
 class Bell {
  public:
   Bell() noexcept = default;
@@ -137,7 +143,8 @@ class SleepWord {
 };
 
 enum class Woken : uint8_t { kEvent, kTimedOut, kInterrupted };
-// Sleeps until one of `fds` has something, a signal comes or the deadline (CLOCK_MONOTONIC) has passed.
+// Sleeps until one of `fds` has something, a signal comes or the deadline (CLOCK_MONOTONIC) has
+// passed.
 [[nodiscard]] Woken sleep_on(std::span<pollfd> fds, uint64_t deadline_ns) noexcept;
 
 }  // namespace lumen::bus

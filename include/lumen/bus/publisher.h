@@ -11,8 +11,8 @@
 // and told so.
 //
 // Waiting for room spins, then sleeps, and reads the subscribers' words only: committed frames are
-// published once before, and nothing of the subscribers' side is written or rung in that loop.
-// A publisher that dies leaves at most frames that were not published; subscribers drain the others.
+// published once before, and nothing of the subscribers' side is written or rung in that loop. A
+// publisher that dies leaves at most frames that were not published; subscribers drain the others.
 #pragma once
 
 #include <lumen/base/backoff.h>
@@ -33,7 +33,8 @@
 
 namespace lumen::bus {
 
-// One subscriber, as the publisher has it, and those that a listener has accepted meanwhile: src/bus/subscriber_link.h.
+// One subscriber, as the publisher has it, and those that a listener has accepted meanwhile:
+// src/bus/subscriber_link.h.
 struct SubscriberLink;
 class PendingSubscribers;
 
@@ -108,9 +109,9 @@ class Publisher {
   // Subscribers see all that was committed; those that sleep are woken.
   void flush() noexcept;
 
-  // For an event loop that lacks room, over one subscriber: after announce_sleep() and another look by
-  // try_reserve() that finds none, bell() is readable once the subscriber has given some back. end_sleep()
-  // once for each announcement.
+  // For an event loop that lacks room, over one subscriber: after announce_sleep() and another look
+  // by try_reserve() that finds none, bell() is readable once the subscriber has given some back.
+  // end_sleep() once for each announcement.
   void announce_sleep() noexcept { (void)sleep_.announce(); }
   void end_sleep() noexcept { sleep_.wake_up(); }
   [[nodiscard]] Bell& bell() noexcept;
@@ -147,10 +148,11 @@ class Publisher {
   [[nodiscard]] bool has_room(uint64_t stride) const noexcept {
     return bytes_until_ - tail_bytes_ >= stride && frames_until_ != tail_frames_;
   }
-  // The subscriber's core has the lines that are written next, from when it read them a lap ago. Asked for 16 frames
-  // early they are here in time: 48 instead of 31 million frames of 1 KiB a second, near and far. Of frames of one line
-  // the processor asks early enough itself: there it cost 15 % where cores are near.
-  // always_inline: as a function that only prefetches g++ 12 takes it for one without effect, and drops it.
+  // The subscriber's core has the lines that are written next, from when it read them a lap ago.
+  // Asked for 16 frames early they are here in time: 48 instead of 31 million frames of 1 KiB a
+  // second, near and far. Of frames of one line the processor asks early enough itself: there it
+  // cost 15 % where cores are near. always_inline: as a function that only prefetches g++ 12 takes
+  // it for one without effect, and drops it.
   [[gnu::always_inline]] void fetch_ahead(uint64_t stride) noexcept {
     constexpr uint64_t kFramesAhead = 16;
     constexpr uint64_t kLeastStride = 2 * kPayloadAlign;

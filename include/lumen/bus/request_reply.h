@@ -28,8 +28,8 @@ namespace lumen::bus {
 
 enum class MessageKind : uint32_t { kRequest = 1, kCancel = 2, kReply = 3 };
 
-// Behind the data, in the last 16 bytes of the frame's last line: a small message is one line, and its
-// data is aligned to 64 bytes.
+// Behind the data, in the last 16 bytes of the frame's last line: a small message is one line, and
+// its data is aligned to 64 bytes.
 struct MessageTrailer {
   uint64_t deadline_ns = UINT64_MAX;  // of a request, CLOCK_MONOTONIC; UINT64_MAX: none
   uint32_t kind = 0;                  // MessageKind
@@ -39,7 +39,8 @@ static_assert(sizeof(MessageTrailer) == 16);
 
 namespace detail {
 
-// The trailer of a message that the other side has written: each word loaded once. nullopt: too short.
+// The trailer of a message that the other side has written: each word loaded once. nullopt: too
+// short.
 inline std::optional<MessageTrailer> trailer_of(const Frame& frame) noexcept {
   if (frame.data.size() < sizeof(MessageTrailer)) return std::nullopt;
   const std::byte* end = frame.data.data() + payload_bytes(frame.data.size());
@@ -102,14 +103,15 @@ class Requester {
   // Its reply is not wanted any more, and the responder is told. False: it is not in flight.
   bool cancel(uint64_t id) noexcept;
 
-  // A reply, or a request whose deadline has passed: each request ends here once, unless it is cancelled.
+  // A reply, or a request whose deadline has passed: each request ends here once, unless it is
+  // cancelled.
   [[nodiscard]] std::optional<Reply> try_take() noexcept;
   // Gives the data of all replies that were taken back.
   void release() noexcept { connection_.subscriber->release(); }
   // Until try_take() has something. With nothing in flight: kNotNow.
   Outcome wait(uint64_t deadline_ns = UINT64_MAX) noexcept;
-  // One request and its reply; replies to others that come meanwhile are dropped, so: for programs that
-  // have one in flight. The data is valid until the next call.
+  // One request and its reply; replies to others that come meanwhile are dropped, so: for programs
+  // that have one in flight. The data is valid until the next call.
   [[nodiscard]] Reply call(std::span<const std::byte> data, uint32_t type_id,
                            uint64_t deadline_ns = UINT64_MAX) noexcept;
 

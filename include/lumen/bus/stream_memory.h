@@ -17,7 +17,8 @@ namespace lumen::bus {
 
 enum class Access : uint8_t { kRead, kReadWrite };
 
-// A sealed memfd. Its size can't change any more, so that no access to a mapping of it faults (SIGBUS).
+// A sealed memfd. Its size can't change any more, so that no access to a mapping of it faults
+// (SIGBUS).
 class SharedFile {
  public:
   // Pages are reserved now: too little memory is an error here, and no signal later.
@@ -39,7 +40,8 @@ class SharedFile {
 
 class FileMapping {
  public:
-  // `twice_from`: from there on the file is mapped a second time behind its end; bytes(): not at all.
+  // `twice_from`: from there on the file is mapped a second time behind its end; bytes(): not at
+  // all.
   [[nodiscard]] static Result<FileMapping> map(const SharedFile& file, Access access,
                                                uint64_t twice_from);
   FileMapping() noexcept = default;

@@ -69,8 +69,8 @@ class Subscriber {
     if ((taken_frames_ == tail_seen_ || entry_ != nullptr) && !look_for(1)) return std::nullopt;
     return take();
   }
-  // As many as are there and fit into `frames`: where several subscribers share a publisher, which may have
-  // dropped this one, a look for all of them instead of one a frame.
+  // As many as are there and fit into `frames`: where several subscribers share a publisher, which
+  // may have dropped this one, a look for all of them instead of one a frame.
   [[nodiscard]] size_t try_take(std::span<Frame> frames) noexcept {
     if (ready() < frames.size() || entry_ != nullptr) (void)look_for(1);
     const size_t count = std::min<uint64_t>(frames.size(), tail_seen_ - taken_frames_);
@@ -106,8 +106,8 @@ class Subscriber {
     taken_bytes_ = position.bytes;
   }
 
-  // Until `least` frames are there that were not taken. kOk with fewer, but at least one, where no more can
-  // come; kHeld: none can, since the publisher waits for room that this subscriber holds.
+  // Until `least` frames are there that were not taken. kOk with fewer, but at least one, where no
+  // more can come; kHeld: none can, since the publisher waits for room that this subscriber holds.
   Outcome wait(uint64_t deadline_ns = UINT64_MAX, uint64_t least = 1) noexcept;
 
   // Frames that are there and were not taken, as last seen.
@@ -120,8 +120,8 @@ class Subscriber {
   // As long as it lives, views stay readable, after the subscriber's end too.
   [[nodiscard]] std::shared_ptr<const void> memory() const noexcept { return memory_; }
   // Readable when the publisher has rung or is gone: for an event loop, which announces a sleep by
-  // announce_sleep(), looks once more, and calls woken() after; or end_sleep(), where it drains the bell only
-  // when that was readable.
+  // announce_sleep(), looks once more, and calls woken() after; or end_sleep(), where it drains the
+  // bell only when that was readable.
   [[nodiscard]] std::array<pollfd, 3> polls() const noexcept {
     return {bell_.poll(), peer_->connection_poll(), peer_->process_poll()};
   }
@@ -210,7 +210,8 @@ class LossySubscriber {
   LossySubscriber(LossySubscriber&&) noexcept = default;
   LossySubscriber& operator=(LossySubscriber&&) = delete;
 
-  // Copies the next frame; once it was lapped, the next that is published. nullopt: state() says why.
+  // Copies the next frame; once it was lapped, the next that is published. nullopt: state() says
+  // why.
   [[nodiscard]] std::optional<Read> try_read(std::span<std::byte> into) noexcept;
   Outcome wait(uint64_t deadline_ns = UINT64_MAX) noexcept;
   [[nodiscard]] Outcome state() noexcept;

@@ -1,5 +1,6 @@
-// InferClient: the client's side of inference over the bus (`lumen serve --bus PATH`): several requests in flight,
-// replies in any order, tensors in memory that the server reads and writes in place.
+// InferClient: the client's side of inference over the bus (`lumen serve --bus PATH`): several
+// requests in flight, replies in any order, tensors in memory that the server reads and writes in
+// place.
 //
 //   auto client = InferClient::connect("/run/user/1000/lumen.bus");
 //   fill(client->area().subspan(0, 64));                       // the input, where the client likes
@@ -53,8 +54,8 @@ class InferClient {
   // stay as they are, and its room for outputs is the server's.
   [[nodiscard]] std::span<std::byte> area() const noexcept { return connection_.area; }
 
-  // Not seen by the server before flush(). `id`: comes back with the reply; 0: the next number. kTooLarge: more
-  // than a frame can say.
+  // Not seen by the server before flush(). `id`: comes back with the reply; 0: the next number.
+  // kTooLarge: more than a frame can say.
   [[nodiscard]] Sent send(const wire::BusRequest& request,
                           wire::BusVerb verb = wire::BusVerb::kInfer, uint64_t id = 0) noexcept;
   // Verbs without a body: server metadata, server ready.

@@ -1,7 +1,8 @@
 // The bus's C face, for any runtime that can call C; library lumen_c. Its behaviour stands in
 // lumen/bus/publisher.h, subscriber.h and listener.h; the bytes in docs/formats/bus.md.
 // Threads: a publisher and a subscriber belong to one thread at a time each; a listener to any.
-// Memory: create, accept and connect allocate; data is read and written where it lies in shared memory.
+// Memory: create, accept and connect allocate; data is read and written where it lies in shared
+// memory.
 // Errors: an enum; where a handle is wanted, NULL and a message for lumen_bus_free_message().
 //
 // Deadlines are nanoseconds of CLOCK_MONOTONIC: 0 has passed, UINT64_MAX never does.
@@ -83,7 +84,8 @@ void lumen_bus_close(lumen_bus_connection* connection);
 lumen_bus_publisher* lumen_bus_connection_publisher(lumen_bus_connection* connection);
 lumen_bus_subscriber* lumen_bus_connection_subscriber(lumen_bus_connection* connection);
 
-// Room for a frame of `size` bytes, which commit takes; the next reserve without a commit gets the same.
+// Room for a frame of `size` bytes, which commit takes; the next reserve without a commit gets the
+// same.
 enum lumen_bus_outcome lumen_bus_reserve(lumen_bus_publisher* publisher, size_t size,
                                          uint64_t deadline_ns, void** data);
 void lumen_bus_commit(lumen_bus_publisher* publisher, size_t size, uint32_t type_id, uint64_t id);

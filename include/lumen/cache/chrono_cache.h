@@ -1,20 +1,23 @@
-// ChronoCache: keys and values, each with a time to live. Flat, compact, sharded, with its threads, its clock and
-// its eviction chosen at compile time.
+// ChronoCache: keys and values, each with a time to live. Flat, compact, sharded, with its threads,
+// its clock and its eviction chosen at compile time.
 //
 //   lumen::ChronoCache<int, int> cache;
 //   cache.put(42, 99, std::chrono::seconds(1));
 //   std::optional<int> value = std::as_const(cache).get(42);
 //
-// Policies, in any order, one of a kind (policies.h, clocks.h, eviction.h): Concurrent (default) or OneThread;
-// ExactClock (default), CoarseClock, CachedTick, BackgroundTick; TtlOnly (default), Lru, Lfu, S3Fifo or your own;
-// HashWith, EqualWith, WeighWith, OnRemoval.
+// Policies, in any order, one of a kind (policies.h, clocks.h, eviction.h): Concurrent (default) or
+// OneThread; ExactClock (default), CoarseClock, CachedTick, BackgroundTick; TtlOnly (default), Lru,
+// Lfu, S3Fifo or your own; HashWith, EqualWith, WeighWith, OnRemoval.
 //
-// Deadlines: counted in ticks, Options::tick rounded down to a power of two of nanoseconds. An entry ends within the
+// Deadlines: counted in ticks, Options::tick rounded down to a power of two of nanoseconds. An
+// entry ends within the
 //   larger of a tick and ttl / 1,024 before its deadline, and never after it; one with less than a tick to live
 //   ends with the next tick. To that comes the error of the clock. A ttl of 146 years or more never ends.
-// Threads: Concurrent: any, at any time. Readers take no lock, and one that is stopped stops nobody; a writer
+// Threads: Concurrent: any, at any time. Readers take no lock, and one that is stopped stops
+// nobody; a writer
 //   locks one shard. OneThread: one at a time, const calls too.
-// Memory: pages of its own or Options::memory (Concurrent: which then must be safe for threads). It never
+// Memory: pages of its own or Options::memory (Concurrent: which then must be safe for threads). It
+// never
 //   doubles: segments of at most 16,384 entries grow and split one by one.
 // Errors: std::bad_alloc, and the exceptions of K, V, the hash and the comparison; the cache is
 // then as it was before the call. std::invalid_argument by the constructor for options that
@@ -76,8 +79,8 @@ class ChronoCache {
   ChronoCache(const ChronoCache&) = delete;
   ChronoCache& operator=(const ChronoCache&) = delete;
 
-  // Puts or replaces. False: nothing is stored, because ttl is not above 0 (an entry with the key is erased then),
-  // or the eviction policy has not admitted it.
+  // Puts or replaces. False: nothing is stored, because ttl is not above 0 (an entry with the key
+  // is erased then), or the eviction policy has not admitted it.
   bool put(K key, V value, Duration ttl) {
     if (ttl.count() <= 0) [[unlikely]] {
       erase(key);
@@ -107,7 +110,8 @@ class ChronoCache {
   [[nodiscard]] bool contains(const Q& key) const {
     return look<bool>(key, [](const K&, const V&) { return true; });
   }
-  // f(const V&) on the live value, where it lies or on a copy; false: there is none. f may read the cache.
+  // f(const V&) on the live value, where it lies or on a copy; false: there is none. f may read the
+  // cache.
   template <typename Q, typename F>
   bool visit(const Q& key, F&& f) const {
     const auto call = [&](const K&, const V& value) {
@@ -138,8 +142,8 @@ class ChronoCache {
     });
   }
 
-  // Live entries, to a tick. Takes time for each shard, none for each entry; of a concurrent cache a shard
-  // where time has passed since anybody wrote there is locked for it.
+  // Live entries, to a tick. Takes time for each shard, none for each entry; of a concurrent cache
+  // a shard where time has passed since anybody wrote there is locked for it.
   [[nodiscard]] size_t size() const noexcept;
 
   // The live value, or the result of compute(), stored for `ttl`. Concurrent calls for one key
@@ -151,7 +155,8 @@ class ChronoCache {
   template <typename F>
   [[nodiscard]] V get_or_compute(const K& key, Duration ttl, F&& compute);
 
-  // f(const K&, const V&) on each live entry; a shard is locked meanwhile, so f must not use the cache.
+  // f(const K&, const V&) on each live entry; a shard is locked meanwhile, so f must not use the
+  // cache.
   template <typename F>
   void for_each(F&& f) const;
 
@@ -160,8 +165,8 @@ class ChronoCache {
   size_t get_many(std::span<const K> keys, std::span<std::optional<V>> values) const;
   size_t erase_many(std::span<const K> keys);
 
-  // Time goes on: for CachedTick this is the only way it does; for the others it is not needed, but expired
-  // entries are removed here, kSweptATick groups of 16 slots a shard at most.
+  // Time goes on: for CachedTick this is the only way it does; for the others it is not needed, but
+  // expired entries are removed here, kSweptATick groups of 16 slots a shard at most.
   void tick() noexcept;
   static constexpr size_t kSweptATick = 256;
   static constexpr size_t kPrefetched = 16;  // get_many(): more than a core has outstanding misses

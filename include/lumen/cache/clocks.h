@@ -24,8 +24,9 @@
 
 namespace lumen::cache {
 
-// CLOCK_MONOTONIC from the time stamp counter: 8 ns instead of 21. The counter is set against the kernel's
-// clock again every kAnchorNs, so that neither the rate that was measured nor NTP's corrections add up.
+// CLOCK_MONOTONIC from the time stamp counter: 8 ns instead of 21. The counter is set against the
+// kernel's clock again every kAnchorNs, so that neither the rate that was measured nor NTP's
+// corrections add up.
 class TscClock {
  public:
   static constexpr uint64_t kAnchorNs = 250'000'000;
@@ -105,7 +106,8 @@ class TscClock {
     factor_.store(factor, std::memory_order_release);  // sync[tsc.anchor]
     if (anchor_for_ == 0) anchor_for_ = ((kAnchorNs << 20) / factor) << 12;
   }
-  // One thread sets the anchor; the others take the kernel's time meanwhile. A call: it comes four times a second.
+  // One thread sets the anchor; the others take the kernel's time meanwhile. A call: it comes four
+  // times a second.
   [[nodiscard, gnu::noinline]] uint64_t anchor() noexcept {
     const uint64_t ns = now_ns();
     const uint64_t tsc = __rdtsc();
@@ -147,13 +149,14 @@ class TscClock {
 
 enum class ClockKind : uint8_t { kRead, kCached, kBackground };
 
-// On some machines the counter is read only when all loads before it have been answered (Xeon of 2023 as a virtual
-// machine: a get of 10 M entries took 510 ns instead of 90, since no two could miss the cache at once). So a get looks
-// at the kernel's tick first, and at the counter only where the deadline is less than kCoarseLateNs away.
+// On some machines the counter is read only when all loads before it have been answered (Xeon of
+// 2023 as a virtual machine: a get of 10 M entries took 510 ns instead of 90, since no two could
+// miss the cache at once). So a get looks at the kernel's tick first, and at the counter only where
+// the deadline is less than kCoarseLateNs away.
 struct ExactClock {
   static constexpr ClockKind kKind = ClockKind::kRead;
-  // The kernel's tick is 1 to 10 ms late. More than this only where the whole machine stood still, and until its
-  // first tick after that.
+  // The kernel's tick is 1 to 10 ms late. More than this only where the whole machine stood still,
+  // and until its first tick after that.
   static constexpr uint64_t kCoarseLateNs = 1'000'000'000;
   [[nodiscard]] uint64_t read_ns() const noexcept { return clock->now(); }
   [[nodiscard]] static uint64_t read_coarse_ns() noexcept { return coarse_now_ns(); }
@@ -183,7 +186,8 @@ struct BackgroundTick {
   [[nodiscard]] uint64_t read_ns() const noexcept { return now_ns(); }
 };
 
-// Of a test: one time for all caches with this clock. It begins at a second, so that nothing is before 0.
+// Of a test: one time for all caches with this clock. It begins at a second, so that nothing is
+// before 0.
 struct FakeClock {
   static constexpr ClockKind kKind = ClockKind::kRead;
   static constexpr uint64_t kStartNs = 1'000'000'000;

@@ -1,5 +1,6 @@
 // The interface of a ChronoCache's eviction policy, and TtlOnly, the policy that evicts nothing.
-// Threads: a policy object belongs to one shard; its calls come under that shard's lock, or from the
+// Threads: a policy object belongs to one shard; its calls come under that shard's lock, or from
+// the
 //   one thread of a OneThread cache. Only touch() may come from any thread at any time.
 // Memory: a policy takes memory in its constructor and in reserve() only.
 // Errors: the constructor and reserve() may throw std::bad_alloc; nothing else throws.
@@ -8,8 +9,9 @@
 //
 //   reserve(h) --> inserted(h, hash, weight) --> used(h), reweighed(h, weight) ... --> erased(h)
 //
-// The cache inserts first. While it is above its bound it then asks victim(), removes that entry and
-// says erased(). A policy never counts the bound itself: it orders entries, the cache counts them.
+// The cache inserts first. While it is above its bound it then asks victim(), removes that entry
+// and says erased(). A policy never counts the bound itself: it orders entries, the cache counts
+// them.
 #pragma once
 
 #include <concepts>

@@ -3,19 +3,19 @@
 // Threads, Memory, Errors: as eviction.h says.
 // 24 to 32 bytes an entry: a record of 16, and 8 of the sketch, whose size is a power of two.
 //
-// After Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM TOS 2017),
-// with the adaptive window of window_climber.h.
+// After Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM TOS
+// 2017), with the adaptive window of window_climber.h.
 //
 //   new key ──> window (1 %, LRU) ── its oldest, the candidate ──> probation ── used ──> protected
 //                                                                   │    ^               (80 % of
 //                           the rarer one of it and the candidate <─┘    └── its oldest ── the rest)
 //
-// The frequencies are those of frequency_sketch.h. A candidate that is as frequent as the victim goes,
-// and so does one that was seen less than three times: in a sketch of this size the counts of others
-// make a new key look like a second visit, and a loop over more keys than fit would then evict all.
-// Both together let a scan evict nothing but itself. An attacker that knows the hash of a victim
-// could keep it in for ever by making its counters high; so of 128 warm candidates that lose, one
-// is admitted.
+// The frequencies are those of frequency_sketch.h. A candidate that is as frequent as the victim
+// goes, and so does one that was seen less than three times: in a sketch of this size the counts of
+// others make a new key look like a second visit, and a loop over more keys than fit would then
+// evict all. Both together let a scan evict nothing but itself. An attacker that knows the hash of
+// a victim could keep it in for ever by making its counters high; so of 128 warm candidates that
+// lose, one is admitted.
 #pragma once
 
 #include <lumen/cache/detail/frequency_sketch.h>
@@ -151,8 +151,8 @@ class Lfu {
     }
   }
 
-  // At the end of a period the climber says how far the window's part shifts; the entries then follow
-  // a few at a time, each with its weight of the targets, so that all queues stay full.
+  // At the end of a period the climber says how far the window's part shifts; the entries then
+  // follow a few at a time, each with its weight of the targets, so that all queues stay full.
   void adapt() noexcept {
     if (climber_.is_due(sketch_.period())) {
       if (is_full_) {

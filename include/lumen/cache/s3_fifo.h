@@ -10,8 +10,9 @@
 //                   v evicted                       │  └──> evicted
 //                 ghost (as many as main) ── comes again
 //
-// Most keys of a cache are never used again; they pass through `small` and take a tenth of the room.
-// Until the first eviction a full `small` is passed over, so that the first keys are not all in it.
+// Most keys of a cache are never used again; they pass through `small` and take a tenth of the
+// room. Until the first eviction a full `small` is passed over, so that the first keys are not all
+// in it.
 #pragma once
 
 #include <lumen/cache/detail/ghost_list.h>
@@ -59,8 +60,8 @@ class S3Fifo {
   }
   void used(Handle h) noexcept { touch(h); }
 
-  // Counts to 3 and then writes nothing. A load and a store, no read-modify-write: of two hits at the
-  // same time one may be lost, and no machine instruction differs from that for a plain byte.
+  // Counts to 3 and then writes nothing. A load and a store, no read-modify-write: of two hits at
+  // the same time one may be lost, and no machine instruction differs from that for a plain byte.
   void touch(Handle h) noexcept {
     const uint8_t now = count(h);
     if (now < kLargestCount) set_count(h, static_cast<uint8_t>(now + 1));

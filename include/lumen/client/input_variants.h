@@ -1,7 +1,8 @@
-// InputVariants: the same inputs over and over with other values, by number, for `--repeat-ratio`: a number always
-// means the same values, and two numbers hardly ever do.
+// InputVariants: the same inputs over and over with other values, by number, for `--repeat-ratio`:
+// a number always means the same values, and two numbers hardly ever do.
 // VariantChooser: which number the next request has: one sent before, or a fresh one.
-// Threads: InputVariants is read by all; a VariantChooser belongs to one. Memory: none after they are made.
+// Threads: InputVariants is read by all; a VariantChooser belongs to one. Memory: none after they
+// are made.
 // Errors: Status where the inputs have too few values to be told apart.
 #pragma once
 
@@ -19,7 +20,8 @@ namespace lumen::client {
 
 class InputVariants {
  public:
-  // Of the inputs, the one whose values change: the first of floats, else the first that has enough.
+  // Of the inputs, the one whose values change: the first of floats, else the first that has
+  // enough.
   [[nodiscard]] static Result<InputVariants> create(const std::vector<InputTensor>& inputs);
 
   [[nodiscard]] size_t input() const noexcept { return input_; }
@@ -37,7 +39,8 @@ class InputVariants {
 
 class VariantChooser {
  public:
-  // `ratio` of the requests repeat one of the last that were fresh; fresh ones count from `first` on.
+  // `ratio` of the requests repeat one of the last that were fresh; fresh ones count from `first`
+  // on.
   VariantChooser(double ratio, uint64_t first) noexcept
       : ratio_(ratio), random_(first), next_(first) {}
   // By chance: the variants of an earlier run are in the server's cache.

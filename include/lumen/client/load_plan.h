@@ -24,8 +24,8 @@ struct LoadPlan {
   Target target;
   std::string request;          // whole, as build_request() makes it
   std::string warm_up_request;  // sent while warming up; empty: `request`
-  // In place of `request`, closed loop alone: each time one of these, by weight (WeightedChoice), each
-  // counted apart.
+  // In place of `request`, closed loop alone: each time one of these, by weight (WeightedChoice),
+  // each counted apart.
   std::vector<MixedRequest> mix;
   // The same for the bus.
   std::string model;
@@ -33,8 +33,8 @@ struct LoadPlan {
   std::vector<InputTensor> inputs;
   uint32_t in_flight = 1;  // requests of a client, over the bus alone
 
-  // Which share of the requests repeats the input of an earlier one; the others are fresh. Without, all have the
-  // same. Each client has a request of its own to write into, then.
+  // Which share of the requests repeats the input of an earlier one; the others are fresh. Without,
+  // all have the same. Each client has a request of its own to write into, then.
   double repeat_ratio = 0;
   std::optional<InputVariants> variants;
 
@@ -49,16 +49,16 @@ struct LoadPlan {
   uint64_t requests = 0;
   uint64_t warm_up_requests = 0;
 
-  // 0: closed loop, a client sends when it has its reply. Else requests a second over all clients, each
-  // with an intended time from which its latency counts: one that has to wait for a free client has
-  // waited for the server (no coordinated omission).
+  // 0: closed loop, a client sends when it has its reply. Else requests a second over all clients,
+  // each with an intended time from which its latency counts: one that has to wait for a free
+  // client has waited for the server (no coordinated omission).
   double rate = 0;
   bool new_connection = false;  // one a request; then its latency contains connecting
   // Closed loop: a client that is refused with a Retry-After asks again after that time, not at
   // once.
   bool obey_retry_after = false;
-  // Poll without ever sleeping: the client's own wake-ups (20 us on small machines) are not booked as
-  // the server's. It takes a whole core a thread.
+  // Poll without ever sleeping: the client's own wake-ups (20 us on small machines) are not booked
+  // as the server's. It takes a whole core a thread.
   bool poll = false;
   uint64_t timeout_ns = 20'000'000'000u;  // of one request
 

@@ -25,8 +25,8 @@ struct LoadResult {
   std::unique_ptr<Tally> all;  // and the threads' CPU time
 };
 
-// Each thread polls the connections of all plans, of which the first says how many threads there are, whether
-// they poll, and when the window begins and ends. Over HTTP and by time alone.
+// Each thread polls the connections of all plans, of which the first says how many threads there
+// are, whether they poll, and when the window begins and ends. Over HTTP and by time alone.
 [[nodiscard]] LoadResult run_loads(const std::vector<LoadPlan>& plans,
                                    const std::atomic<bool>& stop,
                                    const std::function<void()>& at_begin = {});

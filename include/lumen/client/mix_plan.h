@@ -18,7 +18,8 @@ struct MixTarget {
   LoadPlan plan;
 };
 
-// `clients`: of MixSpec::rows. The tallies of run_loads() with these are in the order of the models.
+// `clients`: of MixSpec::rows. The tallies of run_loads() with these are in the order of the
+// models.
 [[nodiscard]] std::vector<LoadPlan> mix_plans(const std::vector<MixTarget>& targets, bool is_shared,
                                               uint32_t clients);
 

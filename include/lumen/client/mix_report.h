@@ -1,5 +1,5 @@
-// MixReport: the results of `lumen bench URL --mix` as a table for people or one JSON object: figures of each
-// model and of all together.
+// MixReport: the results of `lumen bench URL --mix` as a table for people or one JSON object:
+// figures of each model and of all together.
 // Threads: one. Memory: the heap; control plane. Errors: never.
 #pragma once
 

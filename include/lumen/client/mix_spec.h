@@ -31,13 +31,15 @@ struct MixModel {
 
 struct MixSpec {
   std::vector<MixModel> models;
-  // Closed loop by the same clients, which choose by weight; else each model has clients of its own.
+  // Closed loop by the same clients, which choose by weight; else each model has clients of its
+  // own.
   bool is_shared = false;
   // A row for each: clients in all where they are shared, else of each model. 0: as the models say.
   std::vector<uint32_t> rows;
 };
 
-// Words: "mlp" or "mlp:0.9"; "32" or "mlp:32"; "1000" or "mlp:1000". `clients` and `rate` may be empty.
+// Words: "mlp" or "mlp:0.9"; "32" or "mlp:32"; "1000" or "mlp:1000". `clients` and `rate` may be
+// empty.
 [[nodiscard]] Result<MixSpec> parse_mix(const std::vector<std::string>& mix,
                                         const std::vector<std::string>& clients,
                                         const std::vector<std::string>& rate);

@@ -26,8 +26,8 @@ struct ReplyHeadResult {
   std::string_view reason{};  // with kBroken
 };
 
-// Lenient where no harm can come of it: the server is the one under test, and other servers' replies
-// are measured too. A head over 64 KiB is broken.
+// Lenient where no harm can come of it: the server is the one under test, and other servers'
+// replies are measured too. A head over 64 KiB is broken.
 [[nodiscard]] ReplyHeadResult parse_reply_head(std::string_view received) noexcept;
 
 }  // namespace lumen::client

@@ -33,8 +33,9 @@ struct Target {
 
 [[nodiscard]] Result<Target> parse_target(std::string_view url);
 
-// A socket that is connected or, over TCP, connecting; it never blocks afterwards. Over a unix socket
-// connect() waits where the listener's backlog is full (there is no EINPROGRESS), `timeout_ns` at most.
+// A socket that is connected or, over TCP, connecting; it never blocks afterwards. Over a unix
+// socket connect() waits where the listener's backlog is full (there is no EINPROGRESS),
+// `timeout_ns` at most.
 struct Connecting {
   UniqueFd fd;
   int error = 0;  // errno of the failure; fd is then invalid

@@ -1,5 +1,6 @@
 // Engine: request → queue → worker → model → completion. Never says HTTP.
-// Threads: create, reconfigure and drain on the control plane; a Submitter belongs to one I/O thread.
+// Threads: create, reconfigure and drain on the control plane; a Submitter belongs to one I/O
+// thread.
 // Memory: everything at create() and reconfigure(); submitters and workers allocate nothing.
 // Errors: SubmitOutcome when the queue is full or closed; a request's own failure in its status.
 //
@@ -55,14 +56,17 @@ enum class SubmitOutcome : uint8_t {
   kClosed,
 };
 
-// A thread's way into the engine: an I/O thread's, or any other's that brings requests. One thread uses it.
+// A thread's way into the engine: an I/O thread's, or any other's that brings requests. One thread
+// uses it.
 class Submitter {
  public:
   // On kAccepted the engine owns the request until it calls request.complete. Nobody is woken for
-  // it before end_turn() or wake_if_late(): with many clients that is one wake-up for all that a turn brought.
+  // it before end_turn() or wake_if_late(): with many clients that is one wake-up for all that a
+  // turn brought.
   [[nodiscard]] virtual SubmitOutcome submit(models::InferRequest& request) noexcept = 0;
   // Whether the latency budget would let this request in now, by its model, times.received_ns and
-  // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks again.
+  // outside_ns: asked before its body is read, so that a refusal costs no body. submit() asks
+  // again.
   [[nodiscard]] virtual bool fits_budget(models::InferRequest& request) noexcept = 0;
   // A part of submit(), for a caller that keeps a request back before: if the request asked for no
   // deadline and not for none either, the configuration's default counts, from its first byte on.
@@ -73,9 +77,9 @@ class Submitter {
   virtual size_t end_turn() noexcept = 0;
   // This thread makes no other call any more. Its submitted requests are completed without it.
   virtual void close() noexcept = 0;
-  // Within a turn that handles many events, between two of them: wakes workers once the first request
-  // of the turn has waited for longer than a wake-up costs; not where all threads share one CPU. Runs
-  // nothing, with `inline` either.
+  // Within a turn that handles many events, between two of them: wakes workers once the first
+  // request of the turn has waited for longer than a wake-up costs; not where all threads share one
+  // CPU. Runs nothing, with `inline` either.
   virtual void wake_if_late() noexcept = 0;
   // When end_turn() may have something to do by the clock alone (with `inline`, a deadline of a
   // request that waits for room); UINT64_MAX: never.
@@ -112,9 +116,9 @@ class Engine {
   // Changes everything that `config` says while requests go on being served. Returns when all that
   // the configuration before had accepted is complete. On an error the one before stays.
   [[nodiscard]] virtual Status reconfigure(const EngineConfig& config) = 0;
-  // Makes instances of one more model, for each worker, while the others go on: nothing is rebuilt and
-  // no other model is compiled. Its requests may come once this has returned. On an error nothing has
-  // changed. Blocks while a configuration changes, as that does while a model is added.
+  // Makes instances of one more model, for each worker, while the others go on: nothing is rebuilt
+  // and no other model is compiled. Its requests may come once this has returned. On an error
+  // nothing has changed. Blocks while a configuration changes, as that does while a model is added.
   [[nodiscard]] virtual Status add_model(models::Model& model) = 0;
   // Lets go of its instances. By then every request of it is complete, and no other can come.
   virtual void remove_model(const models::Model& model) noexcept = 0;

@@ -1,5 +1,5 @@
-// EngineConfig: how requests meet workers and where their bytes live. All of it can be changed while
-// serving. Threads: a value. Memory: none. Errors: check() names the key, got and wanted.
+// EngineConfig: how requests meet workers and where their bytes live. All of it can be changed
+// while serving. Threads: a value. Memory: none. Errors: check() names the key, got and wanted.
 #pragma once
 
 #include <lumen/base/bounds.h>
@@ -14,8 +14,8 @@
 
 namespace lumen::engine {
 
-// Which request a free worker takes, where those of several models wait. `spsc` and `naive` have one
-// queue for all models and take from it in the order of arrival.
+// Which request a free worker takes, where those of several models wait. `spsc` and `naive` have
+// one queue for all models and take from it in the order of arrival.
 enum class Policy : uint8_t {
   kFair,      // from the model that has had the least of the workers' time, by its weight
   kDeadline,  // the earliest deadline; those without one last
@@ -46,8 +46,8 @@ struct EngineConfig {
   // How long `batched` may hold a request back for others to join it. 0: packs only requests that
   // wait already.
   uint32_t max_queue_delay_us = 0;
-  // Requests of one model that may wait for a worker (with `spsc` and `naive`: of all models). A power
-  // of two.
+  // Requests of one model that may wait for a worker (with `spsc` and `naive`: of all models). A
+  // power of two.
   size_t queue_capacity = limits::kDefaultQueueCapacity;
   // A request that waited longer is answered 504 without running; 0: none. A request's own
   // "timeout" parameter wins.
@@ -65,11 +65,11 @@ struct EngineConfig {
   return type == models::QueueType::kAuto || type == models::QueueType::kMpmc ||
          type == models::QueueType::kBatched;
 }
-// The places of each ring of `spsc`: a power of two, so many that the rings of all workers together have
-// queue_capacity at least, and less than twice that.
+// The places of each ring of `spsc`: a power of two, so many that the rings of all workers together
+// have queue_capacity at least, and less than twice that.
 [[nodiscard]] size_t spsc_ring_capacity(const EngineConfig& config) noexcept;
-// Requests of one I/O thread that may be between submit() and their completion, whichever queue type.
-// thread_count: 0 stands for as many as may be used.
+// Requests of one I/O thread that may be between submit() and their completion, whichever queue
+// type. thread_count: 0 stands for as many as may be used.
 [[nodiscard]] size_t most_requests_held(const EngineConfig& config) noexcept;
 
 }  // namespace lumen::engine

@@ -10,8 +10,8 @@
 
 namespace lumen::engine {
 
-// The wake-up is a hand-off's largest part. Below 2 us the rest of it (queue, two cache lines, the way back)
-// weighs as much; more than 30 is a busy machine, not a costly hand-off.
+// The wake-up is a hand-off's largest part. Below 2 us the rest of it (queue, two cache lines, the
+// way back) weighs as much; more than 30 is a busy machine, not a costly hand-off.
 inline constexpr uint64_t kLeastHandOffNs = 2'000;
 inline constexpr uint64_t kMostHandOffNs = 30'000;
 

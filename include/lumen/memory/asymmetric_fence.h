@@ -1,6 +1,7 @@
 // Asymmetric fence: a store-load fence whose whole price is paid by the rare side.
-// Threads: any. Memory: none, and all of it is in this header. Errors: asymmetric_fence_available() is false where the kernel
-// refuses membarrier (before 4.14, or by a seccomp filter); callers then use seq_cst operations.
+// Threads: any. Memory: none, and all of it is in this header. Errors: asymmetric_fence_available()
+// is false where the kernel refuses membarrier (before 4.14, or by a seccomp filter); callers then
+// use seq_cst operations.
 //
 // The light side must store A and then load B, the heavy side store B and then load A, and one of
 // them must see the other's store (Dekker). A light fence keeps the compiler from swapping the two;
@@ -34,7 +35,8 @@ namespace lumen {
 // sync[asymmetric_fence]: seq_cst for the compiler alone; pairs with heavy_fence().
 inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-// Only where asymmetric_fence_available(): then the kernel does not refuse it, and if it did nothing would be safe.
+// Only where asymmetric_fence_available(): then the kernel does not refuse it, and if it did
+// nothing would be safe.
 inline void heavy_fence() noexcept {
   if (::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) std::abort();
   // sync[asymmetric_fence]: seq_cst for the compiler; the system call was the barrier, for all

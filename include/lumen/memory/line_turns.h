@@ -2,16 +2,16 @@
 // while, and then stays away as long.
 // Threads: a LineTurns belongs to one. Memory: none. Errors: never; it only says how long to wait.
 //
-// A fetch_add by two threads in turn moves its line each time: 18 ns a record where cores are near, 90
-// where they are far. A mutex does better there (25 ns), because its holder works on while the
-// others sleep. So does this, without a holder: a thread whose fetch_add finds that others have added
-// since its last one stays away for a turn if it has had one, and the other has the line to itself. If
-// they meet in the middle of their turns, each stays away or goes on by chance, and stays away for
-// longer the more often that happens, as senders on one wire do. Nobody waits for anybody: when the time
-// is over, or the thread has spent it on work of its own, it adds.
+// A fetch_add by two threads in turn moves its line each time: 18 ns a record where cores are near,
+// 90 where they are far. A mutex does better there (25 ns), because its holder works on while the
+// others sleep. So does this, without a holder: a thread whose fetch_add finds that others have
+// added since its last one stays away for a turn if it has had one, and the other has the line to
+// itself. If they meet in the middle of their turns, each stays away or goes on by chance, and
+// stays away for longer the more often that happens, as senders on one wire do. Nobody waits for
+// anybody: when the time is over, or the thread has spent it on work of its own, it adds.
 //
-// Where a thread's own work between two records takes longer than the lines take, nothing is gained by
-// turns, and there are none.
+// Where a thread's own work between two records takes longer than the lines take, nothing is gained
+// by turns, and there are none.
 #pragma once
 
 #include <lumen/base/backoff.h>
@@ -24,11 +24,11 @@ namespace lumen {
 
 class LineTurns {
  public:
-  // A turn: the line changes hands three times for each (the newcomer, then the other's last record, then
-  // the newcomer again), which is an eighth of it.
+  // A turn: the line changes hands three times for each (the newcomer, then the other's last
+  // record, then the newcomer again), which is an eighth of it.
   static constexpr uint64_t kTurnTransfers = 24;
-  // Where all threads' records come no faster than one in so many transfers, the line is free most of
-  // the time.
+  // Where all threads' records come no faster than one in so many transfers, the line is free most
+  // of the time.
   static constexpr uint64_t kBusyTransfers = 2;
   static constexpr uint32_t kMostDoublings = 3;
   static constexpr uint64_t kMostAwayNs = kMostWaitNs << kMostDoublings;
@@ -36,8 +36,8 @@ class LineTurns {
   explicit LineTurns(uint32_t seed = 1, CoreDistance distance = start_core_distance()) noexcept
       : random_(2 * seed + 1), distance_(distance) {}
 
-  // A fetch_add of `bytes` has found that others had added `others` bytes since our last one; `mine` are
-  // ours of this turn. How long to stay away; 0: go on.
+  // A fetch_add of `bytes` has found that others had added `others` bytes since our last one;
+  // `mine` are ours of this turn. How long to stay away; 0: go on.
   [[nodiscard]] uint64_t lost(uint64_t mine, uint64_t others, uint64_t bytes,
                               uint64_t now_ns) noexcept {
     const uint64_t took_ns = now_ns - std::exchange(began_ns_, now_ns);

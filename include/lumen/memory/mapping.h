@@ -1,4 +1,5 @@
-// Mapping: owns one region of virtual memory, anonymous or of a file. Pages cost nothing until touched.
+// Mapping: owns one region of virtual memory, anonymous or of a file. Pages cost nothing until
+// touched.
 // Threads: one owner. Memory: mmap at creation, munmap at destruction, nothing between.
 // Errors: Result with errno's reason; a wish that is not granted (huge pages, NUMA) is reported,
 // never an error, because a container without CAP_SYS_NICE or a machine with one node must still

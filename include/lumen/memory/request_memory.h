@@ -75,8 +75,8 @@ class RequestMemory final : public Allocator {
   // Once, before serving: from now on `budget` bounds it, and outlives it. The present bytes,
   // prefaulted ones and `base_bytes` more stay taken for good. False: the budget has not that much.
   [[nodiscard]] bool charge_to(MemoryBudget& budget, size_t base_bytes) noexcept;
-  // `bytes` more than are in use can be allocated for certain. False: the budget has not that much now;
-  // nothing has changed.
+  // `bytes` more than are in use can be allocated for certain. False: the budget has not that much
+  // now; nothing has changed.
   [[nodiscard]] bool reserve(size_t bytes) noexcept;
   // Gives back the reservation, but for `bytes` more than are in use, and for pages that requests
   // before have left there.
@@ -86,7 +86,8 @@ class RequestMemory final : public Allocator {
   // it is taken at once.
   [[nodiscard]] void* begin_growing(size_t most_bytes, size_t alignment) noexcept;
   [[nodiscard]] bool grow_to(const void* end) noexcept;
-  // Gives the pages back that reset() kept, but for the base; returns their bytes. Nothing may be in use.
+  // Gives the pages back that reset() kept, but for the base; returns their bytes. Nothing may be
+  // in use.
   size_t drop_kept_pages() noexcept;
   // How much `bytes` of a region take of the machine: whole pages.
   [[nodiscard]] static constexpr size_t in_pages(size_t bytes,

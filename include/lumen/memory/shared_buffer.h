@@ -326,8 +326,8 @@ class alignas(kCacheLine) SharedBuffer::Writer {
     uint64_t bias = 0;        // dense: address of that buffer less base: one add off fetch_add
     uint64_t capacity = 0;
     std::atomic<uint64_t>* word = nullptr;
-    // dense: `word` less `value` before a record, as long as nobody else reserves: that the two move
-    // together saves a store a record
+    // dense: `word` less `value` before a record, as long as nobody else reserves: that the two
+    // move together saves a store a record
     uint64_t skew = 0;
 
     // `slow` and `crossed` go on where this ends: without a place, or from a fetch_add that found
@@ -338,7 +338,8 @@ class alignas(kCacheLine) SharedBuffer::Writer {
                                      Others others) noexcept {
       const uint64_t begin = value;
       const uint64_t end = begin + bytes;
-      // Without a chunk, or in dense mode, lane_end is 0. end > begin: neither 0 nor wrapped around.
+      // Without a chunk, or in dense mode, lane_end is 0. end > begin: neither 0 nor wrapped
+      // around.
       if (end <= lane_end && end > begin) [[likely]] {
         // relaxed: light_fence() and the flusher's heavy one order this store before the load below
         state->lane_reserved.store(end, std::memory_order_relaxed);

@@ -5,8 +5,10 @@
 // there, private to this process, and reports it once on stderr; the store is then made again.
 // Seals would forbid the truncation, but the kernel gives them to memfds alone, which have no path
 // for readers to open.
-// Threads: the constructor and destructor on the control plane; the handler on any thread, without a lock.
-// Memory: none; kMax guards at once in a process. Errors: one guard too many guards nothing: is_active().
+// Threads: the constructor and destructor on the control plane; the handler on any thread, without
+// a lock.
+// Memory: none; kMax guards at once in a process. Errors: one guard too many guards nothing:
+// is_active().
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,8 @@ class TruncationGuard {
   // A process has one server, a test a few.
   static constexpr size_t kMax = 16;
 
-  // `mapped`: whole pages, mapped until the guard is gone. `path`: for the message; cut if it is long.
+  // `mapped`: whole pages, mapped until the guard is gone. `path`: for the message; cut if it is
+  // long.
   TruncationGuard(std::span<std::byte> mapped, std::string_view path) noexcept;
   ~TruncationGuard();
   TruncationGuard(const TruncationGuard&) = delete;

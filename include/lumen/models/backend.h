@@ -39,7 +39,8 @@ enum class Precision : uint8_t {
 enum class CachePolicy : uint8_t { kLru, kLfu, kS3Fifo };
 inline constexpr std::array<std::string_view, 3> kCachePolicyNames = {"lru", "lfu", "s3fifo"};
 
-// Of a model's answers: "response_cache" of its config.json. The server keeps them, no backend sees it.
+// Of a model's answers: "response_cache" of its config.json. The server keeps them, no backend sees
+// it.
 struct ResponseCacheOptions {
   bool enable = false;
   // Long enough for clients that ask again at once, short enough that nobody has to know of it.
@@ -54,10 +55,11 @@ struct ModelOptions {
   Precision precision = Precision::kF32;
   // Sizes of the first axis that get a static-shape compile; others run on the dynamic one.
   std::vector<uint32_t> batch_sizes = {1};
-  // Requests may be run in one call although it is not proved that rows are independent of each other.
+  // Requests may be run in one call although it is not proved that rows are independent of each
+  // other.
   bool rows_are_independent = false;
-  // Kernels prepared for shapes seen before that an instance keeps, of each kind of operation, where
-  // the model has free axes. Measured in docs/configuration.md.
+  // Kernels prepared for shapes seen before that an instance keeps, of each kind of operation,
+  // where the model has free axes. Measured in docs/configuration.md.
   uint32_t shape_cache = kDefaultShapeCache;
   ResponseCacheOptions response_cache = {};
   ModelScheduling scheduling = {};
@@ -69,7 +71,8 @@ struct ModelSource {
   std::string version;
   std::filesystem::path file;  // model.onnx or model.xml
   ModelOptions options;
-  // An ONNX file as a graph, mapped while the model is loaded; nullptr: another form, or not read yet.
+  // An ONNX file as a graph, mapped while the model is loaded; nullptr: another form, or not read
+  // yet.
   std::shared_ptr<const onnx::ModelFile> graph = nullptr;
 };
 
@@ -126,11 +129,14 @@ struct BackendTraits {
   // An instance with several in flight gets packed requests too. Otherwise it is taken to overlap
   // single ones itself, and nothing is packed for it.
   bool batches_in_flight = false;
-  // Computes each operator as ONNX defines it: where answers differ, or can't be compared, it serves.
+  // Computes each operator as ONNX defines it: where answers differ, or can't be compared, it
+  // serves.
   bool is_reference = false;
-  // Computes each place of the first axis by itself, for any model: requests may be run in one call.
+  // Computes each place of the first axis by itself, for any model: requests may be run in one
+  // call.
   bool has_independent_rows = false;
-  // Operators that are known to be computed as ONNX defines them: "auto" gives it no other. nullptr: all.
+  // Operators that are known to be computed as ONNX defines them: "auto" gives it no other.
+  // nullptr: all.
   const OperatorTable* operators = nullptr;
 };
 

@@ -28,8 +28,8 @@ struct BackendChoice {
   bool is_remembered = false;  // measured at an earlier start
   // Another backend was left out because its answers are not this one's.
   bool answers_differ = false;
-  // Operators of the model that this backend is not known to compute as ONNX defines them. It serves all the
-  // same: the configuration names it, or the server has no other.
+  // Operators of the model that this backend is not known to compute as ONNX defines them. It
+  // serves all the same: the configuration names it, or the server has no other.
   std::vector<std::string> operators_not_known{};
   std::vector<TriedBackend> tried{};
 };
@@ -49,10 +49,11 @@ struct LoadOptions {
   bool follow_links = false;
   // Models that are loaded at once; 0: as many as there are usable CPUs, at most 8.
   uint32_t threads = 0;
-  // Set by any thread: loading is given up before the next model, backend or trial run. nullptr: never.
+  // Set by any thread: loading is given up before the next model, backend or trial run. nullptr:
+  // never.
   const std::atomic<bool>* stop = nullptr;
-  // A model that is loaded for the first time is tried there; nullptr: in this process at once. It outlives the
-  // repository.
+  // A model that is loaded for the first time is tried there; nullptr: in this process at once. It
+  // outlives the repository.
   LoadTrials* trials = nullptr;
 
   [[nodiscard]] bool is_stopped() const noexcept {

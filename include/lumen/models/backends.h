@@ -1,7 +1,7 @@
-// Backends: those that a server has, by name. A model's config.json chooses one ("backend"); a model that
-// names none gets the first.
-// Threads: add() before it is used; find() any; register_memory() and unregister_memory() by several
-// threads at any time, use() on the control plane. Memory: the heap.
+// Backends: those that a server has, by name. A model's config.json chooses one ("backend"); a
+// model that names none gets the first.
+// Threads: add() before it is used; find() any; register_memory() and unregister_memory() by
+// several threads at any time, use() on the control plane. Memory: the heap.
 // Errors: an unknown name gives a Status with the names that are known and the nearest.
 #pragma once
 
@@ -24,7 +24,8 @@ class Backends {
   // A backend and the engine's data of it.
   struct Entry {
     std::unique_ptr<Backend> backend;
-    // Held by a thread that loads the model or makes an instance, unless the backend does these in parallel.
+    // Held by a thread that loads the model or makes an instance, unless the backend does these in
+    // parallel.
     std::mutex making;
     bool is_in_use = false;  // has a model: from then on it is told of memory
   };
@@ -46,7 +47,8 @@ class Backends {
   void add(std::unique_ptr<Backend> backend);
   // Empty: the first one. kUnsupported when no backend has that name.
   [[nodiscard]] Result<Entry*> find(std::string_view name) const;
-  // Before a backend's first model is loaded: it is offered the regions that are registered already.
+  // Before a backend's first model is loaded: it is offered the regions that are registered
+  // already.
   [[nodiscard]] Status use(Entry& entry);
 
   // For every backend in use, now or later. A region that one refuses is registered with none.

@@ -65,7 +65,8 @@ struct InferRequest {
   Allocator* memory = nullptr;               // outputs are placed here
   Allocator* scratch = nullptr;              // the list of outputs is; nullptr: in `memory` too
   uint64_t deadline_ns = UINT64_MAX;         // not run after this; UINT64_MAX: none
-  // Not run if it is set before the run; then `status` is kCancelled. By the thread that submitted it.
+  // Not run if it is set before the run; then `status` is kCancelled. By the thread that submitted
+  // it.
   CancelFlag cancelled;
   bool waits_for_ever = false;  // asked for: it gets no default deadline either
   uint32_t priority = 0;  // 1 is the first to be run, larger numbers later; 0: as its model says
@@ -100,8 +101,8 @@ struct InferRequest {
   StageTimes times;
 };
 
-// Rows of a request: the size of the first axis where that is free in the model, otherwise 1; 0 where
-// its inputs differ in it. Its inputs are checked.
+// Rows of a request: the size of the first axis where that is free in the model, otherwise 1; 0
+// where its inputs differ in it. Its inputs are checked.
 [[nodiscard]] uint32_t rows_of(const InferRequest& request) noexcept;
 [[nodiscard]] uint64_t input_bytes_of(const InferRequest& request) noexcept;
 

@@ -1,5 +1,5 @@
-// LoadTrials: models are loaded and run for the first time where a crash of their backend ends nobody else.
-// try_model(): the part that runs there.
+// LoadTrials: models are loaded and run for the first time where a crash of their backend ends
+// nobody else. try_model(): the part that runs there.
 // Threads: control plane, several at once. Memory: the heap. Errors: Status.
 #pragma once
 
@@ -24,8 +24,8 @@ class LoadTrials {
   virtual void end() noexcept = 0;
 };
 
-// Loads the model, makes an instance and runs made-up rows, as far as the backend can. Ends the process where the
-// backend does.
+// Loads the model, makes an instance and runs made-up rows, as far as the backend can. Ends the
+// process where the backend does.
 void try_model(const Backends& backends, std::string_view backend, const ModelSource& source);
 
 }  // namespace lumen::models

@@ -64,8 +64,8 @@ class Model {
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
   // Which backend serves it, and why that one.
   [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
-  // Why its requests are not run in one call, with the key that allows it all the same; empty: they may be, where it
-  // pays. Of a model without a free first axis it is empty, too.
+  // Why its requests are not run in one call, with the key that allows it all the same; empty: they
+  // may be, where it pays. Of a model without a free first axis it is empty, too.
   [[nodiscard]] const std::string& why_not_packed() const noexcept { return why_not_packed_; }
   [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
     return response_cache_;
@@ -132,12 +132,12 @@ struct FoundModel;  // of the scan
 
 class ModelRepository {
  public:
-  // Told of each model that is loaded or can't be, in the order in which they are done, as the `number`-th of `count`;
-  // by one thread at a time, any of those that load.
+  // Told of each model that is loaded or can't be, in the order in which they are done, as the
+  // `number`-th of `count`; by one thread at a time, any of those that load.
   using OnLoaded = std::function<void(const Model& model, size_t number, size_t count)>;
 
-  // Loads models side by side, on as many threads as there are CPUs, up to 8. kCancelled: `options.stop` was set before
-  // all were loaded.
+  // Loads models side by side, on as many threads as there are CPUs, up to 8. kCancelled:
+  // `options.stop` was set before all were loaded.
   [[nodiscard]] static Result<std::unique_ptr<ModelRepository>> open(
       const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
       LoadOptions options = {}, const OnLoaded& on_loaded = [](const Model&, size_t, size_t) {});
@@ -168,7 +168,8 @@ class ModelRepository {
   [[nodiscard]] Status load_all(const std::vector<FoundModel>& found, const OnLoaded& on_loaded);
   // Not loaded yet, or unavailable with the scan's reason; nullptr: no index is free.
   [[nodiscard]] std::shared_ptr<Model> make_model(const FoundModel& found);
-  // Through the backend that is chosen for it; a model that can't be loaded becomes unavailable. Several models at once.
+  // Through the backend that is chosen for it; a model that can't be loaded becomes unavailable.
+  // Several models at once.
   void load_model(Model& model, const ModelSource& found);
   [[nodiscard]] Status load_into(Model& model, const ModelSource& found);
   const std::filesystem::path directory_;

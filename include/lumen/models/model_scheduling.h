@@ -10,14 +10,14 @@
 
 namespace lumen::models {
 
-// 1 is served first. Few, since each has a ring in each model's queue; clients that know more of them mean their lowest
-// by the others.
+// 1 is served first. Few, since each has a ring in each model's queue; clients that know more of
+// them mean their lowest by the others.
 inline constexpr uint32_t kPriorities = 3;
 inline constexpr uint32_t kUsualPriority = 2;
 
 struct ModelScheduling {
-  // Of the workers' time, beside the other models that have work. A larger one is a typing mistake: it would be
-  // as good as a priority.
+  // Of the workers' time, beside the other models that have work. A larger one is a typing mistake:
+  // it would be as good as a priority.
   static constexpr uint32_t kMostWeight = 1000;
 
   QueueType queue_type = QueueType::kAuto;  // counts where the engine's is `auto`, too

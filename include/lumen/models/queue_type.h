@@ -16,8 +16,8 @@ enum class QueueType : uint8_t {
   kNaive,    // mutex and condition variable
   kBatched,  // as mpmc; waiting requests are packed along the batch axis
   kInline,   // no hand-off: the I/O thread runs the model
-  // A setting only, of no request: inline where the run is expected to cost less than the hand-off to a
-  // worker, else batched where packing pays, else mpmc.
+  // A setting only, of no request: inline where the run is expected to cost less than the hand-off
+  // to a worker, else batched where packing pays, else mpmc.
   kAuto,
 };
 inline constexpr std::array<std::string_view, 6> kQueueTypeNames = {"mpmc",    "spsc",   "naive",

@@ -1,7 +1,7 @@
 // RunCosts: the time of a model's runs by the size of the input, learnt from its runs; the expected
 // time of a request before it runs.
-// Threads: any, without a lock, as SmoothedTime. Memory: none allocated. Errors: never; 0 before the
-// first sample.
+// Threads: any, without a lock, as SmoothedTime. Memory: none allocated. Errors: never; 0 before
+// the first sample.
 #pragma once
 
 #include <lumen/models/smoothed_time.h>
@@ -26,16 +26,16 @@ class RunCosts {
     usual_bytes_.store(input_bytes, std::memory_order_relaxed);  // relaxed: a statistic
     SmoothedTime& time = times_[size_of(input_bytes)];
     const uint64_t mean = time.mean_ns();
-    // A run that the kernel has interrupted for a time slice says nothing about the model. A model that
-    // really got slower is believed after a few runs.
+    // A run that the kernel has interrupted for a time slice says nothing about the model. A model
+    // that really got slower is believed after a few runs.
     time.add(mean == 0 ? std::max<uint64_t>(ns, 1) : std::min(ns, kMostGrowth * mean));
   }
   // Of the run that was measured last.
   [[nodiscard]] uint64_t usual_bytes() const noexcept {
     return usual_bytes_.load(std::memory_order_relaxed);  // relaxed: as above
   }
-  // Of a size that has not run yet: the next smaller one that has, by the bytes, but no more than the next
-  // larger one took.
+  // Of a size that has not run yet: the next smaller one that has, by the bytes, but no more than
+  // the next larger one took.
   [[nodiscard]] uint64_t expect_ns(uint64_t input_bytes) const noexcept {
     const uint32_t size = size_of(input_bytes);
     if (const uint64_t own = times_[size].mean_ns(); own != 0) return own;

@@ -25,7 +25,8 @@ class TensorNames {
                       [specs](uint16_t i) -> std::string_view { return specs[i].name; });
   }
 
-  // `guess`: where it would be if a request named the tensors in the model's order, as most do; any number.
+  // `guess`: where it would be if a request named the tensors in the model's order, as most do; any
+  // number.
   [[nodiscard]] std::optional<size_t> find(std::string_view name, size_t guess) const noexcept {
     if (guess < specs_.size() && specs_[guess].name == name) return guess;
     const auto name_of = [this](uint16_t i) -> std::string_view { return specs_[i].name; };

@@ -1,5 +1,5 @@
-// TrialRun: calls of an instance with made-up rows, as the engine itself would make them: for warm-up,
-// batch plans and the choice of a backend.
+// TrialRun: calls of an instance with made-up rows, as the engine itself would make them: for
+// warm-up, batch plans and the choice of a backend.
 // Threads: one. Memory: tensors in the memory that it is given; a list of inputs on the heap.
 // Errors: false: the call failed, or no rows can be made up for this model.
 #pragma once

@@ -21,8 +21,9 @@ namespace lumen::models {
                                     std::span<const TensorSpec> specs,
                                     std::string_view name) noexcept;
 
-// Datatype, rank and dimensions agree with `spec`, every dimension is at least 1 (or 0, with `may_be_empty`), and (but
-// for BYTES, with elements of no fixed size) byte_size is exactly the product. Does not look at the data.
+// Datatype, rank and dimensions agree with `spec`, every dimension is at least 1 (or 0, with
+// `may_be_empty`), and (but for BYTES, with elements of no fixed size) byte_size is exactly the
+// product. Does not look at the data.
 [[nodiscard]] Status check_input(const ModelMetadata& model, const TensorSpec& spec,
                                  const TensorView& input, bool may_be_empty = false) noexcept;
 

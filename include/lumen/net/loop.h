@@ -5,8 +5,8 @@
 // Errors: results < 0 are -errno; add() returns a Status.
 //
 // A Stream has at most one receive (or wait_readable) and one send in flight. Handlers run from
-// run_once() only, never from inside an operation, so they do not recurse. A buffer that was handed in
-// is the kernel's until the handler is called for it: written or read at any moment, even after
+// run_once() only, never from inside an operation, so they do not recurse. A buffer that was handed
+// in is the kernel's until the handler is called for it: written or read at any moment, even after
 // cancel_receive() and close(). A result may come several turns after the kernel had it.
 #pragma once
 
@@ -33,20 +33,20 @@ class Stream;
 
 class StreamHandler {
  public:
-  // After wait_readable(): bytes (or the end) are there; an idle connection owns no buffer. `lent`: the
-  // loop has received the first bytes into a buffer of its own, the handler's until give_back(). Empty:
-  // receive() gets them.
+  // After wait_readable(): bytes (or the end) are there; an idle connection owns no buffer. `lent`:
+  // the loop has received the first bytes into a buffer of its own, the handler's until
+  // give_back(). Empty: receive() gets them.
   virtual void on_readable(Stream& stream, std::span<char> lent) noexcept = 0;
   // Bytes received; 0: the peer has closed its side; < 0: -errno. The buffers are free.
   virtual void on_received(Stream& stream, int64_t result) noexcept = 0;
   // All bytes handed to send() are with the kernel (their number), or -errno. The buffers are free.
   virtual void on_sent(Stream& stream, int64_t result) noexcept = 0;
-  // The peer has reset the connection or hung up both ways, so that nothing can reach it any more. Only
-  // where no operation is in flight: those end with an error. Not for a FIN alone, which may be a
-  // half-close whose sender still waits for its reply.
+  // The peer has reset the connection or hung up both ways, so that nothing can reach it any more.
+  // Only where no operation is in flight: those end with an error. Not for a FIN alone, which may
+  // be a half-close whose sender still waits for its reply.
   virtual void on_gone(Stream& stream) noexcept { (void)stream; }
-  // After close(), and the last that is heard of the stream: all its buffers are free, and it may be
-  // destroyed or added again.
+  // After close(), and the last that is heard of the stream: all its buffers are free, and it may
+  // be destroyed or added again.
   virtual void on_closed(Stream& stream) noexcept = 0;
 
  protected:
@@ -79,7 +79,8 @@ class Stream {
   alignas(std::max_align_t) std::byte state_[96];
 };
 
-// A connection that no stream has yet: a descriptor, or a number that means one to the loop it is from.
+// A connection that no stream has yet: a descriptor, or a number that means one to the loop it is
+// from.
 struct Socket {
   int number = -1;
 };
@@ -88,7 +89,8 @@ class ListenerHandler {
  public:
   // True: it has been handed to add(). False: nobody wants it, and the loop closes it.
   [[nodiscard]] virtual bool on_accepted(Socket socket) noexcept = 0;
-  // accept() failed (EMFILE: the loop has taken and closed the connection with its reserve descriptor).
+  // accept() failed (EMFILE: the loop has taken and closed the connection with its reserve
+  // descriptor).
   virtual void on_accept_failed(int error_number) noexcept = 0;
 
  protected:
@@ -105,8 +107,8 @@ struct Listener {
 
 class WatchHandler {
  public:
-  // The descriptor is readable, or its other side has hung up; told each turn as long as that is so. The
-  // watch may be removed here, but has to stay where it is until the turn ends.
+  // The descriptor is readable, or its other side has hung up; told each turn as long as that is
+  // so. The watch may be removed here, but has to stay where it is until the turn ends.
   virtual void on_ready(struct Watch& watch, bool hung_up) noexcept = 0;
 
  protected:
@@ -121,8 +123,8 @@ struct Watch {
 
 class WakeHandler {
  public:
-  // Before each result that a turn delivers to a stream's handler: a turn of many may take long, and
-  // work that others wait for may be passed on meanwhile. Cheap, and delivers nothing itself.
+  // Before each result that a turn delivers to a stream's handler: a turn of many may take long,
+  // and work that others wait for may be passed on meanwhile. Cheap, and delivers nothing itself.
   virtual void before_delivery() noexcept {}
   // Takes the work that other threads have left; returns how much it did. Several times a turn, and
   // once more before the loop sleeps.
@@ -130,8 +132,8 @@ class WakeHandler {
   // Called once all events of a turn have been handled; returns how much it did. If that was
   // something, its results (replies that are out, say) are handled before the turn ends.
   virtual size_t on_turn_end() noexcept { return 0; }
-  // Whether the loop may poll for a moment before it sleeps. Asked before each sleep. Not while work
-  // is elsewhere: a thread that polls for its result may hold the CPU that the result needs.
+  // Whether the loop may poll for a moment before it sleeps. Asked before each sleep. Not while
+  // work is elsewhere: a thread that polls for its result may hold the CPU that the result needs.
   virtual bool may_spin() noexcept { return false; }
   // For requests that come through memory, of which no descriptor tells while this thread is awake.
   // poll_memory(): may look several times, for less than the time of a system call; true: on_wake()
@@ -154,8 +156,8 @@ class Loop {
   };
 
   virtual ~Loop() = default;
-  // On the loop's thread, before its first turn: told where its time goes. Loops without a sleep of their own
-  // tell nothing.
+  // On the loop's thread, before its first turn: told where its time goes. Loops without a sleep of
+  // their own tell nothing.
   virtual void observe(ThreadTimes times) noexcept { (void)times; }
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 
@@ -185,8 +187,8 @@ class Loop {
   // As receive(), for bytes to drop: the content of the buffers afterwards is not said, since TCP
   // lets go of them without a copy (tcp(7), MSG_TRUNC). The same memory may be named repeatedly.
   virtual void drop(Stream& stream, std::span<iovec> buffers) noexcept = 0;
-  // Ends a receive, drop or wait_readable in flight: on_received(-ECANCELED) follows, or the result that
-  // it had before, and the buffers are the caller's again from then on.
+  // Ends a receive, drop or wait_readable in flight: on_received(-ECANCELED) follows, or the result
+  // that it had before, and the buffers are the caller's again from then on.
   virtual void cancel_receive(Stream& stream) noexcept = 0;
   // Sends everything; the loop advances the iovecs as it goes.
   virtual void send(Stream& stream, std::span<iovec> buffers) noexcept = 0;
@@ -215,8 +217,8 @@ class Loop {
   // One turn: completions, at most one wait in the kernel (until `deadline_ns` of CLOCK_MONOTONIC,
   // UINT64_MAX for ever), events. Returns how many handlers ran.
   virtual size_t run_once(uint64_t deadline_ns) noexcept = 0;
-  // After it on_wake() and on_turn_end() are called once more: it ends the wait of run_once(), or keeps
-  // the next one from sleeping. No system call while the loop is awake.
+  // After it on_wake() and on_turn_end() are called once more: it ends the wait of run_once(), or
+  // keeps the next one from sleeping. No system call while the loop is awake.
   virtual void wake() noexcept = 0;
   // How long the loop has been away from its sockets before it last looked at them: bytes that it
   // found there may have come that much earlier.
@@ -227,8 +229,8 @@ class Loop {
 
 [[nodiscard]] Result<std::unique_ptr<Loop>> make_epoll_loop(WakeHandler& wake_handler);
 
-// The loop that a server runs on: epoll's. Tests link another definition, to run the server on a loop of
-// their own.
+// The loop that a server runs on: epoll's. Tests link another definition, to run the server on a
+// loop of their own.
 [[nodiscard]] Result<std::unique_ptr<Loop>> make_loop(WakeHandler& wake_handler);
 
 }  // namespace lumen::net

@@ -1,5 +1,6 @@
-// An ONNX file as a graph, read without ONNX's library: nodes, attributes, shapes and small constants, by which
-// Lumen chooses a model's backend and its packing. Format: onnx.proto3 of ONNX 1.x.
+// An ONNX file as a graph, read without ONNX's library: nodes, attributes, shapes and small
+// constants, by which Lumen chooses a model's backend and its packing. Format: onnx.proto3 of ONNX
+// 1.x.
 // Threads: any. Memory: the heap; tensors' bytes are views of the file, which has to outlive them.
 // Errors: read_model() returns kInvalidArgument for bytes that are no such file.
 #pragma once
@@ -49,8 +50,8 @@ struct Tensor {
   std::vector<int64_t> int32_data;  // small types, too
   std::vector<int64_t> int64_data;
 
-  // Of constants with at most kMostNumbers elements (axes, shapes, indices, scales); nullopt: not known, or of another
-  // type.
+  // Of constants with at most kMostNumbers elements (axes, shapes, indices, scales); nullopt: not
+  // known, or of another type.
   static constexpr size_t kMostNumbers = 4096;
   [[nodiscard]] std::optional<std::vector<int64_t>> integers() const;
   [[nodiscard]] std::optional<std::vector<float>> floats() const;
@@ -129,8 +130,8 @@ struct Model {
 
 // Whether an axis of an input has any size.
 [[nodiscard]] bool has_free_axes(const Graph& graph);
-// Names of all values that a node of the graph computes. An output that is not one of these is an input or an
-// initializer passed on. Views of the graph.
+// Names of all values that a node of the graph computes. An output that is not one of these is an
+// input or an initializer passed on. Views of the graph.
 [[nodiscard]] std::set<std::string_view> computed_values(const Graph& graph);
 // Names of those without a shape, not even a number of axes. Views of the values.
 [[nodiscard]] std::set<std::string_view> without_shape(std::span<const Value> values);

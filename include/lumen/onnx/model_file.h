@@ -1,6 +1,6 @@
 // ModelFile: an ONNX file, mapped and read as a graph.
-// Threads: one. Memory: a mapping of the file while it lives, and the graph on the heap. Errors: model() says of a file
-// that can't be read as a graph why.
+// Threads: one. Memory: a mapping of the file while it lives, and the graph on the heap. Errors:
+// model() says of a file that can't be read as a graph why.
 #pragma once
 
 #include <lumen/base/mapped_file.h>

@@ -1,6 +1,6 @@
 // Fields of a message in protobuf's wire format, of which ONNX files are made.
-// Threads: any. Memory: none, but of MessageWriter; views of the file. Errors: nullopt for bytes that are no message.
-// Format: onnx.proto3 of ONNX 1.x.
+// Threads: any. Memory: none, but of MessageWriter; views of the file. Errors: nullopt for bytes
+// that are no message. Format: onnx.proto3 of ONNX 1.x.
 #pragma once
 
 #include <cstddef>

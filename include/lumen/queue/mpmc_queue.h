@@ -11,19 +11,19 @@
 // was seen free (filled) for it; so between claim and publication the slot is its claimer's alone.
 // Order: the claims order nothing. The store of turn releases the value (the empty slot), the load
 // of turn acquires it. With Waiting::kDoorbell claims and turns are seq_cst, because a sleeper
-// announces itself and then looks once more: of the two orders, one sees the other.
-// Cost: a compare-and-swap (5 ns) and the slot's line from the other core (25 to 45 ns for 4 slots
-// of 8 bytes). After a lost compare-and-swap the thread backs off (base/backoff.h: 17 -> 55 M/s at
-// 2 and 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch, and write its
-// turns from the last to the first: a thread that sees the first sees the batch whole, and does not
-// come back for every few slots of it (450 -> 530 M/s in batches of 256). tests/spin/mpmc_batch.pml
+// announces itself and then looks once more: of the two orders, one sees the other. Cost: a
+// compare-and-swap (5 ns) and the slot's line from the other core (25 to 45 ns for 4 slots of 8
+// bytes). After a lost compare-and-swap the thread backs off (base/backoff.h: 17 -> 55 M/s at 2 and
+// 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch, and write its turns
+// from the last to the first: a thread that sees the first sees the batch whole, and does not come
+// back for every few slots of it (450 -> 530 M/s in batches of 256). tests/spin/mpmc_batch.pml
 // models that. A thread that finds nothing after a burst pauses once, at most 370 ns between near
 // cores, to keep its distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes).
 // Each side learns the distance of the cores from its own looks (base/core_distance.h).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
-// same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots); for the bench.
-// The top bit of tail is `closed`: a push has claimed its position before it, or fails.
-// A thread that dies (or is held) between claiming a slot and publishing it blocks that slot:
+// same moment no longer share one, for 4 times the memory at 8 bytes (5 % at 65,536 slots); for the
+// bench. The top bit of tail is `closed`: a push has claimed its position before it, or fails. A
+// thread that dies (or is held) between claiming a slot and publishing it blocks that slot:
 // consumers see the queue as empty from there on, producers see it full one lap later. Items before
 // that slot are still popped, nothing is torn, and when a held thread goes on, so does all else.
 #pragma once
@@ -258,7 +258,8 @@ class MpmcQueue {
     for (size_t i = 0; i < kGroup; ++i) unlike |= group[i].turn.load(kLook) ^ (turn + i);
     return unlike == 0;
   }
-  // How many positions from `position` on have turn `position + offset`, up to `most`; the first has.
+  // How many positions from `position` on have turn `position + offset`, up to `most`; the first
+  // has.
   size_t run_length(size_t position, size_t offset, size_t most) const noexcept {
     size_t count = 1;
     while (count < most) {

@@ -3,10 +3,10 @@
 // Threads: any may push, pop and close. Memory: one array at construction.
 // Errors: try_* return false or 0 when full, empty or closed; they wait for the mutex alone.
 //
-// The comparison is fair: it is bounded and allocates nothing, as the others; it notifies only where a thread
-// waits, and after the mutex is free, so that the woken one does not run into it (POSIX allows both).
-// A thread that dies inside holds the mutex from then on and blocks everyone: the lock-free queues
-// exist for that.
+// The comparison is fair: it is bounded and allocates nothing, as the others; it notifies only
+// where a thread waits, and after the mutex is free, so that the woken one does not run into it
+// (POSIX allows both). A thread that dies inside holds the mutex from then on and blocks everyone:
+// the lock-free queues exist for that.
 #pragma once
 
 #include <lumen/base/idle_strategy.h>

@@ -1,5 +1,5 @@
-// Gates: how the stages of a ThreadPipeline tell each other which positions they are done with. Of the toolkit: the server
-// itself does not use them.
+// Gates: how the stages of a ThreadPipeline tell each other which positions they are done with. Of
+// the toolkit: the server itself does not use them.
 // Threads: publish() by the gate's own stage, the rest by any. Memory: MarkGate an array at start.
 // Errors: done_from() is 0.
 //

@@ -33,8 +33,8 @@ struct alignas(kFalseSharingRange) RingSide {
               (void)index.load(std::memory_order_relaxed);  // relaxed: as above
             }));
   }
-  // Nothing to claim at `position`, whose slot has `turn`. True: a burst has ended here, it has waited,
-  // and another look is due.
+  // Nothing to claim at `position`, whose slot has `turn`. True: a burst has ended here, it has
+  // waited, and another look is due.
   bool kept_distance(size_t position, const std::atomic<size_t>& slot_turn, size_t turn) noexcept {
     const size_t burst = position - stuck_at.load(std::memory_order_relaxed);  // relaxed: as above
     if (burst == 0) return false;

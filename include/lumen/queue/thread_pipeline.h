@@ -1,5 +1,5 @@
-// ThreadPipeline: items pass through stages of one ring, each stage with its own threads. A part of the toolkit: the
-// server itself does not use it.
+// ThreadPipeline: items pass through stages of one ring, each stage with its own threads. A part of
+// the toolkit: the server itself does not use it.
 // Threads: a Producer handle each pushing thread; handlers on the stages' own threads; close() any.
 // Memory: the ring and a gate a stage, at construction.
 // Errors: try_push is false when full or closed.
@@ -66,7 +66,8 @@ struct Stage {
   Handler handler;
 };
 
-// The pipeline without threads: the owner of a thread drives a stage by StageRunner::poll() or run().
+// The pipeline without threads: the owner of a thread drives a stage by StageRunner::poll() or
+// run().
 template <QueueItem T, Producers kProducers, typename... Stages>
 class Pipeline {
  public:
@@ -362,9 +363,10 @@ class Pipeline<T, kProducers, Stages...>::StageRunner {
   }
 
  private:
-  // 46 ns an item where cores are near, more than a push takes that is left alone, or the distance would
-  // not grow; at most 1.5 µs there, after 32 items. Two stages of nothing on two cores that are 140 ns
-  // apart: without 12 to 20 M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to 47, 1.5: 45 to 52.
+  // 46 ns an item where cores are near, more than a push takes that is left alone, or the distance
+  // would not grow; at most 1.5 µs there, after 32 items. Two stages of nothing on two cores that
+  // are 140 ns apart: without 12 to 20 M/s, with at most 0.4 µs 24 to 34, 0.7: 35 to 47, 1.5: 45 to
+  // 52.
   static constexpr size_t kUnitsPerItem = 2;
   static constexpr size_t kMostUnits = 64;
 

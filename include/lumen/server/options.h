@@ -62,13 +62,14 @@ struct ServerOptions {
   // Names and addresses beside this machine's own that a browser's request may have in its Host,
   // separated by commas; "*": all.
   std::string allowed_hosts;
-  // Origins of the pages in a browser that may send requests and read the replies, separated by commas; "*": all;
-  // empty: none.
+  // Origins of the pages in a browser that may send requests and read the replies, separated by
+  // commas; "*": all; empty: none.
   std::string cors_origins;
   std::filesystem::path model_repository = "models";
   // Symbolic links that lead out of the repository are followed.
   bool follow_links = false;
-  // For the models whose config.json names no backend; "auto": the faster of those that can serve it.
+  // For the models whose config.json names no backend; "auto": the faster of those that can serve
+  // it.
   std::string backend{models::kAutoBackend};
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
   // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.
@@ -90,9 +91,10 @@ struct ServerOptions {
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;
   // Connections an I/O thread: each costs about 0.5 KiB until it has a request.
   size_t max_connections = 4096;
-  // Infer requests that an I/O thread has in memory at once, each with a region of addresses (144 MiB with
-  // the default body limit; 7 KiB of it touched until a request comes); one beyond that waits for
-  // timeouts.room_ns with its body unread, then it is refused. 0: enough_active_requests().
+  // Infer requests that an I/O thread has in memory at once, each with a region of addresses (144
+  // MiB with the default body limit; 7 KiB of it touched until a request comes); one beyond that
+  // waits for timeouts.room_ns with its body unread, then it is refused. 0:
+  // enough_active_requests().
   size_t max_active_requests = 0;
   // The bound of all requests together: receive buffers, bodies, decoded tensors, outputs and
   // replies, and the pages that idle regions keep. Each I/O thread has an equal share. 0: half of
@@ -100,17 +102,17 @@ struct ServerOptions {
   size_t max_memory_bytes = 0;
   // Of the regions that requests (and the workers' batches) live in.
   RegionOptions regions;
-  // How long the server serves on after SIGTERM, no longer ready, before it drains. Load balancers and Kubernetes'
-  // endpoints send requests until they have noticed.
+  // How long the server serves on after SIGTERM, no longer ready, before it drains. Load balancers
+  // and Kubernetes' endpoints send requests until they have noticed.
   uint64_t drain_delay_ns = 500'000'000;
   // How long drain() waits for requests in flight before it closes their connections.
   uint64_t drain_timeout_ns = 30'000'000'000u;
   TimeoutOptions timeouts;
-  // Set by any thread while start() loads models: it returns then, between two models, backends or trial runs (C++
-  // only). nullptr: never.
+  // Set by any thread while start() loads models: it returns then, between two models, backends or
+  // trial runs (C++ only). nullptr: never.
   const std::atomic<bool>* stop_loading = nullptr;
-  // Where a model is loaded for the first time, so that a crash of its backend leaves the server alone (C++ only). It
-  // outlives the server. nullptr: in the server itself.
+  // Where a model is loaded for the first time, so that a crash of its backend leaves the server
+  // alone (C++ only). It outlives the server. nullptr: in the server itself.
   models::LoadTrials* load_trials = nullptr;
   // Look at each call before the engine does, in this order (C++ only). They outlive the server.
   std::vector<service::Step*> steps;
@@ -138,8 +140,8 @@ inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
 [[nodiscard]] uint64_t most_descriptors(const ServerOptions& options, uint64_t open_now) noexcept;
 // Clients of the bus that are connected at once.
 inline constexpr uint32_t kMaxBusConnections = 64;
-// Why the queue of `config` can't fill in a server that was started with `options`, so that nobody is
-// refused with overload_status; empty: it can.
+// Why the queue of `config` can't fill in a server that was started with `options`, so that nobody
+// is refused with overload_status; empty: it can.
 [[nodiscard]] std::string overload_note(const ServerOptions& options,
                                         const engine::EngineConfig& config);
 

@@ -27,7 +27,8 @@ using Report = std::function<void(LogLevel, std::string_view)>;
 
 class Server {
  public:
-  // `backends` is normally backends::built_in(); tests bring their own. kCancelled: `options.stop_loading` was set.
+  // `backends` is normally backends::built_in(); tests bring their own. kCancelled:
+  // `options.stop_loading` was set.
   [[nodiscard]] static Result<std::unique_ptr<Server>> start(
       const ServerOptions& options, models::Backends backends,
       Report report = [](LogLevel, std::string_view) {});
@@ -55,8 +56,9 @@ class Server {
   // Swaps the engine's configuration while requests are served; none is lost. Any thread but an I/O
   // thread; blocks until the one before is done.
   [[nodiscard]] virtual Status reconfigure(const engine::EngineConfig& config) = 0;
-  // Serves one more version of the repository (`version` empty: the highest), or lets one go once its
-  // last request is answered, while others are served. Any thread but an I/O thread; both block.
+  // Serves one more version of the repository (`version` empty: the highest), or lets one go once
+  // its last request is answered, while others are served. Any thread but an I/O thread; both
+  // block.
   [[nodiscard]] virtual Status add_model(std::string_view name, std::string_view version) = 0;
   [[nodiscard]] virtual Status remove_model(std::string_view name, std::string_view version) = 0;
   // Of the CSV file; nullopt: none is written.
@@ -66,8 +68,8 @@ class Server {
   // As found at start, less those that were removed; not while one is.
   [[nodiscard]] virtual const models::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;
-  // /v2/health/ready says that the server is not ready; everything is served as before. For the time until load
-  // balancers have noticed.
+  // /v2/health/ready says that the server is not ready; everything is served as before. For the
+  // time until load balancers have noticed.
   virtual void begin_leaving() noexcept = 0;
   // Stops accepting, answers the requests in flight, joins all threads. Idempotent.
   virtual void drain() noexcept = 0;

@@ -42,7 +42,8 @@ class Binder {
   // once.
   [[nodiscard]] Status input(std::string_view name, const TensorView& tensor,
                              InputBytes bytes) noexcept;
-  // Its only input, of all `bytes` that follow: one axis that is free in the model follows from them.
+  // Its only input, of all `bytes` that follow: one axis that is free in the model follows from
+  // them.
   [[nodiscard]] Status only_input(size_t bytes) noexcept;
   // None is missing, and sizes that the model ties together are equal.
   [[nodiscard]] Status inputs_named() noexcept;

@@ -1,4 +1,5 @@
-// Call: one inference request between a transport and the engine, in the words of neither's protocol.
+// Call: one inference request between a transport and the engine, in the words of neither's
+// protocol.
 //
 //   transport                        service                     engine
 //   names the inputs ──────────────► Binder: checks, places
@@ -39,8 +40,8 @@ class CallOwner {
   // The outputs are there, infer.status is ok: makes the reply. At most once, before on_returned();
   // by the thread that has run the model. Must not wait or allocate but from the call's memory.
   virtual void encode(Call& call) noexcept = 0;
-  // The call is to be given to Dispatcher::take_back(), on its own thread. Called on any; must not wait or
-  // allocate. Once, and once more for each time that a step lets the call go on.
+  // The call is to be given to Dispatcher::take_back(), on its own thread. Called on any; must not
+  // wait or allocate. Once, and once more for each time that a step lets the call go on.
   virtual void on_returned(Call& call) noexcept = 0;
 
  protected:
@@ -89,8 +90,8 @@ struct Call {
   // infer.times.received_ns.
   void set_timeout(std::optional<uint64_t> timeout_us) noexcept;
 
-  // The outputs are not used any more: by the transport, before the call's memory is anybody else's. No
-  // call of its model's removal returns before.
+  // The outputs are not used any more: by the transport, before the call's memory is anybody
+  // else's. No call of its model's removal returns before.
   void let_go_of_outputs() noexcept {
     if (keeper != nullptr) std::exchange(keeper, nullptr)->let_go(kept);
   }

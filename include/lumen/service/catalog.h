@@ -62,7 +62,8 @@ struct CatalogSnapshot {
                                          std::string_view version) const noexcept;
 };
 
-// Why a request for a model is refused. `version` as it was asked for; names may be any bytes of a client.
+// Why a request for a model is refused. `version` as it was asked for; names may be any bytes of a
+// client.
 [[nodiscard]] Status model_not_found(std::string_view name, std::string_view version) noexcept;
 [[nodiscard]] Status model_unavailable(const models::Model& model) noexcept;
 
@@ -115,8 +116,8 @@ class Catalog {
 
   // Loads a version from the repository, makes its instances, and only its, and serves it.
   [[nodiscard]] Status add(std::string_view name, std::string_view version);
-  // From now on no request finds it; returns when those that had found it are answered and it is gone.
-  // `version` empty: the highest.
+  // From now on no request finds it; returns when those that had found it are answered and it is
+  // gone. `version` empty: the highest.
   [[nodiscard]] Status remove(std::string_view name, std::string_view version);
   // As it is now. Any thread of the control plane; its models live as long as it is kept.
   [[nodiscard]] std::shared_ptr<const CatalogSnapshot> snapshot() const;

@@ -6,7 +6,8 @@
 //                                            └── resume(): by on_returned(), on with the next step
 //
 // Threads: a dispatcher belongs to one I/O thread, steps to all; complete() and resume() from any.
-// Memory: none; its own data lies in the calls. Errors: submit() says false; a call's own in its status.
+// Memory: none; its own data lies in the calls. Errors: submit() says false; a call's own in its
+// status.
 #pragma once
 
 #include <lumen/models/infer_request.h>
@@ -36,8 +37,8 @@ class Step {
   // The call has passed this step and is complete, with outputs if its status is ok; its owner does
   // not know yet. By the thread that has completed it; must not wait.
   virtual void after(Call& call) noexcept { (void)call; }
-  // A call that it has parked is cancelled or late. True: the step has forgotten it, and touches it no
-  // more. False: it is just calling complete() or resume(). On the call's I/O thread.
+  // A call that it has parked is cancelled or late. True: the step has forgotten it, and touches it
+  // no more. False: it is just calling complete() or resume(). On the call's I/O thread.
   [[nodiscard]] virtual bool abandon(Call& call) noexcept {
     (void)call;
     return false;
@@ -53,7 +54,8 @@ void resume(Call& call) noexcept;    // on with the next step, on the call's own
 
 class Dispatcher {
  public:
-  // `steps` outlive all calls. `sink` is told of every call that returns. `counters`: of the I/O thread.
+  // `steps` outlive all calls. `sink` is told of every call that returns. `counters`: of the I/O
+  // thread.
   Dispatcher(std::span<Step* const> steps, engine::Submitter& submitter,
              models::CompletionSink& sink, telemetry::CounterWriter& counters) noexcept
       : steps_(steps), submitter_(submitter), sink_(sink), counters_(counters) {}
@@ -64,8 +66,8 @@ class Dispatcher {
   // infer.status says why: kResourceExhausted, kOverBudget, or kUnavailable where the engine has
   // closed.
   [[nodiscard]] bool submit(Call& call) noexcept;
-  // For each on_returned(), on the I/O thread. True: the call is complete. False: a step let it go on, and
-  // it is away again.
+  // For each on_returned(), on the I/O thread. True: the call is complete. False: a step let it go
+  // on, and it is away again.
   [[nodiscard]] bool take_back(Call& call) noexcept;
   // Its client does not want the reply any more. A call that is away returns all the same.
   void cancel(Call& call) noexcept;

@@ -45,8 +45,8 @@ struct Arrival {
 // A transport's bounds on the calls that it holds, and on the memory behind them.
 class CallRoom {
  public:
-  // Counts the call among those of its model and reserves the memory that the model needs for such a
-  // body, as far as the transport does not have it. False: not now. On the call's I/O thread.
+  // Counts the call among those of its model and reserves the memory that the model needs for such
+  // a body, as far as the transport does not have it. False: not now. On the call's I/O thread.
   [[nodiscard]] virtual bool take(Call& call, const ModelNeed& model,
                                   const BodySize& body) noexcept = 0;
 

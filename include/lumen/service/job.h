@@ -1,6 +1,7 @@
 // Job: a client's request to the control plane (the engine's configuration, the metrics): its
 // answer may lock, allocate and take long, so another thread makes it while the client's goes on.
-// Threads: between submit() and on_done() the job is that thread's. Memory: its owner's. Errors: its status.
+// Threads: between submit() and on_done() the job is that thread's. Memory: its owner's. Errors:
+// its status.
 #pragma once
 
 #include <lumen/base/allocator.h>

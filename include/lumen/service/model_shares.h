@@ -18,8 +18,8 @@ namespace lumen::service {
 
 class ModelShares {
  public:
-  // A fifth stays free: the default of max_active_requests is a quarter more than one model's queue and the
-  // workers hold, so that a flood still fills its queue and is refused at once.
+  // A fifth stays free: the default of max_active_requests is a quarter more than one model's queue
+  // and the workers hold, so that a flood still fills its queue and is refused at once.
   static constexpr size_t kFactor = 4;
 
   explicit ModelShares(size_t most_calls)

@@ -24,7 +24,8 @@ struct ReplyMoment {
 
 class RequestRecorder {
  public:
-  // `thread` of `threads` that record, the shards of `counters`. `trace_log`: nullptr: none is kept.
+  // `thread` of `threads` that record, the shards of `counters`. `trace_log`: nullptr: none is
+  // kept.
   RequestRecorder(telemetry::Counters& counters, telemetry::TraceLog* trace_log, uint32_t thread,
                   uint32_t threads) noexcept
       : counters_(counters),

@@ -1,6 +1,6 @@
-// counter_region: how counters and histograms lie in memory, so that another process can map and read them.
-// docs/formats/counters.md says the same byte by byte. Fixed width, offsets, no pointers; where things
-// are is read from the head, so that a table may grow without a new version.
+// counter_region: how counters and histograms lie in memory, so that another process can map and
+// read them. docs/formats/counters.md says the same byte by byte. Fixed width, offsets, no
+// pointers; where things are is read from the head, so that a table may grow without a new version.
 // Threads, Memory: types only. Errors: a reader refuses another magic or version.
 #pragma once
 

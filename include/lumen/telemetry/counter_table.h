@@ -1,6 +1,6 @@
-// counter_table: everything that Lumen counts, as two tables. Adding a counter is one line in one of them:
-// the code then counts it by its name, and /metrics, docs/formats/counters.md's region and its readers
-// have it too.
+// counter_table: everything that Lumen counts, as two tables. Adding a counter is one line in one
+// of them: the code then counts it by its name, and /metrics, docs/formats/counters.md's region and
+// its readers have it too.
 // Threads: constants. Memory: none. Errors: a name that no table has does not compile.
 #pragma once
 

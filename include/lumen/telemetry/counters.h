@@ -13,15 +13,17 @@
 // The counters of a model lie together, so that a file needs room for the models that there are,
 // not for as many as there could be.
 //
-// A model's slots are used again for another model once the first is gone: assign_model() clears them, by the
-// control plane, at a moment when no thread counts for that index. That moment exists, since a model lives until
-// its last request is recorded; a base line that readers subtract would need one for each bucket of each
-// histogram, and clearing by the owners would need each of them to wake.
+// A model's slots are used again for another model once the first is gone: assign_model() clears
+// them, by the control plane, at a moment when no thread counts for that index. That moment exists,
+// since a model lives until its last request is recorded; a base line that readers subtract would
+// need one for each bucket of each histogram, and clearing by the owners would need each of them to
+// wake.
 //
-// Threads: a writer belongs to one thread at a time; totals by any; assign_model() and release_model() by the
-// control plane. Memory: one mapping, virtual until touched, or a file (counters_file.h), of which 0.5 MiB and
-// 0.3 MiB a model are taken, with one shard. Errors: assign_model(), where the file gets no room; more writers at
-// once than kMaxWriters are our own bug.
+// Threads: a writer belongs to one thread at a time; totals by any; assign_model() and
+// release_model() by the control plane. Memory: one mapping, virtual until touched, or a file
+// (counters_file.h), of which 0.5 MiB and 0.3 MiB a model are taken, with one shard. Errors:
+// assign_model(), where the file gets no room; more writers at once than kMaxWriters are our own
+// bug.
 #pragma once
 
 #include <lumen/base/cache_line.h>
@@ -78,8 +80,8 @@ class Counters {
   [[nodiscard]] StageHistograms& stages() noexcept { return stages_; }
   [[nodiscard]] const StageHistograms& stages() const noexcept { return stages_; }
 
-  // From here on `index` counts for this model, from zero. Nobody counts for it yet, nor any more for the one
-  // before.
+  // From here on `index` counts for this model, from zero. Nobody counts for it yet, nor any more
+  // for the one before.
   [[nodiscard]] Status assign_model(uint32_t index, std::string_view name,
                                     std::string_view version) noexcept;
   void release_model(uint32_t index) noexcept;
@@ -181,7 +183,8 @@ class CounterWriter {
  private:
   using Slot = Counters::Slot;
   static void bump(Slot& slot, uint64_t n) noexcept {
-    // relaxed: this thread alone writes it; counters order nothing, and a reader accepts a view a moment old
+    // relaxed: this thread alone writes it; counters order nothing, and a reader accepts a view a
+    // moment old
     slot.store(slot.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   [[nodiscard]] Slot& slot(uint32_t model, ModelCounter counter) noexcept {

@@ -1,10 +1,12 @@
-// CountersFile: the memory of the counters as a file that other processes read (docs/formats/counters.md).
+// CountersFile: the memory of the counters as a file that other processes read
+// (docs/formats/counters.md).
 //
 // It is made under another name, filled, and renamed by publish(), so that a reader that opens its
 // path sees a whole one or none. A lock on it (flock) tells readers that its server lives. Its
 // pages are allocated before they are written, since a store into a page that a full tmpfs can't
 // give ends the process.
-// Threads: the control plane. Memory: the mapping and a path. Errors: a Status with the path and the fix.
+// Threads: the control plane. Memory: the mapping and a path. Errors: a Status with the path and
+// the fix.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -42,12 +44,13 @@ class CountersFile {
   [[nodiscard]] size_t size() const noexcept { return memory_.size(); }
   // Takes the pages of these bytes from the file system now.
   [[nodiscard]] Status allocate(size_t offset, size_t bytes) noexcept;
-  // From here on readers find it. kAlreadyExists: a live server's file is there, or one that is none of ours;
-  // it is left alone.
+  // From here on readers find it. kAlreadyExists: a live server's file is there, or one that is
+  // none of ours; it is left alone.
   [[nodiscard]] Status publish();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // Elsewhere the kernel writes pages back to a disk, and a thread that counts may have to wait for it.
+  // Elsewhere the kernel writes pages back to a disk, and a thread that counts may have to wait for
+  // it.
   [[nodiscard]] bool is_in_memory() const noexcept { return is_in_memory_; }
   // A process has truncated it: later counts are not in it.
   [[nodiscard]] bool was_truncated() const noexcept { return guard_ && guard_->pages_lost() > 0; }

@@ -8,8 +8,9 @@
 // Threads: record() by its I/O thread; readers any (flight_reader.h), also of other processes.
 // Memory: none; the region's. No lock, no call of the system. Errors: never.
 //
-// A request is among the slowest of a window if that has room, or if its total is above the least total there, which
-// is kept at hand: the usual request costs the write into the ring and three compares.
+// A request is among the slowest of a window if that has room, or if its total is above the least
+// total there, which is kept at hand: the usual request costs the write into the ring and three
+// compares.
 #pragma once
 
 #include <lumen/telemetry/flight_region.h>
@@ -23,12 +24,14 @@ namespace lumen::telemetry {
 
 class FlightRecorder {
  public:
-  // `recent`: kRecentBytes, `slow`: kSlowBytes; zeroes, aligned to kFlightHeadBytes, that outlive it.
+  // `recent`: kRecentBytes, `slow`: kSlowBytes; zeroes, aligned to kFlightHeadBytes, that outlive
+  // it.
   FlightRecorder(std::span<std::byte> recent, std::span<std::byte> slow) noexcept;
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  // `generation`: Counters::generation() of its model. `now_ns`: of CLOCK_MONOTONIC, when its reply was out.
+  // `generation`: Counters::generation() of its model. `now_ns`: of CLOCK_MONOTONIC, when its reply
+  // was out.
   void record(const RequestRecord& request, uint64_t generation, uint64_t now_ns) noexcept {
     // relaxed: this thread alone writes it
     const uint64_t number = ring_.written.load(std::memory_order_relaxed);

@@ -1,10 +1,11 @@
-// flight_region: how the flight recorder lies in the counters' region: entries, rings of the last requests, windows
-// of the slowest. docs/formats/counters.md says the same byte by byte. Zeroes are empty ones.
+// flight_region: how the flight recorder lies in the counters' region: entries, rings of the last
+// requests, windows of the slowest. docs/formats/counters.md says the same byte by byte. Zeroes are
+// empty ones.
 // Threads: one writer, an I/O thread; readers any, also of other processes. Memory: types only.
 // Errors: an entry that was not whole when it was looked at is not there.
 //
-// An entry's mark is odd while it is written. The writer never waits for a reader, nor a reader for the writer: a
-// writer that is preempted, or dies, in an entry costs readers that entry.
+// An entry's mark is odd while it is written. The writer never waits for a reader, nor a reader for
+// the writer: a writer that is preempted, or dies, in an entry costs readers that entry.
 #pragma once
 
 #include <lumen/telemetry/counter_region.h>

@@ -1,11 +1,13 @@
-// Histogram: durations counted in buckets whose width grows with the value (log-linear, the layout of
-// HdrHistogram): 64 buckets an octave, so a value read back is within 0.8 % of the one recorded.
+// Histogram: durations counted in buckets whose width grows with the value (log-linear, the layout
+// of HdrHistogram): 64 buckets an octave, so a value read back is within 0.8 % of the one recorded.
 // Threads: one that records; readers any, meanwhile.
 // Memory: 18 KiB, fixed layout without pointers, so that it may lie in a mapped file
-// (docs/formats/counters.md); zeroes are an empty one. Errors: none; values above kMaxValue count as kMaxValue.
+// (docs/formats/counters.md); zeroes are an empty one. Errors: none; values above kMaxValue count
+// as kMaxValue.
 //
 // Why not 3 significant digits: 2,048 buckets an octave are 500 KiB a histogram, which a cache does
-// not hold, for digits that the noise of a latency makes up. Why not fewer: 2 % steps show in a p50.
+// not hold, for digits that the noise of a latency makes up. Why not fewer: 2 % steps show in a
+// p50.
 #pragma once
 
 #include <atomic>
@@ -45,8 +47,8 @@ class Histogram {
   [[nodiscard]] uint64_t sum() const noexcept;
   [[nodiscard]] uint64_t min() const noexcept;
   [[nodiscard]] uint64_t max() const noexcept;
-  // The value that `percent` (0 to 100) of the recorded ones do not exceed: the middle of its bucket,
-  // within [min, max]. 0 when nothing was recorded.
+  // The value that `percent` (0 to 100) of the recorded ones do not exceed: the middle of its
+  // bucket, within [min, max]. 0 when nothing was recorded.
   [[nodiscard]] uint64_t percentile(double percent) const noexcept;
   [[nodiscard]] Summary summary() const noexcept;
 

@@ -1,6 +1,7 @@
 // prometheus: Lumen's counters as Prometheus' text format 0.0.4. docs/formats/metrics.md lists
 // them.
-// Threads: any; reads counters that others go on writing. Memory: none, it writes into the caller's.
+// Threads: any; reads counters that others go on writing. Memory: none, it writes into the
+// caller's.
 // Errors: nullopt when the text doesn't fit; prometheus_size_bound() tells a size that always fits.
 #pragma once
 
@@ -54,8 +55,8 @@ struct PrometheusInput {
   std::span<const PrometheusFigure> figures = {};
 };
 
-// How many bytes of `out` were written. Well-formed at any moment: a histogram's _count is the sum of
-// the buckets that were read, also while others record; _sum may be that of a moment later.
+// How many bytes of `out` were written. Well-formed at any moment: a histogram's _count is the sum
+// of the buckets that were read, also while others record; _sum may be that of a moment later.
 [[nodiscard]] std::optional<size_t> write_prometheus(const PrometheusInput& input,
                                                      std::span<char> out) noexcept;
 

@@ -1,7 +1,8 @@
 // RequestRecord: the record of one finished request, as it travels through the shared buffer from
 // I/O threads to the writer of the CSV file.
-// Threads: a value. Memory: 160 bytes, trivially copyable; it is a part of an entry of the flight recorder, which
-// other processes read (docs/formats/counters.md), and so each offset is asserted. Errors: never.
+// Threads: a value. Memory: 160 bytes, trivially copyable; it is a part of an entry of the flight
+// recorder, which other processes read (docs/formats/counters.md), and so each offset is asserted.
+// Errors: never.
 #pragma once
 
 #include <lumen/base/traceparent.h>

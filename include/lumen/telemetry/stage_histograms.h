@@ -2,11 +2,11 @@
 // histograms in the counters' region.
 // Threads: each shard is written by one thread, an I/O thread; readers any.
 // Memory: none of its own; 144 KiB a model and shard, of which only written pages are touched.
-// Errors: indices out of range are left out, so that a refused request (no model) needs no case of its
-// own at the caller.
+// Errors: indices out of range are left out, so that a refused request (no model) needs no case of
+// its own at the caller.
 //
-// Why shards: shared, a request with seven stages is some 20 locked increments, 74 ns where nobody else
-// counts and more where threads take the lines from each other; plain stores are 14 ns.
+// Why shards: shared, a request with seven stages is some 20 locked increments, 74 ns where nobody
+// else counts and more where threads take the lines from each other; plain stores are 14 ns.
 #pragma once
 
 #include <lumen/telemetry/histogram.h>
@@ -20,8 +20,8 @@ namespace lumen::telemetry {
 
 class StageHistograms {
  public:
-  // `first`: those of model 0, shards * kStageCount one behind the other; `stride`: bytes from a model's to the
-  // next one's.
+  // `first`: those of model 0, shards * kStageCount one behind the other; `stride`: bytes from a
+  // model's to the next one's.
   StageHistograms(std::byte* first, size_t stride, size_t models, size_t shards) noexcept
       : first_(first), stride_(stride), models_(models), shards_(shards) {}
 

@@ -4,19 +4,20 @@
 // the lines.
 // Threads: write() from any; flush(), counters(), last_error() from any; close() from one. Only the
 // thread "lumen-trace" touches the file; it sleeps for ever while nothing is written.
-// Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at most:
-// to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of records. Where a
-// thread was preempted in the few ns of sealing a full buffer, the others yield to it, 1 ms at most.
+// Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at
+// most: to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of
+// records. Where a thread was preempted in the few ns of sealing a full buffer, the others yield to
+// it, 1 ms at most.
 // Errors: open() with a Status; afterwards records that can't be kept are counted, and on_error and
 // last_error() tell the disk's errors.
 //
 // Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
-// exactly one thread; it is the one that wakes. So nothing is polled, and "has the timer been armed?"
-// needs no word that all writers share: a new buffer means that the one before is full, or was
-// sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a line
-// 80 ns of "lumen-trace".
-// A thread that dies inside write() costs its record, its place and one of the raw buffers, which is
-// handed over a second late and then passed over; nobody else waits for it.
+// exactly one thread; it is the one that wakes. So nothing is polled, and "has the timer been
+// armed?" needs no word that all writers share: a new buffer means that the one before is full, or
+// was sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a line 80
+// ns of "lumen-trace".
+// A thread that dies inside write() costs its record, its place and one of the raw buffers, which
+// is handed over a second late and then passed over; nobody else waits for it.
 #pragma once
 
 #include <lumen/base/cache_line.h>
@@ -94,8 +95,9 @@ class TraceLog {
 
   void write(const RequestRecord& record) noexcept;
 
-  // Earlier records are in the file at hand; later records go into the file that has the name then, as after
-  // logrotate has moved this one. A file that was removed or cut is noticed without it. Not by several threads at once.
+  // Earlier records are in the file at hand; later records go into the file that has the name then,
+  // as after logrotate has moved this one. A file that was removed or cut is noticed without it.
+  // Not by several threads at once.
   [[nodiscard]] Status reopen();
   // The meaning of RequestRecord::model from now on; without a name its number is written. Earlier
   // records are in the file by then. Not by several threads at once.
@@ -109,8 +111,8 @@ class TraceLog {
   [[nodiscard]] TraceLogCounters counters() const noexcept;
   [[nodiscard]] Status last_error() const;  // ok: there was none
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }  // absolute
-  // Where the requests of traces are: requests.traceparent.csv beside requests.csv. There from the first one on,
-  // if path() is a regular file.
+  // Where the requests of traces are: requests.traceparent.csv beside requests.csv. There from the
+  // first one on, if path() is a regular file.
   [[nodiscard]] static std::filesystem::path traceparent_path(const std::filesystem::path& path);
 
  private:

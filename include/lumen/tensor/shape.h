@@ -1,4 +1,5 @@
-// Shape: up to kMaxRank dimensions, inline. In a model's metadata -1 means "any"; in a request never.
+// Shape: up to kMaxRank dimensions, inline. In a model's metadata -1 means "any"; in a request
+// never.
 // Threads: values. Memory: none. Errors: nullopt on overflow, false from append when full.
 #pragma once
 

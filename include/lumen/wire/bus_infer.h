@@ -1,11 +1,13 @@
-// bus_infer: requests and replies of inference over the bus, byte for byte; docs/formats/bus-inference.md.
-// Tensors are not in the frames: they lie in the area, memory that client and server share, and a
-// frame says where. A frame's type is its verb (BusVerb), its id comes back with the reply.
+// bus_infer: requests and replies of inference over the bus, byte for byte;
+// docs/formats/bus-inference.md. Tensors are not in the frames: they lie in the area, memory that
+// client and server share, and a frame says where. A frame's type is its verb (BusVerb), its id
+// comes back with the reply.
 //
 //   request  BusRequestHead | ttl_ms, if flagged | BusTensorHead for each input | dimensions | strings: model, version, names
 //   reply    BusReplyHead   | BusTensorHead for each output | dimensions | strings: version, names | text
 //
-// Threads: pure functions. Memory: lists from the caller's Allocator; strings stay views of the frame.
+// Threads: pure functions. Memory: lists from the caller's Allocator; strings stay views of the
+// frame.
 // Errors: Status. The frame is the caller's own copy: memory that another process can still change
 // is not parsed.
 #pragma once
@@ -25,7 +27,8 @@
 namespace lumen::wire {
 
 inline constexpr uint16_t kBusInferVersion = 1;
-// A request of 4,096 inputs of two axes with names of 60 bytes takes 410 KiB; a server's ring has twice the limit.
+// A request of 4,096 inputs of two axes with names of 60 bytes takes 410 KiB; a server's ring has
+// twice the limit.
 inline constexpr size_t kMaxBusRequestBytes = 512 * 1024;
 
 // Bus frames' type_id.

@@ -1,7 +1,8 @@
 // HTTP/1.1 as Lumen speaks it: strict request heads, chunked bodies, response heads.
 // Pure functions over bytes: no socket, no thread, no clock. Source: RFC 9110, RFC 9112;
 // docs/formats/http.md lists the refusals and their reasons.
-// Threads: any; a ChunkedDecoder belongs to one connection. Memory: none; views point into the input.
+// Threads: any; a ChunkedDecoder belongs to one connection. Memory: none; views point into the
+// input.
 // Errors: Refusal with the HTTP status to answer; the connection is closed after it.
 #pragma once
 
@@ -78,7 +79,8 @@ class ChunkedDecoder {
     size_t produced = 0;  // body bytes written to output
     Refusal refusal;
   };
-  // `output` is at least as large as `input`. The over-limit chunk is refused (413) at its size line.
+  // `output` is at least as large as `input`. The over-limit chunk is refused (413) at its size
+  // line.
   [[nodiscard]] Step decode(std::span<const char> input, std::span<char> output) noexcept;
   [[nodiscard]] uint64_t body_bytes() const noexcept { return body_bytes_; }
 

@@ -1,5 +1,6 @@
 // json_text: a JSON document of any length as a string, for the control plane.
-// Threads: any. Memory: the heap; a string that grows until the document fits. Errors: aborts above 1 GiB.
+// Threads: any. Memory: the heap; a string that grows until the document fits. Errors: aborts above
+// 1 GiB.
 #pragma once
 
 #include <lumen/base/check.h>

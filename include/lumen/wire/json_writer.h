@@ -10,8 +10,8 @@
 
 namespace lumen::wire {
 
-// Of NaN and infinity, for which JSON has no form: null; NaN, Infinity and -Infinity as they are, which Python's json
-// reads; or these words in quotes.
+// Of NaN and infinity, for which JSON has no form: null; NaN, Infinity and -Infinity as they are,
+// which Python's json reads; or these words in quotes.
 enum class NonFinite : uint8_t { kNull, kBare, kString };
 
 class JsonWriter {

@@ -1,6 +1,6 @@
-// The ONNX Runtime backend: a session for each model, which all its instances run, each on its worker's
-// own thread. Threads: load() and create_instance() by several. Memory: a session's weights
-// once, for any number of instances. Errors: the library's errors become a Status.
+// The ONNX Runtime backend: a session for each model, which all its instances run, each on its
+// worker's own thread. Threads: load() and create_instance() by several. Memory: a session's
+// weights once, for any number of instances. Errors: the library's errors become a Status.
 #include <lumen/backends/onnxruntime.h>
 
 #include <lumen/base/mapped_file.h>
@@ -58,8 +58,8 @@ class ModelFile {
         mapped_(source.file),
         cut_(cut_zip_maps(mapped_.bytes())) {}
 
-  // Empty, if the library can read the file and the reader can't: then no axis is known to be free, and no output to
-  // be computed, which costs a copy.
+  // Empty, if the library can read the file and the reader can't: then no axis is known to be free,
+  // and no output to be computed, which costs a copy.
   [[nodiscard]] onnx::Graph graph() const {
     Result<onnx::Model> model = onnx::read_model(cut_ ? onnx::Bytes(cut_->bytes) : mapped_.bytes());
     return model.ok() ? std::move(model->graph) : onnx::Graph();

@@ -20,8 +20,8 @@
 namespace lumen::backends::onnxruntime {
 namespace {
 
-// Up to here a tensor is copied into a buffer that stays bound, above it is bound where it lies. Making a
-// value costs 0.1 us and an allocation; copying 16 KiB as much from cache.
+// Up to here a tensor is copied into a buffer that stays bound, above it is bound where it lies.
+// Making a value costs 0.1 us and an allocation; copying 16 KiB as much from cache.
 constexpr size_t kMaxCopiedBytes = size_t{16} * 1024;
 constexpr size_t kTensorAlignment = 64;
 
@@ -324,8 +324,8 @@ class OnnxRuntimeInstance final : public Instance {
         outputs_, [](const Output& one) { return one.is_wanted && one.given != nullptr; });
   }
 
-  // Types and ranks of the inputs are right. Where axes are free, or the library says that an argument
-  // is wrong, it is their sizes or numbers that an operation refuses: the client's error.
+  // Types and ranks of the inputs are right. Where axes are free, or the library says that an
+  // argument is wrong, it is their sizes or numbers that an operation refuses: the client's error.
   Status refusal(const InferRequest& request, OrtStatus& error) const noexcept {
     const char* text = api().GetErrorMessage(&error);
     const std::string_view said(text);
@@ -342,7 +342,8 @@ class OnnxRuntimeInstance final : public Instance {
     return Status::error(shapes.code(), "%.300s: %.*s", shapes.message().data(),
                          static_cast<int>(reason.size()), reason.data());
   }
-  // The reason stands at the end, behind the node's name, and a source file and the condition there.
+  // The reason stands at the end, behind the node's name, and a source file and the condition
+  // there.
   static std::string_view last_sentence(std::string_view text) noexcept {
     for (const std::string_view mark : {"Status Message: ", " was false. "}) {
       const size_t found = text.find(mark);

@@ -1,7 +1,7 @@
 // One worker's way into a session: the values that inputs and outputs are bound to. The session,
 // its weights and their packed form belong to all instances of a model.
-// Threads: made on one, used by one, its worker's, on which the model runs. Memory: buffers of small
-// tensors at construction; ONNX Runtime allocates in each call.
+// Threads: made on one, used by one, its worker's, on which the model runs. Memory: buffers of
+// small tensors at construction; ONNX Runtime allocates in each call.
 // Errors: a failed run is a Status in the request and leaves nothing behind.
 #pragma once
 

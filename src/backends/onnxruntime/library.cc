@@ -12,10 +12,10 @@ namespace {
 const OrtApiBase* base = nullptr;
 const OrtApi* opened_api = nullptr;
 
-// Not linked: the wheel's file has no name that a linker could ask for (its SONAME names a link that
-// isn't there), and a server whose models don't need it starts without it. Found by the executable's
-// RUNPATH, or where it was when Lumen was built: AddressSanitizer calls dlopen() itself, and its RUNPATH
-// is another. Never unloaded: models may outlive each other in any order.
+// Not linked: the wheel's file has no name that a linker could ask for (its SONAME names a link
+// that isn't there), and a server whose models don't need it starts without it. Found by the
+// executable's RUNPATH, or where it was when Lumen was built: AddressSanitizer calls dlopen()
+// itself, and its RUNPATH is another. Never unloaded: models may outlive each other in any order.
 Status load() {
   void* library = ::dlopen(LUMEN_ONNXRUNTIME_FILE, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) library = ::dlopen(LUMEN_ONNXRUNTIME_LIBRARY, RTLD_NOW | RTLD_LOCAL);

@@ -44,9 +44,10 @@ class Failure : public std::runtime_error {
 // Throws Failure with the library's words.
 void must(OrtStatus* status);
 
-// From 1.29 on ONNX Runtime reports home on Linux, too: it writes a device id and a database below the user's cache
-// folder, and asks DNS for a collector. It reads the variable that this sets once, when the library is opened. Called
-// before that by one thread: setenv() must not meet a getenv() of a thread that loads another model.
+// From 1.29 on ONNX Runtime reports home on Linux, too: it writes a device id and a database below
+// the user's cache folder, and asks DNS for a collector. It reads the variable that this sets once,
+// when the library is opened. Called before that by one thread: setenv() must not meet a getenv()
+// of a thread that loads another model.
 void disable_reports();
 
 class Library {

@@ -1,5 +1,5 @@
-// The operators that ONNX Runtime is not given, since a request can end the process by them, and those that it computes
-// otherwise. It is the reference: all others are as ONNX defines them.
+// The operators that ONNX Runtime is not given, since a request can end the process by them, and
+// those that it computes otherwise. It is the reference: all others are as ONNX defines them.
 // Threads: constants. Memory: none. Errors: none.
 #pragma once
 
@@ -7,8 +7,9 @@
 
 namespace lumen::backends::onnxruntime {
 
-// The least whole number divided by -1 is beyond its type, and the processor ends the process: SIGFPE, as
-// tests/integration/test_operator_choice.py shows. Smaller types are divided as INT32; a divisor of 0 is refused.
+// The least whole number divided by -1 is beyond its type, and the processor ends the process:
+// SIGFPE, as tests/integration/test_operator_choice.py shows. Smaller types are divided as INT32; a
+// divisor of 0 is refused.
 inline constexpr models::OperatorException kNotGiven[] = {
     {"", "Div", "INT32 INT64", 0x2,
      "the least number divided by -1 ends the process; divide by a constant or FP64", -1},

@@ -114,8 +114,8 @@ Result<std::vector<Port>> describe_all(const std::string& model, const char* kin
   return ports;
 }
 
-// Converters of LightGBM declare labels as [1] for any number of rows (onnxmltools 1.16), and the library
-// takes that for no more than a hint. So do we.
+// Converters of LightGBM declare labels as [1] for any number of rows (onnxmltools 1.16), and the
+// library takes that for no more than a hint. So do we.
 void free_rows(const std::vector<Port>& inputs, std::vector<Port>& outputs) {
   const auto has_free_rows = [](const Port& port) {
     return port.spec.shape.rank() > 0 && port.spec.shape[0] == Shape::kDynamic;

@@ -25,11 +25,11 @@ using namespace models;  // the types that a backend implements
 
 struct Port {
   TensorSpec spec;
-  // The names of its free axes ("" without a name, and for axes that are not free): axes of one name
-  // have one size.
+  // The names of its free axes ("" without a name, and for axes that are not free): axes of one
+  // name have one size.
   std::vector<std::string> axes;
-  // Of outputs: a node writes it. False: it is an input or an initializer passed on, which the library leaves out
-  // of memory that is given for it.
+  // Of outputs: a node writes it. False: it is an input or an initializer passed on, which the
+  // library leaves out of memory that is given for it.
   bool is_computed = true;
 };
 

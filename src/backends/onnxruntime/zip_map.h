@@ -1,7 +1,7 @@
-// Cuts ZipMap out of an ONNX file. Converters of scikit-learn, LightGBM and XGBoost end a classifier
-// with it: it turns the tensor of probabilities into a sequence of maps from label to probability, which
-// the protocol can't carry. The tensor itself becomes the output, under the same name; the labels are
-// told beside it.
+// Cuts ZipMap out of an ONNX file. Converters of scikit-learn, LightGBM and XGBoost end a
+// classifier with it: it turns the tensor of probabilities into a sequence of maps from label to
+// probability, which the protocol can't carry. The tensor itself becomes the output, under the same
+// name; the labels are told beside it.
 // Threads: any. Memory: the heap; a copy of the file if something is cut.
 // Errors: nullopt for a file without a ZipMap at its end, or that is no ONNX file.
 // Format: onnx.proto3 of ONNX 1.x, in protobuf's wire format.

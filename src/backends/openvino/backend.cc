@@ -1,6 +1,6 @@
 // The OpenVINO backend, and the only translation unit that includes OpenVINO (its headers are slow
-// to compile). Threads: load() and create_instance() by several; an Instance belongs to
-// one worker, and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
+// to compile). Threads: load() and create_instance() by several; an Instance belongs to one worker,
+// and the model runs on that very thread. Memory: OpenVINO allocates 4 times a call of a small
 // model, more when tensors are bound anew. Errors: every exception ends here and becomes a Status.
 #include <lumen/backends/openvino.h>
 
@@ -40,8 +40,9 @@ namespace {
 
 constexpr int kWarmupRuns = 3;
 
-// OpenVINO 2026.4 frees the strings of an output twice where it is an input passed on (its own Python
-// API crashes on ONNX Identity of strings). Unpacked and packed again they have memory of their own.
+// OpenVINO 2026.4 frees the strings of an output twice where it is an input passed on (its own
+// Python API crashes on ONNX Identity of strings). Unpacked and packed again they have memory of
+// their own.
 void give_strings_their_own_memory(const ov::Model& model) {
   for (const std::shared_ptr<ov::op::v0::Result>& result : model.get_results()) {
     const ov::Output<ov::Node> source = result->input_value(0);

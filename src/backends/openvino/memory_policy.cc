@@ -36,8 +36,8 @@ bool is_bound(const Range& range) noexcept {
          mode == kMpolBind;
 }
 
-// Of a line as "7f2a4c000000-7f2a4c021000 rw-p 00000000 00:00 0"; nullopt: no private memory that is
-// written and belongs to no file.
+// Of a line as "7f2a4c000000-7f2a4c021000 rw-p 00000000 00:00 0"; nullopt: no private memory that
+// is written and belongs to no file.
 std::optional<Range> private_range(const std::string& line) {
   std::istringstream words(line);
   Range range{};

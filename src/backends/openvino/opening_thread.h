@@ -11,10 +11,11 @@
 
 namespace lumen::backends::openvino {
 
-// While it lives, the calling thread and the main thread may use one CPU only. TBB sizes its default arena, when it is
-// first touched, by their affinity (the process's, by its number, is that of the main thread), and a model run on the
-// calling thread splits its work over that arena: with an arena of one, each inference stays on its own worker.
-// (With the usual size SqueezeNet took both CPUs of a two-core machine for one request.)
+// While it lives, the calling thread and the main thread may use one CPU only. TBB sizes its
+// default arena, when it is first touched, by their affinity (the process's, by its number, is that
+// of the main thread), and a model run on the calling thread splits its work over that arena: with
+// an arena of one, each inference stays on its own worker. (With the usual size SqueezeNet took
+// both CPUs of a two-core machine for one request.)
 class OnOneCpu {
  public:
   OnOneCpu() {
@@ -34,8 +35,9 @@ class OnOneCpu {
   const std::vector<uint32_t> main_cpus_ = main_thread_cpus();
 };
 
-// Gives the thread back the signal stack that it had. The plugin sets one for the thread that loads it and unmaps it at
-// its own end, long after; a thread that ends before would unmap it, too, with AddressSanitizer.
+// Gives the thread back the signal stack that it had. The plugin sets one for the thread that loads
+// it and unmaps it at its own end, long after; a thread that ends before would unmap it, too, with
+// AddressSanitizer.
 class SignalStack {
  public:
   SignalStack() : is_known_(sigaltstack(nullptr, &before_) == 0) {}

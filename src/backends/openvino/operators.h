@@ -1,4 +1,5 @@
-// The operators that OpenVINO computes as ONNX defines them: the table that tools/operator_table.py makes.
+// The operators that OpenVINO computes as ONNX defines them: the table that tools/operator_table.py
+// makes.
 // Threads: constants. Memory: none. Errors: none.
 #pragma once
 

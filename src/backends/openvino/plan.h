@@ -54,8 +54,8 @@ class Plan {
       request_.infer();
     }
   }
-  // Runs the model where its shapes are known; throws where it fails or leaves an output unwritten. Elsewhere outputs
-  // have memory of OpenVINO's own, which it makes in the run.
+  // Runs the model where its shapes are known; throws where it fails or leaves an output unwritten.
+  // Elsewhere outputs have memory of OpenVINO's own, which it makes in the run.
   virtual void warm_up() {}
 
  protected:
@@ -169,9 +169,10 @@ class StaticPlan final : public Plan {
     }
   }
 
-  // Where OpenVINO reduces a way through the graph to nothing (an output that is an input, Sum of one input, two
-  // names of one value), both ports become one tensor: memory that is bound to the one replaces the memory of the
-  // other, and the output then holds old bytes. The graph does not tell before it is compiled.
+  // Where OpenVINO reduces a way through the graph to nothing (an output that is an input, Sum of
+  // one input, two names of one value), both ports become one tensor: memory that is bound to the
+  // one replaces the memory of the other, and the output then holds old bytes. The graph does not
+  // tell before it is compiled.
   bool is_bound_as_asked() {
     for (size_t i = 0; i < slots_in_.size(); ++i) {
       if (request_.get_input_tensor(i).data() != slots_in_[i].own.data()) return false;
@@ -203,7 +204,8 @@ class StaticPlan final : public Plan {
     }
   }
 
-  // Fills the memory that outputs are bound to, runs, and names the first that still holds nothing but that.
+  // Fills the memory that outputs are bound to, runs, and names the first that still holds nothing
+  // but that.
   std::optional<size_t> find_unwritten(int filling) {
     for (const Slot& slot : slots_out_) {
       if (!slot.is_tied) std::memset(slot.bound, filling, slot.bytes);

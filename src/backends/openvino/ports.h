@@ -84,10 +84,11 @@ struct Port {
 
 inline std::string port_name(const ov::Output<ov::Node>& port, const char* kind, size_t index,
                              const std::vector<Port>& before) {
-  // A port may have several names or none: where a frontend drops an operator (Dropout), its input and its
-  // output become one value with both names. Of a file that is no ONNX graph its name is that of the node, which
-  // the frontend adds an ending to for outputs. Else the first in byte order, which does not change with the
-  // order in which a frontend met them; without any, kind and position.
+  // A port may have several names or none: where a frontend drops an operator (Dropout), its input
+  // and its output become one value with both names. Of a file that is no ONNX graph its name is
+  // that of the node, which the frontend adds an ending to for outputs. Else the first in byte
+  // order, which does not change with the order in which a frontend met them; without any, kind and
+  // position.
   std::string name = std::string(kind) + "_" + std::to_string(index);
   const auto& names = port.get_names();
   const std::string& node = port.get_node()->get_friendly_name();
@@ -104,8 +105,8 @@ inline std::string port_name(const ov::Output<ov::Node>& port, const char* kind,
   return name;
 }
 
-// Whether the names in a file are those of the ports, in the same order. One that no port has was dropped by the
-// frontend together with its operator.
+// Whether the names in a file are those of the ports, in the same order. One that no port has was
+// dropped by the frontend together with its operator.
 inline bool are_names_of(std::span<const std::string> names,
                          const std::vector<ov::Output<ov::Node>>& ports) {
   if (names.size() != ports.size()) return false;

@@ -1,7 +1,8 @@
 // Which shapes a model takes, by OpenVINO's shape inference on a copy of the model. Part of
 // backend.cc, which alone includes it.
 // Threads: find_ties() on the control plane; a ShapeCheck belongs to one instance.
-// Memory: the copy at construction (its weights are shared); the heap for shapes not asked for lately.
+// Memory: the copy at construction (its weights are shared); the heap for shapes not asked for
+// lately.
 // Errors: false, or no tie; exceptions that are not OpenVINO's own pass through.
 #pragma once
 
@@ -78,8 +79,8 @@ class ShapeCheck {
   }
 
  private:
-  // Combinations of shapes that are remembered as accepted: 8 KiB an instance. One that is forgotten
-  // is asked for again.
+  // Combinations of shapes that are remembered as accepted: 8 KiB an instance. One that is
+  // forgotten is asked for again.
   static constexpr size_t kRemembered = 1024;
   // An input that holds sizes has one number for each axis, or for each of a few parts.
   static constexpr size_t kMaxSizesBytes = 1024;
@@ -140,8 +141,8 @@ inline bool refuses_unequal(ov::Model& model, FreeAxis one, FreeAxis other) {
   return refuses;
 }
 
-// Each pair is tried on the whole model, which takes the square of their number. The runs of a model with more axes
-// refuse sizes that differ.
+// Each pair is tried on the whole model, which takes the square of their number. The runs of a
+// model with more axes refuse sizes that differ.
 constexpr size_t kMostAxesTried = 256;
 
 // Each free axis of the inputs gets a symbol of its own; operations that take equal sizes only make

@@ -105,8 +105,8 @@ bool ContextPool::one_gives_way() noexcept {
   return false;
 }
 
-// In order. A connection that is resumed may release its context at once; it does not wait again before the
-// loop has told it of more bytes.
+// In order. A connection that is resumed may release its context at once; it does not wait again
+// before the loop has told it of more bytes.
 size_t ContextPool::give_contexts() noexcept {
   size_t given = 0;
   while (free_ != nullptr && waiting_first_ != nullptr) {
@@ -137,8 +137,9 @@ void ContextPool::end_request(RequestContext& context) noexcept {
   owes_room_ = true;
 }
 
-// First the memory: each that fits, the longest waiting first, so that a small request does not wait behind a
-// large one. Nothing else runs meanwhile. Then they begin, and any of them may end requests, its own and others.
+// First the memory: each that fits, the longest waiting first, so that a small request does not
+// wait behind a large one. Nothing else runs meanwhile. Then they begin, and any of them may end
+// requests, its own and others.
 size_t ContextPool::give_room() noexcept {
   if (!std::exchange(owes_room_, false)) return 0;
   bool has_dropped = false;

@@ -1,9 +1,10 @@
-// ContextPool: the contexts of an I/O thread's requests and the memory behind them. Connections wait here for a
-// context, and requests for memory.
+// ContextPool: the contexts of an I/O thread's requests and the memory behind them. Connections
+// wait here for a context, and requests for memory.
 //
-// Contexts and memory that become free in a turn are only noted; serve_waiting() gives them out at the turn's end. A
-// connection that gets its turn may end other requests, close and come back here, so nothing here is given out in the
-// middle of such a call: a request that was begun there was once begun a second time by the walk around it.
+// Contexts and memory that become free in a turn are only noted; serve_waiting() gives them out at
+// the turn's end. A connection that gets its turn may end other requests, close and come back here,
+// so nothing here is given out in the middle of such a call: a request that was begun there was
+// once begun a second time by the walk around it.
 // Threads: its I/O thread. Memory: everything at create(). Errors: create() returns why.
 #pragma once
 
@@ -35,11 +36,11 @@ class ContextPool final : public service::CallRoom {
   [[nodiscard]] Status create(HttpTransport& host);
   [[nodiscard]] static size_t contexts_of(const Options& options) noexcept;
 
-  // For a connection whose request has begun to arrive. nullptr: all are taken, or others wait; it is resumed
-  // at the end of a turn that has one for it, and another gives way, now or in a later turn. The head that
-  // has come in pieces for longest, else the request that has waited for memory for longest, else a
-  // connection that sends or reads slowly something other than an inference: contexts beside those of
-  // max_active_requests always come back.
+  // For a connection whose request has begun to arrive. nullptr: all are taken, or others wait; it
+  // is resumed at the end of a turn that has one for it, and another gives way, now or in a later
+  // turn. The head that has come in pieces for longest, else the request that has waited for memory
+  // for longest, else a connection that sends or reads slowly something other than an inference:
+  // contexts beside those of max_active_requests always come back.
   [[nodiscard]] RequestContext* acquire(HttpConnection& connection) noexcept;
   void stop_waiting(HttpConnection& connection) noexcept;
   void release(RequestContext& context) noexcept;
@@ -57,11 +58,12 @@ class ContextPool final : public service::CallRoom {
     counters_.add("memory_refused");
     return no_room_;
   }
-  // At the end of a turn, never within a connection's call: contexts and memory that have come free go to
-  // connections that wait for them. Returns how many of these went on.
+  // At the end of a turn, never within a connection's call: contexts and memory that have come free
+  // go to connections that wait for them. Returns how many of these went on.
   size_t serve_waiting() noexcept;
   void show_memory() noexcept;
-  // A connection waits for which no other has given way yet: another may be able to, a moment later.
+  // A connection waits for which no other has given way yet: another may be able to, a moment
+  // later.
   [[nodiscard]] bool owes_ways() const noexcept { return ways_owed_ > 0; }
   // serve_waiting() has something to do at once.
   [[nodiscard]] bool owes_a_turn() const noexcept {
@@ -95,8 +97,9 @@ class ContextPool final : public service::CallRoom {
   size_t ways_owed_ = 0;  // of those that wait, for how many nobody has given way yet
   bool owes_room_ =
       false;  // memory or a call has come free since requests that wait for it were looked at
-  // Requests that have their memory and are about to be read: empty but within give_room(). A list of timeouts,
-  // since a connection that closes unlinks itself from the list that it is in; no time runs here.
+  // Requests that have their memory and are about to be read: empty but within give_room(). A list
+  // of timeouts, since a connection that closes unlinks itself from the list that it is in; no time
+  // runs here.
   net::TimeoutList granted_{UINT64_MAX / 2};
   HttpTransport* host_ = nullptr;
   service::ModelShares shares_;  // of max_active_requests and of the budget

@@ -52,8 +52,8 @@ class HttpConnection final : public net::StreamHandler {
   void resume(RequestContext& context) noexcept;
   // There is memory now for a connection in kWaitingRoom.
   void begin_reading() noexcept;
-  // Its context is wanted by others: a head that comes in pieces is answered 408, a request that waits
-  // for memory 429. False: it is neither.
+  // Its context is wanted by others: a head that comes in pieces is answered 408, a request that
+  // waits for memory 429. False: it is neither.
   [[nodiscard]] bool give_way() noexcept;
   [[nodiscard]] RequestContext& context() noexcept { return *context_; }
   // Its request has come back.

@@ -12,8 +12,8 @@
 namespace lumen::http {
 namespace {
 
-// A closed connection's object is free only once the loop has let go of it, which takes a turn; a turn
-// accepts no more than this many.
+// A closed connection's object is free only once the loop has let go of it, which takes a turn; a
+// turn accepts no more than this many.
 constexpr size_t kSpareConnections = 64;
 constexpr size_t kScratchBytes = 64 * 1024;
 

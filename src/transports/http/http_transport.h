@@ -1,5 +1,6 @@
 // HttpTransport: the connections of one I/O thread, and all that they share.
-// Threads: its I/O thread; post() from any. Memory: everything at create(). Errors: create() returns why.
+// Threads: its I/O thread; post() from any. Memory: everything at create(). Errors: create()
+// returns why.
 #pragma once
 
 #include "transports/http/context_pool.h"

@@ -12,8 +12,8 @@ void ReplyWriter::add(const void* data, size_t bytes) noexcept {
 
 void ReplyWriter::begin(const wire::HttpHead& request, wire::ResponseHead head,
                         std::string_view date) noexcept {
-  // HTTP/1.1 stays open unless told otherwise, HTTP/1.0 the other way round, and its clients wait to be
-  // told (RFC 9112, 9.3). With other lines to send there is no room for this one.
+  // HTTP/1.1 stays open unless told otherwise, HTTP/1.0 the other way round, and its clients wait
+  // to be told (RFC 9112, 9.3). With other lines to send there is no room for this one.
   if (head.keep_alive && !request.http_1_1) {
     if (head.extra.empty()) {
       head.extra = "Connection: keep-alive\r\n";
@@ -81,8 +81,8 @@ void ReplyWriter::write_continue() noexcept {
   add(text.data(), text.size());
 }
 
-// A reply that fits behind its head is copied there: 20 ns, where a list of three segments costs the
-// kernel 100 (it checks and copies in each).
+// A reply that fits behind its head is copied there: 20 ns, where a list of three segments costs
+// the kernel 100 (it checks and copies in each).
 void ReplyWriter::gather() noexcept {
   size_t bytes = 0;
   for (const iovec& segment : segments()) bytes += segment.iov_len;

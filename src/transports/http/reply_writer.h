@@ -1,6 +1,7 @@
 // ReplyWriter: one reply (its head, its body, the outputs of a model) as segments to send, and the
 // progress of its sending.
-// Threads: its I/O thread. Memory: none; bodies and outputs stay where they are until the reply is out.
+// Threads: its I/O thread. Memory: none; bodies and outputs stay where they are until the reply is
+// out.
 // Errors: none.
 #pragma once
 
@@ -19,15 +20,16 @@ namespace lumen::http {
 
 class ReplyWriter {
  public:
-  // `request`: the head that is answered. `head`: as it is wanted; the length is filled in, and it closes the
-  // connection where a client of HTTP/1.0 can't be told otherwise. `date`: of now.
+  // `request`: the head that is answered. `head`: as it is wanted; the length is filled in, and it
+  // closes the connection where a client of HTTP/1.0 can't be told otherwise. `date`: of now.
   void write(const wire::HttpHead& request, wire::ResponseHead head, std::string_view body,
              std::string_view date) noexcept;
   // {"error": message}
   void write_error(const wire::HttpHead& request, wire::ResponseHead head, std::string_view message,
                    std::string_view date) noexcept;
-  // `outputs` follow the JSON where they are binary. More than kMaxOutputSegments are copied together into `memory`:
-  // one system call takes 1024 segments at most, and small ones are cheaper to copy. False: it has no room for that.
+  // `outputs` follow the JSON where they are binary. More than kMaxOutputSegments are copied
+  // together into `memory`: one system call takes 1024 segments at most, and small ones are cheaper
+  // to copy. False: it has no room for that.
   [[nodiscard]] bool write_infer(const wire::HttpHead& request, wire::ResponseHead head,
                                  const wire::EncodedReply& reply,
                                  std::span<const wire::ReplyOutput> outputs, std::string_view date,

@@ -1,6 +1,6 @@
-// RequestBody: a request's body on its way: first its text (JSON, or nothing), then its tensors, each byte to
-// where it belongs. Text that fits stays in the receive buffer; longer text and chunked bodies are collected;
-// tensors are received straight into their places.
+// RequestBody: a request's body on its way: first its text (JSON, or nothing), then its tensors,
+// each byte to where it belongs. Text that fits stays in the receive buffer; longer text and
+// chunked bodies are collected; tensors are received straight into their places.
 //
 //   begin(head) ─► begin_text() ─► text() ─► begin_tensors(places) ─► end
 //                     └─ kNeedMore: receive into wanted(), then received() ─┘

@@ -57,7 +57,8 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   std::construct_at(&body, buffer);
   route = {};
   infer_head = {};
-  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has not.
+  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has
+  // not.
   static_assert(std::is_trivially_destructible_v<service::Call>);
   ::new (static_cast<void*>(&call))
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};

@@ -1,5 +1,6 @@
-// RequestContext: all memory of one request: receive buffer, tensors, parsed head, reply. Taken from
-// an I/O thread's pool when a connection's first byte arrives, given back when its reply is out.
+// RequestContext: all memory of one request: receive buffer, tensors, parsed head, reply. Taken
+// from an I/O thread's pool when a connection's first byte arrives, given back when its reply is
+// out.
 // Threads: its I/O thread, but for the time between submit and completion: then the worker.
 // Memory: one mapping at creation, virtual until touched. Errors: create() returns why.
 #pragma once
@@ -29,8 +30,8 @@ class HttpTransport;
 
 class RequestContext final : public service::CallOwner, public service::JobOwner {
  public:
-  // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where the
-  // budget has no room for its base.
+  // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where
+  // the budget has no room for its base.
   [[nodiscard]] static Result<std::unique_ptr<RequestContext>> create(HttpTransport& host,
                                                                       const Options& options,
                                                                       MemoryBudget& budget);

@@ -58,8 +58,8 @@ Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
   return {};
 }
 
-// The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or as many
-// rows as the size says; all outputs leave as binary.
+// The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or
+// as many rows as the size says; all outputs leave as binary.
 Status bind_raw(RequestContext& context, size_t tensor_bytes) noexcept {
   context.infer_head.binary_data_output = true;
   service::Binder binder(context.call, *context.call.infer.model);
@@ -140,8 +140,8 @@ bool RequestHandler::is_page_elsewhere(const RequestContext& context, net::Strea
   return !host_.services().hosts.allows(context.head().host, address);
 }
 
-// The body's memory is reserved before it is read: once that has begun it is read to its end, so that
-// half-read requests can't wait for each other.
+// The body's memory is reserved before it is read: once that has begun it is read to its end, so
+// that half-read requests can't wait for each other.
 Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   if (!head.traceparent.empty()) {

@@ -12,8 +12,9 @@
 namespace lumen::http {
 
 struct Timeouts {
-  // How often a send that waits is looked at within its timeout: when the reader stopped taking bytes
-  // is known that well. Readiness alone says too little, TCP tells it of a third of the buffer at once.
+  // How often a send that waits is looked at within its timeout: when the reader stopped taking
+  // bytes is known that well. Readiness alone says too little, TCP tells it of a third of the
+  // buffer at once.
   static constexpr uint64_t kWriteLooks = 8;
 
   explicit Timeouts(const TimeoutOptions& options) noexcept

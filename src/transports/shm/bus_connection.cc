@@ -23,8 +23,8 @@ int width(std::string_view text) noexcept {
   return static_cast<int>(std::min(text.size(), limits::kMaxNameBytes));
 }
 
-// Of one connection in one look, after which the others have their turn. A number of frames alone bounds nothing: a
-// cancel is one look into a table, and a request may have thousands of tensors.
+// Of one connection in one look, after which the others have their turn. A number of frames alone
+// bounds nothing: a cancel is one look into a table, and a request may have thousands of tensors.
 constexpr uint64_t kMostNsPerLook = 200'000;
 // The clock is asked once for so many, some 20 small requests.
 constexpr size_t kBytesPerClock = 4096;
@@ -101,8 +101,8 @@ void BusConnection::close() noexcept {
 void BusConnection::before_sleep() noexcept {
   if (is_closed_) return;
   bus_.subscriber->announce_sleep();
-  // By a look of its own: the last one may have ended with its number of requests, the last of which took the room.
-  // None is lost after this, since a turn that takes a request does not sleep.
+  // By a look of its own: the last one may have ended with its number of requests, the last of
+  // which took the room. None is lost after this, since a turn that takes a request does not sleep.
   announced_room_ = !has_reply_room(kRefusalBytes);
   if (announced_room_) bus_.publisher->announce_sleep();
   is_announced_ = true;

@@ -4,8 +4,9 @@
 //   area             ◄────────────── the model reads inputs and writes outputs there
 //   ring of replies  ◄─ answer()
 //
-// A request is taken only where its reply has room in the ring, so that no reply ever waits for its client. A
-// client that goes takes nobody with it: its calls are cancelled, and its memory stays until they are back.
+// A request is taken only where its reply has room in the ring, so that no reply ever waits for its
+// client. A client that goes takes nobody with it: its calls are cancelled, and its memory stays
+// until they are back.
 //
 // Threads: its I/O thread. Memory: none after it was made. Errors: replies with a status.
 #pragma once

@@ -88,8 +88,9 @@ size_t BusTransport::take_requests() noexcept {
   if (connections_.empty()) return 0;
   refresh_models();
   const uint64_t now = now_ns();
-  // Where this thread runs models for longer than requests come, these wait in the ring, which has room for
-  // them. One of each connection is taken in any case: it may be for a worker, or is refused with the reason.
+  // Where this thread runs models for longer than requests come, these wait in the ring, which has
+  // room for them. One of each connection is taken in any case: it may be for a worker, or is
+  // refused with the reason.
   const size_t share = thread_.intake.waiting_room() / connections_.size();
   size_t taken = 0;
   for (const auto& connection : connections_) {
@@ -185,7 +186,8 @@ Request* BusTransport::acquire() noexcept {
   Request* request = free_;
   if (request == nullptr) return nullptr;
   free_ = std::exchange(request->next, nullptr);
-  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has not.
+  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has
+  // not.
   static_assert(std::is_trivially_destructible_v<service::Call>);
   ::new (static_cast<void*>(&request->call)) service::Call{.owner = request,
                                                            .scratch = &request->memory,

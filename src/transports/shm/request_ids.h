@@ -1,6 +1,6 @@
-// RequestIds: the requests in the engine by their connection and the id that their client gave them, for cancels. An id
-// that several requests have stands for all of them. Buckets are chosen by a hash with a secret, so that no client can
-// put its ids into one.
+// RequestIds: the requests in the engine by their connection and the id that their client gave
+// them, for cancels. An id that several requests have stands for all of them. Buckets are chosen by
+// a hash with a secret, so that no client can put its ids into one.
 // Threads: its I/O thread. Memory: the buckets, when it is made; requests are linked. Errors: none.
 #pragma once
 
@@ -49,7 +49,8 @@ class RequestIds {
 
  private:
   [[nodiscard]] Request*& bucket_of(const BusConnection* connection, uint64_t id) noexcept {
-    // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+    // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    // generators, 2014).
     uint64_t mixed = id ^ secret_ ^ (reinterpret_cast<uintptr_t>(connection) >> 4);
     mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
     mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;

@@ -133,8 +133,8 @@ TEST_F(FingerprintTest, IsTheSameForWhateverDoesNot) {
   EXPECT_EQ(pair_of(ordered), pair_of(turned)) << "the order of parameters";
 }
 
-// Bytes move between two inputs, lengths of texts between two parameters: the same bytes in all, never the same
-// request.
+// Bytes move between two inputs, lengths of texts between two parameters: the same bytes in all,
+// never the same request.
 TEST_F(FingerprintTest, NothingMovesBetweenNeighbours) {
   std::set<Hash128> keys;
   for (int64_t elements = 0; elements <= 8; ++elements) {
@@ -152,7 +152,8 @@ TEST_F(FingerprintTest, NothingMovesBetweenNeighbours) {
   }
 }
 
-// Any single bit of inputs of any size, by both hashes: also of those that go through other kernels.
+// Any single bit of inputs of any size, by both hashes: also of those that go through other
+// kernels.
 TEST_F(FingerprintTest, EachBitOfAnInputCounts) {
   std::mt19937_64 random(3);
   for (const size_t size :

@@ -158,7 +158,8 @@ TEST_F(ResponseCacheTest, ARequestTakesNoAnswerThatIsOlderThanItsTtl) {
   ask(1);
   EXPECT_EQ(runs(), 2u);
   a->wishes.ttl_ms = std::nullopt;
-  // Was counted from before ask(1), which took longer on a slow machine than the wait: its answer still lived.
+  // Was counted from before ask(1), which took longer on a slow machine than the wait: its answer
+  // still lived.
   const uint64_t until_it_died = now_ns() + 5'000'000;
   while (now_ns() < until_it_died) std::this_thread::yield();
   ask(2);
@@ -278,7 +279,8 @@ TEST_F(ResponseCacheTest, WhereTheLeadersRunFailsEachOtherRunsForItself) {
   }
 }
 
-// Was: each led in its turn, so that N requests with a run that fails took N runs one after the other.
+// Was: each led in its turn, so that N requests with a run that fails took N runs one after the
+// other.
 TEST_F(ResponseCacheTest, WhereTheLeadersRunFailsTheOthersRunAtOnceOnAllWorkers) {
   control->value_that_fails = kSame;
   start(kEnabled, 256, 2);
@@ -357,7 +359,8 @@ TEST_F(ResponseCacheTest, OneThatWaitsReturnsWhenItsOwnTimeIsUp) {
   expect_reply(*a, 0);
 }
 
-// The leader finds the queue full when it goes on from a step before; the others each hear for themselves.
+// The leader finds the queue full when it goes on from a step before; the others each hear for
+// themselves.
 TEST_F(ResponseCacheTest, WhereTheQueueIsFullEachIsRefusedForItself) {
   start(kEnabled, 2);
   hold_behind_another();
@@ -426,8 +429,8 @@ TEST_F(ResponseCacheTest, ThoseThatWaitGetAnAnswerThatIsNotStored) {
   EXPECT_EQ(total("cache_hit"), before_hit + 1) << "there is room again";
 }
 
-// Was: a call found the answer at its second look, as another's run had just ended, had no memory for the list of its
-// outputs, and stored an answer without outputs for all that came later.
+// Was: a call found the answer at its second look, as another's run had just ended, had no memory
+// for the list of its outputs, and stored an answer without outputs for all that came later.
 TEST_F(ResponseCacheTest, AnAnswerThatHasNoRoomInACallsMemoryIsNotStoredAsOneWithoutOutputs) {
   start();
   ask(0);
@@ -465,8 +468,8 @@ TEST_F(ResponseCacheTest, AnAnswerThatHasNoRoomInACallsMemoryIsNotStoredAsOneWit
   EXPECT_GT(failed, 0u);
 }
 
-// Two threads, few values, deadlines, cancels and slow readers at any moment: each call returns once, with the
-// reply of its own value or the reason why not.
+// Two threads, few values, deadlines, cancels and slow readers at any moment: each call returns
+// once, with the reply of its own value or the reason why not.
 TEST_F(ResponseCacheTest, UnderLoadEachCallReturnsOnceWithItsOwnReply) {
   start();
   const auto client = [this](SlotTransport& transport, uint64_t seed) {

@@ -1,4 +1,5 @@
-// The matrix: residency from the telemetry file, medians, tables, and children that never outlive us.
+// The matrix: residency from the telemetry file, medians, tables, and children that never outlive
+// us.
 #include <lumen/client/matrix_report.h>
 #include "client/child_server.h"
 #include "client/telemetry_csv.h"

@@ -1,4 +1,5 @@
-// The reason of a library's failure, as a Status has it. Threads: one. Memory: the heap. Errors: by gtest.
+// The reason of a library's failure, as a Status has it. Threads: one. Memory: the heap. Errors: by
+// gtest.
 #include "backends/failure.h"
 
 #include <gmock/gmock.h>

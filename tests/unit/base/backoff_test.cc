@@ -1,4 +1,5 @@
-// Waits near another core: as long as they say at least roughly, in transfers of a line, and learnt.
+// Waits near another core: as long as they say at least roughly, in transfers of a line, and
+// learnt.
 #include <lumen/base/backoff.h>
 
 #include <gtest/gtest.h>
@@ -6,9 +7,9 @@
 namespace lumen {
 namespace {
 
-// Was: counted in pauses alone, and where a pause takes 11 ns the quick stage of a pipeline waited half as
-// long as meant. Only a lower bound can be held on a machine that others use: a clock that has risen since the
-// measurement makes pauses shorter, and never four times.
+// Was: counted in pauses alone, and where a pause takes 11 ns the quick stage of a pipeline waited
+// half as long as meant. Only a lower bound can be held on a machine that others use: a clock that
+// has risen since the measurement makes pauses shorter, and never four times.
 TEST(ShortWait, LastsAsLongAsItSaysWhateverAPauseTakes) {
   EXPECT_GE(short_times.pause_ps, 1'000u);
   constexpr uint64_t kNs = 230'000;

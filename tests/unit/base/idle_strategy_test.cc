@@ -162,7 +162,8 @@ TEST(IdleStrategy, ParksWithinItsBoundWhenNothingComes) {
   int looks = 0;
   while (idle.idle() != IdleStrategy::Step::kPark) ++looks;
   EXPECT_LT(looks, 100'000);
-  // More often than there are looks between two reads of the clock: it once said "spin" again there.
+  // More often than there are looks between two reads of the clock: it once said "spin" again
+  // there.
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(idle.idle(), IdleStrategy::Step::kPark) << "it has had its spin until work comes";
   }
@@ -213,8 +214,8 @@ Spin spin_until_parked(IdleStrategy& idle) {
   return spin;
 }
 
-// Was: it parked after 16 yields though nobody had wanted its core, and 6 % of a worker's requests waited
-// for a wake-up. Here the threads that count as awake want none.
+// Was: it parked after 16 yields though nobody had wanted its core, and 6 % of a worker's requests
+// waited for a wake-up. Here the threads that count as awake want none.
 TEST(IdleStrategy, SpinsOnWhereAwakeThreadsLeaveItsCoreAlone) {
   std::atomic<uint32_t> awake{0};
   std::atomic<bool> stop{false};

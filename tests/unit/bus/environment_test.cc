@@ -296,7 +296,8 @@ TEST_F(Environment, AnotherUserIsRefusedUnlessAllowed) {
   as_other([](const auto& made) { return made.ok() ? kGood : 1; });
 }
 
-// In another pid namespace the kernel gives no number, and below SO_PEERPIDFD no pidfd: the socket tells.
+// In another pid namespace the kernel gives no number, and below SO_PEERPIDFD no pidfd: the socket
+// tells.
 TEST_F(Environment, AnotherPidNamespaceWorksAndItsDeathIsTold) {
   listen({.capacity = 4096});
   const pid_t outer = ::fork();

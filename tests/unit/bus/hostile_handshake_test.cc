@@ -171,7 +171,8 @@ TEST_F(HostileListener, AFolderOrADeviceIsNoSharedMemory) {
   }
 }
 
-// A bell is polled: a file that is always readable kept the thread awake, one of FUSE could hold it for ever.
+// A bell is polled: a file that is always readable kept the thread awake, one of FUSE could hold it
+// for ever.
 TEST_F(HostileListener, ABellThatIsNoUnixSocketIsRefused) {
   make_right();
   const UniqueFd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC));

@@ -160,8 +160,8 @@ uint64_t thread_cpu_ns() {
   return static_cast<uint64_t>(time.tv_sec) * kSecond + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// A bell that has hung up is readable for ever: the wait polled it without a pause, a whole core for as long
-// as its deadline.
+// A bell that has hung up is readable for ever: the wait polled it without a pause, a whole core
+// for as long as its deadline.
 TEST_F(HostilePublisher, ABellClosedAloneDoesNotKeepAThreadAwake) {
   attack();
   attacker->close_bell();
@@ -190,7 +190,8 @@ TEST_F(HostilePublisher, AFloodOfBellsEndsNoWaitAndKeepsItsDeadline) {
   EXPECT_EQ(subscriber().wait(patience()), Outcome::kOk);
 }
 
-// A message on the connection that is no goodbye, and goodbyes that are forged: this stream alone ends.
+// A message on the connection that is no goodbye, and goodbyes that are forged: this stream alone
+// ends.
 TEST_F(HostilePublisher, AForgedGoodbyeEndsItsOwnStreamAlone) {
   listen({.capacity = 4096});
   Connection good = connect_as(Role::kPublish);
@@ -268,8 +269,8 @@ TEST_F(HostileSubscriber, TakingBackWhatWasGivenBackIsInvalid) {
   expect_good_is_served();
 }
 
-// A subscriber attaches with two stores; between them the publisher took the first for a lie, and an honest
-// subscriber was told that it had broken the protocol.
+// A subscriber attaches with two stores; between them the publisher took the first for a lie, and
+// an honest subscriber was told that it had broken the protocol.
 TEST_F(HostileSubscriber, ASubscriberSeenBetweenTheTwoStoresOfItsStartIsNotInvalid) {
   listen({.role = Role::kPublish, .capacity = 4096});
   good.emplace(connect_as(Role::kSubscribe));

@@ -99,7 +99,8 @@ TEST_F(DeadlinesTest, CountsExactlyWhileTwoMillionEntriesEndAtOnce) {
   EXPECT_EQ(deadlines_.live(), 0u);
 }
 
-// A model of counts beside it: entries come, change their deadlines, go and end, with jumps of time.
+// A model of counts beside it: entries come, change their deadlines, go and end, with jumps of
+// time.
 TEST_F(DeadlinesTest, CountsWhatAModelCounts) {
   std::mt19937_64 random(2);
   std::vector<DeadlineId> entries;
@@ -187,7 +188,8 @@ TEST_F(DeadlinesTest, HasNoMoreBucketsThanEntries) {
   EXPECT_LE(deadlines_.bytes(), bytes + 5'000) << "one more level at most";
 }
 
-// A put that fails after it has asked for its deadline leaves a bucket without an entry: one, not many.
+// A put that fails after it has asked for its deadline leaves a bucket without an entry: one, not
+// many.
 TEST_F(DeadlinesTest, KeepsOneBucketOfThoseThatWereAskedForInVain) {
   const uint64_t now = kYearNs;
   put(now, kTickNs);
@@ -214,7 +216,8 @@ TEST_F(DeadlinesTest, GivesTheSameBucketForTheSameDeadline) {
   EXPECT_FALSE(deadlines_.ended(fresh, later >> kTickBits));
 }
 
-// Ticks of a nanosecond have 51 levels; each is filled twice over, the second time half a turn later.
+// Ticks of a nanosecond have 51 levels; each is filled twice over, the second time half a turn
+// later.
 TEST_F(DeadlinesTest, RefusesWhenAllNumbersAreTakenAndGoesOnWhenOneIsFree) {
   const uint64_t last = uint64_t{1} << 40;
   std::vector<DeadlineId> taken;

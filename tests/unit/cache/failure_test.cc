@@ -122,7 +122,8 @@ TYPED_TEST(RefusedMemory, LeavesNothingBehindWhenTheCacheCannotBeMade) {
   }
 }
 
-// Each put that needs memory, through growth in place, in new regions, splits and a larger directory.
+// Each put that needs memory, through growth in place, in new regions, splits and a larger
+// directory.
 TYPED_TEST(RefusedMemory, ChangesNothingWhenAPutFails) {
   constexpr int kEntries = 60'000;
   size_t failures = 0;

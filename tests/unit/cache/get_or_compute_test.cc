@@ -169,7 +169,8 @@ TEST(ConcurrentGetOrCompute, ComputationsCrossedBetweenTwoCachesDoNotWaitForEver
   EXPECT_EQ(got, (std::array{8, 8}));
 }
 
-// No value exists: each of two keys is made of the other one. Both callers are told, and nothing is left behind.
+// No value exists: each of two keys is made of the other one. Both callers are told, and nothing is
+// left behind.
 TEST(ConcurrentGetOrCompute, KeysThatAreMadeOfEachOtherAreAnErrorInEveryThread) {
   for (int round = 0; round < 100; ++round) {
     Shared cache;
@@ -195,7 +196,8 @@ TEST(ConcurrentGetOrCompute, KeysThatAreMadeOfEachOtherAreAnErrorInEveryThread) 
   }
 }
 
-// The thread that closes the circle computes beside the flight of the other thread: one key has two flights.
+// The thread that closes the circle computes beside the flight of the other thread: one key has two
+// flights.
 TEST(ConcurrentGetOrCompute, EraseIsForAllFlightsOfAKeyThatACircleHasDoubled) {
   Shared cache;
   std::latch both_compute(2);
@@ -257,8 +259,8 @@ TEST(ConcurrentGetOrCompute, StoresNothingThatWasErasedMeanwhile) {
   EXPECT_FALSE(cache.contains(1));
 }
 
-// The leader computes until the others must be at it; nobody can tell that they wait already, so all that is
-// asserted holds whether they do or come later.
+// The leader computes until the others must be at it; nobody can tell that they wait already, so
+// all that is asserted holds whether they do or come later.
 TEST(ConcurrentGetOrCompute, ComputesOnceForAllThatAskAtOnce) {
   for (int round = 0; round < 200; ++round) {
     Shared cache;

@@ -13,7 +13,8 @@
 namespace lumen::cache {
 namespace {
 
-// Variance of the entries in a group by their mean: 1 for random numbers, less for those that are evenly spread.
+// Variance of the entries in a group by their mean: 1 for random numbers, less for those that are
+// evenly spread.
 template <typename KeyOf>
 double unevenness(uint64_t seed, KeyOf&& key_of) {
   constexpr uint64_t kKeys = 65'536;
@@ -31,7 +32,8 @@ double unevenness(uint64_t seed, KeyOf&& key_of) {
   return sum / static_cast<double>(counts.size()) / mean;
 }
 
-// A product with a random factor alone was ten times slower with one seed in a hundred, and for some strides always.
+// A product with a random factor alone was ten times slower with one seed in a hundred, and for
+// some strides always.
 TEST(CacheHash, SpreadsKeysOfAnyStrideForAnySeed) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20; ++i) {
@@ -44,7 +46,8 @@ TEST(CacheHash, SpreadsKeysOfAnyStrideForAnySeed) {
   }
 }
 
-// Neighbours lie in one segment, and there as evenly as can be: counted are the groups of their segment.
+// Neighbours lie in one segment, and there as evenly as can be: counted are the groups of their
+// segment.
 TEST(CacheHash, SpreadsNeighboursEvenlyOverOneSegment) {
   std::mt19937_64 random(2);
   constexpr uint64_t kBlock = uint64_t{1} << SeededHash::kNeighbourBits;

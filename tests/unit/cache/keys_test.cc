@@ -171,7 +171,8 @@ TYPED_TEST(CacheKeys, AreFoundThoughAllHaveOneHash) {
   EXPECT_LT(cache.stats().slots, 2u * kKeys + 4'096) << "in each shard's segments";
 }
 
-// More of them than a segment that can be split has slots: it grows, since no split would take them apart.
+// More of them than a segment that can be split has slots: it grows, since no split would take them
+// apart.
 TEST(CacheOfOneHash, GrowsBeyondALargestSegment) {
   FakeClock::set_ns(FakeClock::kStartNs);
   ChronoCache<int, Wide, OneThread, FakeClock, cache::HashWith<Constant>> cache;
@@ -225,8 +226,8 @@ TYPED_TEST(CacheKeys, AreSpreadThoughTheirHashIsTheNumberItself) {
   EXPECT_GT(cache.stats().segments, 5u);
 }
 
-// Keys that share their place in a table of std::hash, and such as collide under another seed, meet in no
-// segment of this one: they take no more room, and as little work, as any keys.
+// Keys that share their place in a table of std::hash, and such as collide under another seed, meet
+// in no segment of this one: they take no more room, and as little work, as any keys.
 TYPED_TEST(CacheKeys, ThatWereChosenToMeetAreSpreadByTheSeed) {
   using Hashes = cache::SeededHash;
   const uint64_t known_seed = 0x9abc'def0'1234'5679;
@@ -235,7 +236,8 @@ TYPED_TEST(CacheKeys, ThatWereChosenToMeetAreSpreadByTheSeed) {
   for (uint64_t key = 0; chosen.size() < 60; key += uint64_t{1} << Hashes::kNeighbourBits) {
     if (Hashes{}(key, known_seed) >> 48 == 0x5555) chosen.push_back(key);
   }
-  // Under another seed a pair meets in one of 256 parts of the table by chance, twice as often at most: 14 of 1,770.
+  // Under another seed a pair meets in one of 256 parts of the table by chance, twice as often at
+  // most: 14 of 1,770.
   std::mt19937_64 random(3);
   constexpr int kSeeds = 400;
   uint64_t meetings = 0;

@@ -122,8 +122,9 @@ struct Case {
   using Cache = ChronoCache<K, V, FakeClock, Policies...>;
 };
 
-// All keys that are looked for fit each other's tag, and comparing one with another now and then takes as long as a
-// writer needs to move them all: readers that are between two looks at the version then.
+// All keys that are looked for fit each other's tag, and comparing one with another now and then
+// takes as long as a writer needs to move them all: readers that are between two looks at the
+// version then.
 struct OneHashForTheKeys {
   uint64_t operator()(uint64_t key, uint64_t) const noexcept {
     return key % test::kKeysApart == 0 ? 0 : key;

@@ -1,4 +1,5 @@
-// Random operations on a ChronoCache and on a model of it, with a clock that jumps by microseconds and by years.
+// Random operations on a ChronoCache and on a model of it, with a clock that jumps by microseconds
+// and by years.
 #include "support/cache_model.h"
 #include "support/stress.h"
 

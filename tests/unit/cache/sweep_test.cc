@@ -17,7 +17,8 @@ using std::chrono::seconds;
 
 class EndedMaskTest : public testing::Test {
  protected:
-  // Ticks around `now`, among them `now` itself, 0 and the greatest there is; ids up to the last number.
+  // Ticks around `now`, among them `now` itself, 0 and the greatest there is; ids up to the last
+  // number.
   void compare(EndedMask mask) {
     std::mt19937_64 random(7);
     std::vector<uint64_t> ticks(UINT16_MAX);

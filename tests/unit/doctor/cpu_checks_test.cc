@@ -1,4 +1,5 @@
-// The doctor's checks of CPUs: which may be used, quota, siblings, clock, nodes, distance, wake-ups.
+// The doctor's checks of CPUs: which may be used, quota, siblings, clock, nodes, distance,
+// wake-ups.
 #include "made_up_machine.h"
 
 #include <string>

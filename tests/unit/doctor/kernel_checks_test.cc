@@ -1,4 +1,5 @@
-// The doctor's checks of the kernel, each where all is well, where not, and where it can't be known.
+// The doctor's checks of the kernel, each where all is well, where not, and where it can't be
+// known.
 #include "made_up_machine.h"
 
 #include <cerrno>

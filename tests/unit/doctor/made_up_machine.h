@@ -1,4 +1,5 @@
-// MadeUpMachine: a Machine over a folder of its own, with answers of a machine on which all is well.
+// MadeUpMachine: a Machine over a folder of its own, with answers of a machine on which all is
+// well.
 // Threads: one. Memory: control plane. Errors: gtest's.
 #pragma once
 

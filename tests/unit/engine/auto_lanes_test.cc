@@ -75,8 +75,8 @@ TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
   EXPECT_EQ(all.back()->request.queue_type, models::QueueType::kInline) << "its small ones stay";
 }
 
-// Was: a change of the engine waited for the I/O thread's turn, and a request that this thread had given to a worker
-// without telling it waited as long.
+// Was: a change of the engine waited for the I/O thread's turn, and a request that this thread had
+// given to a worker without telling it waited as long.
 TEST_F(SchedulerTest, AChangeTellsWorkersOfRequestsBeforeItWaitsForAnIoThread) {
   control->cost_ns = &a_microsecond_a_row;
   cpu_count = 1;  // no worker is told within a turn

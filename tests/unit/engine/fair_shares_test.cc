@@ -1,5 +1,5 @@
-// FairShares: the debt and the lead of a model after any history. One thread, seeded histories; the shares of requests in
-// queues are queues_test.cc's. Memory: the heap. Errors: by gtest.
+// FairShares: the debt and the lead of a model after any history. One thread, seeded histories; the
+// shares of requests in queues are queues_test.cc's. Memory: the heap. Errors: by gtest.
 #include "engine/fair_shares.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ class Contest {
     return 1 + random_() % most;
   }
 
-  // Runs of any model, predicted well or badly, several at once, in batches, on workers and on I/O threads.
+  // Runs of any model, predicted well or badly, several at once, in batches, on workers and on I/O
+  // threads.
   void history(int steps) {
     struct Run {
       uint32_t model;
@@ -122,7 +123,8 @@ TEST(FairSharesTest, AfterAnyHistoryNeitherOfTwoModelsWaitsLongerThanItsShareAnd
   }
 }
 
-// Its runs there are counted, and a request of it that waits for a worker is not put off by each new run.
+// Its runs there are counted, and a request of it that waits for a worker is not put off by each
+// new run.
 TEST(FairSharesTest, AModelThatAlsoRunsOnIoThreadsAllTheTimeIsStillTakenByTheWorkers) {
   for (uint32_t seed = 1; seed <= 500; ++seed) {
     Contest contest(seed);
@@ -144,7 +146,8 @@ TEST(FairSharesTest, AModelThatAlsoRunsOnIoThreadsAllTheTimeIsStillTakenByTheWor
   }
 }
 
-// If the third moved the time at which a model begins, the two would both lie behind it, and the cheaper would be next.
+// If the third moved the time at which a model begins, the two would both lie behind it, and the
+// cheaper would be next.
 TEST(FairSharesTest, RunsOnIoThreadsOfAThirdModelDoNotChangeTheSharesOfTwoOthers) {
   Contest contest(1);
   contest.shares().reset(0, 1, kUs);
@@ -160,7 +163,8 @@ TEST(FairSharesTest, RunsOnIoThreadsOfAThirdModelDoNotChangeTheSharesOfTwoOthers
   EXPECT_NEAR(static_cast<double>(had_ns[0]) / static_cast<double>(had_ns[1]), 1.0, 0.02);
 }
 
-// A batch is one run: taken as many, it would move the time that the other model begins at to its own end.
+// A batch is one run: taken as many, it would move the time that the other model begins at to its
+// own end.
 TEST(FairSharesTest, AModelThatIsRunInBatchesHasNoMoreTimeThanOneThatIsNot) {
   const auto shares = std::make_unique<FairShares>();
   for (const uint32_t model : {0u, 1u}) shares->reset(model, 1, kMs);

@@ -64,7 +64,8 @@ TEST_F(ModelQueuesTest, AFullQueueRefusesOnlyItsOwnModel) {
   EXPECT_NE(push(0, kUs), nullptr) << "there is room again";
 }
 
-// The property: with one worker a light request waits for the run that has begun, and for no other.
+// The property: with one worker a light request waits for the run that has begun, and for
+// no other.
 TEST_F(ModelQueuesTest, FairTakesALightRequestBeforeAllHeavyOnesThatWait) {
   make(Policy::kFair);
   for (int i = 0; i < 8; ++i) ASSERT_NE(push(0, 5 * kMs), nullptr);
@@ -141,7 +142,8 @@ TEST_F(ModelQueuesTest, FairCountsWhatAModelHasRunElsewhere) {
   EXPECT_NEAR(taken.at(1), 10, 1);
 }
 
-// Requests that are run in one call are one run: it does not take from the others the time that they are behind it.
+// Requests that are run in one call are one run: it does not take from the others the time that
+// they are behind it.
 TEST_F(ModelQueuesTest, FairGivesAModelThatIsRunInBatchesNoMoreThanOthers) {
   make(Policy::kFair, 1024);
   for (int i = 0; i < 512; ++i) (void)push(0, kMs);
@@ -185,7 +187,8 @@ TEST_F(ModelQueuesTest, DeadlineTakesTheEarliestAndThoseWithoutOneLast) {
   EXPECT_EQ(queues->try_pop(0), never);
 }
 
-// A flood of one priority, or of requests that may wait for long, leaves room for the others of its model.
+// A flood of one priority, or of requests that may wait for long, leaves room for the others of its
+// model.
 TEST_F(ModelQueuesTest, EachPriorityAndDeadlineClassHasABoundOfItsOwn) {
   make(Policy::kDeadline, 2);
   for (int i = 0; i < 2; ++i) ASSERT_NE(push(0, kMs, 1), nullptr);
@@ -320,8 +323,8 @@ TEST_F(ModelQueuesTest, TheNextModelOfAnIndexMayBeForOtherWorkers) {
   EXPECT_NE(queues->try_pop(0), nullptr);
 }
 
-// Random histories of one heavy model with work all the time and four light ones with a client each, on one to
-// three workers, with weights and runs that take more or less than was expected.
+// Random histories of one heavy model with work all the time and four light ones with a client
+// each, on one to three workers, with weights and runs that take more or less than was expected.
 TEST_F(ModelQueuesTest, InAnyHistoryALightRequestWaitsForOneMoreHeavyRunAtMost) {
   constexpr uint32_t kHeavy = 4;
   struct Running {

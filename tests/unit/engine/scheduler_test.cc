@@ -1,5 +1,6 @@
 // A configuration at work, seen through the engine: admission by a budget, batches that wait for
-// more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Errors: by gtest.
+// more, changes that fail. Threads: the test's and the engine's. Memory: the heap. Errors: by
+// gtest.
 #include <lumen/base/clock.h>
 
 #include "unit/engine/scheduler_fixture.h"
@@ -244,8 +245,8 @@ TEST_F(SchedulerTest, WithinATurnInlineRunsNothing) {
   turn_until_complete();
 }
 
-// Was: a worker of `batched` took all that was there, up to 16, even of a model that never packs: 16
-// requests of 20 ms took 8 workers 321 ms.
+// Was: a worker of `batched` took all that was there, up to 16, even of a model that never packs:
+// 16 requests of 20 ms took 8 workers 321 ms.
 TEST_F(SchedulerTest, BatchedTakesOneRequestAWorkerOfAModelThatNeverPacks) {
   control->models_that_sum_rows = {"m"};
   start({.queue_type = models::QueueType::kBatched, .thread_count = 8, .batch_size = 16});
@@ -259,7 +260,8 @@ TEST_F(SchedulerTest, BatchedTakesOneRequestAWorkerOfAModelThatNeverPacks) {
   for (const auto& one : all) one->wait();
 }
 
-// Was, of all types: a worker that was woken with a request took a second one before it ran the first.
+// Was, of all types: a worker that was woken with a request took a second one before it ran the
+// first.
 TEST_F(SchedulerTest, AWokenWorkerTakesNoMoreThanItRuns) {
   start({.thread_count = 2, .queue_capacity = 2});
   while (counters->total("worker_parks") < 2) std::this_thread::yield();
@@ -364,7 +366,8 @@ TEST_F(SchedulerTest, EveryQueueTypeSaysFullAtItsCapacity) {
     }
     control->hold();
     size_t accepted = 0;
-    // A worker may have taken some out of the queue: one it runs and a few it keeps for other models.
+    // A worker may have taken some out of the queue: one it runs and a few it keeps for other
+    // models.
     while (engine->submitter(0).submit(make().request) == SubmitOutcome::kAccepted) {
       ASSERT_LT(++accepted, 32u) << name_of(type);
     }

@@ -1,5 +1,5 @@
-// Bodies as they come in: by length and in chunks, at each cut, with readers on top of each other; text where it
-// was received or collected, tensors in their places.
+// Bodies as they come in: by length and in chunks, at each cut, with readers on top of each other;
+// text where it was received or collected, tensors in their places.
 #include "transports/http/request_body.h"
 #include "unit/http/http_support.h"
 

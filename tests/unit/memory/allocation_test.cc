@@ -1,5 +1,5 @@
-// Nothing on the data plane of this module takes memory from the heap: counted by replacing operator
-// new for the whole test program.
+// Nothing on the data plane of this module takes memory from the heap: counted by replacing
+// operator new for the whole test program.
 // Threads: the counter takes any. Memory: malloc's. Errors: by gtest.
 #include <lumen/base/clock.h>
 #include <lumen/memory/arena.h>

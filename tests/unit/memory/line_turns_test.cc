@@ -83,8 +83,8 @@ class Distances : public testing::TestWithParam<uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(NearAndFar, Distances, testing::Values(31, 75, 150, 300, 1000),
                          testing::PrintToStringParamName());
 
-// Was: each fetch_add moved the line, 88 and 113 ns a record with 2 and 8 threads on far cores, where a
-// mutex took 24 to 27 because its holder kept the line.
+// Was: each fetch_add moved the line, 88 and 113 ns a record with 2 and 8 threads on far cores,
+// where a mutex took 24 to 27 because its holder kept the line.
 TEST_P(Distances, WhoHasTheLineKeepsItSoThatARecordCostsATransferNoMore) {
   for (const size_t threads : {2u, 4u, 8u}) {
     const Outcome without = simulate({GetParam(), threads, 0, false});

@@ -1,5 +1,6 @@
-// MemoryBudget and RequestMemory together: nothing is given out that the budget has not granted, and all
-// of it comes back. Threads: the test's, but for one test. Memory: the heap. Errors: by gtest.
+// MemoryBudget and RequestMemory together: nothing is given out that the budget has not granted,
+// and all of it comes back. Threads: the test's, but for one test. Memory: the heap. Errors: by
+// gtest.
 #include <lumen/memory/memory_budget.h>
 #include <lumen/memory/request_memory.h>
 

@@ -151,8 +151,8 @@ TEST_P(SharedBufferStall, ABufferWhoseCloserDiesIsSealedByTheFlusher) {
   EXPECT_EQ(sequence, 0u);
 }
 
-// Once each buffer was in quarantine, nobody looked again whether one's had ended: the writers waited
-// for a buffer and the flusher for them to pass it.
+// Once each buffer was in quarantine, nobody looked again whether one's had ended: the writers
+// waited for a buffer and the flusher for them to pass it.
 TEST_P(SharedBufferStall, WithEachBufferInQuarantineOneIsUsedAgainWhenItsWriterHasCommitted) {
   SharedBuffer::Options o = options();
   o.buffer_count = 2;

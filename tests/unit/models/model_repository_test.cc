@@ -78,7 +78,8 @@ TEST_F(ModelRepositoryTest, SkipsFilesAndDirectoriesThatHoldNoVersion) {
   EXPECT_EQ(repository->models().size(), 1u);
 }
 
-// As Hugging Face's and other tools leave them: nothing was said, and requests got "not in the repository".
+// As Hugging Face's and other tools leave them: nothing was said, and requests got "not in the
+// repository".
 TEST_F(ModelRepositoryTest, AFileBesideNoVersionIsUnavailableWithTheMoveThatMendsIt) {
   files.write("resnet/model.onnx", "x");
   files.write("loose.onnx", "x");

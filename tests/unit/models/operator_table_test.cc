@@ -1,4 +1,5 @@
-// Which operators of a graph a table allows, and which a backend is not given. Graphs are made by hand.
+// Which operators of a graph a table allows, and which a backend is not given. Graphs are made by
+// hand.
 #include "models/operator_table.h"
 
 #include "support/onnx_graphs.h"

@@ -1,5 +1,5 @@
-// The proof that a graph's rows are independent, at its edges. Random graphs against ONNX's reference are in
-// tests/integration/test_row_independence.py.
+// The proof that a graph's rows are independent, at its edges. Random graphs against ONNX's
+// reference are in tests/integration/test_row_independence.py.
 #include "models/row_independence.h"
 
 #include "support/onnx_graphs.h"

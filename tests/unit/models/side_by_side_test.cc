@@ -1,4 +1,5 @@
-// Models that are loaded side by side: at once where the backend can, and none while another is measured.
+// Models that are loaded side by side: at once where the backend can, and none while another is
+// measured.
 // Threads: the test's and those that load. Memory: the heap. Errors: by gtest.
 #include <lumen/engine/engine.h>
 #include <lumen/models/load_trials.h>

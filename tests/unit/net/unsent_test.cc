@@ -23,8 +23,8 @@ namespace {
 
 constexpr size_t kBytes = 256 * 1024;
 
-// A connection over loopback whose client has little room and does not read, and whose server has handed
-// kBytes to the kernel.
+// A connection over loopback whose client has little room and does not read, and whose server has
+// handed kBytes to the kernel.
 struct Stalled {
   Stalled() {
     auto bound = listen_tcp({"127.0.0.1", 0}, false);
@@ -87,7 +87,8 @@ TEST(Unsent, GoesWithAResetAndStaysInTheKernelWithoutOne) {
   EXPECT_EQ(ECONNRESET, errno);
 }
 
-// The kernel keeps it for as long as the client answers its probes, so a hang is this test's failure.
+// The kernel keeps it for as long as the client answers its probes, so a hang is this test's
+// failure.
 TEST(Unsent, IsGivenUpAfterTheTimeThatIsSet) {
   Stalled stalled;
   limit_unsent_time(stalled.server.get(), 100'000'000);

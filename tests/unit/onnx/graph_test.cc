@@ -1,5 +1,5 @@
-// The reader of ONNX files: each part of a graph, and bytes that are no such file. Files are made by MessageWriter;
-// those of the fixtures by ONNX itself.
+// The reader of ONNX files: each part of a graph, and bytes that are no such file. Files are made
+// by MessageWriter; those of the fixtures by ONNX itself.
 #include <lumen/onnx/graph.h>
 
 #include <gmock/gmock.h>

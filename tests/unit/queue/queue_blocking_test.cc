@@ -169,8 +169,8 @@ using Bells = MpmcQueue<int, Padding::kNone, Waiting::kDoorbell>;
 constexpr uint64_t kLostNs = 3'000'000'000;
 
 // Was: the wake for the second item went to a consumer that could not take it, since the first was
-// claimed and not published. Then that one's wake went to one consumer, and the second item lay beside the
-// other.
+// claimed and not published. Then that one's wake went to one consumer, and the second item lay
+// beside the other.
 TEST(MpmcQueueWithDoorbells, AnItemBehindAHeldProducerIsTakenByASleeperOnceThatGoesOn) {
   Bells queue(4);
   const uint64_t deadline_ns = now_ns() + kLostNs;

@@ -280,8 +280,8 @@ TEST(Options, BothListenersOffAreRefused) {
               HasSubstr("$XDG_RUNTIME_DIR is not set: nothing would listen; wanted"));
 }
 
-// Was: as many requests in memory as places in the queue, so that the queue could not fill and nobody was
-// answered 429.
+// Was: as many requests in memory as places in the queue, so that the queue could not fill and
+// nobody was answered 429.
 TEST(Options, ByDefaultMoreRequestsAreInMemoryThanTheQueueAndTheWorkersHold) {
   ServerOptions options;
   for (const uint32_t workers : {0u, 1u, 3u, 8u, 64u}) {
@@ -374,7 +374,8 @@ TEST(EngineSection, RefusesValuesAsTheFileDoes) {
 
 class ConfigurationPage : public testing::Test {
  protected:
-  // Without the backquotes, which a terminal does not have. A row may go on behind the table's text.
+  // Without the backquotes, which a terminal does not have. A row may go on behind the table's
+  // text.
   static std::string row_of(const Setting& setting) {
     std::ifstream page(LUMEN_SOURCE_DIR "/docs/configuration.md");
     const std::string begin = "| " + std::string(setting.key) + " | ";

@@ -1,5 +1,5 @@
-// Intake: the checks of a request on its way in, their order, and the model that leave() lets go. The answers
-// of the engine are those of the test.
+// Intake: the checks of a request on its way in, their order, and the model that leave() lets go.
+// The answers of the engine are those of the test.
 // Threads: one, and one that removes a model. Memory: the heap. Errors: by gtest.
 #include <lumen/service/intake.h>
 

@@ -1,4 +1,5 @@
-// How an I/O thread's room for calls is shared out among models. One thread. Memory: the heap. Errors: by gtest.
+// How an I/O thread's room for calls is shared out among models. One thread. Memory: the heap.
+// Errors: by gtest.
 #include <lumen/service/model_shares.h>
 
 #include "support/bare_request.h"

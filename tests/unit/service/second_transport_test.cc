@@ -1,5 +1,6 @@
-// A transport that knows neither sockets nor HTTP, see slot_transport.h: the proof that a call knows none.
-// One connection keeps 64 calls at work, which complete in any order, and some of which it cancels.
+// A transport that knows neither sockets nor HTTP, see slot_transport.h: the proof that a call
+// knows none. One connection keeps 64 calls at work, which complete in any order, and some of which
+// it cancels.
 #include "unit/service/slot_transport.h"
 
 #include <lumen/engine/engine.h>

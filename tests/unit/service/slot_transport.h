@@ -1,5 +1,6 @@
-// A transport without a socket and without HTTP, as small as it can be. Its client puts numbers into a region
-// that both map, names a slot, and finds the reply in the slot; a connection has up to 64 calls at work.
+// A transport without a socket and without HTTP, as small as it can be. Its client puts numbers
+// into a region that both map, names a slot, and finds the reply in the slot; a connection has up
+// to 64 calls at work.
 // Threads: its own, but for encode() and on_returned(). Memory: the heap. Errors: LUMEN_CHECK.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Steps between binding and engine: one that answers itself, and one that shares a run among identical
-// calls of two I/O threads, each with its own deadline and cancel.
+// Steps between binding and engine: one that answers itself, and one that shares a run among
+// identical calls of two I/O threads, each with its own deadline and cancel.
 #include "support/share_runs.h"
 #include "unit/service/two_threads.h"
 
@@ -219,8 +219,8 @@ TEST_F(StepsTest, AStepMayAnswerWithoutTheEngineAndThoseBeforeItAreTold) {
   EXPECT_EQ(runs(), 0u);
 }
 
-// Two threads, few values, deadlines and cancels at any moment: each call returns once, with the reply of its
-// own value or the reason why not.
+// Two threads, few values, deadlines and cancels at any moment: each call returns once, with the
+// reply of its own value or the reason why not.
 TEST_F(StepsTest, UnderLoadEachCallReturnsOnceWithItsOwnReply) {
   start_sharing();
   const auto client = [this](SlotTransport& transport, uint64_t seed) {

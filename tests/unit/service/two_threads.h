@@ -1,5 +1,5 @@
-// TwoThreads: an engine with the fake model "m" and the calls of two I/O threads, `a` and `b`, that pass the same
-// steps. Threads: one turns both. Memory: the heap. Errors: LUMEN_CHECK.
+// TwoThreads: an engine with the fake model "m" and the calls of two I/O threads, `a` and `b`, that
+// pass the same steps. Threads: one turns both. Memory: the heap. Errors: LUMEN_CHECK.
 #pragma once
 
 #include <lumen/engine/engine.h>

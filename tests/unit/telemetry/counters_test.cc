@@ -1,5 +1,5 @@
-// Counters: totals over writers that come and go, rows that are handed on, slots that are used again for
-// another model, and the region as another process reads it.
+// Counters: totals over writers that come and go, rows that are handed on, slots that are used
+// again for another model, and the region as another process reads it.
 // Threads: writers and a reader. Memory: a region each. Errors: by gtest.
 #include <lumen/telemetry/counters.h>
 
@@ -107,7 +107,8 @@ TEST(CountersDeathTest, OneWriterTooManyIsABug) {
   EXPECT_DEATH(CounterWriter{counters}, "");
 }
 
-// Workers come and go as live changes have it, while backends' threads count for a moment and a reader looks.
+// Workers come and go as live changes have it, while backends' threads count for a moment and a
+// reader looks.
 TEST(Counters, NoTotalGoesDownAndNoneIsLostWhileWritersComeAndGo) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kLives = 200;
@@ -148,8 +149,8 @@ TEST(Counters, NoTotalGoesDownAndNoneIsLostWhileWritersComeAndGo) {
   EXPECT_EQ(counters.total(1, "success_ns"), 3 * kThreads * kLives * kEach);
 }
 
-// Short lives, so that nearly all that happens is taking and giving back. Each writer also counts in plain memory
-// of its row, so that TSan sees whether it is handed on.
+// Short lives, so that nearly all that happens is taking and giving back. Each writer also counts
+// in plain memory of its row, so that TSan sees whether it is handed on.
 TEST(Counters, NoTwoWritersHaveOneRowAtATime) {
   constexpr uint64_t kThreads = 4;
   constexpr uint64_t kLives = 50'000;

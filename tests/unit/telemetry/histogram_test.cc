@@ -1,4 +1,5 @@
-// Histogram: bounds of its buckets exhaustively, percentiles against sorted values, merging, threads.
+// Histogram: bounds of its buckets exhaustively, percentiles against sorted values, merging,
+// threads.
 // Threads: one that records and one that reads. Memory: a few histograms. Errors: by gtest.
 #include <lumen/telemetry/histogram.h>
 

@@ -170,7 +170,8 @@ std::vector<std::string> ids_in(const std::filesystem::path& path) {
   return ids;
 }
 
-// Was: SIGHUP read the configuration only, and after logrotate the server wrote into the old file for ever.
+// Was: SIGHUP read the configuration only, and after logrotate the server wrote into the old file
+// for ever.
 TEST(TraceLog, AfterAMoveItGoesOnInANewFileOnceItIsReopened) {
   const TempFolder folder;
   const auto log = open_log(options_for(folder / "trace.csv"));
@@ -538,9 +539,9 @@ void expect_each_threads_lines_in_order(const std::vector<Row>& rows) {
   }
 }
 
-// A record may be dropped, and is counted, while the thread that fills a buffer is preempted between
-// its reservation and the seal: the other writers wait a millisecond for it. On a busy machine that
-// happens; only a small share of all records may be lost so.
+// A record may be dropped, and is counted, while the thread that fills a buffer is preempted
+// between its reservation and the seal: the other writers wait a millisecond for it. On a busy
+// machine that happens; only a small share of all records may be lost so.
 TEST(TraceLog, EightThreadsWithRoomLoseAtMostRecordsBehindAPreemptedThread) {
   const TempFolder folder;
   const uint64_t each = test::stress_count(100'000);

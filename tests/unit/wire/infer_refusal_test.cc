@@ -1,4 +1,5 @@
-// Infer requests that are wrong: each is refused with the code and a message that names the culprit.
+// Infer requests that are wrong: each is refused with the code and a message that names the
+// culprit.
 #include "unit/wire/wire_support.h"
 
 namespace lumen::wire {

@@ -13,8 +13,8 @@ std::atomic<size_t> new_calls{0};
 }  // namespace
 
 // All forms that the tests and simdjson (the judge of other tests here) call, so that none is left
-// to ASan alone and freed here. noinline: g++ 12 would see malloc and free within new and delete and
-// warn that they do not match.
+// to ASan alone and freed here. noinline: g++ 12 would see malloc and free within new and delete
+// and warn that they do not match.
 [[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   new_calls.fetch_add(1, std::memory_order_relaxed);  // relaxed: see above
   return std::malloc(bytes);

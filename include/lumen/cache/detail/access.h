@@ -1,9 +1,11 @@
-// How the cells of a table are read and written: plainly by the one-thread flavour, by atomic operations in
-// the concurrent one, where readers look at memory that a writer may be changing.
-// Threads: with kShared one writer at a time and any number of readers. Memory: none. Errors: never.
+// How the cells of a table are read and written: plainly by the one-thread flavour, by atomic
+// operations in the concurrent one, where readers look at memory that a writer may be changing.
+// Threads: with kShared one writer at a time and any number of readers. Memory: none. Errors:
+// never.
 //
-// Every load is an acquire and every store a release, which costs nothing on x86-64. So a reader that sees
-// one store of a write also sees the odd version that came before it (see block.h), and no fence is needed.
+// Every load is an acquire and every store a release, which costs nothing on x86-64. So a reader
+// that sees one store of a write also sees the odd version that came before it (see block.h), and
+// no fence is needed.
 #pragma once
 
 #include <array>

@@ -1,16 +1,18 @@
 // Deadlines: when entries end, as 2 bytes an entry, and how many end at each time.
 //
-// An entry holds the number of a bucket; the bucket holds the deadline in ticks, and how many entries have it.
-// Buckets stand in a timing wheel of levels: level k has 2,048 places of 2^k ticks each, for times to live of
-// 2^(10+k) to 2^(11+k) ticks, so that rounding a deadline down costs less than ttl / 1,024. Nothing cascades
-// from level to level (as in Linux's timers since 4.8). When a place is passed its bucket has ended: the live
-// count drops by the bucket's in one step, however many entries that are. A bucket's number is used
-// again once the last of its entries is out of the table; so no number ever means a later time than the
-// one it was written with, whether anybody ticks or not, and there are no more buckets than entries.
+// An entry holds the number of a bucket; the bucket holds the deadline in ticks, and how many
+// entries have it. Buckets stand in a timing wheel of levels: level k has 2,048 places of 2^k ticks
+// each, for times to live of 2^(10+k) to 2^(11+k) ticks, so that rounding a deadline down costs
+// less than ttl / 1,024. Nothing cascades from level to level (as in Linux's timers since 4.8).
+// When a place is passed its bucket has ended: the live count drops by the bucket's in one step,
+// however many entries that are. A bucket's number is used again once the last of its entries is
+// out of the table; so no number ever means a later time than the one it was written with, whether
+// anybody ticks or not, and there are no more buckets than entries.
 //
 // Threads: one at a time; with kShared ended() may be asked by readers beside it.
-// Memory: 4.4 KiB a level in use, 15 bytes a bucket, doubling; with kShared an outgrown array is kept, since
-// readers may look at it (together less than the newest). Errors: std::bad_alloc, nothing changed.
+// Memory: 4.4 KiB a level in use, 15 bytes a bucket, doubling; with kShared an outgrown array is
+// kept, since readers may look at it (together less than the newest). Errors: std::bad_alloc,
+// nothing changed.
 #pragma once
 
 #include <lumen/cache/detail/access.h>
@@ -67,8 +69,9 @@ class Deadlines {
     return find_bucket(now_ns, ttl_ns, tick_bits);
   }
 
-  // Whether the entries of `id` have ended at `now`. With kShared the number may be one that a reader has
-  // caught in the middle of a write: any is allowed, and the answer counts only if the block's version does.
+  // Whether the entries of `id` have ended at `now`. With kShared the number may be one that a
+  // reader has caught in the middle of a write: any is allowed, and the answer counts only if the
+  // block's version does.
   [[nodiscard]] bool ended(DeadlineId id, uint64_t now) const noexcept {
     return seen_tick_of(id) <= now;
   }
@@ -131,11 +134,13 @@ class Deadlines {
     return live;
   }
   [[nodiscard]] size_t live() const noexcept { return load_cell<kShared>(live_); }
-  // The time that advance() has reached, and the entries that ended before it and are still in the table.
+  // The time that advance() has reached, and the entries that ended before it and are still in the
+  // table.
   [[nodiscard]] uint64_t passed() const noexcept { return load_cell<kShared>(passed_); }
   [[nodiscard]] size_t reclaimable() const noexcept { return reclaimable_; }
   [[nodiscard]] size_t bytes() const noexcept { return bytes_; }
-  // Nothing is allocated for that many entries with times to live up to 2^kReservedLevels * 1,024 ticks.
+  // Nothing is allocated for that many entries with times to live up to 2^kReservedLevels * 1,024
+  // ticks.
   void reserve(size_t entries) {
     const size_t buckets = std::min(std::bit_ceil(entries + 2), kMostBuckets + 1);
     if (buckets > buckets_) grow(buckets);
@@ -173,7 +178,8 @@ class Deadlines {
     Level& level = level_at(k);
     const size_t at = place % kPlaces;
     const uint64_t bit = uint64_t{1} << (at % 64);
-    // A place that is taken is taken for this turn of the wheel: advance() has ended those of turns before.
+    // A place that is taken is taken for this turn of the wheel: advance() has ended those of turns
+    // before.
     const bool taken = (level.taken[at / 64] & bit) != 0;
     const DeadlineId id = taken ? level.ids[at] : take_number();
     if (id == kNoDeadline) return id;

@@ -1,10 +1,12 @@
 // Directory: which segment has a hash, by its highest bits.
 //
-// A segment has a run of neighbouring entries of the directory, of any length, and is split between two of them.
-// The directory doubles when a run is too short for that: it has 8 to 16 entries of 8 bytes for up to 16,384 slots.
+// A segment has a run of neighbouring entries of the directory, of any length, and is split between
+// two of them. The directory doubles when a run is too short for that: it has 8 to 16 entries of 8
+// bytes for up to 16,384 slots.
 //
-// Threads: as access.h says. Memory: doubling; with kShared an outgrown array is kept until the end, because a
-// reader may be looking at it (together less than the newest). Errors: std::bad_alloc, nothing changed.
+// Threads: as access.h says. Memory: doubling; with kShared an outgrown array is kept until the
+// end, because a reader may be looking at it (together less than the newest). Errors:
+// std::bad_alloc, nothing changed.
 #pragma once
 
 #include <lumen/cache/detail/access.h>

@@ -5,7 +5,8 @@
 //   by pointer  the slot points to a Node that does not change. Types that readers cannot copy word
 //               by word are held so (see hazard.h), and types that could throw while a table grows.
 //
-// Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's own exceptions.
+// Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's
+// own exceptions.
 #pragma once
 
 #include <lumen/cache/detail/access.h>
@@ -42,8 +43,8 @@ struct KeyAndValue : KeptHash<kKept> {
   V value;
 };
 
-// The same without a constructor, so that it is trivially copyable wherever K and V are. kAlign: at least that,
-// so that readers copy it in words of 8 bytes.
+// The same without a constructor, so that it is trivially copyable wherever K and V are. kAlign: at
+// least that, so that readers copy it in words of 8 bytes.
 template <typename K, typename V, size_t kAlign = 1>
 struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
   K key;
@@ -54,7 +55,8 @@ template <typename K, typename V, typename Hash, bool kShared>
 struct EntryTypes {
   static constexpr bool kTrivial =
       std::is_trivially_copyable_v<K> && std::is_trivially_copyable_v<V>;
-  // A value larger than this is not copied under a version: the copy would take longer than a writer waits.
+  // A value larger than this is not copied under a version: the copy would take longer than a
+  // writer waits.
   static constexpr size_t kMostWordsCopied = 256;
   static constexpr bool kHash = kKeepsHash<K, Hash>;
   static constexpr bool kByPointer =

@@ -1,8 +1,8 @@
 // Flights: the computations of get_or_compute() that are under way, so that each key has one.
-// Computations that ask for each other's keys never wait for each other for ever: the last to ask computes beside the
-// flight that it would wait for.
-// Threads: any. Memory: one flight a computation. Errors: std::bad_alloc; an exception of compute() goes to the
-// caller that called it, and a thread that waits takes over.
+// Computations that ask for each other's keys never wait for each other for ever: the last to ask
+// computes beside the flight that it would wait for.
+// Threads: any. Memory: one flight a computation. Errors: std::bad_alloc; an exception of compute()
+// goes to the caller that called it, and a thread that waits takes over.
 #pragma once
 
 #include <lumen/cache/detail/wait_graph.h>

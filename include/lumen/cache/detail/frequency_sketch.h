@@ -5,8 +5,8 @@
 //
 // A count-min sketch of 4-bit counters (Cormode, Muthukrishnan 2005), aged as TinyLFU is (Einziger,
 // Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 2017). The four
-// counters of a key lie in one block of a cache line, each in a row of 32 of its own: one miss of the
-// CPU's cache a key instead of four, for a little more error.
+// counters of a key lie in one block of a cache line, each in a row of 32 of its own: one miss of
+// the CPU's cache a key instead of four, for a little more error.
 //
 //   block, 64 bytes:  | row 0: 2 words | row 1: 2 words | row 2: 2 words | row 3: 2 words |
 //

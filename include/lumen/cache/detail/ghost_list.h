@@ -4,9 +4,9 @@
 // Errors: reserve() throws the resource's exception, and has then changed nothing.
 //
 // A hash table of buckets of one cache line, eight slots each. A slot holds a fingerprint and the
-// number of its insertion; a ghost is over when `entries` more were inserted after it, so no list is
-// kept and nothing is removed in time. A full bucket loses its oldest ghost. This is the form that
-// section 4.2 of the S3-FIFO paper (s3_fifo.h) describes.
+// number of its insertion; a ghost is over when `entries` more were inserted after it, so no list
+// is kept and nothing is removed in time. A full bucket loses its oldest ghost. This is the form
+// that section 4.2 of the S3-FIFO paper (s3_fifo.h) describes.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // A group: 16 slots of a flat table with a control byte each, which are compared at once.
 // Threads: as access.h says. Memory: none of its own. Errors: never.
 //
-// A control byte is kEmpty, kRemoved (a slot that searches must pass, since its group was full once) or a tag, 8 bits
-// of the entry's hash. One comparison finds the slots whose tag fits; of those that do not hold the key
-// there is one in 254. The idea is that of Google's Swiss tables and Meta's F14 (both 2017).
+// A control byte is kEmpty, kRemoved (a slot that searches must pass, since its group was full
+// once) or a tag, 8 bits of the entry's hash. One comparison finds the slots whose tag fits; of
+// those that do not hold the key there is one in 254. The idea is that of Google's Swiss tables and
+// Meta's F14 (both 2017).
 //
 //   control bytes  16 x 1 ┐
 //   deadlines      16 x 2 ├ one cache line

@@ -1,4 +1,5 @@
-// The hash of a ChronoCache: 64 bits, all of them well mixed, keyed by a seed that only the process knows.
+// The hash of a ChronoCache: 64 bits, all of them well mixed, keyed by a seed that only the process
+// knows.
 // Threads: any. Memory: none. Errors: never.
 //
 // Strings go through 64 x 64 -> 128 bit products whose halves are combined (Wang Yi's wyhash uses
@@ -71,9 +72,10 @@ concept HashedAsNumber = std::is_integral_v<T> || std::is_enum_v<T> || std::is_p
 // bytes are hashed) or a std::hash, which is mixed with the seed but no safer against chosen keys
 // than it is. The seed is odd.
 //
-// Numbers are often ids, and ids are used near each other. So the bits that choose a segment are those of a block of
-// 4,096 neighbours, the bits that choose a place in it those of the number: neighbours meet in a segment, which is
-// in the cache, and are spread over its groups. The compiler hashes 16 keys of a group at once when a segment grows.
+// Numbers are often ids, and ids are used near each other. So the bits that choose a segment are
+// those of a block of 4,096 neighbours, the bits that choose a place in it those of the number:
+// neighbours meet in a segment, which is in the cache, and are spread over its groups. The compiler
+// hashes 16 keys of a group at once when a segment grows.
 struct SeededHash {
   using is_transparent = void;
   static constexpr uint32_t kNeighbourBits = 12;

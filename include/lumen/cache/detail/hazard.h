@@ -1,13 +1,13 @@
 // Hazard pointers (Michael 2004): how a reader keeps a node that it has found from being freed.
 //
-// A reader stores the node's address in a slot of its thread, then looks whether the node is still in the table.
-// A writer that has taken a node out frees it once no slot holds its address. So a reader that is stopped
-// in the middle keeps the few nodes in its own slots, and nothing else waits for it.
-// The store and the look must not swap. The reader pays a compiler barrier for that and the writer a
-// membarrier, once for many nodes; where the kernel has none each pays a fence.
+// A reader stores the node's address in a slot of its thread, then looks whether the node is still
+// in the table. A writer that has taken a node out frees it once no slot holds its address. So a
+// reader that is stopped in the middle keeps the few nodes in its own slots, and nothing else waits
+// for it. The store and the look must not swap. The reader pays a compiler barrier for that and the
+// writer a membarrier, once for many nodes; where the kernel has none each pays a fence.
 //
-// Threads: any. Memory: 128 bytes a thread that reads, used again by later threads; never more than there were
-// threads at once. Errors: std::bad_alloc when a thread reads for the first time.
+// Threads: any. Memory: 128 bytes a thread that reads, used again by later threads; never more than
+// there were threads at once. Errors: std::bad_alloc when a thread reads for the first time.
 #pragma once
 
 #include <lumen/memory/asymmetric_fence.h>
@@ -60,8 +60,8 @@ class HazardRecords {
     for (const HazardRecord* record = first_.load(std::memory_order_acquire); record != nullptr;
          record = record->next) {
       for (const std::atomic<const void*>& slot : record->slots) {
-        // sync[cache.hazard]: acquire, pairs with the release that clears a slot or puts another node there: the
-        // reader is done.
+        // sync[cache.hazard]: acquire, pairs with the release that clears a slot or puts another
+        // node there: the reader is done.
         const void* node = slot.load(std::memory_order_acquire);
         if (node != nullptr) f(node);
       }
@@ -121,14 +121,16 @@ class Hazard {
 
   // From here on the node is not freed, if a look at the table that follows still finds it there.
   void protect(const void* node) noexcept {
-    // sync[cache.hazard]: release, since it replaces an address, too: a search that goes on from node to node has read
-    // the node before. The fence orders it before the look, and the writer's makes it seen.
+    // sync[cache.hazard]: release, since it replaces an address, too: a search that goes on from
+    // node to node has read the node before. The fence orders it before the look, and the writer's
+    // makes it seen.
     record_.slots[depth_].store(node, std::memory_order_release);
     if (HazardRecords::all().by_membarrier()) {
       light_fence();
     } else {
-      // fence: sync[cache.hazard] seq_cst, with the writer's. A seq_cst store would not do: the look that follows is an
-      // acquire, which may come before it (as AArch64's ldapr before an stlr).
+      // fence: sync[cache.hazard] seq_cst, with the writer's. A seq_cst store would not do: the
+      // look that follows is an acquire, which may come before it (as AArch64's ldapr before an
+      // stlr).
       std::atomic_thread_fence(std::memory_order_seq_cst);
     }
   }

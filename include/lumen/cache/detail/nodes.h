@@ -1,4 +1,5 @@
-// Nodes: the entries of a table that are held by pointer, and those that wait until no reader holds them.
+// Nodes: the entries of a table that are held by pointer, and those that wait until no reader holds
+// them.
 // Threads: one at a time. Memory: a node an entry; of those taken out at most kBatch and two for
 // each hazard slot wait.
 // Errors: std::bad_alloc, and exceptions of K and V; nothing changed then.

@@ -1,4 +1,5 @@
-// PageResource: anonymous pages as a pmr resource. They are zero, and none is resident until it is touched.
+// PageResource: anonymous pages as a pmr resource. They are zero, and none is resident until it is
+// touched.
 // Threads: any. Memory: this is the memory. Errors: std::bad_alloc.
 #pragma once
 
@@ -30,7 +31,8 @@ class PageResource final : public std::pmr::memory_resource {
     const uintptr_t last = (address + bytes) / kPage * kPage;
     if (last > first) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
   }
-  // Pages in there that will be written at once are got by one call instead of a fault each (0.25 to 0.5 µs).
+  // Pages in there that will be written at once are got by one call instead of a fault each (0.25
+  // to 0.5 µs).
   static void expect_writes(std::byte* begin, size_t bytes) noexcept {
 #if defined(MADV_POPULATE_WRITE)
     const auto address = reinterpret_cast<uintptr_t>(begin);

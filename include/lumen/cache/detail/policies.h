@@ -15,7 +15,8 @@
 
 namespace lumen::cache {
 
-// Threads: shards whose writers lock them, and readers that take no lock; or one thread and no atomics.
+// Threads: shards whose writers lock them, and readers that take no lock; or one thread and no
+// atomics.
 struct Concurrent {
   static constexpr bool kShared = true;
 };
@@ -23,8 +24,8 @@ struct OneThread {
   static constexpr bool kShared = false;
 };
 
-// uint64_t operator()(const Key&, uint64_t seed) const: 64 bits, all well mixed. With is_transparent it takes other
-// types than the key's too, as EqualWith's has to then.
+// uint64_t operator()(const Key&, uint64_t seed) const: 64 bits, all well mixed. With
+// is_transparent it takes other types than the key's too, as EqualWith's has to then.
 template <typename Hasher>
 struct HashWith {
   using Type = Hasher;
@@ -38,8 +39,8 @@ template <typename Weigher>
 struct WeighWith {
   using Type = Weigher;
 };
-// void operator()(const K&, const V&, Removal) noexcept, once for each value that leaves, under its shard's
-// lock: short, and never into the cache.
+// void operator()(const K&, const V&, Removal) noexcept, once for each value that leaves, under its
+// shard's lock: short, and never into the cache.
 template <typename Listener>
 struct OnRemoval {
   using Type = Listener;

@@ -61,7 +61,8 @@ class RecordList {
   Handle oldest_ = kNoHandle;
 };
 
-// One of the queues of a policy: a list that knows its weight, and marks its entries with its number.
+// One of the queues of a policy: a list that knows its weight, and marks its entries with its
+// number.
 template <uint32_t kNumber>
 class WeighedQueue {
  public:

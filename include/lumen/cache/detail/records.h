@@ -1,7 +1,7 @@
 // Records: the data of an eviction policy beside the table: handles, and the hash by which a victim
 // is found again.
-// Threads: one at a time; touch() of a policy with kConcurrentHits from any. Memory: 8 bytes an entry and the policy's
-// own. Errors: std::bad_alloc by reserve(), nothing changed.
+// Threads: one at a time; touch() of a policy with kConcurrentHits from any. Memory: 8 bytes an
+// entry and the policy's own. Errors: std::bad_alloc by reserve(), nothing changed.
 #pragma once
 
 #include <lumen/cache/detail/record_array.h>

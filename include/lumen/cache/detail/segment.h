@@ -1,16 +1,17 @@
 // A segment: the slots for a share of all hashes, as a row of groups in a region of its own.
 //
-// A region is address space for the largest segment; only the pages that the segment's groups reach are there. So a
-// segment grows in place, a quarter at a time: its entries are copied aside and put back where they belong
-// among more groups. One that is as large as its region is split in two. Memory never doubles, and no step takes
-// longer than to move 16,384 entries. After a split each part gets up to a quarter more room than it needs, at
-// random: else all segments would be full at the same time, and the memory of an entry would swing by a quarter.
+// A region is address space for the largest segment; only the pages that the segment's groups reach
+// are there. So a segment grows in place, a quarter at a time: its entries are copied aside and put
+// back where they belong among more groups. One that is as large as its region is split in two.
+// Memory never doubles, and no step takes longer than to move 16,384 entries. After a split each
+// part gets up to a quarter more room than it needs, at random: else all segments would be full at
+// the same time, and the memory of an entry would swing by a quarter.
 //
-// Threads: as access.h says. Memory: descriptor and region are SegmentStore's. Errors: never.
-// With kShared the version is odd while a writer changes the segment, and while the descriptor is of none. A reader
-// that finds the same even version before and after has seen one state. Descriptors and regions stay mapped
-// until the table ends, so a reader that comes late finds numbers that mean nothing, never memory that
-// is not there, and the version tells it.
+// Threads: as access.h says. Memory: descriptor and region are SegmentStore's. Errors: never. With
+// kShared the version is odd while a writer changes the segment, and while the descriptor is of
+// none. A reader that finds the same even version before and after has seen one state. Descriptors
+// and regions stay mapped until the table ends, so a reader that comes late finds numbers that mean
+// nothing, never memory that is not there, and the version tells it.
 #pragma once
 
 #include <lumen/cache/detail/group.h>
@@ -29,8 +30,8 @@ template <typename GroupT>
 inline constexpr uint32_t kMostGroups =
     static_cast<uint32_t>(std::clamp<size_t>(kRegionBytes / sizeof(GroupT), 16, 1024));
 
-// Slots that may be taken, removed ones included: 31 of 32. Searches get long above that, and memory is wasted
-// below: filled from 78 to 97 % a segment is 87 % full on average.
+// Slots that may be taken, removed ones included: 31 of 32. Searches get long above that, and
+// memory is wasted below: filled from 78 to 97 % a segment is 87 % full on average.
 [[nodiscard]] constexpr uint32_t usable_slots(uint32_t groups) noexcept {
   return groups * static_cast<uint32_t>(kGroupSlots) - (groups + 1) / 2;
 }

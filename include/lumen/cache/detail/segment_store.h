@@ -5,8 +5,8 @@
 // hands out memory, not address space: there a table's first segment begins with a small region and
 // gets larger ones, and further segments have full ones (192 KiB).
 //
-// Threads: one at a time. Memory: as said; with kShared nothing is given back before the end, since readers may
-// come late. Errors: std::bad_alloc, nothing changed.
+// Threads: one at a time. Memory: as said; with kShared nothing is given back before the end, since
+// readers may come late. Errors: std::bad_alloc, nothing changed.
 #pragma once
 
 #include <lumen/cache/detail/page_resource.h>

@@ -1,5 +1,7 @@
-// Shards: the tables of a cache: one for a OneThread cache, a power of two of them for a concurrent one.
-// Threads: a shard's table is written under its lock. Memory: at construction. Errors: std::bad_alloc then.
+// Shards: the tables of a cache: one for a OneThread cache, a power of two of them for a concurrent
+// one.
+// Threads: a shard's table is written under its lock. Memory: at construction. Errors:
+// std::bad_alloc then.
 #pragma once
 
 #include <lumen/base/cache_line.h>
@@ -124,8 +126,8 @@ template <typename TableT>
 class ManyShards {
  public:
   using Shard = LockedShard<TableT>;
-  // Bits 40 to 47 of the hash choose one, so neighbours share a shard as they share a segment: two threads that
-  // put ids of their own meet in one of 16.
+  // Bits 40 to 47 of the hash choose one, so neighbours share a shard as they share a segment: two
+  // threads that put ids of their own meet in one of 16.
   static constexpr uint32_t kMost = 256;
   static constexpr uint32_t kShardsACpu =
       8;  // two writers meet in one sixteenth of puts on two CPUs

@@ -200,7 +200,8 @@ class Table {
     if constexpr (kRecords) records_.remove(group.handles[place.slot], weight_of(pair_at(place)));
     Entry& entry = group.entry(place.slot);
     place.segment->begin_write();
-    // A search may end at a group with an empty slot, unless it was full when something was put behind it.
+    // A search may end at a group with an empty slot, unless it was full when something was put
+    // behind it.
     if (!group.look().equal_to(kEmpty).empty()) {
       group.set_control(place.slot, kEmpty);
       ++place.segment->left;
@@ -348,8 +349,8 @@ class Table {
   [[nodiscard]] Place free_place(uint64_t hash) noexcept;
   void reserve_range(uint64_t first, uint64_t length, double entries);
   static void empty_out(Groups groups) noexcept;
-  // f(hash, group, slot) for each entry. The hashes of 16 numbers are got at once, of empty slots too: the
-  // compiler does several in one instruction.
+  // f(hash, group, slot) for each entry. The hashes of 16 numbers are got at once, of empty slots
+  // too: the compiler does several in one instruction.
   template <typename F>
   void each_hashed(Groups groups, F&& f) const {
     for (uint32_t at = 0; at < groups.count; ++at) {

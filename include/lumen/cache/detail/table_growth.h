@@ -1,6 +1,7 @@
-// How a Table grows: a full segment gets a quarter more groups, or is split in two. See table_class.h.
-// Threads, Memory, Errors: as there. A step moves at most 16,384 entries, 10 to 50 µs; readers go on meanwhile, in
-// the entries that were put aside.
+// How a Table grows: a full segment gets a quarter more groups, or is split in two. See
+// table_class.h.
+// Threads, Memory, Errors: as there. A step moves at most 16,384 entries, 10 to 50 µs; readers go
+// on meanwhile, in the entries that were put aside.
 #pragma once
 
 #include <lumen/cache/detail/table_class.h>
@@ -109,8 +110,8 @@ void Table<K, V, Set>::retire(SegmentT* segment) noexcept {
   store_.give_back(segment);
 }
 
-// One small segment for everything; or, of an empty table, the segments as they are: where it is reserved, and where
-// there is no memory for a small one.
+// One small segment for everything; or, of an empty table, the segments as they are: where it is
+// reserved, and where there is no memory for a small one.
 template <typename K, typename V, typename Set>
 void Table<K, V, Set>::begin_anew() {
   constexpr uint64_t kWhole = Directory<SegmentT, kShared>::kWhole;
@@ -220,9 +221,10 @@ void Table<K, V, Set>::refill(SegmentT* segment, uint32_t groups) {
   store_.give_back(region);
 }
 
-// Where a segment is split: near a point between 3 and 5 eighths of its entries, which is another one for each, so
-// that segments are of all sizes at all times. Blocks of neighbours (hash.h) lie on one side. Nothing: nearly all
-// entries would be on one side even with kMostRun entries of the directory.
+// Where a segment is split: near a point between 3 and 5 eighths of its entries, which is another
+// one for each, so that segments are of all sizes at all times. Blocks of neighbours (hash.h) lie
+// on one side. Nothing: nearly all entries would be on one side even with kMostRun entries of the
+// directory.
 template <typename K, typename V, typename Set>
 auto Table<K, V, Set>::find_split(const SegmentT& segment) -> std::optional<Split> {
   constexpr uint64_t kLeastRun = 8;
@@ -277,7 +279,8 @@ bool Table<K, V, Set>::split(SegmentT* segment) {
   SegmentT* high = new_segment(room_for(above, middle), middle, segment->length - length, false);
   const uint32_t low_groups = room_for(below, segment->first ^ length << 32);
   const Groups from = move_aside(segment);
-  // Chosen by an index: which side an entry goes to is chance, and a branch would be mispredicted half the time.
+  // Chosen by an index: which side an entry goes to is chance, and a branch would be mispredicted
+  // half the time.
   std::array<Filler, 2> sides{Filler({region.data, low_groups}),
                               Filler({high->data, high->groups})};
   each_hashed(from, [&](uint64_t hash, GroupT& group, size_t slot) {

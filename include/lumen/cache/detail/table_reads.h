@@ -13,7 +13,8 @@ namespace lumen::cache {
 template <typename K, typename Equal>
 inline constexpr bool kComparesTorn = HashedAsNumber<K> && std::is_same_v<Equal, std::equal_to<>>;
 
-// A writer is in the middle of 10 to 50 ns of work, unless it has lost its CPU: then this thread gives up its own.
+// A writer is in the middle of 10 to 50 ns of work, unless it has lost its CPU: then this thread
+// gives up its own.
 template <typename K, typename V, typename Set>
 void Table<K, V, Set>::wait_for_writer(uint32_t tries) noexcept {
   if (tries % kTriesBeforeYield == 0) {

@@ -58,7 +58,8 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
   return Outcome::kReplaced;
 }
 
-// The reader of a slot that was free sees the control byte last, and everything with it: no version is needed.
+// The reader of a slot that was free sees the control byte last, and everything with it: no version
+// is needed.
 template <typename K, typename V, typename Set>
 template <typename K2, typename V2>
 auto Table<K, V, Set>::insert(Place place, uint64_t hash, K2&& key, V2&& value, DeadlineId id)

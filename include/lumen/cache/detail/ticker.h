@@ -1,6 +1,6 @@
 // Ticker: the time of a cache, as its clock policy has it, and the thread of BackgroundTick.
-// Threads: any may read; OneThread caches have no atomic here. Memory: a thread's. Errors: std::system_error when
-// no thread can be made.
+// Threads: any may read; OneThread caches have no atomic here. Memory: a thread's. Errors:
+// std::system_error when no thread can be made.
 #pragma once
 
 #include <lumen/cache/clocks.h>
@@ -74,8 +74,8 @@ class Ticker {
       return load_cell<kShared>(now_tick_);
     }
   }
-  // Now, as a deadline in ticks is held against it: has_come(deadline). A clock that is read is read there, so not
-  // where nothing was found.
+  // Now, as a deadline in ticks is held against it: has_come(deadline). A clock that is read is
+  // read there, so not where nothing was found.
   struct Tick {
     uint64_t now;
     [[nodiscard]] bool has_come(uint64_t deadline) const noexcept { return deadline <= now; }

@@ -1,7 +1,8 @@
-// The threads of this process that wait for a computation of get_or_compute(), so that no circle of them waits for
-// ever: a thread that would close one is told so before it waits. One graph for all caches, since a computation of
-// one cache may ask another. Modelled in tests/spin/get_or_compute.pml.
-// Source: Coffman, Elphick, Shoshani, "System Deadlocks", 1971 (a circle of waits, one holder a resource).
+// The threads of this process that wait for a computation of get_or_compute(), so that no circle of
+// them waits for ever: a thread that would close one is told so before it waits. One graph for all
+// caches, since a computation of one cache may ask another. Modelled in
+// tests/spin/get_or_compute.pml. Source: Coffman, Elphick, Shoshani, "System Deadlocks", 1971 (a
+// circle of waits, one holder a resource).
 // Threads: any. Memory: none; a node lies on the stack of its thread. Errors: none.
 #pragma once
 
@@ -53,8 +54,8 @@ class WaitEdge {
     static Graph graph;
     return graph;
   }
-  // Each thread waits for one flight at most, so from a flight there is one way on. It ends, since no circle was
-  // ever added.
+  // Each thread waits for one flight at most, so from a flight there is one way on. It ends, since
+  // no circle was ever added.
   [[nodiscard]] bool closes_circle(const Graph& graph) const noexcept {
     const FlightState* flight = flight_;
     while (flight != nullptr) {

@@ -2,10 +2,10 @@
 // Threads: one at a time. Memory, Errors: none.
 //
 // The hill climbing of Einziger, Eytan, Friedman, Manes: "Adaptive Software Cache Management"
-// (Middleware 2018). It shifts the window by a step, and after a period asks whether more were hits:
-// if so it goes on, else it turns back. Steps shrink, until the hit ratio changes by so much that the
-// load must be another. It also turns where the window is at its end and hits stay as they are: a
-// cache that hits next to nothing with the least window has to look elsewhere.
+// (Middleware 2018). It shifts the window by a step, and after a period asks whether more were
+// hits: if so it goes on, else it turns back. Steps shrink, until the hit ratio changes by so much
+// that the load must be another. It also turns where the window is at its end and hits stay as they
+// are: a cache that hits next to nothing with the least window has to look elsewhere.
 #pragma once
 
 #include <cmath>
@@ -22,9 +22,9 @@ class WindowClimber {
   void count_hit() noexcept { ++hits_; }
   void count_miss() noexcept { ++misses_; }
 
-  // A period is over: at the first of its whole multiples where the hit ratio has changed by more than
-  // chance does, or after kLeastRequests. Steps that help a lot so follow one another quickly in a small
-  // cache too, and where nothing helps chance moves the window seldom.
+  // A period is over: at the first of its whole multiples where the hit ratio has changed by more
+  // than chance does, or after kLeastRequests. Steps that help a lot so follow one another quickly
+  // in a small cache too, and where nothing helps chance moves the window seldom.
   [[nodiscard]] bool is_due(uint64_t period) noexcept {
     const uint64_t requests = hits_ + misses_;
     if (requests < next_look_) return false;

@@ -1,12 +1,12 @@
-// Transport: a protocol's connections on one I/O thread. It turns the bytes of its clients into calls
-// and the outputs into bytes. The I/O thread runs all of its transports in each of its turns, and
-// knows nothing else of them.
+// Transport: a protocol's connections on one I/O thread. It turns the bytes of its clients into
+// calls and the outputs into bytes. The I/O thread runs all of its transports in each of its turns,
+// and knows nothing else of them.
 //
 //   the loop delivers to the transport's connections ─► take_returned(), take_requests()
 //   ─► serve_waiting() ─► the engine's turn ─► end_turn()
 //
-// Threads: its I/O thread. Memory: as the transport says. Errors: a transport that can't be made says
-// why; afterwards each request is answered, with an error where need be.
+// Threads: its I/O thread. Memory: as the transport says. Errors: a transport that can't be made
+// says why; afterwards each request is answered, with an error where need be.
 #pragma once
 
 #include <lumen/base/result.h>
@@ -48,8 +48,8 @@ class Transport {
   virtual size_t take_requests() noexcept { return 0; }
   // Answers calls that came back from the engine and the control plane; returns how many.
   virtual size_t take_returned() noexcept = 0;
-  // Memory and calls that have come free go to requests that wait for them. Returns how many of these
-  // went on.
+  // Memory and calls that have come free go to requests that wait for them. Returns how many of
+  // these went on.
   virtual size_t serve_waiting() noexcept { return 0; }
   // Another turn has to follow at once: something came free after serve_waiting().
   [[nodiscard]] virtual bool owes_a_turn() const noexcept { return false; }

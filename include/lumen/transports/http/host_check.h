@@ -1,6 +1,6 @@
-// HostCheck: whether a Host is an address or a name of this machine, or one that the user allowed. A
-// page in a browser can let a name of its own point to 127.0.0.1 (DNS rebinding) and would then read
-// the answers of a server that only listens there; but the browser tells that name in Host.
+// HostCheck: whether a Host is an address or a name of this machine, or one that the user allowed.
+// A page in a browser can let a name of its own point to 127.0.0.1 (DNS rebinding) and would then
+// read the answers of a server that only listens there; but the browser tells that name in Host.
 // Threads: allows() any; create() control plane, at start. Memory: the heap at create() only.
 // Errors: false.
 #pragma once

@@ -1,5 +1,5 @@
-// The transport of the bus: wire/bus_infer.h describes the frames; tensors are read and written where
-// the client has them.
+// The transport of the bus: wire/bus_infer.h describes the frames; tensors are read and written
+// where the client has them.
 // Threads: its I/O thread; make_transport() before it runs. Memory: calls in make_transport(); a
 // connection when it comes. Errors: make_transport() returns why; afterwards replies with a status.
 #pragma once
