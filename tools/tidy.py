@@ -291,6 +291,17 @@ def check_english(tree: Tree) -> Iterable[Finding]:
             yield Finding(".", 1, "english", message)
 
 
+def check_comment_width(tree: Tree) -> Iterable[Finding]:
+    """Prose in comments of C++ keeps to the columns of the code; clang-format leaves comments."""
+    most = tree.rules["limits"]["comment_columns"]
+    for path, text in tree.texts.items():
+        if not path.endswith(CPP):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > most and tidy_english.is_prose(line):
+                yield Finding(path, number, "width", f"{len(line)} columns, at most {most}")
+
+
 def check_root(tree: Tree) -> Iterable[Finding]:
     """The root stays a page that one can take in."""
     entries = sorted({path.split("/")[0] for path in tree.texts} - {""})
@@ -310,6 +321,7 @@ RULES: dict[str, Callable[[Tree], Iterable[Finding]]] = {
     "atomics": check_atomics,
     "root": check_root,
     "english": check_english,
+    "width": check_comment_width,
 }
 
 

@@ -48,6 +48,12 @@ def count(path: str, text: str) -> Count:
     return Count(words, clauses, first_line)
 
 
+def is_prose(line: str) -> bool:
+    """A line that is a comment and no part of a diagram, a table or a list, which are indented."""
+    text = line.strip().removeprefix("// ")
+    return text != line.strip() and not text.startswith((" ", "---")) and "  " not in text
+
+
 def python_comments(text: str) -> Iterable[tuple[int, str]]:
     """Each with its line. A file that is no Python has none: ruff says so."""
     try:

@@ -153,7 +153,7 @@ double run_reset_pmr(size_t used) {
   return static_cast<double>(sum) / kResets;
 }
 
-// --- Shared buffer ---------------------------------------------------------------------------------
+// --- Shared buffer -------------------------------------------------------------------------------
 
 // All threads between two lines; ns a record as the wall clock sees it.
 double ns_per_record(const Settings& s, size_t threads, const std::function<void(uint64_t)>& body) {

@@ -9,7 +9,7 @@
 
 namespace lumen::bench {
 
-// --- copies: push_n(span) and pop_n(span) say how many ---------------------------------------------
+// --- copies: push_n(span) and pop_n(span) say how many -------------------------------------------
 
 template <typename T>
 struct LumenSpscCopies {

@@ -114,7 +114,7 @@ class GatedSubmitter final : public Submitter {
     leave();
   }
 
-  // --- for the control plane ----------------------------------------------------------------------
+  // --- for the control plane ---------------------------------------------------------------------
   [[nodiscard]] models::CompletionSink* wake_sink() const noexcept {
     return wake_sink_.load(
         std::memory_order_acquire);  // sync[engine.wake_sink]: acquire; see set_wake_sink()

@@ -58,7 +58,7 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // --- for submitters -----------------------------------------------------------------------------
+  // --- for submitters ----------------------------------------------------------------------------
   [[nodiscard]] virtual bool push(uint32_t submitter, models::InferRequest& request) noexcept = 0;
   // A guess whether push() would find room for a request of the model.
   [[nodiscard]] virtual bool has_room(uint32_t submitter,
@@ -90,7 +90,7 @@ class Lane {
   [[nodiscard]] Admission& admission() noexcept { return admission_; }
   [[nodiscard]] Threads threads() const noexcept { return threads_; }
 
-  // --- for the control plane ----------------------------------------------------------------------
+  // --- for the control plane ---------------------------------------------------------------------
   // Makes and measures instances of the models that it serves, for all its runners.
   [[nodiscard]] virtual Status add(std::span<models::Model* const> models,
                                    models::Builders& builders, Runner::OnFailure on_failure) = 0;

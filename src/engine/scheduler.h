@@ -32,7 +32,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // --- for submitters -----------------------------------------------------------------------------
+  // --- for submitters ----------------------------------------------------------------------------
   [[nodiscard]] bool fits_budget(uint32_t submitter, models::InferRequest& request) noexcept;
   void set_default_deadline(models::InferRequest& request) const noexcept;
   [[nodiscard]] SubmitOutcome submit(uint32_t submitter, models::InferRequest& request) noexcept;
@@ -53,7 +53,7 @@ class Scheduler {
   // Counts the changes of an engine: unlike an address it does not come back.
   [[nodiscard]] uint64_t generation() const noexcept { return generation_; }
 
-  // --- for the control plane ----------------------------------------------------------------------
+  // --- for the control plane ---------------------------------------------------------------------
   // Requests of other models running or not. Instances for all lanes, at once as far as the backend
   // allows, then the measurements. On a failure no runner has any of them.
   [[nodiscard]] Status add(std::span<models::Model* const> models, models::Builders& builders,

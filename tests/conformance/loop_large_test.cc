@@ -287,7 +287,7 @@ TEST_P(LoopLarge, AResetInTheMidstOfOneIsAnError) {
   run_until([&] { return ours_.gone == 1; });
 }
 
-// --- turns -----------------------------------------------------------------------------------------
+// --- turns ---------------------------------------------------------------------------------------
 
 class PromptLarge : public LoopLarge {
  protected:

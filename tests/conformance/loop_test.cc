@@ -357,7 +357,7 @@ TEST_P(LoopConformance, AcceptsConnections) {
   loop_->remove(listener);
 }
 
-// --- a peer that goes away ------------------------------------------------------------------------
+// --- a peer that goes away -----------------------------------------------------------------------
 
 TEST_P(LoopConformance, TellsOfAHangUpWhereNothingIsInFlight) {
   peer_.reset();

@@ -35,7 +35,7 @@ namespace lumen::server {
 namespace {
 
 using models::AllocatorType;
-// --- every queue type and backend, over TCP and the unix socket, the telemetry CSV on -----------------
+// --- every queue type and backend, over TCP and the unix socket, the telemetry CSV on ------------
 
 std::vector<std::string> backend_names() {
   std::vector<std::string> names;
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
                            return name + std::get<2>(one.param);
                          });
 
-// --- packing ---------------------------------------------------------------------------------------
+// --- packing -------------------------------------------------------------------------------------
 
 class DataPlaneCallsPacked : public testing::TestWithParam<QueueType> {};
 
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
                            return std::string(models::name_of(one.param));
                          });
 
-// --- several models, each lane ------------------------------------------------------------------------
+// --- several models, each lane -------------------------------------------------------------------
 
 // By the rows: one goes inline, a hundred to a worker, or to the additional one while two thousand
 // run.
@@ -193,7 +193,7 @@ TEST(DataPlaneCalls, NoLaneOfAutoMakesAnyUnderAnyPolicy) {
   }
 }
 
-// --- kinds of requests -------------------------------------------------------------------------------
+// --- kinds of requests ---------------------------------------------------------------------------
 
 TEST(DataPlaneCalls, ALargeTensorMakesNone) {
   DataPlaneServer served;
@@ -250,7 +250,7 @@ TEST(DataPlaneCalls, ARequestAfterALiveSwapMakesNone) {
   }
 }
 
-// --- refusals, limits and new connections, on every queue type ---------------------------------------
+// --- refusals, limits and new connections, on every queue type -----------------------------------
 
 class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
  protected:
@@ -376,7 +376,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsRefused,
                            return std::string(models::name_of(one.param));
                          });
 
-// --- over the bus ------------------------------------------------------------------------------------
+// --- over the bus --------------------------------------------------------------------------------
 
 class DataPlaneCallsOverTheBus : public testing::TestWithParam<QueueType> {
  protected:

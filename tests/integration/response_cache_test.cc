@@ -260,7 +260,7 @@ TEST_F(ResponseCacheServer, ARunFromBeforeAReloadDoesNotFillTheNext) {
   EXPECT_EQ(control_->starts.load(), before + 1);
 }
 
-// --- several at once ----------------------------------------------------------------------------------
+// --- several at once -----------------------------------------------------------------------------
 
 TEST_F(ResponseCacheServer, ClientsOfTwoThreadsWaitForOneRun) {
   options_.io_thread_count = 2;

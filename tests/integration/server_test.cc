@@ -85,7 +85,7 @@ TEST_F(ServerTest, PipelinedRequestsAreAnsweredInOrder) {
   sender.join();
 }
 
-// --- clients that go away ------------------------------------------------------------------------------
+// --- clients that go away ------------------------------------------------------------------------
 
 class GoneClients : public ServerTest {
  protected:

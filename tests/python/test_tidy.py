@@ -305,6 +305,15 @@ def test_clauses_as_nouns_are_found_in_comments_and_docstrings_of_python(tmp_pat
     assert not any(one.startswith("tools/b.py") for one in found)
 
 
+def test_prose_of_a_comment_beyond_100_columns_is_found_and_a_diagram_is_not(
+    tmp_path: Path,
+) -> None:
+    prose = "// " + "word " * 20 + "end.\n"
+    diagram = "//   I/O thread ──► " + "worker ──► " * 10 + "\n// a  " + "b" * 100 + "\n"
+    found = rules_of(tmp_path, {"src/base/a.cc": prose, "src/base/b.cc": diagram}, "width")
+    assert found == ["src/base/a.cc:1: width: 107 columns, at most 100"]
+
+
 def test_one_clause_in_a_short_file_is_borne_but_not_one_in_each(tmp_path: Path) -> None:
     one = {"src/base/a.cc": "// Counts what came.\n"}
     assert [str(each) for each in rules_of(tmp_path, one, "english")] == [

@@ -94,7 +94,7 @@ class InlineTest : public testing::Test {
   std::vector<std::unique_ptr<EngineTurns>> turns_;
 };
 
-// --- wake-ups ---------------------------------------------------------------------------------------
+// --- wake-ups ------------------------------------------------------------------------------------
 
 // Was: the wake-up found the loop awake and did nothing, and the loop slept on the requests that it
 // was to run. The change waited for ever; under SIGHUP that was the main thread, which then saw no
@@ -135,7 +135,7 @@ TEST_F(InlineTest, RoomThatIsMadeAfterTheTurnAndBeforeTheSleepIsUsed) {
   EXPECT_TRUE(waits.request.status.ok());
 }
 
-// --- a thread that leaves ---------------------------------------------------------------------------
+// --- a thread that leaves ------------------------------------------------------------------------
 
 // Was: the reply was out and the I/O thread gone, but the callback had not come to its end; the
 // drain waited for that thread.
@@ -189,7 +189,7 @@ TEST_F(InlineTest, WhatAThreadHasLeftBehindIsRunByTheDrain) {
   EXPECT_THAT(left.output<float>(0), Each(2));
 }
 
-// --- the order of replies ---------------------------------------------------------------------------
+// --- the order of replies ------------------------------------------------------------------------
 
 TEST_F(InlineTest, EachCallOfAModelIsATurnsEndOfItsOwn) {
   start(1);

@@ -154,7 +154,7 @@ TEST_F(TimeoutTest, AnIdleConnectionWhoseNextRequestIsInItsSocketIsServed) {
   EXPECT_EQ(200, idle.read().status);
 }
 
-// --- a reader that stalls -----------------------------------------------------------------------------
+// --- a reader that stalls ------------------------------------------------------------------------
 
 constexpr size_t kReplyBytes = 16 << 20;  // more than the kernel takes in for it
 

@@ -112,7 +112,7 @@ class SimLoop final : public net::Loop {
   uint64_t last_turn_ns() const noexcept override { return last_turn_ns_; }
   uint64_t wakeups() const noexcept override { return wakeups_; }
 
-  // --- for clients --------------------------------------------------------------------------------
+  // --- for clients -------------------------------------------------------------------------------
   [[nodiscard]] bool connect(const std::shared_ptr<Wire>& wire, bool local);
   // Something came over the network.
   void notify() noexcept { (void)sim::wake(this, 1); }

@@ -48,7 +48,7 @@ struct Wire {
   [[nodiscard]] bool is_over() const noexcept { return server_reset || server_closed; }
 };
 
-// --- for clients: fibers ------------------------------------------------------------------------------
+// --- for clients: fibers -------------------------------------------------------------------------
 // nullptr: nobody listens any more.
 [[nodiscard]] std::shared_ptr<Wire> connect_wire(bool local);
 void write_wire(Wire& wire, std::string_view bytes);

@@ -172,7 +172,7 @@ class LateLoop final : public Loop, public WakeHandler {
   uint64_t last_turn_ns() const noexcept override { return inner_->last_turn_ns(); }
   uint64_t wakeups() const noexcept override { return inner_->wakeups(); }
 
-  // --- of the inner loop --------------------------------------------------------------------------
+  // --- of the inner loop -------------------------------------------------------------------------
   size_t on_wake() noexcept override { return wake_handler_.on_wake(); }
   size_t on_turn_end() noexcept override;
   bool may_spin() noexcept override { return wake_handler_.may_spin(); }
@@ -180,7 +180,7 @@ class LateLoop final : public Loop, public WakeHandler {
   void before_sleep() noexcept override { wake_handler_.before_sleep(); }
   void after_sleep() noexcept override { wake_handler_.after_sleep(); }
 
-  // --- of its streams -----------------------------------------------------------------------------
+  // --- of its streams ----------------------------------------------------------------------------
   void end_receive(LateStream& late, int64_t result) noexcept;
   void lend(LateStream& late) noexcept;
   // One to three turns from now.

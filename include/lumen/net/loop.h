@@ -62,7 +62,7 @@ class Stream {
 
   StreamHandler* handler;
 
-  // --- for loops ----------------------------------------------------------------------------------
+  // --- for loops ---------------------------------------------------------------------------------
   // The loop's data of it: a type of the loop's own, made by begin() when the stream is added.
   template <typename State>
   State& begin(State&& state) noexcept {

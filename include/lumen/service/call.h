@@ -96,7 +96,7 @@ struct Call {
     if (keeper != nullptr) std::exchange(keeper, nullptr)->let_go(kept);
   }
 
-  // --- a step's that answers from memory of its own -----------------------------------------------
+  // --- a step's that answers from memory of its own ----------------------------------------------
   OutputsKeeper* keeper = nullptr;
   void* kept = nullptr;
   CacheOutcome cache_outcome = CacheOutcome::kNone;

@@ -65,7 +65,7 @@ void HttpConnection::start(net::TimeoutList& timeouts) noexcept {
   timeouts.start(timeout_, coarse_now_ns());
 }
 
-// --- the request ----------------------------------------------------------------------------------
+// --- the request ---------------------------------------------------------------------------------
 
 void HttpConnection::on_readable(net::Stream&, std::span<char> lent) noexcept {
   timeout_.unlink();
@@ -213,7 +213,7 @@ void HttpConnection::on_returned() noexcept {
   }
 }
 
-// --- the reply, and after it ----------------------------------------------------------------------
+// --- the reply, and after it ---------------------------------------------------------------------
 
 void HttpConnection::send() noexcept {
   host_.loop().send(stream_, context_->reply.segments());

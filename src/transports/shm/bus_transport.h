@@ -40,7 +40,7 @@ class BusTransport final : public transports::Transport,
   // A request comes back: from any thread, which wakes the loop then.
   void post(Request& request) noexcept;
 
-  // --- for connections ----------------------------------------------------------------------------
+  // --- for connections ---------------------------------------------------------------------------
   [[nodiscard]] const Services& services() const noexcept { return services_; }
   [[nodiscard]] const transports::ThreadServices& thread() const noexcept { return thread_; }
   [[nodiscard]] bool draining() const noexcept { return draining_; }

@@ -66,7 +66,7 @@ class ResponseCacheTest : public TwoThreads {
   const std::array<Step*, 1> steps{&cache};
 };
 
-// --- hits and misses ---------------------------------------------------------------------------------
+// --- hits and misses -----------------------------------------------------------------------------
 
 TEST_F(ResponseCacheTest, TheSecondRequestOfAKindIsAnsweredWithoutARun) {
   start();
@@ -239,7 +239,7 @@ TEST_F(ResponseCacheTest, HoldsNoMoreThanItsBytesHoweverManyAnswersThereAre) {
   EXPECT_EQ(runs(), 500u) << "the newest is there";
 }
 
-// --- several at once ----------------------------------------------------------------------------------
+// --- several at once -----------------------------------------------------------------------------
 
 TEST_F(ResponseCacheTest, IdenticalRequestsOfTwoThreadsAreOneRun) {
   start();

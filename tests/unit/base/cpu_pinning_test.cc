@@ -183,7 +183,7 @@ TEST(PinFacts, AreReadFromTheKernel) {
   EXPECT_EQ(facts.quota_thousandths, cgroup_cpu_thousandths());
 }
 
-// --- the setting ----------------------------------------------------------------------------------
+// --- the setting ---------------------------------------------------------------------------------
 
 TEST(PinThreads, ReadsWhatItWrites) {
   for (const char* text : {"auto", "on", "off", "0", "7,3,1", "0-2", "0,2-3,8-9", "8191"}) {

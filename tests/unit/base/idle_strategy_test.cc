@@ -121,7 +121,7 @@ TEST(IdleStrategy, AWaitInTheKernelIsNotReckonedAtWhatADoorbellCosts) {
 
 TEST(SpinBudget, ZeroMeansNeverSpin) { EXPECT_EQ(SpinBudget(0).spin_ns(20'000), 0u); }
 
-// --- the cgroup's quota ---------------------------------------------------------------------------
+// --- the cgroup's quota --------------------------------------------------------------------------
 
 TEST(SpinQuota, LeavesAWholeCpuToThreadsThatWork) {
   EXPECT_FALSE(SpinQuota(UINT32_MAX).forbids(1, 1000)) << "no quota";

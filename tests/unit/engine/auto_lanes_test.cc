@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// --- auto: a lane for each request ---------------------------------------------------------------------
+// --- auto: a lane for each request ---------------------------------------------------------------
 
 // A row is light, a thousand are not.
 uint64_t a_microsecond_a_row(uint64_t rows) { return rows * 1'000; }

@@ -24,7 +24,7 @@ using testing::IsEmpty;
 
 constexpr uint64_t kMs = 1'000'000;
 
-// --- admission ---------------------------------------------------------------------------------------
+// --- admission -----------------------------------------------------------------------------------
 
 TEST_F(SchedulerTest, RefusesAtTheDoorWhatCannotMeetTheBudget) {
   start({.latency_budget_us = 2500});
@@ -188,7 +188,7 @@ TEST_F(SchedulerTest, TheDefaultTimeoutIsForRequestsWithoutTheirOwn) {
   EXPECT_EQ(none.request.status.code(), Code::kDeadlineExceeded);
 }
 
-// --- batches -----------------------------------------------------------------------------------------
+// --- batches -------------------------------------------------------------------------------------
 
 // Was: with a backend that completes later, a request that waits for room expired only when
 // something else happened on the I/O thread.
@@ -383,7 +383,7 @@ TEST_F(SchedulerTest, EveryQueueTypeSaysFullAtItsCapacity) {
   }
 }
 
-// --- changes -----------------------------------------------------------------------------------------
+// --- changes -------------------------------------------------------------------------------------
 
 TEST_F(SchedulerTest, AChangeThatCannotBeMadeLeavesTheConfigurationBefore) {
   start({.thread_count = 2});

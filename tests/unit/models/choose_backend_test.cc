@@ -213,7 +213,7 @@ TEST_F(ChooseBackendTest, AFolderThatCannotBeWrittenCostsTheMeasuringAgainAndNot
   EXPECT_FALSE(choose().is_remembered);
 }
 
-// --- trials in a process of their own ------------------------------------------------------------------
+// --- trials in a process of their own ------------------------------------------------------------
 
 // Plays the process, which one backend ends.
 class FakeTrials final : public LoadTrials {

@@ -179,7 +179,7 @@ TEST_F(OperatorTableTest, ATableWithoutRulesKnowsAllAndStillNamesTheUnsafe) {
   EXPECT_THAT(found.unsafe, ElementsAre("Div (the least by -1)"));
 }
 
-// --- nodes that a reference computes otherwise ---------------------------------------------------------
+// --- nodes that a reference computes otherwise ---------------------------------------------------
 
 constexpr OperatorDeviation kDeviations[] = {
     {"", "Attention", "mode=2 causal=1", 0, "", 0x2, false, "masked places"},

@@ -26,7 +26,7 @@ using nlohmann::json;
 
 constexpr uint64_t kSeed = 20'261'122;
 
-// --- the model: not one line of it is the server's ------------------------------------------------
+// --- the model: not one line of it is the server's -----------------------------------------------
 
 struct NumberRule {
   uint64_t low, high;
@@ -115,7 +115,7 @@ bool allows(const NumberRule& rule, uint64_t value) {
          (!rule.power_of_two || std::has_single_bit(value));
 }
 
-// --- random documents -----------------------------------------------------------------------------
+// --- random documents ----------------------------------------------------------------------------
 
 class Documents {
  public:

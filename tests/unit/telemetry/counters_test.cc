@@ -203,7 +203,7 @@ TEST(Counters, AnIndexUsedAgainForAnotherModelBeginsAtZeroAndLeavesTheOthers) {
   EXPECT_EQ(counters.total(0, "inference"), 3u);
 }
 
-// --- as another process reads it: by docs/formats/counters.md alone --------------------------------
+// --- as another process reads it: by docs/formats/counters.md alone ------------------------------
 
 class Reader {
  public:

@@ -69,7 +69,7 @@ class FlightRecorderTest : public testing::Test {
                           std::as_writable_bytes(std::span(&region->windows, 1))};
 };
 
-// --- entries and the ring -------------------------------------------------------------------------
+// --- entries and the ring ------------------------------------------------------------------------
 
 TEST_F(FlightRecorderTest, NothingIsThereAtFirst) {
   EXPECT_TRUE(recent().empty());
@@ -154,7 +154,7 @@ TEST_F(FlightRecorderTest, AnEntryWhoseWriterWasStoppedInItIsLeftOut) {
   EXPECT_EQ(recent()[1].request.sequence, 2u);
 }
 
-// --- the slowest --------------------------------------------------------------------------------------
+// --- the slowest ---------------------------------------------------------------------------------
 
 TEST_F(FlightRecorderTest, TheSlowestAreKeptWhateverTheirOrder) {
   const uint64_t seed = test::stress_seed();
@@ -201,7 +201,7 @@ TEST_F(FlightRecorderTest, ATotalBeyondAllBoundsIsKeptToo) {
   EXPECT_EQ(totals().size(), kSlowEntries);
 }
 
-// --- windows --------------------------------------------------------------------------------------------
+// --- windows -------------------------------------------------------------------------------------
 
 TEST_F(FlightRecorderTest, AWindowLastsItsTimeAndTheWholeLifeGoesOn) {
   record(1, 900, kBegin);
@@ -260,7 +260,7 @@ TEST_F(FlightRecorderTest, AMomentBeforeTheWindowBeganStaysInIt) {
   EXPECT_EQ(totals(1001), (std::vector<uint64_t>{20, 10}));
 }
 
-// --- a reader meanwhile -----------------------------------------------------------------------------------
+// --- a reader meanwhile --------------------------------------------------------------------------
 
 // All of its words follow from its sequence, so that words of two requests in one entry are found.
 RequestRecord woven(uint64_t sequence) {

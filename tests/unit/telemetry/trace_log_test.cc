@@ -162,7 +162,7 @@ TEST(TraceLog, AFileThatAnotherOneWritesIsRefused) {
   EXPECT_EQ(refusal(options_for(folder / "trace.csv")), "");
 }
 
-// --- a file that others move, remove or cut --------------------------------------------------------
+// --- a file that others move, remove or cut ------------------------------------------------------
 
 std::vector<std::string> ids_in(const std::filesystem::path& path) {
   std::vector<std::string> ids;

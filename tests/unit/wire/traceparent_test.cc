@@ -76,7 +76,7 @@ TEST(Traceparent, OfAVersionToComeTheFourFieldsThatAreKnownAreRead) {
   EXPECT_EQ(parse_traceparent(with(0, "ff") + "-x"), std::nullopt);
 }
 
-// --- in a head --------------------------------------------------------------------------------------
+// --- in a head -----------------------------------------------------------------------------------
 
 // A copy: a head's views are of the text, which is gone here.
 struct Head {
