@@ -151,7 +151,7 @@ def check_includes(commands: Path) -> list[str]:
     asked = 0
     found: dict[tuple[str, bool], list[str]] = {}
     for entry in json.loads(commands.read_text()):
-        if face := re.search(r"/headers/lumen/(.+)/[^/]+$", entry["file"]):
+        if face := re.search(r"/headers/lumen/(.+?)(?:/detail)?/[^/]+$", entry["file"]):
             of = next(name for name in layers.modules if layers.below(name) == face.group(1))
             found[of, True] = flags_of(entry)
             continue

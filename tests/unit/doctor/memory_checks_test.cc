@@ -31,7 +31,7 @@ TEST_F(MemoryChecks, MemoryIsThatOfTheCgroupWhereThatIsLess) {
 
 TEST_F(MemoryChecks, LittleUnusedMemoryIsAWarning) {
   write_memory("1000");
-  expect_warning(check_memory(machine), "end what else");
+  expect_warning(check_memory(machine), "end other processes");
 }
 
 TEST_F(MemoryChecks, WithoutMeminfoMemoryAndSwapAreUnknown) {
