@@ -150,9 +150,7 @@ TEST_P(BackendTest, RunsTwoInstancesOfAModelOnTwoThreadsAtOnce) {
   other.join();
 }
 
-TEST_P(BackendTest, SaysWhatItIs) {
-  EXPECT_FALSE(GetParam().make().backend->description().empty());
-}
+TEST_P(BackendTest, NamesItself) { EXPECT_FALSE(GetParam().make().backend->description().empty()); }
 
 INSTANTIATE_TEST_SUITE_P(All, BackendTest, testing::ValuesIn(all_backends()),
                          [](const testing::TestParamInfo<BackendCase>& one) {

@@ -121,7 +121,7 @@ TEST_P(LoopClose, LentBytesMayBeGivenBackLater) {
   }
 }
 
-TEST_P(LoopClose, ByResetDropsWhatIsUnsent) {
+TEST_P(LoopClose, ByResetDropsUnsentBytes) {
   use_tcp();
   EXPECT_FALSE(loop_->had_unsent(ours_.stream));
   std::string big(16 * 1024 * 1024, 'x');

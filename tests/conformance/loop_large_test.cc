@@ -248,7 +248,7 @@ TEST_P(LoopLarge, ALookAtOneTakesItsBytesOnce) {
 }
 
 // Nothing arrives any more, so no event comes for bytes that the peer had sent.
-TEST_P(LoopLarge, WhatAPeerHadSentBeforeItWentArrivesAndThenTheEnd) {
+TEST_P(LoopLarge, BytesThatAPeerHadSentBeforeItWentArriveAndThenTheEnd) {
   begin_uploads(5);
   for (const auto& one : uploads_) {
     const std::function<void()> go_on = one->ours.on_received_hook;

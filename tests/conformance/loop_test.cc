@@ -54,7 +54,7 @@ TEST_P(LoopConformance, FillsSeveralBuffersInOrder) {
   EXPECT_EQ("def", second.substr(0, 3));
 }
 
-TEST_P(LoopConformance, DropsWhatItIsToldToAndNotAByteMore) {
+TEST_P(LoopConformance, DropsTheGivenNumberAndNotAByteMore) {
   write_peer(std::string(150, 'x') + "kept");
   // The same memory named twice, and a piece of it once more: 150 bytes.
   std::vector<iovec> segments{segment_, segment_, {buffer_.data(), 22}};
@@ -68,7 +68,7 @@ TEST_P(LoopConformance, DropsWhatItIsToldToAndNotAByteMore) {
 }
 
 // A receive() after a drop() keeps its bytes again, over TCP too, where drop() does not copy them.
-TEST_P(LoopConformance, DropsFromATcpSocketWithoutHarmToWhatFollows) {
+TEST_P(LoopConformance, DropsFromATcpSocketWithoutHarmToLaterBytes) {
   use_tcp();
   for (int round = 0; round < 3; ++round) {
     ours_.received.clear();
@@ -277,7 +277,7 @@ TEST_P(LoopConformance, SleepsUntilTheDeadlineAndNotShorter) {
 
 class PromptLoops : public LoopConformance {};
 
-TEST_P(PromptLoops, WhatTheEndOfATurnBringsAboutIsDeliveredInThatTurn) {
+TEST_P(PromptLoops, WorkOfTheEndOfATurnIsDeliveredInThatTurn) {
   loop_->receive(ours_.stream, {&segment_, 1});
   std::string reply = "done";
   iovec out{reply.data(), reply.size()};
@@ -294,7 +294,7 @@ TEST_P(PromptLoops, WhatTheEndOfATurnBringsAboutIsDeliveredInThatTurn) {
 
 // Was: with hundreds of bodies to take in, a reply that was ready waited for the end of the pass,
 // 20 ms.
-TEST_P(LoopConformance, LooksWhatOtherThreadsLeftWhileItServesManyStreams) {
+TEST_P(LoopConformance, LooksForWorkOfOtherThreadsWhileItServesManyStreams) {
   constexpr size_t kStreams = 64;
   std::vector<std::unique_ptr<RecordingStream>> streams;
   std::vector<UniqueFd> peers;

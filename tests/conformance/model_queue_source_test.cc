@@ -237,7 +237,7 @@ TEST(ModelQueueSource, LetsASingleWorkerPoll) {
 // other sleepers.
 class HeldPinnedWorker : public testing::TestWithParam<ParkSpot> {};
 
-TEST_P(HeldPinnedWorker, IsWokenForWhatItAloneMayTake) {
+TEST_P(HeldPinnedWorker, IsWokenForARequestThatItAloneMayTake) {
   Source source(4, 1, 2);
   source.add(models::bare_model(1), std::array<uint32_t, 1>{1});
   models::BareRequest pinned(1);
@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Spots, HeldPinnedWorker,
                          [](const auto& one) { return name_of(one.param); });
 
 // The wake was for the open one; the worker takes the other first, which it alone may take.
-TEST(ModelQueueSource, AWorkerThatTakesWhatItAloneMayTakeWakesASleeperForTheRest) {
+TEST(ModelQueueSource, AWorkerThatTakesItsOwnRequestWakesASleeperForTheRest) {
   Source source(4, 1, 2);
   source.add(models::bare_model(1), std::array<uint32_t, 1>{0});
   models::BareRequest open;

@@ -35,7 +35,7 @@ TEST_P(HeldBusServer, AClientThatGoesCancelsItsRequestsAndItsMemoryStaysUntilThe
   expect_alive(other);
 }
 
-TEST_P(HeldBusServer, AtDrainWhatIsInFlightIsAnsweredAndWhatComesIsRefused) {
+TEST_P(HeldBusServer, AtDrainRequestsInFlightAreAnsweredAndNewOnesRefused) {
   options_.drain_timeout_ns = uint64_t{3600} * 1'000'000'000;
   start();
   control_->hold();
@@ -159,7 +159,7 @@ TEST_P(HeldBusServer, ABudgetThatCanNotBeKeptRefuses) {
 // The server takes 256 requests a look. Was: where the last of them took the last room for replies,
 // the thread went to sleep without having told the client that it wants room, and slept on when the
 // client made some.
-TEST_P(HeldBusServer, AClientThatMakesRoomForRepliesWakesTheServerWhateverItsLastLookDid) {
+TEST_P(HeldBusServer, AClientThatMakesRoomForRepliesWakesTheServerAfterAnyLastLook) {
   constexpr uint64_t kRequestsPerLook = 256;
   start();
   control_->hold();  // a request in flight: the I/O thread sleeps at once, without polling

@@ -58,7 +58,7 @@ TEST_P(BusServer, KeepsManyRequestsOfOneClientInFlight) {
   }
 }
 
-TEST_P(BusServer, TellsWhatHttpTells) {
+TEST_P(BusServer, TellsTheSameAsHttp) {
   start();
   InferClient client = connect();
   const BusRequest of_model{.model = "plus_one"};
@@ -77,7 +77,7 @@ TEST_P(BusServer, TellsWhatHttpTells) {
   EXPECT_EQ(ask_of(client, of_model, static_cast<BusVerb>(99)).status, 501);
 }
 
-TEST_P(BusServer, RefusesWhatHttpRefusesWithTheSameWords) {
+TEST_P(BusServer, RefusesAsHttpDoesWithTheSameWords) {
   start();
   InferClient client = connect();
   BusTensor x = input_at(0);
@@ -227,7 +227,7 @@ TEST_P(BusServer, AtDrainAnIdleConnectionEndsAtOnce) {
   EXPECT_EQ(total("connections_open"), 0u);
 }
 
-TEST_P(BusServer, OneThatWritesIntoItsRingWhatCantBeIsLeftAndOthersAreServed) {
+TEST_P(BusServer, AClientThatWritesImpossibleValuesIsLeftAndOthersAreServed) {
   start();
   InferClient other = connect();
   InferClient hostile = connect();
@@ -299,7 +299,7 @@ class Answering final : public service::Step {
   std::array<float, 4> row_{9, 8, 7, 6};
 };
 
-TEST_P(BusServer, WhatAStepAnswersIsPutWhereTheClientWantsIt) {
+TEST_P(BusServer, AnAnswerOfAStepIsPutWhereTheClientWantsIt) {
   Answering step;
   options_.steps = {&step};
   start();

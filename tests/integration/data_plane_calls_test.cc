@@ -279,7 +279,7 @@ class DataPlaneCallsRefused : public testing::TestWithParam<QueueType> {
   DataPlaneServer served;
 };
 
-TEST_P(DataPlaneCallsRefused, WhatTheClientGotWrongMakesNone) {
+TEST_P(DataPlaneCallsRefused, AMistakeOfTheClientMakesNone) {
   start();
   const std::string not_the_models = post_request(
       "/v2/models/m/infer",

@@ -127,7 +127,7 @@ class FlightRecorderOfServer : public FakeServer {
   const std::filesystem::path csv_ = repository_.path() / "requests.csv";
 };
 
-TEST_F(FlightRecorderOfServer, ItHasWhatTheCsvHasOfHttpAndTheBusAnsweredAndRefused) {
+TEST_F(FlightRecorderOfServer, ItHasTheRowsOfTheCsvOfHttpAndTheBusAnsweredAndRefused) {
   start();
   for (int i = 0; i < 3; ++i) {
     HttpClient http = client();

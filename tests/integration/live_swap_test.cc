@@ -181,7 +181,7 @@ TEST_P(LiveSwap, FortyChangesUnderALoadOfSeveralModelsLoseNothing) {
 
 // A drain while a change is under way, and a change while a drain is: neither waits for the other
 // for ever, and accepted requests are answered.
-TEST_P(LiveSwap, ADrainDuringChangesEndsAndAnswersWhatWasAccepted) {
+TEST_P(LiveSwap, ADrainDuringChangesEndsAndAnswersAcceptedRequests) {
   for (int round = 0; round < 5; ++round) {
     start();
     std::atomic<bool> drained{false};

@@ -150,7 +150,7 @@ TEST_F(MemoryBound, FloodsOfTwoModelsLeaveRoomForAThird) {
   }
 }
 
-TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
+TEST_F(MemoryBound, ARequestThatFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
   options_.max_active_requests = 32;
   options_.max_memory_bytes = least_memory_bytes(options_);
   options_.timeouts.room_ns = 20'000'000;
@@ -173,7 +173,7 @@ TEST_F(MemoryBound, WhoFindsNoMemoryInTimeIsAnswered429AndMayTryAgain) {
   for (HttpClient& one : all) EXPECT_EQ(200, one.exchange(request).status);
 }
 
-TEST_F(MemoryBound, TheCountersTellWhatIsReservedAndOfHowMuch) {
+TEST_F(MemoryBound, TheCountersTellTheReservedPartAndTheWhole) {
   options_.max_memory_bytes = 2 * least_memory_bytes(options_);
   start();
   EXPECT_EQ(options_.max_memory_bytes, total("memory_bound_bytes"));

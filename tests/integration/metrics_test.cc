@@ -70,7 +70,7 @@ TEST_F(MetricsTest, ScrapesAreAnsweredWhileAChangeOfTheConfigurationCompiles) {
   EXPECT_EQ(total("engine_swaps"), 1u);
 }
 
-TEST_F(MetricsTest, AScrapeShowsWhatWasAnsweredBeforeIt) {
+TEST_F(MetricsTest, AScrapeShowsTheRepliesBeforeIt) {
   HttpClient http = client();
   for (int i = 1; i <= 5; ++i) {
     EXPECT_EQ(http.exchange(binary_infer("plus_one", "x", std::string(16, '\0'))).status, 200);
@@ -112,7 +112,7 @@ class BackendChoiceTest : public FakeServer {
   std::shared_ptr<models::FakeControl> slow_ = std::make_shared<models::FakeControl>();
 };
 
-TEST_F(BackendChoiceTest, TheMetricsSayWhichBackendServesAndWhatEachTook) {
+TEST_F(BackendChoiceTest, TheMetricsSayWhichBackendServesAndTheTimeOfEach) {
   const std::string text = get("/metrics").body;
   const std::string model = R"({model="plus_one",version="1",backend=)";
   EXPECT_NE(text.find("lumen_model_backend_info" + model + "\"fake\"} 1\n"), text.npos) << text;

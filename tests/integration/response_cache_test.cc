@@ -77,7 +77,7 @@ TEST_F(ResponseCacheServer, AHitHasTheRequestsOwnIdAndForm) {
   EXPECT_EQ(total_of_model("cache_hit"), 3u);
 }
 
-TEST_F(ResponseCacheServer, TcpUnixSocketAndBusShareWhatIsStored) {
+TEST_F(ResponseCacheServer, TcpUnixSocketAndBusShareStoredAnswers) {
   start_counting();
   EXPECT_EQ(binary_part(client().exchange(row(1))), row_after(1));
   EXPECT_EQ(binary_part(unix_client().exchange(row(1))), row_after(1));
@@ -161,7 +161,7 @@ TEST_F(ResponseCacheServer, ARequestMayWantNoneOrASooner) {
   EXPECT_EQ(runs(), 3u) << "who knows what it changes";
 }
 
-TEST_F(ResponseCacheServer, WhatChangesNoAnswerMakesNoOtherRequest) {
+TEST_F(ResponseCacheServer, ParametersThatChangeNoAnswerMakeNoOtherRequest) {
   start_counting();
   HttpClient http = client();
   const std::string x = json_input("x", "[1,2,3,4]");

@@ -251,7 +251,7 @@ TEST_F(ServerTest, AModelThatFailsToLoadIs503WithItsReasonAndTheOthersServe) {
   expect_alive();
 }
 
-TEST_F(ServerTest, DrainAnswersWhatIsInFlightAndClosesTheRest) {
+TEST_F(ServerTest, DrainAnswersRequestsInFlightAndClosesTheRest) {
   start();
   HttpClient idle = client();
   EXPECT_EQ(200, idle.exchange(get_request("/v2/health/ready")).status);

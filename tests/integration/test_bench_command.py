@@ -106,7 +106,7 @@ def test_csv_has_a_row_for_each_number_of_clients(shared_server: Server) -> None
     assert all(row["requests"] == "20" and None not in row.values() for row in rows)
 
 
-def test_an_input_file_is_what_the_server_gets(shared_server: Server, tmp_path: Path) -> None:
+def test_an_input_file_arrives_at_the_server(shared_server: Server, tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
     np.save(file, np.ones((3, 256), np.float32))
     words = ("--model", "mlp", "--clients", "1", "--requests", "5", "--input", str(file), "--json")
@@ -188,7 +188,7 @@ def test_the_benches_of_libraries_go_on_working() -> None:
     assert json.loads(done.stdout)
 
 
-def test_an_interrupt_prints_what_there_is(shared_server: Server) -> None:
+def test_an_interrupt_prints_the_results_so_far(shared_server: Server) -> None:
     words = ["--model", "mlp", "--clients", "1,2", "--warm-up", "0", "--duration", "600", "--csv"]
     process = subprocess.Popen(
         [str(lumen_binary()), "bench", url_of(shared_server), *words],
@@ -303,7 +303,9 @@ def test_a_measurement_over_the_bus_begins_when_all_clients_are_connected(
     assert row["requests"] > 0 and 0.05 <= row["seconds"] < 1, row
 
 
-def test_what_the_bus_does_not_do_is_said(bus_server: Server) -> None:
+def test_requests_that_the_bus_does_not_serve_are_refused_with_the_reason(
+    bus_server: Server,
+) -> None:
     url = f"bus:{bus_server.bus_path}"
     assert "closed loop" in bench(url, "--model", "mlp", "--rate", "10").stderr
     assert "is not in the repository" in bench(url, "--model", "none").stderr

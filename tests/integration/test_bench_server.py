@@ -123,7 +123,7 @@ def test_a_row_by_wrk_is_the_median_of_each_rounds_ratio_to_the_floor() -> None:
     assert (got["ratio"], got["spread"]) == (0.8, 0.125)
 
 
-def test_what_wrk_counted_as_an_error_ends_the_bench() -> None:
+def test_an_error_that_wrk_counted_ends_the_bench() -> None:
     def read(errors: int, status: int = 0) -> dict[str, float]:
         report = {"count": 300, "seconds": 2.0, "errors": errors, "p50_us": 7, "p99_us": 9}
         text = f"Running 2s test\n{json.dumps(report)}\n"
@@ -156,7 +156,7 @@ def test_spread_is_the_wider_of_the_two() -> None:
     assert row("throughput")["spread"] == 0.2
 
 
-def test_lumens_request_is_what_tritonclient_sends() -> None:
+def test_lumens_request_equals_tritonclients() -> None:
     import tritonclient.http as triton
 
     work = serving.WORKLOADS[1]

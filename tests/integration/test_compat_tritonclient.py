@@ -274,7 +274,9 @@ def test_live_ready_and_metadata_aio(shared_server: Server) -> None:
     assert statistics["model_stats"][0]["name"] == "mlp"
 
 
-def test_server_metadata_lists_only_what_is_there(client: triton.InferenceServerClient) -> None:
+def test_server_metadata_lists_only_present_extensions(
+    client: triton.InferenceServerClient,
+) -> None:
     metadata = client.get_server_metadata()
     assert metadata["name"] == "lumen"
     assert metadata["version"]
@@ -303,7 +305,7 @@ def test_model_metadata_equals_the_model_file(
         }
 
 
-def test_statistics_count_what_was_asked(client: triton.InferenceServerClient) -> None:
+def test_statistics_count_the_requests(client: triton.InferenceServerClient) -> None:
     def statistics() -> dict[str, Any]:
         return client.get_inference_statistics("row_sums")["model_stats"][0]
 

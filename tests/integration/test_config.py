@@ -174,7 +174,7 @@ def test_a_live_change_to_a_queue_that_cannot_fill_is_told(base: list[str], tmp_
 # --- log ------------------------------------------------------------------------------------------
 
 
-def test_a_json_log_is_one_object_a_line_whatever_it_quotes(base: list[str]) -> None:
+def test_a_json_log_is_one_object_a_line_with_any_quoted_text(base: list[str]) -> None:
     done = run_serve(*base, "--log-format", "json", "--queue-type", 'a"b\\c\nd\x01')
     lines = done.stderr.splitlines()
     assert lines
@@ -195,7 +195,7 @@ def test_the_log_level_is_obeyed(base: list[str]) -> None:
 # --- SIGHUP ---------------------------------------------------------------------------------------
 
 
-def test_sighup_takes_what_can_change_and_names_what_needs_a_restart(
+def test_sighup_takes_live_keys_and_names_keys_that_need_a_restart(
     base: list[str], tmp_path: Path
 ) -> None:
     file = write_config(tmp_path, engine={"queue_type": "mpmc"})
@@ -214,7 +214,7 @@ def test_sighup_takes_what_can_change_and_names_what_needs_a_restart(
         assert answers(connection)
 
 
-def test_the_log_says_who_sent_the_sighup(base: list[str], tmp_path: Path) -> None:
+def test_the_log_names_the_sender_of_the_sighup(base: list[str], tmp_path: Path) -> None:
     file = write_config(tmp_path, engine={})
     who = f"(by pid {os.getpid()}, uid {os.getuid()})"
     with ServeProcess("--config", str(file), *base) as serve:
@@ -227,7 +227,7 @@ def test_the_log_says_who_sent_the_sighup(base: list[str], tmp_path: Path) -> No
         assert serve.wait_for_log("error", "SIGHUP").endswith(who)
 
 
-def test_the_log_says_who_asked_for_a_change_over_the_unix_socket(
+def test_the_log_names_the_client_that_asked_for_a_change_over_the_unix_socket(
     small_repository: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.sock"

@@ -132,7 +132,7 @@ def send_at_once(one: Server, *requests: bytes) -> list[Connection]:
 
 
 @every_kind
-def test_who_waits_longer_than_the_default_expires(
+def test_a_request_that_waits_longer_than_the_default_expires(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     # 20 ms: the slow model takes more, and one that finds its worker free much less.

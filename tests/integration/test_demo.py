@@ -52,7 +52,7 @@ def test_keep_leaves_a_server_that_answers_until_it_is_told_to_stop() -> None:
         os.kill(int(kept[2]), signal.SIGTERM)
 
 
-def test_the_demo_fails_with_what_the_server_said_when_it_does_not_start() -> None:
+def test_the_demo_fails_with_the_servers_words_when_it_does_not_start() -> None:
     environment = {**os.environ, "LUMEN_BINARY": "/bin/false"}
     script = str(ROOT / "examples" / "demo" / "demo.py")
     done = subprocess.run(

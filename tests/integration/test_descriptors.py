@@ -58,7 +58,7 @@ def close_all(connections: list[Connection]) -> None:
         connection.socket.close()
 
 
-def test_serve_raises_its_limit_to_what_max_connections_needs(small_repository: Path) -> None:
+def test_serve_raises_its_limit_to_the_need_of_max_connections(small_repository: Path) -> None:
     with serve(small_repository, "--max-connections", "500", descriptors=(128, 4096)) as one:
         soft, hard = limit_of(one)
         assert 500 < soft < 700
@@ -69,7 +69,7 @@ def test_serve_raises_its_limit_to_what_max_connections_needs(small_repository: 
         assert not any("descriptor" in line for line in one.log)
 
 
-def test_serve_says_what_it_gets_and_keeps_to_it(small_repository: Path) -> None:
+def test_serve_says_its_lower_limit_and_keeps_to_it(small_repository: Path) -> None:
     with serve(small_repository, "--max-connections", "500", descriptors=(64, 128)) as one:
         line = one.wait_for_log("descriptor limit: got 128", "max_connections 500")
         assert "ulimit -Hn" in line

@@ -67,7 +67,7 @@ def test_the_json_has_a_finding_for_every_check(lumen_binary: Path) -> None:
             assert one["value"].startswith("not readable: "), one
 
 
-def test_what_it_says_is_what_the_machine_says(lumen_binary: Path) -> None:
+def test_its_figures_are_those_of_the_machine(lumen_binary: Path) -> None:
     found = {one["name"]: one for one in json.loads(doctor(lumen_binary, "--json").stdout)}
     assert found["kernel"]["value"] == os.uname().release
     assert found["CPUs"]["value"] == len(os.sched_getaffinity(0))
@@ -128,7 +128,7 @@ def of_server(lumen_binary: Path, runtime_dir: Path, pid: int) -> list[dict[str,
     return [one for one in json.loads(done.stdout) if one["name"] == f"server {pid}"]
 
 
-def test_a_running_server_is_told_what_its_instances_take(
+def test_a_running_server_is_told_the_memory_of_its_instances(
     lumen_binary: Path, small_repository: Path, tmp_path: Path
 ) -> None:
     unix = tmp_path / "s"
@@ -145,9 +145,7 @@ def test_a_running_server_is_told_what_its_instances_take(
     assert of_server(lumen_binary, tmp_path, server.pid) == []
 
 
-def test_what_a_broken_file_of_a_running_server_says_hurts_nobody(
-    lumen_binary: Path, tmp_path: Path
-) -> None:
+def test_a_broken_file_of_a_running_server_hurts_nobody(lumen_binary: Path, tmp_path: Path) -> None:
     path = tmp_path / "lumen-77.counters"
     with path.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

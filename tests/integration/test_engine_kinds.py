@@ -143,7 +143,7 @@ def test_inline_runs_a_model_instance_on_each_io_thread(
 
 
 @pytest.mark.parametrize("queue", ["batched", "inline"])
-def test_what_waits_together_runs_together(
+def test_requests_that_wait_together_run_together(
     server: StartServer, folder: Path, cases: list[Case], queue: str
 ) -> None:
     # 2 ms for `batched` to wait for others; `inline` packs the requests of one turn of the loop.

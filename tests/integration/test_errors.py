@@ -230,7 +230,7 @@ def test_an_error_repeats_at_most_a_part_of_a_very_long_name(shared_server: Serv
         assert len(reply.body) < 2100
 
 
-def test_an_error_escapes_what_it_repeats(shared_server: Server) -> None:
+def test_an_error_escapes_repeated_text(shared_server: Server) -> None:
     hostile = 'a"b\\\x01\n\u2028</script>'
     with Connection(shared_server.address) as connection:
         reply = connection.exchange(mlp_json(name=hostile))

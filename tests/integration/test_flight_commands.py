@@ -40,7 +40,7 @@ def nanoseconds(line: dict[str, str], stage: str) -> int | None:
 
 # One request after the other on a worker, several at once, and no worker at all.
 @pytest.mark.parametrize("queue", ["mpmc", "batched", "inline"])
-def test_they_tell_what_the_csv_tells(
+def test_they_agree_with_the_csv(
     server: StartServer, small_repository: Path, lumen_binary: Path, tmp_path: Path, queue: str
 ) -> None:
     stats, csv_path = tmp_path / "lumen.counters", tmp_path / "requests.csv"

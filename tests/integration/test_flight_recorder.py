@@ -90,7 +90,7 @@ def test_the_last_and_the_slowest_requests_are_those_of_the_csv(
         assert line_of(request) == lines[request.id]
 
 
-def test_what_a_killed_server_did_last_is_still_there(
+def test_the_last_requests_of_a_killed_server_are_still_there(
     server: StartServer, cases: list[Case], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stats = tmp_path / "counters"

@@ -183,7 +183,7 @@ def test_chunk_extensions_are_dropped(connection: Connection) -> None:
     assert connection.exchange(get(LIVE)).status == 200
 
 
-def test_trailers_are_refused_and_what_follows_is_no_request(connection: Connection) -> None:
+def test_trailers_are_refused_and_later_bytes_are_no_request(connection: Connection) -> None:
     body = json.dumps(document(5)).encode()
     framed = b"%x\r\n%s\r\n0\r\nTrailer: x\r\n\r\n" % (len(body), body)
     request = head("POST", INFER, "Transfer-Encoding: chunked") + framed

@@ -59,7 +59,7 @@ SPECIAL = [1.0, math.nan, math.inf, -math.inf]
         ({"non_finite": "string"}, '[1,"NaN","Infinity","-Infinity"]'),
     ],
 )
-def test_what_pythons_json_writes_is_read_and_answered_in_the_form_that_is_asked_for(
+def test_json_of_python_is_read_and_answered_in_the_wanted_form(
     served: Server, parameters: dict[str, str], wanted: str
 ) -> None:
     body = json.dumps(request(SPECIAL, parameters=parameters)).encode()

@@ -105,7 +105,7 @@ def test_a_wrong_option_is_an_error_that_names_it(
         ('{"engine": ', ["line 1"]),
     ],
 )
-def test_a_wrong_config_names_file_place_and_what_was_meant(
+def test_a_wrong_config_names_file_place_and_the_likely_key(
     tmp_path: Path, small_repository: Path, text: str, culprits: list[str]
 ) -> None:
     file = tmp_path / "wrong.json"

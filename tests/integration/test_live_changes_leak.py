@@ -82,7 +82,7 @@ def change(serve: ServeProcess, number: int) -> None:
         pytest.param("onnxruntime", True, id="onnxruntime_under_load", marks=needs_onnxruntime),
     ],
 )
-def test_what_the_server_holds_is_flat_from_the_twentieth_change_on(
+def test_the_servers_memory_is_flat_from_the_twentieth_change_on(
     tmp_path: Path, small_repository: Path, backend: str, loaded: bool
 ) -> None:
     serve = ServeProcess(

@@ -62,7 +62,7 @@ def test_convnet_answers_each_row_of_a_batch_by_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp", "convnet", "identity"])
-def test_a_generated_model_in_the_tree_is_what_its_script_writes(name: str, tmp_path: Path) -> None:
+def test_a_generated_model_in_the_tree_equals_its_scripts_output(name: str, tmp_path: Path) -> None:
     script = load_script(MODELS / name / "make.py")
     script.HERE = tmp_path
     script.main()

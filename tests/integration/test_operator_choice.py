@@ -328,7 +328,7 @@ def test_where_onnx_runtime_refuses_the_model_the_reason_names_the_key(tmp_path:
     assert "onnxruntime: " in reason
 
 
-def test_what_the_reference_computes_otherwise_is_refused_and_named_serves_with_a_warning(
+def test_an_operator_computed_otherwise_is_refused_and_serves_with_a_warning_where_named(
     served: Server, client: triton.InferenceServerClient
 ) -> None:
     reason = document(served, "shrunk")["error"]

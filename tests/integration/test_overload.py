@@ -73,7 +73,7 @@ def send_at_once(one: Server, connections: list[Connection], request: bytes) -> 
 
 @every_kind
 @pytest.mark.parametrize(("arguments", "status"), [([], 429), (["--overload-status", "503"], 503)])
-def test_a_full_queue_refuses_at_once_and_answers_who_is_in_it(
+def test_a_full_queue_refuses_at_once_and_answers_its_requests(
     server: StartServer,
     slow_repository: Path,
     tmp_path: Path,
@@ -180,7 +180,7 @@ def with_budget(queue: str, budget_us: int) -> tuple[str, ...]:
 
 
 @every_kind
-def test_who_cannot_meet_the_budget_is_refused_at_the_door(
+def test_a_request_that_cannot_meet_the_budget_is_refused_at_the_door(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     # 30 ms, where the model alone takes 50 or more: only a request without others ahead gets in.
@@ -208,7 +208,7 @@ def test_the_first_burst_of_all_is_held_to_the_budget_too(
 
 
 @every_kind
-def test_who_is_refused_by_the_budget_is_told_before_the_body(
+def test_a_request_beyond_the_budget_is_refused_before_its_body(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     one = server(*with_budget(queue, 30_000), repository=slow_repository)
@@ -235,7 +235,7 @@ def test_within_the_budget_nobody_is_refused(
 
 
 @every_kind
-def test_what_expired_no_longer_counts_against_the_budget(
+def test_expired_requests_no_longer_count_against_the_budget(
     server: StartServer, slow_repository: Path, queue: str
 ) -> None:
     """A backlog that was charged and never taken off again would refuse everybody in the end."""

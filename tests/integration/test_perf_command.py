@@ -129,7 +129,7 @@ def test_ctrl_c_on_a_terminal_reaches_us_alone_and_ends_the_others_in_order(star
     assert run.processes() == {}
 
 
-def test_killed_in_the_middle_the_kernel_ends_what_it_started(start: Start) -> None:
+def test_killed_in_the_middle_the_kernel_ends_its_processes(start: Start) -> None:
     run = start("--clients", ENDLESS, "--warm-up", "1")
     run.wait_for_program("bench", "200000000")
     run.process.kill()
@@ -172,7 +172,7 @@ def test_a_server_that_refuses_its_arguments_is_told_with_its_own_words(start: S
     assert run.processes() == {}
 
 
-def test_what_is_started_at_the_root_reaches_the_same_command() -> None:
+def test_a_script_at_the_root_reaches_the_same_command() -> None:
     words = [str(ROOT / "run_perf_test.sh"), "--help"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0 and "lumen perf" in done.stdout, done.stderr

@@ -44,7 +44,7 @@ def test_callgrind_counts_the_measured_requests_alone(repository: Path, tmp_path
 
 
 @needs_perf
-def test_a_recording_names_what_the_server_does(repository: Path, tmp_path: Path) -> None:
+def test_a_recording_names_the_servers_functions(repository: Path, tmp_path: Path) -> None:
     interrupts = Interrupts()
     data = tmp_path / "perf.data"
     with serving(
@@ -58,7 +58,7 @@ def test_a_recording_names_what_the_server_does(repository: Path, tmp_path: Path
 
 
 @needs_perf
-def test_what_perf_counts_of_an_idle_server_is_next_to_nothing(repository: Path) -> None:
+def test_perf_counts_next_to_nothing_of_an_idle_server(repository: Path) -> None:
     """So that a phase's counts are its requests', and not those of the attached tool."""
     interrupts = Interrupts()
     support = probe(interrupts)

@@ -123,7 +123,7 @@ def test_a_body_that_comes_in_parts_is_in_parse(server: StartServer, file: Path)
 
 
 @every_kind
-def test_what_was_refused_has_a_line_without_the_stages_it_did_not_reach(
+def test_a_refused_request_has_a_line_without_the_stages_it_did_not_reach(
     server: StartServer, file: Path, queue: str
 ) -> None:
     one = server("--queue-type", queue, "--telemetry-csv-path", str(file))

@@ -244,7 +244,7 @@ def test_a_dumb_terminal_gets_plain_text_again_and_again(
     assert written.startswith(b"lumen ") and b"\r\nmodel " in written and status == 130
 
 
-def test_without_textual_it_says_what_to_install(
+def test_without_textual_it_names_the_package_to_install(
     server: StartServer, lumen_binary: Path, stats: Path, tmp_path: Path
 ) -> None:
     server("--stats", str(stats))
@@ -268,7 +268,7 @@ def test_without_a_server_it_says_where_it_looked(lumen_binary: Path, tmp_path: 
     assert done.returncode == 2 and "--hz: got 20, wanted 1 to 10" in done.stderr
 
 
-def test_once_tells_what_the_servers_metrics_tell(
+def test_once_agrees_with_the_servers_metrics(
     server: StartServer, lumen_binary: Path, stats: Path
 ) -> None:
     one = server("--stats", str(stats))

@@ -35,7 +35,7 @@ def test_both_listeners_answer_alike(base: list[str], tmp_path: Path) -> None:
                 assert one.body == other.body
 
 
-def test_whoever_may_open_the_socket_may_name_any_host(base: list[str], tmp_path: Path) -> None:
+def test_a_client_of_the_unix_socket_may_name_any_host(base: list[str], tmp_path: Path) -> None:
     """No browser opens one; a proxy before it passes on a browser's requests."""
     path = tmp_path / "lumen.sock"
     with ServeProcess(*base, "--unix", str(path)), UnixConnection(path) as connection:
@@ -106,7 +106,7 @@ def test_off_makes_no_socket(base: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_user_and_group_may_connect_whatever_the_umask(
+def test_user_and_group_may_connect_with_any_umask(
     base: list[str], tmp_path: Path, umask: int
 ) -> None:
     path = tmp_path / "lumen.sock"
@@ -131,7 +131,7 @@ def test_a_file_that_took_its_place_stays(base: list[str], tmp_path: Path) -> No
             assert is_live(path)
 
 
-def test_what_a_killed_server_left_is_replaced(base: list[str], tmp_path: Path) -> None:
+def test_the_files_of_a_killed_server_are_replaced(base: list[str], tmp_path: Path) -> None:
     path = tmp_path / "lumen.sock"
     killed = ServeProcess(*base, "--unix", str(path))
     os.kill(killed.process.pid, signal.SIGKILL)

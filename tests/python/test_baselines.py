@@ -116,7 +116,7 @@ def test_a_row_is_not_ahead_of_rivals_that_only_the_other_kind_of_cores_met() ->
     assert figures.verdict(rows["far"]) == "not compared"
 
 
-def test_a_row_that_is_behind_one_rival_says_so_whoever_is_missing() -> None:
+def test_a_row_that_is_behind_one_rival_says_so_with_any_rival_missing() -> None:
     rows = grouped(
         row_of("near", 1.1, lumen=10, boost=1, vyukov=9), row_of("far", 0.5, lumen=1, boost=2)
     )

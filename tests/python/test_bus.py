@@ -111,7 +111,7 @@ def test_the_loop_holds_one_batch_while_the_next_is_waited_for(
     assert got == 50 * 64
 
 
-def test_who_holds_the_whole_ring_is_told_what_it_holds(make_pair: Callable[..., Pair]) -> None:
+def test_a_subscriber_that_holds_the_whole_ring_is_told_so(make_pair: Callable[..., Pair]) -> None:
     pair = make_pair(capacity=4096)
     pair.publisher.send_batch(rows(64))
     held = [next(pair.subscriber.batches(32, dtype="f4")) for _ in range(2)]
@@ -260,7 +260,7 @@ def test_dropped_after_max_hold(path: str) -> None:
         assert held.shape == (8, 16), "it can be read, though no longer what it was"
 
 
-def test_the_stub_says_what_the_extension_has(project_root: Path, tmp_path: Path) -> None:
+def test_the_stub_agrees_with_the_extension(project_root: Path, tmp_path: Path) -> None:
     stub = tmp_path / "_bus.pyi"
     subprocess.run(
         [sys.executable, "-m", "nanobind.stubgen", "-m", "lumen_engine._bus", "-o", stub],
@@ -323,7 +323,7 @@ def test_an_error_in_a_reservation_is_not_hidden_by_a_close(path: str) -> None:
             raise KeyError
 
 
-def test_who_is_refused_is_told_why(path: str) -> None:
+def test_a_refused_client_is_told_why(path: str) -> None:
     with pytest.raises(bus.BusError, match="powers of two"):
         bus.listen(path, capacity=5000)
     with bus.listen(path, users=[4242]):

@@ -246,7 +246,7 @@ def test_a_holder_that_is_stopped_is_not_dead_and_goes_on(path: str) -> None:
             assert its.ask("take") == str(rows(1, start=first_row)[0, 0])
 
 
-def test_a_publisher_that_wants_to_go_on_drops_who_is_stopped(path: str) -> None:
+def test_a_publisher_that_wants_to_go_on_drops_a_stopped_subscriber(path: str) -> None:
     with bus.listen(path, role="publish", capacity=4096, max_hold=0.05) as listener:
         other = bus.connect(path).subscriber
         with holder("connect", path) as its:

@@ -97,7 +97,7 @@ def test_many_awaited_at_once(client: Client) -> None:
     asyncio.run(all_of_them())
 
 
-def test_lists_of_python_become_what_the_model_wants(client: Client) -> None:
+def test_lists_of_python_become_the_models_types(client: Client) -> None:
     answer = client.infer("identity", {"input": [[1, 2, 3]]})
     np.testing.assert_array_equal(answer["output"], np.array([[1, 2, 3]], np.float32))
 
@@ -125,7 +125,7 @@ def test_strings_are_bytes_with_their_lengths() -> None:
         assert back.tolist() == [[one.encode() for one in row] for row in given.tolist()]
 
 
-def test_what_is_refused_has_the_status_and_the_words_of_http(server: Server) -> None:
+def test_refusals_have_the_status_and_the_words_of_http(server: Server) -> None:
     def refusal(transport: str, model: str, name: str, array: np.ndarray) -> tuple[int, str]:
         with Client(url_of(server, transport)) as client, pytest.raises(InferError) as caught:
             client.infer(model, {name: array})

@@ -69,7 +69,7 @@ def test_a_slow_down_is_seen_and_the_exit_status_says_so(
     assert document["reached"] and len(row["pairs"]) == 8
 
 
-def test_what_is_faster_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_faster_build_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, 90, "--more", "per_second") == 0
     assert "faster" in capsys.readouterr().out
 
@@ -119,7 +119,7 @@ def test_each_benchmark_of_a_google_benchmark_program_is_a_metric(
     assert "bm_a_mean" not in said
 
 
-def test_what_cannot_be_compared_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_builds_that_cannot_be_compared_are_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="say which keys of its JSON count"):
         run(tmp_path, 100)
     both = [builds.Build(name, name, tmp_path / name) for name in ("base", "head")]

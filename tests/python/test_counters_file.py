@@ -251,7 +251,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("offset, data, wanted", REFUSED)
-def test_a_foreign_or_damaged_file_is_refused_by_its_path_and_what_is_wrong(
+def test_a_foreign_or_damaged_file_is_refused_by_its_path_and_its_fault(
     make: Make, offset: int, data: bytes, wanted: str
 ) -> None:
     file = make()
@@ -274,7 +274,7 @@ def test_a_file_that_is_cut_while_it_is_read_gives_an_error_and_no_signal(make: 
 
 
 @pytest.mark.parametrize("what", ["nothing", "folder", "empty", "fifo"])
-def test_what_is_no_file_of_counters_is_named(tmp_path: Path, what: str) -> None:
+def test_a_path_that_is_no_file_of_counters_is_named(tmp_path: Path, what: str) -> None:
     path = tmp_path / "x"
     if what == "folder":
         path.mkdir()

@@ -55,7 +55,7 @@ def test_the_split_makes_the_configurations(rows: Rows, project_root: Path) -> N
         assert metrics(app)["Configurations"] == wanted
 
 
-def test_without_a_file_each_page_says_what_to_do(
+def test_without_a_file_each_page_says_the_next_step(
     project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["dashboard.py"])
@@ -137,7 +137,7 @@ def test_the_dashboard_knows_the_formats_and_nothing_else_of_lumen(project_root:
         assert "unsafe_allow_html" not in text, path
 
 
-def test_the_extra_of_the_wheel_has_what_the_command_needs(project_root: Path) -> None:
+def test_the_extra_of_the_wheel_has_the_packages_of_the_command(project_root: Path) -> None:
     project = tomllib.loads((project_root / "pyproject.toml").read_text())
     pins = project["project"]["optional-dependencies"]["dashboard"]
     assert {pin.partition("==")[0] for pin in pins} >= set(command.NEEDED)

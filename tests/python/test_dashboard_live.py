@@ -29,7 +29,7 @@ def look(server: live.LiveServer) -> live.LiveView:
     return view
 
 
-def test_rates_and_percentiles_are_of_what_came_between_two_looks(tmp_path: Path) -> None:
+def test_rates_and_percentiles_are_of_requests_between_two_looks(tmp_path: Path) -> None:
     file = one_model(tmp_path / "c")
     file.model_slot(0, 1, "success", 1_000)
     file.record(0, "total", *[5_000_000] * 100)

@@ -50,7 +50,7 @@ def test_each_series_has_all_of_its_rows_sorted(tmp_path: Path) -> None:
         assert each.values.tolist() == pytest.approx(wanted)
 
 
-def test_a_filter_leaves_what_it_names(tmp_path: Path) -> None:
+def test_a_filter_leaves_the_named_rows(tmp_path: Path) -> None:
     rows = matrix_rows(100)
     choice = Choice(queue_type=("naive", "spsc"), model=("mlp",), status=("200",))
     found = selection_of(rows, tmp_path, choice).rows("total_us").collect()
@@ -94,7 +94,7 @@ def test_the_tail_ends_with_the_slowest_and_has_its_rank() -> None:
         assert value == values[12_345 - round(behind)]
 
 
-def test_stage_means_and_what_is_between_add_up_to_the_total(tmp_path: Path) -> None:
+def test_stage_means_and_the_time_between_add_up_to_the_total(tmp_path: Path) -> None:
     rows = matrix_rows(50)
     rows.records[3]["inference_us"] = ""
     chosen = selection_of(rows, tmp_path)
@@ -214,7 +214,7 @@ def test_times_have_three_digits_and_a_unit(us: float, wanted: str) -> None:
     assert time_text(us) == wanted
 
 
-def test_what_was_reckoned_is_kept_and_the_oldest_goes() -> None:
+def test_results_are_kept_and_the_oldest_goes() -> None:
     memo, made = Memo(entries=2), []
     for key in (1, 1, 2, 3, 1):
         memo.get(key, lambda key=key: made.append(key))

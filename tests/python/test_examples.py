@@ -49,7 +49,7 @@ def test_the_http_client_gets_the_same_numbers_as_json_and_as_bytes(
     assert run("http_client/client.py", server(models_path).url) == said
 
 
-def test_what_is_late_is_answered_504_and_what_is_too_many_429(run: Run) -> None:
+def test_late_requests_are_answered_504_and_too_many_429(run: Run) -> None:
     said = run("deadlines/deadlines.py")
     assert re.search(r"^within 10 s: 200; within 1 µs: 504 .*expired", said, re.MULTILINE)
     found = re.search(r"(\d+) answered, (\d+) refused, other: \{\}", said)

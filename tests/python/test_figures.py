@@ -19,7 +19,7 @@ def row(**values: object) -> dict[str, object]:
     return {**plain, "rival_name": "r", "ratio": 2.0, "spread": 0.1, "limit": None, **values}
 
 
-def test_every_table_and_the_picture_say_what_the_baselines_say() -> None:
+def test_every_table_and_the_picture_agree_with_the_baselines() -> None:
     for file, text in figures.drawn_files().items():
         assert file.read_text() == text, f"{file.name}: run tools/figures.py"
 
@@ -203,7 +203,7 @@ def test_overload_is_held_to_its_four_goals() -> None:
     assert all("16 clients" in got or "budget" in got for got, _ in said)
 
 
-def test_the_matrix_is_drawn_from_what_lumen_matrix_prints(
+def test_the_matrix_is_drawn_from_the_output_of_lumen_matrix(
     lumen_binary: Path, models_path: Path, tmp_path: Path
 ) -> None:
     words = [lumen_binary, "matrix", "--model", "identity", "--model-repository", models_path]

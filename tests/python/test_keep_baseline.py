@@ -76,7 +76,7 @@ def test_figures_without_their_raw_rounds_are_not_kept(
 
 
 @pytest.mark.parametrize("text", ["", "usage: bench", "[]", '{"rows": []}', '{"row": 1}'])
-def test_what_no_bench_printed_is_not_kept(
+def test_text_that_no_bench_printed_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     text: str,
@@ -87,6 +87,6 @@ def test_what_no_bench_printed_is_not_kept(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cpu_is_told_by_its_name_and_what_its_kernels_may_use() -> None:
+def test_a_cpu_is_told_by_its_name_and_its_instructions() -> None:
     assert keep_baseline.describe_cpu(CPUINFO) == "Intel Xeon, AMX, AVX-512, virtual"
     assert keep_baseline.describe_cpu("") == "unknown CPU"

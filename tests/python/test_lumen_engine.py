@@ -87,7 +87,7 @@ def test_a_line_without_an_address_is_no_ready_line(line: str, tmp_path: Path) -
         Server(tmp_path, executable=vague)
 
 
-def test_a_server_that_cannot_start_says_what_it_printed(lumen_binary: Path) -> None:
+def test_a_server_that_cannot_start_says_its_output(lumen_binary: Path) -> None:
     with pytest.raises(ServerError, match="exited with .* before it was ready:\n.*nowhere"):
         Server("/nowhere", executable=lumen_binary)
 

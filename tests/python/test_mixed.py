@@ -105,7 +105,7 @@ def test_every_goal_has_its_row_and_can_be_missed() -> None:
         assert not all(goal.is_reached(row, bad) for row in missed), goal
 
 
-def test_open_loops_offer_a_part_of_what_the_server_did_alone() -> None:
+def test_open_loops_offer_a_part_of_the_servers_rate_alone() -> None:
     three = next(p for p in phases.TOGETHER if "open" in p.name and p.models == phases.MODELS)
     contender = servers.Contender("auto", {}, True)
     rates = [servers.rate_of(contender, load, {load.model: 300.0}) for load in three.loads]
@@ -114,7 +114,7 @@ def test_open_loops_offer_a_part_of_what_the_server_did_alone() -> None:
     assert servers.rate_of(contender, steady, {}) == 1000
 
 
-def test_an_open_loop_comes_after_what_it_needs() -> None:
+def test_an_open_loop_comes_after_the_phases_that_it_needs() -> None:
     names = [phase.name for phase in phases.PHASES]
     assert len(names) == len(set(names))
     first_open = next(i for i, p in enumerate(phases.PHASES) if any(x.part for x in p.loads))

@@ -52,7 +52,7 @@ def test_the_interval_holds_the_true_ratio_as_often_as_it_says() -> None:
     assert 362 <= held <= 397
 
 
-def test_what_costs_much_in_few_slices_is_in_the_ratio() -> None:
+def test_a_high_cost_in_few_slices_is_in_the_ratio() -> None:
     pairs = [(1.0, 1.5 if at % 10 == 0 else 1.0) for at in range(200)]
     ratio, low, _ = paired.ratio_interval(pairs)
     assert ratio == pytest.approx(1.5**0.1) and low > 1.02
@@ -67,7 +67,7 @@ def test_a_block_that_drifts_evenly_favours_nobody() -> None:
         paired.pair_of(0, [1.0, 2.0, 3.0])
 
 
-def test_an_interval_that_holds_one_is_noise_and_a_limit_widens_what_is() -> None:
+def test_an_interval_that_holds_one_is_noise_and_a_limit_widens_it() -> None:
     assert paired.verdict(0.99, 1.01) == "within noise"
     assert paired.verdict(1.001, 1.01) == "slower"
     assert paired.verdict(0.98, 0.999) == "faster"

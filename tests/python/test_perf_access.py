@@ -60,7 +60,7 @@ def test_a_setting_that_is_no_hindrance_is_not_touched(setting: Path) -> None:
     assert setting.read_text() == "1\n"
 
 
-def test_without_root_it_says_what_it_would_need(
+def test_without_root_it_names_the_missing_rights(
     setting: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counter_access, "root_words", lambda: None)
@@ -84,7 +84,7 @@ def test_a_kernel_without_the_setting_is_told(tmp_path: Path) -> None:
         assert access.notes is not None and "no perf events" in access.notes[0]
 
 
-def test_who_may_count_anyway_is_known_by_its_capabilities() -> None:
+def test_a_user_that_may_count_anyway_is_known_by_its_capabilities() -> None:
     assert not is_exempt(NOBODY) and not is_exempt("")
     assert is_exempt(f"CapEff:\t{1 << 38:016x}\n") and is_exempt(f"CapEff:\t{1 << 21:016x}\n")
 

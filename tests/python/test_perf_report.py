@@ -72,7 +72,7 @@ def test_the_case_that_started_it_all_stands_side_by_side_with_its_changes() -> 
     assert "simulated" not in text.lower()
 
 
-def test_what_was_not_counted_is_called_not_measured_and_never_a_number() -> None:
+def test_a_figure_that_was_not_counted_is_called_not_measured_and_never_a_number() -> None:
     result = origin()
     result.has_counters = False
     result.phases = [replace(phase, counts={}) for phase in result.phases]
@@ -197,7 +197,7 @@ def test_a_flame_graph_in_a_folder_that_is_not_there_is_refused_before_the_run(
     assert "/no/such/folder" in capsys.readouterr().err
 
 
-def test_the_help_says_what_is_changed_and_put_back() -> None:
+def test_the_help_names_settings_that_are_changed_and_put_back() -> None:
     text = make_parser().format_help()
     assert "perf_event_paranoid" in text and "put back" in text and "--no-callgrind" in text
 

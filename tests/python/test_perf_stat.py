@@ -96,7 +96,7 @@ def test_an_old_perf_that_prints_three_fields_is_understood() -> None:
     assert counts["cycles"].status == NOT_SUPPORTED
 
 
-def test_what_an_ordinary_user_counts_is_known_to_be_the_user_side() -> None:
+def test_the_counts_of_an_ordinary_user_are_known_to_be_the_user_side() -> None:
     counts = read("unprivileged")
     assert counts["page-faults"].user_only
     assert counts["context-switches"].user_only and counts["context-switches"].value == 0
@@ -113,7 +113,7 @@ def test_what_an_ordinary_user_counts_is_known_to_be_the_user_side() -> None:
         ("<broken>,,cycles,1,100.00,,\n", "line 1"),
     ],
 )
-def test_what_perf_does_not_print_is_refused_with_its_line(text: str, said: str) -> None:
+def test_a_line_that_perf_does_not_print_is_refused(text: str, said: str) -> None:
     with pytest.raises(PerfStatError, match="wanted") as raised:
         perf_stat.parse(text)
     assert said in str(raised.value)

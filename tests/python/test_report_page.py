@@ -99,7 +99,7 @@ def test_missed_goals_are_listed_as_in_the_readme(tmp_path: Path) -> None:
     assert "* arena 16 B: m s 0.900 ns; wanted: 0.6 ns." in said
 
 
-def test_what_failed_or_was_not_there_is_a_row_that_says_so(tmp_path: Path) -> None:
+def test_a_failed_or_missing_bench_is_a_row_that_says_so(tmp_path: Path) -> None:
     results = [
         result("queue", None, FAILED, error="no rival\nexit status 1"),
         result("memory", [row()]),
@@ -170,7 +170,7 @@ def tree_of(files: dict[str, str], folder: Path) -> Path:
     return folder
 
 
-def test_the_machine_is_described_and_what_is_not_visible_is_said(tmp_path: Path) -> None:
+def test_the_machine_is_described_with_its_unknown_parts(tmp_path: Path) -> None:
     cache = "sys/devices/system/cpu/cpu0/cache"
     found = machine.facts(
         tree_of(
@@ -260,7 +260,7 @@ def test_a_quick_run_never_takes_the_place_of_a_fresh_baseline(kept_folder: Path
     ]
 
 
-def test_what_the_documents_could_not_show_is_not_kept(kept_folder: Path) -> None:
+def test_rows_that_the_documents_could_not_show_are_not_kept(kept_folder: Path) -> None:
     (said,) = keep.keep([result("memory", [row(row="arena 16 B")])], False)
     assert said.startswith("memory: not kept, the documents can't show it") and "no row" in said
     assert list(kept_folder.iterdir()) == []

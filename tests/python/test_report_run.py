@@ -90,7 +90,7 @@ def test_a_result_has_its_command_its_time_and_the_load_of_the_machine(tree: Pat
     assert "round 1 of 1" in (tree / "results" / "one.log").read_text()
 
 
-def test_a_second_call_goes_on_with_what_is_missing(tree: Path) -> None:
+def test_a_second_call_goes_on_with_the_missing_benches(tree: Path) -> None:
     runner(tree).run(PLAN[:2])
     (tree / "results" / "one.json").write_text('{"half a fi')
     found = runner(tree).run(PLAN)
@@ -118,7 +118,7 @@ def test_a_bench_that_fails_is_a_result_with_its_last_lines_and_is_tried_again(
     assert [one.status for one in runner(tree).run(PLAN)] == ["ok"] * 3
 
 
-def test_what_prints_no_rows_has_failed(tree: Path) -> None:
+def test_a_bench_without_rows_has_failed(tree: Path) -> None:
     (tree / "bench" / "one.py").write_text("print('usage: one')")
     (found,) = runner(tree).run(PLAN[:1])
     assert found.status == "failed" and "no JSON object with rows" in found.error
@@ -199,7 +199,7 @@ def started(tree: Path, project_root: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_the_bench_and_leaves_what_is_done(
+def test_ctrl_c_ends_the_bench_and_leaves_the_finished_ones(
     tree: Path, project_root: Path, number: signal.Signals
 ) -> None:
     with started(tree, project_root) as process:

@@ -122,7 +122,7 @@ def test_a_trace_has_a_track_for_each_thread_and_a_slice_for_each_stage(
     assert len(slices) == 5 + 5 + 2, "queue is nobody's work"
 
 
-def test_each_request_is_an_event_with_its_stages_and_what_is_known_of_it(
+def test_each_request_is_an_event_with_its_stages_and_its_facts(
     file: CountersFileWriter, tmp_path: Path
 ) -> None:
     events = written(file, tmp_path)

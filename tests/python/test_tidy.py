@@ -181,7 +181,7 @@ def test_a_banned_call_or_word_is_found(tmp_path: Path, path: str, code: str, na
     assert len(found) == 1 and f"banned/{name}" in found[0], found
 
 
-def test_what_only_looks_banned_is_fine(tmp_path: Path) -> None:
+def test_code_that_only_looks_banned_is_fine(tmp_path: Path) -> None:
     text = BODY + (
         "#include <new>\n"
         "X(const X&) = delete;\n"

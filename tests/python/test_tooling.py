@@ -107,7 +107,7 @@ def test_each_building_command_has_its_preset(project_root: Path) -> None:
     assert {"release", "asan", "tsan"} <= named["testPresets"]
 
 
-def test_what_tsan_leaves_out_has_no_threads(project_root: Path) -> None:
+def test_tests_that_tsan_leaves_out_have_no_threads(project_root: Path) -> None:
     text = (project_root / "tools" / "cmake" / "options.cmake").read_text()
     found = re.search(r"set\(LUMEN_TEST_FILES_LEFT_OUT (\w[^)]*)\)", text)
     assert found
@@ -329,7 +329,7 @@ def test_tidy_checks_everything_where_the_base_or_the_settings_say_so(
     assert to_tidy() == everything
 
 
-def test_what_tidy_found_clean_is_not_run_again_until_something_that_it_reads_changes(
+def test_a_clean_file_is_not_checked_again_until_something_that_it_reads_changes(
     small_tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(small_tree / "cache"))

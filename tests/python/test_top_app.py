@@ -126,7 +126,7 @@ def test_keys_sort_reverse_and_filter(file: CountersFileWriter) -> None:
     drive(file.path, steps)
 
 
-def test_space_keeps_what_is_shown_until_it_is_pressed_again(file: CountersFileWriter) -> None:
+def test_space_holds_the_screen_until_it_is_pressed_again(file: CountersFileWriter) -> None:
     async def steps(app: TopApp, pilot: Pilot[None]) -> None:
         count_on(file, 1)
         app.look()

@@ -45,7 +45,7 @@ def costs(rounds: list[list[dict[str, float]]]) -> dict[tuple[str, str], float]:
     return {(row["row"], row["metric"]): row["ours"] for row in watching.make_rows(rounds)}
 
 
-def test_a_cost_of_2_percent_is_found_and_what_is_the_same_costs_nothing() -> None:
+def test_a_cost_of_2_percent_is_found_and_equal_programs_cost_nothing() -> None:
     found = costs(made_up(seed=1))
     for row in ("lumen top at 10 Hz", "all together"):
         assert found[row, "cost, lower end"] > 1, row
@@ -66,7 +66,7 @@ def test_one_process_is_compared_by_block_and_two_are_by_round() -> None:
 
 # Many slices of few servers must not make an interval narrow that knows nothing of how much two
 # servers differ by themselves.
-def test_more_blocks_do_not_hide_what_two_servers_differ_by() -> None:
+def test_more_blocks_do_not_hide_the_difference_of_two_servers() -> None:
     widths = []
     for blocks in (10, 1000):
         found = costs(made_up(seed=3, blocks=blocks))

@@ -179,7 +179,7 @@ TEST_F(InlineTest, AChangeTakesOverFromAThreadThatLeavesMeanwhile) {
   EXPECT_EQ(waits.times_completed(), 1u);
 }
 
-TEST_F(InlineTest, WhatAThreadHasLeftBehindIsRunByTheDrain) {
+TEST_F(InlineTest, RequestsThatAThreadHasLeftAreRunByTheDrain) {
   start(1);
   models::PendingRequest& left = make();
   submit(0, left);

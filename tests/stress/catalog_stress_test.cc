@@ -183,7 +183,7 @@ TEST_P(CatalogUnderLoad, AModelThatIsRemovedStaysUntilItsLastRequestIsAnswered) 
   EXPECT_PRED2(are_instances_of, 1, control->live_instances.load());
 }
 
-TEST_P(CatalogUnderLoad, WhatCanNotBeAddedOrRemovedLeavesAllAsItWas) {
+TEST_P(CatalogUnderLoad, AFailedAddOrRemoveLeavesAllAsItWas) {
   const auto before = catalog->snapshot();
   EXPECT_EQ(catalog->add("comes", "1").code(), Code::kInvalidArgument);
   EXPECT_EQ(catalog->add("nobody", "").code(), Code::kNotFound);

@@ -169,7 +169,7 @@ TEST_P(SharedBufferStress, HandsOverEachRecordOnceAndInOrderPerWriter) {
 
 // Threads end with a record open, and never come back. The rest goes on, and only their open
 // records are missing.
-TEST_P(SharedBufferStress, LosesOnlyWhatThreadsThatVanishHadOpen) {
+TEST_P(SharedBufferStress, LosesOnlyOpenRecordsOfThreadsThatVanish) {
   constexpr size_t kVanishing = 24;
   constexpr size_t kWriters = 3;
   const uint64_t records = test::stress_count(20'000);

@@ -28,7 +28,7 @@ TEST(BlockRegion, GivesOutAllOfItAsOneBlockAndTakesItBack) {
   EXPECT_TRUE(region.allocate(1024));
 }
 
-TEST(BlockRegion, JoinsNeighboursInWhateverOrderTheyAreFreed) {
+TEST(BlockRegion, JoinsNeighboursFreedInAnyOrder) {
   std::vector<int> order = {0, 1, 2, 3};
   do {
     BlockRegion region = make_region(65536);

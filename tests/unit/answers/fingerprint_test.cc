@@ -83,7 +83,7 @@ TEST_F(FingerprintTest, IsAnotherUnderAnotherSecret) {
 }
 
 // Each changes one thing. All of them, and all pairs of two, are different requests by both hashes.
-TEST_F(FingerprintTest, IsAnotherForWhateverMayChangeTheAnswer) {
+TEST_F(FingerprintTest, IsAnotherForAllThatMayChangeTheAnswer) {
   const std::vector<std::pair<const char*, std::function<void(Asked&)>>> changes = {
       {"another load of the model", [](Asked& a) { a.generation = 2; }},
       {"a byte of the first input", [](Asked& a) { a.inputs[0].bytes[0] = 'y'; }},
@@ -117,7 +117,7 @@ TEST_F(FingerprintTest, IsAnotherForWhateverMayChangeTheAnswer) {
   }
 }
 
-TEST_F(FingerprintTest, IsTheSameForWhateverDoesNot) {
+TEST_F(FingerprintTest, IsTheSameForTheRest) {
   const HashPair plain = pair_of({});
   Asked asked;
   asked.ttl_ms = 5;

@@ -166,7 +166,7 @@ TEST_F(ResponseCacheTest, ARequestTakesNoAnswerThatIsOlderThanItsTtl) {
   EXPECT_EQ(runs(), 3u) << "what that one left lived no longer";
 }
 
-TEST_F(ResponseCacheTest, OnlyWhatWentWellIsKept) {
+TEST_F(ResponseCacheTest, OnlyGoodAnswersAreKept) {
   control->value_that_fails = kSame;
   start();
   ask(0);

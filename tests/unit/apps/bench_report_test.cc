@@ -105,7 +105,7 @@ TEST(BenchReport, PutsUnsentRequestsIntoWords) {
   EXPECT_NE(text.find("9 requests were due and never left"), std::string::npos) << text;
 }
 
-TEST(Tally, AddsUpWhatThreadsCounted) {
+TEST(Tally, AddsUpTheCountsOfThreads) {
   Tally sum;
   const BenchRow one = row();
   sum.merge(*one.tally);

@@ -74,7 +74,7 @@ TEST(InputVariants, RefusesInputsThatHaveTooFewValues) {
   }
 }
 
-TEST(VariantChooser, RepeatsAsOftenAsAskedForAndOnlyWhatWasSent) {
+TEST(VariantChooser, RepeatsAsOftenAsAskedForAndOnlySentRequests) {
   for (const double ratio : {0.0, 0.25, 0.8, 1.0}) {
     VariantChooser chooser(ratio, 77);
     std::map<uint64_t, int> sent;

@@ -278,7 +278,7 @@ TEST(OpenLoop, SendsAtItsRateWhereTheServerKeepsUp) {
 }
 
 // The one thing that an open loop is for: requests that a held-up client could not send count too.
-TEST(OpenLoop, CountsWhatCouldNotBeSentWithTheTimeItWaited) {
+TEST(OpenLoop, CountsUnsentRequestsWithTheTimeTheyWaited) {
   ScriptedServer server(
       [](std::string_view, uint64_t) { return Answer{"", SIZE_MAX, false, true}; });
   LoadPlan plan = plan_for(server.url());

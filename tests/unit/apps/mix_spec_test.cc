@@ -90,7 +90,7 @@ TEST(MixSpec, AModelsNameMayHaveAColonWhereItsWeightIsGiven) {
   EXPECT_EQ(spec_of({"a:b:2", "c"}).models.at(0).name, "a:b");
 }
 
-TEST(MixSpec, WrongWordsAreToldWithWhatWasWanted) {
+TEST(MixSpec, WrongWordsAreToldWithTheWantedForm) {
   struct Case {
     Words mix, clients, rate;
     std::string wanted;

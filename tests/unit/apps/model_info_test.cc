@@ -25,7 +25,7 @@ TEST(ModelInfo, ReadsTheInputsOfTheMetadata) {
   EXPECT_EQ(type_text(info->inputs[1].type, info->inputs[1].shape), "INT64[2]");
 }
 
-TEST(ModelInfo, RefusesWhatIsNoMetadata) {
+TEST(ModelInfo, RefusesADocumentThatIsNoMetadata) {
   for (const char* text :
        {"", "<html>", "[]", "{}", R"({"name":"m"})", R"({"name":1,"inputs":[]})",
         R"({"name":"m","inputs":[{"name":"a"}]})",
@@ -69,7 +69,7 @@ TEST(RandomInput, KeepsEachTypeInItsRange) {
   EXPECT_EQ(random_input(info, 1).bytes.size(), 1000u * 12);
 }
 
-TEST(InputOfFile, TakesWhatFitsTheModel) {
+TEST(InputOfFile, TakesAnArrayThatFitsTheModel) {
   const auto info = parse_model_info(kMetadata);
   ASSERT_TRUE(info.ok());
   NpyFile file{ElementType::kFp32, {}, std::string(24, '\0')};

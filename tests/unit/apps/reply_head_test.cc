@@ -41,7 +41,7 @@ TEST(ReplyHead, KnowsChunkedBodies) {
   EXPECT_FALSE(result.head.content_length);
 }
 
-TEST(ReplyHead, RefusesWhatIsNotHttp) {
+TEST(ReplyHead, RefusesBytesThatAreNotHttp) {
   for (const char* head :
        {"SSH-2.0-OpenSSH\r\n\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 abc\r\n\r\n",
         "HTTP/1.1 99 Odd\r\n\r\n", "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",

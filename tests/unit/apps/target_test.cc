@@ -69,7 +69,7 @@ TEST(TargetUrl, TakesAPrefixBehindAPercentEncodedPath) {
   EXPECT_EQ(target->base_path, "/base");
 }
 
-TEST(TargetUrl, RefusesWhatItCanNotReachAndNamesTheForms) {
+TEST(TargetUrl, RefusesAnUnreachableUrlAndNamesTheForms) {
   const std::string long_path = "unix:/" + std::string(120, 'a');
   for (const std::string& url :
        {std::string("https://127.0.0.1:1"), std::string("ftp://127.0.0.1"),

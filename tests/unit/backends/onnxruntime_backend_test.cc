@@ -159,7 +159,7 @@ TEST_F(OnnxRuntimeTest, AnIndexOutsideOfATableIsTheClientsError) {
   EXPECT_TRUE(status_of(*instance, inside).ok());
 }
 
-TEST_F(OnnxRuntimeTest, ABrokenFileAndOneOfAnotherKindSayWhatIsWrong) {
+TEST_F(OnnxRuntimeTest, ABrokenFileAndOneOfAnotherKindSayTheFault) {
   models::TempRepository files;
   files.write("garbage/1/model.onnx", "this is no model");
   files.write("ir/1/model.xml", "<net/>");

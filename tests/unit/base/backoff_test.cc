@@ -10,7 +10,7 @@ namespace {
 // Was: counted in pauses alone, and where a pause takes 11 ns the quick stage of a pipeline waited
 // half as long as meant. Only a lower bound can be held on a machine that others use: a clock that
 // has risen since the measurement makes pauses shorter, and never four times.
-TEST(ShortWait, LastsAsLongAsItSaysWhateverAPauseTakes) {
+TEST(ShortWait, LastsAsLongAsItSaysWithAnyLengthOfAPause) {
   EXPECT_GE(short_times.pause_ps, 1'000u);
   constexpr uint64_t kNs = 230'000;
   const uint64_t before = now_ns();
@@ -26,7 +26,7 @@ TEST(ShortWait, IsNeverNone) {
   }
 }
 
-TEST(CoreDistance, ComesNearWhatTransfersTakeWhereverItStarted) {
+TEST(CoreDistance, ComesNearTheTimeOfTransfersFromAnyStart) {
   for (const uint64_t start_ns : {CoreDistance::kLeastNs, CoreDistance::kNearNs, uint64_t{900}}) {
     for (const uint64_t transfer_ns : {20u, 45u, 150u, 300u, 600u}) {
       CoreDistance distance(start_ns);
@@ -65,7 +65,7 @@ TEST(CoreDistance, LooksThatMetAPreemptedThreadDoNotMoveNearCoresApart) {
   }
 }
 
-TEST(CoreDistance, MeasuredAtStartItIsWhatQueuesBeginWith) {
+TEST(CoreDistance, MeasuredAtStartItIsTheFirstFigureOfQueues) {
   const uint64_t found_ns = measure_core_distance();
   EXPECT_GE(found_ns, CoreDistance::kLeastNs);
   EXPECT_LE(found_ns, CoreDistance::kMostNs);

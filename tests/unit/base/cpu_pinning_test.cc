@@ -72,7 +72,7 @@ TEST_F(TwoServers, TheThirdGoesUnpinnedByItselfAndSharesWhereItIsTold) {
   EXPECT_EQ(told.text(), "pinned to CPUs 0, 3, 2 (another Lumen server has 3, 2)");
 }
 
-TEST_F(TwoServers, WhoGoesUnpinnedLeavesWhatIsFreeToOthers) {
+TEST_F(TwoServers, AnUnpinnedServerLeavesFreeCpusToOthers) {
   const PinnedCpus many = pin(first, Mode::kAuto, 5);
   EXPECT_EQ(many.of(0), std::nullopt);
   EXPECT_EQ(cpus_of(pin(second, Mode::kAuto, 4), 4).size(), 4u);
@@ -185,7 +185,7 @@ TEST(PinFacts, AreReadFromTheKernel) {
 
 // --- the setting ---------------------------------------------------------------------------------
 
-TEST(PinThreads, ReadsWhatItWrites) {
+TEST(PinThreads, ReadsItsOwnText) {
   for (const char* text : {"auto", "on", "off", "0", "7,3,1", "0-2", "0,2-3,8-9", "8191"}) {
     const auto parsed = parse_pin_threads(text);
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
@@ -195,7 +195,7 @@ TEST(PinThreads, ReadsWhatItWrites) {
   EXPECT_EQ(parse_pin_threads("2,3")->text(), "2-3");
 }
 
-TEST(PinThreads, RefusesWhatIsNoList) {
+TEST(PinThreads, RefusesTextThatIsNoList) {
   for (const char* text : {"", "Auto", "yes", ",", "1,", ",1", "1-", "-1", "3-1", "1,,2", "1 ,2",
                            "0x1", "8192", "0-99999999999", "1,1", "0-3,2"}) {
     const auto parsed = parse_pin_threads(text);

@@ -119,7 +119,7 @@ TEST_F(CgroupThrottling, IsUnknownWithoutItsLine) {
   }
 }
 
-TEST(CpuBudget, SaysInWordsWhatItCountedWith) {
+TEST(CpuBudget, SaysInWordsHowItCounted) {
   EXPECT_EQ((CpuBudget{.online = 4, .usable = 2, .quota = std::nullopt, .count = 2}).text(),
             "2 of 4 CPUs usable, cgroup quota none");
   EXPECT_EQ((CpuBudget{.online = 1, .usable = 1, .quota = 1, .count = 1}).text(),
@@ -158,7 +158,7 @@ TEST(WorkerCpus, GoRoundWhenThereAreMoreWorkersThanCpus) {
   EXPECT_THAT(worker_cpus(5, places), ElementsAre(1, 0, 1, 0, 1));
 }
 
-TEST(UsableCpus, AreWhatTheThreadIsPinnedTo) {
+TEST(UsableCpus, AreTheCpusThatTheThreadIsPinnedTo) {
   const std::vector<uint32_t> all = usable_cpus();
   ASSERT_THAT(all, Not(IsEmpty()));
   EXPECT_GE(usable_cpu_count(), 1u);

@@ -112,7 +112,7 @@ TEST(Doorbell, WakeAllWakesEveryone) {
   EXPECT_FALSE(bell.wait(bell.prepare(), 0)) << "each sleeper took exactly one token";
 }
 
-TEST(Doorbell, MeasuresWhatAWakeUpCosts) {
+TEST(Doorbell, MeasuresTheCostOfAWakeUp) {
   Doorbell bell;
   for (int i = 0; i < 64; ++i) {
     std::thread sleeper([&] { bell.wait(bell.prepare()); });

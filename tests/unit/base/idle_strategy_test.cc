@@ -82,7 +82,7 @@ Outcome play(Gap&& gap_ns) {
   return {spun / passed, spared / kGaps};
 }
 
-TEST(SpinBudget, TakesATenthOfACoreAtMostWhateverThePatternAtAThousandASecond) {
+TEST(SpinBudget, TakesATenthOfACoreAtMostInAnyPatternAtAThousandASecond) {
   std::mt19937_64 random(20'261'122);
   std::exponential_distribution<double> poisson_1000(1e-6), poisson_2100(2.1e-6);
   EXPECT_LE(play([&] { return static_cast<uint64_t>(poisson_1000(random)); }).share_of_core, 0.1);
@@ -109,7 +109,7 @@ TEST(SpinBudget, SparesTheWakeUpsWithinBurstsAndSleepsBetweenThem) {
 
 // Was: reckoned with the cost of doorbells, which is 3 µs if all threads share a CPU. One client of
 // a server on one CPU, 40 µs between its requests, was woken for each time: 23,200 -> 13,100/s.
-TEST(IdleStrategy, AWaitInTheKernelIsNotReckonedAtWhatADoorbellCosts) {
+TEST(IdleStrategy, AWaitInTheKernelIsNotCountedAtTheCostOfADoorbell) {
   constexpr uint64_t kCost = IdleStrategy::kKernelWakeCostNs;
   // Before anything has come it spins for as long as a wake-up costs.
   EXPECT_GE(IdleStrategy(IdleStrategy::kMaxSpinNs, kCost).spin_ns(), kCost);

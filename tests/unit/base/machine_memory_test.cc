@@ -77,7 +77,7 @@ TEST_F(MachineMemoryTest, FilesOfAnotherFormLimitNothing) {
 
 TEST(MachineMemory, ThisMachineHasSome) { EXPECT_GT(machine_memory().bytes, size_t{64} << 20); }
 
-TEST_F(MachineMemoryTest, UnusedIsWhatTheGroupLeavesWithoutFilePagesThatNobodyUses) {
+TEST_F(MachineMemoryTest, UnusedIsTheRestOfTheGroupWithoutUnusedFilePages) {
   write("proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable:  8000000 kB\n");
   EXPECT_EQ(unused_memory(root_).bytes, 8'000'000ull * 1024);
   write("proc/self/cgroup", "0::/a\n");

@@ -63,7 +63,7 @@ TEST(Result, HoldsAValueOrAStatus) {
   EXPECT_EQ(error.status().message(), "big");
 }
 
-TEST(Result, MovesWhatCannotBeCopied) {
+TEST(Result, MovesValuesThatCannotBeCopied) {
   Result<std::unique_ptr<int>> result = std::make_unique<int>(5);
   const std::unique_ptr<int> taken = std::move(result).value();
   EXPECT_EQ(*taken, 5);

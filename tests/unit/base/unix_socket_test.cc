@@ -84,7 +84,7 @@ class UnixSocket : public testing::Test {
   std::string path;
 };
 
-TEST_F(UnixSocket, IsForUserAndGroupWhateverTheUmask) {
+TEST_F(UnixSocket, IsForUserAndGroupWithAnyUmask) {
   for (const mode_t mask : {0000u, 0022u, 0077u, 0777u}) {
     const mode_t before = ::umask(mask);
     const auto listener = listen_unix(path);
@@ -239,7 +239,7 @@ TEST_F(UnixSocket, IsGivenToOneOfManyThatStartAtOnce) {
   }
 }
 
-TEST_F(UnixSocket, KnowsWhoConnected) {
+TEST_F(UnixSocket, KnowsItsPeer) {
   const auto listener = listen_unix(path);
   ASSERT_TRUE(listener.ok());
   const Connected client = connect_to(path);

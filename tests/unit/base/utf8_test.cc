@@ -22,7 +22,7 @@ TEST(Utf8, TakesTheFirstAndTheLastCharacterOfEachLength) {
   EXPECT_TRUE(is_utf8("caf\u00e9 \u2014 \U0001F600"));
 }
 
-TEST(Utf8, RefusesOverlongFormsSurrogatesAndWhatIsCutOff) {
+TEST(Utf8, RefusesOverlongFormsSurrogatesAndCutSequences) {
   for (const std::string_view text :
        {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
         "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc2", "\xe2\x82", "\xf0\x9f\x98",

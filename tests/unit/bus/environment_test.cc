@@ -96,7 +96,7 @@ TEST_F(Environment, SeccompThatRefusesMemfdIsToldWithItsFix) {
   });
 }
 
-TEST_F(Environment, WhoConnectsIsToldThatTheListenerMayNotMakeMemory) {
+TEST_F(Environment, AProcessThatConnectsIsToldThatTheListenerMayNotMakeMemory) {
   in_child([&] {
     if (!refuse(SYS_memfd_create, EPERM)) return kNotHere;
     auto made = Listener::create(path, {});

@@ -34,7 +34,7 @@ class FanOut : public BusTest {
   size_t subscribers = 0;
 };
 
-TEST_F(FanOut, EachSubscriberSeesWhatIsPublishedFromItsAttachingOn) {
+TEST_F(FanOut, EachSubscriberSeesFramesFromItsAttachingOn) {
   publish_as();
   send("a");
   Connection first = subscribe();
@@ -63,7 +63,7 @@ TEST_F(FanOut, TheSlowestThatHoldsBackDecides) {
   EXPECT_EQ(read_all(*slow.subscriber), "next");
 }
 
-TEST_F(FanOut, WhoHoldsTheRingForTooLongIsDroppedAndTold) {
+TEST_F(FanOut, ASubscriberThatHoldsTheRingForTooLongIsDroppedAndTold) {
   publish_as({.capacity = 4096, .max_hold_ns = 1'000'000});
   Connection good = subscribe();
   Connection bad = subscribe();
@@ -81,7 +81,7 @@ TEST_F(FanOut, WhoHoldsTheRingForTooLongIsDroppedAndTold) {
   EXPECT_EQ(listener->publisher().subscribers(), 1u);
 }
 
-TEST_F(FanOut, WhoIsOnlyBehindIsNotDroppedWithWhoHoldsTheRing) {
+TEST_F(FanOut, ASubscriberThatIsOnlyBehindIsNotDroppedWithAHolder) {
   publish_as({.capacity = 4096, .max_hold_ns = 1'000'000});
   Connection behind = subscribe();
   Connection holds = subscribe();
@@ -198,7 +198,7 @@ TEST_F(FanOut, APublisherThatWaitsForASubscriberThatDiesGoesOn) {
 
 // Frames that were committed before a subscriber came were written over without bound, and the next
 // subscriber was given more frames than a ring holds: it took the publisher for a liar.
-TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
+TEST_F(FanOut, FramesCommittedBeforeASubscriberCameNeverExceedTheRing) {
   publish_as({.capacity = 4096, .slots = 8});
   Publisher& publisher = listener->publisher();
   for (int i = 0; i < 100; ++i) {
@@ -219,7 +219,7 @@ TEST_F(FanOut, WhatWasCommittedBeforeASubscriberCameNeverExceedsTheRing) {
 
 // A publisher that has nothing to say for long did not notice subscribers that had left: after 64
 // of them no other could come any more.
-TEST_F(FanOut, PlacesOfThoseWhoLeftAreFreeThoughThePublisherDoesNothing) {
+TEST_F(FanOut, PlacesOfSubscribersThatLeftAreFreeThoughThePublisherDoesNothing) {
   publish_as();
   for (uint32_t i = 0; i < 3 * kMostSubscribers; ++i) {
     const auto one = connect(path, {.role = Role::kSubscribe, .deadline_ns = patience()});

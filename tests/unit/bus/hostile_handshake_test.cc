@@ -326,7 +326,7 @@ TEST_F(HostileNewcomers, DescriptorsThatComeLaterAreClosedToo) {
 }
 
 // The 65th waited for the first 64 to time out, and so on: a second for each 64.
-TEST_F(HostileNewcomers, AThousandThatSayNothingHoldUpNobodyWhoSpeaks) {
+TEST_F(HostileNewcomers, AThousandSilentOnesHoldUpNoOther) {
   listen({.handshake_timeout_ns = 1000 * kSecond});
   const size_t here = open_descriptors();
   std::vector<UniqueFd> silent;

@@ -83,7 +83,7 @@ TEST_F(HostilePublisher, ATailThatGoesBackIsInvalid) {
   EXPECT_EQ(subscriber().wait(patience()), Outcome::kInvalid);
 }
 
-TEST_F(HostilePublisher, ASizeBeyondWhatIsLeftOfTheRingIsInvalid) {
+TEST_F(HostilePublisher, ASizeBeyondTheRestOfTheRingIsInvalid) {
   for (const uint64_t size : {uint64_t{4097}, uint64_t{UINT32_MAX}, uint64_t{UINT32_MAX} - 63}) {
     attack();
     attacker->publish(0, size, 1);
@@ -105,7 +105,7 @@ TEST_F(HostilePublisher, SizesThatTogetherAreMoreThanTheRingAreInvalid) {
   EXPECT_EQ(subscriber().state(), Outcome::kInvalid);
 }
 
-TEST_F(HostilePublisher, WhatIsSaidOfThePublishersSleepEndsNoWaitWithoutHeldFramesAndHangsNone) {
+TEST_F(HostilePublisher, WordsOfThePublishersSleepEndNoWaitWithoutHeldFramesAndHangNone) {
   attack();
   for (const uint64_t word : {uint64_t{1}, uint64_t{2}, uint64_t{3}, UINT64_MAX}) {
     attacker->page().asleep.store(word, std::memory_order_seq_cst);
@@ -257,7 +257,7 @@ TEST_F(HostileSubscriber, GivingBackMoreThanWasPublishedIsInvalid) {
   }
 }
 
-TEST_F(HostileSubscriber, TakingBackWhatWasGivenBackIsInvalid) {
+TEST_F(HostileSubscriber, TakingBackGivenFramesIsInvalid) {
   attack();
   for (int i = 0; i < 2; ++i) ASSERT_EQ(our_publisher().send(bytes_of("x"), 1), Outcome::kOk);
   attacker->give_back(2, 128);
@@ -314,7 +314,7 @@ TEST_F(HostileSubscriber, AnAsleepWordThatChangesCostsAtMostOneBellAFlush) {
 }
 
 // The publisher's own words and the cursors of others are out of reach.
-TEST_F(HostileSubscriber, WhatItMayNotWriteCantBeMappedWrittenOrCut) {
+TEST_F(HostileSubscriber, MemoryThatItMayNotWriteCantBeMappedWrittenOrCut) {
   attack();
   const size_t bytes = attacker->geometry().file_bytes();
   const int file = attacker->ring_file();
@@ -367,7 +367,7 @@ TEST_F(HostileSubscriber, CursorWordsThatChangeAtRandomHarmNobodyElse) {
 }
 
 // A subscriber that had not read everything was dropped together with the one that held the ring.
-TEST_F(HostileSubscriber, WhoHoldsTheLastFrameOnlyIsNotDroppedWithWhoHoldsTheRing) {
+TEST_F(HostileSubscriber, OneThatHoldsTheLastFrameOnlyIsNotDroppedWithOneThatHoldsTheRing) {
   attack({.capacity = 4096, .max_hold_ns = 1'000'000});
   for (int i = 0; i < 4; ++i) {
     ASSERT_EQ(our_publisher().send(std::vector<std::byte>(1024), 1), Outcome::kOk);

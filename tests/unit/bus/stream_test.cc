@@ -88,7 +88,7 @@ TEST_F(Stream, ABatchIsFramesOfOneSizeAndTypeInOnePieceAcrossTheRingsEnd) {
   }
 }
 
-TEST_F(Stream, WhatIsHeldIsNotOverwrittenAndIsGivenBackInPieces) {
+TEST_F(Stream, HeldFramesAreNotOverwrittenAndGivenBackInPieces) {
   start({.capacity = 4096});
   for (int i = 0; i < 4; ++i) put(std::string(1024, static_cast<char>('a' + i)));
   publisher().flush();
@@ -232,7 +232,7 @@ TEST_F(Stream, AnotherThreadMayGiveBackWhileOneWaits) {
   publishes.join();
 }
 
-TEST_F(Stream, WhatIsPutBackIsTakenAgain) {
+TEST_F(Stream, FramesPutBackAreTakenAgain) {
   start();
   put("a");
   put("b");

@@ -46,7 +46,7 @@ class ChronoCacheFlavour : public testing::Test {
 using Flavours = testing::Types<OneThread, Concurrent>;
 TYPED_TEST_SUITE(ChronoCacheFlavour, Flavours);
 
-TYPED_TEST(ChronoCacheFlavour, KeepsWhatWasPutThroughGrowthAndSplits) {
+TYPED_TEST(ChronoCacheFlavour, KeepsItsEntriesThroughGrowthAndSplits) {
   ChronoCache<int, int, TypeParam, FakeClock> cache;
   constexpr int kEntries = 200'000;
   for (int i = 0; i < kEntries; ++i) ASSERT_TRUE(cache.put(i, 2 * i, seconds(60)));
@@ -71,7 +71,7 @@ TYPED_TEST(ChronoCacheFlavour, EndsAnEntryWithinATickBeforeItsDeadline) {
   EXPECT_EQ(cache.size(), 0u);
 }
 
-TYPED_TEST(ChronoCacheFlavour, ErasesWhatIsPutWithNoTimeToLive) {
+TYPED_TEST(ChronoCacheFlavour, ErasesAnEntryThatIsPutWithNoTimeToLive) {
   ChronoCache<int, int, TypeParam, FakeClock> cache;
   EXPECT_FALSE(cache.put(1, 1, seconds(0)));
   EXPECT_FALSE(cache.contains(1));
@@ -80,7 +80,7 @@ TYPED_TEST(ChronoCacheFlavour, ErasesWhatIsPutWithNoTimeToLive) {
   EXPECT_FALSE(cache.contains(1));
 }
 
-TYPED_TEST(ChronoCacheFlavour, KeepsWhatHasTheLongestTimeToLive) {
+TYPED_TEST(ChronoCacheFlavour, KeepsAnEntryWithTheLongestTimeToLive) {
   ChronoCache<int, int, TypeParam, FakeClock> cache;
   EXPECT_TRUE(cache.put(1, 1, nanoseconds::max()));
   FakeClock::advance_ns(static_cast<uint64_t>(nanoseconds(hours(24 * 365 * 100)).count()));
@@ -241,7 +241,7 @@ class Counting final : public std::pmr::memory_resource {
     return this == &other;
   }
 };
-TYPED_TEST(ChronoCacheFlavour, TakesNoMemoryForWhatWasReserved) {
+TYPED_TEST(ChronoCacheFlavour, TakesNoMemoryForReservedEntries) {
   Counting memory;
   cache::Options options;
   options.memory = &memory;

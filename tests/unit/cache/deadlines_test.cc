@@ -101,7 +101,7 @@ TEST_F(DeadlinesTest, CountsExactlyWhileTwoMillionEntriesEndAtOnce) {
 
 // A model of counts beside it: entries come, change their deadlines, go and end, with jumps of
 // time.
-TEST_F(DeadlinesTest, CountsWhatAModelCounts) {
+TEST_F(DeadlinesTest, CountsAsAModelCounts) {
   std::mt19937_64 random(2);
   std::vector<DeadlineId> entries;
   std::vector<uint64_t> ends;
@@ -247,7 +247,7 @@ TEST_F(DeadlinesTest, RefusesWhenAllNumbersAreTakenAndGoesOnWhenOneIsFree) {
 }
 
 // As many buckets as there can be end in one step, and it takes no longer than a look at each.
-TEST_F(DeadlinesTest, EndsManyBucketsInOneStepWhateverTheirEntries) {
+TEST_F(DeadlinesTest, EndsManyBucketsInOneStepForAnyNumberOfEntries) {
   const uint64_t now = kYearNs;
   size_t put_so_far = 0;
   for (uint32_t k = 0; k < 30; ++k) {

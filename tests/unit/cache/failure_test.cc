@@ -368,7 +368,7 @@ TYPED_TEST(ThrowingTypes, AreNotLostWhenTakingThemThrows) {
   EXPECT_EQ(Instances::alive, 0);
 }
 
-TYPED_TEST(ThrowingTypes, AreDestroyedOnceWhateverBecomesOfThem) {
+TYPED_TEST(ThrowingTypes, AreDestroyedOnceInEachCase) {
   using Key = typename TypeParam::Key;
   {
     typename TestFixture::Cache cache;

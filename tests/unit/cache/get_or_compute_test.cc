@@ -79,7 +79,7 @@ TYPED_TEST(GetOrCompute, ComputesWithoutStoringWhenThereIsNoTimeToLive) {
   EXPECT_EQ(this->cache_.size(), 0u);
 }
 
-TYPED_TEST(GetOrCompute, LeavesWhatWasPutMeanwhile) {
+TYPED_TEST(GetOrCompute, LeavesAValueThatWasPutMeanwhile) {
   const std::string value = this->cache_.get_or_compute(1, seconds(1), [&] {
     this->cache_.put(1, "put", seconds(1));
     return "computed";
@@ -102,7 +102,7 @@ struct TellsOfCopies {
 };
 
 // Was: a put() between the look whether there was one and the store was overwritten.
-TEST(ConcurrentGetOrCompute, LeavesWhatWasPutAtTheLastMoment) {
+TEST(ConcurrentGetOrCompute, LeavesAValueThatWasPutAtTheLastMoment) {
   static ChronoCache<int, TellsOfCopies, FakeClock> cache;
   const TellsOfCopies value = cache.get_or_compute(1, seconds(1), [] {
     TellsOfCopies::on_copy = [] { cache.put(1, TellsOfCopies(5), seconds(1)); };
@@ -342,7 +342,7 @@ TEST(ConcurrentGetOrCompute, DoesNotHoldUpOtherKeysNorPutsWhileItComputes) {
 }
 
 // The leader's result is given to those that wait, for any fate of it in the cache.
-TEST(ConcurrentGetOrCompute, GivesThoseThatWaitWhatWasComputedThoughItWasErased) {
+TEST(ConcurrentGetOrCompute, GivesWaitingCallsTheComputedValueThoughItWasErased) {
   Shared cache;
   std::latch in(1);
   std::latch go(1);

@@ -141,7 +141,7 @@ struct AnyCase {
   bool operator()(std::string_view a, std::string_view b) const { return lower(a) == lower(b); }
   bool operator()(const std::string& a, const Text& b) const { return (*this)(a, b.text); }
 };
-TYPED_TEST(CacheKeys, AreAskedForByWhatBothHashAndComparisonTake) {
+TYPED_TEST(CacheKeys, AreAskedForByTypesThatBothHashAndComparisonTake) {
   typename TestFixture::template Cache<std::string, int, cache::HashWith<AnyCase>,
                                        cache::EqualWith<AnyCase>>
       cache;

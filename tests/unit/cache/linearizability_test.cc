@@ -104,7 +104,7 @@ TEST(LinearizabilityChecker, RefusesAComputedValueThatIsStoredThoughItWasErasedM
   EXPECT_TRUE(explained({miss, erase, fill, waited}));
 }
 
-TEST(LinearizabilityChecker, TellsTheCallsAroundWhatItRefuses) {
+TEST(LinearizabilityChecker, TellsTheCallsAroundARefusedOne) {
   const auto told =
       test::find_contradiction({of(Call::kPut, 0, 7, 1, 2), of(Call::kGet, 1, 8, 3, 4)}, false);
   ASSERT_TRUE(told);

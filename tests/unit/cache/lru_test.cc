@@ -11,7 +11,7 @@ namespace {
 
 using Keys = std::vector<uint64_t>;
 
-TEST(Lru, EvictsWhatWasNotUsedForTheLongestTime) {
+TEST(Lru, EvictsTheLeastRecentlyUsed) {
   CountingMemory memory;
   PolicyDriver<Lru> cache(&memory, 3);
   for (const uint64_t key : {1U, 2U, 3U}) cache.insert(key);

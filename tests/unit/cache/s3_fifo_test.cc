@@ -18,7 +18,7 @@ void fill(PolicyDriver<S3Fifo>& cache) {
   ASSERT_EQ(cache.insert(100), Keys{10}) << "until something was evicted, new keys go to main";
 }
 
-TEST(S3Fifo, LetsWhatWasNotUsedTwiceGoFromTheSmallQueueFirst) {
+TEST(S3Fifo, LetsEntriesNotUsedTwiceGoFromTheSmallQueueFirst) {
   CountingMemory memory;
   PolicyDriver<S3Fifo> cache(&memory, 100);
   fill(cache);

@@ -99,7 +99,7 @@ TYPED_TEST(SweepOf, FreesABoundedPartATickAndInTheEndAll) {
   EXPECT_EQ(Ended::others, 0u);
 }
 
-TYPED_TEST(SweepOf, LeavesWhatLives) {
+TYPED_TEST(SweepOf, LeavesLiveEntries) {
   typename TestFixture::Cache cache(this->one_shard());
   for (int i = 0; i < 20'000; ++i) cache.put(i, i, seconds(i % 2 == 0 ? 1 : 100));
   FakeClock::advance_ns(2'000'000'000);

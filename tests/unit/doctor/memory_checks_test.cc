@@ -53,7 +53,7 @@ TEST_F(MemoryChecks, SwapIsAWarning) {
 
 constexpr const char* kThp = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-TEST_F(MemoryChecks, TransparentHugePagesAreToBeThereForWhoAsks) {
+TEST_F(MemoryChecks, TransparentHugePagesShouldBeThereForMemoryThatAsks) {
   write(kThp, "always [madvise] never\n");
   expect_ok(check_transparent_huge_pages(machine));
   write(kThp, "[always] madvise never\n");

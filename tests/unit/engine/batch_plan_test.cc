@@ -41,7 +41,7 @@ TEST(BatchPlanTest, NeverPacksWhereRowsGetDearerTogether) {
   for (uint32_t rows = 1; rows <= 8; ++rows) EXPECT_EQ(plan.step(rows), 1u) << rows;
 }
 
-TEST(BatchPlanTest, CutsUpWhatWouldBePaddedTooFar) {
+TEST(BatchPlanTest, CutsUpABatchThatWouldBePaddedTooFar) {
   // Five rows as 4 + 1 cost 8, padded to eight 12.
   const std::vector<models::SizeCost> costs = {{1, 3}, {4, 5}, {8, 12}};
   const BatchPlan plan(costs, 8);
@@ -78,7 +78,7 @@ TEST(BatchPlanTest, WithNothingMeasuredRunsOneAtATime) {
   EXPECT_EQ(plan.padded(1), 1u);
 }
 
-TEST(BatcherTest, RunsWhatWaitsAtOnceWithoutADelay) {
+TEST(BatcherTest, RunsWaitingRequestsAtOnceWithoutADelay) {
   const std::array<uint32_t, 3> rows = {1, 2, 1};
   const BatchDecision decision = decide_batch({rows, 1000}, BatchPlan(kMlp, 16), 1000, 0);
   EXPECT_EQ(decision.count, 3u);

@@ -146,7 +146,7 @@ TEST_P(BatchTest, SaysNoWhenItsOwnMemoryDoesNotHoldTheInputs) {
   EXPECT_TRUE(batch->pack(members, 2)) << "usable again";
 }
 
-TEST_P(BatchTest, PassesAFailedRunToAllWhoWereInIt) {
+TEST_P(BatchTest, PassesAFailedRunToAllItsMembers) {
   add(1, 10);
   add(1, 20);
   ASSERT_TRUE(batch->pack(members, 2));
@@ -177,7 +177,7 @@ TEST_P(BatchTest, StampsEveryMemberWithTheTimesOfTheCall) {
   }
 }
 
-TEST_P(BatchTest, CountsWhatItsMemoryCostAndForgetsItsMembers) {
+TEST_P(BatchTest, CountsItsMemoryAndForgetsItsMembers) {
   for (int round = 0; round < 3; ++round) {
     members.clear();
     add(1, 10);

@@ -91,7 +91,7 @@ TEST_F(EngineTest, CountsRowsAndCallsAndTimeOfEachModel) {
   EXPECT_EQ(repository->find("n", "")->counters().total("execution"), 0u);
 }
 
-TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersWhatItAccepted) {
+TEST_F(EngineTest, SaysFullWhenTheQueueIsFullAndStillAnswersAcceptedRequests) {
   control->hold();
   start(with({.queue_capacity = 4}));
   std::deque<std::unique_ptr<models::PendingRequest>> accepted;
@@ -154,7 +154,7 @@ TEST_F(EngineTest, AnswersAnExpiredRequestWithoutRunningTheModel) {
   EXPECT_EQ(control->starts.load(), 1u);
 }
 
-TEST_F(EngineTest, PassesOnWhatTheBackendSaysWentWrong) {
+TEST_F(EngineTest, PassesOnTheBackendsReason) {
   control->model_that_fails = "bad";
   start(EngineOptions(), {"bad", "good"});
   auto failing = make_request({1, 2, 3, 4}, "bad");
@@ -346,7 +346,7 @@ TEST_F(EngineTest, ParksWhenThereIsNothingToDo) {
   SUCCEED();
 }
 
-TEST(EngineOptionsTest, AreRefusedWithWhatWasWanted) {
+TEST(EngineOptionsTest, AreRefusedWithTheWantedValues) {
   models::TempRepository files;
   files.add_model("m");
   const auto counters = std::make_unique<telemetry::Counters>();

@@ -76,7 +76,7 @@ TEST_F(InstanceMemoryTest, ModelsOfDifferentSizesGetPartsByTheirSizes) {
   EXPECT_EQ(empty.end() + of_a_gigabyte.end(), 1001u);
 }
 
-TEST_F(InstanceMemoryTest, WhatDoesNotDivideIsNotLost) {
+TEST_F(InstanceMemoryTest, TheRestOfADivisionIsNotLost) {
   for (const uint64_t growth : {1u, 2u, 3u, 4u, 5u, 1000u}) {
     Making a(memory);
     Making b(memory);
@@ -86,7 +86,7 @@ TEST_F(InstanceMemoryTest, WhatDoesNotDivideIsNotLost) {
   }
 }
 
-TEST_F(InstanceMemoryTest, WhatIsGivenBackWithinAMakingDoesNotCount) {
+TEST_F(InstanceMemoryTest, MemoryGivenBackWithinAMakingDoesNotCount) {
   Making a(memory);
   reading += 1000;
   Making b(memory);
@@ -121,7 +121,7 @@ TEST_F(InstanceMemoryTest, AMakingThatIsGivenUpEndsWithItsObject) {
   EXPECT_EQ(other.end(), 64u) << "nothing is split with the one that is gone";
 }
 
-TEST(AnonymousBytes, GrowsByWhatIsTouched) {
+TEST(AnonymousBytes, GrowsByTouchedPages) {
   constexpr size_t kBytes = size_t{32} << 20;
   const uint64_t before = anonymous_bytes();
   ASSERT_GT(before, 0u);
@@ -154,7 +154,7 @@ class EnginesInstances : public SchedulerTest {
   }
 };
 
-TEST_F(EnginesInstances, AreCountedWithWhatOneTakes) {
+TEST_F(EnginesInstances, AreCountedWithTheMemoryOfOne) {
   control->instance_bytes = 16 * kMiB;
   start({.queue_type = models::QueueType::kMpmc, .thread_count = 2});
   const Engine::Instances found = engine->instances_of(*model);
@@ -166,7 +166,7 @@ TEST_F(EnginesInstances, AreCountedWithWhatOneTakes) {
   EXPECT_EQ(counted_bytes(*model), found.bytes);
 }
 
-TEST_F(EnginesInstances, WhatTheFirstRunAddsCountsForThoseThatHaveNotRunToo) {
+TEST_F(EnginesInstances, MemoryOfTheFirstRunCountsForThoseThatHaveNotRunToo) {
   control->instance_bytes = 8 * kMiB;
   control->first_run_bytes = 16 * kMiB;
   start(

@@ -86,7 +86,7 @@ TEST_F(ModelQueuesTest, FairTakesTheLighterOfTwoModelsThatHaveHadNothing) {
   EXPECT_EQ(queues->try_pop(0), light);
 }
 
-TEST_F(ModelQueuesTest, FairGivesEachModelTheSameTimeWhateverItsRequestsTake) {
+TEST_F(ModelQueuesTest, FairGivesEachModelTheSameTimeForRequestsOfAnyLength) {
   make(Policy::kFair, 1024);
   for (int i = 0; i < 1000; ++i) (void)push(0, 300 * kUs);
   for (int i = 0; i < 100; ++i) (void)push(1, 3 * kMs);
@@ -104,7 +104,7 @@ TEST_F(ModelQueuesTest, FairGivesTimeByWeight) {
   EXPECT_NEAR(taken.at(0), 300, 3);
 }
 
-TEST_F(ModelQueuesTest, FairGoesByWhatRunsTookAndNotByWhatWasExpected) {
+TEST_F(ModelQueuesTest, FairGoesByMeasuredTimesAndNotByExpectedOnes) {
   make(Policy::kFair, 1024);
   for (int i = 0; i < 900; ++i) (void)push(0, kMs);  // expected alike
   for (int i = 0; i < 900; ++i) (void)push(1, kMs);
@@ -131,7 +131,7 @@ TEST_F(ModelQueuesTest, FairGivesNoCreditForTimeInWhichAModelHadNothingToDo) {
 }
 
 // A model whose runs happen on I/O threads as well has less of the workers' time.
-TEST_F(ModelQueuesTest, FairCountsWhatAModelHasRunElsewhere) {
+TEST_F(ModelQueuesTest, FairCountsRunsOfAModelElsewhere) {
   make(Policy::kFair, 1024);
   for (int i = 0; i < 100; ++i) (void)push(0, kMs);
   for (int i = 0; i < 100; ++i) (void)push(1, kMs);
@@ -202,7 +202,7 @@ TEST_F(ModelQueuesTest, EachPriorityAndDeadlineClassHasABoundOfItsOwn) {
   EXPECT_TRUE(queues->push(urgent, marks));
 }
 
-TEST_F(ModelQueuesTest, WhatJoinsACallIsOfTheSameModel) {
+TEST_F(ModelQueuesTest, ARequestThatJoinsACallIsOfTheSameModel) {
   make(Policy::kFair);
   const models::InferRequest* first = push(0, kMs);
   const models::InferRequest* second = push(0, kMs);
@@ -213,7 +213,7 @@ TEST_F(ModelQueuesTest, WhatJoinsACallIsOfTheSameModel) {
   EXPECT_EQ(queues->try_pop(0)->model->index(), 1u);
 }
 
-TEST_F(ModelQueuesTest, WhatWasTidiedIsFoundAgainOnceSomethingComes) {
+TEST_F(ModelQueuesTest, ATidiedQueueIsFoundAgainOnceARequestComes) {
   make(Policy::kFair);
   (void)push(0, kMs);
   (void)push(1, kMs);
@@ -283,7 +283,7 @@ TEST_F(ModelQueuesTest, APriorityBelowTheLowestIsTheLowest) {
   EXPECT_EQ(queues->try_pop(0), &second);
 }
 
-TEST_F(ModelQueuesTest, WhatIsForSomeWorkersIsSeenByThemAlone) {
+TEST_F(ModelQueuesTest, RequestsForSomeWorkersAreSeenByThemAlone) {
   make(Policy::kFair);
   queues->add(models::bare_model(0), std::array<uint32_t, 2>{0, 2});
   const models::InferRequest* pinned = push(0, kMs);

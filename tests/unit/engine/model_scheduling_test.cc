@@ -74,7 +74,7 @@ TEST_F(ModelScheduling, InstancesAreSoManyWorkers) {
 }
 
 // It would have an instance there too.
-TEST_F(ModelScheduling, WhatIsGivenToWorkersNeverRunsOnAnIoThread) {
+TEST_F(ModelScheduling, AModelThatIsGivenToWorkersNeverRunsOnAnIoThread) {
   configure(R"({"instances": 1})");
   control->cost_ns = &a_microsecond;
   start({.queue_type = models::QueueType::kAuto, .thread_count = 2});

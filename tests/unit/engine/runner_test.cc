@@ -113,7 +113,7 @@ class RunnerTest : public testing::Test {
   std::deque<std::unique_ptr<models::PendingRequest>> all;
 };
 
-TEST_F(RunnerTest, PacksWhatWaitsIntoOneCallAndGivesEachItsOwn) {
+TEST_F(RunnerTest, PacksWaitingRequestsIntoOneCallAndGivesEachItsOwn) {
   start_batched();
   for (int i = 0; i < 5; ++i) add(static_cast<float>(i));
   EXPECT_EQ(runner->run(), 5u);
@@ -316,7 +316,7 @@ TEST_F(RunnerTest, ADeviceThatTakesSeveralAtOnceGetsSingleRequests) {
 
 // Was: is_done() said no while a device's thread was inside the completion. That thread had woken
 // already, so a worker that slept on this answer was not woken again.
-TEST_F(RunnerTest, WhoLooksWhileACompletionIsInsideWaitsForItToLeave) {
+TEST_F(RunnerTest, ALookWhileACompletionIsInsideWaitsForItToLeave) {
   control->asynchronous = true;
   start({});
   for (int round = 0; round < 20; ++round) {

@@ -26,7 +26,7 @@ constexpr uint64_t kMs = 1'000'000;
 
 // --- admission -----------------------------------------------------------------------------------
 
-TEST_F(SchedulerTest, RefusesAtTheDoorWhatCannotMeetTheBudget) {
+TEST_F(SchedulerTest, RefusesAtTheDoorARequestThatCannotMeetTheBudget) {
   start({.latency_budget_us = 2500});
   model->service_time().restart(1 * kMs);
   control->hold();
@@ -40,7 +40,7 @@ TEST_F(SchedulerTest, RefusesAtTheDoorWhatCannotMeetTheBudget) {
   EXPECT_EQ(all[2]->times_completed(), 0u);
 }
 
-TEST_F(SchedulerTest, AdmitsAgainOnceWhatWasAheadIsDone) {
+TEST_F(SchedulerTest, AdmitsAgainOnceEarlierRequestsAreDone) {
   start({.latency_budget_us = 1500});
   for (int round = 0; round < 3; ++round) {
     model->service_time().restart(1 * kMs);
@@ -103,7 +103,7 @@ TEST_F(SchedulerTest, AdmitsOneRequestThatIsOverBudgetByItselfWhenNothingIsAhead
 }
 
 // Was: the model's time was 0 until its first run, and all of the first burst were let in.
-TEST_F(SchedulerTest, KnowsWhatAModelTakesBeforeItsFirstRequest) {
+TEST_F(SchedulerTest, KnowsTheTimeOfAModelBeforeItsFirstRequest) {
   control->cost_ns = &slowly_rising;  // 230 us for one row
   start({.latency_budget_us = 600});
   EXPECT_GE(model->service_time().mean_ns(), 230'000u);
@@ -279,7 +279,7 @@ TEST_F(SchedulerTest, AWokenWorkerTakesNoMoreThanItRuns) {
   for (size_t i = 0; i + 1 < all.size(); ++i) EXPECT_EQ(all[i]->times_completed(), 1u);
 }
 
-TEST_F(SchedulerTest, InlineTellsWhenWhatWaitsForRoomWillExpire) {
+TEST_F(SchedulerTest, InlineTellsWhenARequestThatWaitsForRoomWillExpire) {
   control->asynchronous = true;
   start({.queue_type = models::QueueType::kInline});
   Submitter& io = engine->submitter(0);
@@ -342,7 +342,7 @@ TEST_F(SchedulerTest, ABatchThatIsHeldIsCompletedByAChangeOfConfigurationAndByDr
   for (const auto& one : all) EXPECT_TRUE(one->request.status.ok());
 }
 
-TEST_F(SchedulerTest, InlinePacksWhatOneTurnBrought) {
+TEST_F(SchedulerTest, InlinePacksTheRequestsOfOneTurn) {
   control->cost_ns = &slowly_rising;
   start({.queue_type = models::QueueType::kInline, .batch_size = 8});
   for (int i = 0; i < 5; ++i) {

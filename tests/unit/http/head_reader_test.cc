@@ -14,7 +14,7 @@ using wire::HeadProgress;
 constexpr std::string_view kHead =
     "POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n";
 
-TEST(HeadReader, ReadsAHeadAtEachCutAndLeavesWhatFollows) {
+TEST(HeadReader, ReadsAHeadAtEachCutAndLeavesTheRest) {
   const std::string bytes = std::string(kHead) + "bodyXGET /v2 HTTP/1.1";
   at_each_cut(bytes, [](const std::vector<std::string_view>& pieces) {
     BufferOf of(4096);

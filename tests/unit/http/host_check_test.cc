@@ -60,7 +60,7 @@ TEST(HostCheck, RefusesEveryOtherNameAndAddress) {
   EXPECT_FALSE(machine.allows(std::string(5000, 'a'), nullptr));
 }
 
-TEST(HostCheck, AllowsWhatItsUserAllows) {
+TEST(HostCheck, AllowsTheHostsThatItsUserNames) {
   const HostCheck machine = HostCheck::create("Models.Example,198.51.100.7,2001:db8::7");
   for (const std::string_view host : {"models.example", "MODELS.example:8000", "models.example.",
                                       "198.51.100.7:80", "[2001:DB8::7]:8000", "localhost"}) {

@@ -228,7 +228,7 @@ TEST(RequestBody, SaysWhenThereIsNoMemoryForItsText) {
   EXPECT_EQ(Progress::kNoMemory, feed.text(std::nullopt, none));
 }
 
-TEST(RequestBody, WhatIsLeftOfARefusedBodyIsDroppedUpToTheNextRequest) {
+TEST(RequestBody, TheRestOfARefusedBodyIsDroppedUpToTheNextRequest) {
   Feed feed;
   feed.of.buffer.append("12345678GET");
   feed.begin(wire::BodyFraming::kLength, "12345678");

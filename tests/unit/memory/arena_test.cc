@@ -227,7 +227,7 @@ TEST(Arena, KeepsEveryLiveByteOverRandomAllocationsMarksAndResets) {
 }
 
 #if LUMEN_ASAN
-TEST(Arena, PoisonsWhatWasGivenBackAndTheBytesBehindAnAllocation) {
+TEST(Arena, PoisonsFreedMemoryAndTheBytesBehindAnAllocation) {
   Arena arena = growing();
   auto* first = static_cast<std::byte*>(arena.allocate(32, 8));
   EXPECT_FALSE(is_poisoned(first + 31));

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(NearAndFar, Distances, testing::Values(31, 75, 150, 300
 
 // Was: each fetch_add moved the line, 88 and 113 ns a record with 2 and 8 threads on far cores,
 // where a mutex took 24 to 27 because its holder kept the line.
-TEST_P(Distances, WhoHasTheLineKeepsItSoThatARecordCostsATransferNoMore) {
+TEST_P(Distances, AThreadKeepsTheLineSoThatARecordCostsNoTransfer) {
   for (const size_t threads : {2u, 4u, 8u}) {
     const Outcome without = simulate({GetParam(), threads, 0, false});
     const Outcome with = simulate({GetParam(), threads});
@@ -111,7 +111,7 @@ TEST_P(Distances, NobodyStaysAwayWhereTheWorkBetweenRecordsTakesLongerThanTheLin
   }
 }
 
-TEST(LineTurns, WhoHasHadItsTurnStaysAwayForABoundedTime) {
+TEST(LineTurns, AThreadThatHasHadItsTurnStaysAwayForABoundedTime) {
   LineTurns turns(1, CoreDistance(300));
   turns.begin(0);
   for (uint64_t now = 1'000; now < 10'000; now += 1'000) {
@@ -121,7 +121,7 @@ TEST(LineTurns, WhoHasHadItsTurnStaysAwayForABoundedTime) {
   }
 }
 
-TEST(LineTurns, WhoMeetsOthersAtEachRecordStaysAwayLongerAndNeverLongerThanTheBound) {
+TEST(LineTurns, AThreadThatMeetsOthersAtEachRecordStaysAwayLongerAndNeverLongerThanTheBound) {
   LineTurns turns(1, CoreDistance(1'000));
   turns.begin(0);
   uint64_t longest_ns = 0;

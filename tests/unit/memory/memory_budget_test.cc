@@ -56,7 +56,7 @@ TEST(MemoryBudget, LosesNothingBetweenThreads) {
 
 class BudgetedMemory : public testing::TestWithParam<Kind> {};
 
-TEST_P(BudgetedMemory, TakesItsBaseAtOnceAndRefusesWhatIsNotThere) {
+TEST_P(BudgetedMemory, TakesItsBaseAtOnceAndRefusesMoreThanThereIs) {
   MemoryBudget budget(100 * 1024);
   RequestMemory memory = charged_to(budget, GetParam());
   EXPECT_EQ(budget.free_was(), budget.total_bytes() - kBase);
@@ -70,14 +70,14 @@ TEST_P(BudgetedMemory, TakesItsBaseAtOnceAndRefusesWhatIsNotThere) {
   EXPECT_NE(memory.allocate(90 * 1024, 8), nullptr);
 }
 
-TEST_P(BudgetedMemory, WhatItsOwnCapacityRefusesIsNotTheBudgetsFault) {
+TEST_P(BudgetedMemory, ARefusalByItsOwnCapacityIsNotTheBudgetsFault) {
   MemoryBudget budget(16 * kCapacity);
   RequestMemory memory = charged_to(budget, GetParam());
   EXPECT_EQ(memory.allocate(2 * kCapacity, 8), nullptr);
   EXPECT_FALSE(memory.was_refused());
 }
 
-TEST_P(BudgetedMemory, WhatWasReservedIsThereAlsoWhenTheBudgetIsUsedUp) {
+TEST_P(BudgetedMemory, ReservedMemoryIsThereAlsoWhenTheBudgetIsUsedUp) {
   MemoryBudget budget(kCapacity);
   RequestMemory memory = charged_to(budget, GetParam());
   ASSERT_TRUE(memory.reserve(200 * 1024));
@@ -91,7 +91,7 @@ TEST_P(BudgetedMemory, WhatWasReservedIsThereAlsoWhenTheBudgetIsUsedUp) {
   EXPECT_EQ(memory.allocate(100 * 1024, 64), nullptr);
 }
 
-TEST_P(BudgetedMemory, SettleGivesBackWhatWasReservedTooMuch) {
+TEST_P(BudgetedMemory, SettleGivesBackTheSurplusOfAReservation) {
   MemoryBudget budget(kCapacity);
   RequestMemory memory = charged_to(budget, GetParam());
   ASSERT_TRUE(memory.reserve(500 * 1024));
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, BudgetedMemory, testing::Values(Kind::kArena, Ki
                            return one.param == Kind::kArena ? "Arena" : "Heap";
                          });
 
-TEST(BudgetedRegion, WhatResetKeepsStaysTakenUntilItIsDropped) {
+TEST(BudgetedRegion, PagesThatResetKeepsStayTakenUntilTheyAreDropped) {
   MemoryBudget budget(kCapacity);
   RequestMemory memory = charged_to(budget);
   ASSERT_NE(memory.allocate(300 * 1024, 64), nullptr);

@@ -40,7 +40,7 @@ TEST_P(RequestMemoryTest, GivesBytesAtTheAlignmentThatWasAskedFor) {
   }
 }
 
-TEST_P(RequestMemoryTest, RefusesWhatItsCapacityDoesNotHold) {
+TEST_P(RequestMemoryTest, RefusesMoreThanItsCapacity) {
   RequestMemory memory = make(GetParam());
   EXPECT_EQ(memory.allocate(memory.capacity_bytes() + 1, 64), nullptr);
   EXPECT_EQ(memory.allocate(SIZE_MAX, 64), nullptr);
@@ -62,7 +62,7 @@ TEST_P(RequestMemoryTest, IsEmptyAndRefusesAllWhenItWasNotCreated) {
   memory.reset(0);
 }
 
-TEST_P(RequestMemoryTest, MovesWithWhatItHolds) {
+TEST_P(RequestMemoryTest, MovesWithItsMemory) {
   RequestMemory first = make(GetParam());
   auto* bytes = static_cast<char*>(first.allocate(100, 8));
   std::memset(bytes, 'x', 100);
@@ -116,7 +116,7 @@ TEST(RequestMemoryUsage, CountsBothWhereTheKindWasChangedInBetween) {
   EXPECT_GE(usage.arena_bytes, 8u);
 }
 
-TEST(RequestMemoryKeep, ResetLeavesWhatWasThereBeforeServing) {
+TEST(RequestMemoryKeep, ResetLeavesMemoryFromBeforeServing) {
   RequestMemory memory = make(Kind::kArena);
   auto* kept = static_cast<char*>(memory.allocate(100, 64));
   std::memset(kept, 'k', 100);
@@ -128,7 +128,7 @@ TEST(RequestMemoryKeep, ResetLeavesWhatWasThereBeforeServing) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(kept[i], 'k');
 }
 
-TEST(RequestMemoryShrink, GivesBackTheEndOfWhatWasAllocatedLast) {
+TEST(RequestMemoryShrink, GivesBackTheEndOfTheLastAllocation) {
   RequestMemory memory = make(Kind::kArena);
   auto* large = static_cast<char*>(memory.allocate(memory.capacity_bytes() - 4096, 64));
   ASSERT_NE(large, nullptr);

@@ -216,7 +216,7 @@ TEST_P(SharedBufferStall, WithoutATimeoutTheFlushWaitsForEver) {
   EXPECT_EQ(c.records, (std::vector<std::string>{"zzzzzzzz"}));
 }
 
-TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInWhatIsHandedOver) {
+TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInTheBuffers) {
   auto buffer = SharedBuffer::create(options()).value();
   SharedBufferPeer::start_at(*buffer, (uint64_t{1} << 24) - 8);
   auto w = buffer->writer().value();

@@ -156,7 +156,7 @@ TEST(SharedBuffer, DropsAndCountsWhileTheFlusherLagsAndGoesOnAfterwards) {
   EXPECT_EQ(c.buffers.back(), "after");
 }
 
-TEST(SharedBuffer, SealHandsOverWhatIsThereAndAnEmptyBufferIsNoBuffer) {
+TEST(SharedBuffer, SealHandsOverPresentRecordsAndAnEmptyBufferIsNoBuffer) {
   Collector c;
   auto buffer = SharedBuffer::create(small(c)).value();
   auto w = buffer->writer().value();
@@ -171,7 +171,7 @@ TEST(SharedBuffer, SealHandsOverWhatIsThereAndAnEmptyBufferIsNoBuffer) {
   EXPECT_EQ(c.buffers, (std::vector<std::string>{"one", "two", "three", "four", "five"}));
 }
 
-TEST(SharedBuffer, CloseFlushesWhatIsThereAndRefusesFromThenOn) {
+TEST(SharedBuffer, CloseFlushesPresentRecordsAndRefusesFromThenOn) {
   for (const Mode mode : {Mode::kDense, Mode::kLane}) {
     Collector c;
     auto buffer = SharedBuffer::create(small(c, mode)).value();

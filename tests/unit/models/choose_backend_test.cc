@@ -45,7 +45,7 @@ uint64_t slow_call(uint64_t) { return 300'000; }
 uint64_t slow_row(uint64_t rows) { return rows * 100'000; }
 uint64_t quick_rows(uint64_t) { return 200'000; }
 
-TEST_F(ChooseBackendTest, TheFasterServesAndSaysByWhatMeasure) {
+TEST_F(ChooseBackendTest, TheFasterServesAndSaysTheMeasure) {
   first->cost_ns = slow_call;
   const BackendChoice& choice = choose();
   EXPECT_EQ(choice.backend, "second");
@@ -63,7 +63,7 @@ TEST_F(ChooseBackendTest, SizesThatArePackedCountAsMuchAsOneRow) {
   EXPECT_EQ(choose().backend, "second");
 }
 
-TEST_F(ChooseBackendTest, WhatConfigJsonNamesIsNotTried) {
+TEST_F(ChooseBackendTest, ABackendThatConfigJsonNamesIsNotTried) {
   files.write("m/config.json", R"({"backend": "first"})");
   first->cost_ns = slow_call;
   EXPECT_EQ(choose().backend, "first");
@@ -101,7 +101,8 @@ TEST_F(ChooseBackendTest, ABackendWithATableGetsNoModelThatItIsNotKnownToCompute
   EXPECT_THAT(choice.operators_not_known, IsEmpty());
 }
 
-TEST_F(ChooseBackendTest, ABackendThatIsNamedServesAndTheChoiceHasWhatItIsNotKnownToCompute) {
+TEST_F(ChooseBackendTest,
+       ABackendThatIsNamedServesAndTheChoiceNamesOperatorsThatItIsNotKnownToCompute) {
   static constexpr OperatorRule kRules[] = {{"", "Mul", 7, 20, "FP32", "", "", 0, 0, 2, 1}};
   static constexpr OperatorTable kTable = {
       .made_with = {}, .version = "1", .rules = kRules, .exceptions = {}};

@@ -36,7 +36,7 @@ TEST(ModelConfig, TakesPrecisionAndBatchSizesInAscendingOrder) {
   EXPECT_THAT(parse_model_config(R"({"batch_sizes": []})", "f")->batch_sizes, IsEmpty());
 }
 
-TEST(ModelConfig, SaysWhatIsKeptOfAnswers) {
+TEST(ModelConfig, SaysHowAnswersAreKept) {
   const ResponseCacheOptions defaults = parse_model_config("{}", "f")->response_cache;
   EXPECT_FALSE(defaults.enable);
   EXPECT_EQ(defaults.ttl_ms, 60'000u);
@@ -55,7 +55,7 @@ TEST(ModelConfig, SaysWhatIsKeptOfAnswers) {
       CachePolicy::kLfu);
 }
 
-TEST(ModelConfig, RefusesWhatNoCacheCanBe) {
+TEST(ModelConfig, RefusesAnImpossibleCache) {
   const auto refused = [](const std::string& section) {
     return refusal("{\"response_cache\": " + section + "}");
   };
@@ -116,7 +116,7 @@ TEST(ModelConfig, RefusesSchedulingThatCanNotBe) {
   EXPECT_THAT(refusal(R"({"wieght": 2})"), HasSubstr("did you mean \"weight\"?"));
 }
 
-TEST(ModelConfig, BoundsWhatIsKeptForShapesUnlessItIsToldOtherwise) {
+TEST(ModelConfig, BoundsTheMemoryForShapesUnlessItIsToldOtherwise) {
   EXPECT_EQ(parse_model_config("{}", "f")->shape_cache, ModelOptions::kDefaultShapeCache);
   EXPECT_EQ(parse_model_config(R"({"shape_cache": 0})", "f")->shape_cache, 0u);
   EXPECT_EQ(parse_model_config(R"({"shape_cache": 5000})", "f")->shape_cache, 5000u);
@@ -155,7 +155,7 @@ TEST(ModelConfig, RefusesImpossibleBatchSizes) {
   }
 }
 
-TEST(ModelConfig, NamesTheLineOfWhatIsNotJson) {
+TEST(ModelConfig, NamesTheLineThatIsNotJson) {
   EXPECT_THAT(refusal("{\n\"precision\": \"f32\",\n}"), HasSubstr("line 3 is not JSON"));
   EXPECT_THAT(refusal(""), HasSubstr("not JSON"));
   EXPECT_THAT(refusal("{} {}"), HasSubstr("not JSON"));

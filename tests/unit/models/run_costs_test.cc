@@ -13,7 +13,7 @@ TEST(RunCosts, ExpectsNothingBeforeTheFirstRun) {
   EXPECT_EQ(costs.expect_ns(1024), 0u);
 }
 
-TEST(RunCosts, ExpectsWhatRunsOfTheSameSizeTook) {
+TEST(RunCosts, ExpectsTheTimeOfRunsOfTheSameSize) {
   RunCosts costs;
   for (int i = 0; i < 100; ++i) costs.add(1024, 2 * kUs);
   for (int i = 0; i < 100; ++i) costs.add(64 * 1024, 50 * kUs);

@@ -34,7 +34,7 @@ std::string refusal(ElementType type, Shape actual, size_t bytes) {
   return std::string(check_input(kModel, kModel.inputs[0], view).message());
 }
 
-TEST(CheckInput, AcceptsWhatFits) {
+TEST(CheckInput, AcceptsAnInputThatFits) {
   EXPECT_EQ(refusal(ElementType::kFp32, shape({3, 4}), 48), "");
   const TensorView text{
       .type = ElementType::kBytes, .shape = shape({2}), .data = nullptr, .byte_size = 99};
@@ -75,7 +75,7 @@ TEST(CheckInput, TakesAnEmptyTensorWhereTheBackendDoes) {
   EXPECT_FALSE(check_input(kModel, kModel.inputs[0], empty, true).ok()) << "that axis is not free";
 }
 
-TEST(TensorNamesTest, FindsByTheWholeNameWhateverTheGuess) {
+TEST(TensorNamesTest, FindsByTheWholeNameAfterAnyGuess) {
   const TensorNames names(kModel.inputs);
   for (const size_t guess : {size_t{0}, size_t{1}, size_t{2}, SIZE_MAX}) {
     EXPECT_EQ(names.find("x", guess), 0u);

@@ -28,7 +28,7 @@ TEST(TcpAddress, WritesIpv6InBrackets) {
   EXPECT_EQ("[::1]:8000", address->text());
 }
 
-TEST(TcpAddress, RefusesWhatIsNoAddressAndNamesIt) {
+TEST(TcpAddress, RefusesTextThatIsNoAddressAndNamesIt) {
   for (const char* text : {"", "8000", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80",
                            "127.0.0.1:80x", "example.org:80", "127.0.0.1:-1"}) {
     const auto address = parse_tcp_address(text);
@@ -52,7 +52,7 @@ TEST(ListenTcp, SaysWhoseAddressIsTaken) {
   EXPECT_NE(std::string_view::npos, second.status().message().find(first->address.text()));
 }
 
-TEST(IsLoopback, IsTrueForWhatOnlyThisMachineReaches) {
+TEST(IsLoopback, IsTrueForAddressesThatOnlyThisMachineReaches) {
   for (const char* text :
        {"127.0.0.1:1", "127.255.0.9:1", ":1", "localhost:1", "[::1]:1", "[::ffff:127.0.0.1]:1"}) {
     EXPECT_TRUE(is_loopback(*parse_tcp_address(text))) << text;

@@ -108,7 +108,7 @@ class DescriptorLimit : public testing::Test {
   rlimit before_{};
 };
 
-TEST_F(DescriptorLimit, IsRaisedToWhatIsWantedAndNeverLowered) {
+TEST_F(DescriptorLimit, IsRaisedToTheWantedNumberAndNeverLowered) {
   const rlimit low{.rlim_cur = 64, .rlim_max = before_.rlim_max};
   ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &low));
   EXPECT_EQ(100u, raise_descriptor_limit(100));

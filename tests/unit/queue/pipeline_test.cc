@@ -129,7 +129,7 @@ TEST(Pipeline, AThreadHeldInAHandlerHoldsItsItemAndNotItsStage) {
   EXPECT_EQ(seen, (std::vector<int>{0, 1, 9, 2})) << "order is kept all the same";
 }
 
-TEST(Pipeline, DestroysWhatNeverPassed) {
+TEST(Pipeline, DestroysItemsThatNeverPassed) {
   struct Ignore {
     void operator()(std::shared_ptr<int>&) const noexcept {}
   };

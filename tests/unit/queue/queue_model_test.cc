@@ -124,7 +124,7 @@ using PointerQueues =
                      MpmcWaiting<std::shared_ptr<int>>, MutexBoth<std::shared_ptr<int>>>;
 TYPED_TEST_SUITE(QueueLifetime, PointerQueues);
 
-TYPED_TEST(QueueLifetime, KeepsNothingOfAPoppedItemAndDestroysWhatIsLeft) {
+TYPED_TEST(QueueLifetime, KeepsNothingOfAPoppedItemAndDestroysTheRest) {
   auto item = std::make_shared<int>(7);
   {
     TypeParam queue(4);
@@ -326,7 +326,7 @@ TYPED_TEST(QueueBatch, GivesItsRoomBackAllAtOnce) {
 }
 
 // A thread that is held (or dies) between claim and publication, as the headers have it.
-TEST(MpmcQueue, AHeldProducerHidesWhatComesAfterItAndNothingBefore) {
+TEST(MpmcQueue, AHeldProducerHidesLaterItemsAndNoEarlierOne) {
   MpmcQueue<int> queue(4);
   ASSERT_TRUE(queue.try_push(1));
   auto held = queue.reserve(1);  // a producer held between its claim and its publication
@@ -394,7 +394,7 @@ TEST(MpmcQueue, AHeldConsumerKeepsItsSlotAndNothingElse) {
   ASSERT_TRUE(queue.try_push(9));
 }
 
-TEST(MpmcQueue, CloseWaitsForWhatWasAcceptedButIsNotYetPublished) {
+TEST(MpmcQueue, CloseWaitsForAcceptedItemsThatAreNotYetPublished) {
   MpmcQueue<int> queue(4);
   auto held = queue.reserve(1);
   held[0] = 7;

@@ -56,7 +56,7 @@ class ConfigFile : public testing::Test {
   }
 };
 
-TEST_F(ConfigFile, SetsWhatItNamesAndLeavesTheRest) {
+TEST_F(ConfigFile, SetsTheKeysThatItNamesAndLeavesTheRest) {
   const auto options = load(R"({"engine": {"thread_count": 3}, "server": {"http": ":0"}})");
   ASSERT_TRUE(options.ok()) << options.status().message();
   EXPECT_EQ(3u, options->engine.thread_count);
@@ -178,7 +178,7 @@ TEST_F(ConfigFile, AnUnknownSectionIsRefused) {
               HasSubstr("'engine': got an array, wanted an object"));
 }
 
-TEST_F(ConfigFile, AWrongTypeSaysWhatItGotAndWanted) {
+TEST_F(ConfigFile, AWrongTypeSaysGotAndWanted) {
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": "3"}})"),
               AllOf(HasSubstr("got \"3\""), HasSubstr("wanted a whole number")));
   EXPECT_THAT(refusal(R"({"engine": {"thread_count": -1}})"), HasSubstr("got -1"));
@@ -347,7 +347,7 @@ TEST(EngineSection, IsTakenBareOrUnderItsName) {
   EXPECT_EQ(base, *same);
 }
 
-TEST(EngineSection, RefusesWhatNeedsARestart) {
+TEST(EngineSection, RefusesKeysThatNeedARestart) {
   EXPECT_EQ("body:1: 'telemetry_csv_path' can't be changed while serving; restart with it",
             engine_refusal(R"({"telemetry_csv_path": "a.csv"})"));
   EXPECT_THAT(engine_refusal(R"({"engine": {"telemetry_csv_keep": 1}})"),
@@ -387,7 +387,7 @@ class ConfigurationPage : public testing::Test {
   }
 };
 
-TEST_F(ConfigurationPage, SaysOfEveryKeyWhatTheTableSays) {
+TEST_F(ConfigurationPage, SaysTheSameOfEveryKeyAsTheTable) {
   for (const Setting& setting : settings()) {
     const std::string value = setting.get(ServerOptions{});
     const char* change = setting.change == SettingChange::kLive ? "live" : "restart";

@@ -38,7 +38,7 @@ class BinderTest : public testing::Test {
   Call call;
 };
 
-TEST_F(BinderTest, GivesWhatIsToComeAlignedPlacesInTheOrderInWhichItWasNamed) {
+TEST_F(BinderTest, GivesInputsToReceiveAlignedPlacesInTheirOrder) {
   control->inputs = {{"a", kFp32, shape_of(-1)}, {"b", kFp32, shape_of(-1)}};
   open();
   Binder bind = binder();

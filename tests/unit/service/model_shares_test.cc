@@ -63,7 +63,7 @@ TEST_F(ModelSharesTest, AModelThatHoldsNothingMayBegin) {
   EXPECT_TRUE(shares.may_begin(bare_model(1), 0)) << "the budget says whether there is room";
 }
 
-TEST_F(ModelSharesTest, WhatEndsIsFreeAgain) {
+TEST_F(ModelSharesTest, ACallThatEndsIsFreeAgain) {
   const size_t begun = flood(0);
   for (size_t i = 0; i < begun; ++i) {
     shares.end(bare_model(0), kBytes);

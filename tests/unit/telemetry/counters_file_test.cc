@@ -54,7 +54,7 @@ class CountersFileTest : public testing::Test {
   std::string path;
 };
 
-TEST_F(CountersFileTest, WhatIsCountedIsInTheFileAndTheFileGoesWithItsServer) {
+TEST_F(CountersFileTest, CountsAreInTheFileAndTheFileGoesWithItsServer) {
   {
     auto made = publish();
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -163,7 +163,7 @@ TEST_F(CountersFileTest, AFolderThatIsNotThereIsSaid) {
   EXPECT_NE(refused.status().message().find("--stats off"), std::string_view::npos);
 }
 
-TEST_F(CountersFileTest, WhoTruncatesItCostsTheCountsNotTheServer) {
+TEST_F(CountersFileTest, TruncatingItCostsTheCountsNotTheServer) {
   auto made = publish();
   ASSERT_TRUE(made.ok());
   ASSERT_TRUE(made->counters->assign_model(1, "mlp", "1").ok());

@@ -70,7 +70,7 @@ TEST(Counters, OfATimeTheLatestCounts) {
   EXPECT_EQ(counters.total(0, "last_inference"), 2000u);
 }
 
-TEST(Counters, ARowGoesOnFromWhatItsLastWriterCounted) {
+TEST(Counters, ARowGoesOnFromTheCountsOfItsLastWriter) {
   Counters counters;
   for (int i = 0; i < 10; ++i) {
     CounterWriter writer(counters);
@@ -390,7 +390,7 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
   EXPECT_EQ(reader.get<uint32_t>(228), Histogram::kValueBits);
 }
 
-TEST(CounterTable, EachCounterIsNamedOnceAndTellsWhatItIs) {
+TEST(CounterTable, EachCounterIsNamedOnceAndDescribed) {
   std::set<std::string_view> names, series;
   const auto look = [&](const CounterDescriptor& one) {
     EXPECT_TRUE(names.insert(one.name).second) << one.name;

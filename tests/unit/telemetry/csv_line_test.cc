@@ -52,7 +52,7 @@ TEST(CsvLine, EveryFieldStandsInItsColumn) {
             "20.050,300.000,4000000.007,5000000000.000,8,504,miss\n");
 }
 
-TEST(CsvLine, WhatDidNotHappenIsEmpty) {
+TEST(CsvLine, AStageThatDidNotHappenIsEmpty) {
   RequestRecord record;
   record.model = record.worker = RequestRecord::kNone;
   record.status = 400;

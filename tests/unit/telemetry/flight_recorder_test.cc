@@ -156,7 +156,7 @@ TEST_F(FlightRecorderTest, AnEntryWhoseWriterWasStoppedInItIsLeftOut) {
 
 // --- the slowest ---------------------------------------------------------------------------------
 
-TEST_F(FlightRecorderTest, TheSlowestAreKeptWhateverTheirOrder) {
+TEST_F(FlightRecorderTest, TheSlowestAreKeptInAnyOrder) {
   const uint64_t seed = test::stress_seed();
   std::mt19937_64 random(seed);
   for (const bool shuffled : {false, true}) {
@@ -236,7 +236,7 @@ TEST_F(FlightRecorderTest, TheOldestWindowIsEmptiedForTheNewestAlone) {
   }
 }
 
-TEST_F(FlightRecorderTest, ANewWindowTakesWhatIsFasterThanAllBefore) {
+TEST_F(FlightRecorderTest, ANewWindowTakesRequestsFasterThanAllBefore) {
   for (uint64_t i = 0; i < 100; ++i) record(i, 1'000'000 + i);
   record(100, 5, kBegin + kSlowWindowNs);
   EXPECT_EQ(totals(1001), (std::vector<uint64_t>{5}));

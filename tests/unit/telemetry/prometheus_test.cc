@@ -197,7 +197,7 @@ TEST_F(Prometheus, EachModelHasItsOwnSeries) {
   EXPECT_EQ(value_of(families, "lumen_model_instances", mlp), 0);
 }
 
-TEST_F(Prometheus, BucketsOfAStageAddUpToItsCountAndHoldWhatIsBelowThem) {
+TEST_F(Prometheus, BucketsOfAStageAddUpToItsCountAndHoldAllBelowThem) {
   Counters counters(Mapping::create(Counters::bytes_for(2)).value(), {.shards = 2});
   StageHistograms& stages = counters.stages();
   // One value within each bucket, in both shards, and one above the last bound.

@@ -230,7 +230,7 @@ TEST(TraceLog, AFileThatWasCutHasItsHeaderAgain) {
   }
 }
 
-TEST(TraceLog, WhatCannotBeOpenedIsRefusedWithTheReason) {
+TEST(TraceLog, AFileThatCannotBeOpenedIsRefusedWithTheReason) {
   const TempFolder folder;
   EXPECT_NE(refusal(options_for(folder / "")).find("can't open"), std::string::npos);
   EXPECT_NE(refusal(options_for("/proc/nowhere/trace.csv")).find("folder"), std::string::npos);

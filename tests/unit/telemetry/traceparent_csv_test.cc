@@ -166,7 +166,7 @@ TEST_F(TraceparentCsv, ADiskThatTakesNoneOfItIsCountedApartFromTheCsv) {
   EXPECT_EQ(rows().size(), counters.traceparents_written);
 }
 
-TEST_F(TraceparentCsv, BesideWhatIsNoFileThereIsNone) {
+TEST_F(TraceparentCsv, BesideAPathThatIsNoFileThereIsNone) {
   options.path = "/dev/full";
   open();
   write(0);

@@ -155,7 +155,7 @@ TEST_F(BusInfer, ListsThatDoNotFitTheMemoryAreRefused) {
   EXPECT_EQ(parse_bus_request(frame, small).status().code(), Code::kTooLarge);
 }
 
-TEST_F(BusInfer, WhatNoFrameCanSayHasNoSize) {
+TEST_F(BusInfer, ARequestThatNoFrameCanHoldHasNoSize) {
   const std::string long_name(size_t{UINT16_MAX} + 1, 'm');
   BusRequest sent = request();
   sent.model = long_name;
@@ -170,7 +170,7 @@ TEST_F(BusInfer, WhatNoFrameCanSayHasNoSize) {
   EXPECT_EQ(frame_bytes(sent), std::nullopt);
 }
 
-TEST_F(BusInfer, SaysWhatIsWantedOfTheCache) {
+TEST_F(BusInfer, SaysTheWishesForTheCache) {
   BusRequest wanted = request();
   const Result<BusRequest> plain = parse_bus_request(written(wanted), memory);
   ASSERT_TRUE(plain.ok());

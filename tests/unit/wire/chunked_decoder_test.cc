@@ -81,7 +81,7 @@ struct Attack {
   int status;
 };
 
-TEST(ChunkedDecoder, RefusesWhatIsNotAChunkedBody) {
+TEST(ChunkedDecoder, RefusesABodyThatIsNotChunked) {
   const Attack attacks[] = {
       {"no size", "\r\n", 400},
       {"extension without size", ";a\r\n", 400},

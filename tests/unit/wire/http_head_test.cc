@@ -15,7 +15,7 @@ constexpr std::string_view kTritonHead =
     "Content-Length: 1185\r\n"
     "Inference-Header-Content-Length: 161\r\n\r\n";
 
-TEST(HttpHead, ReadsWhatTheStockClientSends) {
+TEST(HttpHead, ReadsTheHeadOfTheStockClient) {
   const HeadResult result = parse_http_head(kTritonHead);
   ASSERT_EQ(result.progress, HeadProgress::kComplete);
   EXPECT_EQ(result.head.method, HttpMethod::kPost);

@@ -116,7 +116,7 @@ TEST(InferHead, KeepsParametersThatItDoesNotKnow) {
   expect(kept[3], "y", "of y", "1");
 }
 
-TEST(InferHead, ReadsWhatIsWantedOfTheCache) {
+TEST(InferHead, ReadsTheWishesForTheCache) {
   const ParsedRequest plain(R"({"inputs":[]})");
   EXPECT_FALSE(plain.result->no_cache);
   EXPECT_FALSE(plain.result->is_of_sequence);
@@ -184,7 +184,7 @@ TEST(InferHead, ReadsTheEndsOfTheFloatRange) {
                                  std::numeric_limits<double>::denorm_min()}));
 }
 
-TEST(InferHead, RoundsWhatIsTooSmallToZeroOfItsSign) {
+TEST(InferHead, RoundsTooSmallNumbersToZeroOfTheirSign) {
   const std::vector<float> floats = read_values<float>("FP32", "[4]", "[1e-400,-1e-60,0.0e999,-0]");
   EXPECT_EQ(floats, (std::vector<float>{0, 0, 0, 0}));
   EXPECT_TRUE(std::signbit(floats[1]));

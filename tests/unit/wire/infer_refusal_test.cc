@@ -164,7 +164,7 @@ TEST(InferRefusal, RefusesTextThatIsNotUtf8) {
   }
 }
 
-TEST(InferRefusal, NamesWhatIsMissingOrOfTheWrongKind) {
+TEST(InferRefusal, NamesMembersThatAreMissingOrOfTheWrongKind) {
   for (const Refused& row : {
            Refused{"{}", "no 'inputs'"},
            {R"({"inputs":[1]})", "wanted an object in 'inputs'"},
@@ -400,7 +400,7 @@ TEST(InferRefusal, ChecksEveryElement) {
   }
 }
 
-TEST(InferRefusal, SaysWhatIsNotSupported) {
+TEST(InferRefusal, NamesTheUnsupportedPart) {
   expect_refused({input(R"("name":"x","shape":[1],"datatype":"FP32","parameters":)"
                         R"({"shared_memory_region":"r","shared_memory_byte_size":4})"),
                   "input 'x': shared_memory_region", Code::kUnsupported});

@@ -190,7 +190,7 @@ std::string error_body(std::string_view message, size_t size = kMaxErrorBodyByte
   return out.substr(0, used);
 }
 
-TEST(ErrorBody, IsJsonWhateverTheMessageHolds) {
+TEST(ErrorBody, IsJsonForAnyMessage) {
   EXPECT_EQ(error_body("no model 'a\"b'\n"), R"({"error":"no model 'a\"b'\n"})");
   EXPECT_EQ(error_body("\xff\x01"), "{\"error\":\"\xef\xbf\xbd\\u0001\"}");
   EXPECT_EQ(error_body(""), R"({"error":""})");

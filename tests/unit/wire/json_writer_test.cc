@@ -33,7 +33,7 @@ TEST(JsonWriter, PutsCommasByItself) {
   EXPECT_FALSE(writer.overflowed());
 }
 
-TEST(JsonWriter, EscapesWhatJsonForbidsInStrings) {
+TEST(JsonWriter, EscapesCharactersThatJsonForbidsInStrings) {
   EXPECT_EQ(string_text("plain text that is long"), "\"plain text that is long\"");
   EXPECT_EQ(string_text("a\"b\\c/d"), R"("a\"b\\c/d")");
   EXPECT_EQ(string_text("\b\f\n\r\t"), R"("\b\f\n\r\t")");
@@ -70,7 +70,7 @@ TEST(JsonWriter, WritesTheShortestTextThatReadsBack) {
   EXPECT_EQ(number_text(-std::numeric_limits<double>::min()), "-2.2250738585072014e-308");
 }
 
-TEST(JsonWriter, WritesNullForWhatJsonCannotSay) {
+TEST(JsonWriter, WritesNullForNumbersThatJsonCannotSay) {
   EXPECT_EQ(number_text(std::numeric_limits<float>::quiet_NaN()), "null");
   EXPECT_EQ(number_text(-std::numeric_limits<double>::infinity()), "null");
 }

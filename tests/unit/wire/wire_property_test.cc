@@ -169,7 +169,7 @@ void mutate(std::string& text, Random& random) {
   }
 }
 
-TEST(WireProperty, WhatIsJsonIsWhatSimdjsonCallsJson) {
+TEST(WireProperty, CallsTheSameTextsJsonAsSimdjson) {
   Random random(kSeed);
   simdjson::dom::parser judge;
   int accepted = 0;
@@ -319,7 +319,7 @@ TEST(WireProperty, EveryDoubleOfALongTensorIsTheNearestToItsText) {
 }
 
 // The reader looks ahead of the text: bytes there must change nothing.
-TEST(WireProperty, WhatLiesBehindTheTextIsNoPartOfItsLastNumber) {
+TEST(WireProperty, BytesBehindTheTextAreNoPartOfItsLastNumber) {
   const std::string whole = R"({"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2,3)";
   for (const std::string_view tail : {"", ".5", ".12345678", ".1234567890123456789", "e1"}) {
     const std::string text = concat({whole, tail});
