@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -49,8 +49,10 @@ class Server:
     these three leaves it to `arguments`, which go to `lumen serve` as they are, or to its defaults.
     `under` are words in front of all others: `valgrind` and its options.
     `log_file` gets the server's output, both streams together, so that a server may be let go and
-    outlive this process. `popen` is for subprocess.Popen: `cwd`, `umask` and such. Leaving the
-    block sends SIGINT and waits for the drain; an exit status other than 0 raises.
+    outlive this process. `held` is entered while the process is made, and a signal handler's
+    exception that it raises at its end ends the server. `popen` is for subprocess.Popen: `cwd`,
+    `umask` and such. Leaving the block sends SIGINT and waits for the drain; an exit status other
+    than 0 raises.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Server:
         stop_timeout_s: float = 30.0,
         log_file: str | os.PathLike[str] | None = None,
         under: Sequence[str] = (),
+        held: AbstractContextManager[None] | None = None,
         **popen: Any,
     ) -> None:
         self.host = ""
@@ -87,21 +90,33 @@ class Server:
         }
         for flag, value in flags.items():
             words += [flag, os.fspath(value)] if value is not None else []
-        with ExitStack() as stack:
-            out, error = subprocess.PIPE, subprocess.PIPE
-            if log_file is not None:
-                out = stack.enter_context(open(log_file, "w")).fileno()
-                error = subprocess.STDOUT
-            self.process = subprocess.Popen(
-                [*words, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=error,
-                text=True,
-                errors="replace",
-                env={**os.environ, **(env or {})},
-                **popen,
-            )
+        made: list[subprocess.Popen[str]] = []
+        try:
+            with ExitStack() as stack:
+                out, error = subprocess.PIPE, subprocess.PIPE
+                if log_file is not None:
+                    out = stack.enter_context(open(log_file, "w")).fileno()
+                    error = subprocess.STDOUT
+                stack.enter_context(held or nullcontext())
+                self.process = subprocess.Popen(
+                    [*words, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=error,
+                    text=True,
+                    errors="replace",
+                    env={**os.environ, **(env or {})},
+                    **popen,
+                )
+                made.append(self.process)
+            self._begin_to_read(log_file)
+            self._wait_until_ready(start_timeout_s)
+        except BaseException:
+            if made:
+                self.kill()
+            raise
+
+    def _begin_to_read(self, log_file: str | os.PathLike[str] | None) -> None:
         outputs: list[tuple[Iterable[str], list[str]]] = []
         if log_file is not None:
             outputs.append((self._follow(log_file), self.banner))
@@ -112,11 +127,6 @@ class Server:
         self._reading = len(outputs)
         for read_lines in outputs:
             threading.Thread(target=self._read, args=read_lines, daemon=True).start()
-        try:
-            self._wait_until_ready(start_timeout_s)
-        except BaseException:
-            self.kill()
-            raise
 
     @property
     def url(self) -> str:

@@ -11,9 +11,10 @@ import stat
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import lumen_engine
 import pytest
@@ -98,6 +99,32 @@ def test_a_server_that_never_gets_ready_is_ended(tmp_path: Path) -> None:
         Server(tmp_path, executable=silent, start_timeout_s=0.5)
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(error.value).splitlines()[1]), 0)
+
+
+# Was: `lumen perf` lost the process where Ctrl-C came just after it had begun, and left the server.
+def test_a_signal_while_the_process_is_made_leaves_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    @contextmanager
+    def held() -> Iterator[None]:
+        yield
+        raise Interrupted
+
+    made: list[subprocess.Popen[str]] = []
+    popen = subprocess.Popen
+
+    def note(*words: Any, **options: Any) -> subprocess.Popen[str]:
+        made.append(popen(*words, **options))
+        return made[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", note)
+    sleeper = script(tmp_path / "lumen", "exec sleep 60")
+    with pytest.raises(Interrupted):
+        Server(tmp_path, executable=sleeper, held=held())
+    assert [process.returncode for process in made] == [-signal.SIGKILL]
 
 
 def test_a_server_with_a_log_file_can_be_let_go_and_goes_on(

@@ -78,6 +78,7 @@ def serving(
                 under=under,
                 env=env,
                 start_timeout_s=start_timeout_s,
+                held=interrupts.held(),
                 start_new_session=True,
                 preexec_fn=DieWithUs(),
             )
