@@ -42,7 +42,7 @@ class PrivateFirst final : public Allocator {
 
 // Of a call that was not answered from the store; in its scratch memory.
 struct CacheWork : service::StepData {
-  CacheWork(const Fingerprint& question, PrivateFirst memory, uint64_t ttl,
+  CacheWork(const Fingerprint& question, const PrivateFirst& memory, uint64_t ttl,
             AnswerStore& answers) noexcept
       : print(question), reply(memory), ttl_ns(ttl), store(&answers) {}
 

@@ -2,12 +2,19 @@
 #include "engine/express_lane.h"
 
 namespace lumen::engine {
+namespace {
+
+EngineConfig of_one_worker(EngineConfig config) noexcept {
+  config.thread_count = 1;
+  return config;
+}
+
+}  // namespace
 
 ExpressLane::ExpressLane(const LaneContext& context)
     : Lane(context, Threads::kExpressWorker, 1, order_of(context.config)),
-      source_(context.config.policy, context.config.queue_capacity, context.options.submitter_count,
-              1),
-      worker_(worker_options(), source_, context.closed) {
+      source_(make_work_source(of_one_worker(context.config), context.options.submitter_count)),
+      worker_(worker_options(), *source_, context.closed) {
   runners_.push_back(&worker_.runner());
 }
 
@@ -24,7 +31,7 @@ WorkerOptions ExpressLane::worker_options() noexcept {
       .time_slice_ns = kTimeSliceNs,
       .load = {.outstanding = &context_.load.express,
                .admission = &admission_,
-               .shares = source_.shares()},
+               .shares = source_->shares()},
       .regions = context_.options.regions,
       .counters = &context_.counters};
 }
@@ -41,7 +48,7 @@ bool ExpressLane::serves(const models::Model& model) noexcept {
 bool ExpressLane::push(uint32_t submitter, models::InferRequest& request) noexcept {
   std::atomic<uint32_t>& outstanding = context_.load.express;
   outstanding.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint for the others
-  if (source_.push(submitter, request)) return true;
+  if (source_->push(submitter, request)) return true;
   outstanding.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
   return false;
 }
@@ -51,7 +58,7 @@ Status ExpressLane::add(std::span<models::Model* const> models, models::Builders
   RunnerModels one{&worker_.runner(), std::nullopt};
   for (models::Model* model : models) {
     if (serves(*model)) one.models.push_back(model);
-    source_.add(*model, {});
+    source_->add(*model, {});
   }
   return one.models.empty() ? Status()
                             : make_instances({&one, 1}, context_.config, builders, on_failure);
@@ -64,12 +71,12 @@ void ExpressLane::start() {
 }
 
 void ExpressLane::announce_all() noexcept {
-  source_.announce_all();
-  source_.wake(0);
+  source_->announce_all();
+  source_->wake(0);
 }
 
 void ExpressLane::close() noexcept {
-  source_.wake(0);
+  source_->wake(0);
   worker_.join();
 }
 

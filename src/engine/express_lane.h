@@ -11,11 +11,12 @@
 #pragma once
 
 #include "engine/lane.h"
-#include "engine/model_queue_source.h"
+#include "engine/work_source.h"
 #include "engine/worker.h"
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 namespace lumen::engine {
@@ -49,9 +50,9 @@ class ExpressLane final : public Lane {
 
   [[nodiscard]] bool push(uint32_t submitter, models::InferRequest& request) noexcept override;
   [[nodiscard]] bool has_room(uint32_t, const models::Model& model) const noexcept override {
-    return source_.has_room(model);
+    return source_->has_room(model);
   }
-  void wake(uint32_t submitter) noexcept override { source_.wake_workers(submitter); }
+  void wake(uint32_t submitter) noexcept override { source_->wake_workers(submitter); }
 
   [[nodiscard]] Status add(std::span<models::Model* const> models, models::Builders& builders,
                            Runner::OnFailure on_failure) override;
@@ -62,7 +63,7 @@ class ExpressLane final : public Lane {
  private:
   [[nodiscard]] WorkerOptions worker_options() noexcept;
 
-  ModelQueueSource<> source_;
+  const std::unique_ptr<WorkSource> source_;
   Worker worker_;
 };
 

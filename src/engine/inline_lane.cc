@@ -61,6 +61,7 @@ Status InlineLane::add(std::span<models::Model* const> models, models::Builders&
   }
   if (served.empty()) return {};
   std::vector<RunnerModels> all;
+  all.reserve(runners_.size());
   for (uint32_t i = 0; i < runners_.size(); ++i) {
     all.push_back({runners_[i], pinned_.of(i), served});
   }

@@ -19,7 +19,6 @@ namespace {
 using service::Call;
 using service::make_arena;
 using service::OneModel;
-using service::tensor_of;
 
 const KeyedHash kHash(7);
 

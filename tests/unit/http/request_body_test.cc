@@ -54,7 +54,7 @@ std::string read_all(BodyReader& reader, ReceiveBuffer& buffer,
 
 TEST(BodyReader, IdentityEndsWhereTheLengthSays) {
   at_each_cut(std::string(kPlain).append(kNext), [](const auto& pieces) {
-    for (const size_t space : {1, 7, 100}) {
+    for (const size_t space : {1u, 7u, 100u}) {
       BufferOf of(4096);
       IdentityReader reader(of.buffer, kPlain.size());
       EXPECT_EQ(kPlain, read_all(reader, of.buffer, pieces, space));
@@ -66,7 +66,7 @@ TEST(BodyReader, IdentityEndsWhereTheLengthSays) {
 
 TEST(BodyReader, ChunksEndWithTheirLast) {
   at_each_cut(std::string(kChunks).append(kNext), [](const auto& pieces) {
-    for (const size_t space : {1, 7, 100}) {
+    for (const size_t space : {1u, 7u, 100u}) {
       BufferOf of(4096);
       ChunkedReader reader(of.buffer, 100);
       EXPECT_EQ(kPlain, read_all(reader, of.buffer, pieces, space));
