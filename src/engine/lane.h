@@ -39,7 +39,7 @@ struct WorkerLoad {
   alignas(kFalseSharingRange) std::atomic<uint32_t> express{0};  // all that the express worker has
 };
 
-// What the lanes of a scheduler share. It outlives them.
+// Shared by the lanes of a scheduler, which it outlives.
 struct LaneContext {
   const EngineConfig& config;
   const EngineOptions& options;

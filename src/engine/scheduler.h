@@ -40,7 +40,7 @@ class Scheduler {
   [[nodiscard]] bool has_pushed(uint32_t submitter) const noexcept {
     return submitters_[submitter].has_pushed;
   }
-  // As Submitter has it. The number of requests: that end_turn() ran or refused here.
+  // As in Submitter, for the thread with that number.
   [[nodiscard]] Submitter::Types types(uint32_t submitter, const models::Model& model) noexcept;
   void wake_workers(uint32_t submitter) noexcept;
   size_t end_turn(uint32_t submitter) noexcept;
@@ -99,8 +99,8 @@ class Scheduler {
   std::atomic<bool> closed_{false};
   WorkerLoad load_;
   Placement placement_;
-  std::vector<std::unique_ptr<Lane>>
-      lanes_;  // the workers first: their times say which models other lanes get
+  // The workers first: their times say which models the other lanes get.
+  std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<LaneChooser> chooser_;
   std::vector<SubmitterState> submitters_;
   uint64_t generation_ = 0;

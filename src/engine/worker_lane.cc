@@ -67,12 +67,17 @@ Status WorkerLane::add(std::span<models::Model* const> models, models::Builders&
 }
 
 Status WorkerLane::pack(std::span<models::Model* const> models, models::Builders& builders) {
+  std::vector<const models::Model*> packed;
+  for (const models::Model* model : models) {
+    if (packs_(*model)) packed.push_back(model);
+  }
+  if (packed.empty()) return {};
   Status status;
   InstanceMemory memory;
   const auto measure = [&] {
     for (Runner* runner : runners_) {
-      for (const models::Model* model : models) {
-        if (!packs_(*model) || !runner->has_instance(*model)) continue;
+      for (const models::Model* model : packed) {
+        if (!runner->has_instance(*model)) continue;
         const Status own = runner->pack(*model, memory);
         if (status.ok()) status = own;
       }

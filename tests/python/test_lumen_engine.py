@@ -101,7 +101,8 @@ def test_a_server_that_never_gets_ready_is_ended(tmp_path: Path) -> None:
         os.kill(int(str(error.value).splitlines()[1]), 0)
 
 
-# Was: `lumen perf` lost the process where Ctrl-C came just after it had begun, and left the server.
+# Was: `lumen perf` lost the process where Ctrl-C came just after it had begun, and did not wait for
+# its end.
 def test_a_signal_while_the_process_is_made_leaves_no_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
