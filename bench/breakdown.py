@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The question: where does a request's time go between the socket and the model?
 
   load generator (core 1, 16 clients) --HTTP--> lumen (core 0), sampled by perf (cpu-clock)
@@ -7,25 +6,20 @@ Each sample of the server's core is booked to the part of the system it fell int
 kernel entry for kernel samples, the module for Lumen's own code. A part's time a request is its
 share of the samples times the core's time a request. The server is the preset `native`, unchanged,
 once with a worker behind a queue (`mpmc`) and once without (`inline`).
-
-  bench/breakdown.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-# Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path.append(str(Path(__file__).resolve().parent / "load"))
-import serving as bench
+from bench.load import serving
+from bench.load.serving import Target
+from bench.runner import Bench, BenchError, Row, Run, make_row
 
 CLIENTS = 16
 QUEUE_TYPES = ("mpmc", "inline")
@@ -95,82 +89,56 @@ def read_samples(data: Path) -> Counter[str]:
     return parts
 
 
-def profile(target: bench.Target, seconds: float, folder: Path) -> tuple[Counter[str], float]:
+def profile(target: Target, seconds: float, folder: Path) -> tuple[Counter[str], float]:
     """Samples by part, and the requests a second meanwhile."""
     data = folder / "perf.data"
-    server = subprocess.run(
-        ["pgrep", "-g", str(target.process.pid), "-x", "lumen"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()[0]
+    words = ["pgrep", "-g", str(target.process.pid), "-x", "lumen"]
+    found = subprocess.run(words, check=True, capture_output=True, text=True)
+    server = found.stdout.split()[0]
     words = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(SAMPLES_A_SECOND), "-g"]
     words += ["-o", str(data), "-p", server, "--", "sleep", f"{seconds * 1.5}"]
     recorder = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    load = bench.measure(target, CLIENTS, seconds)
+    load = serving.measure(target, CLIENTS, seconds)
     recorder.wait()
     return read_samples(data), load["per_second"]
 
 
-def title(target: bench.Target) -> str:
-    return f"{target.workload.model}, {target.name.removeprefix('lumen ')}, {CLIENTS} clients"
-
-
-def make_rows(target: bench.Target, samples: Counter[str], per_second: float) -> list[dict]:
+def rows_of(target: Target, samples: Counter[str], per_second: float) -> list[Row]:
+    """The largest part first. `rounds` has the counts that the time follows from."""
     total = sum(samples.values())
+    name = f"{target.workload.model}, {serving.short_name(target)}, {CLIENTS} clients"
     return [
-        {
-            "bench": "breakdown",
-            "row": f"{title(target)}: {part}",
-            "metric": "time a request",
-            "unit": "µs",
-            "ours": round(count / total * 1e6 / per_second, 3),
-            "rival": None,
-            "rival_name": None,
-            "ratio": None,
-            "spread": None,
-            "limit": None,
-            "rounds": {"samples": [count], "samples in all": [total], "requests/s": [per_second]},
-        }
+        make_row(
+            f"{name}: {part}",
+            "time a request",
+            "µs",
+            {"lumen": [count / total * 1e6 / per_second]},
+            spread=None,
+        )
+        | {"rounds": {"samples": [count], "samples in all": [total], "requests/s": [per_second]}}
         for part, count in samples.most_common()
     ]
 
 
-def show(target: bench.Target, samples: Counter[str], per_second: float) -> None:
-    total = sum(samples.values())
-    core_us = 1e6 / per_second
-    print(
-        f"\n{title(target)}: {per_second:,.0f} requests/s, "
-        f"{core_us:,.1f} µs of the core a request, {total} samples",
-        file=sys.stderr,
-    )
-    for part, count in samples.most_common():
-        share = count / total
-        print(f"  {share:6.1%} {share * core_us:10.2f} µs  {part}", file=sys.stderr)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Where a request's time goes in the server.")
-    parser.add_argument("--quick", action="store_true", help="2 seconds a model instead of 8")
-    parser.add_argument("--json", action="store_true", help="no table on stderr")
-    arguments = parser.parse_args()
+def measure(run: Run) -> None:
     if shutil.which("perf") is None:
-        print("bench: perf is missing: apt-get install linux-perf", file=sys.stderr)
-        return 1
-    rows = []
+        raise BenchError("perf is missing: apt-get install linux-perf")
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        targets = [t for queue in QUEUE_TYPES for t in bench.start_lumen(stack, folder, queue)]
+        targets = [t for queue in QUEUE_TYPES for t in serving.start_lumen(stack, folder, queue)]
         for target in targets:  # all before the first is measured: then the server is stopped
-            bench.wait_for_answer(target)
+            serving.wait_for_answer(target)
         for target in targets:
-            samples, per_second = profile(target, 2 if arguments.quick else 8, folder)
-            rows += make_rows(target, samples, per_second)
-            if not arguments.json:
-                show(target, samples, per_second)
-    print(json.dumps({"rows": rows}, indent=1))
-    return 0
+            run.add(*rows_of(target, *profile(target, run.seconds, folder)))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Bench(
+    title="Where a request's time goes",
+    measure=measure,
+    minutes=1.0,
+    quick_minutes=0.5,
+    rounds=(1, 1),
+    seconds=(8.0, 2.0),
+    sources=("include/**", "src/**", "apps/**", "bench/load/*"),
+    tables={},  # the parts stand in the page of a report
+)

@@ -1,51 +1,31 @@
-#!/usr/bin/env python3
 """The question: what do two processes get through shared memory, against the best that there is?
 
-  stream        process on CPU 0 --> process on CPU 1, each byte written and each byte read
-  round trip    CPU 0 --> CPU 1 --> CPU 0, 32 bytes, both spinning; and both sleeping in between
-  request       the same by request and reply; its limit is the plain round trip of the same run
-  frames        C++ on CPU 0 --> NumPy on CPU 1, which multiplies each 256 frames f32[256] by a
-                matrix; the limit is NumPy alone. Before, every bit of them is compared
-  waits         the same with a publisher that waits for room in other ways
+  streams   process on CPU 0 --> process on CPU 1, each byte written and each byte read
+  trips     CPU 0 --> CPU 1 --> CPU 0, 32 bytes, both spinning; the same by request and reply, whose
+            limit is the plain round trip of the same run
+  parked    round trips with both sleeping in between
+  frames    C++ on CPU 0 --> NumPy on CPU 1, which multiplies each 256 frames f32[256] by a
+            matrix; the limit is NumPy alone. Before, every bit of them is compared
+  waits     the same with a publisher that waits for room in other ways
 
 Rivals: Tachyon (its C face), iceoryx2 (its crate) and Aeron IPC; pipe, unix socket and boost's
-message queue are those of the system. Near or far is probed around each measurement.
-
-  bench/bus.py [--quick] [--json] [--rounds N] [--only REGEX]     stdout is one JSON object, the
-                                                                  table is on stderr
+message queue are those of the system. Near or far is probed around each measurement. A quick run
+sends a fifth of the messages.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from statistics import median
-from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-sys.path += [str(BENCH / "queue"), str(BENCH / "rivals")]
-from build_bus import build_aeron, build_iceoryx2, build_tachyon, install_python  # noqa: E402
-from interleave import (  # noqa: E402
-    KINDS,
-    ROOT,
-    Contender,
-    Row,
-    measure,
-    program,
-    result,
-    results,
-    show,
-)
+from bench.rivals.build_bus import build_aeron, build_iceoryx2, build_tachyon, install_python
+from bench.runner import ROOT, Bench, Goal, Run
+from bench.runner.places import left_out, program
+from bench.runner.turns import Contender, measure, named, race, rows_by_kind
 
 # Messages of a measurement, so many that each takes some tenths of a second.
-STREAMS = {
+STREAMS: dict[int, dict[str, float]] = {
     32: {
         **{"lumen": 30e6, "tachyon": 30e6, "aeron": 10e6, "iceoryx2": 2e6},
         **{"pipe": 5e6, "socket": 5e6, "boost": 1e6},
@@ -63,10 +43,9 @@ RINGS = {
 RING_BYTES = {"1 MiB": 1 << 20, "16 MiB": 1 << 24}
 TRIPS = {"lumen": 1e6, "lumen call": 1e6, "tachyon": 1e6, "aeron": 1e6, "iceoryx2": 1e6}
 PARKED = {"lumen": 10e3, "tachyon": 10e3, "pipe": 10e3, "socket": 10e3}
-FRAMES_ROW = Row("f32[256] from C++ to NumPy", "frames_s", "frames/s", True)
+FRAMES_ROW = "f32[256] from C++ to NumPy"
 FRAMES = 500_000
-# Of iceoryx2 for Python, whose producer is Python too.
-FEW_FRAMES = 100_000
+FEW_FRAMES = 100_000  # of iceoryx2 for Python, whose producer is Python too
 WAITS = {
     "reserve": "lumen",  # spins, then parks
     "spin": "no flush",
@@ -81,162 +60,150 @@ QUICK_PART = 0.2
 class Rivals:
     """How each contender is started; those that could not be built are missing."""
 
-    def __init__(self) -> None:
-        own = str(program("bench_bus"))
+    def __init__(self, part: float) -> None:
+        self.part = part  # of the messages
+        own = program("bench_bus")
         self.commands = {via: [own, "--via", via] for via in ("lumen", "pipe", "socket", "boost")}
         self.commands["lumen call"] = [*self.commands["lumen"], "--row", "call"]
-        tachyon = build_tachyon(ROOT / ".build")
-        if tachyon is not None:
-            self.commands["tachyon"] = [str(tachyon)]
-        iceoryx2 = build_iceoryx2(ROOT / ".build")
-        if iceoryx2 is not None:
-            self.commands["iceoryx2"] = [str(iceoryx2)]
-        aeron = build_aeron(ROOT / ".build")
-        if aeron is not None:
-            self.commands["aeron"] = aeron
+        built = {
+            "tachyon": build_tachyon(ROOT / ".build"),
+            "iceoryx2": build_iceoryx2(ROOT / ".build"),
+            "aeron": build_aeron(ROOT / ".build"),
+        }
+        self.commands |= {name: command for name, command in built.items() if command}
 
     def contenders(
-        self, counts: dict[str, float], part: float, arguments: list[str], ring: int
+        self, counts: dict[str, float], words: list[str], ring: int = 1 << 20
     ) -> list[Contender]:
         found = []
         for name, count in counts.items():
             if name in self.commands:
                 # The first of two options with the same name counts.
-                command = [*self.commands[name], *arguments, "--count", str(int(count * part))]
+                command = [*self.commands[name], *words, "--count", str(int(count * self.part))]
                 if name in RINGS:
                     command += [RINGS[name], str(ring)]
                 found.append(Contender(NAMES.get(name, name), command))
         return found
 
-
-def trip_rows(name: str) -> list[Row]:
-    return [Row(f"{name}, {part}", f"{part}_ns", "ns", False) for part in ("p50", "p99")]
-
-
-class Bench:
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.rounds = options.rounds or (3 if options.quick else 9)
-        self.part = QUICK_PART if options.quick else 1.0
-        self.rivals = Rivals()
-        self.report: list[dict[str, Any]] = []
-
-    def rows(
-        self, rows: list[Row], counts: dict[str, float], arguments: list[str], ring: int = 1 << 20
-    ) -> list[Contender]:
-        """Measures all contenders round by round; several rows may show its results."""
-        contenders = self.rivals.contenders(counts, self.part, arguments, ring)
-        measure(contenders, self.rounds)
-        ours = next(c for c in contenders if c.name == "lumen")
-        rivals = [c for c in contenders if not c.name.startswith("lumen")]
-        for row in rows:
-            if not self.options.json:
-                show(row, contenders, ours.name)
-            self.report += results("bus", row, ours, rivals)
-        return contenders
-
-    def keep(self, line: dict[str, Any] | None) -> None:
-        if line is not None:
-            self.report.append(line)
-
-    def streams(self) -> None:
-        for size, counts in STREAMS.items():
-            for ring, ring_bytes in RING_BYTES.items():
-                row = Row(f"stream {size} B, ring of {ring}", "mops", "M/s", True)
-                arguments = ["--row", "stream", "--bytes", str(size)]
-                self.rows([row], counts, arguments, ring_bytes)
-                # The others have no ring.
-                counts = {name: counts[name] for name in RINGS}
-
-    def trips(self) -> None:
-        rows = trip_rows("round trip 32 B")
-        # A small ring stays in the caches: 250 instead of 330 ns at the 99th percentile, for all.
-        contenders = self.rows(rows, TRIPS, ["--row", "trip"], 1 << 16)
-        plain, call = (next(c for c in contenders if c.name == n) for n in ("lumen", "lumen call"))
-        for kind in KINDS:
-            if plain.counts(kind):
-                limit = round(median(plain.values("p50_ns", kind)), 3)
-                row = Row("request and reply 32 B", "p50_ns", "ns", False, limit)
-                self.keep(result("bus", row, kind, call, []))
-
-    def parked(self) -> None:
-        rows = trip_rows("round trip 32 B, parked")
-        self.rows(rows, PARKED, ["--row", "trip", "--parked", "1"])
-
-    def frames_by(
-        self, name: str, via: str, count: int, producer: list[str], checked: bool = True
+    def frames(
+        self, name: str, via: str, count: int, producer: list[str], is_checked: bool = True
     ) -> Contender:
-        """Compares every bit first, if it is to be checked."""
-        words = [sys.executable, "-P", str(BENCH / "bus" / "frames.py"), "--via", via]
-        words += ["--count", str(count)]
+        """A consumer in Python. Every bit is compared first, if it is to be checked."""
+        words = [sys.executable, "-P", str(ROOT / "bench" / "bus" / "frames.py"), "--via", via]
+        words += ["--count", str(int(count * self.part))]
         contender = Contender(name, [*words, "--", *producer])
         check = [*words, "--check", "--", *producer]
-        if checked and subprocess.run(check, stdout=subprocess.DEVNULL).returncode != 0:
+        if is_checked and subprocess.run(check, stdout=subprocess.DEVNULL).returncode != 0:
             contender.failed = "frames were lost or wrong"
-            print(f"bench: {name} left out: {contender.failed}", file=sys.stderr)
+            left_out(name, contender.failed)
         return contender
 
-    def frames(self) -> None:
-        install_python(ROOT / ".build")
-        count, few = int(FRAMES * self.part), int(FEW_FRAMES * self.part)
-        own = self.rivals.commands["lumen"]
-        bound = self.frames_by("NumPy alone", "bound", count, [], checked=False)
-        contenders = [
-            self.frames_by("lumen", "view", count, own),
-            self.frames_by("lumen read_into", "read_into", count, own),
-            self.frames_by("iceoryx2, Python producer", "iceoryx2", few, []),
-        ]
-        if "tachyon" in self.rivals.commands:
-            theirs = self.rivals.commands["tachyon"]
-            contenders.append(self.frames_by("tachyon", "tachyon", count, theirs))
-        measure([bound, *contenders], self.rounds)
-        for kind in KINDS:
-            if not bound.counts(kind):
-                continue
-            limit = round(median(bound.values("frames_s", kind)), 3)
-            row = replace(FRAMES_ROW, limit=limit)
-            self.keep(result("bus", row, kind, contenders[0], contenders[2:]))
-        if not self.options.json:
-            show(FRAMES_ROW, [bound, *contenders], "lumen")
 
-    def waits(self) -> None:
-        count = int(FRAMES * self.part)
-        own = self.rivals.commands["lumen"]
-        contenders = [
-            self.frames_by(name, "view", count, [*own, "--wait", wait])
-            for wait, name in WAITS.items()
-        ]
-        measure(contenders, self.rounds)
-        row = replace(FRAMES_ROW, name=f"{FRAMES_ROW.name}, how the publisher waits")
-        if not self.options.json:
-            show(row, contenders, "lumen")
-        self.report += results("bus", row, contenders[0], contenders[1:])
+def streams(run: Run, rivals: Rivals) -> None:
+    for size, counts in STREAMS.items():
+        for ring, ring_bytes in RING_BYTES.items():
+            row = (f"stream {size} B, ring of {ring}", "mops", "M/s", True)
+            words = ["--row", "stream", "--bytes", str(size)]
+            race(run, [row], rivals.contenders(counts, words, ring_bytes))
+            # The others have no ring.
+            counts = {name: counts[name] for name in RINGS}
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {
-    "streams": Bench.streams,
-    "trips": Bench.trips,
-    "parked": Bench.parked,
-    "frames": Bench.frames,
-    "waits": Bench.waits,
-}
+def trip_rows(name: str) -> list[tuple[str, str, str, bool]]:
+    return [(f"{name}, {part}", f"{part}_ns", "ns", False) for part in ("p50", "p99")]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a fifth of the messages, 3 rounds")
-    parser.add_argument("--json", action="store_true", help="no table on stderr")
-    parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}, those that match")
-    options = parser.parse_args()
+def trips(run: Run, rivals: Rivals) -> None:
+    # A small ring stays in the caches: 250 instead of 330 ns at the 99th percentile, for all.
+    contenders = rivals.contenders(TRIPS, ["--row", "trip"], 1 << 16)
+    race(run, trip_rows("round trip 32 B"), contenders)
+    plain, call = named(contenders, "lumen"), named(contenders, "lumen call")
+    limit = lambda kind: plain.middle("p50_ns", kind)  # noqa: E731
+    run.add(*rows_by_kind("request and reply 32 B", "p50_ns", "ns", call, [], limit=limit))
+
+
+def parked(run: Run, rivals: Rivals) -> None:
+    words = ["--row", "trip", "--parked", "1"]
+    race(run, trip_rows("round trip 32 B, parked"), rivals.contenders(PARKED, words))
+
+
+def frames(run: Run, rivals: Rivals) -> None:
+    install_python(ROOT / ".build")
+    own = rivals.commands["lumen"]
+    bound = rivals.frames("NumPy alone", "bound", FRAMES, [], is_checked=False)
+    ours = rivals.frames("lumen", "view", FRAMES, own)
+    others = [rivals.frames("iceoryx2, Python producer", "iceoryx2", FEW_FRAMES, [])]
+    if "tachyon" in rivals.commands:
+        theirs = rivals.commands["tachyon"]
+        others.append(rivals.frames("tachyon", "tachyon", FRAMES, theirs))
+    copied = rivals.frames("lumen read_into", "read_into", FRAMES, own)
+    measure([bound, ours, copied, *others], run.rounds)
+    limit = lambda kind: bound.middle("frames_s", kind)  # noqa: E731
+    run.add(
+        *rows_by_kind(
+            FRAMES_ROW, "frames_s", "frames/s", ours, others, more_is_better=True, limit=limit
+        )
+    )
+
+
+def waits(run: Run, rivals: Rivals) -> None:
+    own = rivals.commands["lumen"]
+    contenders = [
+        rivals.frames(name, "view", FRAMES, [*own, "--wait", wait]) for wait, name in WAITS.items()
+    ]
+    name = f"{FRAMES_ROW}, how the publisher waits"
+    race(run, [(name, "frames_s", "frames/s", True)], contenders)
+
+
+GROUPS = {
+    "streams": streams, "trips": trips, "parked": parked, "frames": frames, "waits": waits,
+}  # fmt: skip
+
+
+def measure_all(run: Run) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    bench = Bench(options)
-    for name, part in PARTS.items():
-        if re.search(options.only, name):
-            part(bench)
-    print(json.dumps({"rows": bench.report}, indent=1))
-    return 0
+    rivals = Rivals(run.pick(1.0, QUICK_PART))
+    for name in run.groups:
+        GROUPS[name](run, rivals)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+AHEAD_OR_LEVEL = "ahead of the best rival or level with it"
+BENCH = Bench(
+    title="The bus",
+    measure=measure_all,
+    minutes=3.3,
+    quick_minutes=1.0,
+    rounds=(7, 3),
+    groups=tuple(GROUPS),
+    sources=(
+        "include/lumen/bus/*.h",
+        "src/bus/*",
+        "python/lumen_engine/bus.py",
+        "python/bus/*.{cc,h}",
+        "include/lumen/base/{backoff,core_distance,idle_strategy,clock,cache_line}.h",
+        "src/base/{core_distance,idle_strategy}.cc",
+        "bench/bus/*",
+        "bench/queue/harness.h",
+        "bench/rivals/{build,build_bus}.py",
+        "bench/rivals/{bus_aeron,bus_tachyon}/*",
+        "bench/rivals/bus_iceoryx2/**",
+    ),
+    packages=(
+        "libboost1.81-dev | libboost1.83-dev",
+        *("clang-19", "lld-19", "default-jdk-headless", "maven"),
+    ),
+    goals=(
+        Goal("^stream 32 B", "ratio_at_least", 1.3, "1.3 times the best rival"),
+        Goal("^stream 1024 B", "ratio_at_least", 1.1, "1.1 times the best rival"),
+        Goal(r"^round trip 32 B, p[59]", "ratio_at_least", 1, "not above the best rival"),
+        Goal("^round trip 32 B, parked", "level", 0.25, AHEAD_OR_LEVEL),
+        Goal("^request and reply", "of_limit_at_most", 1.2, "within 20 % of the plain round trip"),
+        Goal("to NumPy$", "of_limit_at_least", 0.9, "90 % of what NumPy does alone"),
+        Goal(
+            "how the publisher waits$",
+            "level",
+            0.25,
+            "ahead of the other ways to wait or level with the best",
+        ),
+    ),
+)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The question: what do an allocation in a region and a record in a shared buffer cost?
 
   arena           one thread on CPU 0: 1,000 allocations, then a reset (malloc: 1,000 frees)
@@ -10,40 +9,25 @@ Every round runs every contender once, in an order that rotates.
 
 The rival of a lane is the mutex a record too, and the mutex once for 4 KiB, which keeps a
 writer's last records to itself until its chunk is full. Near or far cores: as
-bench/queue/interleave.py says.
-
-  bench/memory.py [--quick] [--json]     stdout is one JSON object, the table is on stderr
+bench/runner/turns.py says.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes.util
 import json
 import os
 import subprocess
-import sys
 from collections import defaultdict
-from pathlib import Path
-from statistics import median
-from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "queue"))
-from interleave import KINDS, LEAST_ROUNDS, kind_of, probe_ns  # noqa: E402
+from bench.runner import Bench, Goal, Run, make_row
+from bench.runner.places import left_out, program
+from bench.runner.turns import KINDS, LEAST_ROUNDS, kind_of, probe_ns
 
-ROOT = Path(__file__).resolve().parent.parent
 ARENA_RIVALS = ["std::pmr::monotonic_buffer_resource", "malloc", "mimalloc", "jemalloc"]
 # Dense mode gives every record its place in one order, which a lock for 4 KiB does not.
 SHARED_RIVALS = {"dense": ["mutex"], "lane": ["mutex", "mutex a 4 KiB"]}
-Samples = dict[tuple[str, str], list[float]]
-
-
-def program() -> Path:
-    folder = Path(os.environ.get("LUMEN_BUILD", ROOT / ".build" / "native"))
-    found = folder / "bench_memory"
-    if not found.exists():
-        sys.exit(f"{found} is missing: run ./dev bench memory, which builds it")
-    return found
+Samples = dict[tuple[str, str], list[float]]  # by row and contender
 
 
 def preloads() -> dict[str, str]:
@@ -52,117 +36,83 @@ def preloads() -> dict[str, str]:
     for name in ("mimalloc", "jemalloc"):
         library = ctypes.util.find_library(name)
         if library is None:
-            print(f"bench: {name} left out: apt-get install lib{name}-dev", file=sys.stderr)
+            left_out(name, f"apt-get install lib{name}-dev")
         else:
             found[name] = library
     return found
 
 
-def run_round(number: int, quick: bool, allocators: dict[str, str]) -> Samples:
-    command = [str(program()), "--rotate", str(7 * number), *(["--quick"] if quick else [])]
-    runs: list[tuple[str, list[str], dict[str, str]]] = [("", command, {})]
+def one_round(number: int, quick: bool, allocators: dict[str, str], samples: Samples) -> None:
+    words = [program("bench_memory"), "--rotate", str(7 * number), *(["--quick"] if quick else [])]
+    runs: list[tuple[str, list[str], dict[str, str]]] = [("", words, {})]
     for name, library in allocators.items():
-        runs.append((name, [*command, "--only", "malloc"], {"LD_PRELOAD": library}))
-    samples: Samples = defaultdict(list)
-    for name, arguments, extra in runs:
+        runs.append((name, [*words, "--only", "malloc"], {"LD_PRELOAD": library}))
+    for name, command, more in runs:
         done = subprocess.run(
-            arguments, env={**os.environ, **extra}, capture_output=True, text=True, check=True
+            command, env={**os.environ, **more}, capture_output=True, text=True, check=True
         )
-        for line in done.stdout.splitlines():
-            sample = json.loads(line)
+        for sample in map(json.loads, done.stdout.splitlines()):
             samples[sample["row"], name or sample["contender"]].append(sample["value"])
-    return samples
 
 
-def spread_of(values: list[float]) -> float:
-    return (max(values) - min(values)) / median(values)
+def add_row(
+    run: Run, samples: Samples, kind: str, row: str, name: str, ours: str, rivals: list[str],
+    limit: str,
+) -> None:  # fmt: skip
+    metric = "reset" if "reset" in row else "record" if "shared" in row else "allocation"
+    names = [one for one in (ours, *rivals, limit) if (row, one) in samples]
+    rounds = {one: samples[row, one] for one in names}
+    run.add(make_row(name, metric, "ns", rounds, limit=limit, cpus=kind))
 
 
-def make_row(
-    samples: Samples, row: str, name: str, ours: str, rivals: list[str], limit: str
-) -> dict[str, Any]:
-    """All metrics here are ns: less is better, so the ratio is rival / ours."""
-    mine = samples[row, ours]
-    present = [rival for rival in rivals if (row, rival) in samples]
-    rival = min(present, key=lambda r: median(samples[row, r]))
-    theirs = samples[row, rival]
-    return {
-        "bench": "memory",
-        "row": name,
-        "metric": "reset" if "reset" in row else "record" if "shared" in row else "allocation",
-        "unit": "ns",
-        "ours": round(median(mine), 3),
-        "rival": round(median(theirs), 3),
-        "rival_name": rival,
-        "ratio": round(median(theirs) / median(mine), 3),
-        "spread": round(max(spread_of(mine), spread_of(theirs)), 3),
-        "limit": round(median(samples[row, limit]), 3),
-        "rounds": {contender: samples[row, contender] for contender in (ours, *present, limit)},
-    }
-
-
-def make_rows(samples: Samples) -> list[dict[str, Any]]:
-    rows = []
+def add_rows(run: Run, samples: Samples, kind: str) -> None:
     for size in (16, 256):
         row = f"arena {size} B"
-        rows.append(make_row(samples, row, row, "lumen", ARENA_RIVALS, "bump"))
+        add_row(run, samples, kind, row, row, "lumen", ARENA_RIVALS, "bump")
     row = "arena reset after 64 MiB"
-    rows.append(make_row(samples, row, row, "lumen", ARENA_RIVALS, "lumen after 4 KiB"))
+    add_row(run, samples, kind, row, row, "lumen", ARENA_RIVALS, "lumen after 4 KiB")
     for threads in (1, 2, 8):
         row = f"shared buffer {threads} threads"
         for mode, limit in (("dense", "fetch_add"), ("lane", "chunks")):
-            rivals = SHARED_RIVALS[mode]
-            rows.append(make_row(samples, row, f"{row} {mode}", mode, rivals, limit))
-    return rows
+            add_row(run, samples, kind, row, f"{row} {mode}", mode, SHARED_RIVALS[mode], limit)
 
 
-def show(samples: Samples, kind: str, rounds: int, dropped: int) -> None:
-    """Every contender, not only the best rival."""
-    print(
-        f"\n{kind} cores, {rounds} rounds used, {dropped} dropped because the CPUs moved\n"
-        f"{'row':28} {'contender':36} {'median ns':>10} {'spread':>7}",
-        file=sys.stderr,
-    )
-    for (row, contender), values in sorted(samples.items(), key=lambda s: (s[0][0], median(s[1]))):
-        print(
-            f"{row:28} {contender:36} {median(values):10.3f} {spread_of(values):7.2f}",
-            file=sys.stderr,
-        )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="under 60 s")
-    parser.add_argument("--json", action="store_true", help="no table on stderr")
-    parser.add_argument("--rounds", type=int, default=0)
-    options = parser.parse_args()
-    found: dict[str, list[Samples]] = {kind: [] for kind in KINDS}
-    dropped = 0
+def measure(run: Run) -> None:
+    found: dict[str, Samples] = {kind: defaultdict(list) for kind in KINDS}
     allocators = preloads()
     before_ns = probe_ns()
-    for number in range(options.rounds or (5 if options.quick else 21)):
-        samples = run_round(number, options.quick, allocators)
+    for number in range(run.rounds):
+        samples: Samples = defaultdict(list)
+        one_round(number, run.is_quick, allocators, samples)
         after_ns = probe_ns()
         kind = kind_of(before_ns, after_ns)
-        if kind is None:
-            dropped += 1
-        else:
-            found[kind].append(samples)
         before_ns = after_ns
-    report: list[dict[str, Any]] = []
-    for kind, rounds in found.items():
-        if len(rounds) < LEAST_ROUNDS:
-            continue
-        merged: Samples = defaultdict(list)
-        for samples in rounds:
-            for key, values in samples.items():
-                merged[key] += values
-        if not options.json:
-            show(merged, kind, len(rounds), dropped)
-        report += [{**row, "cpus": kind, "dropped": dropped} for row in make_rows(merged)]
-    print(json.dumps({"rows": report}, indent=1))
-    return 0
+        for key, values in samples.items() if kind is not None else ():
+            found[kind or ""][key] += values
+    for kind, merged in found.items():
+        if len(merged.get(("arena 16 B", "lumen"), [])) >= LEAST_ROUNDS:
+            add_rows(run, merged, kind)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Bench(
+    title="Memory",
+    measure=measure,
+    minutes=0.5,
+    quick_minutes=0.3,
+    rounds=(21, 5),
+    sources=(
+        "include/lumen/memory/{arena,line_turns,shared_buffer,asymmetric_fence,mapping}.h",
+        "src/memory/{arena,shared_buffer,shared_buffer_flush,shared_buffer_writer,mapping}.cc",
+        "include/lumen/base/{backoff,core_distance,doorbell,clock,cache_line}.h",
+        "src/base/{core_distance,doorbell}.cc",
+        "bench/memory/*",
+    ),
+    packages=("libmimalloc2.0 | libmimalloc2", "libjemalloc2"),
+    has_a_row_for_each_goal=True,
+    goals=(
+        Goal("arena .* B$", "at_most", 0.6, "0.6 ns"),
+        Goal("dense", "of_limit_at_most", 1.1, "within 10 % of the bare fetch_add"),
+        Goal("dense", "ratio_at_least", 1, "ahead of the best rival"),
+        Goal("lane", "level", 0.25, "ahead of the best rival or level with it"),
+    ),
+)

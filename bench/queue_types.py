@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The question: does `auto` serve each model as well as the queue type that is best for it?
 
   load, closed loop (core 1) --HTTP keep-alive--> six Lumen servers (core 0), one a queue type
@@ -6,52 +5,39 @@
 Each model of models/ and of the tests' repositories, alone: one row a request, binary both ways.
 First each of the five types has two short slices with 16 clients, and the one with the most
 requests a second is the rival. Then `auto` and that type are measured in turns (A B B A) with 16
-clients and with one, until the 95 % interval of each ratio is narrower than 4 %, or for
-MOST_BLOCKS. A ratio above 1 means that `auto` is ahead. All servers hold all models and stay for
+clients and with one, until the 95 % interval of each ratio is narrower than 4 %, or for --rounds
+blocks. A ratio above 1 means that `auto` is ahead. All servers hold all models and stay for
 the whole run, the idle ones stopped by a signal; they share the choice of backends, so that a model
 has the same one everywhere. A model that refuses the made-up request is left out, and said so.
-
-  bench/queue_types.py [--quick] [--json] [--models A,B] [--blocks N]
-                                          stdout is one JSON object, the table goes to stderr
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
-from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-# Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path += [str(BENCH), str(BENCH / "load"), str(BENCH / "rivals"), str(BENCH / "queue_types")]
-import any_model  # noqa: E402
-import paired  # noqa: E402
-import serving  # noqa: E402
-from serving import ROOT  # noqa: E402
+from bench.load import any_model, serving
+from bench.runner import ROOT, Bench, BenchError, Goal, Option, Row, Run, make_row, paired
+from bench.runner.places import left_out, make_squeezenet, program
+from bench.runner.rows import Document
+from bench.runner.tables import number, table
 
 AUTO = "auto"
 TYPES = ("mpmc", "spsc", "naive", "batched", "inline")
 FIXTURES = ROOT / "tests" / "fixtures"
 REPOSITORIES = (ROOT / "models", *sorted(one for one in FIXTURES.iterdir() if one.is_dir()))
 MANY = 16
-SLICE_S = 0.2  # and a quarter more to warm up
 SLICES_TO_CHOOSE = 2
 START_TIMEOUT_S = 120
 WIDTH = 0.04  # of the interval, from end to end
-MOST_BLOCKS = 40
 QUICK_MODELS = ("mlp", "convnet", "squeezenet")
 # Each comparison: clients, the load's figure, its unit, whether more is better.
 METRICS = {
@@ -87,18 +73,18 @@ class Server:
             return False
 
     def send(self, request: bytes) -> None:
-        """Errors: RuntimeError with the server's answer instead of a result."""
+        """Errors: BenchError with the server's answer instead of a result."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(request)
             reply = http.client.HTTPResponse(connection)
             reply.begin()
             text = reply.read()
             if reply.status != 200:
-                raise RuntimeError(f"{reply.status} {text[:200].decode(errors='replace')}")
+                raise BenchError(f"{reply.status} {text[:200].decode(errors='replace')}")
 
-    def measure(self, clients: int, request_file: Path) -> dict[str, float]:
+    def measure(self, clients: int, request_file: Path, seconds: float) -> dict[str, float]:
         self.target.request_file = request_file
-        return serving.measure(self.target, clients, SLICE_S)
+        return serving.measure(self.target, clients, seconds)
 
 
 @dataclass
@@ -137,7 +123,7 @@ def make_repository(folder: Path) -> list[str]:
 def start(stack: ExitStack, folder: Path, queue_type: str) -> Server:
     port = serving.free_port()
     log = folder / f"{queue_type}.log"
-    words = [str(serving.BINARY), "serve", "--http", f"127.0.0.1:{port}", "--unix", "off"]
+    words = [program("lumen"), "serve", "--http", f"127.0.0.1:{port}", "--unix", "off"]
     words += ["--model-repository", str(folder / "models"), "--queue-type", queue_type]
     words += ["--thread-count", "1", "--backend-choices", str(folder / "choices.json")]
     process = stack.enter_context(serving.running(words, log))
@@ -147,34 +133,34 @@ def start(stack: ExitStack, folder: Path, queue_type: str) -> Server:
     end = time.monotonic() + START_TIMEOUT_S
     while not server.is_ready():
         if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"{queue_type} does not start; its log:\n{log.read_text()}")
+            raise BenchError(f"{queue_type} does not start; its log:\n{log.read_text()}")
         time.sleep(0.1)
     process.send_signal(SIGSTOP)
     return server
 
 
-def best_type(servers: dict[str, Server], request_file: Path) -> str:
+def best_type(servers: dict[str, Server], request_file: Path, seconds: float) -> str:
     seen: dict[str, list[float]] = {name: [] for name in TYPES}
-    for number in range(SLICES_TO_CHOOSE):
-        for name in TYPES if number % 2 == 0 else reversed(TYPES):
-            run = servers[name].measure(MANY, request_file)
+    for turn in range(SLICES_TO_CHOOSE):
+        for name in TYPES if turn % 2 == 0 else reversed(TYPES):
+            run = servers[name].measure(MANY, request_file, seconds)
             seen[name].append(run["per_second"])
     return max(seen, key=lambda name: sum(seen[name]))
 
 
 def compare(
-    servers: dict[str, Server], model: str, best: str, request_file: Path, most_blocks: int
+    run: Run, servers: dict[str, Server], model: str, best: str, request_file: Path
 ) -> Compared:
     compared = Compared(model, best, {metric: [] for metric in METRICS})
     contenders = (servers[best], servers[AUTO])
-    for block in range(most_blocks):
+    for block in range(run.rounds):
         samples: dict[str, list[float]] = {metric: [] for metric in METRICS}
         for who in paired.order(block):
             for clients in (MANY, 1):
-                run = contenders[who].measure(clients, request_file)
+                found = contenders[who].measure(clients, request_file, run.seconds)
                 for metric, (of_clients, key, _, _) in METRICS.items():
                     if of_clients == clients:
-                        samples[metric].append(run[key])
+                        samples[metric].append(found[key])
         for metric, values in samples.items():
             compared.pairs[metric].append(paired.pair_of(block, values))
         if compared.is_sure():
@@ -182,7 +168,7 @@ def compare(
     return compared
 
 
-def lane_of(server: Server, model: str) -> str:
+def queue_type_of(server: Server, model: str) -> str:
     """How auto's requests went: the queue type of most of them."""
     server.target.process.send_signal(SIGCONT)
     counts: dict[str, float] = {}
@@ -197,39 +183,22 @@ def lane_of(server: Server, model: str) -> str:
     return max(counts, key=lambda name: counts[name]) if counts else "?"
 
 
-def rows_of(compared: Compared, lane: str) -> list[dict[str, Any]]:
+def rows_of(compared: Compared, queue_type: str) -> list[Row]:
     rows = []
     for metric, (middle, low, high) in compared.intervals().items():
         theirs, ours = ([pair[who] for pair in compared.pairs[metric]] for who in range(2))
-        rows.append(
-            {
-                "bench": "queue_types",
-                "row": f"{compared.model}, auto ({lane})",
-                "metric": metric,
-                "unit": METRICS[metric][2],
-                "ours": round(sorted(ours)[len(ours) // 2], 4),
-                "rival": round(sorted(theirs)[len(theirs) // 2], 4),
-                "rival_name": compared.best,
-                "ratio": round(middle, 4),
-                "spread": round(high - low, 4),  # the interval's width, not the samples'
-                "limit": None,
-                "interval": [round(low, 4), round(high, 4)],
-                "rounds": {AUTO: ours, compared.best: theirs},
-            }
+        row = make_row(
+            f"{compared.model}, auto ({queue_type})",
+            metric,
+            METRICS[metric][2],
+            {AUTO: ours, compared.best: theirs},
+            more_is_better=METRICS[metric][3],
+            ratio=round(middle, 4),
+            spread=round(high - low, 4),  # the interval's width, not the samples'
+            interval=[round(low, 4), round(high, 4)],
         )
+        rows.append(row)
     return rows
-
-
-def show(rows: Sequence[dict[str, Any]]) -> None:
-    def line(*cells: object) -> None:
-        print("{:<36}{:<24}{:>12}{:>12} {:<9}{:>7}{:>16}".format(*cells), file=sys.stderr)
-
-    line("model", "metric", "auto", "best", "", "ratio", "95 % interval")
-    for r in rows:
-        low, high = r["interval"]
-        ends = f"{low:.3f} to {high:.3f}"
-        numbers = (f"{r['ours']:,.1f}", f"{r['rival']:,.1f}", r["rival_name"], f"{r['ratio']:.3f}")
-        line(r["row"], r["metric"], *numbers, ends)
 
 
 def prepare(server: Server, model: str, request_file: Path) -> str | None:
@@ -243,62 +212,81 @@ def prepare(server: Server, model: str, request_file: Path) -> str | None:
         request_file.write_bytes(request)
         server.send(request)
         return None
-    except RuntimeError as error:
+    except BenchError as error:
         return str(error)
     finally:
         server.target.process.send_signal(SIGSTOP)
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="auto against the best single queue type.")
-    parser.add_argument("--quick", action="store_true", help="three models, few blocks")
-    parser.add_argument("--json", action="store_true", help="no table on stderr")
-    parser.add_argument("--models", help="default: all; quick: " + " ".join(QUICK_MODELS))
-    parser.add_argument("--blocks", type=int, help=f"at most; default {MOST_BLOCKS}, quick 4")
-    return parser.parse_args()
+def chosen(run: Run, folder: Path) -> list[str]:
+    """The models that are wanted; others are taken out of the repository."""
+    models = make_repository(folder)
+    if not run.options.models and not run.is_quick:
+        return models
+    wanted = run.options.models.split(",") if run.options.models else list(QUICK_MODELS)
+    unknown = sorted(set(wanted) - set(models))
+    if unknown:
+        raise BenchError(f"no model {unknown[0]!r}; wanted some of: {' '.join(models)}")
+    for model in set(models) - set(wanted):
+        shutil.rmtree(folder / model)
+    return wanted
 
 
-def main() -> int:
-    arguments = parse_arguments()
-    if len(os.sched_getaffinity(0)) < 2:
-        print("bench: two cores are needed", file=sys.stderr)
-        return 1
-    make = [sys.executable, str(ROOT / "models" / "squeezenet" / "make.py"), "--if-missing"]
-    subprocess.run(make, check=True, stdout=sys.stderr)
-    rows: list[dict[str, Any]] = []
-    left_out: dict[str, str] = {}
+def measure(run: Run) -> None:
+    make_squeezenet()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         (folder / "models").mkdir()
-        models = make_repository(folder / "models")
-        if arguments.models or arguments.quick:
-            wanted = arguments.models.split(",") if arguments.models else list(QUICK_MODELS)
-            unknown = sorted(set(wanted) - set(models))
-            if unknown:
-                print(f"bench: no model {unknown[0]!r}; wanted some of: {' '.join(models)}")
-                return 2
-            for model in set(models) - set(wanted):
-                shutil.rmtree(folder / "models" / model)
-            models = wanted
-        blocks = arguments.blocks or (paired.LEAST_PAIRS if arguments.quick else MOST_BLOCKS)
+        models = chosen(run, folder / "models")
         servers = {one: start(stack, folder, one) for one in (*TYPES, AUTO)}
         for model in models:
             request_file = folder / f"{model}.request"
             why = prepare(servers[AUTO], model, request_file)
             if why is not None:
-                left_out[model] = why
-                print(f"bench: {model} is left out: {why}", file=sys.stderr)
+                left_out(model, why)
                 continue
-            best = best_type(servers, request_file)
-            compared = compare(servers, model, best, request_file, blocks)
-            found = rows_of(compared, lane_of(servers[AUTO], model))
-            rows += found
-            if not arguments.json:
-                show(found)
-    document = {"rows": rows, "left_out": left_out, "seconds": SLICE_S}
-    print(json.dumps(document, indent=1, ensure_ascii=False))
-    return 0
+            best = best_type(servers, request_file, run.seconds)
+            compared = compare(run, servers, model, best, request_file)
+            run.add(*rows_of(compared, queue_type_of(servers[AUTO], model)))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def draw(document: Document) -> str:
+    """One line a model: the ratios with the ends of their intervals."""
+    heads = ["", "best type", "its requests/s"]
+    metrics = list(dict.fromkeys(row["metric"] for row in document["rows"]))
+    lines: dict[str, list[str]] = {}
+    for row in document["rows"]:
+        cells = lines.setdefault(row["row"], [row["row"], row["rival_name"], number(row["rival"])])
+        low, high = row["interval"]
+        cells.append(f"{row['ratio']:.3f} ({low:.3f} to {high:.3f})")
+    return table([*heads, *metrics], list(lines.values()), 2)
+
+
+BENCH = Bench(
+    title="auto against each queue type",
+    measure=measure,
+    minutes=15.0,
+    quick_minutes=0.3,
+    rounds=(40, paired.LEAST_PAIRS),
+    seconds=(0.2, 0.2),  # and a quarter more to warm up
+    options=(Option("--models", "", f"all; quick: {','.join(QUICK_MODELS)}"),),
+    quick_words=("--models", "mlp"),
+    sources=(
+        *("include/**", "src/**", "apps/**"),
+        "bench/runner/paired.py",
+        "bench/load/{serving,any_model}.py",
+        "bench/load/http_load.cc",
+    ),
+    has_a_row_for_each_goal=True,
+    goals=(
+        Goal(
+            ".", "ratio_at_least", 0.98, "98 % of the best single type's, the rival's",
+            metric="throughput",
+        ),
+        Goal(
+            ".", "ratio_at_least", 0.98, "no more than the best single type's, the rival's, by 2 %",
+            metric="p50 latency",
+        ),
+    ),
+    tables={"": draw},
+)  # fmt: skip

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The question: what do a model's `shape_cache` entries cost in memory and save in time, and how
 much do requests that fail cost later ones?
 
@@ -6,41 +5,39 @@ A server with `inline` and one model of three convolutions over pictures of any 
 that never return, then 100 that return at random. Memory: resident, after the load less before. CPU
 time of the server's threads (schedstat) by the request. Then the time of a good request after a
 good one, after one whose shapes are refused, and after one whose run throws.
-bench/shape_cache.py [--quick] [--json]: stdout is one JSON object.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import shutil
 import socket
-import statistics
 import struct
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "python"))
 from lumen_engine import Server
+
+from bench.runner import ROOT, Bench, BenchError, Run, make_row
+from bench.runner.places import cpu_ns, program, say
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models"
 CAPACITIES = (0, 16, 64, 256, 1024, 5000)
 RETURNING = 100  # widths
 LARGEST = 16 + 4000
+REQUESTS, QUICK_REQUESTS = 2000, 200
+REQUESTS_AFTER_A_FAILURE = 20
 
 
-def make_server(folder: Path, model: str, config: dict | None = None) -> Server:
+def make_server(folder: Path, model: str, config: dict[str, int] | None = None) -> Server:
     target = folder / f"{model}-{len(list(folder.iterdir()))}"
     shutil.copytree(FIXTURES / model, target / model)
     if config is not None:
         (target / model / "config.json").write_text(json.dumps(config))
-    binary = os.environ.get("LUMEN_BINARY", str(ROOT / ".build" / "native" / "lumen"))
-    return Server(target, ["--queue-type", "inline", "--unix", "off"], executable=binary)
+    return Server(target, ["--queue-type", "inline", "--unix", "off"], executable=program("lumen"))
 
 
 def request(model: str, tensors: list[tuple[str, str, list[int], bytes]]) -> bytes:
@@ -78,11 +75,6 @@ def resident_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def cpu_ms(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
-
-
 def picture(width: int) -> bytes:
     data = struct.pack("<f", 0.5) * (16 * width)
     return request("text_lines", [("image", "FP32", [1, 1, 16, width], data)])
@@ -94,18 +86,18 @@ def send_widths(folder: Path, capacity: int, widths: list[int]) -> tuple[list[fl
         make_server(folder, "text_lines", {"shape_cache": capacity}) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=30) as client,
     ):
-        before, begin = resident_mb(server.pid), cpu_ms(server.pid)
+        before, begin = resident_mb(server.pid), cpu_ns(server.pid) / 1e6
         marks = []
         for done, width in enumerate(widths, start=1):
             if ask(client, picture(width)) != 200:
-                raise RuntimeError("a width was refused")
+                raise BenchError("a width was refused")
             if done % (len(widths) // 4) == 0:
                 marks.append(resident_mb(server.pid) - before)
-        return marks, (cpu_ms(server.pid) - begin) / len(widths)
+        return marks, (cpu_ns(server.pid) / 1e6 - begin) / len(widths)
 
 
-def after_failures(folder: Path, count: int) -> dict[str, float]:
-    """The median time of a good request, in us, by the request before it."""
+def after_failures(folder: Path, count: int) -> dict[str, list[float]]:
+    """The times of a good request, in us, by the request before it."""
     rows = struct.pack("<f", 0.5) * 12
     pick = [
         request("pick", [("rows", "FP32", [n, 4], rows[: 16 * n]), ("index", "INT32", [m, 4], i)])
@@ -126,33 +118,17 @@ def after_failures(folder: Path, count: int) -> dict[str, float]:
             taken = []
             for _ in range(count):
                 if ask(client, before) != status:
-                    raise RuntimeError(f"{what}: not answered {status}")
+                    raise BenchError(f"{what}: not answered {status}")
                 begin = time.perf_counter()
                 if ask(client, pick[0]) != 200:
-                    raise RuntimeError(f"failed after {what}")
+                    raise BenchError(f"failed after {what}")
                 taken.append((time.perf_counter() - begin) * 1e6)
-            times[what] = statistics.median(taken)
+            times[what] = taken
     return times
 
 
-def row(name: str, metric: str, unit: str, value: float) -> dict:
-    rest = dict.fromkeys(("rival", "rival_name", "ratio", "spread", "limit"))
-    made = {"bench": "shape_cache", "row": name, "metric": metric, "unit": unit}
-    return {**made, "ours": round(value, 2), **rest}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Memory and time by shape_cache; failed requests.")
-    parser.add_argument("--quick", action="store_true", help="200 requests each, not 2,000")
-    parser.add_argument("--json", action="store_true", help="nothing on stderr")
-    arguments = parser.parse_args()
-    count = 200 if arguments.quick else 2000
-    rows = []
-
-    def note(*words: object) -> None:
-        if not arguments.json:
-            print(*words, file=sys.stderr)
-
+def measure(run: Run) -> None:
+    count = run.pick(REQUESTS, QUICK_REQUESTS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         new = random.Random(1).sample(range(16, LARGEST), count)
@@ -162,15 +138,19 @@ def main() -> int:
             for kind, widths in (("never return", new), (f"{RETURNING} return", returning)):
                 marks, ms = send_widths(folder, capacity, widths)
                 text = f"{capacity} entries, {count} requests, widths {kind}"
-                note(text, [round(mark) for mark in marks], f"MB, {ms:.2f} ms")
-                rows.append(row(text, "memory", "MB", marks[-1]))
-                rows.append(row(text, "CPU time a request", "ms", ms))
-        for before, us in after_failures(folder, 20).items():
-            note(f"a good request after {before}: {us:.0f} us")
-            rows.append(row(f"a good request after {before}", "median time", "us", us))
-    print(json.dumps({"rows": rows}, indent=1))
-    return 0
+                say(f"{text}: {[round(mark) for mark in marks]} MB, {ms:.2f} ms")
+                run.add(make_row(text, "memory", "MB", {"lumen": [marks[-1]]}, spread=None))
+                run.add(make_row(text, "CPU time a request", "ms", {"lumen": [ms]}, spread=None))
+        for before, times in after_failures(folder, REQUESTS_AFTER_A_FAILURE).items():
+            name_of = f"a good request after {before}"
+            run.add(make_row(name_of, "median time", "us", {"lumen": times}))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+BENCH = Bench(
+    title="Memory and time by shapes",
+    measure=measure,
+    minutes=3.0,
+    quick_minutes=1.0,
+    sources=("include/**", "src/**", "apps/**"),
+    is_kept=False,
+)

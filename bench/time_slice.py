@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The question: what lets a short run in beside a long one on the same CPU, and at which cost?
 
   load (core 1): convnet, squeezenet --HTTP--> one Lumen server, auto, one worker (core 0)
@@ -9,36 +8,27 @@ by calls of the kernel that an ordinary user may make for its own threads; nothi
 ordinary user can't take a nice level or a policy back, so this bench needs root for them: a means
 that the kernel refuses is left out, and said so. The limit of a latency is convnet alone, that of a
 throughput the model alone, of the same round.
-
-  bench/time_slice.py [--quick] [--json] [--rounds N] [--seconds S]
-                                          stdout is one JSON object, the table goes to stderr
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import os
 import struct
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-# Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path += [str(BENCH / "load"), str(BENCH / "rivals"), str(BENCH / "mixed")]
-import mixed_rows  # noqa: E402
-import mixed_servers  # noqa: E402
-import serving  # noqa: E402
-from mixed_phases import Load, Phase  # noqa: E402
-from serving import ROOT  # noqa: E402
+from bench.load import mixed_servers, serving
+from bench.load.mixed_servers import Configuration, Contender, Load, Phase
+from bench.mixed import LATENCIES
+from bench.runner import Bench, Row, Run, make_row
+from bench.runner.places import left_out, make_squeezenet
+from bench.runner.rows import Document
+from bench.runner.tables import number, table
 
 LIGHT, HEAVY = "convnet", "squeezenet"
 SYS_SCHED_SETATTR = 314  # x86-64
@@ -103,35 +93,57 @@ def workers_of(process: int) -> tuple[int, int]:
     return found["lumen-w0"], found["lumen-w1"]
 
 
-def start(stack: ExitStack, folder: Path) -> mixed_servers.Contender:
+def start(stack: ExitStack, folder: Path) -> Contender:
     works = mixed_servers.workloads(folder / "models")
-    configuration = mixed_servers.Configuration("auto", ("--queue-type", "auto"), (HEAVY,))
-    targets = mixed_servers.start_lumen(stack, folder, configuration, list(works.values()))
-    contender = mixed_servers.Contender("auto", {t.workload.model: t for t in targets}, True)
-    for target in targets:
+    configuration = Configuration("auto", ("--queue-type", "auto"), (HEAVY,))
+    contender = mixed_servers.start_lumen(stack, folder, configuration, list(works.values()))
+    for target in contender.targets.values():
         serving.wait_for_answer(target)
     return contender
 
 
-def make_rows(results: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
+Results = dict[str, dict[str, list[Any]]]  # by means and phase: the runs
+
+
+def measure_all(run: Run, contender: Contender) -> Results:
+    process = next(iter(contender.targets.values())).process.pid
+    heavy, express = workers_of(process)
+    os.sched_setaffinity(express, {serving.SERVER_CORE})  # where it would be if no CPU were idle
+    results: Results = {}
+    for turn in run.turns(MEANS):
+        for means in turn:
+            try:
+                means.heavy.set_for(heavy)
+                means.express.set_for(express)
+            except OSError as error:
+                left_out(means.name, f"the kernel refuses it: {error}")
+                continue
+            runs = results.setdefault(means.name, {})
+            for phase in PHASES:
+                found = mixed_servers.measure(contender, phase, run.seconds, {})
+                runs.setdefault(phase.name, []).append(found)
+    return results
+
+
+def make_rows(results: Results) -> list[Row]:
     rows = []
 
     def series(means: str, phase: Phase, model: str, key: str) -> list[float]:
         return [float(run[model][key]) for run in results[means][phase.name]]
 
     def add(means: str, phase: Phase, model: str, metric: str, alone: Phase) -> None:
-        key = {**mixed_rows.LATENCIES, "throughput": "per_second"}[metric]
-        rounds = {means: series(means, phase, model, key)}
+        key = {**LATENCIES, "throughput": "per_second"}[metric]
         unit = "requests/s" if metric == "throughput" else "µs"
-        limits = series(means, alone, model, key)
-        row = mixed_rows.make_row(f"{phase.name}, {means}", f"{model} {metric}", unit, rounds, None)
         # Not paired: a model that is starved has no ratio.
-        row["limit"] = round(median(limits), 4)
-        label = f"{row['metric']}, {unit}, {'both saturated' if phase is BOTH else 'beside'}"
-        rows.append({**row, "bench": "time_slice", "means": means, "label": label})
+        limit = median(series(means, alone, model, key))
+        rounds = {means: series(means, phase, model, key)}
+        name = f"{model} {metric}"
+        row = make_row(f"{phase.name}, {means}", name, unit, rounds, limit=limit)
+        label = f"{name}, {unit}, {'both saturated' if phase is BOTH else 'beside'}"
+        rows.append(row | {"means": means, "label": label})
 
     for means in results:
-        for metric in mixed_rows.LATENCIES:
+        for metric in LATENCIES:
             add(means, BESIDE, LIGHT, metric, ALONE_LIGHT)
         add(means, BESIDE, HEAVY, "throughput", ALONE_HEAVY)
         add(means, BOTH, LIGHT, "throughput", ALONE_LIGHT)
@@ -139,66 +151,32 @@ def make_rows(results: dict[str, dict[str, list[Any]]]) -> list[dict[str, Any]]:
     return rows
 
 
-def run_all(
-    contender: mixed_servers.Contender, rounds: int, seconds: float
-) -> tuple[dict[str, dict[str, list[Any]]], dict[str, str]]:
-    process = next(iter(contender.targets.values())).process.pid
-    heavy, express = workers_of(process)
-    os.sched_setaffinity(express, {serving.SERVER_CORE})  # where it would be if no CPU were idle
-    results: dict[str, dict[str, list[Any]]] = {}
-    refused: dict[str, str] = {}
-    for number in range(rounds):
-        turn = number % len(MEANS)
-        for means in MEANS[turn:] + MEANS[:turn]:
-            try:
-                means.heavy.set_for(heavy)
-                means.express.set_for(express)
-            except OSError as error:
-                refused[means.name] = str(error)
-                continue
-            runs = results.setdefault(means.name, {})
-            for phase in PHASES:
-                run = mixed_servers.measure(contender, phase, seconds, {})
-                runs.setdefault(phase.name, []).append(run)
-    return results, refused
-
-
-def show(rows: list[dict[str, Any]]) -> None:
-    form: Callable[..., str] = "{:<88}{:<24}{:>12}{:>12}".format
-    print(form("row", "metric", "measured", "alone"), file=sys.stderr)
-    for r in rows:
-        print(
-            form(r["row"], r["metric"], f"{r['ours']:,.1f}", f"{r['limit']:,.1f}"), file=sys.stderr
-        )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="What lets a short run in beside a long one.")
-    parser.add_argument("--quick", action="store_true", help="1 short round")
-    parser.add_argument("--json", action="store_true", help="no table on stderr")
-    parser.add_argument("--rounds", type=int, help="default 5, quick 1")
-    parser.add_argument("--seconds", type=float, help="a measurement; default 1, quick 0.3")
-    arguments = parser.parse_args()
-    if len(os.sched_getaffinity(0)) < 2:
-        print("bench: two cores are needed", file=sys.stderr)
-        return 1
-    make = [sys.executable, str(ROOT / "models" / HEAVY / "make.py"), "--if-missing"]
-    subprocess.run(make, check=True, stdout=sys.stderr)
-    rounds = arguments.rounds or (1 if arguments.quick else 5)
-    seconds = arguments.seconds or (0.3 if arguments.quick else 1.0)
+def measure(run: Run) -> None:
+    make_squeezenet()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        contender = start(stack, Path(name))
-        results, refused = run_all(contender, rounds, seconds)
-    for means, why in refused.items():
-        print(
-            f"bench: going on without '{means}', which the kernel refuses: {why}", file=sys.stderr
-        )
-    rows = make_rows(results)
-    if not arguments.json:
-        show(rows)
-    print(json.dumps({"rows": rows, "left_out": refused}, indent=1, ensure_ascii=False))
-    return 0
+        run.add(*make_rows(measure_all(run, start(stack, Path(name)))))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def draw(document: Document) -> str:
+    """One line for each way to schedule the two threads, against each model alone."""
+    lines: dict[str, list[str]] = {}
+    heads = ["", *dict.fromkeys(row["label"] for row in document["rows"])]
+    for row in document["rows"]:
+        cells = lines.setdefault(row["means"], [row["means"]])
+        cells.append(f"{number(row['ours'])} ({row['ours'] / row['limit']:.2f})")
+    return table(heads, list(lines.values()), 1)
+
+
+BENCH = Bench(
+    title="A short run beside a long one on one CPU",
+    measure=measure,
+    minutes=4.0,
+    quick_minutes=0.3,
+    rounds=(5, 1),
+    sources=(
+        *("include/**", "src/**", "apps/**"),
+        *("bench/load/{serving,mixed_servers}.py", "bench/load/mixed_load.cc"),
+        "models/convnet/1/model.onnx",
+    ),
+    tables={"": draw},
+)

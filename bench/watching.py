@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The question: what does watching a server cost it, in CPU time a request?
 
   load, closed loop, 16 clients, and readers (core 1) --HTTP--> servers (core 0), mpmc, the MLP
@@ -20,18 +19,12 @@ Comparisons within one process take the blocks as pairs. Two servers differ by t
 their pages lie), so comparisons of two take the rounds: each starts all servers anew. The `again`
 rows compare equal things: they must hold 0. The flight recorder has no switch: its cost is
 measured by bench/micro/flight_recorder.cc.
-
-  bench/watching.py [--quick] [--json]      stdout is one JSON object, the table goes to stderr
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -39,13 +32,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-BENCH = Path(__file__).resolve().parent
-# Last, not first: a bench may be called like one of Python's own modules (queue).
-sys.path += [str(BENCH), str(BENCH / "load"), str(BENCH.parent / "tools")]
-import goals  # noqa: E402
-import paired  # noqa: E402
-import serving  # noqa: E402
-import watching_parts as parts  # noqa: E402
+from bench.load import serving
+from bench.load import watching_parts as parts
+from bench.runner import Bench, Goal, Option, Row, Run, make_row, paired
+from bench.runner.places import left_out
+from bench.runner.tables import pivot
+
+Rounds = list[list[dict[str, float]]]  # by round and block: CPU ns a request of each contender
 
 SEED = 14
 SLICE_MS = 100
@@ -143,103 +136,97 @@ class Round:
         )
 
 
-def pairs_of(rounds: list[list[dict[str, float]]], ours: str, base: str) -> list[Any]:
+def pairs_of(rounds: Rounds, ours: str, base: str) -> list[Any]:
     """(base, ours): of each block where one process is both, else of each round."""
     if CONTENDERS[ours][0] == CONTENDERS[base][0]:
         return [(block[base], block[ours]) for blocks in rounds for block in blocks]
     return [(fmean(b[base] for b in blocks), fmean(b[ours] for b in blocks)) for blocks in rounds]
 
 
-def make_rows(rounds: list[list[dict[str, float]]]) -> list[dict[str, Any]]:
-    """Three rows of each comparison: the cost in per cent, and the ends of its interval."""
+def cost_rows(
+    name: str, ratio: float, low: float, high: float, rounds: dict[str, list[float]], spread: float
+) -> list[Row]:
+    """Three rows: the cost in per cent, and the ends of its interval."""
+    values = {"cost": ratio, "cost, lower end": low, GOAL: high}
+    return [
+        make_row(name, metric, "%", rounds, more_is_better=None, spread=round(spread, 5))
+        | {"ours": round(100 * value, 3)}
+        for metric, value in values.items()
+    ]
+
+
+def make_rows(rounds: Rounds) -> list[Row]:
     rows = []
     for row, (ours, base) in COMPARISONS.items():
         pairs = pairs_of(rounds, ours, base)
         ratio, low, high = paired.ratio_interval(pairs)
-        spread = round(paired.half_width(low, high), 5)
-        values = {"cost": ratio, "cost, lower end": low, GOAL: high}
-        for metric, value in values.items():
-            rows.append(
-                make_row(row, metric, "%", round(100 * (value - 1), 3), spread)
-                | {"rounds": {base: [a for a, _ in pairs], ours: [b for _, b in pairs]}}
-            )
+        samples = {ours: [b for _, b in pairs], base: [a for a, _ in pairs]}
+        width = paired.half_width(low, high)
+        rows += cost_rows(row, ratio - 1, low - 1, high - 1, samples, width)
     return rows
 
 
-def plain_request_ns(rounds: list[list[dict[str, float]]]) -> float:
+def plain_request_ns(rounds: Rounds) -> float:
     return round(median(block["plain"] for blocks in rounds for block in blocks), 1)
 
 
-def make_row(row: str, metric: str, unit: str, ours: float, spread: float | None) -> dict[str, Any]:
-    empty = dict.fromkeys(("rival", "rival_name", "ratio", "limit"))
-    found = {"bench": "watching", "row": row, "metric": metric, "unit": unit, "ours": ours}
-    return {**found, "spread": spread, **empty}
-
-
-def flight_recorder_rows(request_ns: float) -> list[dict[str, Any]]:
+def flight_recorder_rows(request_ns: float) -> list[Row]:
     """Its CPU time for a request, as a part of the request's own: the median of its runs, and
     the least and the most of them for an interval."""
     runs = parts.flight_recorder_ns()
     if not runs:
-        print("bench: bench_flight_recorder is not built: its rows are left out", file=sys.stderr)
+        left_out(FLIGHT, "bench_flight_recorder is not built")
         return []
-    values = {"cost": median(runs), "cost, lower end": min(runs), GOAL: max(runs)}
-    spread = round((max(runs) - min(runs)) / median(runs), 3)
-    return [
-        make_row(FLIGHT, metric, "%", round(100 * ns / request_ns, 3), spread)
-        | {"rounds": {FLIGHT: runs}}
-        for metric, ns in values.items()
-    ]
+    middle, least, most = (ns / request_ns for ns in (median(runs), min(runs), max(runs)))
+    return cost_rows(FLIGHT, middle, least, most, {FLIGHT: runs}, (most - least) / middle)
 
 
-def show(rows: list[dict[str, Any]], request_ns: float) -> None:
-    limit = goals.value("watching", GOAL, "at_most")
-    found = {(row["row"], row["metric"]): row["ours"] for row in rows}
-    for row in dict.fromkeys(row["row"] for row in rows):
-        cost, low, high = (found[row, m] for m in ("cost", "cost, lower end", GOAL))
-        text = f"{row:<29}{cost:+7.2f} %, 95 % interval {low:+.2f} to {high:+.2f} %"
-        if row == "all together":
-            text += f"; goal: upper end <= {limit:g} %: {'met' if high <= limit else 'MISSED'}"
-        print(text, file=sys.stderr)
-    print(f"a request takes the plain server {request_ns:,.0f} ns of CPU time", file=sys.stderr)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="What watching a server costs it.")
-    parser.add_argument("--quick", action="store_true", help="a minute instead of five")
-    parser.add_argument("--json", action="store_true", help="no table on stderr")
-    parser.add_argument("--rounds", type=int, help="default 10, quick 4; each starts all anew")
-    parser.add_argument("--blocks", type=int, help="of 18 slices, a round; default 15, quick 6")
-    arguments = parser.parse_args()
-    if len(os.sched_getaffinity(0)) < 2:
-        print("bench: two cores are needed, one for the server, one for the load", file=sys.stderr)
-        return 1
-    rounds = arguments.rounds or (4 if arguments.quick else 10)
-    blocks = arguments.blocks or (6 if arguments.quick else 15)
+def measure(run: Run) -> None:
+    blocks = run.options.blocks or run.pick(15, 6)
     rng = random.Random(SEED)
+    allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {serving.LOAD_CORE})
-    measured: list[list[dict[str, float]]] = []
+    measured: Rounds = []
     tops = []
-    for number in range(rounds):
+    for _ in run.turns([]):
         with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
             one = Round(stack, Path(name), rng)
             for _ in range(blocks):
                 one.measure()
             measured.append(one.blocks)
             tops.append(one.top.describe())
-        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    os.sched_setaffinity(0, allowed)
     request_ns = plain_request_ns(measured)
-    rows = make_rows(measured) + flight_recorder_rows(request_ns)
-    if not arguments.json:
-        show(rows, request_ns)
-    document = {"rows": rows, "seed": SEED, "plain_request_ns": request_ns}
-    document["top"] = tops
-    print(json.dumps(document, indent=1))
-    return 0
+    run.add(*make_rows(measured), *flight_recorder_rows(request_ns))
+    run.more |= {"seed": SEED, "plain_request_ns": request_ns, "top": tops}
 
 
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (subprocess.SubprocessError, RuntimeError) as error:
-        sys.exit(f"bench: {error}")
+BENCH = Bench(
+    title="What watching costs",
+    measure=measure,
+    minutes=5.0,
+    quick_minutes=1.5,
+    rounds=(10, 4),  # each starts all anew
+    options=(Option("--blocks", 0, "of 18 slices, a round: 15, quick 6"),),
+    sources=(
+        *("include/**", "src/**", "apps/**"),
+        "python/lumen_engine/{counters_file,_counters_*}.py",
+        "python/lumen_engine/top/*.py",
+        "bench/runner/paired.py",
+        "bench/load/*",
+        "bench/micro/flight_recorder.cc",
+    ),
+    has_a_row_for_each_goal=True,
+    goals=(
+        Goal(
+            "^all together$",
+            "at_most",
+            1.0,
+            "watching costs less than 1 % of the server's CPU time a request",
+            metric=GOAL,
+        ),
+    ),
+    tables={
+        "": pivot({"cost": "cost, %", "cost, lower end": "from, %", "cost, upper end": "to, %"})
+    },
+)

@@ -23,7 +23,6 @@ APT_LIST = ROOT / "tools" / "apt-packages.txt"
 APT_FUZZ_LIST = ROOT / "tools" / "apt-packages-fuzz.txt"
 APT_TEST_LIST = ROOT / "tools" / "apt-packages-test.txt"
 ONNXRUNTIME_HEADERS = VENV / "include" / "onnxruntime"
-APT_BENCH_LIST = ROOT / "tools" / "apt-packages-bench.txt"
 REQUIREMENTS = ROOT / "requirements.txt"
 ONNXRUNTIME_PACKAGE = "libonnxruntime-dev"
 
@@ -90,20 +89,14 @@ def run_quietly(
     )
 
 
-def bench_packages(bench: str) -> list[list[str]]:
-    """For each rival of that bench the names that its package has on one system or another."""
-    found = []
-    for line in names_in(APT_BENCH_LIST):
-        benches, _, packages = line.partition(":")
-        if bench in benches.split(","):
-            found.append([name.strip() for name in packages.split("|")])
-    return found
-
-
-def install_rivals(bench: str) -> None:
-    """A rival that can't be had costs its column, not the bench."""
+def install_rivals(packages: Sequence[str]) -> None:
+    """`packages`: the names that each has on one system or another, "A | B". A rival that can't be
+    had costs its column, not the bench."""
+    if not shutil.which("dpkg-query"):
+        return
     missing = []
-    for names in bench_packages(bench):
+    for line in dict.fromkeys(filter(None, packages)):
+        names = [name.strip() for name in line.split("|")]
         if len(missing_packages(names)) == len(names):
             known = subprocess.run(["apt-cache", "madison", *names], capture_output=True, text=True)
             offered = {line.split("|")[0].strip() for line in known.stdout.splitlines()}
@@ -223,7 +216,7 @@ def own_mirror() -> str:
     raise OSError("apt knows no mirror of Debian")
 
 
-def setup(extra: Path | None = None, bench: str = "", apt: Path | None = None) -> None:
+def setup(extra: Path | None = None, apt: Path | None = None) -> None:
     """Everything that a build needs; `extra` is a further requirements file (lint, test, bench),
     `apt` a further list of packages (fuzz, test)."""
     lock_path = ROOT / ".build" / ".setup.lock"
@@ -234,8 +227,6 @@ def setup(extra: Path | None = None, bench: str = "", apt: Path | None = None) -
         missing = missing_packages(wanted) if shutil.which("dpkg-query") else []
         if missing:
             install_packages(missing)
-        if bench and shutil.which("dpkg-query"):
-            install_rivals(bench)
         make_venv()
         for requirements in (REQUIREMENTS, extra):
             if requirements is not None:

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import lightgbm
-import serving
 from onnxmltools.convert import convert_lightgbm
 from onnxmltools.convert.common.data_types import FloatTensorType
-from serving import CLIENTS, ROOT, Target, Workload
 
-sys.path.append(str(ROOT / "models" / "tabular"))
-import data  # noqa: E402
-import train  # noqa: E402
+from bench.load import serving
+from bench.load.serving import CLIENTS, ROOT, Target, Workload, column
+from bench.runner import Row
+from bench.runner.rows import paired_limit, rounded
+from models.tabular import data, train
 
 AUTO = "auto"
 BACKENDS = {"mlp": ("openvino", "onnxruntime", AUTO)}
@@ -77,7 +75,9 @@ def start(stack: ExitStack, folder: Path) -> list[Target]:
     return targets
 
 
-def make_rows(targets: list[Target]) -> list[dict[str, Any]]:
+def make_rows(targets: list[Target]) -> list[Row]:
+    """A limit is paired with ours by round: the same backend differs more from round to round than
+    two backends do."""
     rows = []
     for work in {target.workload: None for target in targets}:
         mine = [t for t in targets if t.workload == work and serving.is_ours(t)]
@@ -86,22 +86,14 @@ def make_rows(targets: list[Target]) -> list[dict[str, Any]]:
         for ours in mine:
             for clients in CLIENTS:
                 best = max(named, key=lambda t: median(column(t, clients, "per_second")))
-                limits = best.results[clients]
-                rows.append(serving.make_row(ours, rivals, limits, clients, "throughput"))
+                rows.append(row_against(ours, rivals, best, clients, "throughput"))
             best = min(named, key=lambda t: median(column(t, 1, "p50_us")))
-            rows.append(serving.make_row(ours, rivals, best.results[1], 1, "p50 latency"))
-    for row in rows:
-        row["limit"] = paired_limit(row)
+            rows.append(row_against(ours, rivals, best, 1, "p50 latency"))
     return sorted(rows, key=lambda row: row["row"])
 
 
-def paired_limit(row: dict[str, Any]) -> float:
-    """By which ours is off as in the median of the rounds: the two figures of one round are of one
-    moment, and the same backend differs more from round to round than backends differ."""
-    (mine, limits) = (row["rounds"][name] for name in (next(iter(row["rounds"])), "limit"))
-    ratio = median([own / limit for own, limit in zip(mine, limits)])
-    return round(row["ours"] / ratio, 2)
-
-
-def column(target: Target, clients: int, key: str) -> list[float]:
-    return [run[key] for run in target.results[clients]]
+def row_against(ours: Target, rivals: list[Target], best: Target, clients: int, metric: str) -> Row:
+    limits = best.results[clients]
+    key = serving.METRICS[metric][0]
+    limit = paired_limit(column(ours, clients, key), [run[key] for run in limits])
+    return serving.http_row(ours, rivals, clients, metric, limits) | {"limit": rounded(limit)}

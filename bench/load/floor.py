@@ -1,26 +1,27 @@
 """The floor of HTTP: nginx's empty answer beside `inline` with the MLP, both by wrk, which knows
 nothing of Lumen. Nobody's rival, since it runs no model.
 
-Threads: the caller's. Errors: RuntimeError when wrk counts an error.
+Threads: the caller's. Errors: BenchError when wrk counts an error.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
-import signal
 import socket
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
-import serving
-import wrk
-from serving import Target, Workload
+
+from bench.load import serving, wrk
+from bench.load.serving import Target, Workload
+from bench.runner import Row, make_row
+from bench.runner.places import left_out
+from bench.runner.rows import rounded, spread
+from bench.runner.run import rotated
 
 FLOOR = "nginx, empty answer"
 WRK_CONNECTIONS = 16
@@ -89,58 +90,38 @@ def check_json_answer(ours: Target, request: bytes) -> None:
 
 def measure_by_wrk(body: WrkBody, number: int, seconds: float) -> None:
     """Side by side, another is first in each round: their ratio is of one moment."""
-    order = [("ours", body.ours), ("floor", body.floor)]
-    for key, target in order[number % 2 :] + order[: number % 2]:
+    for key, target in rotated([("ours", body.ours), ("floor", body.floor)], number):
         url = f"http://127.0.0.1:{target.port}/v2/models/{body.ours.workload.model}/infer"
-        serving.signal_group(target.process, signal.SIGCONT)
-        try:
+        with serving.awake(target):
             run = wrk.run_wrk(
                 url, body.file, body.json_bytes, WRK_CONNECTIONS, seconds, serving.LOAD_CORE
             )
-        finally:
-            serving.signal_group(target.process, signal.SIGSTOP)
         body.runs[key].append(run)
 
 
-def make_wrk_row(body: WrkBody) -> dict[str, Any]:
+def make_wrk_row(body: WrkBody) -> Row:
     """The ratio is the median of the rounds' ratios, and the spread is theirs: the two runs of a
     round stand beside each other, those of different rounds may be minutes apart."""
     ours, floor = ([r["per_second"] for r in body.runs[key]] for key in ("ours", "floor"))
     ratios = [mine / bare for mine, bare in zip(ours, floor)]
-    queue = body.ours.name.removeprefix("lumen ")
-    return {
-        "bench": "server",
-        "row": f"{body.ours.workload.model}, {WRK_CONNECTIONS} connections, {queue}, "
-        f"wrk, {body.name}",
-        "metric": "throughput",
-        "unit": "requests/s",
-        "ours": round(median(ours), 2),
-        "rival": round(median(floor), 2),
-        "rival_name": FLOOR,
-        "ratio": round(median(ratios), 3),
-        "spread": round(serving.spread(ratios), 3),
-        "limit": round(median(floor), 2),
-        "rounds": {body.ours.name: ours, FLOOR: floor},
-    }
-
-
-def describe_wrk(body: WrkBody) -> dict[str, Any]:
-    keys = ("per_second", "p50_us", "client_share")
-    return {
-        "body": body.name,
-        "connections": WRK_CONNECTIONS,
-        **{
-            name: {key: round(median([run[key] for run in runs]), 3) for key in keys}
-            | {"rounds_per_second": [round(run["per_second"], 1) for run in runs]}
-            for name, runs in body.runs.items()
-        },
-    }
+    queue = serving.short_name(body.ours)
+    model = body.ours.workload.model
+    return make_row(
+        f"{model}, {WRK_CONNECTIONS} connections, {queue}, wrk, {body.name}",
+        "throughput",
+        "requests/s",
+        {body.ours.name: ours, FLOOR: floor},
+        more_is_better=True,
+        limit=median(floor),
+        ratio=rounded(median(ratios)),
+        spread=rounded(spread(ratios)),
+    )
 
 
 def start(stack: ExitStack, folder: Path) -> list[WrkBody]:
     """Both servers, each of which has answered; none where a program is missing."""
     if not wrk.find("nginx") or not wrk.find("wrk"):
-        print("bench: no rows by wrk: apt-get install wrk nginx-light", file=sys.stderr)
+        left_out("wrk", "apt-get install wrk nginx-light")
         return []
     work = serving.WORKLOADS[1]
     flags = ["--backend", "openvino", "--model-repository", str(work.repository)]

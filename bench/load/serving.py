@@ -1,7 +1,7 @@
 """Servers that answer over HTTP on one core, and their figures from a load generator on the other:
 shared by the benches of the whole server.
 
-Threads: the caller's. Errors: RuntimeError with the server's log; a wrong answer is an
+Threads: the caller's. Errors: BenchError with the server's log; a wrong answer is an
 AssertionError.
 """
 
@@ -19,18 +19,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "bench" / "rivals"))
-from build_hyper import onnxruntime_library  # noqa: E402
-from framework_model import FrameworkModel  # noqa: E402
+from bench.rivals.build import build_cargo, onnxruntime_library
+from bench.rivals.framework_model import FrameworkModel
+from bench.runner import Row, make_row
+from bench.runner.places import BINARY, BUILD, ROOT, BenchError, program, run_json
 
-BUILD = Path(os.environ.get("LUMEN_BUILD", ROOT / ".build" / "native"))
-BINARY = Path(os.environ.get("LUMEN_BINARY", BUILD / "lumen"))
 RIVALS = ROOT / "bench" / "rivals"
 SERVER_CORE, LOAD_CORE = 0, 1
 CLIENTS = (1, 16)
@@ -126,7 +122,7 @@ def answer(port: int, request: bytes) -> np.ndarray:
         reply.begin()
         body = reply.read()
         if reply.status != 200:
-            raise RuntimeError(f"port {port}: {reply.status} {body[:300]!r}")
+            raise BenchError(f"port {port}: {reply.status} {body[:300]!r}")
         skip = int(reply.headers.get("Inference-Header-Content-Length", 0))
         return np.frombuffer(body[skip:], np.float32)
 
@@ -179,9 +175,9 @@ def wait_for_answer(target: Target) -> None:
         try:
             got = answer(target.port, target.request)
             break
-        except (OSError, http.client.HTTPException, RuntimeError) as error:
+        except (OSError, http.client.HTTPException, BenchError) as error:
             if time.monotonic() > end or target.process.poll() is not None:
-                raise RuntimeError(
+                raise BenchError(
                     f"{target.name}: {error}; its log:\n{target.log.read_text()}"
                 ) from error
             time.sleep(0.1)
@@ -230,11 +226,24 @@ def start_split_lumen(stack: ExitStack, folder: Path) -> Target:
     return target
 
 
-def start_hyper(stack: ExitStack, folder: Path, program: Path, work: Workload) -> Target:
+def start_rivals(
+    stack: ExitStack, folder: Path, names: str, workloads: Sequence[Workload]
+) -> list[Target]:
+    """`names`: comma-separated. Hyper is left out where it can't be built."""
+    targets = []
+    for rival in filter(None, names.split(",")):
+        if rival != "hyper":
+            targets += [start_rival(stack, folder, rival, work) for work in workloads]
+        elif found := build_cargo("hyper_ort", BUILD.parent):
+            targets += [start_hyper(stack, folder, found, work) for work in workloads]
+    return targets
+
+
+def start_hyper(stack: ExitStack, folder: Path, hyper: Path, work: Workload) -> Target:
     port = free_port()
-    words = [str(program), str(port), str(work.file), str(onnxruntime_library())]
+    words = [str(hyper), str(port), str(work.file), str(onnxruntime_library())]
     log = folder / f"hyper-{work.model}.log"
-    process = stack.enter_context(running([*words, *[str(d) for d in work.shape]], log))
+    process = stack.enter_context(running([*words, *map(str, work.shape)], log))
     return make_target("hyper", work, port, rival_request(work), process, log)
 
 
@@ -275,96 +284,84 @@ def make_target(
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def call(core: int, words: list[str]) -> dict[str, float]:
-    done = subprocess.run(["taskset", "-c", str(core), *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{Path(words[0]).name}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
-
-
 def measure(target: Target, clients: int, seconds: float) -> dict[str, float]:
-    words = [str(BUILD / "bench_http_load"), "127.0.0.1", str(target.port)]
+    words = [program("bench_http_load"), "127.0.0.1", str(target.port)]
     words += [str(target.request_file), str(clients), f"{seconds}", f"{seconds / 4}"]
     words += ["sleep"] if target.split else []
-    signal_group(target.process, signal.SIGCONT)
-    try:
-        return call(LOAD_CORE, words)
-    except RuntimeError as error:
-        raise RuntimeError(f"{target.name}, {target.workload.model}: {error}") from error
-    finally:
+    with awake(target):
+        found: dict[str, float] = run_json(words, LOAD_CORE)
+    target.results.setdefault(clients, []).append(found)
+    return found
+
+
+def stop(targets: Sequence[Target]) -> None:
+    for target in targets:
         signal_group(target.process, signal.SIGSTOP)
 
 
+@contextmanager
+def awake(*targets: Target) -> Iterator[None]:
+    """They run within the block, and are stopped after it."""
+    processes = {target.process.pid: target.process for target in targets}.values()
+    for process in processes:
+        signal_group(process, signal.SIGCONT)
+    try:
+        yield
+    except BenchError as error:
+        raise BenchError(f"{targets[0].name}, {targets[0].workload.model}: {error}") from error
+    finally:
+        for process in processes:
+            signal_group(process, signal.SIGSTOP)
+
+
 def measure_limit(work: Workload, seconds: float) -> dict[str, float]:
-    words = [str(BUILD / "bench_bare_openvino"), str(work.file), f"{seconds}"]
-    return call(SERVER_CORE, [*words, *[str(d) for d in work.shape]])
-
-
-# --- reporting ------------------------------------------------------------------------------------
-
-
-def spread(values: list[float]) -> float:
-    return (max(values) - min(values)) / median(values)
+    words = [program("bench_bare_openvino"), str(work.file), f"{seconds}"]
+    found: dict[str, float] = run_json([*words, *map(str, work.shape)], SERVER_CORE)
+    return found
 
 
 def is_ours(target: Target) -> bool:
     return target.name.startswith("lumen")
 
 
-def make_row(
-    ours: Target, rivals: list[Target], limits: list[dict[str, float]], clients: int, metric: str
-) -> dict[str, Any]:
-    key, unit, bigger = {
-        "throughput": ("per_second", "requests/s", True),
-        "p50 latency": ("p50_us", "µs", False),
-    }[metric]
-    mine = [r[key] for r in ours.results[clients]]
-    # The rivals have no more than 16 clients' worth to gain; 4 are between.
-    at = clients if clients in CLIENTS else CLIENTS[-1]
-    values = {t.name: [r[key] for r in t.results[at]] for t in rivals}
-    best = (max if bigger else min)(values, key=lambda name: median(values[name]))
-    rival = median(values[best])
-    limit = median([r[key] for r in limits])
-    return {
-        "bench": "server",
-        "row": f"{ours.workload.model}, {clients} client{'s' if clients > 1 else ''}, "
-        f"{ours.name.removeprefix('lumen ')}",
-        "metric": metric,
-        "unit": unit,
-        "ours": round(median(mine), 2),
-        "rival": round(rival, 2),
-        "rival_name": best,
-        "ratio": round(median(mine) / rival if bigger else rival / median(mine), 3),
-        "spread": round(max(spread(mine), spread(values[best])), 3),
-        "limit": round(limit, 2),
-        "rounds": {ours.name: mine, **values, "limit": [r[key] for r in limits]},
-    }
+def short_name(target: Target) -> str:
+    return target.name.removeprefix("lumen ")
 
 
-def make_rows(
-    targets: list[Target], limits: dict[str, list[dict[str, float]]]
-) -> list[dict[str, Any]]:
-    rows = []
-    for ours in filter(is_ours, targets):
-        model = ours.workload.model
-        mine = [t for t in targets if t.workload == ours.workload]
-        rivals = [t for t in mine if not is_ours(t)]
-        for clients in ours.clients:
-            rows.append(make_row(ours, rivals, limits[model], clients, "throughput"))
-        rows.append(make_row(ours, rivals, limits[model], 1, "p50 latency"))
-    return sorted(rows, key=lambda row: row["row"])
+def column(target: Target, clients: int, key: str) -> list[float]:
+    return [run[key] for run in target.results[clients]]
 
 
-def describe(target: Target) -> dict[str, Any]:
-    """All that was measured of one server, the client's share of its own core with it."""
-    keys = ("per_second", "p50_us", "client_share")
-    return {
-        "server": target.name,
-        "model": target.workload.model,
-        "cores": 2 if target.split else 1,
-        "clients": {
-            clients: {key: round(median([run[key] for run in runs]), 3) for key in keys}
-            | {"rounds_per_second": [round(run["per_second"], 1) for run in runs]}
-            for clients, runs in target.results.items()
-        },
-    }
+def plural(clients: int) -> str:
+    return f"{clients} client{'s' if clients > 1 else ''}"
+
+
+# Metric: the key that bench_http_load prints, its unit, and whether more is better.
+METRICS = {
+    "throughput": ("per_second", "requests/s", True),
+    "p50 latency": ("p50_us", "µs", False),
+    "p90 latency": ("p90_us", "µs", False),
+    "p99 latency": ("p99_us", "µs", False),
+    "p99.9 latency": ("p999_us", "µs", False),
+}
+
+
+def http_row(
+    ours: Target,
+    rivals: Sequence[Target],
+    clients: int,
+    metric: str,
+    limits: Sequence[dict[str, float]] = (),
+) -> Row:
+    """`limits`: of the bare model, a measurement a round."""
+    key, unit, is_more = METRICS[metric]
+    rounds = {ours.name: column(ours, clients, key)}
+    for rival in rivals:
+        # The rivals have no more than 16 clients' worth to gain; 4 are between.
+        at = clients if clients in rival.results else CLIENTS[-1]
+        rounds[rival.name] = column(rival, at, key)
+    if limits:
+        rounds["limit"] = [run[key] for run in limits]
+    name = f"{ours.workload.model}, {plural(clients)}, {short_name(ours)}"
+    limit = "limit" if limits else None
+    return make_row(name, metric, unit, rounds, more_is_better=is_more, limit=limit)

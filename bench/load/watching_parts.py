@@ -1,13 +1,12 @@
 """Parts of bench/watching.py: a server's CPU time, a load by slices, and the readers that watch.
 
-Threads: main, and one that empties the terminal of `top`. Errors: RuntimeError names the program
+Threads: main, and one that empties the terminal of `top`. Errors: BenchError names the program
 that failed and its output; a reader that did not read is one too, as a cost of nothing would be
 measured.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import select
@@ -22,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-import serving
-from serving import BINARY, BUILD, LOAD_CORE, ROOT
+from bench.load import serving
+from bench.load.serving import BINARY, BUILD, LOAD_CORE, ROOT
+from bench.runner.places import BenchError, cpu_ns, program, run_json
 
 # Rotates after 10 s at full load; two files at most, so a run leaves no gigabytes.
 CSV_BYTES = 256 << 20
@@ -48,8 +48,7 @@ class Watched:
         self._before = 0
 
     def cpu_ns(self) -> int:
-        tasks = Path(f"/proc/{self.target.process.pid}/task").iterdir()
-        now = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+        now = cpu_ns(self.target.process.pid)
         since, self._before = now - self._before, now
         return since
 
@@ -73,8 +72,7 @@ class SliceLoad(Child):
     """bench_slice_load, which keeps its connections to all servers."""
 
     def __init__(self, targets: list[serving.Target], clients: int) -> None:
-        program = BUILD / "bench_slice_load"
-        words = [str(program), str(targets[0].request_file), str(clients)]
+        words = [program("bench_slice_load"), str(targets[0].request_file), str(clients)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             ["taskset", "-c", str(LOAD_CORE), *words, *(str(target.port) for target in targets)],
@@ -101,10 +99,10 @@ class SliceLoad(Child):
             time.sleep(max(0.0, begin + at_ms / 1e3 - time.monotonic()))
             meanwhile()
         if not select.select([self.process.stdout], [], [], REPLY_TIMEOUT_S)[0]:
-            raise RuntimeError(f"bench_slice_load: no answer within {REPLY_TIMEOUT_S:g} s")
+            raise BenchError(f"bench_slice_load: no answer within {REPLY_TIMEOUT_S:g} s")
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(self.process.stderr.read().decode().strip())
+            raise BenchError(self.process.stderr.read().decode().strip())
         return int(line.split()[0])
 
 
@@ -127,12 +125,12 @@ class Scraper:
         while wanted == 0 or len(reply) < wanted:
             part = self._socket.recv(1 << 20)
             if not part:
-                raise RuntimeError("/metrics: the server closed the connection")
+                raise BenchError("/metrics: the server closed the connection")
             reply += part
             head, end, _ = bytes(reply[:4096]).partition(b"\r\n\r\n")
             if end and wanted == 0:
                 if not head.startswith(b"HTTP/1.1 200"):
-                    raise RuntimeError(f"/metrics: got {head[:100]!r}")
+                    raise BenchError(f"/metrics: got {head[:100]!r}")
                 length = head.lower().split(b"\r\ncontent-length: ")[1].split(b"\r\n")[0]
                 wanted = len(head) + 4 + int(length)
 
@@ -183,14 +181,13 @@ class Top(Child):
         return int(text.split("syscr: ")[1].split()[0])
 
     def _cpu_ns(self) -> int:
-        tasks = Path(f"/proc/{self._reader()}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+        return cpu_ns(self._reader())
 
     def _wait_until_it_looks(self) -> None:
         end = time.monotonic() + TOP_STARTS_S
         while b"mlp" not in bytes(self._shown):
             if self.process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"lumen top shows no model: {bytes(self._shown[-600:])!r}")
+                raise BenchError(f"lumen top shows no model: {bytes(self._shown[-600:])!r}")
             time.sleep(0.1)
         time.sleep(1)
 
@@ -216,18 +213,16 @@ class Top(Child):
         """In what part of its slices it has read the file, and its share of its core."""
         part = self._looked / max(1, self._slices)
         if part < LEAST_LOOKS:
-            raise RuntimeError(f"lumen top looked in {part:.0%} of its slices: was it watching?")
+            raise BenchError(f"lumen top looked in {part:.0%} of its slices: was it watching?")
         used_ms = self._used_ns / max(1, self._slices) / 1e6
         return {"looked_in": round(part, 3), "cpu_ms_a_slice": round(used_ms, 2)}
 
 
 def flight_recorder_ns() -> list[float]:
     """Of each run, the time of a request where the model has used the caches; empty: not built."""
-    program = BUILD / "bench_flight_recorder"
-    if not program.exists():
+    if not (BUILD / "bench_flight_recorder").exists():
         return []
-    words = [str(program), "--benchmark_filter=usual/64", "--benchmark_format=json"]
-    words += ["--benchmark_repetitions=5", "--benchmark_min_time=0.1"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    runs = json.loads(done.stdout)["benchmarks"]
+    words = [program("bench_flight_recorder"), "--benchmark_filter=usual/64"]
+    words += ["--benchmark_format=json", "--benchmark_repetitions=5", "--benchmark_min_time=0.1"]
+    runs = run_json(words)["benchmarks"]
     return [round(float(run["cpu_time"]), 2) for run in runs if run["run_type"] == "iteration"]

@@ -5,7 +5,7 @@
 wrk comes from Debian and knows nothing of Lumen. It sleeps in epoll between events, so the share of
 its core that it used says whether it or the server was the bottleneck. nginx reads the same body
 and answers 200 without one: the difference to ours is parsing tensors and running the model.
-Raises RuntimeError with wrk's own words; a status above 399 or a broken connection is an error.
+Raises BenchError with wrk's own words; a status above 399 or a broken connection is an error.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+
+from bench.runner.places import BenchError
 
 # One request for the whole run: wrk formats it once and calls no Lua while it measures.
 SCRIPT = """
@@ -71,7 +73,7 @@ def find(program: str) -> str | None:
 def nginx_command(folder: Path, port: int) -> list[str]:
     program = find("nginx")
     if program is None:
-        raise RuntimeError("no nginx (apt-get install nginx)")
+        raise BenchError("no nginx (apt-get install nginx)")
     folder.mkdir()
     file = folder / "nginx.conf"
     file.write_text(NGINX.format(port=port))
@@ -87,7 +89,7 @@ def run_wrk(
     """
     program = find("wrk")
     if program is None:
-        raise RuntimeError("no wrk (apt-get install wrk)")
+        raise BenchError("no wrk (apt-get install wrk)")
     script = body.with_suffix(".lua")
     script.write_text(SCRIPT)
     words = ["taskset", "-c", str(core), program, "-t", "1", "-c", str(connections)]
@@ -108,10 +110,10 @@ def read_report(
 ) -> dict[str, float]:
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines or not lines[-1].startswith("{"):
-        raise RuntimeError(f"wrk: {done.stderr.strip()}\n{done.stdout.strip()}")
+        raise BenchError(f"wrk: {done.stderr.strip()}\n{done.stdout.strip()}")
     report = json.loads(lines[-1])
     if report["errors"] or not report["count"]:
-        raise RuntimeError(f"wrk: {report['errors']} errors, {report['count']} replies")
+        raise BenchError(f"wrk: {report['errors']} errors, {report['count']} replies")
     report["per_second"] = report["count"] / report["seconds"]
     report["client_share"] = cpu_seconds / wall_seconds
     return report

@@ -49,7 +49,7 @@ class Retry {
 };
 
 // One way from core to core in ns, over two lines, both sides spinning: 25 to 65 "near", 75 to 300
-// "far" (bench/queue/interleave.py draws the line); virtual CPUs move.
+// "far" (bench/runner/turns.py draws the line); virtual CPUs move.
 inline double probe_one_way_ns(int cpu_a = 0, int cpu_b = 1) {
   struct alignas(kFalseSharingRange) Line {
     std::atomic<uint32_t> value{0};

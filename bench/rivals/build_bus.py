@@ -8,42 +8,19 @@ stderr says why.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent
-ROOT = SOURCE.parent.parent
+from bench.rivals.build import SOURCE, build_cargo, has, is_fresh, run
+from bench.runner.places import ROOT, left_out
+
 TACHYON = "tachyon-ipc==0.5.1"
 ICEORYX2 = "iceoryx2==0.10.0"
 AERON = "io.aeron:aeron-all:1.51.0"
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 COMPILERS = ("clang++-19", "clang++-20", "clang++-18", "clang++-17")
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-
-
-def left_out(name: str, why: str) -> None:
-    print(f"bench: {name} left out: {why}", file=sys.stderr)
-
-
-def run(name: str, words: Sequence[object], env: dict[str, str] | None = None) -> bool:
-    done = subprocess.run(
-        [str(word) for word in words],
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
-        check=False,
-    )
-    if done.returncode != 0:
-        left_out(name, f"{Path(str(words[0])).name} failed, see above")
-    return done.returncode == 0
-
-
-def is_fresh(made: Path, *sources: Path) -> bool:
-    return made.exists() and all(made.stat().st_mtime > one.stat().st_mtime for one in sources)
 
 
 def compiler() -> dict[str, str] | None:
@@ -67,8 +44,8 @@ def tachyon_sources(folder: Path, env: dict[str, str]) -> Path | None:
     return unpacked / "_core_local"
 
 
-def build_tachyon(build: Path) -> Path | None:
-    """bench_tachyon, with the flags of the package's own setup.py."""
+def build_tachyon(build: Path) -> list[str] | None:
+    """The command, with the flags of the package's own setup.py."""
     env = compiler()
     if env is None:
         return None
@@ -80,13 +57,13 @@ def build_tachyon(build: Path) -> Path | None:
     made = folder / "bench_tachyon"
     source = SOURCE / "bus_tachyon" / "tachyon_bench.cc"
     headers = [*(ROOT / "bench" / "bus").glob("*.h"), ROOT / "bench" / "queue" / "harness.h"]
-    if is_fresh(made, source, *headers):
-        return made
+    if is_fresh(made, [source, *headers]):
+        return [str(made)]
     flags = "-std=c++23 -O3 -flto -fno-exceptions -fno-rtti -march=native -mtune=native".split()
     includes = [f"-I{core / 'include'}", f"-I{ROOT / 'include'}"]
     files = [source, *sorted((core / "src").glob("*.cpp"))]
     words = [env["CXX"], *flags, env["LDFLAGS"], *includes, *files, "-lrt", "-o", made]
-    return made if run("tachyon", words) else None
+    return [str(made)] if run("tachyon", words) else None
 
 
 def install_python(build: Path) -> Path:
@@ -100,25 +77,14 @@ def install_python(build: Path) -> Path:
     return folder
 
 
-def build_iceoryx2(build: Path) -> Path | None:
-    """bench_iceoryx2, built for this CPU."""
-    if shutil.which("cargo") is None:
-        left_out("iceoryx2", "no cargo (apt-get install cargo-web)")
-        return None
-    folder = build / "bus_iceoryx2"
-    shutil.copytree(SOURCE / "bus_iceoryx2", folder, dirs_exist_ok=True)
-    words = ["cargo", "build", "--release", "--quiet", "--manifest-path", folder / "Cargo.toml"]
-    made = folder / "target" / "release" / "bench_iceoryx2"
-    return made if run("iceoryx2", words, {"RUSTFLAGS": "-C target-cpu=native"}) else None
+def build_iceoryx2(build: Path) -> list[str] | None:
+    made = build_cargo("bus_iceoryx2", build)
+    return [str(made)] if made is not None else None
 
 
 def build_aeron(build: Path) -> list[str] | None:
     """The command that runs BusAeron, less its arguments."""
-    tools = {name: shutil.which(name) for name in ("java", "javac", "mvn")}
-    missing = [name for name, path in tools.items() if path is None]
-    if missing:
-        packages = "apt-get install default-jdk-headless maven"
-        left_out("aeron", f"no {' and '.join(missing)} ({packages})")
+    if not has("aeron", "default-jdk-headless maven", "java", "javac", "mvn"):
         return None
     folder = build / "bus_aeron"
     _, name, version = AERON.split(":")
@@ -129,7 +95,7 @@ def build_aeron(build: Path) -> list[str] | None:
         if not run("aeron", ["mvn", "-B", "-q", MAVEN_COPY, *options]):
             return None
     source = SOURCE / "bus_aeron" / "BusAeron.java"
-    if not is_fresh(folder / "BusAeron.class", source):
+    if not is_fresh(folder / "BusAeron.class", [source]):
         if not run("aeron", ["javac", "-XDignore.symbol.file", "-cp", jar, "-d", folder, source]):
             return None
     opens = [

@@ -1,10 +1,9 @@
-"""bench/server.py's arithmetic: the rival, the direction of the ratio, the spread."""
+"""bench/server.py: the rival, the limit and the direction of a ratio; the bytes that are sent."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ import numpy as np
 import pytest
 from integration.harness import ROOT
 
-KEYS = "bench row metric unit ours rival rival_name ratio spread limit rounds".split()
+from bench import server
+from bench.load import backend_rows, floor, serving
+from bench.rivals.build import PLACE, SOURCE, fill_in_registry
+from bench.runner.places import BenchError
 
-
-sys.path.append(str(ROOT / "bench" / "load"))
-import backend_rows  # noqa: E402
-import floor  # noqa: E402
-import serving  # noqa: E402
+KEYS = "row metric unit ours rival rival_name ratio spread limit rounds".split()
 
 pytestmark = pytest.mark.tool
 
@@ -36,7 +34,7 @@ def row(metric: str) -> dict[str, Any]:
         target("best", [490, 500, 510], [20, 20, 20]),
     ]
     limits = [{"per_second": 5000.0, "p50_us": 3.0}]
-    return serving.make_row(ours, rivals, limits, 1, metric)
+    return serving.http_row(ours, rivals, 1, metric, limits)
 
 
 def test_a_row_has_exactly_the_agreed_keys() -> None:
@@ -50,7 +48,7 @@ def test_each_queue_type_has_rows_of_its_own_and_none_is_anothers_rival() -> Non
     ]
     for one in targets:
         one.clients = (1,)
-    rows = serving.make_rows(targets, {"mlp": [{"per_second": 5000.0, "p50_us": 3.0}]})
+    rows = server.rows_of_queues(targets, {"mlp": [{"per_second": 5000.0, "p50_us": 3.0}]})
     assert [r["row"] for r in rows] == ["mlp, 1 client, inline"] * 2 + ["mlp, 1 client, mpmc"] * 2
     assert {r["rival_name"] for r in rows} == {"rival"}
 
@@ -79,9 +77,8 @@ def test_a_row_of_two_cores_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     split.results = {n: [{"per_second": 1.0, "p50_us": 1.0}] for n in (1, 4, 16)}
     rival = target("rival", [1], [1])
     rival.results[16] = rival.results[1]
-    rows = serving.make_rows([split, rival], {"mlp": [{"per_second": 1.0, "p50_us": 1.0}]})
+    rows = server.rows_of_queues([split, rival], {"mlp": [{"per_second": 1.0, "p50_us": 1.0}]})
     assert all(r["row"].endswith("split, 2 cores") for r in rows)
-    assert serving.describe(with_share(split))["cores"] == 2
 
 
 def test_the_limit_of_auto_is_the_better_backend_that_was_named() -> None:
@@ -95,15 +92,8 @@ def test_the_limit_of_auto_is_the_better_backend_that_was_named() -> None:
     rows = backend_rows.make_rows(targets)
     auto = {r["metric"]: r for r in rows if r["row"] == "mlp, 1 client, inline, auto"}
     assert (auto["throughput"]["ours"], auto["throughput"]["limit"]) == (1400, 1500)
-    assert auto["p50 latency"]["limit"] == round(1e6 / 1500, 2)
+    assert auto["p50 latency"]["limit"] == round(1e6 / 1500, 4)
     assert {r["rival_name"] for r in rows} == {"fastapi"} and len(rows) == 9
-
-
-def with_share(one: Any) -> Any:
-    for runs in one.results.values():
-        for run in runs:
-            run["client_share"] = 0.5
-    return one
 
 
 def wrk_body(ours: list[float], nginx: list[float]) -> Any:
@@ -131,7 +121,7 @@ def test_an_error_that_wrk_counted_ends_the_bench() -> None:
 
     assert (read(0)["per_second"], read(0)["client_share"]) == (150, 0.75)
     for wrong in ((1,), (0, 1)):
-        with pytest.raises(RuntimeError, match="wrk"):
+        with pytest.raises(BenchError, match="wrk"):
             read(*wrong)
 
 
@@ -143,17 +133,11 @@ def test_the_json_body_is_the_same_tensor() -> None:
 
 
 def test_the_lock_file_of_hyper_names_the_registry_that_cargo_names() -> None:
-    from build_hyper import PLACE, SOURCE, fill_in_registry
-
     made = 'name = "x"\nsource = "registry+sparse-one"\n'
-    filled = fill_in_registry((SOURCE / "pinned.lock").read_text(), made)
+    filled = fill_in_registry((SOURCE / "hyper_ort" / "pinned.lock").read_text(), made)
     assert PLACE not in filled and filled.count('source = "registry+sparse-one"') > 20
-    with pytest.raises(RuntimeError, match="no registry"):
+    with pytest.raises(BenchError, match="no registry"):
         fill_in_registry("", 'name = "x"\n')
-
-
-def test_spread_is_the_wider_of_the_two() -> None:
-    assert row("throughput")["spread"] == 0.2
 
 
 def test_lumens_request_equals_tritonclients() -> None:

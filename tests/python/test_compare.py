@@ -1,8 +1,9 @@
-"""bench/compare.py: two builds in turns, with a ratio, its interval and a verdict for CI."""
+"""./dev compare: two builds in turns, with a ratio, its interval and a verdict for CI."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-# At the end: Python's own libraries must not import bench/queue.py as queue.
-sys.path.append(str(Path(__file__).parents[2] / "bench"))
-import compare
-from comparing import builds, contenders
+from bench.compare import __main__ as compare
+from bench.compare import builds, contests
+from bench.runner.places import BenchError
 
 # Prints a rate with 1 % of noise, and a benchmark of the same time; each run draws anew.
 STUB = """#!{python}
@@ -120,26 +120,28 @@ def test_each_benchmark_of_a_google_benchmark_program_is_a_metric(
 
 
 def test_builds_that_cannot_be_compared_are_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="say which keys of its JSON count"):
+    with pytest.raises(BenchError, match="say which keys of its JSON count"):
         run(tmp_path, 100)
     both = [builds.Build(name, name, tmp_path / name) for name in ("base", "head")]
-    program = contenders.Program(both, "prog", [], more=["rate"])
-    with pytest.raises(SystemExit, match="base: prog prints rate = None; wanted a number above 0"):
+    program = contests.Program(both, "prog", [], more=["rate"])
+    with pytest.raises(BenchError, match="base: prog prints rate = None; wanted a number above 0"):
         program.block((0, 1))
     (tmp_path / "base" / "prog").write_text("#!/bin/sh\necho usage\n")
-    with pytest.raises(SystemExit, match="printed no JSON .* but: 'usage'"):
+    with pytest.raises(BenchError, match="printed no JSON .*: 'usage"):
         program.block((0, 1))
     (tmp_path / "base" / "prog").write_text("#!/bin/sh\necho broken >&2; exit 3\n")
-    with pytest.raises(SystemExit, match="exit status 3: broken"):
+    with pytest.raises(BenchError, match="exit status 3: broken"):
         program.block((0, 1))
 
 
 def test_errors_have_an_exit_status_of_their_own(project_root: Path) -> None:
-    words = [sys.executable, "-P", project_root / "bench" / "compare.py", "no-such-ref", "HEAD"]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    words = [sys.executable, "-P", "-m", "bench.compare", "no-such-ref", "HEAD"]
+    path = os.pathsep.join(str(project_root / folder) for folder in ("", "python"))
+    env = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
     assert done.returncode == 2
     assert "'no-such-ref' is no folder and no git ref" in done.stderr
-    done = subprocess.run([*map(str, words), "--limit", "2 percent"], capture_output=True)
+    done = subprocess.run([*words, "--limit", "2 percent"], env=env, capture_output=True)
     assert done.returncode == 2 and b"invalid share value" in done.stderr
 
 
@@ -188,13 +190,13 @@ def test_a_ref_is_built_in_a_worktree_of_its_own_which_is_kept(repository: Path)
 def test_a_build_that_fails_says_its_last_lines(repository: Path) -> None:
     (repository / "CMakeLists.txt").write_text("nonsense(\n")
     git(repository, "commit", "-am", "broken")
-    with pytest.raises(SystemExit, match=r"(?s)configuring \w+ failed .*Parse error"):
+    with pytest.raises(BenchError, match=r"(?s)configuring \w+ failed .*Parse error"):
         builds.find("HEAD", repository, "release", "prog")
 
 
 def test_two_servers_are_loaded_in_turn(lumen_binary: Path) -> None:
     both = [builds.Build(name, name, lumen_binary.parent) for name in ("base", "head")]
-    slices = contenders.Serving(both, "inline", slice_s=0.3).block((0, 1, 1, 0))
+    slices = contests.Serving(both, "inline", slice_s=0.3).block((0, 1, 1, 0))
     assert len(slices) == 4
     for costs in slices:
         assert 0 < costs["requests/s"] < 0.3 and 0 < costs["CPU µs a request"] < 0.1

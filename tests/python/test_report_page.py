@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import baselines
-import keep_baseline
 import pytest
-from report import charts, keep, machine, page, plan, svg
-from report.run import ABSENT, FAILED, MISSING, OK, Result
+
+from bench.report import __main__ as report
+from bench.report import charts, machine, page, svg
+from bench.report.run import FAILED, MISSING, OK, Job, Result, chosen
+from bench.runner import declare, store
+from bench.runner.rows import by_kind
+from bench.runner.tables import compared
 
 SERVERS = ("lumen inline", "hyper", "fastapi <x>")
 FACTS = {"CPU": "Abacus, wood", "kernel": "Linux 6.1", "hypervisor": "none"}
@@ -46,13 +49,23 @@ def queue_row(kind: str, name: str = "spsc 1:1 8 B", **values: object) -> dict[s
     return row(row=name, metric="mops", cpus=kind, rival_name="boost", rounds=rounds, **values)
 
 
+def job(name: str) -> Job:
+    return next(one for one in [*chosen(False), *chosen(True)] if one.name == name)
+
+
 def result(name: str, rows: list[dict[str, Any]] | None, status: str = OK, **more: Any) -> Result:
-    bench = next(one for one in plan.PLAN if one.name == name)
     load = {"seconds": 61.0, "steal": 0.031, "others_cpus": 0.25, "load_average": 1.5}
     document = None if rows is None else {"rows": rows}
-    command = f"/venv/bin/python -P /tree/bench/{name}.py --json --quick"
+    command = f"/venv/bin/python -P -m bench {name} --json --quick"
     return Result(
-        bench, status, command, "2026-01-02T10:11:12+00:00", 61.0, load, document=document, **more
+        job(name),
+        status,
+        command,
+        "2026-01-02T10:11:12+00:00",
+        61.0,
+        load,
+        document=document,
+        **more,
     )
 
 
@@ -72,7 +85,7 @@ def test_the_page_has_machine_commit_commands_load_tables_and_charts(tmp_path: P
     assert "# Figures of 2026-01-02, Abacus, wood" in said
     assert "at commit abc1234567: 2 of 2 benches, 2.0 min of measuring" in said
     assert "| hypervisor | none |" in said
-    line = "| queue | `queue.py --quick` | ok | 10:11:12 | 1.0 min | 3.1% | 0.25 | 1.5 |"
+    line = "| queue | `bench queue --quick` | ok | 10:11:12 | 1.0 min | 3.1% | 0.25 | 1.5 |"
     assert line in said
     assert "Near cores:" in said and "Far cores:" in said and "| spsc 1:1 8 B |" in said
     assert "## Throughput and latency by clients" in said and "| 16 | 1,760 (18%) |" in said
@@ -89,7 +102,7 @@ def test_the_page_has_machine_commit_commands_load_tables_and_charts(tmp_path: P
 def test_the_tables_are_those_of_the_figures(tmp_path: Path) -> None:
     rows = [row(row="arena 16 B", metric="ns", ours=0.5), row(row="dense", limit=1.0, ours=1.0)]
     said = written(tmp_path, [result("memory", rows)])
-    assert page.figures.compared(rows, "Lumen") in said
+    assert compared({"rows": rows}) in said
 
 
 def test_missed_goals_are_listed_as_in_the_readme(tmp_path: Path) -> None:
@@ -103,13 +116,11 @@ def test_a_failed_or_missing_bench_is_a_row_that_says_so(tmp_path: Path) -> None
     results = [
         result("queue", None, FAILED, error="no rival\nexit status 1"),
         result("memory", [row()]),
-        Result(plan.Bench("watching", "Watching", (), 1.0), ABSENT),
-        Result(plan.Bench("bus", "The bus", (), 1.0), MISSING, "python -P bus.py"),
+        Result(job("bus"), MISSING, "python -P -m bench bus"),
     ]
     said = written(tmp_path, results)
     assert re.search(r"^\| queue \| .* \| \*\*failed\*\* \|", said, re.MULTILINE)
     assert "### queue\n\n```\nno rival\nexit status 1\n```" in said
-    assert re.search(r"^\| watching \| .* \| \*\*not in this tree\*\* \|", said, re.MULTILINE)
     assert re.search(r"^\| bus \| .* \| \*\*not measured\*\* \|", said, re.MULTILINE)
     assert "1 of 3 benches" in said
     assert "nothing was measured for it in this run" in said
@@ -130,7 +141,7 @@ def test_parts_of_one_baseline_become_one_table() -> None:
 
 
 def test_a_kind_of_cores_that_was_never_met_is_said() -> None:
-    drawn = charts.queues(baselines.by_kind({"rows": [queue_row("near")]}))
+    drawn = charts.queues(by_kind({"rows": [queue_row("near")]}))
     assert drawn is not None and "Nothing was measured while the cores were far." in drawn
 
 
@@ -228,7 +239,7 @@ def test_steal_and_the_cpus_of_others_are_those_between_two_looks(tmp_path: Path
 def kept_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "baselines"
     folder.mkdir()
-    monkeypatch.setattr(keep_baseline, "BASELINES", folder)
+    monkeypatch.setattr(store, "BASELINES", folder)
     return folder
 
 
@@ -236,31 +247,29 @@ def test_keep_writes_the_baselines_of_benches_that_were_measured(kept_folder: Pa
     results = [
         result("queue", [queue_row("near")]),
         result("memory", None, FAILED, error="broken"),
-        Result(plan.Bench("watching", "Watching", (), 1.0), ABSENT),
     ]
-    said = keep.keep(results, False)
+    said = report.keep(results, False)
     assert said == [
         "queue: kept",
         "memory: not kept, memory failed or was not measured",
-        "watching: not kept, there is no such bench in this tree",
     ]
     (kept,) = json.loads((kept_folder / "queue.json").read_text())["measurements"]
     assert kept["machine"]["day"] == "2026-01-02" and kept["kind"] == "near"
-    assert kept["sources"] == baselines.content_hash("queue")
+    assert kept["sources"] == store.content_hash(declare.find("queue"))
 
 
 def test_a_quick_run_never_takes_the_place_of_a_fresh_baseline(kept_folder: Path) -> None:
     results = [result("queue", [queue_row("near")])]
-    keep.keep(results, False)
-    assert keep.keep(results, True) == [
-        "queue: not kept, the baseline is fresh, and a quick run would be worse"
+    report.keep(results, False)
+    assert report.keep(results, True) == [
+        "queue: not kept, its figures are of this code, and a quick run would be worse"
     ]
-    assert keep.keep([result("cache", [row()])], True) == [
+    assert report.keep([result("cache", [row()])], True) == [
         "cache: not kept, a quick run has only a part of it"
     ]
 
 
 def test_rows_that_the_documents_could_not_show_are_not_kept(kept_folder: Path) -> None:
-    (said,) = keep.keep([result("memory", [row(row="arena 16 B")])], False)
+    (said,) = report.keep([result("memory", [row(row="arena 16 B")])], False)
     assert said.startswith("memory: not kept, the documents can't show it") and "no row" in said
     assert list(kept_folder.iterdir()) == []

@@ -5,18 +5,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from report import main as report_main
-from report import plan, run
-from report.run import Runner, alone, minutes
+
+from bench.report import __main__ as report_main
+from bench.report import run
+from bench.report.run import Job, Runner, alone, chosen, minutes, total_minutes
+from bench.runner import Bench, declare
 
 # Writes down when it begins and ends, then prints a row; its words say how it fails.
 STUB = """
@@ -43,11 +44,24 @@ row = {"row": name, "metric": "m s", "unit": "ns", "ours": 1.0, "rival": 2.0, "r
 row |= {"ratio": 2.0, "spread": 0.1, "limit": None, "rounds": {"lumen": [1.0, 1.0]}}
 print(json.dumps({"rows": [] if "--empty" in sys.argv else [row]}))
 """
-PLAN = (
-    plan.Bench("one", "One", ("--long",), 1.5),
-    plan.Bench("two", "Two", (), 2.0),
-    plan.Bench("three", "Three", (), 90.0),
-)
+
+
+def job(name: str, took: float, *words: str) -> Job:
+    bench = Bench(name, lambda run: None, ("dev",), took, 1.0, name=name)
+    return Job(bench, name, name, took, words)
+
+
+PLAN = (job("one", 1.5, "--long"), job("two", 2.0), job("three", 90.0))
+
+
+def stub_command(tree: Path) -> Callable[[Job], list[str]]:
+    """Instead of the bench: bench/NAME.py in that tree."""
+    return lambda one: [
+        sys.executable,
+        str(tree / "bench" / f"{one.name}.py"),
+        "--json",
+        *one.words,
+    ]
 
 
 @pytest.fixture
@@ -64,8 +78,8 @@ class Told(list[str]):
         self.append(text)
 
 
-def runner(tree: Path, is_quick: bool = False) -> Runner:
-    return Runner(tree / "results", tree, tree, is_quick, sys.executable, Told())
+def runner(tree: Path) -> Runner:
+    return Runner(tree / "results", tree, {}, stub_command(tree), Told())
 
 
 def diary(tree: Path) -> list[str]:
@@ -83,7 +97,7 @@ def test_a_result_has_its_command_its_time_and_the_load_of_the_machine(tree: Pat
     runner(tree).run(PLAN[:1])
     kept = json.loads((tree / "results" / "one.json").read_text())
     assert kept["bench"] == "one" and kept["status"] == "ok" and kept["error"] == ""
-    assert kept["command"].endswith("bench/one.py --json --long")
+    assert kept["command"].endswith("one.py --json --long")
     assert kept["began"].startswith("20") and kept["seconds"] > 0
     assert set(kept["load"]) == {"seconds", "steal", "others_cpus", "load_average"}
     assert kept["document"]["rows"][0]["row"] == "one"
@@ -101,7 +115,7 @@ def test_a_second_call_goes_on_with_the_missing_benches(tree: Path) -> None:
 
 def test_a_result_of_another_command_is_measured_anew(tree: Path) -> None:
     runner(tree).run(PLAN[:1])
-    changed = plan.Bench("one", "One", ("--longer",), 1.5)
+    changed = job("one", 1.5, "--longer")
     assert runner(tree).left([changed]) == [changed]
     assert runner(tree).left(PLAN[:1]) == []
 
@@ -122,14 +136,6 @@ def test_a_bench_without_rows_has_failed(tree: Path) -> None:
     (tree / "bench" / "one.py").write_text("print('usage: one')")
     (found,) = runner(tree).run(PLAN[:1])
     assert found.status == "failed" and "no JSON object with rows" in found.error
-
-
-def test_a_bench_that_is_not_in_the_tree_is_said_and_not_run(tree: Path) -> None:
-    later = plan.Bench("later", "Later", (), 1.0)
-    assert [one.status for one in runner(tree).run([*PLAN[:1], later])] == [
-        "ok",
-        "not in this tree",
-    ]
 
 
 def test_each_bench_is_announced_with_its_time_and_that_of_all_that_is_left(tree: Path) -> None:
@@ -153,19 +159,18 @@ def test_a_time_is_said_in_the_unit_that_fits() -> None:
 
 
 RUN = """
+import signal
 import sys
 from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
-from python.test_report_run import PLAN
-from report import main
-from report.run import Runner
-import re
-import signal
+sys.path[:0] = sys.argv[1:4]
+from python.test_report_run import PLAN, stub_command
+from bench.report import __main__ as main
+from bench.report.run import Runner
 signal.signal(signal.SIGINT, main.interrupt)
 signal.signal(signal.SIGTERM, main.interrupt)
-tree = Path(sys.argv[3])
+tree = Path(sys.argv[4])
 try:
-    Runner(tree / "results", tree, tree, False).run(PLAN)
+    Runner(tree / "results", tree, {}, stub_command(tree)).run(PLAN)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -174,7 +179,8 @@ except KeyboardInterrupt:
 @contextmanager
 def started(tree: Path, project_root: Path) -> Iterator[subprocess.Popen[str]]:
     """A run of the plan whose second bench hangs, once that one has started; killed at the end."""
-    words = [sys.executable, "-c", RUN, project_root / "tools", project_root / "tests", tree]
+    paths = [project_root, project_root / "python", project_root / "tests"]
+    words = [sys.executable, "-c", RUN, *paths, tree]
     process = subprocess.Popen(
         [str(word) for word in words],
         env={**os.environ, "HANG": "two"},
@@ -232,23 +238,19 @@ def test_a_second_report_at_once_is_refused_by_the_first_ones_process(tmp_path: 
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_quick_report_takes_less_than_twenty_minutes_and_every_bench_is_in_one(
-    project_root: Path,
-) -> None:
-    quick, full = plan.chosen(True), plan.chosen(False)
-    assert plan.total_minutes(quick, True) <= plan.QUICK_LIMIT_MINUTES
-    assert {bench.keeps for bench in quick} == {bench.keeps for bench in full}
-    assert len({bench.name for bench in plan.PLAN}) == len(plan.PLAN)
-    there = {path.stem for path in (project_root / "bench").glob("*.py")}
-    # A look at memory by shapes, which no document shows; and modules that are no bench.
-    unused = there - {bench.keeps for bench in plan.PLAN} - {"shape_cache", "compare", "paired"}
-    assert not unused, f"add it to tools/report/plan.py: {unused}"
+def test_a_quick_report_takes_less_than_twenty_minutes_and_every_bench_is_in_one() -> None:
+    quick, full = chosen(True), chosen(False)
+    assert total_minutes(quick) <= run.QUICK_LIMIT_MINUTES
+    kept = {bench.name for bench in declare.all_benches() if bench.is_kept}
+    assert {one.bench.name for one in quick} == {one.bench.name for one in full} == kept
+    assert len({one.name for one in full}) == len(full)
 
 
-def test_a_name_that_no_bench_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [one.name for one in report_main.parse(["--quick", "--only", "bus"]).benches] == ["bus"]
-    parts = report_main.parse(["--only", "cache"]).benches
-    assert len(parts) == 7 and all(one.keeps == "cache" for one in parts)
+def test_some_benches_of_a_report_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = report_main.parse(["--quick", "--only", "bus"]).jobs
+    assert [one.name for one in quick] == ["bus"]
+    parts = report_main.parse(["--only", "cache"]).jobs
+    assert len(parts) == 7 and all(one.bench.name == "cache" for one in parts)
     with pytest.raises(SystemExit):
         report_main.parse(["--only", "buss"])
     assert "no bench 'buss' in the report; wanted some of: clients queue" in capsys.readouterr().err
@@ -286,37 +288,34 @@ def test_a_bench_that_hangs_is_ended_and_has_failed(
     assert found.status == "failed" and "ended after" in found.error
 
 
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """main() sets its own."""
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    yield
-    for number, handler in before:
-        signal.signal(number, handler)
-
-
-def call_main(tree: Path, *words: str, state: tuple[str, str] = ("abc", "")) -> int:
+def call_main(
+    tree: Path, *words: str, states: Sequence[tuple[str, str]] = (("abc", ""),) * 2
+) -> int:
     arguments = report_main.parse(words)
-    arguments.benches = list(PLAN[:2])
+    arguments.jobs = list(PLAN[:2])
+    one = Runner(tree / ".build" / "report", tree, {}, stub_command(tree))
+    seen = iter(states)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_main, "state_of", lambda _: state)
-        return report_main.main(arguments, tree, tree, sys.executable, lambda: None)
+        patch.setattr(report_main, "state_of", lambda _: next(seen))
+        patch.setattr(declare, "find", lambda name: next(p.bench for p in PLAN if p.name == name))
+        patch.setattr(signal, "signal", lambda *_: None)
+        return report_main.run_report(arguments, tree, one)
 
 
 def test_a_report_says_its_time_writes_the_page_and_goes_on_the_next_time(
-    tree: Path, handlers: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAIL", "two")
     assert call_main(tree) == 1
     shown = capsys.readouterr()
-    assert "2 of 2 benches are to be run (0 are done or not there), about 3.5 min" in shown.err
+    assert "2 of 2 benches are to be run (0 are done), about 3.5 min" in shown.err
     assert "not measured: two; " in shown.err
     text = (tree / shown.out.strip()).read_text()
     assert "at commit abc: 1 of 2 benches" in text and "the rival has died" in text
     monkeypatch.delenv("FAIL")
     assert call_main(tree) == 0
     shown = capsys.readouterr()
-    assert "1 of 2 benches are to be run (1 are done or not there), about 2.0 min" in shown.err
+    assert "1 of 2 benches are to be run (1 are done), about 2.0 min" in shown.err
     assert "2 of 2 benches" in (tree / shown.out.strip()).read_text()
     assert [line for line in diary(tree) if line == "begin one"] == ["begin one"]
     assert call_main(tree, "--fresh") == 0
@@ -324,11 +323,11 @@ def test_a_report_says_its_time_writes_the_page_and_goes_on_the_next_time(
 
 
 def test_results_of_other_code_are_told_and_not_gone_on_with(
-    tree: Path, handlers: None, capsys: pytest.CaptureFixture[str]
+    tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call_main(tree) == 0
     capsys.readouterr()
-    assert call_main(tree, "--page", state=("abc", "d1ff")) == 1
+    assert call_main(tree, "--page", states=[("abc", "d1ff")]) == 1
     shown = capsys.readouterr()
     assert "2 results of abc are there" in shown.err and "they are of other code" in shown.err
     assert "the tree has changes beside commit abc" in shown.err
@@ -336,24 +335,9 @@ def test_results_of_other_code_are_told_and_not_gone_on_with(
 
 
 def test_a_tree_that_changes_meanwhile_is_told(
-    tree: Path, handlers: None, capsys: pytest.CaptureFixture[str]
+    tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    states = iter([("abc", ""), ("def", "")])
-    arguments = report_main.parse([])
-    arguments.benches = list(PLAN[:1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_main, "state_of", lambda _: next(states))
-        assert report_main.main(arguments, tree, tree, sys.executable, lambda: None) == 0
+    assert call_main(tree, states=[("abc", ""), ("def", "")]) == 0
     shown = capsys.readouterr()
     assert "later benches had other code" in shown.err
     assert "abc (the tree changed during the run)" in (tree / shown.out.strip()).read_text()
-
-
-def test_every_option_that_the_plan_gives_a_bench_is_one_that_it_has(project_root: Path) -> None:
-    for bench in plan.PLAN:
-        script = project_root / "bench" / f"{bench.script or bench.keeps}.py"
-        if bench.script == "lumen" or not script.exists():
-            continue
-        known = set(re.findall(r'add_argument\(\s*"(--[\w-]+)"', script.read_text()))
-        given = {word for word in (*bench.full, *(bench.quick or ())) if word.startswith("--")}
-        assert given | {"--json"} <= known, f"{bench.name}: {given - known}"

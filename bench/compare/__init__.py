@@ -1,0 +1,1 @@
+"""`./dev compare BASE HEAD`: two builds in turns."""

@@ -1,0 +1,1 @@
+"""Pages and pictures of figures: the documents' tables, and `./dev report`."""
