@@ -20,7 +20,7 @@ from bench.runner.run import Run, rotated
 
 NEAR_NS = 75.0  # between the times of the two kinds
 KINDS = ("near", "far")
-LEAST_ROUNDS = 2  # of ours; fewer make no row
+LEAST_ROUNDS = 2  # fewer make no row, and no rival
 
 Sample = dict[str, float]
 Kind = str | None  # None: one CPU takes part, so there are no kinds
@@ -38,6 +38,11 @@ class Contender:
 
     def values(self, metric: str, kind: Kind) -> list[float]:
         return [sample[metric] for sample in self.samples.get(kind, [])]
+
+    def counts(self, kind: Kind) -> bool:
+        """It was measured often enough; a slow one is in few rounds anyway."""
+        least = LEAST_ROUNDS if self.every == 1 else 1
+        return len(self.samples.get(kind, [])) >= least
 
     def middle(self, metric: str, kind: Kind) -> float | None:
         values = self.values(metric, kind)
@@ -109,9 +114,9 @@ def rows_by_kind(
     median it is, or a function of the kind."""
     rows = []
     for kind in (*KINDS, None):
-        if len(ours.values(metric, kind)) < LEAST_ROUNDS:
+        if not ours.counts(kind):
             continue
-        present = [c for c in (ours, *others) if c.values(metric, kind)]
+        present = [contender for contender in (ours, *others) if contender.counts(kind)]
         if isinstance(limit, str) and limit not in [contender.name for contender in present]:
             continue
         row = make_row(
