@@ -1,8 +1,11 @@
 // Status and Result<T>: how a failure of the world (file, socket, client, model) travels in Lumen.
 // Threads: values; share them as you would share an int.
-// Memory: never allocates; the message lives inside the Status, cut at kMaxMessage bytes.
+// Memory: never allocates; a short message lives inside the Status, a longer one in a slot of a
+// fixed pool (error_text.h), cut at kMaxMessage bytes. Copies share the slot; the last frees it.
 // Errors: [[nodiscard]]; our own bugs go to CHECK instead, expected hot-path outcomes to an enum.
 #pragma once
+
+#include <lumen/base/error_text.h>
 
 #include <array>
 #include <cstdarg>
@@ -37,17 +40,38 @@ enum class Code : uint8_t {
 class [[nodiscard]] Status {
  public:
   // Long enough for "what, where, got, wanted, fix" with names of kMaxNameBytes cut to fit.
-  static constexpr size_t kMaxMessage = 500;
+  static constexpr size_t kMaxMessage = ErrorText::kMaxBytes;
 
-  // Not "= default": `return {};` would then zero the 500 bytes of message on every good path.
+  // Not "= default": `return {};` would then zero the short message on every good path.
   Status() noexcept {}  // NOLINT(modernize-use-equals-default)
+  Status(const Status& other) noexcept { share(other); }
+  Status(Status&& other) noexcept { take(other); }
+  Status& operator=(const Status& other) noexcept {
+    if (this != &other) {
+      release();
+      share(other);
+    }
+    return *this;
+  }
+  Status& operator=(Status&& other) noexcept {
+    if (this != &other) {
+      release();
+      take(other);
+    }
+    return *this;
+  }
+  ~Status() { release(); }
+
   [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
   [[nodiscard]] Code code() const noexcept { return code_; }
-  [[nodiscard]] std::string_view message() const noexcept { return {message_.data(), size_}; }
+  [[nodiscard]] std::string_view message() const noexcept {
+    return text_ != nullptr ? text_->view() : std::string_view(short_.data(), size_);
+  }
   // The same error with "where: " before its message; an ok status stays ok.
   [[nodiscard]] Status at(std::string_view where) const noexcept;
 
-  // printf-style; a message says what, where, got, wanted and the fix. Cut, never overrun.
+  // printf-style; a message says what, where, got, wanted and the fix. Cut, never overrun: at
+  // kMaxMessage bytes, or at kShortMessage where ErrorText has no slot left.
   [[gnu::format(printf, 2, 3)]] static Status error(Code code, const char* format, ...) noexcept;
   static Status verror(Code code, const char* format, va_list args) noexcept;
   // kInternal with strerror(error_number) at the end.
@@ -55,17 +79,43 @@ class [[nodiscard]] Status {
                                                          ...) noexcept;
 
  private:
+  // As many as make a Status 64 bytes: a cache line, and as much as a register file returns.
+  static constexpr size_t kShortMessage = 54;
+
+  Status(Code code, std::string_view message) noexcept;
+
+  void share(const Status& other) noexcept {
+    copy_short(other);
+    if (text_ != nullptr) text_->hold();
+  }
+  void take(Status& other) noexcept {
+    copy_short(other);
+    other.text_ = nullptr;
+    other.size_ = 0;
+  }
+  void copy_short(const Status& other) noexcept {
+    text_ = other.text_;
+    code_ = other.code_;
+    size_ = other.size_;
+    if (size_ > 0) short_ = other.short_;
+  }
+  void release() noexcept {
+    if (text_ != nullptr) text_->release();
+  }
+
+  ErrorText* text_ = nullptr;  // a longer message; then size_ is 0
   Code code_ = Code::kOk;
-  uint16_t size_ = 0;
-  std::array<char, kMaxMessage> message_;  // first size_ bytes; not zeroed, it is on the hot path
+  uint8_t size_ = 0;                       // of the short message
+  std::array<char, kShortMessage> short_;  // not zeroed, it is on the hot path
 };
+static_assert(sizeof(Status) <= 64);
 
 template <typename T>
 class [[nodiscard]] Result {
  public:
   // Implicit on purpose: `return value;` and `return Status::error(...)` read as they are meant.
   Result(T value) noexcept : state_(std::in_place_index<0>, std::move(value)) {}
-  Result(Status status) noexcept : state_(std::in_place_index<1>, status) {}
+  Result(Status status) noexcept : state_(std::in_place_index<1>, std::move(status)) {}
 
   [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }

@@ -57,12 +57,11 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   std::construct_at(&body, buffer);
   route = {};
   infer_head = {};
-  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has
-  // not.
-  static_assert(std::is_trivially_destructible_v<service::Call>);
+  // Made anew in their places: assigned, each would be made beside it first.
+  std::destroy_at(&call);
   ::new (static_cast<void*>(&call))
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
-  static_assert(std::is_trivially_destructible_v<service::Job>);
+  std::destroy_at(&job);
   ::new (static_cast<void*>(&job)) service::Job{.owner = this, .memory = &memory};
   need = {};
   encode_status = {};

@@ -186,9 +186,8 @@ Request* BusTransport::acquire() noexcept {
   Request* request = free_;
   if (request == nullptr) return nullptr;
   free_ = std::exchange(request->next, nullptr);
-  // Made anew in its place: assigned, its status would copy the 500 bytes of a message that it has
-  // not.
-  static_assert(std::is_trivially_destructible_v<service::Call>);
+  // Made anew in its place: assigned, it would be made beside it first.
+  std::destroy_at(&request->call);
   ::new (static_cast<void*>(&request->call)) service::Call{.owner = request,
                                                            .scratch = &request->memory,
                                                            .reply_memory = &request->reply_place,
@@ -220,6 +219,7 @@ void BusTransport::release(Request& request) noexcept {
     thread_.counters.add("request_arena_bytes", usage.arena_bytes);
   }
   request.connection = nullptr;
+  request.call.infer.status = {};  // its message is free for others from here on
   // Last in, first out: few clients go on using the few that are hot.
   request.next = std::exchange(free_, &request);
 }
