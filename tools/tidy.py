@@ -227,6 +227,20 @@ def check_opening(tree: Tree) -> Iterable[Finding]:
                 yield Finding(path, 1, "opening", "a script opens with a docstring or a comment")
 
 
+def check_own_header(tree: Tree) -> Iterable[Finding]:
+    """A source includes the header of its name first, so that it shows that this needs no other:
+    the build compiles only the other headers alone."""
+    for path, text in tree.texts.items():
+        folder, _, name = path.removeprefix("src/").rpartition("/")
+        header = f"lumen/{folder}/{name.removesuffix('.cc')}.h"
+        beside = path.removesuffix(".cc") + ".h"
+        if not path.startswith("src/") or f"include/{header}" not in tree.texts:
+            continue
+        includes = tidy_cpp.INCLUDE.findall(text)
+        if beside not in tree.texts and includes[:1] != [header]:
+            yield Finding(path, 1, "includes", f"the first include is to be <{header}>")
+
+
 def check_banned(tree: Tree) -> Iterable[Finding]:
     """Calls and words that layers.toml bans, each with its reason."""
     reach = tree.rules["limits"]["comment_reach_lines"]
@@ -317,6 +331,7 @@ RULES: dict[str, Callable[[Tree], Iterable[Finding]]] = {
     "layers": check_layers,
     "size": check_size,
     "opening": check_opening,
+    "includes": check_own_header,
     "banned": check_banned,
     "atomics": check_atomics,
     "root": check_root,

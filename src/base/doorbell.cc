@@ -1,7 +1,8 @@
 // The slow half of Doorbell: tokens and futex calls. Any thread; no memory.
 // Errors: an error of the futex call other than a timeout is a spurious wake-up, looked at again.
-#include <lumen/base/clock.h>
 #include <lumen/base/doorbell.h>
+
+#include <lumen/base/clock.h>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

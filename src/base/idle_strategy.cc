@@ -1,7 +1,8 @@
 // The clock and the machine behind IdleStrategy. Threads: as in the header. Memory: none.
 // Errors: where /proc/loadavg can't be read, only this process's own threads are counted.
-#include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
+
+#include <lumen/base/cpu.h>
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,7 +1,8 @@
 // connect(): the side that comes. Control plane. Errors: Result, with the listener's own words
 // where it has refused.
-#include <lumen/base/clock.h>
 #include <lumen/bus/connection.h>
+
+#include <lumen/base/clock.h>
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,10 +1,11 @@
 // The listener's thread: handshakes, observers, ends of connections. Control plane.
 // Errors: a process that connects is told in words; a thread that could not be started is
 // create()'s error.
+#include <lumen/bus/listener.h>
+
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/base/unix_socket.h>
-#include <lumen/bus/listener.h>
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>

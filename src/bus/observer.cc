@@ -1,6 +1,7 @@
 // The observer's side of the listener's socket. Control plane. Errors: Result.
-#include <lumen/base/clock.h>
 #include <lumen/bus/observer.h>
+
+#include <lumen/base/clock.h>
 #include <lumen/bus/peer.h>
 
 #include <sys/socket.h>

@@ -1,7 +1,8 @@
 // The kernel's side of Peer and Bell: sockets, pidfds, poll(). Any thread. Memory: none.
 // Errors: a call that the kernel refuses reads as "not there"; see each.
-#include <lumen/base/clock.h>
 #include <lumen/bus/peer.h>
+
+#include <lumen/base/clock.h>
 
 #include <pthread.h>
 #include <sched.h>

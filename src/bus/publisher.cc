@@ -1,7 +1,8 @@
 // The slow half of Publisher: looking for room, sleeping, subscribers that come and go.
 // One thread at a time. Memory: when a subscriber is attached. Errors: Outcome.
-#include <lumen/base/clock.h>
 #include <lumen/bus/publisher.h>
+
+#include <lumen/base/clock.h>
 
 #include <sys/eventfd.h>
 #include <unistd.h>

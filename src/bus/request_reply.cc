@@ -1,8 +1,9 @@
 // Requests in flight, their deadlines and their replies. One thread at a time.
 // Memory: the table, at construction. Errors: Outcome.
+#include <lumen/bus/request_reply.h>
+
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
-#include <lumen/bus/request_reply.h>
 
 #include <algorithm>
 #include <bit>

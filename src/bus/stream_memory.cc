@@ -1,6 +1,7 @@
 // memfds, seals and mappings. Control plane. Errors: Status with errno's reason and the fix.
-#include <lumen/base/machine_memory.h>
 #include <lumen/bus/stream_memory.h>
+
+#include <lumen/base/machine_memory.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>

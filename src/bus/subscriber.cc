@@ -1,7 +1,8 @@
 // The slow half of Subscriber: looking for frames, and sleeping until there are some.
 // One thread at a time. Memory: none. Errors: Outcome.
-#include <lumen/base/clock.h>
 #include <lumen/bus/subscriber.h>
+
+#include <lumen/base/clock.h>
 
 #include <utility>
 

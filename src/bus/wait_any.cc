@@ -1,8 +1,9 @@
 // Looking at several rings, and sleeping for all of them. One thread. Memory: none. Errors:
 // Outcome.
+#include <lumen/bus/wait_any.h>
+
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
-#include <lumen/bus/wait_any.h>
 
 #include <array>
 #include <optional>

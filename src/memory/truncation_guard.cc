@@ -1,6 +1,7 @@
 // The table of guarded mappings and the handler of SIGBUS. See the header.
-#include <lumen/memory/mapping.h>
 #include <lumen/memory/truncation_guard.h>
+
+#include <lumen/memory/mapping.h>
 
 #include <sys/mman.h>
 #include <unistd.h>

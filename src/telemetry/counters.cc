@@ -1,9 +1,10 @@
 // Layout of the region, rows taken and given back, sums. See the header.
+#include <lumen/telemetry/counters.h>
+
 #include "telemetry/region_layout.h"
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
-#include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/counters_file.h>
 
 #include "telemetry/process_facts.h"

@@ -1,6 +1,7 @@
 // Making, locking, publishing and removing the file. See the header.
-#include <lumen/telemetry/counter_region.h>
 #include <lumen/telemetry/counters_file.h>
+
+#include <lumen/telemetry/counter_region.h>
 
 #include <fcntl.h>
 #include <linux/magic.h>

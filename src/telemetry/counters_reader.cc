@@ -1,6 +1,7 @@
 // Reading by pread, each place checked. See the header for threads, memory and errors.
-#include <lumen/telemetry/counter_table.h>
 #include <lumen/telemetry/counters_reader.h>
+
+#include <lumen/telemetry/counter_table.h>
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -96,6 +96,18 @@ def body_of(lines: int) -> str:
     return "".join(f"  work({number});\n" for number in range(lines))
 
 
+def test_a_source_that_hides_what_its_header_needs_is_found(tmp_path: Path) -> None:
+    files = {
+        "include/lumen/base/a.h": HEAD,
+        "src/base/a.cc": BODY + "#include <lumen/base/clock.h>\n#include <lumen/base/a.h>\n",
+        "src/base/b.cc": BODY + "#include <lumen/base/a.h>\n",
+    }
+    wanted = "src/base/a.cc:1: includes: the first include is to be <lumen/base/a.h>"
+    assert rules_of(tmp_path, files, "includes") == [wanted]
+    good = {"src/base/a.cc": BODY + "#include <lumen/base/a.h>\n\n#include <string>\n"}
+    assert rules_of(tmp_path, good, "includes") == []
+
+
 @pytest.mark.parametrize(
     "head",
     [
