@@ -25,9 +25,7 @@ def parser_of(bench: Bench) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     full, quick = bench.minutes, bench.quick_minutes
-    parser.add_argument(
-        "--quick", action="store_true", help=f"{quick:g} minutes instead of {full:g}"
-    )
+    parser.add_argument("--quick", action="store_true", help=f"{quick:g} min instead of {full:g}")
     parser.add_argument("--json", action="store_true", help="no table on stderr")
     parser.add_argument("--all", action="store_true", help="every contender in the table")
     parser.add_argument("--keep", action="store_true", help="in bench/baselines and the documents")
