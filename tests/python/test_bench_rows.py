@@ -112,7 +112,7 @@ def test_a_bench_that_does_not_tell_cores_apart_lacks_nobody() -> None:
 def test_a_kind_of_cores_with_too_few_rounds_of_ours_has_no_row() -> None:
     ours, rival = Contender("lumen", []), Contender("r", [])
     ours.samples = {"near": [{"m": 2.0}, {"m": 4.0}], "far": [{"m": 1.0}]}
-    rival.samples = {"near": [{"m": 6.0}]}
+    rival.samples = {"near": [{"m": 6.0}, {"m": 6.0}], "far": [{"m": 1.0}]}
     (made,) = rows_by_kind("a", "m", "ns", ours, [rival], limit=lambda kind: 1.5)
     assert (made["cpus"], made["ours"], made["ratio"], made["limit"]) == ("near", 3, 2, 1.5)
 

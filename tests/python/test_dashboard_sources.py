@@ -228,13 +228,15 @@ def test_the_baselines_of_the_project_are_read(project_root: Path) -> None:
     same = [c for c in content.documents.cells if c.values == {
         key: value for key, value in row.items() if isinstance(value, float)}]  # fmt: skip
     assert len(same) == 1
-    assert content.documents.rivals
+    assert {"server", "queue"} <= {row.bench for row in content.documents.rivals}
 
 
 def test_a_baseline_with_rows_of_its_own_shape_is_no_error() -> None:
     rival = {"bench": "b", "row": "r", "ours": 1.0, "rival": 2.0}
     found = read_document({"measurements": [{"rows": [{"slices": 5}, rival]}]}, "x", "x.json")
-    assert [each.row for each in found.rivals] == ["r"]
+    assert [(each.bench, each.row) for each in found.rivals] == [("b", "r")]
+    whole = {"bench": "w", "rows": [{"row": "r", "ours": 1.0, "rival": 2.0}]}
+    assert [each.bench for each in read_document(whole, "x", "x.json").rivals] == ["w"]
 
 
 def test_a_bench_is_read(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _read_one(part: Any, run: str, where: str, baseline: bool) -> Documents:
     kinds: list[tuple[tuple[str, ...], Callable[..., Any], list[Any]]] = [
         (("clients", "latency_us"), _load, found.loads),
         (("queue_type", "allocator_type", "rounds"), _cell, found.cells),
-        (("bench", "ours", "rival"), _rival, found.rivals),
+        (("row", "ours", "rival"), _rival, found.rivals),
     ]
     for number, row in enumerate(rows):
         place = f"{where}: rows[{number}]"
@@ -160,9 +160,9 @@ def _rival(row: dict[str, Any], part: dict[str, Any], run: str, where: str) -> R
     found = _numbers(row, ("ours", "rival", "ratio", "spread"), where)
     if "ours" not in found or "rival" not in found:
         return None  # a rival that this machine does not have
-    bench, title, metric, unit = (
-        str(row.get(key) or "") for key in ("bench", "row", "metric", "unit")
-    )
+    title, metric, unit = (str(row.get(key) or "") for key in ("row", "metric", "unit"))
+    # Of the document; older ones say it in each row.
+    bench = str(row.get("bench") or part.get("bench") or run)
     name = str(row.get("rival_name") or "")
     ratio, spread = found.get("ratio"), found.get("spread")
     return RivalRow(
