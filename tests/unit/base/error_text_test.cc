@@ -74,6 +74,7 @@ TEST(ErrorText, WithoutASlotTheBeginningOfAMessageIsKept) {
   const size_t before = ErrorText::in_use();
   {
     std::vector<Status> held;
+    held.reserve(2 * ErrorText::kSlots);
     for (size_t i = 0; i < 2 * ErrorText::kSlots; ++i)
       held.push_back(long_error(static_cast<int>(i)));
     EXPECT_EQ(ErrorText::kSlots, ErrorText::in_use());
