@@ -42,7 +42,8 @@ KEEP_KNOWN_SECONDS = 30 * 24 * 3600
 FOR_CLANG_TIDY = re.compile(r"NOLINT\w*(?:\([^)]*\))?|/\*\s*\w+\s*=\s*\*/")
 # clang reads no header that gcc has precompiled, and so sees that each test names what it uses.
 OF_GCC_ALONE = re.compile(
-    r" -Winvalid-pch -include \S+cmake_pch\.hxx| -fpch-preprocess| -Wno-(stringop-overflow|restrict)"
+    r" -Winvalid-pch -include \S+cmake_pch\.hxx| -fpch-preprocess"
+    r"| -Wno-(stringop-overflow|restrict)"
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 
