@@ -198,7 +198,7 @@ BENCH = Bench(
         Goal(r"^round trip 32 B, p[59]", "ratio_at_least", 1, "not above the best rival"),
         Goal("^round trip 32 B, parked", "level", 0.25, AHEAD_OR_LEVEL),
         Goal("^request and reply", "of_limit_at_most", 1.2, "within 20 % of the plain round trip"),
-        Goal("to NumPy$", "of_limit_at_least", 0.9, "90 % of what NumPy does alone"),
+        Goal("to NumPy$", "of_limit_at_least", 0.9, "90 % of the rate of NumPy alone"),
         Goal(
             "how the publisher waits$",
             "level",

@@ -82,7 +82,7 @@ class Rows:
         self, name: str, metric: str, unit: str, ours: str, contenders: Sequence[Contender],
         rivals: Sequence[str] = (), limit: str | None = None,
     ) -> None:  # fmt: skip
-        """A row of what was measured, for each kind of cores, if ours has two rounds there."""
+        """A row of these measurements for each kind of cores, if ours has two rounds there."""
         by_name = {contender.name: contender for contender in contenders}
         wanted = dict.fromkeys((ours, *rivals, *([limit] if limit else [])))
         for kind in (*KINDS, None):

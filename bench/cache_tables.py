@@ -1,4 +1,4 @@
-"""The tables and the picture of bench/cache.py's documents, from what it has kept.
+"""The tables and the picture of bench/cache.py's documents, from its kept figures.
 
 `./dev bench cache` prints, beside its rows, `story` (every step's samples), `counted` (an
 operation's instructions and misses), `massif` and `curve` (peak memory by entries). Text out; no

@@ -327,7 +327,7 @@ BENCH = Bench(
             "^squeezenet, 4 clients, beside mlp at 1,000/s, auto$",
             "of_limit_at_least",
             0.97,
-            "97 % of what it is alone",
+            "97 % of its rate alone",
             metric=RATE,
         ),
         Goal(
@@ -344,7 +344,7 @@ BENCH = Bench(
             "in a flood on mlp, 256 clients, auto$",
             "of_limit_at_least",
             0.9,
-            "90 % of what a process a model gets",
+            "90 % of the rate with a process a model",
             metric=RATE,
         ),
     ),

@@ -202,7 +202,7 @@ def measure(run: Run) -> None:
 
 
 BENCH = Bench(
-    title="What watching costs",
+    title="The cost of watching",
     measure=measure,
     minutes=5.0,
     quick_minutes=1.5,

@@ -40,7 +40,7 @@ LANDING_SECONDS = 12 * 3600
 KEEP_KNOWN_SECONDS = 30 * 24 * 3600
 # Comments that speak to clang-tidy: NOLINT, and the name of an argument, as in f(/*rows=*/2).
 FOR_CLANG_TIDY = re.compile(r"NOLINT\w*(?:\([^)]*\))?|/\*\s*\w+\s*=\s*\*/")
-# clang reads no header that gcc has precompiled, and so sees that each test names what it uses.
+# clang reads no header that gcc has precompiled, and so finds an include that a test lacks.
 OF_GCC_ALONE = re.compile(
     r" -Winvalid-pch -include \S+cmake_pch\.hxx| -fpch-preprocess"
     r"| -Wno-(stringop-overflow|restrict)"

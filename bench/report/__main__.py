@@ -44,7 +44,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev report",
         description="Runs every bench, one after the other, and writes docs/reports/DATE-CPU.md "
-        "with charts. What is done is kept: after Ctrl-C, or a failure, call it again.",
+        "with charts. Finished benches are kept: after Ctrl-C, or a failure, call it again.",
     )
     quick = f"short rounds, below {QUICK_LIMIT_MINUTES:.0f} minutes on two cores"
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -52,7 +52,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="A,B", help="some of the benches")
     due = "only the benches whose code is newer than their kept figures"
     parser.add_argument("--due", action="store_true", help=due)
-    parser.add_argument("--list", action="store_true", help="say what would run, and how long")
+    parser.add_argument(
+        "--list", action="store_true", help="the benches that would run, and their minutes"
+    )
     page_only = "measure nothing: the page of what is there"
     parser.add_argument("--page", action="store_true", help=page_only)
     draw_only = "measure nothing: the documents' tables from bench/baselines"

@@ -91,7 +91,7 @@ def draw(name: str, folder: Path | None = None) -> str:
     found = store.load(bench_name, folder)
     if not found:
         return f"(No figures are kept yet in `bench/baselines/{bench_name}.json`.)\n"
-    # What stands beside the rows is the same in all measurements of a run.
+    # The keys beside the rows are the same in all measurements of a run.
     shown = found[: 1 if part else None]
     return "\n".join(draw_table(bench, part, one) + measured_on(one) for one in shown)
 

@@ -1,4 +1,4 @@
-"""What all benches share: declaration, arguments, rounds, rows, verdicts, tables, kept figures."""
+"""The parts that all benches share: declaration, rounds, rows, verdicts, tables, kept figures."""
 
 from bench.runner.declare import Bench, Goal, Option, Part
 from bench.runner.places import BINARY, BUILD, ROOT

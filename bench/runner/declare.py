@@ -1,4 +1,4 @@
-"""What a bench declares in its module's BENCH, and how benches are found.
+"""A bench's declaration, its module's BENCH, and how benches are found.
 
 A bench is told in one place: adding bench/NAME.py with a BENCH adds its command, its kept figures,
 its table, its goals and its part of the report. Errors: KeyError names the bench that isn't there.

@@ -4,7 +4,7 @@ A file holds {"measurements": [...]}, one for each kind of machine ("near", "far
 bench does not tell them apart), each with `machine`, `commit`, `sources` (a hash of the content of
 the files that the bench names) and `rows` with their raw rounds, a line a row. Age fails nothing:
 `./dev report --due` lists the benches whose code is newer. Threads: one. Errors: ValueError names
-what is not fit to be kept, or the listed file that isn't there.
+the figures that are not fit to be kept, or the listed file that isn't there.
 """
 
 from __future__ import annotations

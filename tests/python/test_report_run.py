@@ -21,7 +21,7 @@ from bench.runner import Bench, declare
 
 # Writes down when it begins and ends, then prints a row; its words say how it fails.
 STUB = """
-import json, os, pathlib, sys, time
+import json, os, pathlib, signal, sys
 diary = pathlib.Path(os.environ["DIARY"])
 name = pathlib.Path(sys.argv[0]).stem
 def note(what):
@@ -31,9 +31,11 @@ note("begin")
 print("round 1 of 1", file=sys.stderr)
 try:
     if os.environ.get("HANG") == name:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         print("ready", file=sys.stderr, flush=True)
-        while True:  # not signal.pause(): a signal just before it would leave it waiting for ever
-            time.sleep(0.05)
+        # Not signal.pause(): a signal just before it would leave it waiting for ever.
+        signal.sigwait({signal.SIGINT})
+        raise KeyboardInterrupt
 except KeyboardInterrupt:
     note("stopped")
     raise

@@ -14,7 +14,7 @@
 
 byte holders[SLOTS];
 byte text[SLOTS];                       /* the number of the error whose message lies there */
-chan copies = [3] of { byte, byte };    /* slot, number: what publishes a Status to another thread */
+chan copies = [3] of { byte, byte };    /* slot, number: the hand-over of a Status to another thread */
 byte ended = 0;
 
 inline claim(s) {

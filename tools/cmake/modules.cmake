@@ -191,8 +191,8 @@ function(lumen_install)
 endfunction()
 
 # GoogleTest and the standard headers that most tests include, compiled once for all programs with the
-# same flags: half of what a small test costs. The library has none, so that each file there names what
-# it uses.
+# same flags: half of the cost of a small test. The library has none, so that each file there names
+# the headers that it uses.
 function(lumen_precompile_tests OWNER)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "int main() {}\n")
   add_executable(${OWNER} ${PROJECT_BINARY_DIR}/precompiled.cc)
@@ -210,7 +210,7 @@ function(lumen_flags_of_test NAME)
                                            -Wno-restrict)
   endif()
   if(NAME MATCHES "^unit_")
-    # Half of what a build costs was optimising unit tests. The programs that look for races by
+    # Half of a build's cost was optimising unit tests. The programs that look for races by
     # running long (stress, conformance, integration) are compiled as the server is.
     if(LUMEN_SANITIZE)
       target_compile_options(${NAME} PRIVATE -O0)

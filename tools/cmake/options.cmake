@@ -49,7 +49,7 @@ if(LUMEN_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LUMEN_SANITIZE})
   if(LUMEN_SANITIZE MATCHES "address.*undefined")
-    # AddressSanitizer stops at a null pointer by itself, and UBSan's looks double what is compiled.
+    # AddressSanitizer stops at a null pointer by itself, and UBSan's looks double the code.
     add_compile_options(-fno-sanitize=null)
   endif()
   # gcc 12's own analysis of instrumented code finds faults that aren't there (PR 105562): values used
@@ -64,7 +64,7 @@ endif()
 find_program(LUMEN_CCACHE ccache)
 if(LUMEN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Two checkouts share what they compiled: paths below the source tree are cached as relative.
-  # The sloppiness is what it asks for where a header is precompiled: none of ours tells the time.
+  # ccache asks for this sloppiness where a header is precompiled: none of ours tells the time.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
                                   CCACHE_NOHASHDIR=1
                                   CCACHE_SLOPPINESS=pch_defines,time_macros ${LUMEN_CCACHE})
