@@ -54,7 +54,7 @@ Status Scheduler::add(std::span<models::Model* const> models, models::Builders& 
                       Runner::OnFailure on_failure) {
   for (models::Model* model : models) {
     chooser_->forget(*model);
-    const Status placed = placement_.place(*model);
+    Status placed = placement_.place(*model);
     if (placed.ok()) continue;
     if (on_failure == Runner::OnFailure::kFail) return placed;
     model->mark_unavailable(std::string(placed.message()));

@@ -42,7 +42,7 @@ Status Backends::use(Entry& entry) {
   const std::lock_guard lock(*memory_mutex_);
   if (entry.is_in_use) return {};
   for (size_t i = 0; i < regions_.size(); ++i) {
-    const Status status = entry.backend->register_memory(regions_[i]);
+    Status status = entry.backend->register_memory(regions_[i]);
     if (status.ok()) continue;
     while (i-- > 0) entry.backend->unregister_memory(regions_[i]);
     return status;
@@ -55,7 +55,7 @@ Status Backends::register_memory(std::span<std::byte> region) {
   const std::lock_guard lock(*memory_mutex_);
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (!entries_[i]->is_in_use) continue;
-    const Status status = entries_[i]->backend->register_memory(region);
+    Status status = entries_[i]->backend->register_memory(region);
     if (status.ok()) continue;
     while (i-- > 0) {
       if (entries_[i]->is_in_use) entries_[i]->backend->unregister_memory(region);

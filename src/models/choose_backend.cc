@@ -76,7 +76,7 @@ Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
     OperatorFindings found = compare_operators(backend, source);
     if (!found.unsafe.empty()) return refused(backend, source, found.unsafe);
     choice.operators_not_known = std::move(found.not_known);
-    const Status tried = try_first(backend, source, options);
+    Status tried = try_first(backend, source, options);
     if (tried.code() == Code::kCancelled) return tried;
     if (!tried.ok()) {
       return Status::error(tried.code(), "model '%s': %s %s", source.name.c_str(),

@@ -52,7 +52,7 @@ Status EpollLoop::add(Stream& stream, Socket socket) noexcept {
   EpollStream& state = stream.begin(EpollStream{.stream = &stream, .fd = socket.number});
   event.data.u64 = reinterpret_cast<uint64_t>(&state) | kStreamTag;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.number, &event) != 0) {
-    const Status status = Status::from_errno(errno, "adding a connection to epoll");
+    Status status = Status::from_errno(errno, "adding a connection to epoll");
     ::close(socket.number);
     return status;
   }

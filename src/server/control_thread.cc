@@ -118,7 +118,7 @@ Status ControlThread::change(const service::Job& job) {
     by.append(" by pid ").append(std::to_string(job.by->pid));
     by.append(", uid ").append(std::to_string(job.by->uid));
   }
-  const Status status = engine_.reconfigure(*config);
+  Status status = engine_.reconfigure(*config);
   if (status.ok()) {
     by.append(": ").append(json_text([this](JsonWriter& json) {
       json.begin_object();

@@ -224,7 +224,7 @@ Status RunningServer::make_counters() {
   if (options_.stats_path != kOff) {
     const bool is_usual = options_.stats_path == kAuto;
     if (is_usual) telemetry::remove_old_counters_files(telemetry::default_counters_path());
-    const Status status = make_counters_file(
+    Status status = make_counters_file(
         is_usual ? telemetry::default_counters_path() : options_.stats_path, options);
     if (status.ok()) return {};
     if (!is_usual) return status;

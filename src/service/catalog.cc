@@ -170,7 +170,7 @@ Status Catalog::add(std::string_view name, std::string_view version) {
   Result<std::shared_ptr<models::Model>> model = repository_.load(name, version);
   if (!model.ok()) return model.status();
   const CatalogModel entry{*model, nullptr, ModelNeed((*model)->metadata())};
-  const Status made = engine_.add_model(**model);
+  Status made = engine_.add_model(**model);
   if (!made.ok()) {
     repository_.forget(**model);
     return made;

@@ -192,7 +192,7 @@ CsvFile::Appended CsvFile::append(std::string_view text, std::span<const uint32_
 }
 
 Status CsvFile::rotate() noexcept {
-  const Status status = move_up();
+  Status status = move_up();
   // Not again at the next line: after as much as would have filled a file.
   rotate_above_ = status.ok() ? max_bytes_ : size_ + max_bytes_;
   return status;

@@ -62,7 +62,7 @@ BusConnection::~BusConnection() { close(); }
 Status BusConnection::watch() {
   for (net::Watch& one : watches_) {
     if (one.fd < 0) continue;  // no pidfd: the socket alone tells of its end
-    if (const Status status = host_.thread().loop.add(one); !status.ok()) {
+    if (Status status = host_.thread().loop.add(one); !status.ok()) {
       one.fd = -1;
       return status;
     }

@@ -128,7 +128,7 @@ TEST_F(OnnxRuntimeTest, ARequestWhoseShapesDoNotFitIsTheClientsErrorAndLeavesNoT
     const auto run_rows = [&](int64_t left, int64_t right, std::vector<float>* sums) {
       models::PendingRequest pending(model);
       models::add_pair(pending, left, right);
-      const Status status = status_of(*instance, pending);
+      Status status = status_of(*instance, pending);
       if (status.ok()) *sums = pending.output<float>(0);
       return status;
     };
