@@ -5,6 +5,7 @@
 
 #include "conformance/backend_cases.h"
 #include "support/pending_request.h"
+#include "support/source_dir.h"
 #include "support/submit_now.h"
 #include "support/temp_repository.h"
 
@@ -23,8 +24,7 @@ constexpr float kFails = 666;
 class BackendInEngineTest : public testing::TestWithParam<BackendCase> {
  protected:
   void SetUp() override {
-    files.copy_model(std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend/add_one/1",
-                     "add_one");
+    files.copy_model(test::source_path("tests/fixtures/backend/add_one/1"), "add_one");
     MadeBackend made = GetParam().make();
     control = made.control;
     Shape rows_of_four;

@@ -4,6 +4,7 @@
 
 #include "conformance/backend_cases.h"
 #include "support/pending_request.h"
+#include "support/source_dir.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,8 +18,7 @@ namespace {
 class BackendTest : public testing::TestWithParam<BackendCase> {
  protected:
   void load(const std::string& model) {
-    const std::filesystem::path directory =
-        std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
+    const std::filesystem::path directory = test::source_path("tests/fixtures/backend");
     auto opened = models::ModelRepository::open(directory, GetParam().make().backend, *counters);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     repository = std::move(*opened);

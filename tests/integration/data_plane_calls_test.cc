@@ -14,6 +14,7 @@
 #include "integration/data_plane_server.h"
 #include "support/fake_backend.h"
 #include "support/http_client.h"
+#include "support/source_dir.h"
 #include "support/temp_repository.h"
 #include "support/wrapping_backend.h"
 
@@ -60,7 +61,7 @@ class DataPlaneCallsOf : public testing::TestWithParam<QueueOverSocketToBackend>
     served.options.engine.queue_type = queue_type();
     served.options.engine.allocator_type = allocator_type;
     served.options.engine.batch_size = 8;
-    models.copy_model(LUMEN_SOURCE_DIR "/models/mlp/1", "mlp");  // alone: warm-up takes its time
+    models.copy_model(test::source_path("models/mlp/1"), "mlp");  // alone: warm-up takes its time
     served.options.model_repository = models.path();
     served.start(make_backend(std::get<2>(GetParam())));
   }
@@ -385,7 +386,7 @@ class DataPlaneCallsOverTheBus : public testing::TestWithParam<QueueType> {
     served.options.max_active_requests = 64;
     served.options.engine.queue_type = GetParam();
     served.options.engine.batch_size = 8;
-    models.copy_model(LUMEN_SOURCE_DIR "/models/mlp/1", "mlp");
+    models.copy_model(test::source_path("models/mlp/1"), "mlp");
     served.options.model_repository = models.path();
     served.start();
     auto connected = bus_client::InferClient::connect(served.options.bus_path);

@@ -9,6 +9,7 @@
 #include <lumen/server/server.h>
 
 #include "support/http_client.h"
+#include "support/source_dir.h"
 #include "support/temp_repository.h"
 #include "support/wrapping_backend.h"
 
@@ -59,7 +60,7 @@ class DataPlaneServer {
   DataPlaneServer() {
     options.http_address = "127.0.0.1:0";
     options.unix_path = files.path() / "s.sock";
-    options.model_repository = LUMEN_SOURCE_DIR "/models";
+    options.model_repository = test::source_path("models");
     options.max_active_requests = 16;
     options.max_connections = 32;
     options.telemetry_csv_path = files.path() / "requests.csv";

@@ -6,6 +6,7 @@
 #include <lumen/engine/engine.h>
 
 #include "support/failing_models.h"
+#include "support/source_dir.h"
 #include "support/stress.h"
 #include "support/temp_repository.h"
 
@@ -61,12 +62,12 @@ std::vector<std::byte> bytes_of(const models::InferRequest& request) {
 class FailedRuns : public testing::TestWithParam<models::QueueType> {
  protected:
   void SetUp() override {
-    const std::filesystem::path root(LUMEN_SOURCE_DIR);
+    const std::filesystem::path fixtures = test::source_path("tests/fixtures");
     for (const char* name : {"relu_sum", "relu_concat", "pick", "reshape_to"}) {
-      files.copy_model(root / "tests/fixtures/models" / name / "1", name);
+      files.copy_model(fixtures / "models" / name / "1", name);
     }
     for (const char* name : {"identity_bytes", "identity_int64", "add_one_large"}) {
-      files.copy_model(root / "tests/fixtures/backend" / name / "1", name);
+      files.copy_model(fixtures / "backend" / name / "1", name);
     }
     files.write("bounded/1/model.xml", kBounded);
     repository = std::move(

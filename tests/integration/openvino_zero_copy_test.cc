@@ -4,6 +4,7 @@
 
 #include "support/http_client.h"
 #include "support/observing_backend.h"
+#include "support/source_dir.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ class ZeroCopy : public testing::Test {
   void SetUp() override {
     ServerOptions options;
     options.http_address = "127.0.0.1:0";
-    options.model_repository = LUMEN_SOURCE_DIR "/models";
+    options.model_repository = test::source_path("models");
     options.max_active_requests = 4;
     auto server = Server::start(options, models::observe(backends::make_openvino(), observations_));
     ASSERT_TRUE(server.ok()) << server.status().message();

@@ -7,6 +7,7 @@
 #include <lumen/models/model_repository.h>
 
 #include "support/pending_request.h"
+#include "support/source_dir.h"
 
 #include <gtest/gtest.h>
 
@@ -18,10 +19,8 @@
 
 namespace lumen::models {
 
-inline const std::filesystem::path kBackendFixtures =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/backend";
-inline const std::filesystem::path kFailingFixtures =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/models";
+inline const std::filesystem::path kBackendFixtures = test::source_path("tests/fixtures/backend");
+inline const std::filesystem::path kFailingFixtures = test::source_path("tests/fixtures/models");
 
 class OneBackendTest : public testing::Test {
  protected:

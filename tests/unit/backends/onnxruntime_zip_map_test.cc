@@ -6,6 +6,7 @@
 #include <lumen/onnx/graph.h>
 #include "backends/onnxruntime/zip_map.h"
 #include "support/one_backend.h"
+#include "support/source_dir.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,8 +23,7 @@ using testing::ElementsAre;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-const std::filesystem::path kFixtures =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/fixtures/onnxruntime";
+const std::filesystem::path kFixtures = test::source_path("tests/fixtures/onnxruntime");
 
 std::string file_of(const char* model) {
   std::ifstream stream(kFixtures / model / "1/model.onnx", std::ios::binary);

@@ -8,6 +8,7 @@
 
 #include "support/failing_models.h"
 #include "support/one_backend.h"
+#include "support/source_dir.h"
 #include "support/submit_now.h"
 #include "support/temp_repository.h"
 
@@ -261,7 +262,7 @@ TEST_F(OpenVinoTest, MarksBrokenFilesUnavailableAndServesTheOthers) {
 TEST_F(OpenVinoTest, Bf16AndAutoAreNearF32AndAreBf16WhereTheCpuHasIt) {
   models::TempRepository files;
   for (const char* precision : {"f32", "bf16", "auto"}) {
-    files.copy_model(std::filesystem::path(LUMEN_SOURCE_DIR) / "models/mlp/1", precision);
+    files.copy_model(test::source_path("models/mlp/1"), precision);
     files.write(std::string(precision) + "/config.json",
                 std::string(R"({"precision": ")") + precision + R"(", "batch_sizes": [1, 4]})");
   }

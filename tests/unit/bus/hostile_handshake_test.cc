@@ -1,6 +1,7 @@
 // A process that connects or listens and does not keep to the handshake: a plain error for that
 // one, descriptors as before, and the others are served meanwhile.
 #include "support/bus_raw.h"
+#include "support/source_dir.h"
 #include "unit/bus/bus_fixture.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ size_t open_descriptors() {
 
 // The fixture's bytes, a text file of hexadecimal digits.
 std::vector<std::byte> fixture(const std::string& name) {
-  std::ifstream file(std::string(LUMEN_SOURCE_DIR) + "/tests/fixtures/bus/" + name);
+  std::ifstream file(test::source_path("tests/fixtures/bus") / name);
   EXPECT_TRUE(file) << name;
   std::vector<std::byte> bytes;
   for (std::string pair; file >> pair;) {

@@ -2,6 +2,8 @@
 // by MessageWriter; those of the fixtures by ONNX itself.
 #include <lumen/onnx/graph.h>
 
+#include "support/source_dir.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -196,9 +198,8 @@ TEST(OnnxGraph, IntegersAreKnownOnlyWhereTheyAreThereAndAsManyAsTheShapeSays) {
 }
 
 TEST(OnnxGraph, ReadsAFileThatOnnxWrote) {
-  std::ifstream stream(
-      std::string(LUMEN_SOURCE_DIR) + "/tests/fixtures/models/relu_concat/1/model.onnx",
-      std::ios::binary);
+  std::ifstream stream(test::source_path("tests/fixtures/models/relu_concat/1/model.onnx"),
+                       std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   const Result<Model> model = read_model(std::as_bytes(std::span(text)));
   ASSERT_TRUE(model.ok()) << model.status().message();

@@ -3,6 +3,8 @@
 #include <lumen/base/check.h>
 #include <lumen/server/settings.h>
 
+#include "support/source_dir.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,12 +67,12 @@ TEST_F(ConfigFile, SetsTheKeysThatItNamesAndLeavesTheRest) {
 }
 
 TEST_F(ConfigFile, TheOneInTheProjectsRootLoads) {
-  const auto options = load_config(LUMEN_SOURCE_DIR "/config.json", {});
+  const auto options = load_config(test::source_path("config.json"), {});
   EXPECT_TRUE(options.ok()) << options.status().message();
 }
 
 TEST_F(ConfigFile, TheFormThatUsersHaveLoadsAsItIs) {
-  const auto options = load_config(LUMEN_SOURCE_DIR "/tests/fixtures/config_of_users.json", {});
+  const auto options = load_config(test::source_path("tests/fixtures/config_of_users.json"), {});
   ASSERT_TRUE(options.ok()) << options.status().message();
   EngineConfig wanted;
   wanted.queue_type = QueueType::kMpmc;
@@ -377,7 +379,7 @@ class ConfigurationPage : public testing::Test {
   // Without the backquotes, which a terminal does not have. A row may go on behind the table's
   // text.
   static std::string row_of(const Setting& setting) {
-    std::ifstream page(LUMEN_SOURCE_DIR "/docs/configuration.md");
+    std::ifstream page(test::source_path("docs/configuration.md"));
     const std::string begin = "| " + std::string(setting.key) + " | ";
     for (std::string line; std::getline(page, line);) {
       std::erase(line, '`');

@@ -1,0 +1,9 @@
+#include "support/source_dir.h"
+
+namespace lumen::test {
+
+std::filesystem::path source_path(const std::filesystem::path& relative) {
+  return std::filesystem::path(LUMEN_SOURCE_DIR) / relative;
+}
+
+}  // namespace lumen::test
