@@ -2,20 +2,10 @@
 #include "engine/express_lane.h"
 
 namespace lumen::engine {
-namespace {
-
-EngineConfig of_one_worker(EngineConfig config) noexcept {
-  config.thread_count = 1;
-  return config;
-}
-
-}  // namespace
 
 ExpressLane::ExpressLane(const LaneContext& context)
-    : Lane(context, Threads::kExpressWorker, 1, order_of(context.config)),
-      source_(make_work_source(of_one_worker(context.config), context.options.submitter_count)),
-      worker_(worker_options(), *source_, context.closed) {
-  runners_.push_back(&worker_.runner());
+    : QueueLane(context, Threads::kExpressWorker, 1) {
+  add_worker(worker_options());
 }
 
 WorkerOptions ExpressLane::worker_options() noexcept {
@@ -55,29 +45,13 @@ bool ExpressLane::push(uint32_t submitter, models::InferRequest& request) noexce
 
 Status ExpressLane::add(std::span<models::Model* const> models, models::Builders& builders,
                         Runner::OnFailure on_failure) {
-  RunnerModels one{&worker_.runner(), std::nullopt};
+  RunnerModels one{runners_.front(), std::nullopt};
   for (models::Model* model : models) {
     if (serves(*model)) one.models.push_back(model);
     source_->add(*model, {});
   }
   return one.models.empty() ? Status()
                             : make_instances({&one, 1}, context_.config, builders, on_failure);
-}
-
-void ExpressLane::start() {
-  worker_.prepare();
-  warn_of_pin(worker_.pin_status());
-  worker_.go();
-}
-
-void ExpressLane::announce_all() noexcept {
-  source_->announce_all();
-  source_->wake(0);
-}
-
-void ExpressLane::close() noexcept {
-  source_->wake(0);
-  worker_.join();
 }
 
 }  // namespace lumen::engine

@@ -10,18 +10,15 @@
 // Threads, memory, errors: see lane.h; takes() by any submitter.
 #pragma once
 
-#include "engine/lane.h"
-#include "engine/work_source.h"
-#include "engine/worker.h"
+#include "engine/queue_lane.h"
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 namespace lumen::engine {
 
-class ExpressLane final : public Lane {
+class ExpressLane final : public QueueLane {
  public:
   // Heavier runs take more than about a third of the time slice that the kernel gives a thread that
   // asks for none (3 ms). A request that waits for a lighter run hardly waits longer than for the
@@ -40,7 +37,7 @@ class ExpressLane final : public Lane {
     return !is_heavy(request) &&
            load.heavy.load(std::memory_order_relaxed) >= context_.config.thread_count &&
            load.express.load(std::memory_order_relaxed) < kMostOutstanding &&
-           worker_.runner().has_instance(*request.model);
+           runners_.front()->has_instance(*request.model);
   }
   // A request of unknown cost may be heavy.
   [[nodiscard]] static bool is_heavy(const models::InferRequest& request) noexcept {
@@ -49,22 +46,11 @@ class ExpressLane final : public Lane {
   [[nodiscard]] static bool serves(const models::Model& model) noexcept;
 
   [[nodiscard]] bool push(uint32_t submitter, models::InferRequest& request) noexcept override;
-  [[nodiscard]] bool has_room(uint32_t, const models::Model& model) const noexcept override {
-    return source_->has_room(model);
-  }
-  void wake(uint32_t submitter) noexcept override { source_->wake_workers(submitter); }
-
   [[nodiscard]] Status add(std::span<models::Model* const> models, models::Builders& builders,
                            Runner::OnFailure on_failure) override;
-  void start() override;
-  void announce_all() noexcept override;
-  void close() noexcept override;
 
  private:
   [[nodiscard]] WorkerOptions worker_options() noexcept;
-
-  const std::unique_ptr<WorkSource> source_;
-  Worker worker_;
 };
 
 }  // namespace lumen::engine

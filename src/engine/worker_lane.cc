@@ -11,11 +11,10 @@ namespace lumen::engine {
 
 WorkerLane::WorkerLane(const LaneContext& context, const Placement& placement, ModelFilter serves,
                        ModelFilter packs)
-    : Lane(context, Threads::kWorkers, context.config.thread_count, order_of(context.config)),
+    : QueueLane(context, Threads::kWorkers, context.config.thread_count),
       placement_(placement),
       serves_(serves),
-      packs_(packs),
-      source_(make_work_source(context.config, context.options.submitter_count)) {
+      packs_(packs) {
   const EngineConfig& config = context.config;
   pinned_ = pin_cpus(context.options.pin_threads, config.thread_count, context.options.cpu_claims);
   // A worker that polls on a CPU that others need takes from them the time that it hopes to save.
@@ -27,17 +26,15 @@ WorkerLane::WorkerLane(const LaneContext& context, const Placement& placement, M
                           .admission = &admission_,
                           .shares = source_->shares(),
                           .heavy = &context.load.heavy};
-    const WorkerOptions worker{.index = i,
-                               .place = i,
-                               .config = config,
-                               .cpu = pinned_.of(i),
-                               .may_spin = may_spin,
-                               .may_want_cpu = &context.load.express,
-                               .load = load,
-                               .regions = context.options.regions,
-                               .counters = &context.counters};
-    workers_.push_back(std::make_unique<Worker>(worker, *source_, context.closed));
-    runners_.push_back(&workers_.back()->runner());
+    add_worker({.index = i,
+                .place = i,
+                .config = config,
+                .cpu = pinned_.of(i),
+                .may_spin = may_spin,
+                .may_want_cpu = &context.load.express,
+                .load = load,
+                .regions = context.options.regions,
+                .counters = &context.counters});
   }
 }
 
@@ -86,28 +83,6 @@ Status WorkerLane::pack(std::span<models::Model* const> models, models::Builders
   const models::Builders::Job measuring{.body = measure, .near_cpu = std::nullopt};
   builders.run({&measuring, 1});
   return status;
-}
-
-void WorkerLane::start() {
-  for (const auto& worker : workers_) {
-    worker->prepare();
-    warn_of_pin(worker->pin_status());
-  }
-  for (const auto& worker : workers_) worker->go();
-}
-
-void WorkerLane::announce_all() noexcept {
-  source_->announce_all();
-  wake_all();
-}
-
-void WorkerLane::wake_all() noexcept {
-  for (uint32_t i = 0; i < workers_.size(); ++i) source_->wake(i);
-}
-
-void WorkerLane::close() noexcept {
-  wake_all();
-  for (const auto& worker : workers_) worker->join();
 }
 
 }  // namespace lumen::engine

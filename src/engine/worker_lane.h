@@ -1,19 +1,16 @@
-// WorkerLane: requests wait in a queue for pinned worker threads.
+// WorkerLane: requests wait for the pinned worker threads.
 // Threads, memory, errors: see lane.h.
 #pragma once
 
-#include "engine/lane.h"
 #include "engine/placement.h"
-#include "engine/work_source.h"
-#include "engine/worker.h"
+#include "engine/queue_lane.h"
 
-#include <memory>
 #include <span>
 #include <vector>
 
 namespace lumen::engine {
 
-class WorkerLane final : public Lane {
+class WorkerLane final : public QueueLane {
  public:
   // `serves`: models that the workers get instances of. `packs`: models that they pack though the
   // queue type does not say so, where a trial shows a gain. `placement` outlives it.
@@ -21,16 +18,8 @@ class WorkerLane final : public Lane {
              ModelFilter packs);
 
   [[nodiscard]] bool push(uint32_t submitter, models::InferRequest& request) noexcept override;
-  [[nodiscard]] bool has_room(uint32_t, const models::Model& model) const noexcept override {
-    return source_->has_room(model);
-  }
-  void wake(uint32_t submitter) noexcept override { source_->wake_workers(submitter); }
-
   [[nodiscard]] Status add(std::span<models::Model* const> models, models::Builders& builders,
                            Runner::OnFailure on_failure) override;
-  void start() override;
-  void announce_all() noexcept override;
-  void close() noexcept override;
 
   // Whether its workers take several requests of the model before they run one.
   [[nodiscard]] bool gathers(const models::Model& model) const noexcept {
@@ -42,13 +31,10 @@ class WorkerLane final : public Lane {
 
  private:
   [[nodiscard]] Status pack(std::span<models::Model* const> models, models::Builders& builders);
-  void wake_all() noexcept;
 
   const Placement& placement_;
   const ModelFilter serves_;
   const ModelFilter packs_;
-  const std::unique_ptr<WorkSource> source_;
-  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace lumen::engine

@@ -2,7 +2,7 @@
  *
  * The change from one scheduler to the next with the queue types `inline` and `auto` (src/engine/engine.cc: enter(),
  * end_turn(), help_retire(), close(), retire(), replace(); src/engine/scheduler.cc: end_turn(), wake_workers(), announce_all(), close();
- * src/engine/inline_lane.cc: end_turn(), finish(); src/engine/worker_lane.cc: announce_all(), close()). Two submitters submit, turn and leave when they like, and push to a worker or run
+ * src/engine/inline_lane.cc: end_turn(), finish(); src/engine/queue_lane.cc: announce_all(), close()). Two submitters submit, turn and leave when they like, and push to a worker or run
  * the request themselves; one change and then a drain by the control plane. A model may complete
  * later, on a thread of its own, one call at a time for each scheduler and submitter, and needs what the worker has
  * first (two models may share a device). A worker finds only requests that were announced.
