@@ -6,12 +6,10 @@
 #include <lumen/base/cache_line.h>
 #include <lumen/base/check.h>
 #include <lumen/base/doorbell.h>
+#include <lumen/queue/mutex_queue.h>
 #include <lumen/queue/spsc_queue.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
+#include <utility>
 
 namespace lumen::engine {
 namespace {
@@ -118,81 +116,39 @@ class SpscSource final : public WorkSource {
   std::vector<WorkerEnd> ends_;
 };
 
-// Mutex and condition variable, as a first version of any server has it: the others are compared
-// with it.
+// A queue with a mutex and condition variables, as a first version of any server has it: the others
+// are compared with it.
 class NaiveSource final : public WorkSource {
  public:
-  explicit NaiveSource(size_t capacity) : requests_(capacity) {}
+  NaiveSource(size_t capacity, uint32_t workers) : requests_(capacity), doorbells_(workers) {}
 
   bool push(uint32_t, models::InferRequest& request) noexcept override {
-    bool some_may_not_take = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (tail_ - head_ == requests_.size()) return false;
-      requests_[tail_++ & (requests_.size() - 1)] = &request;
-      some_may_not_take = barred_ > 0;
-    }
-    // One is enough, unless that may be a worker that can take nothing now and would sleep on.
-    if (some_may_not_take) {
-      changed_.notify_all();
-    } else {
-      changed_.notify_one();
-    }
-    return true;
+    return requests_.try_push(&request);
   }
   void wake_workers(uint32_t) noexcept override {}
   models::InferRequest* try_take(uint32_t) noexcept override {
-    const std::lock_guard lock(mutex_);
-    return take();
+    models::InferRequest* request = nullptr;
+    return requests_.try_pop(request) ? request : nullptr;
   }
-  bool was_empty(uint32_t) const noexcept override {
-    const std::lock_guard lock(mutex_);
-    return head_ == tail_;
-  }
-  models::InferRequest* park(uint32_t, bool may_take, uint64_t deadline_ns,
+  bool was_empty(uint32_t) const noexcept override { return requests_.was_empty(); }
+  models::InferRequest* park(uint32_t worker, bool may_take, uint64_t deadline_ns,
                              WakeReason& reason) noexcept override {
-    const uint64_t wakes = wakes_so_far();
+    // Not in the queue, where a push would wake it instead of a worker that may take the request.
+    if (!may_take) return sleep_on(doorbells_[worker], *this, worker, false, deadline_ns, reason);
+    const uint64_t interrupts = requests_.interrupts();
     if (reason.has_reason()) return nullptr;
-    std::unique_lock lock(mutex_);
-    const auto awake = [&] { return wakes_ != wakes || (may_take && head_ != tail_); };
-    if (!may_take) ++barred_;
-    if (deadline_ns > kLatestNs) {
-      changed_.wait(lock, awake);
-    } else {
-      const std::chrono::nanoseconds since_boot(static_cast<int64_t>(deadline_ns));
-      changed_.wait_until(lock, std::chrono::steady_clock::time_point(since_boot), awake);
-    }
-    if (!may_take) --barred_;
-    return may_take ? take() : nullptr;
+    models::InferRequest* request = nullptr;
+    (void)requests_.pop_unless_interrupted(request, interrupts, deadline_ns);
+    return request;
   }
-  void wake(uint32_t) noexcept override {
-    {
-      const std::lock_guard lock(mutex_);
-      ++wakes_;
-    }
-    changed_.notify_all();
+  void wake(uint32_t worker) noexcept override {
+    doorbells_[worker].wake();
+    requests_.interrupt();
   }
 
  private:
-  // The largest time of steady_clock: its count of nanoseconds is signed, and a larger one would
-  // lie in the past.
-  static constexpr uint64_t kLatestNs = INT64_MAX;
-
-  models::InferRequest* take() noexcept {
-    return head_ == tail_ ? nullptr : requests_[head_++ & (requests_.size() - 1)];
-  }
-  uint64_t wakes_so_far() noexcept {
-    const std::lock_guard lock(mutex_);
-    return wakes_;
-  }
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<models::InferRequest*> requests_;
-  size_t head_ = 0;
-  size_t tail_ = 0;
-  uint32_t barred_ = 0;  // sleepers that may not take
-  uint64_t wakes_ = 0;   // wake() of anyone: it is naive
+  MutexQueue<models::InferRequest*> requests_;
+  std::vector<Doorbell> doorbells_;
 };
 
 }  // namespace
@@ -207,7 +163,8 @@ std::unique_ptr<WorkSource> make_work_source(const EngineConfig& config, uint32_
     case models::QueueType::kSpsc:
       return std::make_unique<SpscSource>(spsc_ring_capacity(config), submitters,
                                           config.thread_count);
-    case models::QueueType::kNaive: return std::make_unique<NaiveSource>(config.queue_capacity);
+    case models::QueueType::kNaive:
+      return std::make_unique<NaiveSource>(config.queue_capacity, config.thread_count);
     case models::QueueType::kInline: break;
   }
   LUMEN_CHECK(!"a queue type without workers has no source");

@@ -1,5 +1,5 @@
 // MutexQueue: the simple queue that the others are compared with: a ring under a mutex, with two
-// condition variables. Of the toolkit: the server itself does not use it.
+// condition variables. The server's queue type `naive` is this one.
 // Threads: any may push, pop and close. Memory: one array at construction.
 // Errors: try_* return false or 0 when full, empty or closed; they wait for the mutex alone.
 //
@@ -66,6 +66,28 @@ class MutexQueue {
     }
     return empty(lock, {&value, 1}) == 1 ? QueueOutcome::kOk : QueueOutcome::kClosed;
   }
+  // For a thread that waits for another event too. It reads interrupts(), looks for the event, and
+  // pops: an interrupt() after the reading ends the pop, as kTimedOut unless there is an item.
+  [[nodiscard]] uint64_t interrupts() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return interrupts_;
+  }
+  QueueOutcome pop_unless_interrupted(T& value, uint64_t interrupts,
+                                      uint64_t deadline_ns = UINT64_MAX) noexcept {
+    std::unique_lock lock(mutex_);
+    (void)wait(lock, not_empty_, poppers_waiting_, deadline_ns,
+               [&] { return closed_ || tail_ != head_ || interrupts_ != interrupts; });
+    const bool is_closed = closed_;
+    if (empty(lock, {&value, 1}) == 1) return QueueOutcome::kOk;
+    return is_closed ? QueueOutcome::kClosed : QueueOutcome::kTimedOut;
+  }
+  void interrupt() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      ++interrupts_;
+    }
+    not_empty_.notify_all();
+  }
   // The faces of the other queues, whose blocking forms take the thread's idle strategy.
   QueueOutcome push(T&& value, IdleStrategy&, uint64_t deadline_ns = UINT64_MAX) noexcept {
     return push(std::move(value), deadline_ns);
@@ -130,7 +152,7 @@ class MutexQueue {
     using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC on Linux, as all our deadlines
     ++waiting;
     bool is_ready = true;
-    if (deadline_ns == UINT64_MAX) {
+    if (deadline_ns > kLatestNs) {
       condition.wait(lock, ready);
     } else {
       const Clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
@@ -139,6 +161,10 @@ class MutexQueue {
     --waiting;
     return is_ready;
   }
+
+  // The largest time of steady_clock, whose count of nanoseconds is signed: a larger one would lie
+  // in the past.
+  static constexpr uint64_t kLatestNs = INT64_MAX;
 
   const size_t mask_;
   const RawSlots<T> slots_;
@@ -149,6 +175,7 @@ class MutexQueue {
   size_t head_ = 0;
   size_t pushers_waiting_ = 0;
   size_t poppers_waiting_ = 0;
+  uint64_t interrupts_ = 0;
   bool closed_ = false;
 };
 

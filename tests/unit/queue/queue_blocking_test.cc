@@ -72,6 +72,22 @@ TYPED_TEST(BlockingQueues, AnItemThatIsThereIsPoppedEvenAfterTheDeadline) {
   EXPECT_EQ(queue.pop(value, idle, 0), QueueOutcome::kOk);
 }
 
+// Was: the mutex queue's clock counts signed nanoseconds, and a later deadline lay in the past.
+TYPED_TEST(BlockingQueues, ADeadlineBeyondTheRangeOfTheClockIsWaitedFor) {
+  TypeParam queue(2);
+  std::atomic<bool> has_begun{false};
+  std::thread consumer([&] {
+    IdleStrategy idle(0);
+    int value = 0;
+    has_begun.store(true);
+    EXPECT_EQ(queue.pop(value, idle, uint64_t{INT64_MAX} + 1), QueueOutcome::kOk);
+  });
+  while (!has_begun.load()) std::this_thread::yield();
+  for (int i = 0; i < 1'000; ++i) std::this_thread::yield();
+  ASSERT_TRUE(queue.try_push(1));
+  consumer.join();
+}
+
 TYPED_TEST(BlockingQueues, CloseDrainsExactly) {
   TypeParam queue(4);
   IdleStrategy idle;
@@ -140,6 +156,42 @@ TEST(MpmcQueue, CloseUnderLoadLosesNothingAndEndsEveryThread) {
 }
 TEST(MutexQueue, CloseUnderLoadLosesNothingAndEndsEveryThread) {
   close_under_load<MutexBoth<int>>();
+}
+
+TEST(MutexQueue, AnInterruptSinceTheCountWasReadEndsAPop) {
+  MutexQueue<int> queue(4);
+  const uint64_t before = queue.interrupts();
+  queue.interrupt();
+  int value = -1;
+  EXPECT_EQ(queue.pop_unless_interrupted(value, before), QueueOutcome::kTimedOut);
+  EXPECT_EQ(queue.pop_unless_interrupted(value, queue.interrupts(), now_ns()),
+            QueueOutcome::kTimedOut)
+      << "an older interrupt ends no pop, its deadline does";
+  ASSERT_TRUE(queue.try_push(7));
+  EXPECT_EQ(queue.pop_unless_interrupted(value, before), QueueOutcome::kOk);
+  EXPECT_EQ(value, 7);
+  queue.close();
+  EXPECT_EQ(queue.pop_unless_interrupted(value, queue.interrupts()), QueueOutcome::kClosed);
+}
+
+TEST(MutexQueue, AnInterruptWakesASleepingPopAndNoItemIsLost) {
+  for (int round = 0; round < 500; ++round) {
+    MutexQueue<int> queue(4);
+    std::vector<std::thread> consumers;
+    std::atomic<int> popped{0};
+    consumers.reserve(2);
+    for (int i = 0; i < 2; ++i) {
+      consumers.emplace_back([&, before = queue.interrupts()] {
+        int value = 0;
+        if (queue.pop_unless_interrupted(value, before) == QueueOutcome::kOk) popped.fetch_add(1);
+      });
+    }
+    ASSERT_TRUE(queue.try_push(1));
+    queue.interrupt();
+    for (std::thread& consumer : consumers) consumer.join();
+    ASSERT_EQ(popped.load(), 1);
+    ASSERT_TRUE(queue.was_empty());
+  }
 }
 
 TEST(SpscQueue, CloseFromAThirdThreadUnderLoadLosesNothing) {
