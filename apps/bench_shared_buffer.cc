@@ -199,11 +199,11 @@ bool run_mode(const Arguments& a, const std::string& mode, std::vector<Row>& row
   row.mode = mode;
   row.work_time_ns = a.work_time_ns;
   Flushed flushed;
-  const bool ran =
-      mode == "locked"
-          ? run_locked(a, row, flushed)
-          : run_shared(a, mode == "lane" ? SharedBuffer::Mode::kLane : SharedBuffer::Mode::kDense,
-                       row, flushed);
+  const bool ran = mode == "locked" ? run_locked(a, row, flushed)
+                                    : run_shared(a,
+                                                 mode == "chunked" ? SharedBuffer::Mode::kChunked
+                                                                   : SharedBuffer::Mode::kDense,
+                                                 row, flushed);
   row.buffers = flushed.buffers;
   row.used_bytes = flushed.bytes;
   row.last_used_bytes = flushed.last;
@@ -258,7 +258,7 @@ void print(const Arguments& a, const std::vector<Row>& rows) {
 
 // The work time from which the lock costs less than a twentieth more than `mode`.
 void print_meeting(const std::vector<Row>& rows) {
-  for (const std::string mode : {"dense", "lane"}) {
+  for (const std::string mode : {"dense", "chunked"}) {
     bool met = false;
     for (const Row& r : rows) {
       if (r.mode != mode) continue;
@@ -287,7 +287,7 @@ int run_bench_shared_buffer(int argc, char** argv) {
   app.add_option("--num-allocs-per-thread", a.num_allocs_per_thread);
   app.add_option("--work-time-ns", a.work_time_ns, "busy time after each record; 0 reads no clock");
   app.add_option("--buffer-size", a.buffer_size, "bytes of a buffer");
-  app.add_option("--mode", a.mode)->check(CLI::IsMember({"dense", "lane", "locked", "all"}));
+  app.add_option("--mode", a.mode)->check(CLI::IsMember({"dense", "chunked", "locked", "all"}));
   app.add_flag("--sweep", a.sweep, "work times from 0 to 20 µs: where do lock and lock-free meet");
   app.add_flag("--json", a.json);
   try {
@@ -307,7 +307,7 @@ int run_bench_shared_buffer(int argc, char** argv) {
   std::vector<Row> rows;
   for (const uint64_t work_time : work_times) {
     a.work_time_ns = work_time;
-    for (const std::string mode : {"dense", "lane", "locked"}) {
+    for (const std::string mode : {"dense", "chunked", "locked"}) {
       if ((a.mode == "all" || a.mode == mode) && !run_mode(a, mode, rows)) return 1;
     }
   }

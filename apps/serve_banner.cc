@@ -60,9 +60,9 @@ std::string engine_text(const lumen::server::ServerOptions& options) {
   }
   if (engine.queue_type != QueueType::kInline) {
     text += ", " + std::to_string(engine.queue_capacity) + " may wait";
-    const bool has_lanes =
+    const bool has_model_queues =
         engine.queue_type != QueueType::kSpsc && engine.queue_type != QueueType::kNaive;
-    if (has_lanes) text += " for each model, " + std::string(name_of(engine.policy));
+    if (has_model_queues) text += " for each model, " + std::string(name_of(engine.policy));
   }
   return text;
 }

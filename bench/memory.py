@@ -7,7 +7,7 @@ Rivals: std::pmr::monotonic_buffer_resource over a given buffer; malloc of glibc
 (by LD_PRELOAD); a mutex. Limits: a checked bump pointer, a bare fetch_add, bare chunks of 4 KiB.
 Every round runs every contender once, in an order that rotates.
 
-The rival of a lane is the mutex a record too, and the mutex once for 4 KiB, which keeps a
+The rival of chunked mode is the mutex a record too, and the mutex once for 4 KiB, which keeps a
 writer's last records to itself until its chunk is full. Near or far cores: as
 bench/runner/turns.py says.
 """
@@ -26,7 +26,7 @@ from bench.runner.turns import KINDS, LEAST_ROUNDS, kind_of, probe_ns
 
 ARENA_RIVALS = ["std::pmr::monotonic_buffer_resource", "malloc", "mimalloc", "jemalloc"]
 # Dense mode gives every record its place in one order, which a lock for 4 KiB does not.
-SHARED_RIVALS = {"dense": ["mutex"], "lane": ["mutex", "mutex a 4 KiB"]}
+SHARED_RIVALS = {"dense": ["mutex"], "chunked": ["mutex", "mutex a 4 KiB"]}
 Samples = dict[tuple[str, str], list[float]]  # by row and contender
 
 
@@ -73,7 +73,7 @@ def add_rows(run: Run, samples: Samples, kind: str) -> None:
     add_row(run, samples, kind, row, row, "lumen", ARENA_RIVALS, "lumen after 4 KiB")
     for threads in (1, 2, 8):
         row = f"shared buffer {threads} threads"
-        for mode, limit in (("dense", "fetch_add"), ("lane", "chunks")):
+        for mode, limit in (("dense", "fetch_add"), ("chunked", "chunks")):
             add_row(run, samples, kind, row, f"{row} {mode}", mode, SHARED_RIVALS[mode], limit)
 
 
@@ -113,6 +113,6 @@ BENCH = Bench(
         Goal("arena .* B$", "at_most", 0.6, "0.6 ns"),
         Goal("dense", "of_limit_at_most", 1.1, "within 10 % of the bare fetch_add"),
         Goal("dense", "ratio_at_least", 1, "ahead of the best rival"),
-        Goal("lane", "level", 0.25, "ahead of the best rival or level with it"),
+        Goal("chunked", "level", 0.25, "ahead of the best rival or level with it"),
     ),
 )

@@ -226,7 +226,7 @@ double run_mutex(const Settings& s, size_t threads) {
 }
 
 // The lock once for 4 KiB: a chunk is filled without it and given back, full, when the next one is
-// taken. A thread that stops in the middle of a chunk keeps its records to itself, which lane mode
+// taken. A thread that stops in the middle of a chunk keeps its records to itself, which chunked mode
 // does not.
 double run_mutex_chunks(const Settings& s, size_t threads) {
   std::mutex mutex;
@@ -300,7 +300,8 @@ std::vector<Contender> contenders(const Settings& s) {
     const std::string row = "shared buffer " + std::to_string(threads) + " threads";
     all.push_back(
         {row, "dense", [=] { return run_shared(s, threads, SharedBuffer::Mode::kDense); }});
-    all.push_back({row, "lane", [=] { return run_shared(s, threads, SharedBuffer::Mode::kLane); }});
+    all.push_back(
+        {row, "chunked", [=] { return run_shared(s, threads, SharedBuffer::Mode::kChunked); }});
     all.push_back({row, "fetch_add", [=] { return run_fetch_add(s, threads); }});
     all.push_back({row, "chunks", [=] { return run_chunks(s, threads); }});
     all.push_back({row, "mutex", [=] { return run_mutex(s, threads); }});

@@ -28,13 +28,13 @@ SharedBuffer::SharedBuffer(const Options& options)
       asymmetric_(options.asymmetric_fence && asymmetric_fence_available()),
       slots_(std::make_unique<Slot[]>(options.buffer_count)),
       writers_(std::make_unique<WriterState[]>(options.max_writers)) {
-  const size_t lanes =
-      options.mode == Mode::kLane ? options.buffer_bytes / options.lane_bytes : size_t{0};
+  const size_t chunks =
+      options.mode == Mode::kChunked ? options.buffer_bytes / options.chunk_bytes : size_t{0};
   for (size_t i = 0; i < options.buffer_count; ++i) {
     slots_[i].word.store(pack(i, 0), std::memory_order_relaxed);  // relaxed: not shared yet
-    if (lanes != 0) slots_[i].lane_used = std::make_unique<std::atomic<uint32_t>[]>(lanes);
+    if (chunks != 0) slots_[i].chunk_used = std::make_unique<std::atomic<uint32_t>[]>(chunks);
   }
-  records_.reserve(std::max(lanes, options.max_writers) + 1);
+  records_.reserve(std::max(chunks, options.max_writers) + 1);
   holes_.reserve(options.max_writers);
 }
 
@@ -55,12 +55,12 @@ Status SharedBuffer::check(const Options& o) {
     return Status::error(Code::kInvalidArgument, "SharedBuffer: max_writers %zu; 1 to %zu",
                          o.max_writers, kMaxWriters);
   }
-  if (o.mode == Mode::kLane && (o.lane_bytes == 0 || o.buffer_bytes % o.lane_bytes != 0 ||
-                                o.buffer_bytes / o.lane_bytes > kMaxLanes)) {
+  if (o.mode == Mode::kChunked && (o.chunk_bytes == 0 || o.buffer_bytes % o.chunk_bytes != 0 ||
+                                   o.buffer_bytes / o.chunk_bytes > kMaxChunks)) {
     return Status::error(Code::kInvalidArgument,
-                         "SharedBuffer: lane_bytes %zu; it divides buffer_bytes %zu into at most "
-                         "%zu lanes",
-                         o.lane_bytes, o.buffer_bytes, kMaxLanes);
+                         "SharedBuffer: chunk_bytes %zu; it divides buffer_bytes %zu into at most "
+                         "%zu chunks",
+                         o.chunk_bytes, o.buffer_bytes, kMaxChunks);
   }
   return {};
 }

@@ -29,7 +29,7 @@ static_assert(offsetof(lumen_sb_extent, bytes) == offsetof(SharedBuffer::Extent,
 static_assert(sizeof(lumen_sb_hole) == sizeof(SharedBuffer::Hole));
 static_assert(offsetof(lumen_sb_hole, thread_id) == offsetof(SharedBuffer::Hole, thread_id));
 static_assert(offsetof(lumen_sb_hole, thread_gone) == offsetof(SharedBuffer::Hole, thread_gone));
-static_assert(LUMEN_SB_LANE == static_cast<int>(SharedBuffer::Mode::kLane));
+static_assert(LUMEN_SB_CHUNKED == static_cast<int>(SharedBuffer::Mode::kChunked));
 static_assert(LUMEN_SB_DROP == static_cast<int>(SharedBuffer::WhenFull::kDrop));
 static_assert(LUMEN_SB_TOO_LARGE == static_cast<int>(SharedBuffer::Refusal::kTooLarge));
 static_assert(LUMEN_SB_DROPPED == static_cast<int>(SharedBuffer::Refusal::kDropped));
@@ -61,14 +61,14 @@ std::nullptr_t fail(std::string_view reason, char* error, size_t error_bytes) {
 
 SharedBuffer::Options options_from(const lumen_sb_options& in) {
   SharedBuffer::Options o;
-  o.mode = in.mode == LUMEN_SB_LANE ? SharedBuffer::Mode::kLane : SharedBuffer::Mode::kDense;
+  o.mode = in.mode == LUMEN_SB_CHUNKED ? SharedBuffer::Mode::kChunked : SharedBuffer::Mode::kDense;
   o.when_full =
       in.when_full == LUMEN_SB_DROP ? SharedBuffer::WhenFull::kDrop : SharedBuffer::WhenFull::kWait;
   o.flush_by_writers = in.flush_by_writers != 0;
   o.buffer_bytes = in.buffer_bytes;
   o.buffer_count = in.buffer_count;
   o.max_writers = in.max_writers;
-  o.lane_bytes = in.lane_bytes;
+  o.chunk_bytes = in.chunk_bytes;
   o.stall_timeout_ns = in.stall_timeout_ns;
   o.flush = in.flush == nullptr ? nullptr : &forward;
   return o;
@@ -86,15 +86,15 @@ lumen_sb_options lumen_sb_default_options(void) {
   out.buffer_bytes = o.buffer_bytes;
   out.buffer_count = o.buffer_count;
   out.max_writers = o.max_writers;
-  out.lane_bytes = o.lane_bytes;
+  out.chunk_bytes = o.chunk_bytes;
   out.stall_timeout_ns = o.stall_timeout_ns;
   return out;
 }
 
 lumen_sb* lumen_sb_create(const lumen_sb_options* options, void* memory, size_t memory_bytes,
                           char* error, size_t error_bytes) {
-  if (options == nullptr || options->version != LUMEN_SB_VERSION || options->mode > LUMEN_SB_LANE ||
-      options->when_full > LUMEN_SB_DROP) {
+  if (options == nullptr || options->version != LUMEN_SB_VERSION ||
+      options->mode > LUMEN_SB_CHUNKED || options->when_full > LUMEN_SB_DROP) {
     return fail(
         "lumen_sb_create: no options, or of another version, mode or when_full; begin with "
         "lumen_sb_default_options()",

@@ -50,7 +50,8 @@ size_t SharedBuffer::flush_ready() noexcept {
     }
     // sync[shared_buffer.token]: seq_cst, slots sealed before again_ was set are seen below
     again_.exchange(false, std::memory_order_seq_cst);
-    while (flush_next(delivered)) {
+    for (FlushStep step = flush_next(); step != FlushStep::kBlocked; step = flush_next()) {
+      if (step == FlushStep::kDelivered) ++delivered;
     }
     // sync[shared_buffer.token]: seq_cst, as above, both
     token_.store(false, std::memory_order_seq_cst);
@@ -58,8 +59,8 @@ size_t SharedBuffer::flush_ready() noexcept {
   return delivered;
 }
 
-// One step of the oldest slot; false: nothing more can be done now.
-bool SharedBuffer::flush_next(size_t& delivered) noexcept {
+// One step of the oldest slot.
+SharedBuffer::FlushStep SharedBuffer::flush_next() noexcept {
   const uint64_t next = next_flush_.load(kRelaxed);  // relaxed: only the token moves it
   const uint64_t sequence = next & kSequenceMask;
   Slot& slot = slot_of(sequence);
@@ -70,10 +71,10 @@ bool SharedBuffer::flush_next(size_t& delivered) noexcept {
   const bool is_open = sequence_of(open) == sequence;
   if (word == pack(sequence, 0)) {
     if (!is_open || offset_of(open) <= options_.buffer_bytes || !is_overdue(slot, word)) {
-      return false;
+      return FlushStep::kBlocked;
     }
     force_seal(slot, sequence);
-    return true;
+    return FlushStep::kPassed;
   }
   const uint64_t used = offset_of(word) - 1;
   if (used == 0) {
@@ -81,19 +82,20 @@ bool SharedBuffer::flush_next(size_t& delivered) noexcept {
     // find the slot marked for its next life and wait for ever.
     const bool is_closed = is_open && (open & kClosedBit) != 0;
     if (distance(sequence_of(open), sequence) <= 0 && !is_closed) {
-      return offset_of(open) > options_.buffer_bytes && free_a_quarantined_slot(sequence_of(open));
+      const bool has_freed =
+          offset_of(open) > options_.buffer_bytes && free_a_quarantined_slot(sequence_of(open));
+      return has_freed ? FlushStep::kPassed : FlushStep::kBlocked;
     }
     if (slot.forced && !slot.quarantined) quarantine(slot, sequence, 0);
     recycle(slot, sequence, quarantine_is_over(slot));
-    return true;
+    return FlushStep::kPassed;
   }
   Account account = this->account(slot, sequence, used, false);
   if (account.missing != 0) {
-    if (!is_overdue(slot, word)) return false;
+    if (!is_overdue(slot, word)) return FlushStep::kBlocked;
     account = this->account(slot, sequence, used, true);
   }
   deliver(slot, used, account);
-  ++delivered;
   const bool usable = !slot.forced && account.missing == account.gone;
   if (usable) {
     slot.expected = account.counted;
@@ -101,7 +103,7 @@ bool SharedBuffer::flush_next(size_t& delivered) noexcept {
     quarantine(slot, sequence, used);
   }
   recycle(slot, sequence, usable);
-  return true;
+  return FlushStep::kDelivered;
 }
 
 // The committed part of the `used` bytes of a sealed slot. `overdue`: also the writers that owe the
@@ -110,7 +112,7 @@ SharedBuffer::Account SharedBuffer::account(Slot& slot, uint64_t sequence, uint6
                                             bool overdue) noexcept {
   Account account;
   holes_.clear();
-  if (options_.mode == Mode::kLane) settle_lanes(slot, sequence, overdue, account);
+  if (options_.mode == Mode::kChunked) settle_chunks(slot, sequence, overdue, account);
   const size_t index = static_cast<size_t>(&slot - slots_.get());
   const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
   uint64_t counted = slot.revoked_bytes;
@@ -139,8 +141,8 @@ SharedBuffer::Account SharedBuffer::account(Slot& slot, uint64_t sequence, uint6
 }
 
 // Takes back the chunks of `sequence` in which no record is open, idle writers' above all.
-void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
-                                Account& account) noexcept {
+void SharedBuffer::settle_chunks(Slot& slot, uint64_t sequence, bool overdue,
+                                 Account& account) noexcept {
   const uint32_t high = writers_high_.load(kRelaxed);  // relaxed: see writer()
   bool revoked = false;
   bool any = false;
@@ -151,7 +153,7 @@ void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
     if (!chunk_is_in(word, sequence)) continue;
     any = true;
     if ((word & kRevokedBit) != 0) continue;
-    // sync[shared_buffer.lane]: seq_cst, the mark before the look at open records
+    // sync[shared_buffer.revoke]: seq_cst, the mark before the look at open records
     revoked |= chunk.compare_exchange_strong(word, word | kRevokedBit, std::memory_order_seq_cst,
                                              std::memory_order_relaxed);
   }
@@ -161,7 +163,7 @@ void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
     // sync[shared_buffer.chunk]: acquire, the writer's state for this chunk
     const uint64_t word = writers_[i].chunk.load(std::memory_order_acquire);
     if ((word & kRevokedBit) != 0 && chunk_is_in(word, sequence)) {
-      settle_lane(slot, writers_[i], word, overdue, account);
+      settle_chunk(slot, writers_[i], word, overdue, account);
     }
   }
 }
@@ -169,14 +171,14 @@ void SharedBuffer::settle_lanes(Slot& slot, uint64_t sequence, bool overdue,
 // Everything below is about `word`, which the caller has looked at: the writer may come back and go
 // on to a chunk of another buffer at any time. Loading the word anew here once took such a chunk,
 // unmarked, for the one to settle, and took it from its writer.
-void SharedBuffer::settle_lane(Slot& slot, WriterState& state, uint64_t word, bool overdue,
-                               Account& account) noexcept {
-  // sync[shared_buffer.lane]: seq_cst, after the mark: a record that is not seen open here will see
+void SharedBuffer::settle_chunk(Slot& slot, WriterState& state, uint64_t word, bool overdue,
+                                Account& account) noexcept {
+  // sync[shared_buffer.revoke]: seq_cst, after the mark: a record that is not seen open here will see
   // the mark and not begin
   const uint64_t data = reinterpret_cast<uint64_t>(slot.data);
-  const uint64_t reserved = state.lane_reserved.load(std::memory_order_seq_cst) - data;
+  const uint64_t reserved = state.chunk_reserved.load(std::memory_order_seq_cst) - data;
   // sync[shared_buffer.commit]: acquire, the records up to there
-  const uint64_t committed = state.lane_committed.load(std::memory_order_acquire) - data;
+  const uint64_t committed = state.chunk_committed.load(std::memory_order_acquire) - data;
   const uint64_t bytes = state.chunk_bytes.load(kRelaxed);  // relaxed: published by the chunk
   const uint64_t offset = chunk_offset(word);
   const bool open = reserved != committed;
@@ -187,7 +189,7 @@ void SharedBuffer::settle_lane(Slot& slot, WriterState& state, uint64_t word, bo
   const bool gone = open && write_off_if_gone(state);
   if (open && !gone) {
     // Its chunk stays its own, the slot goes into quarantine; show its committed bytes.
-    fill_lane_table(slot, offset, bytes, committed - offset);
+    fill_chunk_table(slot, offset, bytes, committed - offset);
   } else {
     // If this fails the writer has come back and settles the chunk, and the words read above may be
     // of its next one. sync[shared_buffer.chunk]: acq_rel, one of the two settles
@@ -195,7 +197,7 @@ void SharedBuffer::settle_lane(Slot& slot, WriterState& state, uint64_t word, bo
                                              std::memory_order_relaxed)) {
       return;
     }
-    fill_lane_table(slot, offset, bytes, committed - offset);
+    fill_chunk_table(slot, offset, bytes, committed - offset);
     slot.revoked_bytes += bytes;
   }
   if (!open) return;
@@ -241,7 +243,7 @@ void SharedBuffer::force_seal(Slot& slot, uint64_t sequence) noexcept {
     // sync[shared_buffer.commit]: acquire, pairs with the writers' counting
     const uint64_t committed = state.committed[index].load(std::memory_order_acquire);
     known += committed;
-    if (options_.mode == Mode::kLane) {
+    if (options_.mode == Mode::kChunked) {
       // sync[shared_buffer.chunk]: acquire, chunk_bytes
       const uint64_t chunk = state.chunk.load(std::memory_order_acquire);
       // relaxed: published by the chunk
@@ -293,7 +295,7 @@ void SharedBuffer::deliver(const Slot& slot, uint64_t used, const Account& accou
   if (!flushed.complete()) {
     incomplete_buffers_.store(incomplete_buffers_.load(kRelaxed) + 1, kRelaxed);
   }
-  if (options_.mode == Mode::kLane) {
+  if (options_.mode == Mode::kChunked) {
     const uint64_t gap = used - record_bytes;
     wasted_bytes_.store(wasted_bytes_.load(kRelaxed) + gap - std::min(gap, flushed.missing_bytes),
                         kRelaxed);
@@ -310,10 +312,10 @@ void SharedBuffer::collect_records(const Slot& slot, uint64_t used) noexcept {
       records_.push_back({begin, bytes});
     }
   };
-  if (options_.mode == Mode::kLane) {
-    for (uint64_t begin = 0; begin < used; begin += options_.lane_bytes) {
+  if (options_.mode == Mode::kChunked) {
+    for (uint64_t begin = 0; begin < used; begin += options_.chunk_bytes) {
       // relaxed: published by the commit counter, or our own
-      add(begin, slot.lane_used[begin / options_.lane_bytes].load(kRelaxed));
+      add(begin, slot.chunk_used[begin / options_.chunk_bytes].load(kRelaxed));
     }
     return;
   }
@@ -325,13 +327,13 @@ void SharedBuffer::collect_records(const Slot& slot, uint64_t used) noexcept {
   add(begin, used - begin);
 }
 
-void SharedBuffer::fill_lane_table(Slot& slot, uint64_t offset, uint64_t chunk_bytes,
-                                   uint64_t used) noexcept {
-  const uint64_t lane = options_.lane_bytes;
-  for (uint64_t begin = 0; begin < chunk_bytes; begin += lane) {
-    const uint64_t in_lane = used > begin ? std::min(used - begin, lane) : 0;
+void SharedBuffer::fill_chunk_table(Slot& slot, uint64_t offset, uint64_t bytes,
+                                    uint64_t used) noexcept {
+  const uint64_t unit = options_.chunk_bytes;
+  for (uint64_t begin = 0; begin < bytes; begin += unit) {
+    const uint64_t in_unit = used > begin ? std::min(used - begin, unit) : 0;
     // relaxed: the commit counter publishes it
-    slot.lane_used[(offset + begin) / lane].store(static_cast<uint32_t>(in_lane), kRelaxed);
+    slot.chunk_used[(offset + begin) / unit].store(static_cast<uint32_t>(in_unit), kRelaxed);
   }
 }
 
@@ -347,7 +349,7 @@ bool SharedBuffer::free_a_quarantined_slot(uint64_t full) noexcept {
     // relaxed: only the token changes a slot that is passed over
     if (slot.word.load(kRelaxed) != pack(sequence, 1)) continue;
     if (!slot.quarantined || !quarantine_is_over(slot)) continue;
-    clear_lane_table(slot);
+    clear_chunk_table(slot);
     // sync[shared_buffer.slot]: seq_cst, nobody writes to its bytes any more; room_bell_'s work
     slot.word.store(pack(sequence, 0), std::memory_order_seq_cst);
     room = try_make_room(full);
@@ -355,16 +357,16 @@ bool SharedBuffer::free_a_quarantined_slot(uint64_t full) noexcept {
   return room == Room::kOpen;
 }
 
-void SharedBuffer::clear_lane_table(Slot& slot) noexcept {
-  if (slot.lane_used == nullptr) return;
-  const size_t lanes = options_.buffer_bytes / options_.lane_bytes;
-  for (size_t i = 0; i < lanes; ++i) slot.lane_used[i].store(0, kRelaxed);  // relaxed: not in use
+void SharedBuffer::clear_chunk_table(Slot& slot) noexcept {
+  if (slot.chunk_used == nullptr) return;
+  const size_t chunks = options_.buffer_bytes / options_.chunk_bytes;
+  for (size_t i = 0; i < chunks; ++i) slot.chunk_used[i].store(0, kRelaxed);  // relaxed: not in use
 }
 
 // Ends this life of the slot. Not usable: its next life is passed over.
 void SharedBuffer::recycle(Slot& slot, uint64_t sequence, bool usable) noexcept {
   slot.stalled_since_ns = 0;
-  if (usable) clear_lane_table(slot);
+  if (usable) clear_chunk_table(slot);
   // sync[shared_buffer.slot]: seq_cst, we are done with its bytes; also room_bell_'s work
   slot.word.store(pack(sequence + options_.buffer_count, usable ? 0 : 1),
                   std::memory_order_seq_cst);

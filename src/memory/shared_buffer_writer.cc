@@ -1,4 +1,4 @@
-// SharedBuffer::Writer off its fast path: entering a buffer, carving a lane, being refused.
+// SharedBuffer::Writer off its fast path: entering a buffer, carving a chunk, being refused.
 // Threads: a Writer belongs to one. Memory: none. Errors: nullptr and refusal().
 #include <lumen/memory/shared_buffer.h>
 
@@ -36,7 +36,8 @@ Result<SharedBuffer::Writer> SharedBuffer::writer() {
 
 SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
     : owner_(&owner), turns_(static_cast<uint32_t>(&state - owner.writers_.get())) {
-  place_.cell = owner.options_.mode == Mode::kLane ? &state.lane_committed : &state.committed[0];
+  place_.cell =
+      owner.options_.mode == Mode::kChunked ? &state.chunk_committed : &state.committed[0];
   place_.state = &state;
   place_.capacity = owner.options_.buffer_bytes;
   place_.word = &owner.word_;
@@ -44,7 +45,7 @@ SharedBuffer::Writer::Writer(SharedBuffer& owner, WriterState& state) noexcept
   // relaxed, all of them: ours alone, or for reports
   place_.value = place_.cell->load(relaxed);
   const uint64_t sequence = sequence_of(place_.word->load(relaxed));
-  state.lane_reserved.store(state.lane_committed.load(relaxed), relaxed);
+  state.chunk_reserved.store(state.chunk_committed.load(relaxed), relaxed);
   show_nothing_open(sequence);
 }
 
@@ -73,7 +74,7 @@ SharedBuffer::Writer::~Writer() {
     // committed, unless it gave up on us: then the slot is in quarantine and nobody reads them.
     const uint64_t bytes = place_.value - place_.cell->load(relaxed);
     std::byte* begin =
-        owner_->options_.mode == Mode::kLane
+        owner_->options_.mode == Mode::kChunked
             ? reinterpret_cast<std::byte*>(place_.cell->load(relaxed))
             : reinterpret_cast<std::byte*>(place_.bias + place_.base +
                                            (place_.state->note.load(relaxed) >> kNoteBits));
@@ -90,7 +91,7 @@ void SharedBuffer::Writer::swap(Writer& other) noexcept {
   std::swap(place_, other.place_);
   std::swap(chunk_, other.chunk_);
   std::swap(owner_, other.owner_);
-  std::swap(fenced_lane_end_, other.fenced_lane_end_);
+  std::swap(fenced_chunk_end_, other.fenced_chunk_end_);
   std::swap(blocked_at_, other.blocked_at_);
   std::swap(turn_begin_, other.turn_begin_);
   std::swap(away_until_ns_, other.away_until_ns_);
@@ -98,8 +99,8 @@ void SharedBuffer::Writer::swap(Writer& other) noexcept {
   std::swap(refusal_, other.refusal_);
 }
 
-// The way of a first record, a lane that is used up or revoked, a size out of bounds, a writer that
-// was refused before or leaves its turn to others, and of every lane record where there is no
+// The way of a first record, a chunk that is used up or revoked, a size out of bounds, a writer that
+// was refused before or leaves its turn to others, and of every record of chunked mode where there is no
 // membarrier.
 std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexcept {
   LUMEN_CHECK(!is_open());
@@ -108,7 +109,7 @@ std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexc
     refusal_ = Refusal::kTooLarge;
     return nullptr;
   }
-  if (owner_->options_.mode == Mode::kLane) {
+  if (owner_->options_.mode == Mode::kChunked) {
     if (std::byte* record = take_fenced(bytes); record != nullptr) return record;
     return carve(bytes, may_wait);
   }
@@ -221,11 +222,11 @@ std::byte* SharedBuffer::Writer::enter(uint64_t old, size_t bytes) noexcept {
   return reinterpret_cast<std::byte*>(place_.bias + old);
 }
 
-// A chunk of whole lanes with this record at its beginning.
+// A new chunk with this record at its beginning, longer than usual where the record is.
 std::byte* SharedBuffer::Writer::carve(size_t bytes, bool may_wait) noexcept {
   leave_chunk();
-  const size_t lane = owner_->options_.lane_bytes;
-  const size_t chunk_bytes = (bytes + lane - 1) / lane * lane;
+  const size_t unit = owner_->options_.chunk_bytes;
+  const size_t chunk_bytes = (bytes + unit - 1) / unit * unit;
   const uint64_t old = claim(chunk_bytes, may_wait);
   if (old == kNoWord) return nullptr;
   const auto begin =
@@ -236,21 +237,21 @@ std::byte* SharedBuffer::Writer::carve(size_t bytes, bool may_wait) noexcept {
   // so that the flusher cannot take it back before the first commit.
   // sync[shared_buffer.moved_on]: release, the bytes of our earlier records
   place_.state->sequence.store(sequence_of(old), std::memory_order_release);
-  place_.state->lane_committed.store(begin, std::memory_order_relaxed);
-  place_.state->lane_reserved.store(place_.value, std::memory_order_relaxed);
+  place_.state->chunk_committed.store(begin, std::memory_order_relaxed);
+  place_.state->chunk_reserved.store(place_.value, std::memory_order_relaxed);
   place_.state->chunk_bytes.store(chunk_bytes, std::memory_order_relaxed);
-  // sync[shared_buffer.chunk]: release, pairs with the flusher's look at the lanes
+  // sync[shared_buffer.chunk]: release, pairs with the flusher's look at the chunks
   place_.state->chunk.store(chunk_, std::memory_order_release);
-  (owner_->asymmetric_ ? place_.lane_end : fenced_lane_end_) = begin + chunk_bytes;
+  (owner_->asymmetric_ ? place_.chunk_end : fenced_chunk_end_) = begin + chunk_bytes;
   return reinterpret_cast<std::byte*>(begin);
 }
 
 // A record in the chunk at hand where only a locked instruction can order "open" before the look.
 std::byte* SharedBuffer::Writer::take_fenced(size_t bytes) noexcept {
   const uint64_t begin = place_.value;
-  if (fenced_lane_end_ <= begin || bytes > fenced_lane_end_ - begin) return nullptr;
-  // sync[shared_buffer.lane]: seq_cst on both sides, Dekker's pattern with the flusher's revoking
-  place_.state->lane_reserved.exchange(begin + bytes, std::memory_order_seq_cst);
+  if (fenced_chunk_end_ <= begin || bytes > fenced_chunk_end_ - begin) return nullptr;
+  // sync[shared_buffer.revoke]: seq_cst on both sides, Dekker's pattern with the flusher's revoking
+  place_.state->chunk_reserved.exchange(begin + bytes, std::memory_order_seq_cst);
   if ((place_.state->chunk.load(std::memory_order_seq_cst) & kRevokedBit) != 0) return nullptr;
   place_.value = begin + bytes;
   return reinterpret_cast<std::byte*>(begin);
@@ -258,7 +259,7 @@ std::byte* SharedBuffer::Writer::take_fenced(size_t bytes) noexcept {
 
 // Accounts for the chunk at hand, unless the flusher has done that in our place.
 void SharedBuffer::Writer::leave_chunk() noexcept {
-  place_.lane_end = fenced_lane_end_ = 0;
+  place_.chunk_end = fenced_chunk_end_ = 0;
   if (chunk_ == 0) return;
   const uint64_t chunk = std::exchange(chunk_, 0);
   // sync[shared_buffer.chunk]: acq_rel, one of the two settles the chunk; the flusher has read this
@@ -269,7 +270,7 @@ void SharedBuffer::Writer::leave_chunk() noexcept {
   const uint64_t offset = chunk_offset(chunk);
   const size_t slot = sequence_of(chunk) & (owner_->options_.buffer_count - 1);
   const auto begin = reinterpret_cast<uint64_t>(owner_->slots_[slot].data) + offset;
-  owner_->fill_lane_table(owner_->slots_[slot], offset, bytes, place_.value - begin);
+  owner_->fill_chunk_table(owner_->slots_[slot], offset, bytes, place_.value - begin);
   std::atomic<uint64_t>& cell = place_.state->committed[slot];
   // relaxed load: our own. sync[shared_buffer.commit]: release, the table and the records
   cell.store(cell.load(std::memory_order_relaxed) + bytes, std::memory_order_release);

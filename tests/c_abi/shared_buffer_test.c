@@ -70,7 +70,7 @@ static void run(uint32_t mode) {
   options.mode = mode;
   options.buffer_bytes = kBufferBytes;
   options.buffer_count = kBuffers;
-  options.lane_bytes = 256;
+  options.chunk_bytes = 256;
   options.flush = flush;
   options.context = &buffers;
   char error[200] = "";
@@ -102,6 +102,6 @@ static void run(uint32_t mode) {
 
 int main(void) {
   run(LUMEN_SB_DENSE);
-  run(LUMEN_SB_LANE);
+  run(LUMEN_SB_CHUNKED);
   return 0;
 }

@@ -1,8 +1,8 @@
 /* expect: pass; with -DBROKEN: fail; with -DBROKEN_SETTLE: fail
  *
- * How the flusher of lumen::SharedBuffer takes back the chunk of a writer in lane mode: the mark,
+ * How the flusher of lumen::SharedBuffer takes back the chunk of a writer in chunked mode: the mark,
  * the look at what is open, and who accounts for the chunk (src/memory/shared_buffer_flush.cc,
- * settle_lane(); reserve_as() and leave_chunk() on the writer's side). A chunk of 3 units, records
+ * settle_chunk(); reserve_as() and leave_chunk() on the writer's side). A chunk of 3 units, records
  * of 1; the writer may go idle anywhere. The asymmetric fence makes "store, then load" hold on both
  * sides, so plain steps in that order are the model, and BROKEN is what it would be without.
  * Shown: nothing is written into a chunk after it was handed over, every committed record is in what

@@ -47,7 +47,7 @@ struct Checker {
           ++broken;
           break;
         }
-        // Dense: in the order of reservation, so in order per writer. A lane of a writer is left
+        // Dense: in the order of reservation, so in order per writer. A chunk of a writer is left
         // before its next one begins, so there as well.
         if (head.number < next[head.writer]) ++broken;
         gaps += head.number - next[head.writer];
@@ -78,7 +78,7 @@ struct Total {
 };
 
 std::string name_of(const testing::TestParamInfo<Case>& c) {
-  return std::string(c.param.mode == Mode::kDense ? "Dense" : "Lane") +
+  return std::string(c.param.mode == Mode::kDense ? "Dense" : "Chunked") +
          (c.param.when_full == WhenFull::kWait ? "Wait" : "Drop") +
          (c.param.flush_by_writers ? "ByWriters" : "ByFlusher") + (c.param.fence ? "" : "Fenced");
 }
@@ -92,7 +92,7 @@ class SharedBufferStress : public testing::TestWithParam<Case> {
     o.flush_by_writers = GetParam().flush_by_writers;
     o.asymmetric_fence = GetParam().fence;
     o.buffer_bytes = 4096;
-    o.lane_bytes = 512;
+    o.chunk_bytes = 512;
     o.stall_timeout_ns = 10'000'000'000u;  // a preempted thread is no stall
     o.flush = &Checker::flush;
     o.context = &checker;
@@ -233,10 +233,10 @@ INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStress,
                                          Case{Mode::kDense, WhenFull::kWait, false, true},
                                          Case{Mode::kDense, WhenFull::kDrop, true, true},
                                          Case{Mode::kDense, WhenFull::kDrop, false, true},
-                                         Case{Mode::kLane, WhenFull::kWait, true, true},
-                                         Case{Mode::kLane, WhenFull::kWait, false, true},
-                                         Case{Mode::kLane, WhenFull::kDrop, false, true},
-                                         Case{Mode::kLane, WhenFull::kWait, false, false}),
+                                         Case{Mode::kChunked, WhenFull::kWait, true, true},
+                                         Case{Mode::kChunked, WhenFull::kWait, false, true},
+                                         Case{Mode::kChunked, WhenFull::kDrop, false, true},
+                                         Case{Mode::kChunked, WhenFull::kWait, false, false}),
                          name_of);
 
 }  // namespace

@@ -18,7 +18,7 @@ extern "C" {
 typedef struct lumen_sb lumen_sb;
 typedef struct lumen_sb_writer lumen_sb_writer;
 
-enum lumen_sb_mode { LUMEN_SB_DENSE = 0, LUMEN_SB_LANE = 1 };
+enum lumen_sb_mode { LUMEN_SB_DENSE = 0, LUMEN_SB_CHUNKED = 1 };
 enum lumen_sb_when_full { LUMEN_SB_WAIT = 0, LUMEN_SB_DROP = 1 };
 enum lumen_sb_refusal {
   LUMEN_SB_NONE = 0,
@@ -66,7 +66,7 @@ typedef struct lumen_sb_options {
   size_t buffer_bytes;
   size_t buffer_count;        // a power of two, 2 to 16
   size_t max_writers;         // 1 to 256
-  size_t lane_bytes;          // lane mode: divides buffer_bytes
+  size_t chunk_bytes;         // chunked mode: divides buffer_bytes
   uint64_t stall_timeout_ns;  // 0: wait for ever for a commit
   lumen_sb_flush_function flush;
   void* context;

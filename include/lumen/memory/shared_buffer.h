@@ -17,7 +17,7 @@
 //            increment. A buffer is complete when the writers' counters sum to the reserved bytes
 //            (`used`): each only grows and never passes its own reservations, so the sum of loads
 //            at different times equals `used` only when every part does.
-//   lane     fetch_add takes a chunk of `lane_bytes`; records are carved from it by plain stores. A
+//   chunked  fetch_add takes a chunk of `chunk_bytes`; records are carved from it by plain stores. A
 //            writer that sits idle on a chunk must not hold up the flush: the flusher marks the
 //            chunk revoked, then looks whether a record is open in it. reserve() says "open" and
 //            then looks for the mark: Dekker's pattern, paid by the flusher (asymmetric_fence.h).
@@ -62,11 +62,11 @@ class SharedBuffer {
   static constexpr size_t kMaxBuffers = 16;
   static constexpr size_t kMaxWriters = 256;
   static constexpr size_t kMaxBufferBytes = size_t{1} << 30;
-  static constexpr size_t kMaxLanes = 1u << 20;  // bounds the table of lanes: 4 bytes each
+  static constexpr size_t kMaxChunks = 1u << 20;  // bounds the table of chunks: 4 bytes each
 
   enum class Mode : uint8_t {
-    kDense,  // one fetch_add a record, no byte between records
-    kLane,   // one fetch_add a chunk; at most a record's room is wasted at the end of each
+    kDense,    // one fetch_add a record, no byte between records
+    kChunked,  // one fetch_add a chunk; at most a record's room is wasted at the end of each
   };
   enum class WhenFull : uint8_t {
     kWait,  // reserve() waits until the flusher has freed a buffer
@@ -104,7 +104,7 @@ class SharedBuffer {
     size_t buffer_bytes = 1024 * 1024;
     size_t buffer_count = 4;  // a power of two, 2 to kMaxBuffers
     size_t max_writers = 64;
-    size_t lane_bytes = 4096;                    // divides buffer_bytes
+    size_t chunk_bytes = 4096;  // divides buffer_bytes; a longer record gets a multiple
     uint64_t stall_timeout_ns = 1'000'000'000u;  // 0: wait for a commit for ever
     bool asymmetric_fence = true;                // false: as on a kernel without membarrier
     FlushFunction flush = nullptr;
@@ -113,8 +113,8 @@ class SharedBuffer {
 
   struct Stats {
     uint64_t buffers_flushed = 0;
-    uint64_t bytes_flushed = 0;  // `used` of these, lanes' unused ends included
-    uint64_t wasted_bytes = 0;   // of these, in the ends of lanes
+    uint64_t bytes_flushed = 0;  // `used` of these, unused ends of chunks included
+    uint64_t wasted_bytes = 0;   // of these, in the ends of chunks
     uint64_t missing_bytes = 0;  // handed over without their commit
     uint64_t incomplete_buffers = 0;
     uint64_t abandoned_records = 0;  // open when their Writer was destroyed; handed over as zeroes
@@ -194,10 +194,10 @@ class SharedBuffer {
 
   // A writer's words for the flusher. Only its owner stores, but for `chunk`, which both CAS.
   struct alignas(kFalseSharingRange) WriterState {
-    std::atomic<uint64_t> note{0};            // dense: see note_of()
-    std::atomic<uint64_t> lane_reserved{0};   // lane: address where the latest reservation ends
-    std::atomic<uint64_t> lane_committed{0};  // lane: address where the committed part ends
-    std::atomic<uint64_t> chunk{0};           // lane: see kOwnedBit
+    std::atomic<uint64_t> note{0};             // dense: see note_of()
+    std::atomic<uint64_t> chunk_reserved{0};   // chunked: address where the latest reservation ends
+    std::atomic<uint64_t> chunk_committed{0};  // chunked: address where the committed part ends
+    std::atomic<uint64_t> chunk{0};            // chunked: see kOwnedBit
     std::atomic<uint64_t> chunk_bytes{0};
     // Of the buffer entered last, or the next one while it waits for room: nothing is open before.
     std::atomic<uint64_t> sequence{0};
@@ -205,7 +205,7 @@ class SharedBuffer {
     std::atomic<uint32_t> abandoned{0};
     std::atomic<uint64_t> dropped_records{0};
     std::atomic<uint64_t> dropped_bytes{0};
-    // Bytes committed into each slot since creation; in lane mode whole chunks, when left.
+    // Bytes committed into each slot since creation; in chunked mode whole chunks, when left.
     std::atomic<uint64_t> committed[kMaxBuffers] = {};
     std::atomic<uint64_t> waits{0};
   };
@@ -223,7 +223,7 @@ class SharedBuffer {
     uint64_t quarantined_sequence = 0;
     bool quarantined = false;
     bool forced = false;
-    std::unique_ptr<std::atomic<uint32_t>[]> lane_used;
+    std::unique_ptr<std::atomic<uint32_t>[]> chunk_used;
   };
 
   explicit SharedBuffer(const Options& options);
@@ -247,13 +247,15 @@ class SharedBuffer {
     uint64_t gone = 0;     // of these, by threads that have ended
     uint64_t missing_record_bytes = 0;
   };
-  bool flush_next(size_t& delivered) noexcept;
+  // kBlocked: nothing more can be done now.
+  enum class FlushStep : uint8_t { kBlocked, kPassed, kDelivered };
+  FlushStep flush_next() noexcept;
   [[nodiscard]] Account account(Slot& slot, uint64_t sequence, uint64_t used,
                                 bool overdue) noexcept;
-  void settle_lanes(Slot& slot, uint64_t sequence, bool overdue, Account& account) noexcept;
+  void settle_chunks(Slot& slot, uint64_t sequence, bool overdue, Account& account) noexcept;
   // `word`: the marked chunk of `slot` that `state` showed.
-  void settle_lane(Slot& slot, WriterState& state, uint64_t word, bool overdue,
-                   Account& account) noexcept;
+  void settle_chunk(Slot& slot, WriterState& state, uint64_t word, bool overdue,
+                    Account& account) noexcept;
   void attribute_dense(const Slot& slot, uint64_t sequence, Account& account) noexcept;
   void force_seal(Slot& slot, uint64_t sequence) noexcept;
   [[nodiscard]] bool is_overdue(Slot& slot, uint64_t word) noexcept;
@@ -263,11 +265,11 @@ class SharedBuffer {
   void quarantine(Slot& slot, uint64_t sequence, uint64_t used) noexcept;
   [[nodiscard]] bool quarantine_is_over(Slot& slot) noexcept;
   [[nodiscard]] bool free_a_quarantined_slot(uint64_t full) noexcept;
-  void clear_lane_table(Slot& slot) noexcept;
+  void clear_chunk_table(Slot& slot) noexcept;
   [[nodiscard]] static bool write_off_if_gone(WriterState& state) noexcept;
   // Dense: bytes that `state` has reserved in the slot and not committed, by its note.
   [[nodiscard]] static uint64_t open_bytes(const WriterState& state, size_t slot) noexcept;
-  void fill_lane_table(Slot& slot, uint64_t offset, uint64_t chunk_bytes, uint64_t used) noexcept;
+  void fill_chunk_table(Slot& slot, uint64_t offset, uint64_t bytes, uint64_t used) noexcept;
 
   Options options_;
   Mapping mapping_;
@@ -317,10 +319,10 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   // line.
   struct Place {
     std::atomic<uint64_t>* cell = nullptr;  // where commit() stores
-    // The value to store: dense: bytes ever put into the slot; lane: address.
+    // The value to store: dense: bytes ever put into the slot; chunked: address.
     uint64_t value = 0;
-    uint64_t dense_limit = 0;  // capacity; 0: lane mode, or no fetch_add before a look (blocked)
-    uint64_t lane_end = 0;     // address; 0: dense mode, or no chunk
+    uint64_t dense_limit = 0;  // capacity; 0: chunked mode, or no fetch_add before a look (blocked)
+    uint64_t chunk_end = 0;    // address; 0: dense mode, or no chunk
     WriterState* state = nullptr;
     uint64_t base = kNoWord;  // dense: {sequence, 0} of the buffer we are in
     uint64_t bias = 0;        // dense: address of that buffer less base: one add off fetch_add
@@ -338,11 +340,11 @@ class alignas(kCacheLine) SharedBuffer::Writer {
                                      Others others) noexcept {
       const uint64_t begin = value;
       const uint64_t end = begin + bytes;
-      // Without a chunk, or in dense mode, lane_end is 0. end > begin: neither 0 nor wrapped
+      // Without a chunk, or in dense mode, chunk_end is 0. end > begin: neither 0 nor wrapped
       // around.
-      if (end <= lane_end && end > begin) [[likely]] {
+      if (end <= chunk_end && end > begin) [[likely]] {
         // relaxed: light_fence() and the flusher's heavy one order this store before the load below
-        state->lane_reserved.store(end, std::memory_order_relaxed);
+        state->chunk_reserved.store(end, std::memory_order_relaxed);
         light_fence();
         // relaxed: as above; a chunk that is still ours publishes nothing
         if (static_cast<int64_t>(state->chunk.load(std::memory_order_relaxed)) >= 0) [[likely]] {
@@ -405,7 +407,7 @@ class alignas(kCacheLine) SharedBuffer::Writer {
   Place place_;
   SharedBuffer* owner_ = nullptr;
   uint64_t chunk_ = 0;             // our last store into WriterState::chunk
-  uint64_t fenced_lane_end_ = 0;   // lane_end_ where light_fence() is not enough; else 0
+  uint64_t fenced_chunk_end_ = 0;  // chunk_end where light_fence() is not enough; else 0
   uint64_t blocked_at_ = kNoWord;  // sequence whose full word we have added to already
   uint64_t turn_begin_ = 0;        // dense: `word` before our first record that nobody came between
   uint64_t away_until_ns_ = 0;     // dense: another's turn until then; 0: no

@@ -58,12 +58,12 @@ TEST(Allocations, AnArenaTakesNothingFromTheHeap) {
 
 // Reserve, commit, swap, flush, a record that is overdue, and the way out of quarantine.
 TEST(Allocations, ASharedBufferTakesNothingFromTheHeapAfterItsCreation) {
-  for (const auto mode : {SharedBuffer::Mode::kDense, SharedBuffer::Mode::kLane}) {
+  for (const auto mode : {SharedBuffer::Mode::kDense, SharedBuffer::Mode::kChunked}) {
     uint64_t buffers = 0;
     SharedBuffer::Options o;
     o.mode = mode;
     o.buffer_bytes = 1024;
-    o.lane_bytes = 64;
+    o.chunk_bytes = 64;
     o.max_writers = 4;
     o.stall_timeout_ns = 100'000;
     o.flush = [](void* context, const SharedBuffer::Flushed&) noexcept {

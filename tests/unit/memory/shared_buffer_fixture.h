@@ -79,7 +79,7 @@ struct SharedBufferPeer {
     SharedBuffer::Account account;
     SharedBuffer::Slot& slot = buffer.slot_of(sequence);
     const uint64_t before = slot.revoked_bytes;
-    buffer.settle_lane(slot, buffer.writers_[0], seen, overdue, account);
+    buffer.settle_chunk(slot, buffer.writers_[0], seen, overdue, account);
     return slot.revoked_bytes - before + account.missing_record_bytes;
   }
 };

@@ -1,5 +1,5 @@
 // SharedBuffer against a model, exhaustively: every sequence of operations of two writers up to a
-// length, in dense mode, where each byte's place is determined; in lane mode the determined part.
+// length, in dense mode, where each byte's place is determined; in chunked mode the determined part.
 // Threads: one. Memory: two buffers of four bytes. Errors: by gtest, with the sequence.
 #include "unit/memory/shared_buffer_fixture.h"
 
@@ -90,7 +90,7 @@ class Session {
     o.mode = mode;
     o.when_full = SharedBuffer::WhenFull::kDrop;
     o.buffer_bytes = kCapacity;
-    o.lane_bytes = kCapacity / 2;
+    o.chunk_bytes = kCapacity / 2;
     o.buffer_count = kBuffers;
     o.max_writers = 2;
     o.stall_timeout_ns = 0;
@@ -155,7 +155,7 @@ class Session {
     for (const size_t missing : collector_.missing) ASSERT_EQ(missing, 0u) << sequence;
     ASSERT_EQ(buffer_->stats().abandoned_records, 0u) << sequence;
   }
-  bool agrees() const { return mode_ == Mode::kLane || got_ == wanted_; }
+  bool agrees() const { return mode_ == Mode::kChunked || got_ == wanted_; }
 
  private:
   Mode mode_;
@@ -195,12 +195,12 @@ TEST(SharedBufferModel, AgreesWithTheModelOverEverySequenceOfSixOperations) {
 }
 
 TEST(SharedBufferModel, LanesLoseNoByteOverEverySequenceOfFiveOperations) {
-  exhaust(Mode::kLane, 5);
+  exhaust(Mode::kChunked, 5);
 }
 
 // Longer ones at random: the laps around the two buffers that six operations cannot reach.
 TEST(SharedBufferModel, AgreesWithTheModelOverLongRandomSequences) {
-  for (const Mode mode : {Mode::kDense, Mode::kLane}) {
+  for (const Mode mode : {Mode::kDense, Mode::kChunked}) {
     for (uint32_t seed = 1; seed <= 300; ++seed) {
       Session run(mode);
       std::string sequence = "seed " + std::to_string(seed) + " ";

@@ -27,7 +27,7 @@ class SharedBufferStall : public testing::TestWithParam<std::tuple<Mode, bool>> 
     o.buffer_bytes = 64;
     o.buffer_count = 4;
     o.max_writers = 4;
-    o.lane_bytes = 16;
+    o.chunk_bytes = 16;
     o.stall_timeout_ns = 1'000'000;
     o.flush = &Collector::flush;
     o.context = &c;
@@ -231,11 +231,11 @@ TEST_P(SharedBufferStall, TheSequenceWrapsAroundWithoutAGapInTheBuffers) {
 }
 
 // Dense mode has no chunks.
-class SharedBufferLaneStall : public SharedBufferStall {};
+class SharedBufferChunkStall : public SharedBufferStall {};
 
 // The flusher is held between seeing a marked chunk and settling it; the writer goes on meanwhile.
 // It once looked anew and took the chunk that it found then.
-TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOneBefore) {
+TEST_P(SharedBufferChunkStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMarkedOneBefore) {
   for (const bool open : {false, true}) {
     c = {};
     SharedBuffer::Options o = options();
@@ -259,7 +259,7 @@ TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasGoneOnToIsNotTakenForTheMark
   }
 }
 
-TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) {
+TEST_P(SharedBufferChunkStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) {
   SharedBuffer::Options o = options();
   o.flush_by_writers = false;
   auto buffer = SharedBuffer::create(o).value();
@@ -274,20 +274,20 @@ TEST_P(SharedBufferLaneStall, AChunkThatItsWriterHasLeftIsNotAccountedForAgain) 
   EXPECT_EQ(c.records, (std::vector<std::string>{"1234"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, SharedBufferLaneStall,
-                         testing::Values(std::tuple(Mode::kLane, true),
-                                         std::tuple(Mode::kLane, false)),
+INSTANTIATE_TEST_SUITE_P(Chunks, SharedBufferChunkStall,
+                         testing::Values(std::tuple(Mode::kChunked, true),
+                                         std::tuple(Mode::kChunked, false)),
                          [](const auto& p) {
-                           return std::string(std::get<1>(p.param) ? "Lane" : "LaneFenced");
+                           return std::string(std::get<1>(p.param) ? "Chunked" : "ChunkedFenced");
                          });
 
 INSTANTIATE_TEST_SUITE_P(Modes, SharedBufferStall,
                          testing::Values(std::tuple(Mode::kDense, true),
-                                         std::tuple(Mode::kLane, true),
-                                         std::tuple(Mode::kLane, false)),
+                                         std::tuple(Mode::kChunked, true),
+                                         std::tuple(Mode::kChunked, false)),
                          [](const auto& p) {
                            return std::string(std::get<0>(p.param) == Mode::kDense ? "Dense"
-                                                                                   : "Lane") +
+                                                                                   : "Chunked") +
                                   (std::get<1>(p.param) ? "" : "Fenced");
                          });
 

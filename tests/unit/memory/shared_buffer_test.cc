@@ -19,7 +19,7 @@ SharedBuffer::Options small(Collector& collector, Mode mode = Mode::kDense) {
   o.buffer_bytes = 64;
   o.buffer_count = 2;
   o.max_writers = 4;
-  o.lane_bytes = 16;
+  o.chunk_bytes = 16;
   o.flush = &Collector::flush;
   o.context = &collector;
   return o;
@@ -28,7 +28,7 @@ SharedBuffer::Options small(Collector& collector, Mode mode = Mode::kDense) {
 TEST(SharedBuffer, RefusesImpossibleOptionsAndSaysWhich) {
   Collector c;
   const auto refused = [&](auto change) {
-    SharedBuffer::Options o = small(c, Mode::kLane);
+    SharedBuffer::Options o = small(c, Mode::kChunked);
     change(o);
     const Status status = SharedBuffer::create(o).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
@@ -44,8 +44,8 @@ TEST(SharedBuffer, RefusesImpossibleOptionsAndSaysWhich) {
   }
   EXPECT_THAT(refused([](O& o) { o.max_writers = 0; }), testing::HasSubstr("max_writers"));
   EXPECT_THAT(refused([](O& o) { o.max_writers = 257; }), testing::HasSubstr("max_writers"));
-  EXPECT_THAT(refused([](O& o) { o.lane_bytes = 0; }), testing::HasSubstr("lane_bytes"));
-  EXPECT_THAT(refused([](O& o) { o.lane_bytes = 48; }), testing::HasSubstr("lane_bytes 48"));
+  EXPECT_THAT(refused([](O& o) { o.chunk_bytes = 0; }), testing::HasSubstr("chunk_bytes"));
+  EXPECT_THAT(refused([](O& o) { o.chunk_bytes = 48; }), testing::HasSubstr("chunk_bytes 48"));
 }
 
 TEST(SharedBuffer, UsesTheCallersMemoryAndNoMore) {
@@ -80,7 +80,7 @@ TEST(SharedBuffer, DenseLeavesNoByteBetweenRecordsNorAtTheEnd) {
 }
 
 TEST(SharedBuffer, RefusesNothingAndMoreThanABuffer) {
-  for (const Mode mode : {Mode::kDense, Mode::kLane}) {
+  for (const Mode mode : {Mode::kDense, Mode::kChunked}) {
     Collector c;
     auto buffer = SharedBuffer::create(small(c, mode)).value();
     auto w = buffer->writer().value();
@@ -172,7 +172,7 @@ TEST(SharedBuffer, SealHandsOverPresentRecordsAndAnEmptyBufferIsNoBuffer) {
 }
 
 TEST(SharedBuffer, CloseFlushesPresentRecordsAndRefusesFromThenOn) {
-  for (const Mode mode : {Mode::kDense, Mode::kLane}) {
+  for (const Mode mode : {Mode::kDense, Mode::kChunked}) {
     Collector c;
     auto buffer = SharedBuffer::create(small(c, mode)).value();
     auto w = buffer->writer().value();
@@ -218,7 +218,7 @@ TEST(SharedBuffer, WritersRunOutAndComeBack) {
 }
 
 TEST(SharedBuffer, ARecordLeftOpenByItsWriterIsHandedOverAsZeroes) {
-  for (const Mode mode : {Mode::kDense, Mode::kLane}) {
+  for (const Mode mode : {Mode::kDense, Mode::kChunked}) {
     Collector c;
     auto buffer = SharedBuffer::create(small(c, mode)).value();
     {
@@ -242,11 +242,11 @@ TEST(SharedBuffer, ACallbackMayAskForAnotherFlush) {
   EXPECT_EQ(c.buffers.size(), 10u);
 }
 
-// Lane mode ----------------------------------------------------------------------------------
+// Chunked mode ----------------------------------------------------------------------------------
 
 TEST(SharedBuffer, LanesGiveEachWriterItsOwnChunkAndReportTheUnusedEnds) {
   Collector c;
-  auto buffer = SharedBuffer::create(small(c, Mode::kLane)).value();
+  auto buffer = SharedBuffer::create(small(c, Mode::kChunked)).value();
   auto a = buffer->writer().value();
   auto b = buffer->writer().value();
   ASSERT_TRUE(put(a, "aaaaaa"));
@@ -260,10 +260,10 @@ TEST(SharedBuffer, LanesGiveEachWriterItsOwnChunkAndReportTheUnusedEnds) {
 
 TEST(SharedBuffer, ALaneRecordMayBeAsLargeAsTheBuffer) {
   Collector c;
-  auto buffer = SharedBuffer::create(small(c, Mode::kLane)).value();
+  auto buffer = SharedBuffer::create(small(c, Mode::kChunked)).value();
   auto w = buffer->writer().value();
   ASSERT_TRUE(put(w, "12345"));
-  ASSERT_TRUE(put(w, std::string(33, 'l')));  // three lanes, 15 bytes free at the end
+  ASSERT_TRUE(put(w, std::string(33, 'l')));  // three chunks long, 15 bytes free at the end
   ASSERT_TRUE(put(w, std::string(15, 'm')));
   ASSERT_TRUE(put(w, std::string(64, 'n')));
   ASSERT_TRUE(buffer->flush());
@@ -274,7 +274,7 @@ TEST(SharedBuffer, ALaneRecordMayBeAsLargeAsTheBuffer) {
 TEST(SharedBuffer, AnIdleWritersChunkDoesNotHoldUpTheFlushAndItGoesOnElsewhere) {
   for (const bool fence : {true, false}) {
     Collector c;
-    SharedBuffer::Options o = small(c, Mode::kLane);
+    SharedBuffer::Options o = small(c, Mode::kChunked);
     o.asymmetric_fence = fence;
     auto buffer = SharedBuffer::create(o).value();
     auto idle = buffer->writer().value();
@@ -295,7 +295,7 @@ TEST(SharedBuffer, AnIdleWritersChunkDoesNotHoldUpTheFlushAndItGoesOnElsewhere) 
 TEST(SharedBuffer, AChunkWithAnOpenRecordIsNotTakenBack) {
   for (const bool fence : {true, false}) {
     Collector c;
-    SharedBuffer::Options o = small(c, Mode::kLane);
+    SharedBuffer::Options o = small(c, Mode::kChunked);
     o.asymmetric_fence = fence;
     auto buffer = SharedBuffer::create(o).value();
     auto open = buffer->writer().value();
