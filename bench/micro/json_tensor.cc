@@ -130,8 +130,11 @@ void read_numbers(benchmark::State& state, Read read) {
 
 void BM_Numbers_lumen(benchmark::State& state) {
   read_numbers(state, [](const char* at, const char* end, float& out) {
-    const char* const fast = lumen::wire::read_float_fast(at, end, out);
-    if (fast != nullptr) return fast;
+    const auto fast = lumen::wire::read_fast_float(at, end);
+    if (fast.end != nullptr) {
+      out = fast.value;
+      return fast.end;
+    }
     const auto slow = lumen::wire::read_number<float>(at, end);
     out = slow.value;
     return slow.end;

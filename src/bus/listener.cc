@@ -53,7 +53,8 @@ struct Served {
   uint32_t entry = 0;
 };
 
-Status check_options(const std::string& path, const ListenerOptions& options, Geometry& geometry) {
+Result<Geometry> geometry_of(const std::string& path, const ListenerOptions& options) {
+  Geometry geometry;
   geometry.capacity = options.capacity;
   geometry.slots = options.slots;
   if (geometry.slots == 0) {
@@ -75,7 +76,7 @@ Status check_options(const std::string& path, const ListenerOptions& options, Ge
                          path.c_str(), static_cast<unsigned long long>(options.area_bytes),
                          static_cast<unsigned long long>(kMostCapacity));
   }
-  return {};
+  return geometry;
 }
 
 class ThreadedListener final : public Listener {
@@ -449,11 +450,11 @@ void ThreadedListener::look_at_subscribers() {
 
 Result<std::unique_ptr<Listener>> Listener::create(const std::string& path,
                                                    const ListenerOptions& options) {
-  Geometry geometry;
-  LUMEN_RETURN_IF_ERROR(check_options(path, options, geometry));
+  const Result<Geometry> geometry = geometry_of(path, options);
+  if (!geometry.ok()) return geometry.status();
   auto socket = listen_unix(path, UnixSocketKind::kMessages);
   if (!socket.ok()) return socket.status();
-  auto listener = std::make_unique<ThreadedListener>(std::move(socket).value(), options, geometry);
+  auto listener = std::make_unique<ThreadedListener>(std::move(socket).value(), options, *geometry);
   LUMEN_RETURN_IF_ERROR(listener->start());
   return std::unique_ptr<Listener>(std::move(listener));
 }

@@ -153,13 +153,12 @@ EpollLoop::Found EpollLoop::poll_before_sleep() noexcept {
 }
 
 // Events after a wait in the kernel, which work that is there already makes a mere look.
-int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
+EpollLoop::Slept EpollLoop::sleep(uint64_t deadline_ns) noexcept {
   ++wakeups_;
   wake_handler_.before_sleep();
   // Completions that were left without a wake() so far (a worker lets them gather) save that
   // wake().
   const size_t found = wake_handler_.on_wake();
-  ran += found;
   uint32_t awake = kAwake;
   // sync[loop.wake_state]: both sides are read-modify-writes of one word, so one comes first: if
   // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and
@@ -168,7 +167,7 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
       !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {
     wake_handler_.after_sleep();
-    return ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
+    return {.events = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0), .ran = found};
   }
   idle_.parking();
   const int count =
@@ -178,7 +177,7 @@ int EpollLoop::sleep(uint64_t deadline_ns, size_t& ran) noexcept {
   // forgotten here, since on_wake() and on_turn_end() follow in this turn.
   wake_state_.exchange(kAwake, std::memory_order_acq_rel);
   wake_handler_.after_sleep();
-  return count;
+  return {.events = count, .ran = found};
 }
 
 size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
@@ -192,7 +191,11 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
     const Found found = poll_before_sleep();
     count = found.events;
     found_in_memory = found.in_memory;
-    if (count == 0 && !found_in_memory) count = sleep(deadline_ns, ran);
+    if (count == 0 && !found_in_memory) {
+      const Slept slept = sleep(deadline_ns);
+      count = slept.events;
+      ran = slept.ran;
+    }
   } else {
     count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
   }

@@ -136,7 +136,11 @@ class EpollLoop final : public Loop {
     bool in_memory = false;
   };
   [[nodiscard]] Found poll_before_sleep() noexcept;
-  int sleep(uint64_t deadline_ns, size_t& ran) noexcept;
+  struct Slept {
+    int events = 0;
+    size_t ran = 0;  // completions before it
+  };
+  [[nodiscard]] Slept sleep(uint64_t deadline_ns) noexcept;
   int wait_ms(uint64_t deadline_ns) noexcept;
   [[nodiscard]] bool was_woken() const noexcept;
   void served() noexcept;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace lumen::telemetry {
@@ -30,7 +31,9 @@ const RegionHead& head_of(std::span<const std::byte> region) {
   return head;
 }
 
-bool read_window(const FlightWindow& window, SlowRequests& out) {
+// nullopt: the window was begun anew meanwhile.
+std::optional<SlowRequests> read_window(const FlightWindow& window) {
+  SlowRequests out;
   // sync[flight.window]: acquire; of a window that was begun its entries, none of the one before
   out.window = window.number.load(std::memory_order_acquire);
   const uint64_t used = window.used.load(std::memory_order_acquire);  // sync[flight.window]
@@ -39,7 +42,8 @@ bool read_window(const FlightWindow& window, SlowRequests& out) {
   }
   // A reader of an entry of the next window sees its number: the entries' acquires are before this.
   // sync[flight.window]: acquire; the number again
-  return window.number.load(std::memory_order_acquire) == out.window;
+  if (window.number.load(std::memory_order_acquire) != out.window) return std::nullopt;
+  return out;
 }
 
 }  // namespace
@@ -61,14 +65,14 @@ std::vector<SlowRequests> read_slow(std::span<const std::byte> region, size_t sh
   const auto& windows = entry_of<FlightWindows>(region, head_of(region).slow, shard);
   std::vector<SlowRequests> found;
   for (const FlightWindow& window : windows) {
-    SlowRequests one;
-    if (!read_window(window, one)) continue;
-    if (one.requests.empty() && one.window != FlightWindow::kWholeLife) continue;
+    std::optional<SlowRequests> one = read_window(window);
+    if (!one) continue;
+    if (one->requests.empty() && one->window != FlightWindow::kWholeLife) continue;
     // Of those that took equally long the first comes first.
-    std::ranges::sort(one.requests, std::greater(), [](const FlightRecord& kept) {
+    std::ranges::sort(one->requests, std::greater(), [](const FlightRecord& kept) {
       return std::pair(total_of(kept), ~kept.request.sequence);
     });
-    found.push_back(std::move(one));
+    found.push_back(*std::move(one));
   }
   // The number of the whole life is the largest there is.
   std::ranges::sort(found, std::greater(), &SlowRequests::window);

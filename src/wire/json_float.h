@@ -134,9 +134,15 @@ struct Decimal {
   return number;
 }
 
-// Reads the number at `at`, which is before `end`, to `out` and returns the byte after it.
-[[nodiscard]] inline const char* read_float_fast(const char* at, const char* end,
-                                                 float& out) noexcept {
+// A number, and the byte after it; nullptr: there is none, or one for read_number().
+template <typename T>
+struct FastFloat {
+  const char* end = nullptr;
+  T value = 0;
+};
+
+// The number at `at`, which is before `end`.
+[[nodiscard]] inline FastFloat<float> read_fast_float(const char* at, const char* end) noexcept {
   // In units of the last place: 9,008 for the digits that were cut (1 in kLeastCut), 40 for the
   // power, 2 for the digits as a double and the product; twice that next to a power of two, where
   // units halve.
@@ -148,36 +154,34 @@ struct Decimal {
   constexpr double kSmallest = 1.2e-38;
   constexpr double kLargest = 3.4e38;
   const Decimal number = read_decimal(at, end);
-  if (number.end == nullptr) return nullptr;
-  if (number.power < -kMaxPower || number.power > kMaxPower) return nullptr;
-  if (number.is_cut && number.digits < kLeastCut) return nullptr;
+  if (number.end == nullptr) return {};
+  if (number.power < -kMaxPower || number.power > kMaxPower) return {};
+  if (number.is_cut && number.digits < kLeastCut) return {};
   const double value = static_cast<double>(static_cast<int64_t>(number.digits)) *
                        kPowersOfTen[static_cast<size_t>(number.power + kMaxPower)];
-  if (value < kSmallest ? number.digits != 0 : value > kLargest) return nullptr;
+  if (value < kSmallest ? number.digits != 0 : value > kLargest) return {};
   const uint64_t low = std::bit_cast<uint64_t>(value) & kLowBits;
-  if (low - (kMiddle - kMaxError) <= 2 * kMaxError) return nullptr;
+  if (low - (kMiddle - kMaxError) <= 2 * kMaxError) return {};
   const uint32_t sign = number.negative ? uint32_t{1} << 31 : 0;
-  out = std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(value)) | sign);
-  return number.end;
+  return {number.end,
+          std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(value)) | sign)};
 }
 
 // The same for a double, where digits and power are exact as doubles: then their product or
 // quotient is rounded once (Clinger 1990). That is every number of up to 15 digits that a program
 // is likely to send.
-[[nodiscard]] inline const char* read_float_fast(const char* at, const char* end,
-                                                 double& out) noexcept {
+[[nodiscard]] inline FastFloat<double> read_fast_double(const char* at, const char* end) noexcept {
   constexpr uint64_t kExactDigits = uint64_t{1} << 53;
   constexpr int64_t kExactPower = 22;
   const Decimal number = read_decimal(at, end);
-  if (number.end == nullptr || number.is_cut || number.digits > kExactDigits) return nullptr;
-  if (number.power < -kExactPower || number.power > kExactPower) return nullptr;
+  if (number.end == nullptr || number.is_cut || number.digits > kExactDigits) return {};
+  if (number.power < -kExactPower || number.power > kExactPower) return {};
   const auto digits = static_cast<double>(static_cast<int64_t>(number.digits));
   const bool divides = number.power < 0;
   const double power =
       kPowersOfTen[static_cast<size_t>(kMaxPower + (divides ? -number.power : number.power))];
   const double value = divides ? digits / power : digits * power;
-  out = number.negative ? -value : value;
-  return number.end;
+  return {number.end, number.negative ? -value : value};
 }
 
 }  // namespace lumen::wire

@@ -41,15 +41,17 @@ bool is_underflow(const char* at, const char* end) noexcept {
 
 namespace {
 
-// The usual number, read quickly; nullptr: another value, or one for read_number().
+// The usual number, read quickly. `end` is nullptr: another value, or one for read_number().
 template <typename T>
-const char* read_fast(const char* at, const char* end, T& out) noexcept {
-  if constexpr (std::is_floating_point_v<T>) {
-    return read_float_fast(at, end, out);
+auto read_fast(const char* at, const char* end) noexcept {
+  if constexpr (std::is_same_v<T, float>) {
+    return read_fast_float(at, end);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return read_fast_double(at, end);
   } else {
-    const Number<T> number = read_number<T>(at, end);
-    out = number.value;
-    return number.error == NumberError::kNone && number.end < end ? number.end : nullptr;
+    Number<T> number = read_number<T>(at, end);
+    if (number.error != NumberError::kNone || number.end == end) number.end = nullptr;
+    return number;
   }
 }
 
@@ -64,9 +66,10 @@ size_t read_run(JsonCursor& cursor, T* out, size_t count) noexcept {
     const char* number = at + 1;
     if (number < end && *number == ' ') ++number;
     if (number >= end) break;
-    const char* const behind = read_fast(number, end, out[read]);
-    if (behind == nullptr) break;
-    at = behind;
+    const auto fast = read_fast<T>(number, end);
+    if (fast.end == nullptr) break;
+    out[read] = fast.value;
+    at = fast.end;
     ++read;
   }
   cursor.jump_to(at);

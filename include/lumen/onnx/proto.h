@@ -86,20 +86,19 @@ class Fields {
   std::optional<Field> next() {
     const Bytes begin = rest_;
     Field field;
-    uint64_t tag = 0;
-    if (rest_.empty() || !take_varint(tag)) return std::nullopt;
-    field.number = static_cast<uint32_t>(tag >> 3);
-    field.type = static_cast<WireType>(tag & 7);
+    const std::optional<uint64_t> tag = take_varint();
+    if (!tag) return std::nullopt;
+    field.number = static_cast<uint32_t>(*tag >> 3);
+    field.type = static_cast<WireType>(*tag & 7);
+    std::optional<uint64_t> number = 0;  // the value, or how many bytes follow
+    if (field.type == kVarint || field.type == kBytes) number = take_varint();
+    if (!number) return std::nullopt;
     uint64_t size = 0;
     switch (field.type) {
-      case kVarint:
-        if (!take_varint(field.value)) return std::nullopt;
-        break;
+      case kVarint: field.value = *number; break;
       case kFixed64: size = 8; break;
       case kFixed32: size = 4; break;
-      case kBytes:
-        if (!take_varint(size)) return std::nullopt;
-        break;
+      case kBytes: size = *number; break;
       default: return std::nullopt;
     }
     if (size > rest_.size()) return std::nullopt;
@@ -111,15 +110,15 @@ class Fields {
   [[nodiscard]] bool is_whole() const noexcept { return rest_.empty(); }
 
  private:
-  bool take_varint(uint64_t& value) noexcept {
-    value = 0;
+  std::optional<uint64_t> take_varint() noexcept {
+    uint64_t value = 0;
     for (unsigned shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
       const auto byte = static_cast<uint8_t>(rest_.front());
       rest_ = rest_.subspan(1);
       value |= uint64_t{byte & 0x7Fu} << shift;
-      if ((byte & 0x80u) == 0) return true;
+      if ((byte & 0x80u) == 0) return value;
     }
-    return false;
+    return std::nullopt;
   }
 
   Bytes rest_;

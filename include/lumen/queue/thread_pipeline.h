@@ -126,6 +126,11 @@ class Pipeline {
   }
 
  private:
+  // The `count` positions from `position` on, of one thread; 0: none.
+  struct Claimed {
+    size_t position = 0;
+    size_t count = 0;
+  };
   static constexpr size_t kClosedBit = TailGate::kClosedBit;
   static constexpr bool kOneProducer = kProducers == Producers::kOne;
   // Classes of the waiting place: 0 idle stages, 1.. stage s waits for stage s - 1, last:
@@ -201,8 +206,7 @@ class Pipeline<T, kProducers, Stages...>::Producer {
     if constexpr (kOneProducer) {
       return push_alone(items);
     } else {
-      size_t position = 0;
-      const size_t count = claim(items.size(), position);
+      const auto [position, count] = claim(items.size());
       if (count == 0) return 0;
       fill(position, items.first(count));
       const bool seq_cst = pipeline_->pushed_.publish(position, count);
@@ -284,24 +288,25 @@ class Pipeline<T, kProducers, Stages...>::Producer {
     return count;
   }
 
-  // Claims up to `wanted` positions from `position` on.
-  size_t claim(size_t wanted, size_t& position) noexcept {
+  // Claims up to `wanted` positions.
+  Claimed claim(size_t wanted) noexcept {
     Backoff backoff;
-    position = pipeline_->tail_.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
+    size_t position =
+        pipeline_->tail_.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
     for (;;) {
-      if ((position & kClosedBit) != 0) return 0;
+      if ((position & kClosedBit) != 0) return {};
       const size_t count = std::min(wanted, free_from(position, wanted));
       if (count == 0) {
         const size_t seen = position;
         position = pipeline_->tail_.load(std::memory_order_relaxed);  // relaxed: as above
-        if (position == seen) return 0;
+        if (position == seen) return {};
         continue;
       }
       // sync[pipeline.tail]: seq_cst, for the stages that compare their position with it
       if (pipeline_->tail_.compare_exchange_weak(position, position + count,
                                                  std::memory_order_seq_cst,
                                                  std::memory_order_relaxed)) {  // relaxed: as above
-        return count;
+        return {position, count};
       }
       backoff.lost(distance_);
     }
@@ -327,8 +332,7 @@ class Pipeline<T, kProducers, Stages...>::StageRunner {
  public:
   // Takes at most one batch through the handler. 0: nothing is ready. Never waits.
   size_t poll() noexcept {
-    size_t position = 0;
-    const size_t count = claim(position);
+    const auto [position, count] = claim();
     if (count == 0) return 0;
     burst_ += count;
     handle(position, count);
@@ -405,24 +409,24 @@ class Pipeline<T, kProducers, Stages...>::StageRunner {
     return ready;
   }
 
-  size_t claim(size_t& position) noexcept {
+  Claimed claim() noexcept {
     if constexpr (kAlone) {
-      position = next_;
+      const size_t position = next_;
       const size_t count = batch_from(position);
       next_ += count;
-      return count;
+      return {position, count};
     } else {
       auto& shared = pipeline_->claims_[kStage].next;
       Backoff backoff;
-      position = shared.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
+      size_t position = shared.load(std::memory_order_relaxed);  // relaxed: the CAS checks it
       for (;;) {
         const size_t count = batch_from(position);
-        if (count == 0) return 0;
+        if (count == 0) return {};
         // sync[pipeline.claim]: seq_cst, against finished() in a thread that is about to sleep
         // relaxed on failure: tried again with the value that was read
         if (shared.compare_exchange_weak(position, position + count, std::memory_order_seq_cst,
                                          std::memory_order_relaxed)) {
-          return count;
+          return {position, count};
         }
         backoff.lost(distance_);
       }

@@ -19,7 +19,8 @@ struct ZipMap {
   std::vector<std::string> labels;
 };
 
-void read_labels(Bytes attribute, std::vector<std::string>& labels) {
+// Empty: the attribute has none.
+std::vector<std::string> read_labels(Bytes attribute) {
   Fields fields(attribute);
   std::string_view name;
   std::vector<std::string> found;
@@ -41,7 +42,8 @@ void read_labels(Bytes attribute, std::vector<std::string>& labels) {
       shift = 0;
     }
   }
-  if (name.starts_with("classlabels_") && !found.empty()) labels = std::move(found);
+  if (!name.starts_with("classlabels_")) found.clear();
+  return found;
 }
 
 std::string_view name_of(Bytes value) {
@@ -55,7 +57,9 @@ std::optional<ZipMap> read_zip_map(Bytes node) {
   while (const auto field = fields.next()) {
     if (field->number == kInput) zip.input = text_of(field->payload);
     if (field->number == kNodeOutput) zip.output = text_of(field->payload);
-    if (field->number == kAttribute) read_labels(field->payload, zip.labels);
+    if (field->number != kAttribute) continue;
+    std::vector<std::string> labels = read_labels(field->payload);
+    if (!labels.empty()) zip.labels = std::move(labels);
   }
   return zip;
 }
