@@ -226,8 +226,8 @@ double run_mutex(const Settings& s, size_t threads) {
 }
 
 // The lock once for 4 KiB: a chunk is filled without it and given back, full, when the next one is
-// taken. A thread that stops in the middle of a chunk keeps its records to itself, which chunked mode
-// does not.
+// taken. A thread that stops in the middle of a chunk keeps its records to itself, which chunked
+// mode does not.
 double run_mutex_chunks(const Settings& s, size_t threads) {
   std::mutex mutex;
   uint64_t position = 0, handed_over = 0;

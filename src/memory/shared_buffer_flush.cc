@@ -173,8 +173,8 @@ void SharedBuffer::settle_chunks(Slot& slot, uint64_t sequence, bool overdue,
 // unmarked, for the one to settle, and took it from its writer.
 void SharedBuffer::settle_chunk(Slot& slot, WriterState& state, uint64_t word, bool overdue,
                                 Account& account) noexcept {
-  // sync[shared_buffer.revoke]: seq_cst, after the mark: a record that is not seen open here will see
-  // the mark and not begin
+  // sync[shared_buffer.revoke]: seq_cst, after the mark: a record that is not seen open here will
+  // see the mark and not begin
   const uint64_t data = reinterpret_cast<uint64_t>(slot.data);
   const uint64_t reserved = state.chunk_reserved.load(std::memory_order_seq_cst) - data;
   // sync[shared_buffer.commit]: acquire, the records up to there

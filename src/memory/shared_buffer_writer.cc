@@ -99,9 +99,9 @@ void SharedBuffer::Writer::swap(Writer& other) noexcept {
   std::swap(refusal_, other.refusal_);
 }
 
-// The way of a first record, a chunk that is used up or revoked, a size out of bounds, a writer that
-// was refused before or leaves its turn to others, and of every record of chunked mode where there is no
-// membarrier.
+// For a first record, a chunk that is used up or revoked, a size out of bounds, a writer that was
+// refused before or leaves its turn to others, and, where there is no membarrier, for every record
+// of chunked mode.
 std::byte* SharedBuffer::Writer::reserve_slow(size_t bytes, bool may_wait) noexcept {
   LUMEN_CHECK(!is_open());
   refusal_ = Refusal::kNone;

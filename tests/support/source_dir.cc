@@ -1,3 +1,4 @@
+// See the header for threads, memory and errors.
 #include "support/source_dir.h"
 
 namespace lumen::test {

@@ -6,8 +6,8 @@
 
 namespace lumen::test {
 
-// `relative`, of the checkout's root. Its folder is compiled into source_dir.cc alone, so that ccache
-// gives the objects of all other tests to a checkout at another path.
+// The path of a file of the checkout; `relative` to its root. The root is compiled into
+// source_dir.cc alone, so that ccache serves the other tests of a checkout at another path.
 std::filesystem::path source_path(const std::filesystem::path& relative);
 
 }  // namespace lumen::test

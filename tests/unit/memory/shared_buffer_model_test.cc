@@ -1,5 +1,6 @@
 // SharedBuffer against a model, exhaustively: every sequence of operations of two writers up to a
-// length, in dense mode, where each byte's place is determined; in chunked mode the determined part.
+// length: in dense mode, where each byte's place is determined, and in chunked mode the part that
+// is determined.
 // Threads: one. Memory: two buffers of four bytes. Errors: by gtest, with the sequence.
 #include "unit/memory/shared_buffer_fixture.h"
 
