@@ -1,7 +1,9 @@
 """The question: is HEAD faster or slower than BASE, and by how much for certain?
 
-  ./dev compare BASE HEAD          requests/s and CPU time a request of the MLP, server on CPU 0,
-                                   load on CPU 1
+  ./dev compare BASE HEAD          requests/s and CPU time a request of the MLP over HTTP, server on
+                                   CPU 0, load on CPU 1
+  ./dev compare BASE HEAD --load bus       the same over the bus, 64 requests in flight
+  ./dev compare BASE HEAD --load mixed     requests/s of the MLP and of SqueezeNet beside it
   ./dev compare BASE HEAD --program bench_chronocache [-- --benchmark_filter=bm_getHit]
   ./dev compare .build/old .build/release --program prints_json --more per_second
 
@@ -59,6 +61,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         "--less", action="append", default=[], help="key of its JSON that is a time"
     )
     parser.add_argument("--more", action="append", default=[], help="key of its JSON, a rate")
+    parser.add_argument(
+        "--load", choices=contests.LOADS, default="http", help="of the server (http)"
+    )
     parser.add_argument("--queue-type", default="inline", help="of the server (inline)")
     parser.add_argument("--preset", help="refs are built with (release; with --program native)")
     parser.add_argument(
@@ -162,7 +167,7 @@ def main(words: Sequence[str]) -> int:
         keys = (arguments.less, arguments.more)
         contest = contests.Program(both, target, arguments.arguments, *keys)
     else:
-        contest = contests.Serving(both, arguments.queue_type)
+        contest = contests.Serving(both, arguments.queue_type, load=arguments.load)
     pairs, reached = measure(contest, arguments)
     rows = describe(contest, pairs, arguments)
     if arguments.json:

@@ -1,7 +1,7 @@
 """The measurements of ./dev compare of a build, a slice at a time, as costs: less is better.
 
-`Serving`: two servers with the MLP on CPU 0, one of each build, loaded in turn from CPU 1 by one
-and the same `lumen bench`; time a request and CPU time a request. `Program`: a Google Benchmark
+`Serving`: two servers on CPU 0, one of each build, loaded in turn from CPU 1 by one and the same
+`lumen bench`; time a request and CPU time a request (see LOADS). `Program`: a Google Benchmark
 program, or one that prints a JSON object.
 
 Threads: the caller's; a server has its own. Errors: BenchError with the program's output.
@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,10 +24,9 @@ from bench.compare.builds import Build
 from bench.runner.places import ROOT, BenchError, cpu_ns, run_json
 
 SERVER_CORE, LOAD_CORE = 0, 1
-CLIENTS = 16
 # Long enough that the 16 connects of a slice (about 2 ms of CPU) are below 1 % of it.
 SLICE_S = 0.5
-WARM_UP_REQUESTS = 2000  # 20 ms: caches, memory and branch predictors are as in a slice then
+WARM_UP_S = 0.05  # caches, memory and branch predictors are as in a slice then
 PROGRAM_TIMEOUT_S = 600
 
 Costs = dict[str, float]  # by metric, of one slice
@@ -45,45 +45,86 @@ def pin_to_server_core() -> None:
     os.sched_setaffinity(0, {SERVER_CORE})
 
 
+@dataclass(frozen=True)
+class Load:
+    """The models that the servers have, and the words that say `lumen bench` what to ask for."""
+
+    models: tuple[str, ...]
+    words: tuple[str, ...]
+    by_bus: bool = False
+
+
+LOADS = {
+    "http": Load(("mlp",), ("--model", "mlp", "--clients", "16", "--poll")),
+    # Of bench/bus_infer.py: the rate with many requests on their way.
+    "bus": Load(
+        ("mlp",), ("--model", "mlp", "--clients", "1", "--in-flight", "64", "--poll"), by_bus=True
+    ),
+    # A light model beside a heavy one, each with metrics of its own.
+    "mixed": Load(
+        ("mlp", "squeezenet"),
+        ("--mix", "mlp,squeezenet", "--clients", "mlp:8,squeezenet:1", "--poll"),
+    ),
+}
+
+
 class Serving:
     """Each block has servers of its own: where a process's pages happen to lie moves its speed by a
     percent or two, and that is no property of a build."""
 
     RATE, CPU = "requests/s", "CPU µs a request"
 
-    def __init__(self, builds: Sequence[Build], queue_type: str, slice_s: float = SLICE_S) -> None:
+    def __init__(
+        self,
+        builds: Sequence[Build],
+        queue_type: str,
+        slice_s: float = SLICE_S,
+        load: str = "http",
+    ) -> None:
         self.builds = builds
         self.queue_type = queue_type
         self.slice_s = slice_s
-        self.load = builds[1].program("lumen")  # one client for both
+        self.load = LOADS[load]
+        self.client = builds[1].program("lumen")  # one for both
 
     def block(self, who: Sequence[int]) -> list[Costs]:
-        # A repository of the MLP alone, so that a start takes no seconds.
+        # A repository of these models alone, so that a start takes no seconds.
         with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-            shutil.copytree(ROOT / "models" / "mlp", Path(name) / "mlp")
+            for model in self.load.models:
+                shutil.copytree(ROOT / "models" / model, Path(name) / "models" / model)
             words = ["--queue-type", self.queue_type]
             servers: dict[int, Server] = {}
             for at in dict.fromkeys(who):
                 binary = self.builds[at].program("lumen")
                 try:
                     server = Server(
-                        name, words, executable=binary, cwd=name, preexec_fn=pin_to_server_core
+                        Path(name) / "models",
+                        words,
+                        executable=binary,
+                        bus=Path(name) / f"{at}.bus" if self.load.by_bus else "off",
+                        cwd=name,
+                        preexec_fn=pin_to_server_core,
                     )
                     servers[at] = stack.enter_context(server)
                 except ServerError as error:
                     raise BenchError(f"{self.builds[at].name}: {error}") from error
-                self.ask(server, "--requests", WARM_UP_REQUESTS)
+                self.ask(server, WARM_UP_S)
             return [self.slice(servers[at]) for at in who]
 
     def slice(self, server: Server) -> Costs:
         before = cpu_ns(server.pid) / 1e9
-        row = self.ask(server, "--duration", self.slice_s)
+        row = self.ask(server, self.slice_s)
         used = cpu_ns(server.pid) / 1e9 - before
-        return {self.RATE: 1 / row["per_second"], self.CPU: used / row["requests"]}
+        of_models = row.get("models", {})
+        if not of_models:
+            return {self.RATE: 1 / row["per_second"], self.CPU: used / row["requests"]}
+        # The CPU time of one is not known where models share the server.
+        return {f"{model} {self.RATE}": 1 / one["per_second"] for model, one in of_models.items()}
 
-    def ask(self, server: Server, *much: object) -> dict[str, Any]:
-        words = [self.load, "bench", f"http://{server.url}", "--model", "mlp", "--poll", "--json"]
-        words += ["--clients", CLIENTS, "--warm-up", "0", *much]
+    def ask(self, server: Server, seconds: float) -> dict[str, Any]:
+        url = f"bus:{server.bus_path}" if self.load.by_bus else f"http://{server.url}"
+        words = [self.client, "bench", url, *self.load.words, "--json"]
+        words += ["--warm-up", "0", "--duration", seconds]
         document = run_json([str(word) for word in words], LOAD_CORE)
         (row,) = document["rows"]
         if row["errors"]["count"]:
@@ -91,7 +132,7 @@ class Serving:
         return dict(row)
 
     def shown(self, metric: str, cost: float) -> str:
-        return f"{1 / cost:,.0f}" if metric == self.RATE else f"{cost * 1e6:.2f}"
+        return f"{1 / cost:,.0f}" if metric.endswith(self.RATE) else f"{cost * 1e6:.2f}"
 
 
 class Program:

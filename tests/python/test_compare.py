@@ -194,9 +194,18 @@ def test_a_build_that_fails_says_its_last_lines(repository: Path) -> None:
         builds.find("HEAD", repository, "release", "prog")
 
 
-def test_two_servers_are_loaded_in_turn(lumen_binary: Path) -> None:
+@pytest.mark.parametrize("load", ["http", "bus"])
+def test_two_servers_are_loaded_in_turn(lumen_binary: Path, load: str) -> None:
     both = [builds.Build(name, name, lumen_binary.parent) for name in ("base", "head")]
-    slices = contests.Serving(both, "inline", slice_s=0.3).block((0, 1, 1, 0))
+    slices = contests.Serving(both, "inline", slice_s=0.3, load=load).block((0, 1, 1, 0))
     assert len(slices) == 4
     for costs in slices:
         assert 0 < costs["requests/s"] < 0.3 and 0 < costs["CPU µs a request"] < 0.1
+
+
+def test_models_that_are_loaded_together_have_metrics_of_their_own(lumen_binary: Path) -> None:
+    build = builds.Build("head", "head", lumen_binary.parent)
+    serving = contests.Serving([build, build], "auto", slice_s=0.3, load="mixed")
+    (costs,) = serving.block((0,))
+    assert list(costs) == ["mlp requests/s", "squeezenet requests/s"]
+    assert serving.shown("mlp requests/s", costs["mlp requests/s"]).replace(",", "").isdigit()
