@@ -31,6 +31,7 @@
 #include <lumen/cache/lfu.h>
 #include <lumen/cache/lru.h>
 #include <lumen/cache/s3_fifo.h>
+#include <lumen/cache/ttl.h>
 
 #include <algorithm>
 #include <bit>
@@ -79,24 +80,36 @@ class ChronoCache {
   ChronoCache(const ChronoCache&) = delete;
   ChronoCache& operator=(const ChronoCache&) = delete;
 
-  // Puts or replaces. False: nothing is stored, because ttl is not above 0 (an entry with the key
-  // is erased then), or the eviction policy has not admitted it.
-  bool put(K key, V value, Duration ttl) {
-    if (ttl.count() <= 0) [[unlikely]] {
+  // Puts or replaces. False: nothing is stored, because ttl is not above 0, or the value alone is
+  // above the bound, or the eviction policy has not admitted it. An entry with the key is gone
+  // then, too: its value is not the latest.
+  bool put(K key, V value, cache::Ttl ttl) {
+    if (ttl.ns() == 0) [[unlikely]] {
       erase(key);
       return false;
     }
     const uint64_t hash = hash_of(key);
     auto& shard = shards_.of(hash);
+    if (shard.table().is_above_bound(key, value)) [[unlikely]] {
+      erase(key);
+      return false;
+    }
     const auto guard = shard.lock();
     return put_locked(shard, hash, std::move(key), std::move(value), ttl);
   }
-  // The same, but never waits: false too while another writer has the shard.
-  bool try_put(K key, V value, Duration ttl) {
+  // The same, but never waits: false too while another writer has the shard, and then an entry with
+  // the key is as it was.
+  bool try_put(K key, V value, cache::Ttl ttl) {
     const uint64_t hash = hash_of(key);
     auto& shard = shards_.of(hash);
+    const bool is_erased = ttl.ns() == 0 || shard.table().is_above_bound(key, value);
+    if (is_erased) flights_.forget(hash, key);
     const auto guard = shard.try_lock();
-    if (!guard || ttl.count() <= 0) return false;
+    if (!guard) return false;
+    if (is_erased) [[unlikely]] {
+      shard.table().erase(hash, key, now_tick());
+      return false;
+    }
     return put_locked(shard, hash, std::move(key), std::move(value), ttl);
   }
 
@@ -153,7 +166,7 @@ class ChronoCache {
   // may ask for other keys, of other caches too; for its own: std::logic_error. If threads would
   // wait for each other in a circle, the last one to ask computes for itself.
   template <typename F>
-  [[nodiscard]] V get_or_compute(const K& key, Duration ttl, F&& compute);
+  [[nodiscard]] V get_or_compute(const K& key, cache::Ttl ttl, F&& compute);
 
   // f(const K&, const V&) on each live entry; a shard is locked meanwhile, so f must not use the
   // cache.
@@ -161,7 +174,7 @@ class ChronoCache {
   void for_each(F&& f) const;
 
   // One call for many; how many were stored, found, erased. The spans of one call are equally long.
-  size_t put_many(std::span<const K> keys, std::span<const V> values, Duration ttl);
+  size_t put_many(std::span<const K> keys, std::span<const V> values, cache::Ttl ttl);
   size_t get_many(std::span<const K> keys, std::span<std::optional<V>> values) const;
   size_t erase_many(std::span<const K> keys);
 
@@ -228,13 +241,18 @@ class ChronoCache {
       }
     });
   }
+  // Under the lock. The value before is not the latest. Apart, and with a key of its own, so that
+  // put() stays small and keeps its key in a register.
+  [[gnu::noinline, gnu::cold]] bool refuse(Table& table, uint64_t hash, K key) {
+    table.erase(hash, key, now_tick());
+    return false;
+  }
   template <typename Shard>
-  bool put_locked(Shard& shard, uint64_t hash, K&& key, V&& value, Duration ttl) {
+  bool put_locked(Shard& shard, uint64_t hash, K&& key, V&& value, cache::Ttl ttl) {
     Table& table = shard.table();
-    const cache::DeadlineId id =
-        table.deadline_for(now_ns(), static_cast<uint64_t>(ttl.count()), tick_bits_);
+    const cache::DeadlineId id = table.deadline_for(now_ns(), ttl.ns(), tick_bits_);
     if (id == cache::kNoDeadline) [[unlikely]]
-      return false;
+      return refuse(table, hash, std::move(key));
     shard.drain();
     return table.put(hash, std::move(key), std::move(value), id) != Table::Outcome::kRefused;
   }
@@ -316,11 +334,11 @@ size_t ChronoCache<K, V, Policies...>::size() const noexcept {
 
 template <typename K, typename V, typename... Policies>
 template <typename F>
-V ChronoCache<K, V, Policies...>::get_or_compute(const K& key, Duration ttl, F&& compute) {
+V ChronoCache<K, V, Policies...>::get_or_compute(const K& key, cache::Ttl ttl, F&& compute) {
   if (std::optional<V> found = get(key)) return *std::move(found);
   const uint64_t hash = hash_of(key);
   const auto store = [&](const V& value) {
-    if (ttl.count() <= 0) return;
+    if (ttl.ns() == 0) return;
     K its_key(key);  // copies first: they may throw, and may take long
     V its_value(value);
     auto& shard = shards_.of(hash);
@@ -349,7 +367,7 @@ void ChronoCache<K, V, Policies...>::for_each(F&& f) const {
 
 template <typename K, typename V, typename... Policies>
 size_t ChronoCache<K, V, Policies...>::put_many(std::span<const K> keys, std::span<const V> values,
-                                                Duration ttl) {
+                                                cache::Ttl ttl) {
   if (keys.size() != values.size()) {
     throw std::invalid_argument("ChronoCache::put_many: keys and values differ in number");
   }

@@ -12,9 +12,11 @@ namespace lumen::cache {
 
 struct Options {
   size_t reserve_entries = 0;  // room made at construction: no allocation until that many are in
-  size_t max_entries = 0;      // 0: no bound. A bound needs an eviction policy that keeps records
-  size_t max_weight = 0;       // the same in the unit of WeighWith (bytes, say)
-  uint32_t shards = 0;         // Concurrent: a power of two; 0: by the number of CPUs
+  // 0: no bound. A bound needs an eviction policy that keeps records, and is divided among the
+  // shards (docs/cache/chrono_cache.md).
+  size_t max_entries = 0;
+  size_t max_weight = 0;  // the same in the unit of WeighWith (bytes, say)
+  uint32_t shards = 0;    // Concurrent: a power of two; 0: by the number of CPUs
   std::chrono::nanoseconds tick = std::chrono::milliseconds(1);  // the unit of deadlines
   std::pmr::memory_resource* memory = nullptr;  // nullptr: pages that the cache maps itself
   bool huge_pages =

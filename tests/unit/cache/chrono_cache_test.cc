@@ -131,6 +131,75 @@ TYPED_TEST(ChronoCacheFlavour, TakesAValueWithItsWeightAndTellsTheListener) {
   EXPECT_EQ(cache.size(), 10u) << "there is room for all ten again";
 }
 
+// Was: Lru evicted every other entry of the shard for it, and then the value itself.
+template <typename Threads, typename Policy>
+void put_above_the_bound() {
+  cache::Options options;
+  options.shards = 1;
+  options.max_weight = 1'000;
+  ChronoCache<int, std::string, Threads, FakeClock, Policy, cache::WeighWith<WeighsLength>> cache(
+      options);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache.put(i, std::string(100, 'v'), seconds(1)));
+  EXPECT_FALSE(cache.put(10, std::string(1'001, 'v'), seconds(1)));
+  EXPECT_EQ(cache.size(), 10u) << "nothing was evicted for it";
+  EXPECT_FALSE(cache.put(3, std::string(1'001, 'v'), seconds(1)));
+  EXPECT_EQ(cache.get(3), std::nullopt) << "the value before is not the latest";
+  EXPECT_EQ(cache.size(), 9u);
+  EXPECT_EQ(cache.stats().evicted, 0u);
+}
+TYPED_TEST(ChronoCacheFlavour, AValueAboveTheBoundIsRefusedBeforeAnythingIsEvicted) {
+  put_above_the_bound<TypeParam, cache::Lru>();
+  put_above_the_bound<TypeParam, cache::Lfu>();
+  put_above_the_bound<TypeParam, cache::S3Fifo>();
+}
+TYPED_TEST(ChronoCacheFlavour, AValueOfTheWholeBoundEnters) {
+  cache::Options options;
+  options.shards = 1;
+  options.max_weight = 1'000;
+  ChronoCache<int, std::string, TypeParam, FakeClock, cache::Lru, cache::WeighWith<WeighsLength>>
+      cache(options);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache.put(i, std::string(100, 'v'), seconds(1)));
+  EXPECT_TRUE(cache.put(10, std::string(1'000, 'v'), seconds(1)));
+  EXPECT_EQ(cache.size(), 1u);
+}
+
+// Was: the conversion to nanoseconds overflowed, which is undefined; nothing was stored and the
+// value before was erased.
+TYPED_TEST(ChronoCacheFlavour, ATtlBeyondNanosecondsNeverEnds) {
+  using std::chrono::years;
+  ChronoCache<int, int, TypeParam, FakeClock> cache;
+  const auto is_kept = [&](auto ttl) {
+    FakeClock::set_ns(FakeClock::kStartNs);
+    cache.put(1, 1, hours(1));
+    const bool is_stored = cache.put(1, 2, ttl);
+    FakeClock::advance_ns(uint64_t{100} * 365 * 24 * 3600 * 1'000'000'000);  // a hundred years
+    return is_stored && cache.get(1) == 2;
+  };
+  EXPECT_TRUE(is_kept(seconds::max()));
+  EXPECT_TRUE(is_kept(milliseconds::max()));
+  EXPECT_TRUE(is_kept(hours::max()));
+  EXPECT_TRUE(is_kept(years(1'000)));
+  EXPECT_TRUE(is_kept(std::chrono::duration<double>(1e300)));
+  EXPECT_TRUE(is_kept(std::chrono::duration<uint64_t>(UINT64_MAX)));
+  const std::vector<int> keys = {4};
+  EXPECT_EQ(cache.put_many(keys, keys, hours::max()), 1u);
+  EXPECT_EQ(cache.get_or_compute(5, hours::max(), [] { return 5; }), 5);
+  EXPECT_EQ(cache.get(5), 5);
+}
+
+TYPED_TEST(ChronoCacheFlavour, ATtlThatIsNotAboveZeroErasesByEachKindOfPut) {
+  ChronoCache<int, int, TypeParam, FakeClock> cache;
+  const auto erases = [&](auto ttl) {
+    cache.put(1, 1, hours(1));
+    cache.put(2, 2, hours(1));
+    return !cache.put(1, 3, ttl) && !cache.try_put(2, 3, ttl) && cache.size() == 0;
+  };
+  EXPECT_TRUE(erases(seconds(0)));
+  EXPECT_TRUE(erases(seconds(-1)));
+  EXPECT_TRUE(erases(seconds::min()));
+  EXPECT_TRUE(erases(std::chrono::duration<double>(-1e300)));
+}
+
 TYPED_TEST(ChronoCacheFlavour, DoesManyInOneCall) {
   ChronoCache<int, int, TypeParam, FakeClock> cache;
   const std::vector<int> keys = {1, 2, 3};

@@ -50,6 +50,24 @@ TYPED_TEST(GetOrCompute, StoresNothingWhenComputeThrows) {
   EXPECT_EQ(this->cache_.get_or_compute(7, seconds(1), [] { return "yes"; }), "yes");
 }
 
+struct WeighsLength {
+  size_t operator()(int, const std::string& value) const noexcept { return value.size(); }
+};
+// The refused value is the latest, so the computed one, which is older, is not stored.
+TEST(GetOrComputeOfABoundedCache, APutThatIsRefusedMeanwhileKeepsTheComputedValueOut) {
+  cache::Options options;
+  options.max_weight = 1'000;
+  options.shards = 1;
+  ChronoCache<int, std::string, FakeClock, cache::Lru, cache::WeighWith<WeighsLength>> cache(
+      options);
+  const std::string value = cache.get_or_compute(7, seconds(1), [&] {
+    EXPECT_FALSE(cache.put(7, std::string(1'001, 'v'), seconds(1)));
+    return std::string("older");
+  });
+  EXPECT_EQ(value, "older");
+  EXPECT_FALSE(cache.contains(7));
+}
+
 TYPED_TEST(GetOrCompute, MayAskForAnotherKeyMeanwhile) {
   const std::string value = this->cache_.get_or_compute(1, seconds(1), [&] {
     return "1 of " + this->cache_.get_or_compute(2, seconds(1), [] { return "2"; });

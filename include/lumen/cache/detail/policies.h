@@ -34,7 +34,8 @@ template <typename Equal>
 struct EqualWith {
   using Type = Equal;
 };
-// size_t operator()(const K&, const V&) const noexcept: the entry's weight in max_weight.
+// size_t operator()(const K&, const V&) const noexcept: the entry's weight in max_weight. By any
+// thread, without a lock.
 template <typename Weigher>
 struct WeighWith {
   using Type = Weigher;

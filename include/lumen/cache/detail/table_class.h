@@ -146,6 +146,12 @@ class Table {
   [[nodiscard, gnu::always_inline]] Result read(uint64_t hash, const Q& key, const Moment& now,
                                                 Holder& hazard, F&& f) const;
 
+  // By any thread. An entry that alone is above the bound would evict all others and then itself.
+  [[nodiscard]] bool is_above_bound(const K& key, const V& value) const {
+    if constexpr (kRecords) return bound_.weight != 0 && weigher_(key, value) > bound_.weight;
+    return false;
+  }
+
   enum class Outcome : uint8_t { kInserted, kReplaced, kRefused };
 
   // `id` is from deadline_for(). kRefused: the eviction policy has not admitted it.
