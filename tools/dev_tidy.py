@@ -34,9 +34,9 @@ DECIDING = (
     "requirements.txt",
     "tools/apt-packages.txt",
 )
-# A fresh clone of a push has nothing that says where the push began. Work is pushed
-# within hours, so all that was committed in the half day before the last commit holds all of it.
-LANDING_SECONDS = 12 * 3600
+# A fresh clone of a push has nothing that says where the push began. This file names the commit
+# that had landed when somebody last looked: an older one only makes clang-tidy read more.
+NOTED = ROOT / ".ci" / "landed"
 KEEP_KNOWN_SECONDS = 30 * 24 * 3600
 # Comments that speak to clang-tidy: NOLINT, and the name of an argument, as in f(/*rows=*/2).
 FOR_CLANG_TIDY = re.compile(r"NOLINT\w*(?:\([^)]*\))?|/\*\s*\w+\s*=\s*\*/")
@@ -68,11 +68,8 @@ def landed() -> str | None:
     merged = git("merge-base", "HEAD", "origin/main")
     if merged and merged != head:
         return merged[0]
-    newest = git("log", "-1", "--format=%ct", "HEAD")
-    if not newest:
-        return None
-    before = f"--before={int(newest[0]) - LANDING_SECONDS}"
-    return next(iter(git("rev-list", "-1", before, "HEAD")), None)
+    noted = NOTED.read_text().strip() if NOTED.exists() else ""
+    return noted if noted and git("merge-base", noted, "HEAD") == [noted] else None
 
 
 def changed_files(base: str) -> set[str] | None:

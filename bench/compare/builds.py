@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.runner.places import BenchError
 
 LAST_LINES = 15
+WITH_TESTS = "\nLUMEN_TESTS:BOOL=ON\n"  # a line of CMakeCache.txt
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,13 @@ class Build:
             raise BenchError(
                 f"{self.name} has no program {name}: {path} is not there. Wanted one that "
                 "its build makes (bench_* are in the preset native)"
+            )
+        cache = self.folder / "CMakeCache.txt"
+        if name.startswith("bench_") and cache.exists() and WITH_TESTS in cache.read_text():
+            raise BenchError(
+                f"{self.name} has tests, and beside them {name} is not optimised "
+                "(bench/CMakeLists.txt). Give a build of the preset native, or a git ref, which is "
+                "built with it"
             )
         return path
 

@@ -152,8 +152,9 @@ class Program:
         self.paths = [build.program(name) for build in builds]
         self.arguments = list(arguments)
         self.less, self.more = list(less), list(more)
-        # The names of the library's flags are in every program that has them.
-        self.is_google = b"benchmark_filter" in self.paths[1].read_bytes()
+        # The library's flags are in a program that holds it, its file's name in one that loads it.
+        found = self.paths[1].read_bytes()
+        self.is_google = b"benchmark_filter" in found or b"libbenchmark.so" in found
         if not self.is_google and not (less or more):
             raise BenchError(
                 f"{name} is no Google Benchmark program: say which keys of its JSON "

@@ -187,6 +187,16 @@ def test_a_ref_is_built_in_a_worktree_of_its_own_which_is_kept(repository: Path)
     assert again == head and again.program("prog").stat().st_mtime_ns == stamp
 
 
+def test_a_bench_that_is_not_optimised_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bench_queue").write_bytes(b"libbenchmark.so")
+    (tmp_path / "CMakeCache.txt").write_text("A:BOOL=ON\nLUMEN_TESTS:BOOL=ON\nB:BOOL=ON\n")
+    build = builds.Build("old", "the folder old", tmp_path)
+    with pytest.raises(BenchError, match="old has tests, .*bench_queue is not optimised"):
+        contests.Program([build, build], "bench_queue", [])
+    (tmp_path / "CMakeCache.txt").write_text("LUMEN_TESTS:BOOL=OFF\n")
+    assert contests.Program([build, build], "bench_queue", []).is_google
+
+
 def test_a_build_that_fails_says_its_last_lines(repository: Path) -> None:
     (repository / "CMakeLists.txt").write_text("nonsense(\n")
     git(repository, "commit", "-am", "broken")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import dev_tidy
 import pytest
 import tidy
 import tidy_cpp
@@ -340,3 +341,19 @@ def test_a_file_without_its_comments_is_the_same_while_only_comments_change() ->
     after = 'int a = 1;\n\n// another\nconst char* b = "// no comment";  // two\n'
     assert tidy_cpp.without_comments(before) == tidy_cpp.without_comments(after)
     assert tidy_cpp.without_comments(before) != tidy_cpp.without_comments(before.replace("1", "2"))
+
+
+@pytest.mark.parametrize(("common", "base"), [("abc", "abc"), ("older", None)])
+def test_clang_tidy_reads_changes_since_the_noted_landing_if_this_history_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, common: str, base: str | None
+) -> None:
+    answers = {
+        ("rev-parse", "HEAD"): ["head"],
+        ("merge-base", "HEAD", "origin/main"): ["head"],  # a fresh clone of a push
+        ("merge-base", "abc", "HEAD"): [common],
+    }
+    (tmp_path / "landed").write_text("abc\n")
+    monkeypatch.delenv("LUMEN_TIDY_BASE", raising=False)
+    monkeypatch.setattr(dev_tidy, "NOTED", tmp_path / "landed")
+    monkeypatch.setattr(dev_tidy, "git", lambda *words: answers[words])
+    assert dev_tidy.landed() == base
