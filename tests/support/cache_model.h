@@ -185,7 +185,7 @@ class CacheModel {
              std::to_string(most);
     }
     if (kBounded && options_.max_entries != 0 &&
-        cache_.stats().entries > options_.max_entries + 8) {
+        cache_.stats().entries > options_.max_entries) {
       return "above its bound";
     }
     return std::nullopt;

@@ -12,8 +12,8 @@ namespace lumen::cache {
 
 struct Options {
   size_t reserve_entries = 0;  // room made at construction: no allocation until that many are in
-  // 0: no bound. A bound needs an eviction policy that keeps records, and is divided among the
-  // shards (docs/cache/chrono_cache.md).
+  // 0: no bound. A bound needs an eviction policy that keeps records. It is divided among the
+  // shards, which are few for that reason (docs/cache/chrono_cache.md).
   size_t max_entries = 0;
   size_t max_weight = 0;  // the same in the unit of WeighWith (bytes, say)
   uint32_t shards = 0;    // Concurrent: a power of two; 0: by the number of CPUs
@@ -24,7 +24,7 @@ struct Options {
               // the caches, up to half as much memory again unless entries are reserved
   int numa_node =
       -1;  // for pages of its own; -1: the first that touches them, or shards spread over all nodes
-  std::optional<uint64_t> seed;  // of the hash; nullopt: a random one
+  std::optional<uint64_t> seed = std::nullopt;  // of the hash; nullopt: a random one
 };
 
 // Why a value has left the cache.

@@ -132,10 +132,12 @@ class ManyShards {
   static constexpr uint32_t kShardsACpu =
       8;  // two writers meet in one sixteenth of puts on two CPUs
 
+  // Of a bound: ids one after the other fall on the shards by blocks of 4,096. With 1,024 blocks in
+  // a shard, the shards differ by 3 % (a standard deviation), so 95 % of the bound is used.
+  static constexpr size_t kLeastBoundOfAShard = size_t{1} << 22;
+
   ManyShards(const Options& options, uint64_t seed) {
-    const uint32_t wanted =
-        options.shards != 0 ? options.shards : std::bit_ceil(kShardsACpu * cpus());
-    const uint32_t shards = std::min(std::bit_floor(wanted), kMost);
+    const uint32_t shards = shards_for(options);
     mask_ = shards - 1;
     shards_ = static_cast<Shard*>(::operator new(shards * sizeof(Shard), kAlignment));
     try {
@@ -164,18 +166,35 @@ class ManyShards {
   [[nodiscard]] static uint32_t cpus() noexcept {
     return std::max(std::thread::hardware_concurrency(), 1u);
   }
-  // A shard has its share of the bound, and of a reserve six standard deviations more.
+  [[nodiscard]] static uint32_t shards_for(const Options& options) noexcept {
+    size_t shards = options.shards;
+    if (shards == 0) {
+      shards = std::bit_ceil(kShardsACpu * cpus());
+      if (options.max_entries != 0) {
+        shards = std::min(shards, std::max<size_t>(options.max_entries / kLeastBoundOfAShard, 1));
+      }
+      // A value may be as heavy as the whole bound.
+      if (options.max_weight != 0) shards = 1;
+    }
+    // A part of a bound that was 0 would be none.
+    if (options.max_entries != 0) shards = std::min(shards, options.max_entries);
+    if (options.max_weight != 0) shards = std::min(shards, options.max_weight);
+    return static_cast<uint32_t>(std::min<size_t>(std::bit_floor(shards), kMost));
+  }
+  // A shard has its part of the bound, and of a reserve six standard deviations more.
   void make(const Options& options, uint64_t seed, size_t shards) {
-    const auto share = [&](size_t whole) { return (whole + shards - 1) / shards; };
+    const auto share = [&](size_t whole) {
+      return whole / shards + (made_ < whole % shards ? 1 : 0);
+    };
     const typename TableT::Bound bound{share(options.max_entries), share(options.max_weight)};
     Options own = options;
     if (numa_nodes() > 1 && own.numa_node < 0)
       own.numa_node = static_cast<int>(made_) % numa_nodes();
     auto* shard = ::new (static_cast<void*>(shards_ + made_)) Shard(own, seed, bound);
     const size_t reserve = share(options.reserve_entries);
-    const auto spread = static_cast<size_t>(6 * std::sqrt(static_cast<double>(reserve)));
+    const double spread = shards == 1 ? 0 : 6 * std::sqrt(static_cast<double>(reserve));
     try {
-      shard->table().reserve(reserve == 0 ? 0 : reserve + spread);
+      shard->table().reserve(reserve + static_cast<size_t>(spread));
     } catch (...) {
       std::destroy_at(shard);
       throw;
