@@ -47,7 +47,7 @@ def pin_to_server_core() -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """The models that the servers have, and the words that say `lumen bench` what to ask for."""
+    """The models that the servers have, and the words of `lumen bench`."""
 
     models: tuple[str, ...]
     words: tuple[str, ...]

@@ -184,8 +184,7 @@ class CacheModel {
       return "size " + std::to_string(size) + " is not in " + std::to_string(least) + ".." +
              std::to_string(most);
     }
-    if (kBounded && options_.max_entries != 0 &&
-        cache_.stats().entries > options_.max_entries) {
+    if (kBounded && options_.max_entries != 0 && cache_.stats().entries > options_.max_entries) {
       return "above its bound";
     }
     return std::nullopt;

@@ -243,6 +243,7 @@ class ChronoCache {
   }
   // Under the lock. The value before is not the latest. Apart, and with a key of its own, so that
   // put() stays small and keeps its key in a register.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): for that reason
   [[gnu::noinline, gnu::cold]] bool refuse(Table& table, uint64_t hash, K key) {
     table.erase(hash, key, now_tick());
     return false;
