@@ -263,9 +263,9 @@ int run_serve(const ServeArguments& arguments) {
   pthread_sigmask(SIG_UNBLOCK, &again, nullptr);  // both have their default action
   const uint64_t delay_ns = number == SIGTERM ? options.drain_delay_ns : 0;
   if (delay_ns > 0) {
+    server.begin_leaving();
     spdlog::info("{}: not ready any more, serving on for {} ms; a second signal ends at once",
                  strsignal(number), delay_ns / 1'000'000);
-    server.begin_leaving();
     std::this_thread::sleep_for(std::chrono::nanoseconds(delay_ns));
   }
   spdlog::info("{}: draining; a second signal ends at once", strsignal(number));

@@ -36,7 +36,7 @@ DECIDING = (
 )
 # A fresh clone of a push has nothing that says where the push began. This file names the commit
 # that had landed when somebody last looked: an older one only makes clang-tidy read more.
-NOTED = ROOT / ".ci" / "landed"
+NOTED = ".ci/landed"
 KEEP_KNOWN_SECONDS = 30 * 24 * 3600
 # Comments that speak to clang-tidy: NOLINT, and the name of an argument, as in f(/*rows=*/2).
 FOR_CLANG_TIDY = re.compile(r"NOLINT\w*(?:\([^)]*\))?|/\*\s*\w+\s*=\s*\*/")
@@ -68,7 +68,8 @@ def landed() -> str | None:
     merged = git("merge-base", "HEAD", "origin/main")
     if merged and merged != head:
         return merged[0]
-    noted = NOTED.read_text().strip() if NOTED.exists() else ""
+    note = ROOT / NOTED
+    noted = note.read_text().strip() if note.exists() else ""
     return noted if noted and git("merge-base", noted, "HEAD") == [noted] else None
 
 

@@ -352,8 +352,9 @@ def test_clang_tidy_reads_changes_since_the_noted_landing_if_this_history_has_it
         ("merge-base", "HEAD", "origin/main"): ["head"],  # a fresh clone of a push
         ("merge-base", "abc", "HEAD"): [common],
     }
-    (tmp_path / "landed").write_text("abc\n")
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "landed").write_text("abc\n")
     monkeypatch.delenv("LUMEN_TIDY_BASE", raising=False)
-    monkeypatch.setattr(dev_tidy, "NOTED", tmp_path / "landed")
+    monkeypatch.setattr(dev_tidy, "ROOT", tmp_path)
     monkeypatch.setattr(dev_tidy, "git", lambda *words: answers[words])
     assert dev_tidy.landed() == base
