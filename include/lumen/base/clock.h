@@ -21,5 +21,11 @@ namespace lumen {
   clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
   return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
 }
+// Such a step, 1 to 10 ms.
+[[nodiscard]] inline uint64_t coarse_step_ns() noexcept {
+  timespec t;
+  clock_getres(CLOCK_MONOTONIC_COARSE, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
 
 }  // namespace lumen

@@ -251,7 +251,8 @@ class ChronoCache {
   template <typename Shard>
   bool put_locked(Shard& shard, uint64_t hash, K&& key, V&& value, cache::Ttl ttl) {
     Table& table = shard.table();
-    const cache::DeadlineId id = table.deadline_for(now_ns(), ttl.ns(), tick_bits_);
+    const cache::DeadlineId id =
+        table.deadline_for(ticker_.start_ns(ttl.ns()), ttl.ns(), tick_bits_);
     if (id == cache::kNoDeadline) [[unlikely]]
       return refuse(table, hash, std::move(key));
     shard.drain();

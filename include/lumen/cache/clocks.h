@@ -147,6 +147,9 @@ class TscClock {
   return clock;
 }
 
+// A deadline is rounded down by less than its 2^-10 of the time to live.
+inline constexpr uint32_t kDeadlineBits = 10;
+
 enum class ClockKind : uint8_t { kRead, kCached, kBackground };
 
 // On some machines the counter is read only when all loads before it have been answered (Xeon of
@@ -160,6 +163,10 @@ struct ExactClock {
   static constexpr uint64_t kCoarseLateNs = 1'000'000'000;
   [[nodiscard]] uint64_t read_ns() const noexcept { return clock->now(); }
   [[nodiscard]] static uint64_t read_coarse_ns() noexcept { return coarse_now_ns(); }
+  // A put with such a time to live counts it from the kernel's tick, which is by less late than
+  // deadlines are rounded (9 ns less a put).
+  [[nodiscard]] bool is_long(uint64_t ttl_ns) const noexcept { return ttl_ns >= long_ns; }
+  uint64_t long_ns = coarse_step_ns() << kDeadlineBits;
   TscClock* clock = &tsc_clock();
 };
 

@@ -21,6 +21,8 @@ struct TwoTimes {
     return exact_ns;
   }
   [[nodiscard]] static uint64_t read_coarse_ns() noexcept { return coarse_ns; }
+  [[nodiscard]] static bool is_long(uint64_t ttl_ns) noexcept { return ttl_ns >= kLongNs; }
+  static constexpr uint64_t kLongNs = 4'000'000'000;
   static inline uint64_t exact_ns = 0;
   static inline uint64_t coarse_ns = 0;
   static inline int exact_reads = 0;
@@ -67,6 +69,23 @@ TEST_F(CoarseFirst, LetsTheExactTimeDecideInBetween) {
   set(kNow, kNow + TwoTimes::kCoarseLateNs);
   EXPECT_TRUE(has_come(kNow + TwoTimes::kCoarseLateNs));
   EXPECT_FALSE(has_come(kNow + TwoTimes::kCoarseLateNs + 1'000'000));
+}
+
+TEST_F(CoarseFirst, CountsALongTimeToLiveFromTheCoarseTimeAndAShortOneFromTheExactTime) {
+  set(kNow, kNow + 4'000'000);
+  EXPECT_EQ(ticker_.start_ns(TwoTimes::kLongNs), kNow);
+  EXPECT_EQ(ticker_.start_ns(TwoTimes::kLongNs - 1), kNow + 4'000'000);
+}
+
+// The kernel's tick is late, never early, and by less than a deadline is rounded.
+TEST(ExactClock, CallsATimeToLiveLongWhereTheRoundingOfItsDeadlineIsAKernelTickOrMore) {
+  const cache::ExactClock clock;
+  const uint64_t step = coarse_step_ns();
+  EXPECT_GE(step, 1'000'000U);
+  EXPECT_LE(step, 10'000'000U);
+  EXPECT_TRUE(clock.is_long(step << cache::kDeadlineBits));
+  EXPECT_FALSE(clock.is_long((step << cache::kDeadlineBits) - 1));
+  for (int i = 0; i < 1'000; ++i) EXPECT_LE(clock.read_coarse_ns(), now_ns());
 }
 
 // By the kernel's tick alone it would live on for up to 10 ms.

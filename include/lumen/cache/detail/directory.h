@@ -70,6 +70,7 @@ class Directory {
     grow(bits_ + 1);
     return true;
   }
+  [[nodiscard]] uint64_t entries() const noexcept { return uint64_t{1} << bits_; }
   [[nodiscard]] size_t bytes() const noexcept {
     return (sizeof(SegmentT*) << bits_) + sizeof(Shown);
   }

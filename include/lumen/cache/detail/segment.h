@@ -3,6 +3,8 @@
 // A region is address space for the largest segment; only the pages that the segment's groups reach
 // are there. So a segment grows in place, a quarter at a time: its entries are copied aside and put
 // back where they belong among more groups. One that is as large as its region is split in two.
+// Where ids come in order it grows by a whole block of neighbours (hash.h), and is split where it
+// is half as large, so that an entry moves once or twice.
 // Memory never doubles, and no step takes longer than to move 16,384 entries. After a split each
 // part gets up to a quarter more room than it needs, at random: else all segments would be full at
 // the same time, and the memory of an entry would swing by a quarter.

@@ -121,6 +121,8 @@ class SegmentStore {
   [[nodiscard]] size_t bytes_mapped() const noexcept {
     return mapped_ + slabs_.size() * kSlab * sizeof(SegmentT);
   }
+  // Whether a page of a region is there only once it is touched.
+  [[nodiscard]] bool has_own_pages() const noexcept { return own_pages_; }
   [[nodiscard]] size_t segments() const noexcept { return segments_; }
 
  private:

@@ -99,6 +99,7 @@ class Table {
     const Tags tags(hash);
     for (uint32_t at = SegmentT::home(hash, segment->groups);;) {
       GroupT* group = segment->group(at);
+      group->prefetch_entries();
       const Control control = group->look();
       for (SlotSet fits = control.with(tags); !fits.empty(); fits.drop_first()) {
         if (equal_(pair_of(group->entry(fits.first())).key, key)) [[likely]] {
@@ -342,7 +343,17 @@ class Table {
       const SegmentT& segment) const noexcept {
     return {segment.data, segment.capacity};
   }
-  void make_room(SegmentT* segment);
+  // Blocks of neighbours share a segment (hash.h). One has begun where it has so many entries.
+  static constexpr bool kHasBlocks = HashedAsNumber<K> && requires { Hash::kNeighbourBits; };
+  static constexpr size_t kBlock = size_t{1} << SeededHash::kNeighbourBits;
+  static constexpr size_t kBegun = kBlock / 64;
+  // The hash of an entry that needs room, and how many are expected to follow it.
+  struct Demand {
+    uint64_t hash;
+    size_t expected;
+  };
+  [[nodiscard]] size_t expected_after(const SegmentT& segment, uint64_t hash) const noexcept;
+  void make_room(SegmentT* segment, uint64_t hash);
   void refill(SegmentT* segment, uint32_t groups);
   [[nodiscard]] Groups move_aside(SegmentT* segment);
   struct Split {
@@ -350,7 +361,7 @@ class Table {
     uint32_t below;   // entries in it
   };
   [[nodiscard]] std::optional<Split> find_split(const SegmentT& segment);
-  [[nodiscard]] bool split(SegmentT* segment);
+  [[nodiscard]] bool split(SegmentT* segment, const Demand& demand);
   void drop_ended(SegmentT& segment) noexcept;
   [[nodiscard]] Place free_place(uint64_t hash) noexcept;
   void reserve_range(uint64_t first, uint64_t length, double entries);

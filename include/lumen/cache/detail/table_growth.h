@@ -148,9 +148,41 @@ void Table<K, V, Set>::drop_ended(SegmentT& segment) noexcept {
   }
 }
 
+// How many entries will follow one with this hash into its segment, as far as its blocks of
+// neighbours (hash.h) tell: ids that are put in order fill one block after the other. So where the
+// segment's other blocks are full and this one has begun, all of it is expected.
+template <typename K, typename V, typename Set>
+size_t Table<K, V, Set>::expected_after(const SegmentT& segment, uint64_t hash) const noexcept {
+  if constexpr (kHasBlocks) {
+    constexpr uint32_t kSampled = 32;  // one group of so many
+    constexpr size_t kMostOthers = 4;
+    const Groups groups{segment.data, segment.groups};
+    const uint64_t block = hash >> Hash::kPlaceBits;
+    std::array<uint64_t, kMostOthers> others;
+    size_t found = 0;
+    for (uint32_t at = 0; at < groups.count && found <= kMostOthers; at += kSampled) {
+      each_hashed({groups.data + at, 1}, [&](uint64_t other, const GroupT&, size_t) {
+        const uint64_t its = other >> Hash::kPlaceBits;
+        auto* const end = others.data() + std::min(found, kMostOthers);
+        if (its == block || std::find(others.data(), end, its) != end) return;
+        if (found < kMostOthers) *end = its;
+        ++found;
+      });
+    }
+    if (found == 0 || found > kMostOthers) return 0;
+    size_t there = 0;
+    each_hashed(groups, [&](uint64_t other, const GroupT&, size_t) {
+      there += other >> Hash::kPlaceBits == block ? 1 : 0;
+    });
+    const bool are_full = segment.entries - there >= found * (kBlock / 4 * 3);
+    return are_full && there >= kBegun && there <= kBlock / 2 ? kBlock - there : 0;
+  }
+  return 0;
+}
+
 // For a segment without an empty slot to take: full, or full of removed entries.
 template <typename K, typename V, typename Set>
-void Table<K, V, Set>::make_room(SegmentT* segment) {
+void Table<K, V, Set>::make_room(SegmentT* segment, uint64_t hash) {
   constexpr uint32_t kMost = kMostGroups<GroupT>;
   if (deadlines_.reclaimable() != 0) drop_ended(*segment);
   const uint32_t groups = segment->groups;
@@ -162,12 +194,19 @@ void Table<K, V, Set>::make_room(SegmentT* segment) {
     refill(segment, 2 * smaller < groups ? smaller : groups);
     return;
   }
-  const uint32_t larger = groups + std::max(groups / 4, 1u);
-  if (larger <= kMost) {
+  const Demand demand{hash, expected_after(*segment, hash)};
+  const uint32_t larger =
+      demand.expected != 0
+          ? static_cast<uint32_t>(groups_for(segment->entries + demand.expected + kBegun))
+          : groups + std::max(groups / 4, 1u);
+  // Ids in order move once or twice if their segment is split early; a region's other half is
+  // address space.
+  const uint32_t most = demand.expected != 0 && store_.has_own_pages() ? kMost / 2 : kMost;
+  if (larger <= most) {
     refill(segment, larger);
-  } else if (groups < kMost && kMost - groups > groups / 4) {
+  } else if (demand.expected == 0 && groups < kMost && kMost - groups > groups / 4) {
     refill(segment, kMost);
-  } else if (!split(segment)) {
+  } else if (!split(segment, demand)) {
     if (groups >= (1u << 24)) throw std::length_error("ChronoCache: too many keys of one hash");
     refill(segment, larger);  // hashes that no split takes apart, as yet
   }
@@ -229,6 +268,8 @@ template <typename K, typename V, typename Set>
 auto Table<K, V, Set>::find_split(const SegmentT& segment) -> std::optional<Split> {
   constexpr uint64_t kLeastRun = 8;
   constexpr uint64_t kMostRun = 64;
+  // Two blocks may have hashes so close that only a huge directory could tell them apart.
+  constexpr uint64_t kMostEntriesASegment = 32;
   const uint64_t aim =
       segment.entries * (24 + fold_product(segment.first ^ seed_, kHashFactor) % 17) / 64;
   for (;;) {
@@ -255,29 +296,37 @@ auto Table<K, V, Set>::find_split(const SegmentT& segment) -> std::optional<Spli
       if (least >= segment.entries / 16) return best;
       if (run >= kMostRun) return std::nullopt;
     }
+    if (directory_.entries() >= kMostEntriesASegment * store_.segments()) return std::nullopt;
     if (!directory_.double_entries()) return std::nullopt;
   }
 }
 
 // False: the segment cannot be split.
 template <typename K, typename V, typename Set>
-bool Table<K, V, Set>::split(SegmentT* segment) {
+bool Table<K, V, Set>::split(SegmentT* segment, const Demand& demand) {
   const std::optional<Split> at = find_split(*segment);
   if (!at) return false;
   const uint64_t length = at->length;
   const uint64_t middle = segment->first + length;
   const uint32_t below = at->below;
   const uint32_t above = segment->entries - below;
-  // Room that is a quarter more than needed at most, differently for each.
-  const auto room_for = [&](uint32_t entries, uint64_t salt) {
+  const auto region = region_of(*segment);
+  // Room that is a quarter more than needed at most, differently for each; or as much as the ids in
+  // order need.
+  const auto room_for = [&](uint32_t entries, bool is_low, uint64_t salt) {
+    if (demand.expected != 0) {
+      const size_t more = (demand.hash >> 32 < middle) == is_low ? demand.expected : 0;
+      return static_cast<uint32_t>(
+          std::min<size_t>(groups_for(entries + more + kBegun), region.capacity));
+    }
     const size_t least = groups_for(entries + 1);
     const uint64_t extra = fold_product(salt ^ seed_, kHashFactor) % (least / 4 + 1);
     return std::min(static_cast<uint32_t>(least + extra), segment->groups);
   };
-  const auto region = region_of(*segment);
   static_cast<void>(store_.scratch(segment->groups));  // a step that may fail comes first
-  SegmentT* high = new_segment(room_for(above, middle), middle, segment->length - length, false);
-  const uint32_t low_groups = room_for(below, segment->first ^ length << 32);
+  SegmentT* high =
+      new_segment(room_for(above, false, middle), middle, segment->length - length, false);
+  const uint32_t low_groups = room_for(below, true, segment->first ^ length << 32);
   const Groups from = move_aside(segment);
   // Chosen by an index: which side an entry goes to is chance, and a branch would be mispredicted
   // half the time.

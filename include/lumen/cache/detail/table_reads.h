@@ -81,6 +81,7 @@ inline Result Table<K, V, Set>::read(uint64_t hash, const Q& key, const Moment& 
   const View view(*seen.segment);
   if (view.whole()) [[likely]] {
     const GroupT& group = view.data[SegmentT::home(hash, view.groups)];
+    group.prefetch_entries();
     const Control control = group.look_shared();
     const SlotSet fits = control.with(Tags(hash));
     if (!fits.empty()) {

@@ -65,7 +65,7 @@ template <typename K2, typename V2>
 auto Table<K, V, Set>::insert(Place place, uint64_t hash, K2&& key, V2&& value, DeadlineId id)
     -> Outcome {
   if (place.group->control_of(place.slot) == kEmpty && place.segment->left == 0) [[unlikely]] {
-    make_room(place.segment);
+    make_room(place.segment, hash);
     place = free_place(hash);
   }
   Handle handle = kNoHandle;

@@ -67,6 +67,13 @@ class Ticker {
       return load_cell<kShared>(now_ns_);
     }
   }
+  // The moment that a time to live is counted from: now, or a little before.
+  [[nodiscard]] uint64_t start_ns(uint64_t ttl_ns) const noexcept {
+    if constexpr (requires { clock_.is_long(ttl_ns); }) {
+      if (clock_.is_long(ttl_ns)) return clock_.read_coarse_ns();
+    }
+    return now_ns();
+  }
   [[nodiscard]] uint64_t now_tick() const noexcept {
     if constexpr (kReads) {
       return clock_.read_ns() >> tick_bits_;
