@@ -6,6 +6,7 @@
 
 #include <lumen/base/cache_line.h>
 #include <lumen/cache/detail/table.h>
+#include <lumen/cache/detail/writer_lock.h>
 
 #include <algorithm>
 #include <array>
@@ -88,9 +89,9 @@ class alignas(kFalseSharingRange) LockedShard {
   LockedShard(const Options& options, uint64_t seed, const typename TableT::Bound& bound)
       : table_(options, seed, bound) {}
 
-  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
-  [[nodiscard]] std::unique_lock<std::mutex> try_lock() {
-    return std::unique_lock(mutex_, std::try_to_lock);
+  [[nodiscard]] std::unique_lock<WriterLock> lock() { return std::unique_lock(lock_); }
+  [[nodiscard]] std::unique_lock<WriterLock> try_lock() {
+    return std::unique_lock(lock_, std::try_to_lock);
   }
   [[nodiscard]] TableT& table() noexcept { return table_; }
 
@@ -115,7 +116,7 @@ class alignas(kFalseSharingRange) LockedShard {
   }
 
  private:
-  std::mutex mutex_;
+  WriterLock lock_;
   alignas(kFalseSharingRange) TableT table_;
   struct NoStripes {};
   [[no_unique_address]] std::conditional_t<kBuffersHits, std::array<HitStripe, kStripes>, NoStripes>
