@@ -1,8 +1,8 @@
 // WriterLock: the lock of a shard's writers. A mutex in one word: lock and unlock are one locked
 // instruction each in the caller's own code where no other thread wants it, and the wait for it
-// begins with 16 looks (pauses, then yields; std::atomic::wait). A put of one thread spent 2 of 8 ns
-// on the calls of std::mutex; and where two threads put, std::mutex slept at once for a lock that
-// is held for 20 to 50 ns.
+// begins with 16 looks (std::atomic::wait: pauses, then yields). A put of one thread spent 2 of its
+// 8 ns on the calls of std::mutex; and where two threads put, std::mutex slept at once for a lock
+// that is held for 20 to 50 ns.
 //
 // Source: mutex 2 of Ulrich Drepper, "Futexes Are Tricky" (2011). Modelled in
 // tests/spin/writer_lock.pml.
