@@ -38,6 +38,8 @@ class Table {
   using Types = EntryTypes<K, V, Hash, kShared>;
   using Entry = typename Types::Entry;
   static constexpr bool kByPointer = Types::kByPointer;
+  // Whether readers load an entry by one load.
+  static constexpr bool kOneWord = !kByPointer && word_bytes(sizeof(Entry)) == sizeof(Entry);
   using GroupT = Group<Entry, kShared, kRecords>;
   using SegmentT = Segment<GroupT, kShared>;
 
@@ -305,6 +307,7 @@ class Table {
 
   template <typename K2, typename V2>
   Outcome replace(const Place& place, uint64_t hash, K2&& key, V2&& value, DeadlineId id);
+  [[nodiscard]] Outcome replaced(const Place& place, size_t weight_before);
   template <typename K2, typename V2>
   Outcome insert(Place place, uint64_t hash, K2&& key, V2&& value, DeadlineId id);
   [[nodiscard]] bool keep_bound(Handle newest) noexcept;

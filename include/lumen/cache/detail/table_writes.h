@@ -31,6 +31,11 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
   } else if constexpr (kShared) {
     listener_(entry.key, entry.value, why());
     const Entry fresh{entry.key, V(std::forward<V2>(value))};
+    if (kOneWord && before == id) {
+      // Nothing else changes: readers see the value before or this one, and need no version.
+      store_words(entry, fresh);
+      return replaced(place, weight_before);
+    }
     place.segment->begin_write();
     store_words(entry, fresh);
     store_cell<true>(group.deadlines[place.slot], id);
@@ -50,9 +55,13 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
     if (before != id) group.deadlines[place.slot] = id;
   }
   if (before != id) deadlines_.move(before, id);
+  return replaced(place, weight_before);
+}
+template <typename K, typename V, typename Set>
+auto Table<K, V, Set>::replaced(const Place& place, size_t weight_before) -> Outcome {
   if constexpr (kRecords) {
-    const Handle handle = group.handles[place.slot];
-    records_.reweigh(handle, weight_before, weight_of(pair_of(entry)));
+    const Handle handle = place.group->handles[place.slot];
+    records_.reweigh(handle, weight_before, weight_of(pair_at(place)));
     return keep_bound(handle) ? Outcome::kReplaced : Outcome::kRefused;
   }
   return Outcome::kReplaced;
