@@ -94,6 +94,7 @@ class ChronoCache {
       erase(key);
       return false;
     }
+    flights_.overtake(hash, key);
     const auto guard = shard.lock();
     return put_locked(shard, hash, std::move(key), std::move(value), ttl);
   }
@@ -103,7 +104,11 @@ class ChronoCache {
     const uint64_t hash = hash_of(key);
     auto& shard = shards_.of(hash);
     const bool is_erased = ttl.ns() == 0 || shard.table().is_above_bound(key, value);
-    if (is_erased) flights_.forget(hash, key);
+    if (is_erased) {
+      flights_.forget(hash, key);
+    } else {
+      flights_.overtake(hash, key);
+    }
     const auto guard = shard.try_lock();
     if (!guard) return false;
     if (is_erased) [[unlikely]] {
@@ -168,6 +173,14 @@ class ChronoCache {
   template <typename F>
   [[nodiscard]] V get_or_compute(const K& key, cache::Ttl ttl, F&& compute);
 
+  // The same, and a live value that was stored `fresh` ago or longer is due: one caller computes it
+  // anew and waits for that, and the others get the value as it is meanwhile (RFC 5861,
+  // stale-while-revalidate; Caffeine's refreshAfterWrite in the caller's thread). Its age is
+  // reckoned from its deadline, as if it was stored for `ttl`. If compute() throws, its caller gets
+  // the exception, the value stays, and the next caller computes.
+  template <typename F>
+  [[nodiscard]] V get_or_refresh(const K& key, cache::Ttl ttl, cache::Ttl fresh, F&& compute);
+
   // f(const K&, const V&) on each live entry; a shard is locked meanwhile, so f must not use the
   // cache.
   template <typename F>
@@ -220,21 +233,24 @@ class ChronoCache {
   // f(const K&, const V&) on the live entry, and its result; Result{} if there is none.
   template <typename Result, typename Q, typename F>
   Result look(const Q& key, F&& f) const {
+    return look_at<Result>(key, ticker_.moment(), std::forward<F>(f));
+  }
+  template <typename Result, typename Q, typename Moment, typename F>
+  Result look_at(const Q& key, const Moment& now, F&& f) const {
     return with_key(key, [&](const auto& asked) -> Result {
       const uint64_t hash = hash_of(asked);
       auto& shard = shards_.of(hash);
       if constexpr (kShared) {
         typename Table::Holder holder;
         return shard.table().template read<Result>(
-            hash, asked, ticker_.moment(), holder,
-            [&](const typename Table::Found& found) -> Result {
+            hash, asked, now, holder, [&](const typename Table::Found& found) -> Result {
               if constexpr (Table::kRecords) shard.hit(found.record);
               const auto& pair = Table::pair_of(found.entry);
               return f(pair.key, pair.value);
             });
       } else {
         const Place place = shard.table().find(hash, asked);
-        if (!place || shard.table().ended(place, ticker_.moment())) return Result{};
+        if (!place || shard.table().ended(place, now)) return Result{};
         shard.table().note_use(place);
         const auto& pair = shard.table().pair_at(place);
         return f(pair.key, pair.value);
@@ -259,11 +275,8 @@ class ChronoCache {
     return table.put(hash, std::move(key), std::move(value), id) != Table::Outcome::kRefused;
   }
 
-  struct NoFlights {
-    void forget(uint64_t, const auto&) noexcept {}
-    void forget_all() noexcept {}
-  };
-  using Flights = std::conditional_t<kShared, cache::Flights<K, V, typename Set::Equal>, NoFlights>;
+  using Flights = std::conditional_t<kShared, cache::Flights<K, V, typename Set::Equal>,
+                                     cache::NestedFlights<K, V, typename Set::Equal>>;
 
   uint32_t tick_bits_;
   uint64_t seed_;
@@ -273,162 +286,6 @@ class ChronoCache {
   [[no_unique_address]] Flights flights_;
 };
 
-// ---- the longer calls
-
-template <typename K, typename V, typename... Policies>
-uint32_t ChronoCache<K, V, Policies...>::checked_tick_bits(const cache::Options& options) {
-  if (options.tick.count() <= 0) {
-    throw std::invalid_argument("ChronoCache: Options::tick is not above 0; 1 ms is the default");
-  }
-  if (!Table::kRecords && (options.max_entries != 0 || options.max_weight != 0)) {
-    throw std::invalid_argument(
-        "ChronoCache: max_entries and max_weight need an eviction policy (Lru, Lfu, S3Fifo): "
-        "TtlOnly evicts nothing");
-  }
-  if (options.shards != 0 && !std::has_single_bit(options.shards)) {
-    throw std::invalid_argument("ChronoCache: Options::shards is not a power of two");
-  }
-  return static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(options.tick.count()))) - 1;
-}
-
-template <typename K, typename V, typename... Policies>
-template <typename Q>
-std::optional<V> ChronoCache<K, V, Policies...>::take(const Q& key) {
-  return with_key(key, [&](const auto& asked) -> std::optional<V> {
-    const uint64_t hash = hash_of(asked);
-    flights_.forget(hash, asked);
-    auto& shard = shards_.of(hash);
-    const auto guard = shard.lock();
-    const Place place = shard.table().find(hash, asked);
-    if (!place || shard.table().ended(place, now_tick())) return std::nullopt;
-    std::optional<V> taken;
-    if constexpr (kShared) {
-      static_assert(
-          std::is_copy_constructible_v<V>,
-          "take() of a Concurrent cache copies, since a reader may be at the value: visit()");
-      taken.emplace(shard.table().pair_at(place).value);
-    } else if constexpr (std::is_nothrow_move_constructible_v<V>) {
-      shard.table().remove(place, cache::Removal::kErased,
-                           [&] { taken.emplace(std::move(shard.table().value_at(place))); });
-      return taken;
-    } else {
-      taken.emplace(std::move_if_noexcept(shard.table().value_at(place)));
-    }
-    shard.table().remove(place, cache::Removal::kErased);
-    return taken;
-  });
-}
-
-template <typename K, typename V, typename... Policies>
-size_t ChronoCache<K, V, Policies...>::size() const noexcept {
-  const uint64_t now = now_tick();
-  size_t live = 0;
-  shards_.each([&](auto& shard) {
-    auto& deadlines = shard.table().deadlines();
-    if (deadlines.passed() < now) {
-      const auto guard = shard.lock();
-      deadlines.advance(now);
-    }
-    live += deadlines.live();
-  });
-  return live;
-}
-
-template <typename K, typename V, typename... Policies>
-template <typename F>
-V ChronoCache<K, V, Policies...>::get_or_compute(const K& key, cache::Ttl ttl, F&& compute) {
-  if (std::optional<V> found = get(key)) return *std::move(found);
-  const uint64_t hash = hash_of(key);
-  const auto store = [&](const V& value) {
-    if (ttl.ns() == 0) return;
-    K its_key(key);  // copies first: they may throw, and may take long
-    V its_value(value);
-    auto& shard = shards_.of(hash);
-    const auto guard = shard.lock();
-    const Place place = shard.table().find(hash, key);
-    if (place && !shard.table().ended(place, now_tick())) return;  // put() was quicker
-    put_locked(shard, hash, std::move(its_key), std::move(its_value), ttl);
-  };
-  if constexpr (kShared) {
-    return flights_.run(hash, key, [&] { return get(key); }, std::forward<F>(compute), store);
-  } else {
-    V value = std::invoke(std::forward<F>(compute));
-    store(value);
-    return value;
-  }
-}
-
-template <typename K, typename V, typename... Policies>
-template <typename F>
-void ChronoCache<K, V, Policies...>::for_each(F&& f) const {
-  shards_.each([&](auto& shard) {
-    const auto guard = shard.lock();
-    shard.table().for_each_live(now_tick(), f);
-  });
-}
-
-template <typename K, typename V, typename... Policies>
-size_t ChronoCache<K, V, Policies...>::put_many(std::span<const K> keys, std::span<const V> values,
-                                                cache::Ttl ttl) {
-  if (keys.size() != values.size()) {
-    throw std::invalid_argument("ChronoCache::put_many: keys and values differ in number");
-  }
-  size_t stored = 0;
-  for (size_t i = 0; i < keys.size(); ++i) stored += put(keys[i], values[i], ttl) ? 1 : 0;
-  return stored;
-}
-
-template <typename K, typename V, typename... Policies>
-size_t ChronoCache<K, V, Policies...>::get_many(std::span<const K> keys,
-                                                std::span<std::optional<V>> values) const {
-  if (keys.size() != values.size()) {
-    throw std::invalid_argument("ChronoCache::get_many: keys and values differ in number");
-  }
-  size_t found = 0;
-  for (size_t first = 0; first < keys.size(); first += kPrefetched) {
-    const size_t end = std::min(first + kPrefetched, keys.size());
-    // All of them wait for memory at once.
-    for (size_t i = first; i < end; ++i) {
-      const uint64_t hash = hash_of(keys[i]);
-      shards_.of(hash).table().prefetch(hash);
-    }
-    for (size_t i = first; i < end; ++i) {
-      values[i] = get(keys[i]);
-      found += values[i].has_value() ? 1 : 0;
-    }
-  }
-  return found;
-}
-
-template <typename K, typename V, typename... Policies>
-size_t ChronoCache<K, V, Policies...>::erase_many(std::span<const K> keys) {
-  size_t erased = 0;
-  for (const K& key : keys) erased += erase(key) ? 1 : 0;
-  return erased;
-}
-
-template <typename K, typename V, typename... Policies>
-void ChronoCache<K, V, Policies...>::tick() noexcept {
-  ticker_.advance();
-  const uint64_t now = now_tick();
-  shards_.each([&](auto& shard) {
-    // A writer that is there lets time pass itself; the rest is for the next tick.
-    const auto guard = shard.try_lock();
-    if (!guard) return;
-    shard.drain();
-    shard.table().sweep(kSweptATick, now);
-  });
-}
-
-template <typename K, typename V, typename... Policies>
-cache::Stats ChronoCache<K, V, Policies...>::stats() const {
-  cache::Stats stats;
-  const uint64_t now = now_tick();
-  shards_.each([&](auto& shard) {
-    const auto guard = shard.lock();
-    shard.table().add_to(stats, now);
-  });
-  return stats;
-}
-
 }  // namespace lumen
+
+#include <lumen/cache/detail/longer_calls.h>

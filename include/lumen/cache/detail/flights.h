@@ -25,22 +25,27 @@ template <typename K, typename V, typename Equal>
 class Flights {
  public:
   struct Flight : FlightState {
-    Flight(uint64_t its_hash, const K& its_key) : hash(its_hash), key(its_key) {}
+    Flight(uint64_t its_hash, const K& its_key, bool stored_over)
+        : hash(its_hash), key(its_key), overwrites(stored_over) {}
     const uint64_t hash;
     const K key;
-    bool stored = true;  // false: erase() or clear() came in between
+    const bool overwrites;  // a value that is there when it lands
+    bool stored = true;     // false: erase() or clear() came in between, or put() if it overwrites
     std::optional<V> value;
   };
 
-  // look() answers from the cache; compute() makes the value; store(value) puts it.
-  template <typename Look, typename Compute, typename Store>
-  [[nodiscard]] V run(uint64_t hash, const K& key, Look&& look, Compute&& compute, Store&& store) {
+  // look() answers from the cache; stale() does so while another flight is under way; compute()
+  // makes the value; store(key, value) puts it, over another value if `overwrites`.
+  template <typename Look, typename Stale, typename Compute, typename Store>
+  [[nodiscard]] V run(uint64_t hash, const K& key, bool overwrites, Look&& look, Stale&& stale,
+                      Compute&& compute, Store&& store) {
     std::unique_lock lock(mutex_);
     for (;;) {
       // Again, under the lock: the flight before may just have ended.
       if (std::optional<V> found = look()) return *std::move(found);
       const std::shared_ptr<Flight> other = find(hash, key);
       if (other == nullptr) break;
+      if (std::optional<V> found = stale()) return *std::move(found);
       if (is_led_here(hash, key)) {
         throw std::logic_error(
             "ChronoCache::get_or_compute: compute() asks for the key it computes");
@@ -51,10 +56,11 @@ class Flights {
       landed_.wait(lock, [&] { return other->over.load(std::memory_order_relaxed); });
       if (other->value) return *other->value;
     }
-    const auto mine = std::make_shared<Flight>(hash, key);
+    const auto mine = std::make_shared<Flight>(hash, key, overwrites);
     flights_.push_back(mine);
-    // relaxed: the shard's lock orders an erase() that comes later
+    // relaxed, both: the shard's lock orders an erase() or put() that comes later
     count_.fetch_add(1, std::memory_order_relaxed);
+    if (overwrites) overwriting_.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
     return lead(*mine, std::forward<Compute>(compute), std::forward<Store>(store));
   }
@@ -66,6 +72,15 @@ class Flights {
     const std::lock_guard lock(mutex_);
     for (const auto& flight : flights_) {
       if (is_for(*flight, hash, key)) flight->stored = false;
+    }
+  }
+  // The same by a put(), for a value that would overwrite the later one.
+  template <typename Q>
+  void overtake(uint64_t hash, const Q& key) {
+    if (overwriting_.load(std::memory_order_relaxed) == 0) return;  // relaxed: as at its increment
+    const std::lock_guard lock(mutex_);
+    for (const auto& flight : flights_) {
+      if (flight->overwrites && is_for(*flight, hash, key)) flight->stored = false;
     }
   }
   void forget_all() {
@@ -98,13 +113,16 @@ class Flights {
   [[nodiscard]] V lead(Flight& flight, Compute&& compute, Store&& store) {
     try {
       V value = std::forward<Compute>(compute)();
-      const std::lock_guard lock(mutex_);
-      if (flight.stored) store(value);
+      K its_key(flight.key);  // copies without the lock: they may take long, and use the cache
+      V its_value(value);
       flight.value = value;
+      const std::lock_guard lock(mutex_);
+      if (flight.stored) store(std::move(its_key), std::move(its_value));
       land(flight);
       return value;
     } catch (...) {
       const std::lock_guard lock(mutex_);
+      flight.value.reset();
       land(flight);
       throw;
     }
@@ -114,6 +132,8 @@ class Flights {
     flight.over.store(true, std::memory_order_relaxed);
     std::erase_if(flights_, [&](const auto& one) { return one.get() == &flight; });
     count_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as at its increment
+    if (flight.overwrites)
+      overwriting_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: the same
     landed_.notify_all();
   }
 
@@ -121,6 +141,61 @@ class Flights {
   std::condition_variable landed_;
   std::vector<std::shared_ptr<Flight>> flights_;
   std::atomic<size_t> count_{0};
+  std::atomic<size_t> overwriting_{0};  // of them
+};
+
+// Those of a OneThread cache: one inside the other, since compute() may ask again.
+// Threads: one. Memory: none. Errors: those of compute().
+template <typename K, typename V, typename Equal>
+class NestedFlights {
+ public:
+  template <typename Look, typename Stale, typename Compute, typename Store>
+  [[nodiscard]] V run(uint64_t hash, const K& key, bool overwrites, Look&&, Stale&&,
+                      Compute&& compute, Store&& store) {
+    Flight mine(*this, hash, key, overwrites);
+    V value = std::forward<Compute>(compute)();
+    if (mine.stored) store(K(key), V(value));
+    return value;
+  }
+  template <typename Q>
+  void forget(uint64_t hash, const Q& key) {
+    for (Flight* flight = last_; flight != nullptr; flight = flight->outer) {
+      if (flight->is_for(hash, key)) flight->stored = false;
+    }
+  }
+  template <typename Q>
+  void overtake(uint64_t hash, const Q& key) {
+    for (Flight* flight = last_; flight != nullptr; flight = flight->outer) {
+      if (flight->overwrites && flight->is_for(hash, key)) flight->stored = false;
+    }
+  }
+  void forget_all() noexcept {
+    for (Flight* flight = last_; flight != nullptr; flight = flight->outer) flight->stored = false;
+  }
+
+ private:
+  struct Flight {
+    Flight(NestedFlights& its_flights, uint64_t its_hash, const K& its_key, bool stored_over)
+        : flights(its_flights),
+          hash(its_hash),
+          key(its_key),
+          overwrites(stored_over),
+          outer(std::exchange(its_flights.last_, this)) {}
+    ~Flight() { flights.last_ = outer; }
+    Flight(const Flight&) = delete;
+    Flight& operator=(const Flight&) = delete;
+    template <typename Q>
+    [[nodiscard]] bool is_for(uint64_t its_hash, const Q& its_key) const {
+      return hash == its_hash && Equal{}(key, its_key);
+    }
+    NestedFlights& flights;
+    const uint64_t hash;
+    const K& key;
+    const bool overwrites;
+    bool stored = true;
+    Flight* const outer;
+  };
+  Flight* last_ = nullptr;
 };
 
 }  // namespace lumen::cache

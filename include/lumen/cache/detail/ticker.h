@@ -6,6 +6,7 @@
 #include <lumen/cache/clocks.h>
 #include <lumen/cache/detail/access.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -46,6 +47,18 @@ class TickThread {
   std::thread thread_;
 };
 struct NoThread {};
+
+// A moment `ticks` later than another.
+template <typename Moment>
+struct Ahead {
+  const Moment& moment;
+  const uint64_t ticks;
+  [[nodiscard]] bool has_come(uint64_t deadline) const noexcept {
+    return moment.has_come(deadline - std::min(deadline, ticks));
+  }
+};
+template <typename Moment>
+Ahead(const Moment&, uint64_t) -> Ahead<Moment>;
 
 template <typename Clock, bool kShared>
 class Ticker {
