@@ -148,6 +148,7 @@ TEST(ConcurrentGetOrRefresh, GivesTheValueBeforeToTheOthersWhileOneComputes) {
   std::thread leader([&] { EXPECT_EQ(cache.get_or_refresh(1, seconds(10), seconds(4), slow), 2); });
   computed.wait(0);
   std::vector<std::thread> others;
+  others.reserve(kOthers);
   for (int i = 0; i < kOthers; ++i) {
     others.emplace_back([&] {
       EXPECT_EQ(cache.get_or_refresh(1, seconds(10), seconds(4), slow), 1);

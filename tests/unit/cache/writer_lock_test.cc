@@ -49,6 +49,7 @@ TEST(WriterLock, CountsEveryStepOfMoreThreadsThanCores) {
   cache::WriterLock lock;
   int64_t count = 0;  // plain: TSan sees a step beside another
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kSteps; ++i) {
