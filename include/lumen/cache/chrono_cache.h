@@ -98,17 +98,15 @@ class ChronoCache {
     const auto guard = shard.lock();
     return put_locked(shard, hash, std::move(key), std::move(value), ttl);
   }
-  // The same, but never waits: false too while another writer has the shard, and then an entry with
-  // the key is as it was.
+  // The same, but never waits: false too while another writer has the shard, or a computed value is
+  // being stored; an entry with the key is as it was then.
   bool try_put(K key, V value, cache::Ttl ttl) {
     const uint64_t hash = hash_of(key);
     auto& shard = shards_.of(hash);
     const bool is_erased = ttl.ns() == 0 || shard.table().is_above_bound(key, value);
-    if (is_erased) {
-      flights_.forget(hash, key);
-    } else {
-      flights_.overtake(hash, key);
-    }
+    const bool is_told =
+        is_erased ? flights_.try_forget(hash, key) : flights_.try_overtake(hash, key);
+    if (!is_told) return false;
     const auto guard = shard.try_lock();
     if (!guard) return false;
     if (is_erased) [[unlikely]] {

@@ -129,6 +129,31 @@ TYPED_TEST(GetOrRefresh, GetOrComputeStoresNothingEitherWhereComputeErasesItsKey
   EXPECT_FALSE(this->cache_.contains(1));
 }
 
+// Asks try_put() for another key while a computed value is stored: under the locks of the flights
+// and of its shard. Was: it waited for the flights.
+struct TriesToPut {
+  void operator()(int, const int&, cache::Removal) const noexcept {
+    if (on_removal != nullptr) on_removal();
+  }
+  static inline void (*on_removal)() = nullptr;
+};
+TEST(ConcurrentGetOrRefresh, LetsTryPutGoOnWhileAComputedValueIsStored) {
+  FakeClock::set_ns(FakeClock::kStartNs);
+  static ChronoCache<int, int, FakeClock, cache::OnRemoval<TriesToPut>> cache;
+  static std::atomic<int> stored;
+  stored.store(-1);
+  cache.put(1, 1, seconds(10));
+  FakeClock::advance_ns(5'000'000'000);
+  TriesToPut::on_removal = [] {
+    std::thread other([] { stored.store(cache.try_put(1, 3, seconds(10)) ? 1 : 0); });
+    other.join();
+  };
+  EXPECT_EQ(cache.get_or_refresh(1, seconds(10), seconds(4), [] { return 2; }), 2);
+  TriesToPut::on_removal = nullptr;
+  EXPECT_EQ(stored.load(), 0);
+  EXPECT_EQ(cache.get(1), 2);
+}
+
 TEST(ConcurrentGetOrRefresh, GivesTheValueBeforeToTheOthersWhileOneComputes) {
   FakeClock::set_ns(FakeClock::kStartNs);
   ChronoCache<int, int, FakeClock> cache;

@@ -65,23 +65,34 @@ class Flights {
     return lead(*mine, std::forward<Compute>(compute), std::forward<Store>(store));
   }
 
-  // Values that are being computed for that key, or for all keys, are not stored.
+  // erase(): values that are being computed for that key are not stored.
   template <typename Q>
   void forget(uint64_t hash, const Q& key) {
     if (none()) return;
     const std::lock_guard lock(mutex_);
-    for (const auto& flight : flights_) {
-      if (is_for(*flight, hash, key)) flight->stored = false;
-    }
+    keep_out(hash, key);
   }
-  // The same by a put(), for a value that would overwrite the later one.
+  // put(): the same for values that would overwrite the later one.
   template <typename Q>
   void overtake(uint64_t hash, const Q& key) {
-    if (overwriting_.load(std::memory_order_relaxed) == 0) return;  // relaxed: as at its increment
+    if (none_overwrite()) return;
     const std::lock_guard lock(mutex_);
-    for (const auto& flight : flights_) {
-      if (flight->overwrites && is_for(*flight, hash, key)) flight->stored = false;
-    }
+    keep_out_overwriting(hash, key);
+  }
+  // The same without waiting. False: another thread is at the flights.
+  template <typename Q>
+  [[nodiscard]] bool try_forget(uint64_t hash, const Q& key) {
+    if (none()) return true;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) keep_out(hash, key);
+    return lock.owns_lock();
+  }
+  template <typename Q>
+  [[nodiscard]] bool try_overtake(uint64_t hash, const Q& key) {
+    if (none_overwrite()) return true;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) keep_out_overwriting(hash, key);
+    return lock.owns_lock();
   }
   void forget_all() {
     if (none()) return;
@@ -92,6 +103,21 @@ class Flights {
  private:
   [[nodiscard]] bool none() const noexcept {
     return count_.load(std::memory_order_relaxed) == 0;  // relaxed: as at its increment
+  }
+  [[nodiscard]] bool none_overwrite() const noexcept {
+    return overwriting_.load(std::memory_order_relaxed) == 0;  // relaxed: as at its increment
+  }
+  template <typename Q>
+  void keep_out(uint64_t hash, const Q& key) {
+    for (const auto& flight : flights_) {
+      if (is_for(*flight, hash, key)) flight->stored = false;
+    }
+  }
+  template <typename Q>
+  void keep_out_overwriting(uint64_t hash, const Q& key) {
+    for (const auto& flight : flights_) {
+      if (flight->overwrites && is_for(*flight, hash, key)) flight->stored = false;
+    }
   }
   template <typename Q>
   [[nodiscard]] static bool is_for(const Flight& flight, uint64_t hash, const Q& key) {
@@ -168,6 +194,16 @@ class NestedFlights {
     for (Flight* flight = last_; flight != nullptr; flight = flight->outer) {
       if (flight->overwrites && flight->is_for(hash, key)) flight->stored = false;
     }
+  }
+  template <typename Q>
+  [[nodiscard]] bool try_forget(uint64_t hash, const Q& key) {
+    forget(hash, key);
+    return true;
+  }
+  template <typename Q>
+  [[nodiscard]] bool try_overtake(uint64_t hash, const Q& key) {
+    overtake(hash, key);
+    return true;
   }
   void forget_all() noexcept {
     for (Flight* flight = last_; flight != nullptr; flight = flight->outer) flight->stored = false;
