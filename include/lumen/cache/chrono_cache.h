@@ -94,7 +94,7 @@ class ChronoCache {
       erase(key);
       return false;
     }
-    flights_.overtake(hash, key);
+    flights_.keep_out(cache::Change::kPut, hash, key);
     const auto guard = shard.lock();
     return put_locked(shard, hash, std::move(key), std::move(value), ttl);
   }
@@ -104,9 +104,8 @@ class ChronoCache {
     const uint64_t hash = hash_of(key);
     auto& shard = shards_.of(hash);
     const bool is_erased = ttl.ns() == 0 || shard.table().is_above_bound(key, value);
-    const bool is_told =
-        is_erased ? flights_.try_forget(hash, key) : flights_.try_overtake(hash, key);
-    if (!is_told) return false;
+    const auto change = is_erased ? cache::Change::kErased : cache::Change::kPut;
+    if (!flights_.try_keep_out(change, hash, key)) return false;
     const auto guard = shard.try_lock();
     if (!guard) return false;
     if (is_erased) [[unlikely]] {
@@ -144,14 +143,14 @@ class ChronoCache {
   bool erase(const Q& key) {
     return with_key(key, [&](const auto& asked) {
       const uint64_t hash = hash_of(asked);
-      flights_.forget(hash, asked);
+      flights_.keep_out(cache::Change::kErased, hash, asked);
       auto& shard = shards_.of(hash);
       const auto guard = shard.lock();
       return shard.table().erase(hash, asked, now_tick());
     });
   }
   void clear() {
-    flights_.forget_all();
+    flights_.keep_all_out();
     shards_.each([](auto& shard) {
       const auto guard = shard.lock();
       shard.table().clear();

@@ -21,6 +21,9 @@
 
 namespace lumen::cache {
 
+// What happens to a key while a value for it is being computed.
+enum class Change : uint8_t { kErased, kPut };
+
 template <typename K, typename V, typename Equal>
 class Flights {
  public:
@@ -31,6 +34,9 @@ class Flights {
     const K key;
     const bool overwrites;  // a value that is there when it lands
     bool stored = true;     // false: erase() or clear() came in between, or put() if it overwrites
+    [[nodiscard]] bool is_kept_out_by(Change change) const noexcept {
+      return change == Change::kErased || overwrites;
+    }
     std::optional<V> value;
   };
 
@@ -65,58 +71,37 @@ class Flights {
     return lead(*mine, std::forward<Compute>(compute), std::forward<Store>(store));
   }
 
-  // erase(): values that are being computed for that key are not stored.
+  // The key is erased or put, so a value that is being computed for it is not stored. After a put
+  // that concerns values which would overwrite; the others are not stored where there is one.
   template <typename Q>
-  void forget(uint64_t hash, const Q& key) {
-    if (none()) return;
+  void keep_out(Change change, uint64_t hash, const Q& key) {
+    if (none(change)) return;
     const std::lock_guard lock(mutex_);
-    keep_out(hash, key);
-  }
-  // put(): the same for values that would overwrite the later one.
-  template <typename Q>
-  void overtake(uint64_t hash, const Q& key) {
-    if (none_overwrite()) return;
-    const std::lock_guard lock(mutex_);
-    keep_out_overwriting(hash, key);
+    mark(change, hash, key);
   }
   // The same without waiting. False: another thread is at the flights.
   template <typename Q>
-  [[nodiscard]] bool try_forget(uint64_t hash, const Q& key) {
-    if (none()) return true;
+  [[nodiscard]] bool try_keep_out(Change change, uint64_t hash, const Q& key) {
+    if (none(change)) return true;
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) keep_out(hash, key);
+    if (lock.owns_lock()) mark(change, hash, key);
     return lock.owns_lock();
   }
-  template <typename Q>
-  [[nodiscard]] bool try_overtake(uint64_t hash, const Q& key) {
-    if (none_overwrite()) return true;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) keep_out_overwriting(hash, key);
-    return lock.owns_lock();
-  }
-  void forget_all() {
-    if (none()) return;
+  void keep_all_out() {
+    if (none(Change::kErased)) return;
     const std::lock_guard lock(mutex_);
     for (const auto& flight : flights_) flight->stored = false;
   }
 
  private:
-  [[nodiscard]] bool none() const noexcept {
-    return count_.load(std::memory_order_relaxed) == 0;  // relaxed: as at its increment
-  }
-  [[nodiscard]] bool none_overwrite() const noexcept {
-    return overwriting_.load(std::memory_order_relaxed) == 0;  // relaxed: as at its increment
+  [[nodiscard]] bool none(Change change) const noexcept {
+    const auto& count = change == Change::kErased ? count_ : overwriting_;
+    return count.load(std::memory_order_relaxed) == 0;  // relaxed: as at its increment
   }
   template <typename Q>
-  void keep_out(uint64_t hash, const Q& key) {
+  void mark(Change change, uint64_t hash, const Q& key) {
     for (const auto& flight : flights_) {
-      if (is_for(*flight, hash, key)) flight->stored = false;
-    }
-  }
-  template <typename Q>
-  void keep_out_overwriting(uint64_t hash, const Q& key) {
-    for (const auto& flight : flights_) {
-      if (flight->overwrites && is_for(*flight, hash, key)) flight->stored = false;
+      if (flight->is_kept_out_by(change) && is_for(*flight, hash, key)) flight->stored = false;
     }
   }
   template <typename Q>
@@ -184,28 +169,18 @@ class NestedFlights {
     return value;
   }
   template <typename Q>
-  void forget(uint64_t hash, const Q& key) {
+  void keep_out(Change change, uint64_t hash, const Q& key) {
     for (Flight* flight = last_; flight != nullptr; flight = flight->outer) {
-      if (flight->is_for(hash, key)) flight->stored = false;
+      const bool is_kept_out = change == Change::kErased || flight->overwrites;
+      if (is_kept_out && flight->is_for(hash, key)) flight->stored = false;
     }
   }
   template <typename Q>
-  void overtake(uint64_t hash, const Q& key) {
-    for (Flight* flight = last_; flight != nullptr; flight = flight->outer) {
-      if (flight->overwrites && flight->is_for(hash, key)) flight->stored = false;
-    }
-  }
-  template <typename Q>
-  [[nodiscard]] bool try_forget(uint64_t hash, const Q& key) {
-    forget(hash, key);
+  [[nodiscard]] bool try_keep_out(Change change, uint64_t hash, const Q& key) {
+    keep_out(change, hash, key);
     return true;
   }
-  template <typename Q>
-  [[nodiscard]] bool try_overtake(uint64_t hash, const Q& key) {
-    overtake(hash, key);
-    return true;
-  }
-  void forget_all() noexcept {
+  void keep_all_out() noexcept {
     for (Flight* flight = last_; flight != nullptr; flight = flight->outer) flight->stored = false;
   }
 

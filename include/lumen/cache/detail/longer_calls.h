@@ -39,7 +39,7 @@ template <typename Q>
 std::optional<V> ChronoCache<K, V, Policies...>::take(const Q& key) {
   return with_key(key, [&](const auto& asked) -> std::optional<V> {
     const uint64_t hash = hash_of(asked);
-    flights_.forget(hash, asked);
+    flights_.keep_out(cache::Change::kErased, hash, asked);
     auto& shard = shards_.of(hash);
     const auto guard = shard.lock();
     const Place place = shard.table().find(hash, asked);
