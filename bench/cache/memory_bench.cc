@@ -3,7 +3,10 @@
 //
 //   --list                             the contenders
 //   --contender NAME --entries N       {"peak_bytes"}: growth of VmHWM from before the cache was made
+//     --order ORDER                    of the keys: sequence (default), random, stride3, stride16,
+//                                      clusters100 and clusters1000 (of each 4,096), shuffled
 //
+// "put_ns" is the time of a put, by one run and with the clock read between blocks of 1,000.
 // "reserved_bytes" is address space that was mapped and not touched (growth of VmSize less that of
 // VmRSS), "allocations" counts operator new, the cache's own figure stands beside it.
 // Threads: one. Memory: the contender's, and 0.1 MiB before. Errors: exit 2 with a reason.
@@ -12,11 +15,14 @@
 #include "rivals.h"
 #include "variants.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
+#include <random>
+#include <vector>
 
 namespace {
 
@@ -69,9 +75,37 @@ void forget_peak() {
   std::fclose(file);
 }
 
+// All different, but for a few random ones.
+std::vector<int> keys_in(const std::string& order, int64_t entries) {
+  std::vector<int> keys(static_cast<size_t>(entries));
+  std::mt19937 random(7);
+  const auto each = [&](auto key_of) {
+    for (int64_t i = 0; i < entries; ++i)
+      keys[static_cast<size_t>(i)] = static_cast<int>(key_of(i));
+  };
+  if (order == "random") {
+    each([&](int64_t) { return random(); });
+  } else if (order == "stride3") {
+    each([](int64_t i) { return i * 3; });
+  } else if (order == "stride16") {
+    each([](int64_t i) { return i * 16; });
+  } else if (order == "clusters100") {
+    each([](int64_t i) { return i / 100 * 4'096 + i % 100; });
+  } else if (order == "clusters1000") {
+    each([](int64_t i) { return i / 1'000 * 4'096 + i % 1'000; });
+  } else if (order == "sequence" || order == "shuffled") {
+    each([](int64_t i) { return i; });
+    if (order == "shuffled") std::shuffle(keys.begin(), keys.end(), random);
+  } else {
+    std::fprintf(stderr, "bench_cache_memory: no --order '%s'\n", order.c_str());
+    std::exit(2);
+  }
+  return keys;
+}
+
 struct Contender {
   std::string name;
-  std::function<void(int64_t entries)> run;
+  std::function<void(const std::vector<int>& keys)> run;
 };
 
 template <typename C>
@@ -84,34 +118,37 @@ void print_own(const C& cache) {
 }
 
 template <typename C, typename... Options>
-void fill(int64_t entries, const Options&... options) {
+void fill(const std::vector<int>& keys, const Options&... options) {
   forget_peak();
   const int64_t resident = status_bytes("VmRSS:");
   const int64_t size = status_bytes("VmSize:");
   const uint64_t made_before = allocations;
   C cache(options...);
   cache.tick();
-  for (int64_t i = 0; i < entries; ++i) {
+  const uint64_t began = now_ns();
+  for (size_t i = 0; i < keys.size(); ++i) {
     if (i % 1'000 == 0) cache.tick();
-    cache.put(static_cast<int>(i), 99, std::chrono::hours(1));
+    cache.put(keys[i], 99, std::chrono::hours(1));
   }
+  const auto took = static_cast<double>(now_ns() - began);
   const uint64_t made = allocations - made_before;
   const int64_t peak = status_bytes("VmHWM:") - resident;
   const int64_t now = status_bytes("VmRSS:") - resident;
   const int64_t reserved = status_bytes("VmSize:") - size - now;
   int64_t found = 0;
-  for (int64_t i = 0; i < entries; ++i) found += cache.get(static_cast<int>(i)).has_value() ? 1 : 0;
+  for (const int key : keys) found += cache.get(key).has_value() ? 1 : 0;
   std::printf("{\"peak_bytes\": %" PRId64 ", \"resident_bytes\": %" PRId64
-              ", \"reserved_bytes\": %" PRId64 ", \"allocations\": %" PRIu64
-              ", \"found\": %" PRId64,
-              peak, now, reserved > 0 ? reserved : 0, made, found);
+              ", \"reserved_bytes\": %" PRId64 ", \"allocations\": %" PRIu64 ", \"found\": %" PRId64
+              ", \"put_ns\": %.1f",
+              peak, now, reserved > 0 ? reserved : 0, made, found,
+              keys.empty() ? 0 : took / static_cast<double>(keys.size()));
   print_own(cache);
   std::printf("}\n");
 }
 
 template <typename C>
 Contender contender(const char* name) {
-  return {name, [](int64_t entries) { fill<C>(entries, size_t{0}); }};
+  return {name, [](const std::vector<int>& keys) { fill<C>(keys, size_t{0}); }};
 }
 
 #ifdef LUMEN_BENCH_OURS
@@ -119,10 +156,10 @@ Contender contender(const char* name) {
 template <typename Policy>
 Contender bounded(const char* name) {
   using C = Chrono<int, int, cache::OneThread, cache::CachedTick, Policy>;
-  return {name, [](int64_t entries) {
+  return {name, [](const std::vector<int>& keys) {
             cache::Options options;
-            options.max_entries = static_cast<size_t>(entries) * 2;
-            fill<C>(entries, options);
+            options.max_entries = keys.size() * 2;
+            fill<C>(keys, options);
           }};
 }
 #endif
@@ -137,7 +174,7 @@ std::vector<Contender> contenders() {
   all.push_back(bounded<cache::Lfu>("lumen Lfu"));
   all.push_back(bounded<cache::S3Fifo>("lumen S3Fifo"));
 #endif
-  all.push_back({"empty", [](int64_t) { fill<Floor<int, int>>(0, size_t{0}); }});
+  all.push_back({"empty", [](const std::vector<int>&) { fill<Floor<int, int>>({}, size_t{0}); }});
   all.push_back(contender<Naive<int, int>>("naive"));
   all.push_back(contender<StdMap<int, int>>("std_map"));
 #ifdef LUMEN_BENCH_FLAT_BOOST
@@ -166,7 +203,8 @@ int run(const Arguments& arguments) {
   const std::string wanted = arguments.text("--contender", "");
   for (const Contender& one : all) {
     if (one.name != wanted) continue;
-    one.run(static_cast<int64_t>(arguments.number("--entries", 10'000'000)));
+    const auto entries = static_cast<int64_t>(arguments.number("--entries", 10'000'000));
+    one.run(keys_in(arguments.text("--order", "sequence"), entries));
     return 0;
   }
   std::fprintf(stderr, "bench_cache_memory: no contender '%s'\n", wanted.c_str());

@@ -99,7 +99,7 @@ class ChronoCache {
     return put_locked(shard, hash, std::move(key), std::move(value), ttl);
   }
   // The same, but never waits: false too while another writer has the shard, or a computed value is
-  // being stored; an entry with the key is as it was then.
+  // being stored; an entry with the key is as it was then (get_or_refresh() may leave it so, too).
   bool try_put(K key, V value, cache::Ttl ttl) {
     const uint64_t hash = hash_of(key);
     auto& shard = shards_.of(hash);

@@ -164,7 +164,7 @@ struct ExactClock {
   [[nodiscard]] uint64_t read_ns() const noexcept { return clock->now(); }
   [[nodiscard]] static uint64_t read_coarse_ns() noexcept { return coarse_now_ns(); }
   // A put with such a time to live counts it from the kernel's tick, which is by less late than
-  // deadlines are rounded (9 ns less a put).
+  // deadlines are rounded (5 ns less a put).
   [[nodiscard]] bool is_long(uint64_t ttl_ns) const noexcept { return ttl_ns >= long_ns; }
   uint64_t long_ns = coarse_step_ns() << kDeadlineBits;
   TscClock* clock = &tsc_clock();
