@@ -50,19 +50,14 @@ std::optional<Batch> take(SubscriberHandle& self, size_t most, size_t least,
       wait_for(self, std::min(least, most), timeout) == Outcome::kClosed) {
     return std::nullopt;
   }
-  const Position before = subscriber.position();
-  Batch batch = subscriber.try_take_batch(most_at_once(subscriber, most));
+  const Batch batch =
+      subscriber.try_take_batch(most_at_once(subscriber, most), subscriber.geometry().capacity / 2);
   if (batch.count == 0) raise(subscriber.state());
-  const size_t half = subscriber.geometry().capacity / 2;
-  if (batch.stride != 0 && batch.count > 1 && batch.count * batch.stride > half) {
-    batch.count = std::max<size_t>(1, half / batch.stride);
-    subscriber.put_back({before.frames + batch.count, before.bytes + batch.count * batch.stride});
-  }
   self.type_id = batch.type_id;
   return batch;
 }
 
-void check_divides(const SubscriberHandle& self, const Batch& batch, Position before,
+void check_divides(const SubscriberHandle& self, const Batch& batch, const Subscriber::Mark& before,
                    const ItemType& item) {
   if (batch.size % item.bytes == 0) return;
   self.state->connection.subscriber->put_back(before);
@@ -89,7 +84,8 @@ void drain(const SubscriberHandle& self, const Batch& batch, std::byte* to) {
 }
 
 // drain() into memory of its own; `before` is where the batch begins.
-CopyMemory copy_of(const SubscriberHandle& self, const Batch& batch, Position before) {
+CopyMemory copy_of(const SubscriberHandle& self, const Batch& batch,
+                   const Subscriber::Mark& before) {
   CopyMemory memory(
       static_cast<std::byte*>(::operator new(batch.count * batch.size, kAlignment, std::nothrow)));
   if (memory == nullptr) {
@@ -106,7 +102,7 @@ nb::object take_batch(SubscriberHandle& self, size_t most, const ItemType& item,
   self.state->check_open();
   const Use use(self.state->subscriber_busy);
   Subscriber& subscriber = *self.state->connection.subscriber;
-  const Position before = subscriber.position();
+  const Subscriber::Mark before = subscriber.mark();
   const std::optional<Batch> batch = take(self, most, least, timeout);
   if (!batch) return nb::none();
   check_divides(self, *batch, before, item);
@@ -137,7 +133,7 @@ size_t read_into(SubscriberHandle& self, nb::handle array, size_t least,
   const auto rows = static_cast<size_t>(view.shape[0]);
   const size_t row = buffer.size() / rows;
   Subscriber& subscriber = *self.state->connection.subscriber;
-  const Position before = subscriber.position();
+  const Subscriber::Mark before = subscriber.mark();
   const std::optional<Batch> batch = take(self, rows, least, timeout);
   if (!batch) return 0;
   if (batch->size != row) {
@@ -207,7 +203,7 @@ nb::object take_frame(SubscriberHandle& self, std::optional<double> timeout, boo
   const Use use(self.state->subscriber_busy);
   Subscriber& subscriber = *self.state->connection.subscriber;
   if (subscriber.ready() == 0 && wait_for(self, 1, timeout) == Outcome::kClosed) return nb::none();
-  const Position before = subscriber.position();
+  const Subscriber::Mark before = subscriber.mark();
   const std::optional<bus::Frame> frame = subscriber.try_take();
   if (!frame) raise(subscriber.state());
   self.type_id = frame->type_id;

@@ -14,8 +14,8 @@
 
 namespace lumen::bus {
 
-inline constexpr uint16_t kNewestProtocol = 1;
-inline constexpr uint16_t kOldestProtocol = 1;
+inline constexpr uint16_t kNewestProtocol = 2;
+inline constexpr uint16_t kOldestProtocol = 2;
 inline constexpr size_t kMostStreams = 2;
 // Publisher's file, cursor file and bell of each stream, and the area.
 inline constexpr size_t kMostDescriptors = 3 * kMostStreams + 1;

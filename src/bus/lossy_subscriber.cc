@@ -56,6 +56,7 @@ bool LossySubscriber::attach() noexcept {
   // relaxed, both: the state was acquired
   next_ = {entry.start_frames.load(std::memory_order_relaxed),
            entry.start_bytes.load(std::memory_order_relaxed)};  // relaxed: as above
+  run_.end = next_.frames;
   attached_ = true;
   return true;
 }
@@ -81,6 +82,7 @@ void LossySubscriber::skip_to_newest() noexcept {
     if (after != before) continue;
     lost_ += frames - next_.frames;
     next_ = {frames, before};
+    run_.end = frames;  // each publication begins a run
     return;
   }
 }
@@ -94,30 +96,42 @@ bool LossySubscriber::look() noexcept {
   return false;
 }
 
+// The run that begins with the next frame. What it says may have been written over.
+Run LossySubscriber::next_run() const noexcept {
+  const Descriptor* descriptors = parts_.memory->descriptors();
+  const Descriptor& first = descriptors[next_.frames & (slots_ - 1)];
+  // sync[bus.claimed]: acquire, all, before the claims are looked at
+  const uint64_t word = first.size_and_type.load(std::memory_order_acquire);
+  const uint64_t id = first.id.load(std::memory_order_acquire);  // sync[bus.claimed]: as above
+  uint64_t count = 1;
+  if ((word & kIsRun) != 0) {
+    const Descriptor& second = descriptors[(next_.frames + 1) & (slots_ - 1)];
+    // sync[bus.claimed]: as above
+    count = second.size_and_type.load(std::memory_order_acquire);
+  }
+  return {next_.frames + count, id, word & ~kIsRun};
+}
+
 std::optional<LossySubscriber::Read> LossySubscriber::try_read(std::span<std::byte> into) noexcept {
   for (int i = 0; i < kTriesARead && look(); ++i) {
-    const Descriptor& descriptor = parts_.memory->descriptors()[next_.frames & (slots_ - 1)];
-    // sync[bus.claimed]: acquire, before the claims are looked at
-    const uint64_t word = descriptor.size_and_type.load(std::memory_order_acquire);
-    const uint64_t id =
-        descriptor.id.load(std::memory_order_acquire);  // sync[bus.claimed]: as above
-    const auto size = static_cast<uint32_t>(word);
-    const size_t copied = std::min<uint64_t>({size, into.size(), capacity_});
+    const Run run = next_.frames == run_.end ? next_run() : run_;
+    const size_t copied = std::min<uint64_t>({run.size(), into.size(), capacity_});
     const uint64_t offset = next_.bytes & (capacity_ - 1) & ~uint64_t{kPayloadAlign - 1};
     copy_while_written(into.data(), parts_.memory->payload() + offset, copied);
     if (is_lapped(next_)) {
       skip_to_newest();
       continue;
     }
-    if (size > capacity_) {
+    const uint64_t left = run.end - next_.frames;
+    if (run.size() > capacity_ || left == 0 || left > slots_) {
       parts_.peer->quarantine();
       return std::nullopt;
     }
+    run_ = run;
     ++next_.frames;
-    next_.bytes += payload_bytes(size);
+    next_.bytes += payload_bytes(run.size());
     parts_.cursor->page().lost.store(lost_, std::memory_order_relaxed);  // relaxed: a statistic
-    return Read{lost_ - std::exchange(told_lost_, lost_), size, static_cast<uint32_t>(word >> 32),
-                id};
+    return Read{lost_ - std::exchange(told_lost_, lost_), run.size(), run.type_id(), run.id};
   }
   return std::nullopt;
 }

@@ -118,7 +118,7 @@ void Publisher::flush() noexcept {
 
 void Publisher::publish() noexcept {
   PublisherPage& page = memory_->page();
-  write_counts();
+  describe_run();
   page.tail_bytes.store(tail_bytes_,
                         std::memory_order_relaxed);  // relaxed: published by the next one
   // sync[bus.tail]: release of the frames to the subscribers' look; seq_cst against their
@@ -130,6 +130,8 @@ void Publisher::publish() noexcept {
   }
   published_frames_ = tail_frames_;
   published_bytes_ = tail_bytes_;
+  end_run();
+  write_counts();
 }
 
 void Publisher::ring_all() noexcept {

@@ -40,7 +40,7 @@ Subscriber::Subscriber(Subscriber&& other) noexcept
                                  other.generation_}) {
   entry_ = other.entry_;
   attached_ = other.attached_;
-  put_back(other.position());
+  put_back(other.mark());
   tail_seen_ = other.tail_seen_;
   // relaxed, both: a move has one thread
   head_frames_.store(other.head().frames, std::memory_order_relaxed);
@@ -107,6 +107,7 @@ bool Subscriber::attach() noexcept {
   taken_bytes_ = entry_->start_bytes.load(std::memory_order_relaxed) &  // relaxed: as above
                  ~uint64_t{kPayloadAlign - 1};
   tail_seen_ = taken_frames_;
+  run_.end = taken_frames_;
   stuck_at_ = taken_frames_;
   attached_ = true;
   release();
@@ -118,28 +119,45 @@ void Subscriber::invalid() noexcept {
   tail_seen_ = taken_frames_;
 }
 
-Batch Subscriber::try_take_batch(size_t most) noexcept {
+// The run that begins with the next frame, which is there. False: it can't be, and the publisher is
+// left.
+bool Subscriber::begin_run() noexcept {
+  const Descriptor& first = descriptors_[taken_frames_ & slots_mask_];
+  // relaxed, all: after the look that acquired them; each is loaded once, checked and used
+  const uint64_t word = first.size_and_type.load(std::memory_order_relaxed);
+  const uint64_t id = first.id.load(std::memory_order_relaxed);  // relaxed: as above
+  uint64_t count = 1;
+  if ((word & kIsRun) != 0) {
+    const Descriptor& second = descriptors_[(taken_frames_ + 1) & slots_mask_];
+    count = second.size_and_type.load(std::memory_order_relaxed);  // relaxed: as above
+  }
+  // A publication ends a run, so that all its frames are there. The product does not overflow:
+  // its factors are at most 2^20 and 2^31.
+  const bool possible = count != 0 && count <= ready() &&
+                        count * payload_bytes(word & kMostSize) <= capacity_ - held_bytes();
+  if (!possible) {
+    invalid();
+    return false;
+  }
+  run_ = {taken_frames_ + count, id, word & ~kIsRun};
+  return true;
+}
+
+Batch Subscriber::try_take_batch(size_t most, size_t most_bytes) noexcept {
   if (ready() < most || entry_ != nullptr) (void)look_for(1);
-  const uint64_t there = std::min<uint64_t>(ready(), most);
-  if (there == 0) return {};
-  const std::optional<Frame> first = take();
-  if (!first) return {};
-  Batch batch{first->data.data(), 1, payload_bytes(first->data.size()),
-              static_cast<uint32_t>(first->data.size()), first->type_id};
-  const uint64_t word = batch.size | uint64_t{batch.type_id} << 32;
-  uint64_t most_here = there;
-  if (batch.stride != 0) {
-    most_here = std::min(there, 1 + (capacity_ - held_bytes()) / batch.stride);
-  }
-  uint64_t at = taken_frames_;
-  while (batch.count < most_here) {
-    // relaxed: as in take()
-    if (descriptors_[at & slots_mask_].size_and_type.load(std::memory_order_relaxed) != word) break;
-    ++at;
-    ++batch.count;
-  }
-  taken_frames_ = at;
-  taken_bytes_ += (batch.count - 1) * batch.stride;
+  uint64_t left = std::min<uint64_t>(ready(), most);
+  if (left == 0 || (taken_frames_ == run_.end && !begin_run())) return {};
+  Batch batch{payload_ + (taken_bytes_ & (capacity_ - 1)), 0, payload_bytes(run_.size()),
+              run_.size(), run_.type_id()};
+  if (batch.stride != 0) left = std::min(left, std::max<uint64_t>(1, most_bytes / batch.stride));
+  do {
+    const uint64_t count = std::min(left, run_.end - taken_frames_);
+    taken_frames_ += count;
+    taken_bytes_ += count * batch.stride;
+    batch.count += count;
+    left -= count;
+  } while (left != 0 && begin_run() && run_.size() == batch.size &&
+           run_.type_id() == batch.type_id);
   return batch;
 }
 

@@ -42,7 +42,7 @@ void rewrite(BusPair& pair, const Act& act) {
   const uint64_t number = number_of(act);
   // relaxed, all: an attacker orders nothing
   constexpr auto kAny = std::memory_order_relaxed;
-  switch (act.what % 12) {
+  switch (act.what % 13) {
     case 0: page.tail_frames.store(number, kAny); break;
     case 1: page.tail_frames.fetch_add(act.low % 8, kAny); break;
     case 2: descriptor.size_and_type.store(number, kAny); break;
@@ -54,7 +54,9 @@ void rewrite(BusPair& pair, const Act& act) {
     case 8: cursor.head_bytes.fetch_add(uint64_t{act.low} * 64, kAny); break;
     case 9: cursor.head_frames.fetch_add(act.low % 8, kAny); break;
     case 10: cursor.asleep.store(number, kAny); break;
-    default: page.tail_bytes.store(number, kAny); break;
+    case 11: page.tail_bytes.store(number, kAny); break;
+    // a run: its descriptor, beside others that may say how many frames it has
+    default: descriptor.size_and_type.store(kIsRun | act.low, kAny); break;
   }
 }
 

@@ -116,6 +116,12 @@ class RawStream {
         size | uint64_t{1} << 32, std::memory_order_relaxed);  // relaxed: before the tail
     page().tail_frames.store(tail, std::memory_order_seq_cst);
   }
+  // A run of `count` frames, as its two descriptors say.
+  void publish_run(uint64_t frame, uint64_t size, uint64_t count, uint64_t tail) {
+    descriptors()[(frame + 1) & (geometry_.slots - 1)].size_and_type.store(
+        count, std::memory_order_relaxed);  // relaxed: before the tail
+    publish(frame, size | bus::kIsRun, tail);
+  }
   void give_back(uint64_t frames, uint64_t bytes) {
     cursor().head_frames.store(frames, std::memory_order_seq_cst);
     cursor().head_bytes.store(bytes, std::memory_order_seq_cst);

@@ -20,7 +20,7 @@
 namespace lumen::bus {
 
 inline constexpr uint64_t kMagic = 0x5355424e454d554c;  // "LUMENBUS"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 
 inline constexpr size_t kPayloadAlign = 64;
 inline constexpr uint64_t kLeastCapacity = 4096;  // a page: less can't be mapped twice
@@ -35,11 +35,16 @@ inline constexpr uint32_t kMostSubscribers = 64;
 // Frames of more types than this are counted in the last row.
 inline constexpr uint32_t kCountedTypes = 128;
 
-// One frame. `id` is the user's; request/reply keeps its correlation id there.
+// A run: frames of one size, type and id, published one after the other. It has the descriptor of
+// its first frame; of a run of several frames `size_and_type` of the second one's says how many,
+// and the others are not written. `id` is the user's; request/reply keeps its correlation id there.
 struct Descriptor {
-  std::atomic<uint64_t> size_and_type;  // size: low 32 bits, type_id: high 32
+  std::atomic<uint64_t> size_and_type;  // size: low 31 bits, kIsRun, type_id: high 32
   std::atomic<uint64_t> id;
 };
+// In size_and_type: the run has several frames. Sizes take the bits below.
+inline constexpr uint64_t kIsRun = uint64_t{1} << 31;
+inline constexpr uint64_t kMostSize = kIsRun - 1;
 
 // Word of a subscriber in the publisher's file. 0: not yet attached.
 enum class Attachment : uint32_t { kNone = 0, kAttached = 1, kDropped = 2 };
@@ -145,5 +150,6 @@ struct Geometry {
   }
   friend bool operator==(const Geometry&, const Geometry&) = default;
 };
+static_assert(kMostCapacity <= kMostSize);
 
 }  // namespace lumen::bus

@@ -37,6 +37,17 @@ struct Position {
   friend bool operator==(const Position&, const Position&) = default;
 };
 
+// Frames of one size, type and id that share a descriptor (layout.h).
+struct Run {
+  uint64_t end = 0;  // the number of the frame after the last
+  uint64_t id = 0;
+  uint64_t size_and_type = 0;  // as a descriptor's, without kIsRun
+  [[nodiscard]] uint32_t size() const noexcept { return static_cast<uint32_t>(size_and_type); }
+  [[nodiscard]] uint32_t type_id() const noexcept {
+    return static_cast<uint32_t>(size_and_type >> 32);
+  }
+};
+
 // Frames of one size and type, `stride` bytes apart.
 struct Batch {
   const std::byte* data = nullptr;
@@ -81,8 +92,9 @@ class Subscriber {
     }
     return count;
   }
-  // As many as are there, at most `most`, up to where size or type changes. count 0: none.
-  [[nodiscard]] Batch try_take_batch(size_t most) noexcept;
+  // As many as are there, up to where size or type changes; at most `most`, and of more than one at
+  // most `most_bytes`. count 0: none.
+  [[nodiscard]] Batch try_take_batch(size_t most, size_t most_bytes = SIZE_MAX) noexcept;
 
   // Frames are taken up to here. With release_to(): gives back all that was taken before that.
   [[nodiscard]] Position position() const noexcept { return {taken_frames_, taken_bytes_}; }
@@ -99,11 +111,17 @@ class Subscriber {
     bell_.ring(memory_->page().asleep.load(std::memory_order_seq_cst));
   }
   void release() noexcept { release_to(position()); }
-  // Frames after `position` were not taken after all; it is not before the last position that was
+  // put_back(): frames that were taken after mark() were not taken after all. None of them was
   // given back.
-  void put_back(Position position) noexcept {
-    taken_frames_ = position.frames;
-    taken_bytes_ = position.bytes;
+  struct Mark {
+    Position position;
+    Run run;
+  };
+  [[nodiscard]] Mark mark() const noexcept { return {position(), run_}; }
+  void put_back(const Mark& mark) noexcept {
+    taken_frames_ = mark.position.frames;
+    taken_bytes_ = mark.position.bytes;
+    run_ = mark.run;
   }
 
   // Until `least` frames are there that were not taken. kOk with fewer, but at least one, where no
@@ -139,22 +157,33 @@ class Subscriber {
  private:
   // nullopt: it can't be, and the publisher is left.
   [[nodiscard, gnu::always_inline]] std::optional<Frame> take() noexcept {
-    const Descriptor& descriptor = descriptors_[taken_frames_ & slots_mask_];
-    // relaxed, both: after the look that acquired them; each is loaded once, checked and used
-    const uint64_t word = descriptor.size_and_type.load(std::memory_order_relaxed);
-    const uint64_t id = descriptor.id.load(std::memory_order_relaxed);  // relaxed: as above
-    const uint64_t size = word & UINT32_MAX;
-    const uint64_t stride = payload_bytes(size);
     std::optional<Frame> frame;
-    if (stride <= capacity_ - held_bytes()) [[likely]] {
-      frame.emplace(Frame{{payload_ + (taken_bytes_ & (capacity_ - 1)), size},
-                          static_cast<uint32_t>(word >> 32),
-                          id});
-      ++taken_frames_;
-      taken_bytes_ += stride;
-    } else {
-      invalid();
+    uint64_t word = run_.size_and_type;
+    uint64_t id = run_.id;
+    if (taken_frames_ == run_.end) {
+      const Descriptor& next = descriptors_[taken_frames_ & slots_mask_];
+      // relaxed, both: after the look that acquired them; each is loaded once, checked and used
+      word = next.size_and_type.load(std::memory_order_relaxed);
+      id = next.id.load(std::memory_order_relaxed);  // relaxed: as above
+      if ((word & kIsRun) != 0) {
+        if (!begin_run()) return frame;
+        word = run_.size_and_type;
+        id = run_.id;
+      } else {
+        // Of a frame alone nothing is kept: a round trip is 4 % longer with it.
+        if (payload_bytes(word & kMostSize) > capacity_ - held_bytes()) [[unlikely]] {
+          invalid();
+          return frame;
+        }
+        run_.end = taken_frames_ + 1;
+      }
     }
+    const uint64_t size = word & kMostSize;
+    frame.emplace(Frame{{payload_ + (taken_bytes_ & (capacity_ - 1)), size},
+                        static_cast<uint32_t>(word >> 32),
+                        id});
+    ++taken_frames_;
+    taken_bytes_ += payload_bytes(size);
     return frame;
   }
   [[nodiscard]] Position head() const noexcept {
@@ -162,6 +191,7 @@ class Subscriber {
     return {head_frames_.load(std::memory_order_relaxed),
             head_bytes_.load(std::memory_order_relaxed)};  // relaxed: as above
   }
+  [[nodiscard]] bool begin_run() noexcept;
   [[nodiscard]] bool look_for(uint64_t least) noexcept;
   void look() noexcept;
   [[nodiscard]] bool attach() noexcept;
@@ -182,6 +212,7 @@ class Subscriber {
   uint64_t taken_frames_ = 0;
   uint64_t tail_seen_ = 0;
   uint64_t taken_bytes_ = 0;
+  Run run_;  // its frames are there: run_.end <= tail_seen_
   // Given back. Atomic: see Threads.
   std::atomic<uint64_t> head_frames_{0};
   std::atomic<uint64_t> head_bytes_{0};
@@ -221,6 +252,7 @@ class LossySubscriber {
  private:
   [[nodiscard]] bool attach() noexcept;
   [[nodiscard]] bool is_lapped(Position position) const noexcept;
+  [[nodiscard]] Run next_run() const noexcept;
   void skip_to_newest() noexcept;
   [[nodiscard]] bool look() noexcept;
 
@@ -228,6 +260,7 @@ class LossySubscriber {
   uint64_t capacity_;
   uint64_t slots_;
   Position next_;
+  Run run_;
   uint64_t lost_ = 0;
   uint64_t told_lost_ = 0;
   bool attached_ = false;

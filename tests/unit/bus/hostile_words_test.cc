@@ -105,6 +105,71 @@ TEST_F(HostilePublisher, SizesThatTogetherAreMoreThanTheRingAreInvalid) {
   EXPECT_EQ(subscriber().state(), Outcome::kInvalid);
 }
 
+TEST_F(HostilePublisher, ARunOfMoreFramesOrBytesThanAreThereIsInvalid) {
+  struct Case {
+    uint64_t size, count;
+  };
+  constexpr std::array<Case, 8> kCases = {{{8, 0},
+                                           {8, 4},
+                                           {8, uint64_t{1} << 32},
+                                           {8, UINT64_MAX},
+                                           {0, UINT64_MAX},
+                                           {2048, 3},
+                                           {kMostSize, 2},
+                                           {4097, 1}}};
+  for (const bool takes_batches : {false, true}) {
+    for (const Case& one : kCases) {
+      attack();
+      attacker->publish_run(0, one.size, one.count, 3);
+      EXPECT_EQ(subscriber().wait(patience()), Outcome::kOk);
+      if (takes_batches) {
+        EXPECT_EQ(subscriber().try_take_batch(3).count, 0u) << one.size << ' ' << one.count;
+      } else {
+        EXPECT_FALSE(subscriber().try_take()) << one.size << ' ' << one.count;
+      }
+      EXPECT_EQ(subscriber().state(), Outcome::kInvalid) << one.size << ' ' << one.count;
+      attacker.reset();
+      ours.reset();
+      listener.reset();
+    }
+  }
+}
+
+// The listener publishes; its memory is written behind its publisher's back.
+class HostileSharedPublisher : public BusTest {};
+
+TEST_F(HostileSharedPublisher, ARunOfAnImpossibleNumberOfFramesEndsALappedSubscriber) {
+  for (const uint64_t count : {uint64_t{0}, uint64_t{65}, uint64_t{1} << 32, UINT64_MAX}) {
+    listen({.role = Role::kPublish, .capacity = 4096, .slots = 64});
+    Connection lossy = connect_as(Role::kSubscribeLossy);
+    Publisher& publisher = listener->publisher();
+    ASSERT_EQ(publisher.wait_for_subscribers(1, patience()), Outcome::kOk);
+    const Publisher::Places places = publisher.try_reserve_batch(8, 3);
+    ASSERT_EQ(places.count, 3u);
+    publisher.commit_batch(8, 3, 1);
+    publisher.flush();
+    const Geometry& geometry = publisher.geometry();
+    auto* descriptors = reinterpret_cast<Descriptor*>(
+        places.data - (geometry.payload_offset() - geometry.descriptors_offset()));
+    descriptors[1].size_and_type.store(count, std::memory_order_seq_cst);
+    std::array<std::byte, 64> bytes;
+    EXPECT_FALSE(lossy.lossy_subscriber->try_read(bytes)) << count;
+    EXPECT_EQ(lossy.lossy_subscriber->state(), Outcome::kInvalid) << count;
+    listener.reset();
+  }
+}
+
+// What the descriptors of a run say later is not looked at again.
+TEST_F(HostilePublisher, ARunThatWasBegunStaysAsItWas) {
+  attack();
+  attacker->publish_run(0, 8, 3, 3);
+  ASSERT_TRUE(subscriber().try_take());
+  attacker->publish_run(0, 4096, 60, 3);
+  EXPECT_EQ(subscriber().try_take()->data.size(), 8u);
+  EXPECT_EQ(subscriber().try_take_batch(60).count, 1u);
+  EXPECT_EQ(subscriber().state(), Outcome::kOk);
+}
+
 TEST_F(HostilePublisher, WordsOfThePublishersSleepEndNoWaitWithoutHeldFramesAndHangNone) {
   attack();
   for (const uint64_t word : {uint64_t{1}, uint64_t{2}, uint64_t{3}, UINT64_MAX}) {
@@ -130,8 +195,9 @@ TEST_F(HostilePublisher, WordsThatChangeAtRandomWhileTheyAreReadHarmNobodyElse) 
       while (!stop.stop_requested()) {
         const uint64_t value = random() % 2 == 0 ? random() : chosen[random() % chosen.size()];
         PublisherPage& page = attacker->page();
-        switch (random() % 8) {
+        switch (random() % 9) {
           case 0: attacker->descriptors()[random() % 64].size_and_type = value; break;
+          case 8: attacker->descriptors()[random() % 64].size_and_type = kIsRun | value % 65; break;
           case 1: attacker->descriptors()[random() % 64].size_and_type = value % 300; break;
           case 2: page.asleep = value; break;
           case 3: page.stuck_for = page.asleep.load(); break;

@@ -237,7 +237,7 @@ TEST_F(Stream, FramesPutBackAreTakenAgain) {
   put("a");
   put("b");
   publisher().flush();
-  const Position before = subscriber().position();
+  const Subscriber::Mark before = subscriber().mark();
   ASSERT_TRUE(subscriber().try_take());
   ASSERT_TRUE(subscriber().try_take());
   subscriber().put_back(before);
