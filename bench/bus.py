@@ -1,6 +1,7 @@
 """The question: what do two processes get through shared memory, against the best that there is?
 
-  streams   process on CPU 0 --> process on CPU 1, each byte written and each byte read
+  streams   process on CPU 0 --> process on CPU 1, each byte written and each byte read; the same
+            where each message has another type than the one before it
   trips     CPU 0 --> CPU 1 --> CPU 0, 32 bytes, both spinning; the same by request and reply, whose
             limit is the plain round trip of the same run
   parked    round trips with both sleeping in between
@@ -35,6 +36,8 @@ STREAMS: dict[int, dict[str, float]] = {
         **{"pipe": 1e6, "socket": 1e6, "boost": 1e6},
     },
 }
+# Of the rivals Tachyon alone has a type a message.
+TYPES = {"lumen": 30e6, "tachyon": 30e6}
 # The option that says how large the ring is; all else has a fixed size and one row.
 RINGS = {
     **{"lumen": "--capacity", "tachyon": "--capacity"},
@@ -107,6 +110,9 @@ def streams(run: Run, rivals: Rivals) -> None:
             race(run, [row], rivals.contenders(counts, words, ring_bytes))
             # The others have no ring.
             counts = {name: counts[name] for name in RINGS}
+    for ring, ring_bytes in RING_BYTES.items():
+        row = (f"stream 32 B, types in turns, ring of {ring}", "mops", "M/s", True)
+        race(run, [row], rivals.contenders(TYPES, ["--row", "types"], ring_bytes))
 
 
 def trip_rows(name: str) -> list[tuple[str, str, str, bool]]:

@@ -1,12 +1,13 @@
 // The question: how many messages a second, and how long for a round trip, between two processes?
 //
 //   stream   process on CPU 0 --> process on CPU 1, each byte written and each byte read
+//   types    the same, each message of another type than the one before it
 //   trip     CPU 0 --> CPU 1 --> CPU 0, 32 bytes, spinning, or with --parked 1 sleeping
 //   call     the same through Requester and Responder (lumen alone)
 //   frames   the producer of bench/bus/frames.py, which listens at --path (lumen alone)
 //
 // One measurement a call, so that bench/bus.py interleaves contenders:
-//   bench_bus --via lumen|pipe|socket|boost --row stream|trip|call|frames --bytes 32|1024 --count N
+//   bench_bus --via lumen|pipe|socket|boost --row stream|types|trip|call|frames --bytes 32|1024 --count N
 //             [--parked 1] [--capacity BYTES] [--every N] [--wait reserve|spin|flush|sleep|park]
 // It prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}.
 #include "frames.h"

@@ -97,14 +97,20 @@ template <size_t kSize>
   return sum;
 }
 
-// `count` messages one way, as fast as they go; the first tenth is not timed.
-template <size_t kSize, typename Transport>
+// `count` messages one way, as fast as they go; the first tenth is not timed. kTypes: each has
+// another type than the one before it, as messages have that a transport can't send as one.
+template <size_t kSize, bool kTypes = false, typename Transport>
 void stream(Transport& transport, uint64_t count) {
   const auto producer = [&](Shared& shared) {
     auto end = transport.open(Side::kProducer);
     meet(shared);
     for (uint64_t i = 0; i < count; ++i) {
-      end.send(kSize, [i](std::byte* to) { write_words<kSize>(to, i); });
+      const auto fill = [i](std::byte* to) { write_words<kSize>(to, i); };
+      if constexpr (kTypes) {
+        end.send(kSize, fill, static_cast<uint32_t>(1 + i % 2));
+      } else {
+        end.send(kSize, fill);
+      }
     }
     end.flush();
     // relaxed: nothing is read with it
@@ -195,13 +201,17 @@ void round_trip(Transport& transport, uint64_t count) {
   std::printf("{\"p50_ns\": %.1f, \"p99_ns\": %.1f}\n", at(0.5), at(0.99));
 }
 
-// --row stream|trip --bytes 32|1024 --count N
+// --row stream|types|trip --bytes 32|1024 --count N
 template <typename Transport>
 void measure(Transport& transport, const std::string& row, uint64_t bytes, uint64_t count) {
+  using End = decltype(transport.open(Side::kProducer));
   if (row == "stream" && bytes == 32) return stream<32>(transport, count);
   if (row == "stream" && bytes == 1024) return stream<1024>(transport, count);
+  if constexpr (requires(End end) { end.send(32, [](std::byte*) {}, 1u); }) {
+    if (row == "types" && bytes == 32) return stream<32, true>(transport, count);
+  }
   if (row == "trip") return round_trip(transport, count);
-  give_up("--row stream|trip, --bytes 32|1024");
+  give_up("--row stream|types|trip, --bytes 32|1024; types: 32 bytes, and not of every transport");
 }
 
 }  // namespace lumen::bench

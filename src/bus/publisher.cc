@@ -4,9 +4,6 @@
 
 #include <lumen/base/clock.h>
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -24,35 +21,12 @@ constexpr uint64_t kClaimsARing = 16;
 // under a millisecond, for one poll() of 0.5 us.
 constexpr uint32_t kLooksAPoll = 4096;
 
+// Where the row of a type is looked for first. Knuth 6.4
+size_t first_row(uint32_t type_id) noexcept {
+  return uint64_t{type_id * 0x9e3779b1u} * (kCountedTypes - 1) >> 32;
+}
+
 }  // namespace
-
-void PendingSubscribers::add(std::unique_ptr<SubscriberLink> link) {
-  {
-    const std::scoped_lock lock(mutex_);
-    std::erase_if(links_, [](const auto& one) { return one->peer->look() != Outcome::kOk; });
-    links_.push_back(std::move(link));
-  }
-  touch();
-}
-
-PendingSubscribers::PendingSubscribers() noexcept
-    : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
-
-void PendingSubscribers::touch() noexcept {
-  version_.fetch_add(1, std::memory_order_release);  // sync[bus.pending]: with version()
-  const uint64_t one = 1;
-  (void)!::write(event_.get(), &one, sizeof(one));  // EAGAIN: it is readable already
-}
-
-void PendingSubscribers::drain() noexcept {
-  uint64_t count = 0;
-  (void)!::read(event_.get(), &count, sizeof(count));  // EAGAIN: nothing to take away
-}
-
-std::vector<std::unique_ptr<SubscriberLink>> PendingSubscribers::take() {
-  const std::scoped_lock lock(mutex_);
-  return std::exchange(links_, {});
-}
 
 Publisher::Publisher(std::shared_ptr<PublisherMemory> memory, std::unique_ptr<SubscriberLink> link)
     : Publisher(std::move(memory), std::shared_ptr<PendingSubscribers>()) {
@@ -72,7 +46,7 @@ Publisher::Publisher(std::shared_ptr<PublisherMemory> memory,
       bytes_until_(memory_->geometry().capacity),
       pending_(std::move(pending)),
       sleep_(&memory_->page().asleep) {
-  count_type(0);
+  counted_.row = find_row(0);
 }
 
 Publisher::Publisher(Publisher&&) noexcept = default;
@@ -116,6 +90,49 @@ void Publisher::flush() noexcept {
   ring_all();
 }
 
+// Writes the descriptor of the run that flush() publishes, or that another follows.
+inline void Publisher::describe_run() noexcept {
+  const uint64_t count = tail_frames_ - run_.start;
+  if (count == 0) return;
+  Descriptor& first = descriptors_[run_.start & slots_mask_];
+  const uint64_t is_run = count == 1 ? 0 : kIsRun;
+  // relaxed, all: publish() publishes them
+  first.size_and_type.store(run_.size_and_type | is_run, std::memory_order_relaxed);
+  first.id.store(run_.id, std::memory_order_relaxed);  // relaxed: as above
+  if (count == 1) return;
+  Descriptor& second = descriptors_[(run_.start + 1) & slots_mask_];
+  second.size_and_type.store(count, std::memory_order_relaxed);  // relaxed: as above
+}
+
+inline TypeCounter* Publisher::row_of(uint32_t type_id) noexcept {
+  TypeCounter* row = &memory_->page().types[first_row(type_id)];
+  // relaxed: a statistic that this thread alone writes
+  const uint64_t key = row->key.load(std::memory_order_relaxed);
+  return key == (kUsedRow | type_id) ? row : find_row(type_id);
+}
+
+// After describe_run(): the next run begins at tail_frames_, with the same size, type and id until
+// a frame of others is committed.
+inline void Publisher::end_run() noexcept {
+  const uint64_t count = tail_frames_ - run_.start;
+  run_.start = tail_frames_;
+  const auto type_id = static_cast<uint32_t>(run_.size_and_type >> 32);
+  if (type_id != counted_.type_id) counted_ = {row_of(type_id), type_id};
+  const auto add = [](std::atomic<uint64_t>& sum, uint64_t more) {
+    // relaxed, both: statistics that this thread alone writes
+    sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  };
+  add(counted_.row->frames, count);
+  add(counted_.row->bytes, count * (run_.size_and_type & kMostSize));
+}
+
+void Publisher::begin_run(uint64_t size_and_type, uint64_t id) noexcept {
+  describe_run();
+  end_run();
+  run_.size_and_type = size_and_type;
+  run_.id = id;
+}
+
 void Publisher::publish() noexcept {
   PublisherPage& page = memory_->page();
   describe_run();
@@ -131,7 +148,6 @@ void Publisher::publish() noexcept {
   published_frames_ = tail_frames_;
   published_bytes_ = tail_bytes_;
   end_run();
-  write_counts();
 }
 
 void Publisher::ring_all() noexcept {
@@ -395,26 +411,22 @@ Outcome Publisher::state() noexcept {
 }
 
 // The row of `type_id`; the last one for all types that found none.
-void Publisher::count_type(uint32_t type_id) noexcept {
-  constexpr uint64_t kUsed = uint64_t{1} << 32;
+TypeCounter* Publisher::find_row(uint32_t type_id) noexcept {
   constexpr size_t kLast = kCountedTypes - 1;
   auto& rows = memory_->page().types;
-  if (counted_.row != nullptr) write_counts();
-  size_t row = type_id * 0x9e3779b1u % kLast;  // Knuth 6.4
+  size_t row = first_row(type_id);
   for (size_t looked = 0;; ++looked, row = (row + 1) % kLast) {
-    // relaxed, all: statistics that this thread alone writes
+    // relaxed: a statistic that this thread alone writes
     const uint64_t key = rows[row].key.load(std::memory_order_relaxed);
-    if (key == 0 || key == (kUsed | type_id)) break;
+    if (key == 0 || key == (kUsedRow | type_id)) break;
     if (looked == kLast) {
       row = kLast;
       break;
     }
   }
-  TypeCounter& counter = rows[row];
   // relaxed: as above
-  counter.key.store(row == kLast ? kUsed : kUsed | type_id, std::memory_order_relaxed);
-  counted_ = {counter.frames.load(std::memory_order_relaxed), &counter,  // relaxed: as above
-              counter.bytes.load(std::memory_order_relaxed), type_id};   // relaxed: as above
+  rows[row].key.store(row == kLast ? kUsedRow : kUsedRow | type_id, std::memory_order_relaxed);
+  return &rows[row];
 }
 
 }  // namespace lumen::bus

@@ -1,6 +1,6 @@
 /* expect: pass; with -DBROKEN_VERSION_LATE: fail; with -DBROKEN_TOUCH_FIRST: fail; with -DBROKEN_NO_EVENT: fail; with -DBROKEN_DRAIN_LATE: fail; with -DBROKEN_RING_FIRST: fail
  *
- * How lumen::bus hands a new subscriber to a publisher that may sleep (src/bus/subscriber_link.h, src/bus/publisher.cc: PendingSubscribers,
+ * How lumen::bus hands a new subscriber to a publisher that may sleep (src/bus/subscriber_link.h, subscriber_link.cc, publisher.cc: PendingSubscribers,
  * look(), attach_pending(), attach(), wait_for_subscribers(), flush(); src/bus/subscriber.cc: attach(), sleep()).
  * The listener adds SUBSCRIBERS links, one by one. The publisher waits until all are attached, then publishes a
  * frame. Each subscriber waits for it from its welcome on. A mutex's section is one statement.

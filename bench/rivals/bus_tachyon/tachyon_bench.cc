@@ -1,7 +1,7 @@
 // Tachyon in bench/bus.py, by its C face, as its own package runs it: spinning, published every 32
 // messages or by flush. Built by bench/rivals/build_bus.py with the sources of the package.
 // With --row frames it is the producer of bench/bus/frames.py, which listens at --path.
-//   bench_tachyon --row stream|trip|frames --bytes 32|1024 --count N [--parked 1] [--capacity BYTES]
+//   bench_tachyon --row stream|types|trip|frames --bytes 32|1024 --count N [--parked 1] [--capacity BYTES]
 // Threads: one a process. Memory: Tachyon's. Errors: exit 2 with a reason.
 #include "../../bus/frames.h"
 

@@ -55,9 +55,10 @@ struct SubscriberEntry {
   uint64_t reserved;
 };
 
+inline constexpr uint64_t kUsedRow = uint64_t{1} << 32;
 // How many frames and bytes of a type were published; for tools.
 struct TypeCounter {
-  std::atomic<uint64_t> key;  // type_id: low 32 bits; 1 << 32 once the row is in use
+  std::atomic<uint64_t> key;  // type_id: low 32 bits; kUsedRow once the row is in use
   std::atomic<uint64_t> frames;
   std::atomic<uint64_t> bytes;
   uint64_t reserved;
