@@ -10,8 +10,8 @@
 namespace lumen::bus {
 
 // Over shared memory with frames of any size the consumer is the faster side, and waits for whole
-// batches. 32 B frames, flushed by 32, M/s in rings of 1 and 16 MiB: near 325 and 345 with 64 units,
-// 350 and 390 with 128, no more with 256; far 62 and 92 with 64, 72 and 100 with 128.
+// batches. 32 B frames, flushed by 32, M/s in rings of 1 and 16 MiB: near 325 and 345 with 64
+// units, 350 and 390 with 128, no more with 256; far 62 and 92 with 64, 72 and 100 with 128.
 inline constexpr uint64_t kMostDistanceUnits = 128;
 
 // After a burst of `frames`, a look found nothing. True: it has waited, so that another look is

@@ -152,6 +152,7 @@ Outcome LossySubscriber::wait(uint64_t deadline_ns) noexcept {
     }
     if (idle_.idle() != IdleStrategy::Step::kPark) continue;
     if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns) return Outcome::kTimedOut;
+    parts_.bell.before_sleep();
     sleep_.announce();
     std::array<pollfd, 3> fds = {parts_.bell.poll(), parts_.peer->connection_poll(),
                                  parts_.peer->process_poll()};
@@ -163,7 +164,7 @@ Outcome LossySubscriber::wait(uint64_t deadline_ns) noexcept {
         sleep_.wake_up();
         return Outcome::kInterrupted;
       }
-      if (fds[0].revents != 0) parts_.bell.drain();
+      if (fds[0].revents != 0) parts_.bell.found_rung();
       if ((fds[1].revents | fds[2].revents) != 0) (void)parts_.peer->look();
     }
     sleep_.wake_up();

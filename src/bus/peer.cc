@@ -112,6 +112,7 @@ void Bell::ring_slow(uint64_t asleep) noexcept {
 }
 
 void Bell::drain() noexcept {
+  is_rung_ = false;
   // One look: a peer that rings more often than once a sleep is drained a buffer at a time, not for
   // ever.
   std::array<char, 256> bytes;

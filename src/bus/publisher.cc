@@ -119,8 +119,9 @@ inline void Publisher::end_run() noexcept {
   const auto type_id = static_cast<uint32_t>(run_.size_and_type >> 32);
   if (type_id != counted_.type_id) counted_ = {row_of(type_id), type_id};
   const auto add = [](std::atomic<uint64_t>& sum, uint64_t more) {
-    // relaxed, both: statistics that this thread alone writes
-    sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    // relaxed: a statistic that this thread alone writes
+    const uint64_t before = sum.load(std::memory_order_relaxed);
+    sum.store(before + more, std::memory_order_relaxed);  // relaxed: as above
   };
   add(counted_.row->frames, count);
   add(counted_.row->bytes, count * (run_.size_and_type & kMostSize));
@@ -282,6 +283,7 @@ Outcome Publisher::wait_for_room(uint64_t stride, uint64_t deadline_ns) noexcept
 
 // Announces itself, looks once more, and sleeps until somebody rings or is gone.
 Outcome Publisher::sleep(uint64_t stride, uint64_t deadline_ns) noexcept {
+  take_rings_away();
   const uint64_t word = sleep_.announce();
   const Outcome outcome = make_room(stride);
   if (outcome != Outcome::kNotNow) {
@@ -373,10 +375,14 @@ void Publisher::after_poll() noexcept {
   size_t at = 0;
   if (pending_ != nullptr && polls_[at++].revents != 0) pending_->drain();
   for (const auto& link : links_) {
-    if (polls_[at].revents != 0) link->bell.drain();
+    if (polls_[at].revents != 0) link->bell.found_rung();
     if ((polls_[at + 1].revents | polls_[at + 2].revents) != 0) (void)link->peer->look();
     at += 3;
   }
+}
+
+void Publisher::take_rings_away() noexcept {
+  for (const auto& link : links_) link->bell.before_sleep();
 }
 
 void Publisher::list_polls() {
@@ -395,6 +401,7 @@ Outcome Publisher::wait_for_subscribers(size_t count, uint64_t deadline_ns) noex
     if (over_ != Outcome::kOk) return over_;
     look();
     if (links_.size() >= count) break;
+    take_rings_away();
     list_polls();
     const Woken woken = sleep_on(polls_, deadline_ns);
     if (woken == Woken::kInterrupted) return Outcome::kInterrupted;

@@ -202,7 +202,7 @@ Outcome Subscriber::wait(uint64_t deadline_ns, uint64_t least) noexcept {
 }
 
 Outcome Subscriber::sleep(uint64_t deadline_ns, uint64_t least) noexcept {
-  sleep_.announce();
+  announce_sleep();
   if (look_for(least) || is_stuck()) {
     sleep_.wake_up();
     return Outcome::kOk;
@@ -212,7 +212,7 @@ Outcome Subscriber::sleep(uint64_t deadline_ns, uint64_t least) noexcept {
   const Woken woken = sleep_on(fds, deadline_ns);
   idle_.unparked();
   sleep_.wake_up();
-  if (fds[0].revents != 0) bell_.drain();
+  if (fds[0].revents != 0) bell_.found_rung();
   if ((fds[1].revents | fds[2].revents) != 0) (void)peer_->look();
   return woken == Woken::kInterrupted ? Outcome::kInterrupted : Outcome::kOk;
 }

@@ -48,7 +48,8 @@ Ready wait_any(std::span<Subscriber* const> subscribers, IdleStrategy& idle, siz
       idle.unparked();
     }
     for (size_t i = 0; i < subscribers.size(); ++i) {
-      subscribers[i]->woken();
+      subscribers[i]->end_sleep();
+      if (is_empty && fds[3 * i].revents != 0) subscribers[i]->bell().found_rung();
       const bool is_gone = is_empty && (fds[3 * i + 1].revents | fds[3 * i + 2].revents) != 0;
       if (is_gone) (void)subscribers[i]->peer()->look();
     }

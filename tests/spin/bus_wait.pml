@@ -55,6 +55,8 @@ active proctype publisher() {
         :: else
         fi;
         may_die();
+        if :: has_rung -> bell_pub = false; has_rung = false :: else fi;  /* take_rings_away() */
+        may_die();
 #ifdef BROKEN_ONE_NUMBER
         word = 1;
 #else
@@ -88,8 +90,7 @@ active proctype publisher() {
         fi;
         may_die();
         word = word + 1;
-        pub_asleep = word;
-        if :: has_rung -> bell_pub = false; has_rung = false :: else fi   /* drain() */
+        pub_asleep = word
      od;
      seen = 0;
      committed++;
@@ -163,6 +164,9 @@ active proctype subscriber() {
                  give_back()
               fi
            :: else ->
+#ifndef BROKEN_DRAIN_LATE
+              if :: has_rung -> bell_sub = false; has_rung = false :: else fi;  /* before_sleep() */
+#endif
 #ifdef BROKEN_ONE_NUMBER
               word = 1;
 #else
@@ -176,7 +180,7 @@ active proctype subscriber() {
               stuck = false;
 #endif
 #ifdef BROKEN_DRAIN_LATE
-              bell_sub = false;
+              if :: has_rung -> bell_sub = false; has_rung = false :: else fi;
 #endif
               if
               :: ready || stuck
@@ -189,7 +193,6 @@ active proctype subscriber() {
               fi;
               word = word + 1;
               sub_asleep = word;
-              if :: has_rung -> bell_sub = false; has_rung = false :: else fi   /* drain() */
               stuck = false
            fi
         fi;

@@ -90,6 +90,7 @@ class Bell {
   Bell& operator=(Bell&& other) noexcept {
     socket_ = std::move(other.socket_);
     has_hung_up_ = other.has_hung_up_;
+    is_rung_ = other.is_rung_;
     // relaxed, both: a move has one thread
     rung_for_.store(other.rung_for_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     return *this;
@@ -104,8 +105,15 @@ class Bell {
   }
   // Whether it has been rung for this sleep.
   [[nodiscard]] bool has_rung_for(uint64_t asleep) const noexcept { return asleep == rung_for_; }
-  // Takes away the rings. By the thread that waits, as poll() and has_hung_up().
+  // Takes away the rings. By the thread that waits, as all that follow.
   void drain() noexcept;
+  // The wait has found it readable. before_sleep(), which comes before the next announcement, takes
+  // the rings away: at the end of a wait it was 0.8 us of each wake-up, before a sleep it costs
+  // nobody anything.
+  void found_rung() noexcept { is_rung_ = true; }
+  void before_sleep() noexcept {
+    if (is_rung_) drain();
+  }
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   // The descriptor that a waiting thread watches. None once the other side has closed its end
   // alone: that stays readable, and a wait on it would be a loop without a pause.
@@ -116,6 +124,7 @@ class Bell {
   void ring_slow(uint64_t asleep) noexcept;
   UniqueFd socket_;
   bool has_hung_up_ = false;
+  bool is_rung_ = false;
   std::atomic<uint64_t> rung_for_{0};  // atomic: one thread may wait while another gives back
 };
 

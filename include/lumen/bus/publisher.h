@@ -108,7 +108,10 @@ class Publisher {
   // For an event loop that lacks room, over one subscriber: after announce_sleep() and another look
   // by try_reserve() that finds none, bell() is readable once the subscriber has given some back.
   // end_sleep() once for each announcement.
-  void announce_sleep() noexcept { (void)sleep_.announce(); }
+  void announce_sleep() noexcept {
+    bell().before_sleep();
+    (void)sleep_.announce();
+  }
   void end_sleep() noexcept { sleep_.wake_up(); }
   [[nodiscard]] Bell& bell() noexcept;
 
@@ -187,6 +190,7 @@ class Publisher {
   void attach_pending() noexcept;
   void attach(SubscriberLink& link) noexcept;
   void let_go_of_gone() noexcept;
+  void take_rings_away() noexcept;
   void list_polls();
   void after_poll() noexcept;
 

@@ -143,7 +143,10 @@ class Subscriber {
   [[nodiscard]] std::array<pollfd, 3> polls() const noexcept {
     return {bell_.poll(), peer_->connection_poll(), peer_->process_poll()};
   }
-  void announce_sleep() noexcept { (void)sleep_.announce(); }
+  void announce_sleep() noexcept {
+    bell_.before_sleep();
+    (void)sleep_.announce();
+  }
   // Whether frames that were not taken are there now.
   [[nodiscard]] bool look_now() noexcept { return look_for(1); }
   void end_sleep() noexcept { sleep_.wake_up(); }

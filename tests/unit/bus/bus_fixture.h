@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +22,12 @@ namespace lumen::bus {
 inline constexpr uint64_t kSecond = 1'000'000'000;
 // Longer than any test should ever wait, on a slow machine either.
 [[nodiscard]] inline uint64_t patience() noexcept { return now_ns() + 30 * kSecond; }
+
+[[nodiscard]] inline uint64_t thread_cpu_ns() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * kSecond + static_cast<uint64_t>(time.tv_nsec);
+}
 
 class BusTest : public testing::Test {
  protected:

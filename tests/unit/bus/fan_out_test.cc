@@ -119,6 +119,21 @@ TEST_F(FanOut, ASubscriberThatLeavesHoldsNobodyBackAndItsPlaceIsUsedAgain) {
   while (listener->counts().connections != 0) (void)listener->publisher().state();
 }
 
+// As Stream.ARingOfAnEarlierSleepDoesNotKeepAThreadAwake.
+TEST_F(FanOut, ARingOfAnEarlierSleepDoesNotKeepAPublisherThatWaitsForSubscribersAwake) {
+  publish_as({.capacity = 4096});
+  Connection one = subscribe();
+  Publisher& publisher = listener->publisher();
+  publisher.announce_sleep();
+  send(std::string(4096, 'x'));
+  EXPECT_EQ(read_all(*one.subscriber).size(), 4096u);
+  publisher.end_sleep();
+  const uint64_t before = thread_cpu_ns();
+  constexpr uint64_t kWait = 100'000'000;
+  EXPECT_EQ(publisher.wait_for_subscribers(2, now_ns() + kWait), Outcome::kTimedOut);
+  EXPECT_LT(thread_cpu_ns() - before, kWait / 3);
+}
+
 TEST_F(FanOut, ALappedSubscriberIsToldHowManyItHasMissed) {
   publish_as({.capacity = 4096});
   Connection lossy = subscribe(Role::kSubscribeLossy);

@@ -220,12 +220,6 @@ TEST_F(HostilePublisher, WordsThatChangeAtRandomWhileTheyAreReadHarmNobodyElse) 
   }
 }
 
-uint64_t thread_cpu_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<uint64_t>(time.tv_sec) * kSecond + static_cast<uint64_t>(time.tv_nsec);
-}
-
 // A bell that has hung up is readable for ever: the wait polled it without a pause, a whole core
 // for as long as its deadline.
 TEST_F(HostilePublisher, ABellClosedAloneDoesNotKeepAThreadAwake) {

@@ -144,6 +144,23 @@ TEST_F(Stream, EachSideIsWokenByTheOther) {
   publishes.join();
 }
 
+// A ring stays in the socket until the next sleep: left there it would end every wait at once, a
+// loop without a pause.
+TEST_F(Stream, ARingOfAnEarlierSleepDoesNotKeepAThreadAwake) {
+  start();
+  for (int round = 0; round < 3; ++round) {
+    subscriber().announce_sleep();
+    ASSERT_EQ(publisher().send(bytes_of("rings"), 1), Outcome::kOk);
+    subscriber().end_sleep();
+    ASSERT_TRUE(subscriber().try_take());
+    subscriber().release();
+    const uint64_t before = thread_cpu_ns();
+    constexpr uint64_t kWait = 100'000'000;
+    EXPECT_EQ(subscriber().wait(now_ns() + kWait), Outcome::kTimedOut);
+    EXPECT_LT(thread_cpu_ns() - before, kWait / 3);
+  }
+}
+
 TEST_F(Stream, WaitsForAsManyAsAreAskedForUnlessTheyCantCome) {
   start({.capacity = 4096});
   put("a");
