@@ -118,18 +118,21 @@ inline void Publisher::end_run() noexcept {
   run_.start = tail_frames_;
   const auto type_id = static_cast<uint32_t>(run_.size_and_type >> 32);
   if (type_id != counted_.type_id) counted_ = {row_of(type_id), type_id};
-  const auto add = [](std::atomic<uint64_t>& sum, uint64_t more) {
-    // relaxed: a statistic that this thread alone writes
-    const uint64_t before = sum.load(std::memory_order_relaxed);
-    sum.store(before + more, std::memory_order_relaxed);  // relaxed: as above
-  };
-  add(counted_.row->frames, count);
-  add(counted_.row->bytes, count * (run_.size_and_type & kMostSize));
+  TypeCounter& row = *counted_.row;
+  // relaxed, all: statistics that this thread alone writes
+  const uint64_t frames = row.frames.load(std::memory_order_relaxed);
+  const uint64_t bytes = row.bytes.load(std::memory_order_relaxed);  // relaxed: as above
+  row.frames.store(frames + count, std::memory_order_relaxed);       // relaxed: as above
+  // relaxed: as above
+  row.bytes.store(bytes + count * (run_.size_and_type & kMostSize), std::memory_order_relaxed);
 }
 
 void Publisher::begin_run(uint64_t size_and_type, uint64_t id) noexcept {
   describe_run();
   end_run();
+  // As fetch_ahead(): each frame of its own type, far 68 to 90 M/s instead of 43.
+  constexpr uint64_t kDescriptorsAhead = 16;
+  __builtin_prefetch(&descriptors_[(tail_frames_ + kDescriptorsAhead) & slots_mask_], 1);
   run_.size_and_type = size_and_type;
   run_.id = id;
 }

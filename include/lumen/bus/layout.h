@@ -130,6 +130,14 @@ static_assert(sizeof(CursorPage) == 4096);
   return (size + kPayloadAlign - 1) & ~uint64_t{kPayloadAlign - 1};
 }
 
+// Whether the lines of frames so far apart are asked for before they are written or read: of more
+// than one line, and up to a page; beyond it the processor has long seen the pattern itself.
+[[nodiscard]] constexpr bool is_fetched(uint64_t stride) noexcept {
+  constexpr uint64_t kLeast = 2 * kPayloadAlign;
+  constexpr uint64_t kMost = 4096;
+  return stride - kLeast <= kMost - kLeast;
+}
+
 // The numbers that make a stream's size. Both are powers of two.
 struct Geometry {
   uint64_t capacity = 0;  // bytes of payload

