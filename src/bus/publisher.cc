@@ -131,9 +131,12 @@ void Publisher::begin_run(uint64_t size_and_type, uint64_t id) noexcept {
   if (tail_frames_ != run_.start) {  // else, after a flush, there is no run to end
     describe_run();
     end_run();
-    // As fetch_ahead(): each frame of its own type, far 68 to 90 M/s instead of 43.
-    constexpr uint64_t kDescriptorsAhead = 16;
-    __builtin_prefetch(&descriptors_[(tail_frames_ + kDescriptorsAhead) & slots_mask_], 1);
+    // As fetch_ahead(), of the descriptor and of a frame of one line. Frames of 32 bytes with types
+    // in turns: far 67 M/s instead of 38, near 170 instead of 175.
+    constexpr uint64_t kFramesAhead = 16;
+    __builtin_prefetch(&descriptors_[(tail_frames_ + kFramesAhead) & slots_mask_], 1);
+    const uint64_t ahead = tail_bytes_ + kFramesAhead * kPayloadAlign;
+    if (ahead < bytes_until_) __builtin_prefetch(payload_ + (ahead & bytes_mask_), 1);
   }
   run_.size_and_type = size_and_type;
   run_.id = id;
