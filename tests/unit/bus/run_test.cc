@@ -68,7 +68,7 @@ class Runs : public BusTest {
   // Takes the first of `waiting`, or more, in one of three ways; how many.
   size_t take_some(Subscriber& subscriber) {
     if (random() % 3 == 0) {
-      const Batch batch = subscriber.try_take_batch(1 + random() % 12, 64 << random() % 6);
+      const Batch batch = subscriber.try_take_batch(1 + random() % 12, size_t{64} << random() % 6);
       for (size_t i = 0; i < batch.count; ++i) {
         const Sent& sent = waiting[i];
         EXPECT_EQ(batch.size, sent.size);
