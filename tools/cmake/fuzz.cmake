@@ -9,7 +9,7 @@ if(LUMEN_FUZZ AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 
 # Parsers outside of wire.
-set(LUMEN_FUZZED_bus_ring src/bus/publisher.cc src/bus/subscriber.cc src/bus/peer.cc
+set(LUMEN_FUZZED_bus_ring src/bus/publisher.cc src/bus/subscriber.cc src/bus/subscriber_link.cc src/bus/peer.cc
     src/bus/segments.cc src/bus/stream_memory.cc)
 set(LUMEN_FUZZED_model_config src/models/model_config.cc)
 set(LUMEN_FUZZED_npy src/client/npy_file.cc)
