@@ -9,7 +9,7 @@
 // One measurement a call, so that bench/bus.py interleaves contenders:
 //   bench_bus --via lumen|pipe|socket|boost --row stream|types|trip|call|frames --bytes 32|1024 --count N
 //             [--parked 1] [--capacity BYTES] [--every N] [--wait reserve|spin|flush|sleep|park]
-// It prints {"mops": ..} or {"p50_ns": .., "p99_ns": ..}.
+// It prints {"mops": ..} or {"p50_ns": .., "p99_ns": .., "mean_ns": ..}.
 #include "frames.h"
 #include "lumen_bus.h"
 #include "lumen_call.h"

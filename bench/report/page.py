@@ -166,7 +166,7 @@ def write(about: About, results: Sequence[Result], folder: Path, day: str = "") 
     parts += ["## Goals that are missed\n", missed(documents)]
     parts += ["## The machine\n", machine_table(about.facts)]
     parts += [
-        "## What was run, and what disturbed it\n",
+        "## Runs, and their disturbances\n",
         "Steal is the share of the CPUs' time that the hypervisor gave to others; the CPUs of "
         "others are those that processes beside the report kept busy.\n",
         runs_table(results),

@@ -96,7 +96,7 @@ bool LossySubscriber::look() noexcept {
   return false;
 }
 
-// The run that begins with the next frame. What it says may have been written over.
+// The run that begins with the next frame. Its words may have been written over.
 Run LossySubscriber::next_run() const noexcept {
   const Descriptor* descriptors = parts_.memory->descriptors();
   const Descriptor& first = descriptors[next_.frames & (slots_ - 1)];

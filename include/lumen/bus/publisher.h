@@ -142,7 +142,7 @@ class Publisher {
     uint64_t start = 0;          // between two that are written together: see tail_frames_
     uint64_t id = 0;
   };
-  // The row of the type whose run ended last.
+  // The row of the type of the last run that has ended.
   struct Counted {
     TypeCounter* row = nullptr;
     uint32_t type_id = 0;

@@ -159,7 +159,7 @@ TEST_F(HostileSharedPublisher, ARunOfAnImpossibleNumberOfFramesEndsALappedSubscr
   }
 }
 
-// What the descriptors of a run say later is not looked at again.
+// The descriptors of a run are not read again after its first frame.
 TEST_F(HostilePublisher, ARunThatWasBegunStaysAsItWas) {
   attack();
   attacker->publish_run(0, 8, 3, 3);

@@ -153,7 +153,7 @@ TEST_F(Runs, RandomFramesArriveAsTheyWereSentForAllWaysToTakeAndToPutBack) {
   }
 }
 
-// A lapped one copies frames that it finds in the middle of a run, from what it has read of it.
+// A lapped subscriber copies frames in the middle of a run by its own copy of the descriptor.
 TEST_F(Runs, ALappedSubscriberReadsFramesOfRunsAndCountsThoseThatItHasMissed) {
   listen({.role = Role::kPublish, .capacity = 4096, .slots = 32});
   theirs.emplace(connect_as(Role::kSubscribeLossy));

@@ -21,7 +21,7 @@
 
 namespace lumen::cache {
 
-// What happens to a key while a value for it is being computed.
+// A change of a key while a value for it is being computed.
 enum class Change : uint8_t { kErased, kPut };
 
 template <typename K, typename V, typename Equal>
