@@ -6,9 +6,9 @@ Ours is one ring with one waiting place; the rivals chain a queue before each st
 take batches as ours do: our own blocking spsc and mpmc queues, moodycamel's
 BlockingReaderWriterQueue and BlockingConcurrentQueue (bulk), a mutex with condition variables,
 with and without spinning. Then the ablation (--rows ablation): the server's no-op path over 16
-socket pairs, with one decision of the pipeline changed at a time, for 20 s each. Its rows hold the
-pipeline as it is against the best of the other decisions, which differs from metric to metric: no
-rival of anybody's, and none of them the best in all.
+socket pairs, with one decision of the pipeline changed at a time, for 20 s each. Its rows compare
+the pipeline with the best of the other decisions in that metric. These are variants of our own, no
+rivals, and none of them is the best in all metrics.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ template <size_t kSize>
 }
 
 // `count` messages one way, as fast as they go; the first tenth is not timed. kTypes: each has
-// another type than the one before it, as messages have that a transport can't send as one.
+// another type than the one before it, so that a transport can't treat them as one.
 template <size_t kSize, bool kTypes = false, typename Transport>
 void stream(Transport& transport, uint64_t count) {
   const auto producer = [&](Shared& shared) {

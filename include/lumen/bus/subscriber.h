@@ -173,7 +173,7 @@ class Subscriber {
         word = run_.size_and_type;
         id = run_.id;
       } else {
-        // Of a frame alone nothing is kept: a round trip is 4 % longer with it.
+        // Only the end is kept: a round trip is 4 % longer with the other words, too.
         if (payload_bytes(word & kMostSize) > capacity_ - held_bytes()) [[unlikely]] {
           invalid();
           return frame;
