@@ -44,6 +44,9 @@ add_compile_options(-march=${LUMEN_ARCH} -Wall -Wextra -Wpedantic -Wconversion -
 if(LUMEN_WARNINGS_AS_ERRORS)
   add_compile_options(-Werror)
 endif()
+# The objects go into the shared library, too. Nobody replaces one of its functions by another library's, so the
+# compiler may inline across its functions, as clang does without being told.
+add_compile_options("$<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>")
 if(LUMEN_SANITIZE)
   add_compile_options(-fsanitize=${LUMEN_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
