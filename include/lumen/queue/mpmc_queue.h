@@ -17,7 +17,7 @@
 // 2). try_push_n and try_pop_n pay one compare-and-swap for the whole batch, and write its turns
 // from the last to the first: a thread that sees the first sees the batch whole, and does not come
 // back for every few slots of it (450 -> 530 M/s in batches of 256). tests/spin/mpmc_batch.pml
-// models that. A thread that finds nothing after a burst pauses once, at most 370 ns between near
+// models that. A thread that finds nothing after a burst pauses once, at most 1.5 µs between near
 // cores, to keep its distance (base/backoff.h: 77 -> 175 M/s at 1 and 1, 60 -> 155 with 64 bytes).
 // Each side learns the distance of the cores from its own looks (base/core_distance.h).
 // Padding::kSlot gives each slot lines of its own: neighbours that are filled and emptied at the
@@ -301,7 +301,8 @@ class MpmcQueue {
         side.lost(backoff, position);
       } else if (ahead < 0) {
         // full (the item of one lap ago is still there), empty, or closed
-        if (waited || !side.kept_distance(position, first.turn, turn)) return {0, 0};
+        if (waited || !side.kept_distance(position, first.turn, turn, capacity() / most))
+          return {0, 0};
         waited = true;
       }
       position = side.index.load(std::memory_order_relaxed);  // relaxed: as above

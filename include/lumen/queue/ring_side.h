@@ -33,14 +33,15 @@ struct alignas(kFalseSharingRange) RingSide {
               (void)index.load(std::memory_order_relaxed);  // relaxed: as above
             }));
   }
-  // Nothing to claim at `position`, whose slot has `turn`. True: a burst has ended here, it has
-  // waited, and another look is due.
-  bool kept_distance(size_t position, const std::atomic<size_t>& slot_turn, size_t turn) noexcept {
+  // Nothing to claim at `position`, whose slot has `turn`, in a ring that `claims` claims fill.
+  // True: a burst has ended here, it has waited, and another look is due.
+  bool kept_distance(size_t position, const std::atomic<size_t>& slot_turn, size_t turn,
+                     size_t claims) noexcept {
     const size_t burst = position - stuck_at.load(std::memory_order_relaxed);  // relaxed: as above
     if (burst == 0) return false;
     stuck_at.store(position, std::memory_order_relaxed);                // relaxed: as above
     const CoreDistance now = distance.load(std::memory_order_relaxed);  // relaxed: as above
-    if (!keep_distance(now, burst)) return false;
+    if (!keep_distance(now, burst, claims)) return false;
     if (is_sampled(position)) {
       size_t seen = turn;
       const uint64_t ns = time_of([&] {

@@ -8,10 +8,10 @@
 // Invariant: head <= tail <= head + capacity; [head, tail) are constructed; positions never wrap
 // (2^63 items). A handle keeps its own position in itself and a copy of the other side's, so that
 // in steady state an operation touches the slot and its own index only: 1 to 3 ns. The copy is
-// renewed when it says full or empty; that is the one load of the other side's line, up to 100 ns,
-// shared by all items that came meanwhile. A side that finds nothing after a burst keeps its
-// distance (base/backoff.h), so that both sides work on lines of their own; each handle learns the
-// distance of the cores from its own looks (base/core_distance.h).
+// renewed when it says full or empty; that is the one load of the other side's line, up to 300 ns,
+// shared by all items that came meanwhile. After a run of items a handle waits before that load, so
+// that it finds as many again, and asks for the slots that it knows to be its own before it gets
+// there (queue/index_looks.h).
 // Order: the producer's store to tail releases the item, the consumer's load acquires it; head in
 // the other direction releases the empty slot. With Waiting::kDoorbell both publications are
 // seq_cst read-modify-writes, because a sleeper announces itself and then looks once more: of the
@@ -21,8 +21,8 @@
 // queue empty (full) from there on, never a torn item. Nothing is shared but the two indices.
 #pragma once
 
-#include <lumen/base/backoff.h>
 #include <lumen/base/idle_strategy.h>
+#include <lumen/queue/index_looks.h>
 #include <lumen/queue/queue_types.h>
 
 #include <algorithm>
@@ -105,8 +105,7 @@ class SpscQueue<T, kWaiting>::Producer {
         mask_(other.mask_),
         tail_(other.tail_),
         head_seen_(other.head_seen_),
-        stuck_at_(other.stuck_at_),
-        distance_(other.distance_),
+        looks_(other.looks_),
         closed_(other.closed_),
         idle_(other.idle_) {}
   Producer& operator=(Producer&&) = delete;
@@ -118,7 +117,8 @@ class SpscQueue<T, kWaiting>::Producer {
 
   // On false `value` is untouched.
   [[nodiscard]] bool try_push(T&& value) noexcept {
-    if (room_for(1) == 0 && !room_after_a_wait()) return false;
+    if (tail_ - head_seen_ == mask_ + 1 && !found_room()) return false;
+    fetch_ahead<Fetch::kToWrite>(slots_, mask_, tail_, head_seen_ + mask_ + 1);
     T* slot = std::construct_at(slots_ + (tail_ & mask_), std::move(value));
     if (publish(1)) return true;
     value = std::move(*slot);  // closed meanwhile
@@ -212,17 +212,12 @@ class SpscQueue<T, kWaiting>::Producer {
     head_seen_ =
         queue_->head_.load(kBlocking ? std::memory_order_seq_cst : std::memory_order_acquire);
   }
-  // Full: keeps its distance after a burst, and looks once more.
-  bool room_after_a_wait() noexcept {
-    if (!keep_distance(distance_, tail_ - std::exchange(stuck_at_, tail_)) || closed_) return false;
-    const size_t before = head_seen_;
-    if (distance_.is_sampled()) {
-      const uint64_t ns = time_of([&] { look(); });
-      if (head_seen_ != before) distance_.took(ns);
-    } else {
+  // All the room that it knew of is used up.
+  bool found_room() noexcept {
+    return !closed_ && looks_.look_again(tail_, mask_ + 1, [&] {
       look();
-    }
-    return head_seen_ != before;
+      return tail_ - head_seen_ != mask_ + 1;
+    });
   }
   // False: closed.
   bool publish(size_t count) noexcept {
@@ -248,8 +243,7 @@ class SpscQueue<T, kWaiting>::Producer {
   size_t mask_;
   size_t tail_ = 0;
   size_t head_seen_ = 0;
-  size_t stuck_at_ = 0;  // where try_push last found no room
-  CoreDistance distance_ = start_core_distance();
+  IndexLooks looks_;
   bool closed_ = false;  // without doorbells: by this role
   IdleStrategy idle_;
 };
@@ -263,8 +257,7 @@ class SpscQueue<T, kWaiting>::Consumer {
         mask_(other.mask_),
         head_(other.head_),
         tail_seen_(other.tail_seen_),
-        stuck_at_(other.stuck_at_),
-        distance_(other.distance_),
+        looks_(other.looks_),
         idle_(other.idle_) {}
   Consumer& operator=(Consumer&&) = delete;
   ~Consumer() {
@@ -275,7 +268,8 @@ class SpscQueue<T, kWaiting>::Consumer {
 
   // On false `value` is untouched.
   [[nodiscard]] bool try_pop(T& value) noexcept {
-    if (ready_for(1) == 0 && !ready_after_a_wait()) return false;
+    if (tail_seen_ == head_ && !found_items()) return false;
+    fetch_ahead<Fetch::kToRead>(slots_, mask_, head_, tail_seen_);
     T* slot = slots_ + (head_ & mask_);
     value = std::move(*slot);
     std::destroy_at(slot);
@@ -353,16 +347,12 @@ class SpscQueue<T, kWaiting>::Consumer {
         queue_->tail_.load(kBlocking ? std::memory_order_seq_cst : std::memory_order_acquire) &
         ~kClosedBit;
   }
-  // Empty: keeps its distance after a burst, and looks once more.
-  bool ready_after_a_wait() noexcept {
-    if (!keep_distance(distance_, head_ - std::exchange(stuck_at_, head_))) return false;
-    if (distance_.is_sampled()) {
-      const uint64_t ns = time_of([&] { look(); });
-      if (tail_seen_ != head_) distance_.took(ns);
-    } else {
+  // All the items that it knew of are taken.
+  bool found_items() noexcept {
+    return looks_.look_again(head_, mask_ + 1, [&] {
       look();
-    }
-    return tail_seen_ != head_;
+      return tail_seen_ != head_;
+    });
   }
   void leave(size_t count) noexcept {
     head_ += count;
@@ -381,8 +371,7 @@ class SpscQueue<T, kWaiting>::Consumer {
   size_t mask_;
   size_t head_ = 0;
   size_t tail_seen_ = 0;
-  size_t stuck_at_ = 0;  // where try_pop last found nothing
-  CoreDistance distance_ = start_core_distance();
+  IndexLooks looks_;
   IdleStrategy idle_;
 };
 

@@ -7,6 +7,8 @@
 namespace lumen {
 namespace {
 
+constexpr size_t kSlots = 1024;
+
 // Was: counted in pauses alone, and where a pause takes 11 ns the quick stage of a pipeline waited
 // half as long as meant. Only a lower bound can be held on a machine that others use: a clock that
 // has risen since the measurement makes pauses shorter, and never four times.
@@ -43,9 +45,9 @@ TEST(CoreDistance, ComesNearTheTimeOfTransfersFromAnyStart) {
 TEST(CoreDistance, FollowsCoresThatAreMovedApartAndTogetherAgain) {
   CoreDistance distance(30);
   for (int i = 0; i < 256; ++i) distance.took(300);
-  const uint64_t far_ns = distance_wait_ns(distance, 1024);
+  const uint64_t far_ns = distance_wait_ns(distance, 1024, kSlots);
   for (int i = 0; i < 256; ++i) distance.took(30);
-  const uint64_t near_ns = distance_wait_ns(distance, 1024);
+  const uint64_t near_ns = distance_wait_ns(distance, 1024, kSlots);
   EXPECT_GE(far_ns, 3 * near_ns);
 }
 
@@ -75,15 +77,27 @@ TEST(CoreDistance, MeasuredAtStartItIsTheFirstFigureOfQueues) {
 TEST(KeepDistance, WaitsLongerWhereCoresAreFarAndForASingleItemNotAtAll) {
   for (const uint64_t transfer_ns : {31u, 64u, 150u, 300u}) {
     const CoreDistance distance(transfer_ns);
-    EXPECT_EQ(distance_wait_ns(distance, 0), 0u);
-    EXPECT_EQ(distance_wait_ns(distance, 1), 0u);
-    EXPECT_EQ(distance_wait_ns(distance, 2), wait_unit_ns(distance));
-    EXPECT_EQ(distance_wait_ns(distance, 1024), kMostDistanceUnits * wait_unit_ns(distance));
-    EXPECT_EQ(distance_wait_ns(distance, kLongestBurst + 1), 0u);
+    EXPECT_EQ(distance_wait_ns(distance, 0, kSlots), 0u);
+    EXPECT_EQ(distance_wait_ns(distance, 1, kSlots), 0u);
+    EXPECT_EQ(distance_wait_ns(distance, 2, kSlots), wait_unit_ns(distance));
+    EXPECT_EQ(distance_wait_ns(distance, 1024, kSlots),
+              kMostDistanceUnits * wait_unit_ns(distance));
+    EXPECT_EQ(distance_wait_ns(distance, kLongestBurst + 1, kSlots), 0u);
   }
   EXPECT_EQ(wait_unit_ns(CoreDistance(31)), wait_unit_ns(CoreDistance(64)));
   EXPECT_EQ(wait_unit_ns(CoreDistance(300)), 4 * wait_unit_ns(CoreDistance(64)));
-  EXPECT_LE(distance_wait_ns(CoreDistance(1'000), 1024), kMostWaitNs);
+  EXPECT_LE(distance_wait_ns(CoreDistance(1'000), 1024, kSlots), kMostWaitNs);
+}
+
+// Was: one bound for all rings. Long enough for 1,024 slots, it left the other side of a ring of
+// 256 slots, or of 1,024 in batches, with nothing to do: 182 -> 112 and 788 -> 460 M/s.
+TEST(KeepDistance, WaitsForAShorterTimeInARingThatFewClaimsFill) {
+  const CoreDistance distance(40);
+  EXPECT_EQ(distance_wait_ns(distance, 1024, 1024), kMostDistanceUnits * wait_unit_ns(distance));
+  for (const size_t claims : {1u, 4u, 64u, 256u}) {
+    EXPECT_EQ(distance_wait_ns(distance, 1024, claims),
+              kMostDistanceUnitsOfFewClaims * wait_unit_ns(distance));
+  }
 }
 
 TEST(Backoff, WaitsLongerEachTimeAndNeverLongerThanTheBound) {
