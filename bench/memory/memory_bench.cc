@@ -253,7 +253,9 @@ double run_mutex_chunks(const Settings& s, size_t threads) {
   });
 }
 
-double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode) {
+// One reservation for each record, or one for the records of `reservation` bytes, which the flusher
+// gets together, as those of "mutex a 4 KiB".
+double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode, size_t reservation) {
   SharedBuffer::Options o;
   o.mode = mode;
   o.buffer_bytes = kBuffer;
@@ -264,8 +266,20 @@ double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode) {
   SharedBuffer& buffer = **made;
   const double ns = ns_per_record(s, threads, [&](uint64_t records) {
     SharedBuffer::Writer writer = buffer.writer().value();
-    for (uint64_t i = 0; i < records; ++i) {
-      write_record(writer.reserve(kRecord), i);
+    if (reservation == kRecord) {
+      for (uint64_t i = 0; i < records; ++i) {
+        write_record(writer.reserve(kRecord), i);
+        writer.commit();
+      }
+      return;
+    }
+    for (uint64_t i = 0; i < records;) {
+      const uint64_t end = std::min(records, i + reservation / kRecord);
+      std::byte* at = writer.reserve((end - i) * kRecord);
+      for (; i < end; ++i, at += kRecord) {
+        use(at);
+        write_record(at, i);
+      }
       writer.commit();
     }
   });
@@ -298,10 +312,12 @@ std::vector<Contender> contenders(const Settings& s) {
                  [] { return run_reset_pmr(kLarge); }});
   for (const size_t threads : {1, 2, 8}) {
     const std::string row = "shared buffer " + std::to_string(threads) + " threads";
-    all.push_back(
-        {row, "dense", [=] { return run_shared(s, threads, SharedBuffer::Mode::kDense); }});
-    all.push_back(
-        {row, "chunked", [=] { return run_shared(s, threads, SharedBuffer::Mode::kChunked); }});
+    const auto add = [&](const char* name, SharedBuffer::Mode mode, size_t reservation) {
+      all.push_back({row, name, [=] { return run_shared(s, threads, mode, reservation); }});
+    };
+    add("dense", SharedBuffer::Mode::kDense, kRecord);
+    add("dense, 4 KiB a reservation", SharedBuffer::Mode::kDense, 4096);
+    add("chunked", SharedBuffer::Mode::kChunked, kRecord);
     all.push_back({row, "fetch_add", [=] { return run_fetch_add(s, threads); }});
     all.push_back({row, "chunks", [=] { return run_chunks(s, threads); }});
     all.push_back({row, "mutex", [=] { return run_mutex(s, threads); }});

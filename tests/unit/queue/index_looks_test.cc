@@ -42,7 +42,8 @@ TEST(IndexLooks, WaitsForAShorterTimeInASmallRingAndInTheSmallestNotAtAll) {
   }
 }
 
-// A look that finds something is the last; one that finds nothing after a run is followed by another.
+// A look that finds something is the last. After a run, one that finds nothing is followed by
+// another.
 TEST(IndexLooks, LooksOnceMoreWhenARunEndsAndOnlyThen) {
   IndexLooks looks;
   int count = 0;
