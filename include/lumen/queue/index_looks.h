@@ -55,9 +55,17 @@ class IndexLooks {
     const uint64_t ns =
         wait_ns(distance_, position - std::exchange(looked_at_, position), capacity);
     if (ns != 0) wait_for(ns);
-    if (look()) return true;
-    if (!keep_distance(distance_, position - std::exchange(stuck_at_, position), capacity))
-      return false;
+    if (ns != 0 ? look_after_wait(look) : look()) return true;
+    const size_t burst = position - std::exchange(stuck_at_, position);
+    return keep_distance(distance_, burst, capacity) && look_after_wait(look);
+  }
+  [[nodiscard]] const CoreDistance& distance() const noexcept { return distance_; }
+
+ private:
+  // The other side has worked on its line meanwhile, so a look that finds something costs a
+  // transfer, which is timed now and then.
+  template <typename Look>
+  bool look_after_wait(Look& look) noexcept {
     if (!distance_.is_sampled()) return look();
     bool found = false;
     const uint64_t took_ns = time_of([&] { found = look(); });
@@ -65,7 +73,6 @@ class IndexLooks {
     return found;
   }
 
- private:
   size_t looked_at_ = 0;  // the position of the last look
   size_t stuck_at_ = 0;   // the position of the last look that found nothing
   CoreDistance distance_ = start_core_distance();

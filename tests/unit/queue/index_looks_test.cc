@@ -1,9 +1,12 @@
 // When a side of a SpscQueue waits before it looks at the other side's index.
 #include <lumen/queue/index_looks.h>
 
+#include <lumen/base/clock.h>
 #include <lumen/queue/spsc_queue.h>
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace lumen {
 namespace {
@@ -54,6 +57,22 @@ TEST(IndexLooks, LooksOnceMoreWhenARunEndsAndOnlyThen) {
   EXPECT_EQ(count, 3);
   EXPECT_FALSE(looks.look_again(200, kSlots, finds_nothing));
   EXPECT_EQ(count, 4);
+}
+
+// Was: only a look after a failed one was timed. A stream whose looks find something all the time
+// would have kept the distance of its first minute after its cores had been moved apart.
+TEST(IndexLooks, LearnTheDistanceFromLooksThatFindSomething) {
+  IndexLooks looks;
+  const uint64_t before_ns = looks.distance().transfer_ns();
+  size_t position = 0;
+  for (int i = 0; i < 4'000; ++i) {
+    position += 64;
+    EXPECT_TRUE(looks.look_again(position, kSlots, [] {
+      for (const uint64_t start_ns = now_ns(); now_ns() - start_ns < 700;) continue;
+      return true;
+    }));
+  }
+  EXPECT_GE(looks.distance().transfer_ns(), std::max<uint64_t>(300, before_ns / 2));
 }
 
 // Its line may lie beyond the end of the ring, where it begins anew, or beyond the last item.
