@@ -26,15 +26,10 @@ from bench.runner.turns import KINDS, LEAST_ROUNDS, kind_of, probe_ns
 
 ARENA_RIVALS = ["std::pmr::monotonic_buffer_resource", "malloc", "mimalloc", "jemalloc"]
 # Dense mode gives every record its place in one order, which a lock for 4 KiB does not.
-SHARED_RIVALS = {
-    "dense": ["mutex"],
-    "chunked": ["mutex", "mutex a 4 KiB"],
-    "dense, 4 KiB a reservation": ["mutex a 4 KiB"],
-}
-SHARED_LIMITS = {
-    "dense": "fetch_add",
-    "chunked": "chunks",
-    "dense, 4 KiB a reservation": "chunks",
+SHARED_MODES = {  # each with its rivals and its limit
+    "dense": (["mutex"], "fetch_add"),
+    "chunked": (["mutex", "mutex a 4 KiB"], "chunks"),
+    "dense, 4 KiB a reservation": (["mutex a 4 KiB"], "chunks"),
 }
 Samples = dict[tuple[str, str], list[float]]  # by row and contender
 
@@ -82,8 +77,8 @@ def add_rows(run: Run, samples: Samples, kind: str) -> None:
     add_row(run, samples, kind, row, row, "lumen", ARENA_RIVALS, "lumen after 4 KiB")
     for threads in (1, 2, 8):
         row = f"shared buffer {threads} threads"
-        for mode, limit in SHARED_LIMITS.items():
-            add_row(run, samples, kind, row, f"{row} {mode}", mode, SHARED_RIVALS[mode], limit)
+        for mode, (rivals, limit) in SHARED_MODES.items():
+            add_row(run, samples, kind, row, f"{row} {mode}", mode, rivals, limit)
 
 
 def measure(run: Run) -> None:

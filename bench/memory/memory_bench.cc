@@ -254,7 +254,7 @@ double run_mutex_chunks(const Settings& s, size_t threads) {
 }
 
 // One reservation for each record, or one for the records of `reservation` bytes, which the flusher
-// gets together, as those of "mutex a 4 KiB".
+// gets together, as those of "mutex a 4 KiB". Two loops: an inner one would cost the first rows.
 double run_shared(const Settings& s, size_t threads, SharedBuffer::Mode mode, size_t reservation) {
   SharedBuffer::Options o;
   o.mode = mode;
