@@ -39,8 +39,8 @@ def memory_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def open_idle(port: int, stack: ExitStack) -> None:
-    for _ in range(IDLE):
+def open_idle(port: int, stack: ExitStack, count: int = IDLE) -> None:
+    for _ in range(count):
         connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
         connection.sendall(READY)
         reply = connection.recv(4096)

@@ -66,6 +66,15 @@ class GatedSubmitter final : public Submitter {
     return done + help_retire();
   }
 
+  bool has_runs() noexcept override {
+    const Scheduler* scheduler = enter();
+    const bool has_runs = scheduler != nullptr && scheduler->has_runs(index_);
+    leave();
+    // sync[engine.retiring]: acquire; as in help_retire()
+    const Scheduler* before = retiring_.load(std::memory_order_acquire);
+    return has_runs || (before != nullptr && before->has_runs(index_));
+  }
+
   void wake_if_late() noexcept override {
     if (unrung_since_ns_ == 0 || now_ns() < unrung_since_ns_ + wake_cost_ns()) return;
     unrung_since_ns_ = 0;

@@ -23,6 +23,9 @@ class InlineLane final : public Lane {
     return runner(submitter).has_space();
   }
   size_t end_turn(uint32_t submitter) noexcept override;
+  [[nodiscard]] bool has_runs(uint32_t submitter) const noexcept override {
+    return runner(submitter).has_waiting();
+  }
   [[nodiscard]] uint64_t next_ns(uint32_t submitter) const noexcept override {
     return runner(submitter).next_ns();
   }

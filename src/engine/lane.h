@@ -71,6 +71,11 @@ class Lane {
     wake(submitter);
     return 0;
   }
+  // Requests wait for end_turn() to run their model on this thread.
+  [[nodiscard]] virtual bool has_runs(uint32_t submitter) const noexcept {
+    (void)submitter;
+    return false;
+  }
   // When end_turn() may have something to do by the clock alone; UINT64_MAX: never.
   [[nodiscard]] virtual uint64_t next_ns(uint32_t submitter) const noexcept {
     (void)submitter;

@@ -142,6 +142,10 @@ size_t Scheduler::end_turn(uint32_t submitter) noexcept {
   return done;
 }
 
+bool Scheduler::has_runs(uint32_t submitter) const noexcept {
+  return std::ranges::any_of(lanes_, [&](const auto& lane) { return lane->has_runs(submitter); });
+}
+
 void Scheduler::finish(uint32_t submitter) noexcept {
   for (const auto& lane : lanes_) lane->finish(submitter);
 }

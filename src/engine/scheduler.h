@@ -44,6 +44,7 @@ class Scheduler {
   [[nodiscard]] Submitter::Types types(uint32_t submitter, const models::Model& model) noexcept;
   void wake_workers(uint32_t submitter) noexcept;
   size_t end_turn(uint32_t submitter) noexcept;
+  [[nodiscard]] bool has_runs(uint32_t submitter) const noexcept;
   [[nodiscard]] uint64_t next_ns(uint32_t submitter) const noexcept;
   [[nodiscard]] size_t room(uint32_t submitter) const noexcept;
   // This submitter's thread has nothing to do here any more. By it, or once it has gone.

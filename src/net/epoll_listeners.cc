@@ -4,7 +4,6 @@
 
 #include <lumen/base/clock.h>
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -15,10 +14,6 @@ namespace {
 // Connections taken from one listener a turn, so that a flood does not starve those that are
 // served.
 constexpr int kAcceptsPerTurn = 64;
-// How long no connection is accepted once no descriptor is left, not even the reserve: other
-// threads close connections too, and tell nobody. Long beside an empty turn (20 us), short beside a
-// client's patience.
-constexpr uint64_t kAcceptPauseNs = 20'000'000;
 
 }  // namespace
 
@@ -79,15 +74,10 @@ size_t EpollLoop::accept_some(Listener& listener) noexcept {
   return ran;
 }
 
-// The pending connection would keep the listener readable and the loop spinning: the reserve takes
-// it, and it is closed. Where the reserve is gone too (another thread was quicker), it waits in the
-// kernel's backlog until a descriptor is free.
+// Where the reserve is gone too (another thread was quicker), the connection waits in the kernel's
+// backlog until a descriptor is free.
 size_t EpollLoop::accept_without_descriptor(Listener& listener, int error) noexcept {
-  reserve_.reset();
-  UniqueFd refused(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const bool has_refused = refused.valid();
-  refused.reset();
-  reserve_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const bool has_refused = reserve_.refuse_one(listener.fd.get());
   if (!reserve_.valid()) pause(listener);
   if (!has_refused) return 0;
   listener.handler->on_accept_failed(error);
@@ -104,7 +94,7 @@ void EpollLoop::pause(Listener& listener) noexcept {
 
 // Only with the reserve in hand: without it the next accept() would end here again.
 void EpollLoop::resume_listeners() noexcept {
-  if (!reserve_.valid()) reserve_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  reserve_.restore();
   if (!reserve_.valid()) {
     resume_ns_ = now_ns() + kAcceptPauseNs;
     return;

@@ -1,16 +1,9 @@
 // The epoll loop's turns. Owner thread only, but for wake(). Allocates at creation. A descriptor
-// that can't be made is a Status.
-//
-// wake() and the loop share a word of three states. wake() makes it kWoken, and writes to the
-// eventfd only if it was kAsleep. kWoken stays until the loop is where on_wake() and on_turn_end()
-// both follow in the same turn: a wake() that comes behind them keeps the next wait from sleeping.
-// With two states, awake and asleep, such a wake() was lost: a change of the engine's configuration
-// then hung.
+// that can't be made is a Status. wake() writes to an eventfd where the loop sleeps (wake_word.h).
 #include "net/epoll_loop.h"
 
 #include <lumen/base/clock.h>
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,18 +12,6 @@
 #include <climits>
 
 namespace lumen::net {
-namespace {
-
-// How often a turn delivers its own handlers' completions before it looks for events again.
-constexpr int kCompletionPasses = 4;
-// How many streams are served before it looks at other threads' work: with hundreds of bodies of
-// 600 KB to take in, a reply that was ready waited 20 ms for the end of the pass.
-constexpr int kDeliveriesPerLook = 8;
-// The results of a turn's end (replies of models that ran on this thread) have their own passes.
-constexpr int kTurnEnds = 2;
-
-}  // namespace
-
 void EpollLoop::queue_completion(EpollStream& state) noexcept {
   if (state.queued) return;
   state.queued = true;
@@ -124,29 +105,14 @@ int EpollLoop::wait_ms(uint64_t deadline_ns) noexcept {
   return static_cast<int>(std::min<uint64_t>(ms, INT_MAX));
 }
 
-// A wake() came that may not be served yet.
-bool EpollLoop::was_woken() const noexcept {
-  // sync[loop.wake_state]: acquire; pairs with wake()
-  return wake_state_.load(std::memory_order_acquire) == kWoken;
-}
-
-// on_wake() and on_turn_end() both follow in this turn and see the causes of the wake() calls so
-// far.
-void EpollLoop::served() noexcept {
-  // The load spares the exchange, 20 cycles, in most turns.
-  // sync[loop.wake_state]: acquire; an exchange, not a store, so that a wake() just before it is
-  // acquired
-  if (was_woken()) wake_state_.exchange(kAwake, std::memory_order_acq_rel);
-}
-
 // Events that came while the loop polled; nothing: it is time to sleep, or to look at the causes of
 // a wake().
 EpollLoop::Found EpollLoop::poll_before_sleep() noexcept {
   if (!wake_handler_.may_spin()) return {};
-  while (!was_woken()) {
+  while (!wake_word_.was_woken()) {
     if (wake_handler_.poll_memory()) return {.events = 0, .in_memory = true};
     if (idle_.idle() == IdleStrategy::Step::kPark) break;
-    const int count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
+    const int count = wait(0);
     if (count > 0) return {.events = count, .in_memory = false};
   }
   return {};
@@ -159,23 +125,17 @@ EpollLoop::Slept EpollLoop::sleep(uint64_t deadline_ns) noexcept {
   // Completions that were left without a wake() so far (a worker lets them gather) save that
   // wake().
   const size_t found = wake_handler_.on_wake();
-  uint32_t awake = kAwake;
-  // sync[loop.wake_state]: both sides are read-modify-writes of one word, so one comes first: if
-  // wake() does, this finds kWoken and does not sleep; if this does, wake() finds kAsleep and
-  // writes
-  if (found > 0 || has_work() ||
-      !wake_state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel,
-                                           std::memory_order_acquire)) {
+  if (found > 0 || has_work() || !wake_word_.begin_sleep()) {
     wake_handler_.after_sleep();
-    return {.events = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0), .ran = found};
+    return {.events = wait(0), .ran = found};
   }
   idle_.parking();
-  const int count =
-      ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, wait_ms(deadline_ns));
+  int count = 0;
+  // Interrupted by a signal, or by the kernel's work on a ring of io_uring that this thread had.
+  do count = wait(wait_ms(deadline_ns));
+  while (count < 0 && errno == EINTR);
   idle_.unparked();
-  // sync[loop.wake_state]: an exchange, not a store, so that a wake() is acquired. It may be
-  // forgotten here, since on_wake() and on_turn_end() follow in this turn.
-  wake_state_.exchange(kAwake, std::memory_order_acq_rel);
+  wake_word_.end_sleep();
   wake_handler_.after_sleep();
   return {.events = count, .ran = found};
 }
@@ -197,7 +157,7 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
       ran = slept.ran;
     }
   } else {
-    count = ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0);
+    count = wait(0);
   }
   turn_began_ns_ = now_ns();
   if (turn_began_ns_ >= resume_ns_) resume_listeners();
@@ -207,7 +167,7 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
   // Readiness leads to a receive, that to a send, that to the next wait: three hops of a request
   // without another system call between them.
   for (int round = 0; round < kTurnEnds; ++round) {
-    served();
+    wake_word_.served();
     ran += wake_handler_.on_wake();
     for (int pass = 0; pass < kCompletionPasses && has_completions(); ++pass) {
       ran += run_completions();
@@ -220,8 +180,7 @@ size_t EpollLoop::run_once(uint64_t deadline_ns) noexcept {
 }
 
 void EpollLoop::wake() noexcept {
-  // sync[loop.wake_state]: see sleep() and served()
-  if (wake_state_.exchange(kWoken, std::memory_order_acq_rel) == kAsleep) {
+  if (wake_word_.wake()) {
     const uint64_t one = 1;
     (void)!::write(event_.get(), &one, sizeof(one));  // can only fail when it is woken already
   }
@@ -232,15 +191,14 @@ Result<std::unique_ptr<Loop>> make_epoll_loop(WakeHandler& wake_handler) {
   if (!epoll.valid()) return Status::from_errno(errno, "creating an epoll instance");
   UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event.valid()) return Status::from_errno(errno, "creating an eventfd");
-  UniqueFd reserve(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   epoll_event wake_event{};
   wake_event.events = EPOLLIN;
   wake_event.data.u64 = kWakeTag;
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, event.get(), &wake_event) != 0) {
     return Status::from_errno(errno, "adding the eventfd to epoll");
   }
-  return std::unique_ptr<Loop>(std::make_unique<EpollLoop>(wake_handler, std::move(epoll),
-                                                           std::move(event), std::move(reserve)));
+  return std::unique_ptr<Loop>(
+      std::make_unique<EpollLoop>(wake_handler, std::move(epoll), std::move(event)));
 }
 
 }  // namespace lumen::net

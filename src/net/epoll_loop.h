@@ -4,33 +4,21 @@
 // Threads: the owner, but for wake(). Memory: at creation. Errors: reach the handlers as -errno.
 #pragma once
 
-#include <lumen/base/cache_line.h>
+#include "net/reserve_descriptor.h"
+#include "net/turn_bounds.h"
+#include "net/wake_word.h"
+
 #include <lumen/base/idle_strategy.h>
 #include <lumen/net/loop.h>
 
 #include <sys/epoll.h>
 
 #include <array>
-#include <atomic>
 
 namespace lumen::net {
 
 // Events of one wait: more only delays completions that are due already.
 constexpr size_t kEventsPerTurn = 256;
-// How long the loop polls before it sleeps, at most and only while events come that close: a
-// sleeper takes about 20 us to run after its wake-up on a virtual machine, and the wake costs its
-// sender 6.
-constexpr uint64_t kMaxSpinNs = 50'000;
-// The most bytes of one receive, and of a turn of one request: as many as a request's first receive
-// asks for, so that most requests come in one. It takes 4 us over a unix socket. Before there was
-// this bound, a turn took all of a body that was there, and small requests of other models waited
-// for it.
-constexpr uint32_t kMostReceivedAtOnce = 64 * 1024;
-// The most bytes that a turn takes of all large requests together: 16 us, about the cost of a
-// wake-up; a small request that comes just behind waits so long. The turn's own cost, 1 us, is
-// little beside it.
-constexpr size_t kMostPostponedBytesPerTurn = 4 * kMostReceivedAtOnce;
-
 // epoll_event.data: a pointer whose low bits say the kind of its object.
 constexpr uint64_t kStreamTag = 0;
 constexpr uint64_t kListenerTag = 1;
@@ -72,11 +60,8 @@ struct EpollStream {
 
 class EpollLoop final : public Loop {
  public:
-  EpollLoop(WakeHandler& wake_handler, UniqueFd epoll, UniqueFd event, UniqueFd reserve) noexcept
-      : wake_handler_(wake_handler),
-        epoll_(std::move(epoll)),
-        event_(std::move(event)),
-        reserve_(std::move(reserve)) {
+  EpollLoop(WakeHandler& wake_handler, UniqueFd epoll, UniqueFd event) noexcept
+      : wake_handler_(wake_handler), epoll_(std::move(epoll)), event_(std::move(event)) {
     completions_.previous = completions_.next = &completions_;
   }
 
@@ -106,6 +91,7 @@ class EpollLoop final : public Loop {
   void wake() noexcept override;
   uint64_t last_turn_ns() const noexcept override { return last_turn_ns_; }
   uint64_t wakeups() const noexcept override { return wakeups_; }
+  uint64_t system_calls() const noexcept override { return system_calls_; }
 
  private:
   void begin_receive(EpollStream& state, std::span<iovec> buffers, bool drops) noexcept;
@@ -142,21 +128,16 @@ class EpollLoop final : public Loop {
   };
   [[nodiscard]] Slept sleep(uint64_t deadline_ns) noexcept;
   int wait_ms(uint64_t deadline_ns) noexcept;
-  [[nodiscard]] bool was_woken() const noexcept;
-  void served() noexcept;
-
-  enum WakeState : uint32_t {
-    kAwake,
-    kAsleep,  // the owner is in, or about to enter, the kernel's wait
-    kWoken,   // wake() was called, and its cause may not be served yet
-  };
+  // For events, for so long. How many came; < 0: see errno.
+  int wait(int timeout_ms) noexcept {
+    ++system_calls_;
+    return ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, timeout_ms);
+  }
 
   WakeHandler& wake_handler_;
   UniqueFd epoll_;
   UniqueFd event_;
-  // Given up for a moment when no descriptor is left, to refuse politely. Another thread may take
-  // the number meanwhile; then it is invalid until one is free again, and nothing is accepted.
-  UniqueFd reserve_;
+  ReserveDescriptor reserve_;
   Listener* paused_ = nullptr;  // listeners that wait for a descriptor
   uint64_t resume_ns_ = UINT64_MAX;
   EpollStream completions_;  // sentinel of the list of streams with results to deliver
@@ -165,10 +146,11 @@ class EpollLoop final : public Loop {
   EpollStream* last_postponed_ = nullptr;
   std::array<epoll_event, kEventsPerTurn> events_{};
   uint64_t wakeups_ = 0;
+  uint64_t system_calls_ = 0;
   uint64_t turn_began_ns_ = 0;
   uint64_t last_turn_ns_ = 0;
   IdleStrategy idle_{kMaxSpinNs, IdleStrategy::kKernelWakeCostNs};
-  alignas(kFalseSharingRange) std::atomic<uint32_t> wake_state_{kAwake};
+  WakeWord wake_word_;
 };
 
 }  // namespace lumen::net

@@ -83,6 +83,7 @@ void EpollLoop::wait_readable(Stream& stream) noexcept {
 // Whether there is something to receive, be it the end or an error.
 bool EpollLoop::peek(EpollStream& state) noexcept {
   char byte = 0;
+  ++system_calls_;
   const ssize_t got = ::recv(state.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   state.readable = got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
   return state.readable;
@@ -209,6 +210,7 @@ size_t EpollLoop::try_receive(EpollStream& state, size_t at_most) noexcept {
   wanted -= beyond;
   ssize_t got = 0;
   do {
+    ++system_calls_;
     got = receive_some(state.fd, buffers, state.dropping ? MSG_TRUNC : 0);
   } while (got < 0 && errno == EINTR);
   if (beyond > 0) buffers.back().iov_len += beyond;
@@ -230,6 +232,7 @@ size_t EpollLoop::try_receive(EpollStream& state, size_t at_most) noexcept {
 
 void EpollLoop::try_send(EpollStream& state) noexcept {
   while (!state.send_buffers.empty()) {
+    ++system_calls_;
     const ssize_t sent = send_some(state.fd, state.send_buffers);
     if (sent < 0) {
       if (errno == EINTR) continue;

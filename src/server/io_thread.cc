@@ -36,7 +36,7 @@ Result<std::unique_ptr<IoThread>> IoThread::create(
     const Parts& parts, std::span<const transports::MakeTransport> make_transports,
     std::vector<ListenerSocket> sockets) {
   std::unique_ptr<IoThread> io(new IoThread(parts));  // alloc: at start
-  Result<std::unique_ptr<net::Loop>> loop = net::make_loop(*io);
+  Result<std::unique_ptr<net::Loop>> loop = net::make_loop(parts.loop, *io);
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
   parts.submitter.set_wake_sink(*io);
@@ -78,8 +78,10 @@ void IoThread::begin() noexcept {
 void IoThread::run() noexcept {
   while (!draining_ || !is_empty()) {
     const uint64_t wakeups_before = loop_->wakeups();
+    const uint64_t calls_before = loop_->system_calls();
     loop_->run_once(next_deadline_ns());
     counters_.add("loop_wakeups", loop_->wakeups() - wakeups_before);
+    counters_.add("loop_system_calls", loop_->system_calls() - calls_before);
     expire_timeouts();
     catalog_.end_turn();
     // sync[io.drain]: acquire; the control thread's writes before its request are visible
@@ -146,7 +148,10 @@ size_t IoThread::on_turn_end() noexcept {
   for (const auto& transport : transports_) done += transport->serve_waiting();
   uint64_t began_ns = 0;
   has_runs_left_ = false;
-  while (const size_t now_done = submitter_.end_turn()) {
+  while (true) {
+    if (submitter_.has_runs()) loop_->submit();  // replies that are ready leave before the run
+    const size_t now_done = submitter_.end_turn();
+    if (now_done == 0) break;
     done += now_done;
     submitter_.wake_if_late();
     // No new requests from the bus, of which there may be no end.

@@ -33,6 +33,7 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
  public:
   struct Parts {
     uint32_t index;  // among the I/O threads
+    net::LoopKind loop;
     telemetry::Counters& counters;
     telemetry::TraceLog* trace_log;  // nullptr: none is kept
     engine::Submitter& submitter;

@@ -406,6 +406,9 @@ Status RunningServer::start_io_threads() {
       return shm::make_transport({shm_options_, *documents_, *bus_listener_}, thread);
     });
   }
+  const auto loop = net::choose_loop(options_.loop);
+  if (!loop.ok()) return loop.status();
+  report_(LogLevel::kInfo, "loop " + std::string(name_of(loop->kind)) + ": " + loop->why);
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
     std::vector<ListenerSocket> sockets;
     if (!tcp_listeners_.empty()) {
@@ -419,6 +422,7 @@ Status RunningServer::start_io_threads() {
           {.fd = std::move(fd), .is_local = true, .is_shared = options_.io_thread_count > 1});
     }
     auto io = IoThread::create({.index = i,
+                                .loop = loop->kind,
                                 .counters = *counters_,
                                 .trace_log = trace_log_.get(),
                                 .submitter = engine_->submitter(i),

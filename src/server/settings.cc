@@ -239,6 +239,9 @@ constexpr Setting kSettings[] = {
                              "$XDG_CACHE_HOME/lumen/backends.json"),
     row<&S::io_thread_count>("server.io_threads", kRestart, numbers(1, limits::kMaxIoThreads),
                              "event loops, each with its own listener"),
+    row<&S::loop>("server.loop", kRestart, words(net::kLoopNames),
+                  "the kernel's interface that the event loops use; auto: the faster one here, by "
+                  "a trial of 20 ms at start"),
     row<&S::overload_status>("server.overload_status", kRestart, words(kOverloadStatuses),
                              "HTTP status of the reply to one request too many"),
     row<&S::max_body_bytes>("server.max_body_bytes", kRestart, numbers(1024, uint64_t{16} << 30),

@@ -502,7 +502,9 @@ void expect_nothing_left() {
 }  // namespace lumen::sim
 
 namespace lumen::net {
-Result<std::unique_ptr<Loop>> make_loop(WakeHandler& wake_handler) {
+Result<LoopChoice> choose_loop(LoopKind) { return LoopChoice{LoopKind::kEpoll, "simulated"}; }
+
+Result<std::unique_ptr<Loop>> make_loop(LoopKind, WakeHandler& wake_handler) {
   return std::unique_ptr<Loop>(std::make_unique<sim::SimLoop>(wake_handler));
 }
 }  // namespace lumen::net

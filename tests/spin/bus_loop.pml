@@ -2,7 +2,7 @@
  *
  * A client's connection inside the event loop of an I/O thread (src/transports/shm/bus_connection.cc: before_sleep(),
  * after_sleep(), take_requests(); src/transports/shm/bus_connection_reply.cc: has_reply_room(), on_returned();
- * src/net/epoll_loop.cc: sleep(), run_once()). The client sends requests and takes replies when it likes; the ring of
+ * src/net/epoll_loop.cc and src/net/uring_loop.cc: sleep(), run_once()). The client sends requests and takes replies when it likes; the ring of
  * replies has room for two. A request is answered at once, or goes to the engine, which wakes the loop when it is done;
  * its reply's room is reserved meanwhile. A look takes two requests at most.
  * Shown: once nothing can move, each request is answered and its reply read; a reply always finds room.

@@ -1,7 +1,8 @@
 /* expect: pass; with -DBROKEN_TWO_STATES: fail; with -DBROKEN_STORE: fail; with -DBROKEN_FORGETS: fail; with -DBROKEN_STICKS: fail
  *
- * The sleep and wake of lumen::net::Loop (src/net/epoll_loop.cc: wake(), sleep(), served(), run_once())
- * with what its handlers do (src/server/io_thread.cc). Three threads each leave something and call wake():
+ * The sleep and wake of the loops (src/net/wake_word.h; src/net/epoll_loop.cc and src/net/uring_loop.cc: wake(),
+ * sleep(), run_once(); with io_uring `eventfd` is the completion that wake() leaves in the ring, and taking it is
+ * the read) with what its handlers do (src/server/io_thread.cc). Three threads each leave something and call wake():
  * `posted` is taken by on_wake(), `changed` (a scheduler to retire) by on_turn_end() only, `drain` is
  * looked at after run_once(). Retiring completes a request, which wakes the loop from its own thread.
  * Sockets have events of their own at any time.

@@ -277,10 +277,12 @@ function(lumen_tests)
     lumen_drop_backends(sources)
     lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::server lumen::backends lumen::bus_client)
   endforeach()
-  # The server on a loop whose completions come late, as a kernel ring's do.
-  lumen_test_program(late SOURCES tests/late/make_loop.cc tests/integration/server_test.cc
-                     tests/integration/live_swap_test.cc tests/regression/timeout_test.cc
-                     LIBS lumen::server)
+  # The server on a loop whose completions come late, as a kernel ring's do, and on such a ring.
+  foreach(loop late uring)
+    lumen_test_program(${loop} SOURCES tests/${loop}/make_loop.cc tests/integration/server_test.cc
+                       tests/integration/live_swap_test.cc tests/regression/timeout_test.cc
+                       LIBS lumen::server)
+  endforeach()
 endfunction()
 
 # tests/simulation: the server in a simulated world. Its program has threads and a clock of its own, so not with

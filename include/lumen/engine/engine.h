@@ -75,6 +75,8 @@ class Submitter {
   // runs one call of a model here, of one request or of several packed. Returns how many requests
   // it completed or started; called again until that is 0, so that replies can leave in between.
   virtual size_t end_turn() noexcept = 0;
+  // Whether requests wait for end_turn() to run their model here, which may take long.
+  [[nodiscard]] virtual bool has_runs() noexcept = 0;
   // This thread makes no other call any more. Its submitted requests are completed without it.
   virtual void close() noexcept = 0;
   // Within a turn that handles many events, between two of them: wakes workers once the first

@@ -19,11 +19,14 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -76,7 +79,7 @@ class Stream {
   }
 
  private:
-  alignas(std::max_align_t) std::byte state_[96];
+  alignas(std::max_align_t) std::byte state_[128];
 };
 
 // A connection that no stream has yet: a descriptor, or a number that means one to the loop it is
@@ -199,6 +202,10 @@ class Loop {
   // next turn if it is complete.
   [[nodiscard]] virtual bool look_now(Stream& stream) noexcept = 0;
 
+  // Hands to the kernel what was asked for so far, where the loop gathers operations: for a handler
+  // that will keep the thread for long, with replies that are ready.
+  virtual void submit() noexcept {}
+
   // The peer finds our end behind the sent bytes. False: it can't be told any more.
   [[nodiscard]] virtual bool end_sending(Stream& stream) noexcept = 0;
   // The kernel gives the connection up once it could send none of the unsent bytes for so long,
@@ -225,12 +232,35 @@ class Loop {
   [[nodiscard]] virtual uint64_t last_turn_ns() const noexcept = 0;
   // Returns from the kernel's wait so far; for counters and idle tests.
   [[nodiscard]] virtual uint64_t wakeups() const noexcept = 0;
+  // Of those that a request costs: waits, receives, sends. 0: not counted.
+  [[nodiscard]] virtual uint64_t system_calls() const noexcept { return 0; }
 };
 
 [[nodiscard]] Result<std::unique_ptr<Loop>> make_epoll_loop(WakeHandler& wake_handler);
+// kUnsupported: this kernel or this container has none that serves, and why.
+[[nodiscard]] Result<std::unique_ptr<Loop>> make_uring_loop(WakeHandler& wake_handler);
 
-// The loop that a server runs on: epoll's. Tests link another definition, to run the server on a
-// loop of their own.
-[[nodiscard]] Result<std::unique_ptr<Loop>> make_loop(WakeHandler& wake_handler);
+// The loops that a server may run on.
+enum class LoopKind : uint8_t {
+  kAuto,  // the faster one here
+  kEpoll,
+  kIoUring,
+};
+inline constexpr std::array<std::string_view, 3> kLoopNames = {"auto", "epoll", "io_uring"};
+[[nodiscard]] constexpr std::string_view name_of(LoopKind kind) noexcept {
+  return kLoopNames[static_cast<size_t>(kind)];
+}
+
+struct LoopChoice {
+  LoopKind kind = LoopKind::kEpoll;  // never kAuto
+  std::string why;                   // to be read behind the name
+};
+// kAuto: a trial of about 20 ms decides, or the reason for which there is no io_uring here. Control
+// plane: allocates, and opens descriptors for the trial. kUnsupported: io_uring was wanted, and
+// there is none.
+[[nodiscard]] Result<LoopChoice> choose_loop(LoopKind wanted);
+// `kind`: of a choice. Tests link another definition of both, to run the server on a loop of their
+// own.
+[[nodiscard]] Result<std::unique_ptr<Loop>> make_loop(LoopKind kind, WakeHandler& wake_handler);
 
 }  // namespace lumen::net

@@ -9,6 +9,7 @@
 #include <lumen/engine/engine_config.h>
 #include <lumen/memory/request_memory.h>
 #include <lumen/models/backend_choice.h>
+#include <lumen/net/loop.h>
 #include <lumen/transports/http/options.h>
 
 #include <array>
@@ -79,6 +80,7 @@ struct ServerOptions {
   PinThreads pin_threads;
   SpinMode spin = SpinMode::kAuto;
   uint32_t io_thread_count = 1;
+  net::LoopKind loop = net::LoopKind::kAuto;
   // One line a request is appended here; empty: none.
   std::filesystem::path telemetry_csv_path;
   // A longer file is renamed to PATH.1 (and that to .2, up to the number kept) before it goes on.

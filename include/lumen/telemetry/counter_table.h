@@ -44,6 +44,8 @@ inline constexpr CounterDescriptor kServerCounters[] = {
      "Connections closed for a slow head, body or reader."},
     {"loop_wakeups", "lumen_loop_wakeups_total", "returns",
      "Returns of I/O threads from the kernel's wait."},
+    {"loop_system_calls", "lumen_loop_system_calls_total", "calls",
+     "System calls of I/O threads for their sockets: waits, receives, sends, submissions."},
     {"worker_parks", "lumen_worker_parks_total", "parks",
      "Times a worker went to sleep for lack of requests."},
     {"request_heap_calls", "lumen_request_heap_calls_total", "calls",

@@ -29,6 +29,7 @@ class FakeSubmitter final : public engine::Submitter {
     return fits;
   }
   void set_default_deadline(models::InferRequest& request) noexcept override { (void)request; }
+  bool has_runs() noexcept override { return false; }
   size_t end_turn() noexcept override { return 0; }
   void close() noexcept override {}
   void wake_if_late() noexcept override {}

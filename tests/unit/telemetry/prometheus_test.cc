@@ -144,6 +144,7 @@ TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
       {"sent_bytes", "lumen_sent_bytes_total"},
       {"timeouts", "lumen_timeouts_total"},
       {"loop_wakeups", "lumen_loop_wakeups_total"},
+      {"loop_system_calls", "lumen_loop_system_calls_total"},
       {"worker_parks", "lumen_worker_parks_total"},
       {"request_heap_calls", "lumen_request_heap_calls_total"},
       {"request_arena_bytes", "lumen_request_arena_bytes_total"},
