@@ -148,6 +148,7 @@ int try_amx() noexcept {
 
 int try_io_uring() noexcept {
   io_uring_params params{};
+  params.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;  // as the server asks for
   const UniqueFd ring(static_cast<int>(::syscall(SYS_io_uring_setup, 1, &params)));
   return ring.valid() ? 0 : errno;
 }

@@ -46,8 +46,7 @@ void LentBuffers::offer(uint16_t index) noexcept {
   place.len = kBytes;
   place.bid = index;
   ++tail_;
-  // sync[uring.buffers]: release; the place is written before the kernel, whose load acquires,
-  // reads it
+  // sync[uring.sq]: release; the place is written before the kernel, whose load acquires, reads it
   std::atomic_ref(ring_->tail).store(tail_, std::memory_order_release);
 }
 

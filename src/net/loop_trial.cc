@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kConnections = 16;
 constexpr size_t kMessageBytes = 512;
-constexpr size_t kExchanges = 12;  // of each connection in a round
+constexpr size_t kExchanges = 8;  // of each connection in a round
 constexpr size_t kRounds = 5;
 constexpr uint64_t kGiveUpNs = 1'000'000'000;  // a trial that hangs is a failed one
 
@@ -91,8 +91,8 @@ class Side {
       }
       const uint64_t give_up_ns = now_ns() + kGiveUpNs;
       for (size_t client = 0, have = 0; client < clients_.size();) {
-        const ssize_t got = ::recv(clients_[client].get(), message.data(), message.size() - have,
-                                   MSG_DONTWAIT);
+        const ssize_t got =
+            ::recv(clients_[client].get(), message.data(), message.size() - have, MSG_DONTWAIT);
         if (got > 0) have += static_cast<size_t>(got);
         if (have == message.size()) {
           ++client;

@@ -12,7 +12,7 @@ namespace lumen::net {
 namespace {
 
 // io_uring serves where a turn costs at most this part of epoll's. It is the younger interface, and
-// a trial of 20 ms errs by some percent.
+// a trial of 10 ms errs by some percent.
 constexpr double kWorthwhile = 0.9;
 
 std::string why_of(const LoopTrial& trial) {

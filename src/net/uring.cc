@@ -25,9 +25,8 @@ constexpr uint32_t kSetupFlags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER
                                  IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
                                  IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED;
 // A full completion queue loses nothing; a wait takes a timeout; headers are copied at submission.
-constexpr uint32_t kFeatures = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP |
-                               IORING_FEAT_EXT_ARG | IORING_FEAT_SUBMIT_STABLE |
-                               IORING_FEAT_FAST_POLL;
+constexpr uint32_t kFeatures = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG |
+                               IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_FAST_POLL;
 
 int register_with(int fd, unsigned what, void* argument, unsigned count) noexcept {
   return static_cast<int>(::syscall(SYS_io_uring_register, fd, what, argument, count));
@@ -41,8 +40,8 @@ Result<std::span<std::byte>> map_ring(int fd, size_t bytes, uint64_t offset) {
 }
 
 // By a thread of its own, which ends: when a ring is freed, the kernel interrupts the threads that
-// have made or entered it, and a blocking call of theirs returns EINTR. The caller's need not expect
-// that. Returns -errno.
+// have made or entered it. A blocking call of theirs returns EINTR, which callers of create() need
+// not expect. Returns a descriptor, or -errno.
 int set_up(uint32_t entries, io_uring_params& params) {
   int result = 0;
   std::thread([&] {
@@ -58,7 +57,7 @@ Result<std::unique_ptr<Uring>> Uring::create(uint32_t entries, uint32_t completi
   io_uring_params params{};
   params.flags = kSetupFlags;
   params.cq_entries = completions;
-  std::unique_ptr<Uring> ring(new Uring);
+  std::unique_ptr<Uring> ring(new Uring);  // alloc: at start
   const int fd = set_up(entries, params);
   if (fd < 0) {
     const int error = -fd;

@@ -1,12 +1,12 @@
-// Uring: one io_uring of the kernel (io_uring(7)), by its raw interface: entries go out, completions
-// come in. By hand, and not by liburing: Debian's 2.3 knows no synchronous MSG_RING, and what is
-// used here is two mappings and one system call.
-// Threads: the one that has called enable(), but for wake(): any.
-// Memory: mappings at creation. Errors: create() says what the kernel refuses.
+// Uring: one io_uring of the kernel (io_uring(7)), by its raw interface: entries go out and
+// completions come in. ADR 0018 says why not by liburing.
+// Threads: the one that has called enable(), but for tell(): any.
+// Memory: mappings and message headers at creation. Errors: create() says which call the kernel
+// refuses.
 //
-// The memory that an entry names by next_entry() (the message header too) is the kernel's from
-// enter() on for buffers, and until enter() returns for headers and lists of segments: the kernel
-// has copied those (IORING_FEAT_SUBMIT_STABLE).
+// Buffers that an entry names are the kernel's from enter() until the completion. Message headers
+// and lists of segments are its own only until enter() returns: it has copied them by then
+// (IORING_FEAT_SUBMIT_STABLE).
 #pragma once
 
 #include <lumen/base/result.h>

@@ -122,7 +122,7 @@ size_t UringLoop::run_completed() noexcept {
   return ran;
 }
 
-// Submits, and lets in what the kernel has. No system call where there is neither.
+// Submits, and lets completions in. No system call where there is nothing of either.
 void UringLoop::look() noexcept {
   if (ring_->has_entries() || ring_->has_work_in_kernel()) ring_->enter(Uring::Wait::kLook);
 }
@@ -175,8 +175,8 @@ size_t UringLoop::run_once(uint64_t deadline_ns) noexcept {
   } else if (!poll_before_sleep()) {
     ran += sleep(deadline_ns);
   }
-  // The kernel works off some 20 at a time, and a turn is to see all that has come: what it refuses
-  // does not wait for a model that it runs.
+  // The kernel works off some 20 at a time, and a turn is to see all that has come: a request that
+  // it refuses does not wait for a model that it runs.
   for (int look = 0; look < kLooksPerTurn && ring_->has_work_in_kernel() &&
                      ring_->completions() < kCompletionsPerTurn;
        ++look) {

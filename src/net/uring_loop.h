@@ -1,5 +1,5 @@
 // UringLoop: a Loop over io_uring. Operations of a turn gather and go to the kernel together, with
-// the look for what has completed: one system call a turn, of one request or of a hundred.
+// the look for completions: one system call a turn, of one request or of a hundred.
 // Turns: uring_loop.cc; operations of streams: uring_streams.cc; listeners and watches:
 // uring_doors.cc.
 // Threads: the owner, but for wake(). Memory: at creation. Errors: reach the handlers as -errno.
@@ -58,7 +58,7 @@ struct UringStream {
   bool dropping = false;   // the receive is a drop()
   bool sending = false;
   bool send_done = false;
-  bool gone = false;        // to be told by on_gone()
+  bool gone = false;       // to be told by on_gone()
   bool has_place = false;  // in the ring's table of sockets, the one of its descriptor's number
   bool closing = false;
   // Asked for, and not submitted yet.
@@ -138,7 +138,7 @@ class UringLoop final : public Loop {
     Listener* listener = nullptr;
     Step step = Step::kAccepting;
     bool in_kernel = false;
-    bool asked = false;   // an entry for the step, or its cancellation
+    bool asked = false;  // an entry for the step, or its cancellation
     [[nodiscard]] bool is_free() const noexcept { return listener == nullptr && !in_kernel; }
   };
   struct Watched {

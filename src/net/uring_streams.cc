@@ -2,7 +2,7 @@
 // kernel as an entry; its completion becomes a result that a turn delivers. Its loop's thread only;
 // allocates nothing; failures are the operation's result.
 //
-// While an entry is in the kernel, so are its buffers: close() cancels what is there, and
+// While an entry is in the kernel, so are its buffers: close() cancels the entries, and
 // on_closed() comes when the last has completed. The descriptor is closed then, too: the kernel
 // holds the socket for as long as an entry names it.
 //
@@ -64,7 +64,7 @@ Status UringLoop::add(Stream& stream, Socket socket) noexcept {
   return {};
 }
 
-// --- what is asked for ---------------------------------------------------------------------------
+// --- operations ----------------------------------------------------------------------------------
 
 void UringLoop::gather(UringStream& state) noexcept {
   if (std::exchange(state.gathered, true)) return;
@@ -270,8 +270,8 @@ void UringLoop::on_receive(UringStream& state, const io_uring_cqe& completion) n
     state.receiving = UringStream::Receiving::kReceived;
   }
   if (completion.res > 0) {
-    state.received = std::min(state.received + static_cast<uint32_t>(completion.res),
-                              kMostReceivedAtOnce);
+    state.received =
+        std::min(state.received + static_cast<uint32_t>(completion.res), kMostReceivedAtOnce);
   }
   complete(state);
 }

@@ -241,7 +241,7 @@ constexpr Setting kSettings[] = {
                              "event loops, each with its own listener"),
     row<&S::loop>("server.loop", kRestart, words(net::kLoopNames),
                   "the kernel's interface that the event loops use; auto: the faster one here, by "
-                  "a trial of 20 ms at start"),
+                  "a trial of 10 ms at start"),
     row<&S::overload_status>("server.overload_status", kRestart, words(kOverloadStatuses),
                              "HTTP status of the reply to one request too many"),
     row<&S::max_body_bytes>("server.max_body_bytes", kRestart, numbers(1024, uint64_t{16} << 30),

@@ -1,5 +1,5 @@
-// Receives that are cancelled, bytes that come at any moment and lent buffers that run out, in every
-// Loop. See loop_suite.h. Prints the seed of a random history that fails.
+// Cancelled receives, bytes that come at any moment and lent buffers that run out, in every Loop.
+// See loop_suite.h. Prints the seed of a random history that fails.
 #include "conformance/loop_suite.h"
 
 #include <fcntl.h>

@@ -32,7 +32,8 @@ class DescriptorLimit {
 class DescriptorsUpTo {
  public:
   explicit DescriptorsUpTo(int last) {
-    for (UniqueFd fd(::dup(2)); fd.valid(); fd = UniqueFd(::dup(2))) taken_.push_back(std::move(fd));
+    for (UniqueFd fd(::dup(2)); fd.valid(); fd = UniqueFd(::dup(2)))
+      taken_.push_back(std::move(fd));
     limit_.emplace(last);
   }
 

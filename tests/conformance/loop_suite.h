@@ -95,7 +95,7 @@ class LoopConformance : public testing::TestWithParam<LoopCase> {
     add(ours_, fds[0]);
   }
   void TearDown() override {
-    if (loop_ == nullptr) return;  // skipped
+    if (loop_ == nullptr) return;                            // skipped
     wake_.look = wake_.turn_end = [] { return size_t{0}; };  // a test's name its locals
     ours_.on_received_hook = [] {};
     ours_.on_readable_hook = [] {};

@@ -426,8 +426,8 @@ TEST_P(EpollLoops, ASharedListenerIsWaitedForExclusively) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Loops, PromptLoops, testing::ValuesIn(kPromptLoops), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Loops, EpollLoops,
-                         testing::Values(kLoops[0], kLoops[1], kLoops[2]), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Loops, EpollLoops, testing::Values(kLoops[0], kLoops[1], kLoops[2]),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Loops, LoopConformance, testing::ValuesIn(kLoops), name_of_case);
 
 }  // namespace

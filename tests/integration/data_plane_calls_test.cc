@@ -238,6 +238,23 @@ TEST(DataPlaneCalls, HealthMetadataStatisticsAndMetricsMakeNone) {
   }
 }
 
+// Over TCP and a unix socket, small and large, one and several at once: io_uring has memory of its
+// own, made at start. Elsewhere `auto` decides, which takes epoll on most machines.
+TEST(DataPlaneCalls, ARequestOverIoUringMakesNone) {
+  if (const auto choice = net::choose_loop(net::LoopKind::kIoUring); !choice.ok()) {
+    GTEST_SKIP() << choice.status().message();
+  }
+  DataPlaneServer served;
+  served.options.loop = net::LoopKind::kIoUring;
+  served.start();
+  const std::string large = binary_infer("identity", "input", std::string(602'112, '\0'));
+  for (const bool over_unix : {false, true}) {
+    expect_none("small", served.count(kMlpRequest, over_unix).data_plane);
+    expect_none("8 at once", served.count(kMlpRequest, over_unix, 8).data_plane);
+    expect_none("large", served.count(large, over_unix).data_plane);
+  }
+}
+
 // After a change of configuration the data plane is a new one, warmed up like the first.
 TEST(DataPlaneCalls, ARequestAfterALiveSwapMakesNone) {
   DataPlaneServer served;

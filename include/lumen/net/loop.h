@@ -202,7 +202,7 @@ class Loop {
   // next turn if it is complete.
   [[nodiscard]] virtual bool look_now(Stream& stream) noexcept = 0;
 
-  // Hands to the kernel what was asked for so far, where the loop gathers operations: for a handler
+  // Hands gathered operations to the kernel, where the loop lets them gather: for a handler
   // that will keep the thread for long, with replies that are ready.
   virtual void submit() noexcept {}
 
@@ -255,7 +255,7 @@ struct LoopChoice {
   LoopKind kind = LoopKind::kEpoll;  // never kAuto
   std::string why;                   // to be read behind the name
 };
-// kAuto: a trial of about 20 ms decides, or the reason for which there is no io_uring here. Control
+// kAuto: a trial of about 10 ms decides, or the reason for which there is no io_uring here. Control
 // plane: allocates, and opens descriptors for the trial. kUnsupported: io_uring was wanted, and
 // there is none.
 [[nodiscard]] Result<LoopChoice> choose_loop(LoopKind wanted);

@@ -1,7 +1,7 @@
 // The ring itself: full queues, wake-ups from other threads, buffers; and the choice of a loop.
 // One thread, but where a test starts another. Skips where the kernel has no ring for us.
-#include "net/lent_buffers.h"
 #include "net/uring.h"
+#include "net/lent_buffers.h"
 
 #include <lumen/net/loop.h>
 
