@@ -87,7 +87,7 @@ Result<std::unique_ptr<Uring>> Uring::create(uint32_t entries, uint32_t completi
   LUMEN_RETURN_IF_ERROR(ring->map(params));
   ring->entered_fd_ = ring->fd_.get();
   // The ring is not enabled yet, of which the kernel complains where it knows the call.
-  ring->can_be_told_ = ring->tell_now(0) == EBADFD;
+  ring->is_linux_6_13_ = ring->tell_now(0) == EBADFD;
   return ring;
 }
 

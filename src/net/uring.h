@@ -81,12 +81,15 @@ class Uring {
   // Leaves a completion with `user_data` for the ring's thread, which ends its wait. False: this
   // kernel can't do that for a thread without a ring (before Linux 6.13), or has no memory.
   [[nodiscard]] bool tell(uint64_t user_data) const noexcept {
-    return can_be_told_ && tell_now(user_data) == 0;
+    return is_linux_6_13_ && tell_now(user_data) == 0;
   }
 
   // Sockets that the kernel looks up once, and not for each entry: as many as `count`, or as
   // the process may have descriptors.
   [[nodiscard]] Status make_file_table(uint32_t count) noexcept;
+  // Whether a socket that has lost its place is free then. Before Linux 6.13 it stays open until all
+  // entries that were there before have ended, such as the polls of other connections.
+  [[nodiscard]] bool frees_files_at_once() const noexcept { return is_linux_6_13_; }
   // A socket for the place of its own number, -1: none any more. False: it has no place, or the
   // kernel refuses; entries then name the descriptor.
   [[nodiscard]] bool set_file(uint32_t place, int fd) noexcept;
@@ -104,7 +107,7 @@ class Uring {
   UniqueFd fd_;
   int entered_fd_ = -1;  // or its number among the thread's registered rings
   uint32_t enter_flags_ = 0;
-  bool can_be_told_ = false;
+  bool is_linux_6_13_ = false;  // or later
   uint32_t file_places_ = 0;
 
   std::span<std::byte> rings_;

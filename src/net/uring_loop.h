@@ -80,7 +80,9 @@ class UringLoop final : public Loop {
   UringLoop(WakeHandler& wake_handler, std::unique_ptr<Uring> ring, UniqueFd event) noexcept
       : wake_handler_(wake_handler), ring_(std::move(ring)), event_(std::move(event)) {}
   [[nodiscard]] Status prepare() {
-    LUMEN_RETURN_IF_ERROR(ring_->make_file_table(kFilePlaces));
+    if (ring_->frees_files_at_once()) {
+      LUMEN_RETURN_IF_ERROR(ring_->make_file_table(kFilePlaces));
+    }
     return lent_.create(*ring_);
   }
 

@@ -193,6 +193,7 @@ void UringLoop::write_receive(UringStream& state) noexcept {
   if (state.receiving == UringStream::Receiving::kReadiness) {
     entry.sqe.flags |= IOSQE_BUFFER_SELECT;
     entry.sqe.buf_group = LentBuffers::kGroup;
+    entry.sqe.len = LentBuffers::kBytes;
     // The next request comes after the reply, which has just left or leaves with this submission.
     entry.sqe.ioprio = IORING_RECVSEND_POLL_FIRST;
     return;
@@ -317,7 +318,9 @@ void UringLoop::end_close_if_idle(UringStream& state) noexcept {
       state.poll_in_kernel) {
     return;
   }
-  if (state.has_place) (void)ring_->set_file(static_cast<uint32_t>(state.fd), -1);
+  if (state.has_place && !ring_->set_file(static_cast<uint32_t>(state.fd), -1)) {
+    (void)::shutdown(state.fd, SHUT_RDWR);  // the table keeps the socket, but not its connection
+  }
   ::close(std::exchange(state.fd, -1));
   complete(state);
 }
