@@ -87,8 +87,8 @@ class Uring {
   // Sockets that the kernel looks up once, and not for each entry: as many as `count`, or as
   // the process may have descriptors.
   [[nodiscard]] Status make_file_table(uint32_t count) noexcept;
-  // Whether a socket that has lost its place is free then. Before Linux 6.13 it stays open until all
-  // entries that were there before have ended, such as the polls of other connections.
+  // Whether a socket that has lost its place is free then. Before Linux 6.13 it stays open until
+  // all entries that were there before have ended, such as the polls of other connections.
   [[nodiscard]] bool frees_files_at_once() const noexcept { return is_linux_6_13_; }
   // A socket for the place of its own number, -1: none any more. False: it has no place, or the
   // kernel refuses; entries then name the descriptor.

@@ -112,6 +112,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"backend_trial_ms", "47"},
       {"backend_choices", "c.json"},
       {"io_threads", "3"},
+      {"loop", "io_uring"},
       {"overload_status", "503"},
       {"max_body_bytes", "2048"},
       {"max_connections", "23"},
