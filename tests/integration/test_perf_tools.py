@@ -36,6 +36,9 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.slow
 def test_callgrind_counts_the_measured_requests_alone(repository: Path, tmp_path: Path) -> None:
     """The start, which compiles the model, takes a thousand times as many instructions."""
+    # Valgrind can't start the process in which a model is loaded for the first time.
+    with serving(repository, ["--backend", "openvino"], Interrupts()):
+        pass
     found = callgrind.count_requests(
         lumen_binary(), repository, "mlp", "openvino", Interrupts(), tmp_path
     )
