@@ -103,6 +103,7 @@ class UringLoop final : public Loop {
   uint64_t sent_so_far(Stream& stream) noexcept override;
   bool look_now(Stream& stream) noexcept override;
   void submit() noexcept override;
+  bool has_gathered() const noexcept override { return !gathered_.empty() || ring_->has_entries(); }
   bool end_sending(Stream& stream) noexcept override;
   void limit_unsent_time(Stream& stream, uint64_t ns) noexcept override;
   bool had_unread(Stream& stream) noexcept override;

@@ -149,7 +149,8 @@ size_t IoThread::on_turn_end() noexcept {
   uint64_t began_ns = 0;
   has_runs_left_ = false;
   while (true) {
-    if (submitter_.has_runs()) loop_->submit();  // replies that are ready leave before the run
+    // Replies that are ready leave before the run.
+    if (loop_->has_gathered() && submitter_.has_runs()) loop_->submit();
     const size_t now_done = submitter_.end_turn();
     if (now_done == 0) break;
     done += now_done;

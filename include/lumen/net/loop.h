@@ -205,6 +205,8 @@ class Loop {
   // Hands gathered operations to the kernel, where the loop lets them gather: for a handler
   // that will keep the thread for long, with replies that are ready.
   virtual void submit() noexcept {}
+  // Whether submit() has something to do.
+  [[nodiscard]] virtual bool has_gathered() const noexcept { return false; }
 
   // The peer finds our end behind the sent bytes. False: it can't be told any more.
   [[nodiscard]] virtual bool end_sending(Stream& stream) noexcept = 0;
