@@ -1,0 +1,130 @@
+"""The two backends, called as Lumen's server calls them: one thread, one row, the same options.
+
+Threads: one. Errors: QuantizeError from the makers; a run raises the backend's own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnxruntime
+import openvino
+
+from lumen_engine.quantize.errors import QuantizeError
+from lumen_engine.quantize.samples import Array, Call
+
+LEAST_ROUNDS = 3
+MOST_ROUNDS = 400
+# Of one candidate in one backend. Ten of them take 3 s, which the goal of 10 s for all allows.
+MEASURED_S = 0.3
+
+
+class Runner(Protocol):
+    def run(self, call: Call) -> dict[str, Array]: ...
+
+
+class OnnxRuntime:
+    def __init__(self, model: onnx.ModelProto | bytes) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.enable_cpu_mem_arena = False
+        options.log_severity_level = 4
+        data = model if isinstance(model, bytes) else model.SerializeToString()
+        try:
+            self._session = onnxruntime.InferenceSession(
+                data, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            raise QuantizeError(f"ONNX Runtime can't load the model: {first}") from error
+        self._names = [one.name for one in self._session.get_outputs()]
+
+    def run(self, call: Call) -> dict[str, Array]:
+        return dict(zip(self._names, self._session.run(self._names, call)))
+
+    def run_all(self, calls: Sequence[Call]) -> list[dict[str, Array]]:
+        return [self.run(call) for call in calls]
+
+
+class OpenVino:
+    """Compiled for one row of one shape, as the server's single requests run."""
+
+    def __init__(
+        self, model: onnx.ModelProto | bytes, precision: str, shapes: dict[str, tuple[int, ...]] | None
+    ) -> None:
+        data = model if isinstance(model, bytes) else model.SerializeToString()
+        core = openvino.Core()
+        try:
+            read = core.read_model(data)
+            if shapes is not None:
+                read.reshape(shapes)
+            self._compiled = core.compile_model(
+                read,
+                "CPU",
+                {
+                    "INFERENCE_NUM_THREADS": 1,
+                    "NUM_STREAMS": 1,
+                    "PERFORMANCE_HINT": "THROUGHPUT",
+                    "EXCLUSIVE_ASYNC_REQUESTS": True,
+                    "INFERENCE_PRECISION_HINT": precision,
+                },
+            )
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            raise QuantizeError(f"OpenVINO can't load the model: {first}") from error
+        self._request = self._compiled.create_infer_request()
+        self._names = [one.get_any_name() for one in self._compiled.outputs]
+
+    def run(self, call: Call) -> dict[str, Array]:
+        results: Any = self._request.infer(call, share_inputs=True, share_outputs=False)
+        return {name: np.array(results[i]) for i, name in enumerate(self._names)}
+
+
+def common_shapes(calls: Sequence[Call]) -> dict[str, tuple[int, ...]] | None:
+    """The shapes of all calls; None: they differ."""
+    first = {name: array.shape for name, array in calls[0].items()}
+    same = all(all(call[name].shape == first[name] for name in first) for call in calls)
+    return first if same else None
+
+
+def has_bf16() -> bool:
+    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+@contextmanager
+def one_cpu() -> Iterator[None]:
+    """This thread stays on one of its CPUs."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def measure(runners: dict[str, Runner], calls: Sequence[Call]) -> dict[str, float]:
+    """The median time of a call of each, us; one after the other, so that noise meets all."""
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    spent = dict.fromkeys(runners, 0.0)
+    with one_cpu():
+        for runner in runners.values():
+            runner.run(calls[0])
+        for number in range(MOST_ROUNDS):
+            going = [n for n in runners if number < LEAST_ROUNDS or spent[n] < MEASURED_S]
+            if not going:
+                break
+            for name in going:
+                call = calls[number % len(calls)]
+                begin = time.perf_counter()
+                runners[name].run(call)
+                took = time.perf_counter() - begin
+                times[name].append(took)
+                spent[name] += took
+    return {name: float(np.median(each)) * 1e6 for name, each in times.items()}
