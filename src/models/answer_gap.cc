@@ -11,9 +11,7 @@
 #include <optional>
 
 namespace lumen::models {
-namespace {
 
-// nullopt: a text, or a number that C++20 has no type for.
 std::optional<double> number_at(const TensorView& view, size_t index) noexcept {
   const std::byte* place = view.data + index * element_size(view.type);
   const auto as = [place]<typename T>(T value) {
@@ -35,8 +33,6 @@ std::optional<double> number_at(const TensorView& view, size_t index) noexcept {
     default: return std::nullopt;
   }
 }
-
-}  // namespace
 
 Gap gap_between(const TensorView& one, const TensorView& other) {
   if (one.type != other.type || !(one.shape == other.shape))

@@ -121,6 +121,10 @@ std::string ChoiceCache::key_of(const ModelSource& source, std::string_view back
   if (source.file.extension() == ".xml") {
     hash.add_file(std::filesystem::path(source.file).replace_extension(".bin"));
   }
+  if (source.rows != nullptr) {  // by which a quantised model's backends were judged
+    hash.add_file(source.file.parent_path() / "quantization.json");
+    hash.add_file(source.file.parent_path() / "quantization.rows");
+  }
   hash.add(std::to_string(static_cast<int>(source.options.precision)));
   for (const uint32_t rows : source.options.batch_sizes) hash.add(std::to_string(rows));
   hash.add(cpu_name());

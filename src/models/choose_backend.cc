@@ -9,6 +9,8 @@
 #include "models/compare_backends.h"
 #include "models/format_text.h"
 #include "models/operator_check.h"
+#include "models/recorded_rows.h"
+#include "models/row_independence.h"
 
 #include <mutex>
 #include <optional>
@@ -25,6 +27,33 @@ constexpr size_t kMostTensorsCompared = 1024;
 
 constexpr char kNotGiven[] =
     "not given operators by which a request can end the process or read other memory";
+
+// Of a version with recorded rows the operators of quantised models may be served although they are
+// not known to be ONNX's: the rows judge their answers.
+OperatorFindings find_operators(const Backend& backend, const ModelSource& source) {
+  OperatorFindings found = compare_operators(backend, source);
+  if (source.rows == nullptr) return found;
+  std::erase_if(found.not_known, [](const std::string& one) {
+    return one.starts_with("QuantizeLinear") || one.starts_with("DequantizeLinear") ||
+           one.ends_with(" of INT8") || one.ends_with(" of UINT8");
+  });
+  return found;
+}
+
+bool has_independent_rows(const Backend& backend, const ModelSource& source) {
+  if (backend.traits().has_independent_rows || source.options.rows_are_independent) return true;
+  return source.graph != nullptr && source.graph->model().ok() &&
+         why_rows_may_meet(*source.graph->model()).empty();
+}
+
+// Why the answers to the recorded rows are not good enough; empty: they are, or there are none.
+std::string problem_with_rows(const Backend& backend, const ModelSource& source,
+                              const LoadedModel& loaded, Instance& instance,
+                              RequestMemory& memory) {
+  if (source.rows == nullptr) return {};
+  const bool may_pack = has_batch_axis(loaded.metadata()) && has_independent_rows(backend, source);
+  return source.rows->problem_of(loaded.metadata(), instance, memory, may_pack);
+}
 
 // By one of these a request could end the process, so it is not served, even if the configuration
 // names the backend.
@@ -66,6 +95,22 @@ Result<std::unique_ptr<LoadedModel>> load(Backends::Entry& entry, const ModelSou
                        loaded.status().message().data());
 }
 
+// Of a backend that is not compared with others.
+Status check_rows(Backends::Entry& entry, const ModelSource& source, LoadedModel& loaded) {
+  if (source.rows == nullptr) return {};
+  Result<std::unique_ptr<Instance>> instance =
+      in_turn(entry, [&] { return loaded.create_instance(kMeasuredRows); });
+  if (!instance.ok()) return instance.status();
+  Result<RequestMemory> memory = RequestMemory::create(kTrialBytes);
+  if (!memory.ok()) return memory.status();
+  const std::string problem =
+      problem_with_rows(*entry.backend, source, loaded, **instance, *memory);
+  if (problem.empty()) return {};
+  return Status::error(Code::kUnavailable, "model '%s': %s can't serve it: %s",
+                       source.name.c_str(), std::string(entry.backend->name()).c_str(),
+                       problem.c_str());
+}
+
 Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
                                 const ModelSource& source, const LoadOptions& options,
                                 BackendChoice choice) {
@@ -73,7 +118,7 @@ Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
   if (!entry.ok()) return entry.status();
   const Backend& backend = *(*entry)->backend;
   if (!choice.is_remembered) {
-    OperatorFindings found = compare_operators(backend, source);
+    OperatorFindings found = find_operators(backend, source);
     if (!found.unsafe.empty()) return refused(backend, source, found.unsafe);
     choice.operators_not_known = std::move(found.not_known);
     Status tried = try_first(backend, source, options);
@@ -85,6 +130,7 @@ Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
   }
   Result<std::unique_ptr<LoadedModel>> loaded = load(**entry, source);
   if (!loaded.ok()) return loaded.status();
+  if (!choice.is_remembered) LUMEN_RETURN_IF_ERROR(check_rows(**entry, source, **loaded));
   choice.backend = backend.name();
   return ChosenBackend{*entry, std::move(*loaded), std::move(choice)};
 }
@@ -98,7 +144,7 @@ size_t tensors_of(const ModelSource& source) {
 
 // Says of a backend that "auto" may not give the model to why; empty: it may.
 std::string reason_to_leave_out(const Backend& backend, const ModelSource& source) {
-  const OperatorFindings found = compare_operators(backend, source);
+  const OperatorFindings found = find_operators(backend, source);
   if (!found.unsafe.empty()) return std::string("it is ") + kNotGiven + ": " + listed(found.unsafe);
   if (found.not_known.empty() && tensors_of(source) > kMostTensorsCompared &&
       !backend.traits().is_reference) {
@@ -163,8 +209,9 @@ void load_with_each(Attempt& attempt, Backends& backends, const ModelSource& sou
   }
 }
 
-// For a comparison. Those that can't make an instance are candidates no more.
-Status make_instances(Attempt& attempt) {
+// For a comparison. Those that can't make an instance, or answer recorded rows wrongly, are
+// candidates no more.
+Status make_instances(Attempt& attempt, const ModelSource& source) {
   std::erase_if(attempt.candidates, [](Candidate& one) {
     Result<std::unique_ptr<Instance>> made =
         in_turn(*one.entry, [&] { return one.loaded->create_instance(kMeasuredRows); });
@@ -177,6 +224,11 @@ Status make_instances(Attempt& attempt) {
     if (!memory.ok()) return memory.status();
     one.memory = std::move(*memory);
   }
+  std::erase_if(attempt.candidates, [&source](Candidate& one) {
+    one.report->problem =
+        problem_with_rows(*one.entry->backend, source, *one.loaded, *one.instance, one.memory);
+    return !one.report->problem.empty();
+  });
   return {};
 }
 
@@ -194,14 +246,16 @@ Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
   load_with_each(attempt, backends, source, options);
   if (options.is_stopped()) return loading_stopped();
   if (attempt.candidates.size() == 1) chosen.choice.why = why_the_only_one(attempt);
-  if (attempt.candidates.size() > 1) LUMEN_RETURN_IF_ERROR(make_instances(attempt));
+  if (attempt.candidates.size() > 1 || source.rows != nullptr) {
+    LUMEN_RETURN_IF_ERROR(make_instances(attempt, source));
+  }
   std::vector<Candidate>& candidates = attempt.candidates;
   if (candidates.empty()) return nobody(backends, source, attempt.tried, attempt.code);
   size_t best = 0;
   if (candidates.size() > 1) {
     const LoadGate::Measuring measuring(loading);
     if (options.is_stopped()) return loading_stopped();
-    best = compare_backends(candidates, source.options.precision, options, chosen.choice);
+    best = compare_backends(candidates, source, options, chosen.choice);
   } else if (chosen.choice.why.empty()) {
     chosen.choice.why = "the only backend that can run it";
   }

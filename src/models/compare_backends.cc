@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,11 @@ constexpr uint32_t kComparedRows[] = {1, 1, 2};
 // digits.
 constexpr double kTolerance = 1e-3;
 constexpr double kHalfPrecisionTolerance = 5e-2;
+
+double tolerance_of(const ModelSource& source) noexcept {
+  if (source.rows != nullptr) return std::numeric_limits<double>::infinity();
+  return source.options.precision == Precision::kF32 ? kTolerance : kHalfPrecisionTolerance;
+}
 
 std::string microseconds(uint64_t ns) {
   return format_text("%.1f us", static_cast<double>(ns) / 1e3);
@@ -58,7 +64,7 @@ struct Disagreement {
   bool is_of_answers = false;  // and not that they could not be compared
 };
 
-Disagreement disagreement(Candidate& one, Candidate& other, Precision precision, uint32_t first,
+Disagreement disagreement(Candidate& one, Candidate& other, double tolerance, uint32_t first,
                           uint32_t rows) {
   if (!have_same_interface(one, other)) return {"they name or type its tensors differently"};
   TrialRun left = trial_of(one);
@@ -67,7 +73,6 @@ Disagreement disagreement(Candidate& one, Candidate& other, Precision precision,
   const bool right_ran = run(other, right, first, rows);
   if (!left_ran && !right_ran && rows > 1) return {};  // the model takes no such number
   if (!left_ran || !right_ran) return {"no input could be made up that both take"};
-  const double tolerance = precision == Precision::kF32 ? kTolerance : kHalfPrecisionTolerance;
   for (size_t i = 0; i < left.outputs().size(); ++i) {
     const Gap gap = gap_between(left.outputs()[i], right.outputs()[i]);
     if (gap.share <= tolerance) continue;
@@ -81,12 +86,12 @@ Disagreement disagreement(Candidate& one, Candidate& other, Precision precision,
 }
 
 // One call of each is compared with the reference's; false: it is to serve, and `choice` says why.
-bool all_agree(std::vector<Candidate>& candidates, size_t reference, Precision precision,
+bool all_agree(std::vector<Candidate>& candidates, size_t reference, double tolerance,
                uint32_t first, uint32_t rows, BackendChoice& choice) {
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (i == reference) continue;
     const Disagreement found =
-        disagreement(candidates[reference], candidates[i], precision, first, rows);
+        disagreement(candidates[reference], candidates[i], tolerance, first, rows);
     if (found.text.empty()) continue;
     choice.answers_differ = found.is_of_answers;
     choice.why = "computes as ONNX defines it; " + candidates[i].report->name +
@@ -135,9 +140,10 @@ std::string sentence(const TriedBackend& best, const TriedBackend& other) {
 
 }  // namespace
 
-size_t compare_backends(std::vector<Candidate>& candidates, Precision precision,
+size_t compare_backends(std::vector<Candidate>& candidates, const ModelSource& source,
                         const LoadOptions& options, BackendChoice& choice) {
   const uint64_t budget_ns = options.budget_ns;
+  const double tolerance = tolerance_of(source);
   const auto is_reference = [](const Candidate& one) {
     return one.entry->backend->traits().is_reference;
   };
@@ -147,7 +153,7 @@ size_t compare_backends(std::vector<Candidate>& candidates, Precision precision,
   const uint64_t begin = now_ns();
   uint32_t first = 0;
   for (const uint32_t rows : kComparedRows) {
-    if (!all_agree(candidates, reference, precision, first++, rows, choice)) return reference;
+    if (!all_agree(candidates, reference, tolerance, first++, rows, choice)) return reference;
   }
   const bool has_rows = has_batch_axis(candidates[reference].loaded->metadata());
   // Half of the budget for one row, so that the other size has a share too; it is left out where
@@ -161,7 +167,7 @@ size_t compare_backends(std::vector<Candidate>& candidates, Precision precision,
     least_ns += one.report->costs.front().ns * kPackedRows * kLeastRounds;
   }
   if (has_rows && least_ns <= budget_ns) {
-    if (!all_agree(candidates, reference, precision, first, kPackedRows, choice)) return reference;
+    if (!all_agree(candidates, reference, tolerance, first, kPackedRows, choice)) return reference;
     // A backend that can't is no worse for it.
     (void)measure(candidates, kPackedRows, begin + budget_ns, options);
   }

@@ -14,6 +14,7 @@
 #include "models/load_gate.h"
 #include "models/model_source.h"
 #include "models/repository_scan.h"
+#include "models/recorded_rows.h"
 #include "models/row_independence.h"
 
 #include <algorithm>
@@ -236,6 +237,16 @@ void ModelRepository::forget(const Model& model) {
 
 namespace {
 
+std::string precision_of(const ModelSource& source) {
+  if (source.rows != nullptr) return source.rows->precision();
+  switch (source.options.precision) {
+    case Precision::kF32: return "f32";
+    case Precision::kBf16: return "bf16";
+    case Precision::kAuto: return "auto";
+  }
+  return {};
+}
+
 std::string why_not_packed(const ModelSource& source) {
   std::string why = "a graph that is not ONNX is not followed";
   if (source.graph != nullptr) {
@@ -251,7 +262,10 @@ std::string why_not_packed(const ModelSource& source) {
 
 Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   LoadGate::Loading loading(*gate_);
-  const ModelSource source = with_graph(found);
+  Result<std::shared_ptr<const RecordedRows>> rows = RecordedRows::read(found.file);
+  if (!rows.ok()) return rows.status();
+  ModelSource source = with_graph(found);
+  source.rows = std::move(*rows);
   Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
   if (!chosen.ok()) {
     model.choice_.backend =
@@ -272,6 +286,8 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
       !source.options.rows_are_independent) {
     model.why_not_packed_ = why_not_packed(source);
   }
+  model.precision_ = precision_of(source);
+  if (source.rows != nullptr) model.precision_why_ = source.rows->why();
   model.response_cache_ = source.options.response_cache;
   model.scheduling_ = source.options.scheduling;
   model.file_bytes_ = bytes_of(source.file);

@@ -151,6 +151,10 @@ Status find_model_file(int model_directory, const std::filesystem::path& version
   if (xml && kind_at(directory.get(), "model.bin") != Kind::kAbsent) {
     LUMEN_RETURN_IF_ERROR(check_file(directory.get(), version_path / "model.bin", bounds));
   }
+  for (const char* name : {"quantization.json", "quantization.rows"}) {
+    if (kind_at(directory.get(), name) == Kind::kAbsent) continue;
+    LUMEN_RETURN_IF_ERROR(check_file(directory.get(), version_path / name, bounds));
+  }
   return {};
 }
 

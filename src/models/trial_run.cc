@@ -30,15 +30,19 @@ void fill(const TensorView& view, size_t begin, size_t count) {
 }  // namespace
 
 bool TrialRun::run(Instance& instance, uint32_t first, uint32_t rows, int64_t free_size) {
-  request_ = {};
-  request_.model = model_;
-  request_.memory = &memory_;
-  request_.owner = &done_;
   inputs_.clear();
   for (const TensorSpec& spec : metadata_.inputs) {
     if (!add_input(spec, first, rows, free_size)) return false;
   }
-  request_.inputs = inputs_;
+  return run_inputs(instance, inputs_);
+}
+
+bool TrialRun::run_inputs(Instance& instance, std::span<TensorView> inputs) {
+  request_ = {};
+  request_.model = model_;
+  request_.memory = &memory_;
+  request_.owner = &done_;
+  request_.inputs = inputs;
   // relaxed: the wait below orders
   done_.store(0, std::memory_order_relaxed);
   const auto on_done = [](InferRequest& request) noexcept {

@@ -29,6 +29,8 @@ class ModelFile;
 
 namespace lumen::models {
 
+class RecordedRows;
+
 enum class Precision : uint8_t {
   kF32,   // exact: results equal the framework's own, bit for bit
   kBf16,  // half the memory traffic, about three digits
@@ -74,6 +76,8 @@ struct ModelSource {
   // An ONNX file as a graph, mapped while the model is loaded; nullptr: another form, or not read
   // yet.
   std::shared_ptr<const onnx::ModelFile> graph = nullptr;
+  // Of a quantised version, while it is loaded: rows with the f32 model's answers.
+  std::shared_ptr<const RecordedRows> rows = nullptr;
 };
 
 enum class StartOutcome : uint8_t {

@@ -33,13 +33,6 @@ from lumen_engine.quantize.samples import Call
 MOST_PARTS = 48
 # Calls by which the parts are put in order: the order needs no more.
 ORDERING_CALLS = 4
-# Calls whose answers are in memory at once while ranges are found, at least.
-CALLS_IN_MEMORY = 8
-
-
-def calls_in_memory(count: int) -> int:
-    """ONNX Runtime 1.31 raises "No data is collected" if this divides the number of calls."""
-    return next(size for size in range(CALLS_IN_MEMORY, count + 9) if count % size != 0)
 
 
 @dataclass(frozen=True)
@@ -48,6 +41,13 @@ class Candidate:
     model: bytes
     precision: str = "f32"  # OpenVINO's, of the parts that are float
     float_nodes: tuple[str, ...] = ()  # left in float although they could be INT8
+
+    @property
+    def precision_name(self) -> str:
+        """As the server's documents have it."""
+        if self.name == "weights":
+            return "int8_weights"
+        return "int8_mixed" if self.float_nodes else self.name
 
     @property
     def is_small(self) -> bool:
@@ -90,13 +90,14 @@ class Quantiser:
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
                 calibrate_method=CalibrationMethod.MinMax,
-                extra_options={"CalibMaxIntermediateOutputs": calls_in_memory(len(self._calls))},
+                # Without CalibMaxIntermediateOutputs, by which ONNX Runtime 1.31 forgets rows: the
+                # ranges are too small, and answers saturate.
                 calibration_cache_path=self._folder / "ranges.json",
             )
         except Exception as error:  # the quantiser has no type of its own
             first = str(error).strip().partition("\n")[0]
             raise QuantizeError(
-                f"ONNX Runtime's quantiser can't quantise the model: {type(error).__name__}: {first}"
+                f"ONNX Runtime can't quantise the model: {type(error).__name__}: {first}"
             ) from error
         finally:
             logging.disable(logging.NOTSET)

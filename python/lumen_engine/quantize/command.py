@@ -96,9 +96,7 @@ class Comparison:
         return entries
 
 
-def mixed(
-    quantiser: Quantiser, comparison: Comparison, add: Callable[[Candidate], None]
-) -> None:
+def mixed(quantiser: Quantiser, comparison: Comparison, add: Callable[[Candidate], None]) -> None:
     """Leaves 1, 2, 4 ... of the parts in float until the gate passes, half of them at most."""
     parts = quantiser.parts_by_sensitivity(tell)
     count = 1
@@ -146,10 +144,14 @@ def compare(
     return comparison, comparison.measured(tried), (len(calibrating), len(judged))
 
 
-def least_db_of(comparison: Comparison, entries: Sequence[Entry], chosen: Entry, rows: int) -> float:
+def least_db_of(
+    comparison: Comparison, entries: Sequence[Entry], chosen: Entry, rows: int
+) -> float:
     """The server's limit for the kept rows: a little below that of the worst eligible backend."""
     found = [
-        sqnr_db(comparison.wanted[:rows], comparison.answers[one.candidate.name, one.backend][:rows])
+        sqnr_db(
+            comparison.wanted[:rows], comparison.answers[one.candidate.name, one.backend][:rows]
+        )
         for one in entries
         if one.candidate is chosen.candidate and one.is_eligible
     ]
@@ -158,9 +160,7 @@ def least_db_of(comparison: Comparison, entries: Sequence[Entry], chosen: Entry,
 
 def advice(choice: Choice, options: Options) -> str:
     if choice.entry.candidate.name == "bf16":
-        return (
-            f'bf16 is the best choice: "precision": "bf16" in {options.model_folder}/config.json'
-        )
+        return f'bf16 is the best choice: "precision": "bf16" in {options.model_folder}/config.json'
     return f"f32 is the best choice: leave {options.source} as it is"
 
 
@@ -200,15 +200,21 @@ def document(
 def run(argv: Sequence[str] | None) -> int:
     begin = time.monotonic()
     try:
-        options = parse_options(argv)
-        model = network.read(options.source)
-        data = samples.load(options.data, network.inputs_of(model))
-        with tempfile.TemporaryDirectory(prefix="lumen-quantize-") as folder:
-            comparison, entries, rows = compare(model, data, options, Path(folder))
-        choice, target = finish(comparison, entries, rows, options)
+        # Before OpenVINO starts its threads: one for each CPU of the process, whatever it is told.
+        with runners.one_cpu():
+            return run_on_one_cpu(argv, begin)
     except QuantizeError as error:
         print(f"lumen quantize: {error}", file=sys.stderr)
         return 1
+
+
+def run_on_one_cpu(argv: Sequence[str] | None, begin: float) -> int:
+    options = parse_options(argv)
+    model = network.read(options.source)
+    data = samples.load(options.data, network.inputs_of(model))
+    with tempfile.TemporaryDirectory(prefix="lumen-quantize-") as folder:
+        comparison, entries, rows = compare(model, data, options, Path(folder))
+    choice, target = finish(comparison, entries, rows, options)
     seconds = time.monotonic() - begin
     if options.json:
         print(json.dumps(document(entries, choice, target, seconds), indent=1))

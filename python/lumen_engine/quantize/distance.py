@@ -25,7 +25,9 @@ def sqnr_db(wanted: Sequence[Answer], got: Sequence[Answer]) -> float:
     or less.
     """
     names = [name for name in wanted[0] if is_float(wanted[0][name])] or list(wanted[0])
-    return min(_of_output([(one[name], other[name]) for one, other in zip(wanted, got)]) for name in names)
+    return min(
+        _of_output([(one[name], other[name]) for one, other in zip(wanted, got)]) for name in names
+    )
 
 
 def _of_output(pairs: Sequence[tuple[Array, Array]]) -> float:

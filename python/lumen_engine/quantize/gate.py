@@ -98,7 +98,9 @@ def _joined(calls: Sequence[dict[str, Array]]) -> dict[str, Array]:
 class Gate:
     """`metric`: sqnr, top1 or the path of a Python file. `least`: nothing, or the metric's gate."""
 
-    def __init__(self, metric: str, least: float | None, judged: Samples, wanted: list[Answer]) -> None:
+    def __init__(
+        self, metric: str, least: float | None, judged: Samples, wanted: list[Answer]
+    ) -> None:
         self.metric = metric
         self._judged = judged
         self._wanted = wanted
@@ -108,7 +110,9 @@ class Gate:
         if metric == "sqnr" and not any(is_float(array) for array in wanted[0].values()):
             raise QuantizeError("the model's outputs are whole numbers: --metric top1, or a file")
         if metric == "top1" and top1(wanted, wanted) is None:
-            raise QuantizeError("--metric top1: no output has classes (two or more along its last axis)")
+            raise QuantizeError(
+                "--metric top1: no output has classes (two or more along its last axis)"
+            )
         self._own_of_f32 = self._value_of_own(wanted)
 
     def judge(self, got: list[Answer]) -> Judgement:
@@ -141,7 +145,9 @@ class Gate:
 
     def told(self) -> str:
         if self.metric == "sqnr":
-            return f"signal to error {self.least:g} dB, warns from {self.least - WARN_BELOW_PASS_DB:g}"
+            return (
+                f"signal to error {self.least:g} dB, warns from {self.least - WARN_BELOW_PASS_DB:g}"
+            )
         if self.metric == "top1":
             return f"{100 * self.least:g} % of the classes are those of f32"
         return f"{self.metric}: at most {self.least:g} below f32, which has {self._own_of_f32:.6g}"

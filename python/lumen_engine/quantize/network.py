@@ -42,6 +42,7 @@ def read(path: Path) -> onnx.ModelProto:
     except Exception as error:  # protobuf, onnx and the system raise their own
         first = str(error).strip().partition("\n")[0]
         raise QuantizeError(f"reading {path}: {first}") from error
+    _unique_names(model.graph)  # ONNX Runtime loads no two nodes with one name
     return model
 
 
@@ -63,7 +64,9 @@ def inputs_of(model: onnx.ModelProto) -> list[Port]:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    return max((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
+    return max(
+        (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0
+    )
 
 
 def quantisable(model: onnx.ModelProto) -> list[str]:

@@ -74,9 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
 def parse_options(argv: Sequence[str] | None) -> Options:
     given = make_parser().parse_args(argv)
     folder, source = find_model(given.model)
-    return Options(
-        folder, source, given.data, given.metric, given.gate, given.dry_run, given.json
-    )
+    return Options(folder, source, given.data, given.metric, given.gate, given.dry_run, given.json)
 
 
 def find_model(text: str) -> tuple[Path, Path]:
@@ -99,6 +97,4 @@ def find_model(text: str) -> tuple[Path, Path]:
             found = next((file for file in files if file.is_file()), None)
             if found is not None:
                 return folder, found
-    raise QuantizeError(
-        f"{folder} has no version with a float model; wanted {folder}/1/model.onnx"
-    )
+    raise QuantizeError(f"{folder} has no version with a float model; wanted {folder}/1/model.onnx")

@@ -102,7 +102,8 @@ def write_version(
     ]
     document = {
         "version": FORMAT_VERSION,
-        "precision": choice.entry.candidate.name,
+        "precision": choice.entry.candidate.precision_name,
+        "why": choice.why,
         "source": {
             "file": os.path.relpath(source, model_folder),
             "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
@@ -114,7 +115,9 @@ def write_version(
         "candidates": [entry_document(entry) for entry in entries],
         "check": {"file": "quantization.rows", "least_db": rounded(least_db, 4), "calls": calls},
     }
-    version = 1 + max((int(one.name) for one in model_folder.iterdir() if one.name.isdigit()), default=0)
+    version = 1 + max(
+        (int(one.name) for one in model_folder.iterdir() if one.name.isdigit()), default=0
+    )
     target = model_folder / str(version)
     partial = model_folder / f".quantize-{os.getpid()}"  # hidden: a server's scan skips it
     try:
