@@ -106,9 +106,8 @@ Status check_rows(Backends::Entry& entry, const ModelSource& source, LoadedModel
   const std::string problem =
       problem_with_rows(*entry.backend, source, loaded, **instance, *memory);
   if (problem.empty()) return {};
-  return Status::error(Code::kUnavailable, "model '%s': %s can't serve it: %s",
-                       source.name.c_str(), std::string(entry.backend->name()).c_str(),
-                       problem.c_str());
+  return Status::error(Code::kUnavailable, "model '%s': %s can't serve it: %s", source.name.c_str(),
+                       std::string(entry.backend->name()).c_str(), problem.c_str());
 }
 
 Result<ChosenBackend> load_with(Backends& backends, std::string_view name,

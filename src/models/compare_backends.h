@@ -32,9 +32,9 @@ inline constexpr std::array<uint32_t, 2> kMeasuredRows = {1, limits::kDefaultBat
 // Of each candidate's memory; virtual until touched.
 inline constexpr size_t kTrialBytes = size_t{256} << 20;
 
-// The index of the one to serve, of two or more with instances. Answers that were judged by recorded
-// rows before (`source.rows`) are not compared with each other: each may round to other steps. `choice` gets the grounds, and each
-// report its costs.
+// The index of the one to serve, of two or more with instances. `choice` gets the grounds, and each
+// report its costs. Answers that were judged by recorded rows (`source.rows`) are not compared with
+// each other: each backend may round to other steps.
 [[nodiscard]] size_t compare_backends(std::vector<Candidate>& candidates, const ModelSource& source,
                                       const LoadOptions& options, BackendChoice& choice);
 

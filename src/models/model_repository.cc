@@ -13,8 +13,8 @@
 #include "models/choose_backend.h"
 #include "models/load_gate.h"
 #include "models/model_source.h"
-#include "models/repository_scan.h"
 #include "models/recorded_rows.h"
+#include "models/repository_scan.h"
 #include "models/row_independence.h"
 
 #include <algorithm>

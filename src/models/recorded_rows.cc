@@ -133,8 +133,13 @@ class RecordedRows::Reader {
     const auto size = json.at("bytes").get<uint64_t>();
     uint64_t elements = 1;
     for (const int64_t axis : shape) {
+      if (!made.view.shape.append(axis)) {
+        throw format_text("'%.100s' has %zu axes", made.name.c_str(), shape.size());
+      }
       const bool fits = axis > 0 && static_cast<uint64_t>(axis) <= kMaxRowsBytes / elements;
-      if (!fits) throw format_text("'%.100s' has an axis of %lld", made.name.c_str(), static_cast<long long>(axis));
+      if (!fits)
+        throw format_text("'%.100s' has an axis of %lld", made.name.c_str(),
+                          static_cast<long long>(axis));
       elements *= static_cast<uint64_t>(axis);
     }
     const uint64_t available = rows_.bytes_.size();
@@ -145,9 +150,6 @@ class RecordedRows::Reader {
                         static_cast<unsigned long long>(available));
     }
     made.view.type = *type;
-    for (const int64_t axis : shape) {
-      if (!made.view.shape.append(axis)) throw format_text("'%.100s' has too many axes", made.name.c_str());
-    }
     made.view.byte_size = size;
     made.view.data = rows_.bytes_.data() + offset;
     return made;
@@ -173,7 +175,8 @@ Result<std::shared_ptr<const RecordedRows>> RecordedRows::read(
   auto rows = std::make_shared<RecordedRows>();
   const std::filesystem::path rows_file = model_file.parent_path() / "quantization.rows";
   auto bytes = bytes_of(rows_file, kMaxRowsBytes);
-  if (!bytes) return refused("quantization.rows beside it can't be read, or is larger than 256 MiB");
+  if (!bytes)
+    return refused("quantization.rows beside it can't be read, or is larger than 256 MiB");
   rows->bytes_ = std::move(*bytes);
   try {
     const auto* begin = reinterpret_cast<const char*>(text->data());
@@ -191,7 +194,9 @@ Result<std::shared_ptr<const RecordedRows>> RecordedRows::read(
 class RecordedRows::Trial {
  public:
   Trial(const ModelMetadata& metadata, Instance& instance, RequestMemory& memory)
-      : metadata_(metadata), instance_(instance), memory_(memory),
+      : metadata_(metadata),
+        instance_(instance),
+        memory_(memory),
         powers_(metadata.outputs.size()) {}
 
   // Empty: it ran.
@@ -288,9 +293,10 @@ std::string RecordedRows::problem_of(const ModelMetadata& metadata, Instance& in
     return tensor.view.shape.rank() > 0 && tensor.view.shape[0] == 1;
   };
   const auto has_shapes_of_first = [&](const Call& call) {
-    return std::ranges::equal(call.inputs, calls_.front().inputs, {},
-                              [](const Tensor& one) { return one.view.byte_size; },
-                              [](const Tensor& one) { return one.view.byte_size; }) &&
+    return std::ranges::equal(
+               call.inputs, calls_.front().inputs, {},
+               [](const Tensor& one) { return one.view.byte_size; },
+               [](const Tensor& one) { return one.view.byte_size; }) &&
            std::ranges::all_of(call.inputs, is_one_row) &&
            std::ranges::all_of(call.outputs, is_one_row);
   };

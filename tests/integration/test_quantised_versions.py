@@ -22,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 pytestmark = needs_onnxruntime
 ROWS = 40
+AUTO = ("--backend", "auto", "--backend-choices", "off")
 
 
 def perceptron(widths: list[int]) -> onnx.ModelProto:
@@ -97,7 +98,7 @@ class Quantised:
 
 def refusal(repository: Path) -> str:
     """Why m/2 is not served; the float version is."""
-    with Server(repository) as server:
+    with Server(repository, *AUTO) as server:
         assert "error" not in document(server, "m/versions/1")
         return str(document(server, "m/versions/2")["error"])
 
@@ -112,7 +113,7 @@ def test_its_precision_is_in_the_documents_and_a_backend_with_wrong_answers_is_l
 ) -> None:
     # OpenVINO 2026.4 answers single rows of some perceptrons far off; here or not, by the CPU.
     quantised = Quantised(tmp_path, [4, 16, 3])
-    with Server(quantised.repository) as server:
+    with Server(quantised.repository, *AUTO) as server:
         found = parameters(server)
         assert found["precision"] == "int8"
         assert found["precision_why"] == "twice as fast"
@@ -121,7 +122,7 @@ def test_its_precision_is_in_the_documents_and_a_backend_with_wrong_answers_is_l
             assert found["backend"] == "onnxruntime"
             problems = {one["name"]: one.get("problem", "") for one in found["backends_tried"]}
             assert "signal to error" in problems["openvino"]
-        client = Client(server.url)
+        client = Client(f"http://{server.url}")
         answers = np.array(
             [
                 client.infer("m", {"x": quantised.rows[i : i + 1]}, version="2")["y"][0]
@@ -137,7 +138,7 @@ def test_its_precision_is_in_the_documents_and_a_backend_with_wrong_answers_is_l
 
 def test_openvino_may_serve_it_although_its_operators_are_not_known(tmp_path: Path) -> None:
     quantised = Quantised(tmp_path, [64, 128, 10])
-    with Server(quantised.repository) as server:
+    with Server(quantised.repository, *AUTO) as server:
         found = parameters(server)
     problem = {one["name"]: one.get("problem", "") for one in found["backends_tried"]}["openvino"]
     # Its answers are judged, and not its operators.
@@ -214,5 +215,5 @@ def test_files_that_are_damaged_or_lead_out_of_the_repository_are_refused(tmp_pa
     rows.rename(tmp_path / "rows")
     assert "quantization.rows beside it can't be read" in refusal(quantised.repository)
     os.link(tmp_path / "rows", rows)
-    with Server(quantised.repository) as server:
+    with Server(quantised.repository, *AUTO) as server:
         assert parameters(server)["precision"] == "int8"

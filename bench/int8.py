@@ -1,0 +1,150 @@
+"""The question: what does INT8 gain here, against f32 and bf16, and what does it cost the answers?
+
+  lumen quantize MODEL --data rows.npz --dry-run: all candidates in both backends, one CPU, in turn
+
+Of the project's own models, a perceptron with 67 MB of weights, and `digits` with its held-out
+images: the time of one row in INT8 (its faster backend) against the faster f32 and against bf16,
+the signal to error, the points of accuracy that `digits` loses, and the time of the whole command
+with 100 samples of squeezenet. All models but digits have random weights and random rows: their
+times are those of trained ones, their signal to error is a figure of kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from bench.runner import ROOT, Bench, Goal, Run, make_row
+from bench.runner.places import program
+
+SAMPLES = 100
+WIDE, WIDE_LAYERS = 2048, 4
+SHAPES = {
+    "squeezenet": ("data", 3, 224, 224),
+    "convnet": ("image", 1, 28, 28),
+    "mlp": ("input", 256),
+}
+MODELS = (*SHAPES, "wide", "digits")
+QUICK_MODELS = ("convnet",)
+ACCURACY = """\
+def metric(inputs, outputs, more):
+    return float((outputs["probabilities"].argmax(axis=1) == more["labels"]).mean())
+"""
+
+
+def make_wide(folder: Path) -> None:
+    """f32[-1,2048] -> 4 x (2048 ReLU)."""
+    rng = np.random.default_rng(5)
+    nodes, weights, before = [], [], "x"
+    for layer in range(WIDE_LAYERS):
+        values = rng.standard_normal((WIDE, WIDE)).astype(np.float32) * np.sqrt(2 / WIDE)
+        weights.append(numpy_helper.from_array(values.astype(np.float32), f"w{layer}"))
+        nodes.append(helper.make_node("MatMul", [before, f"w{layer}"], [f"m{layer}"]))
+        nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"r{layer}"]))
+        before = f"r{layer}"
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", WIDE])
+        for name in ("x", before)
+    ]
+    graph = helper.make_graph(nodes, "wide", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    (folder / "1").mkdir(parents=True)
+    onnx.save(model, folder / "1" / "model.onnx")
+
+
+def prepare(name: str, folder: Path) -> list[str]:
+    """The command's words for a model; its samples are written to `folder`."""
+    data, model, more = folder / f"{name}.npz", ROOT / "models" / name, []
+    rng = np.random.default_rng(1)
+    if name == "wide":
+        model = folder / "models" / name
+        make_wide(model)
+        np.savez(data, x=rng.standard_normal((SAMPLES, WIDE)).astype(np.float32))
+    elif name == "digits":
+        sys.path.insert(0, str(ROOT / "models" / "digits"))
+        from data import split  # noqa: PLC0415
+
+        trained, held_out, labels, held_out_labels = split()
+        images = np.concatenate([held_out, trained[:200]])
+        np.savez(data, image=images, labels=np.concatenate([held_out_labels, labels[:200]]))
+        (folder / "accuracy.py").write_text(ACCURACY)
+        more = ["--metric", str(folder / "accuracy.py")]
+    else:
+        tensor, *shape = SHAPES[name]
+        np.savez(data, **{tensor: rng.standard_normal((SAMPLES, *shape)).astype(np.float32)})
+    return [str(program("lumen")), "quantize", str(model), "--data", str(data), *more]
+
+
+def compare_once(words: list[str]) -> dict[str, Any]:
+    done = subprocess.run([*words, "--dry-run", "--json"], capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr}")
+    made: dict[str, Any] = json.loads(done.stdout)
+    return made
+
+
+def fastest(found: dict[str, Any], name: str) -> dict[str, Any]:
+    entries = [one for one in found["candidates"] if one["candidate"] == name and "us" in one]
+    return min(entries, key=lambda one: one["us"], default={})
+
+
+def measure_model(run: Run, name: str, folder: Path) -> None:
+    words = prepare(name, folder)
+    times: dict[str, list[float]] = defaultdict(list)
+    for _ in range(run.rounds):
+        found = compare_once(words)
+        entries = {form: fastest(found, form) for form in ("int8", "f32", "bf16", "weights")}
+        for form, entry in entries.items():
+            if entry:
+                times[form].append(entry["us"])
+        times["seconds"].append(found["seconds"])
+        times["decibels"].append(entries["int8"]["sqnr_db"])
+        if entries["int8"].get("metric") is not None:
+            lost = entries["f32"]["metric"] - entries["int8"]["metric"]
+            times["points"].append(100 * lost)
+    for form in ("f32", "bf16", "weights"):
+        if times[form]:
+            rounds = {"int8": times["int8"], form: times[form]}
+            run.add(make_row(f"{name}, INT8 to {form}", "one row", "us", rounds))
+    run.add(_alone(name, "signal to error", "dB", times["decibels"]))
+    run.add(_alone(name, "lumen quantize", "s", times["seconds"]))
+    if times["points"]:
+        run.add(_alone(name, "accuracy lost", "points", times["points"]))
+
+
+def _alone(name: str, metric: str, unit: str, values: list[float]) -> Any:
+    return make_row(name, metric, unit, {"int8": values}, more_is_better=None)
+
+
+def measure(run: Run) -> None:
+    with tempfile.TemporaryDirectory(prefix="lumen-int8-") as folder:
+        for name in run.pick(MODELS, QUICK_MODELS):
+            if run.wants(name):
+                measure_model(run, name, Path(folder))
+
+
+BENCH = Bench(
+    title="INT8",
+    measure=measure,
+    minutes=1.5,
+    quick_minutes=0.2,
+    seconds=(0.3, 0.3),
+    sources=("python/lumen_engine/quantize/**",),
+    goals=(
+        Goal("^(squeezenet|convnet), INT8 to f32", "ratio_at_least", 3.0, "3.0 x f32"),
+        Goal("^squeezenet, INT8 to bf16", "ratio_at_least", 1.6, "1.6 x bf16"),
+        Goal("^wide, INT8 to f32", "ratio_at_least", 8.0, "8 x f32"),
+        Goal("^digits$", "at_most", 0.2, "0.2 points", metric="accuracy lost"),
+        Goal("^squeezenet$", "at_most", 10, "10 s with 100 samples", metric="lumen quantize"),
+    ),
+)
