@@ -28,10 +28,10 @@ from bench.runner.places import program
 
 SAMPLES = 100
 WIDE, WIDE_LAYERS = 2048, 4
-SHAPES = {
-    "squeezenet": ("data", 3, 224, 224),
-    "convnet": ("image", 1, 28, 28),
-    "mlp": ("input", 256),
+SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "squeezenet": ("data", (3, 224, 224)),
+    "convnet": ("image", (1, 28, 28)),
+    "mlp": ("input", (256,)),
 }
 MODELS = (*SHAPES, "wide", "digits")
 QUICK_MODELS = ("convnet",)
@@ -80,8 +80,9 @@ def prepare(name: str, folder: Path) -> list[str]:
         (folder / "accuracy.py").write_text(ACCURACY)
         more = ["--metric", str(folder / "accuracy.py")]
     else:
-        tensor, *shape = SHAPES[name]
-        np.savez(data, **{tensor: rng.standard_normal((SAMPLES, *shape)).astype(np.float32)})
+        tensor, shape = SHAPES[name]
+        rows: dict[str, Any] = {tensor: rng.standard_normal((SAMPLES, *shape)).astype(np.float32)}
+        np.savez(data, **rows)
     return [str(program("lumen")), "quantize", str(model), "--data", str(data), *more]
 
 
