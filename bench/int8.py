@@ -1,4 +1,4 @@
-"""The question: what does INT8 gain here, against f32 and bf16, and what does it cost the answers?
+"""The question: how much faster is INT8 here than f32 and bf16, and how far off are its answers?
 
   lumen quantize MODEL --data rows.npz --dry-run: all candidates in both backends, one CPU, in turn
 

@@ -275,7 +275,7 @@ class RecordedRows::Trial {
 
 std::string RecordedRows::problem_of(const ModelMetadata& metadata, Instance& instance,
                                      RequestMemory& memory, bool may_pack) const {
-  const auto problem = [this](Trial& trial, std::string failed, size_t rows) -> std::string {
+  const auto problem = [this](Trial& trial, const std::string& failed, size_t rows) -> std::string {
     if (!failed.empty()) return failed + " (of the rows in quantization.json)";
     if (trial.decibels() >= least_db_) return {};
     return format_text(

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 from integration.harness import Server, needs_onnxruntime
 from integration.test_operator_choice import document
 from lumen_engine.client import Client
@@ -90,17 +90,13 @@ class Quantised:
         made: dict[str, Any] = json.loads((self.version / "quantization.json").read_text())
         return made
 
-    def change(self, change: Callable[[dict[str, Any]], None]) -> None:
-        document = self.document()
-        change(document)
-        (self.version / "quantization.json").write_text(json.dumps(document))
 
-
-def refusal(repository: Path) -> str:
-    """Why m/2 is not served; the float version is."""
+def refusals(repository: Path, models: Iterable[str] = ("m",)) -> dict[str, str]:
+    """Why version 2 of each is not served; the float version is."""
     with Server(repository, *AUTO) as server:
-        assert "error" not in document(server, "m/versions/1")
-        return str(document(server, "m/versions/2")["error"])
+        for model in models:
+            assert "error" not in document(server, f"{model}/versions/1")
+        return {model: str(document(server, f"{model}/versions/2")["error"]) for model in models}
 
 
 def parameters(server: Server) -> dict[str, Any]:
@@ -147,12 +143,10 @@ def test_openvino_may_serve_it_although_its_operators_are_not_known(tmp_path: Pa
         assert problem == ""
 
 
-@pytest.mark.parametrize("named", ["auto", "onnxruntime", "openvino"])
 def test_answers_that_are_not_those_of_the_recorded_rows_make_it_unavailable(
-    tmp_path: Path, named: str
+    tmp_path: Path,
 ) -> None:
     quantised = Quantised(tmp_path, [4, 16, 3])
-    (quantised.model / "config.json").write_text(json.dumps({"backend": named}))
     rows = quantised.version / "quantization.rows"
     stored = bytearray(rows.read_bytes())
     for call in quantised.document()["check"]["calls"]:
@@ -161,42 +155,50 @@ def test_answers_that_are_not_those_of_the_recorded_rows_make_it_unavailable(
             numbers = np.frombuffer(bytes(stored[begin : begin + size]), np.float32)
             stored[begin : begin + size] = (numbers[::-1] + 1).tobytes()
     rows.write_bytes(stored)
-    reason = refusal(quantised.repository)
-    assert "signal to error" in reason and "with 1 row a call, wanted" in reason
+    named = ("auto", "onnxruntime", "openvino")
+    for backend in named:
+        shutil.copytree(quantised.model, quantised.repository / backend)
+        config = quantised.repository / backend / "config.json"
+        config.write_text(json.dumps({"backend": backend}))
+    for reason in refusals(quantised.repository, named).values():
+        assert "signal to error" in reason and "with 1 row a call, wanted" in reason
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda document: document.update(version=2), "version 2; wanted 1"),
-        (lambda document: document.pop("check"), "key 'check' not found"),
-        (lambda document: document["check"].update(calls=[]), "0 entries; wanted 1 to 64"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(offset=1 << 40),
-         "bytes at 1099511627776 of a file of"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(bytes=17),
-         "'x' has 17 bytes"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(shape=[1, -4]),
-         "an axis of -4"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(
-            shape=[1 << 40, 1 << 40]), "an axis of"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(shape=[1] * 40),
-         "axes"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(datatype="BYTES"),
-         "datatype 'BYTES'"),
-        (lambda document: document["check"]["calls"][0]["inputs"][0].update(name="z"),
-         "no input 'x' is recorded"),
-        (lambda document: document["check"]["calls"][0]["outputs"][0].update(name="z"),
-         "signal to error -inf dB"),
-    ],
-    ids=range(11),
-)  # fmt: skip
-def test_a_file_of_another_form_says_what_is_wrong_with_it(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], told: str
-) -> None:
+def of_first_input(**values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document["check"]["calls"][0]["inputs"][0].update(values)
+
+
+OTHER_FORMS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda document: document.update(version=2), "version 2; wanted 1"),
+    (lambda document: document.pop("check"), "key 'check' not found"),
+    (lambda document: document["check"].update(calls=[]), "0 entries; wanted 1 to 64"),
+    (of_first_input(offset=1 << 40), "bytes at 1099511627776 of a file of"),
+    (of_first_input(bytes=17), "'x' has 17 bytes"),
+    (of_first_input(shape=[1, -4]), "an axis of -4"),
+    (of_first_input(shape=[1 << 40, 1 << 40]), "an axis of"),
+    (of_first_input(shape=[1] * 40), "'x' has 40 axes"),
+    (of_first_input(datatype="BYTES"), "datatype 'BYTES'"),
+    (of_first_input(name="z"), "no input 'x' is recorded"),
+    (
+        lambda document: document["check"]["calls"][0]["outputs"][0].update(name="z"),
+        "signal to error -inf dB",
+    ),
+]
+
+
+def test_a_file_of_another_form_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     quantised = Quantised(tmp_path, [4, 16, 3])
     (quantised.model / "config.json").write_text('{"backend": "onnxruntime"}')
-    quantised.change(change)
-    assert told in refusal(quantised.repository)
+    models = [f"m{i}" for i in range(len(OTHER_FORMS))]
+    for model, (change, _) in zip(models, OTHER_FORMS):
+        changed = quantised.document()
+        change(changed)
+        shutil.copytree(quantised.model, quantised.repository / model)
+        file = quantised.repository / model / "2" / "quantization.json"
+        file.write_text(json.dumps(changed))
+    reasons = refusals(quantised.repository, models)
+    for model, (_, told) in zip(models, OTHER_FORMS):
+        assert told in reasons[model]
 
 
 def test_files_that_are_damaged_or_lead_out_of_the_repository_are_refused(tmp_path: Path) -> None:
@@ -204,16 +206,16 @@ def test_files_that_are_damaged_or_lead_out_of_the_repository_are_refused(tmp_pa
     text = quantised.version / "quantization.json"
     whole = text.read_text()
     text.write_text(whole[: len(whole) // 2])
-    assert "run lumen quantize again" in refusal(quantised.repository)
+    assert "run lumen quantize again" in refusals(quantised.repository)["m"]
     text.unlink()
     (tmp_path / "outside.json").write_text(whole)
     text.symlink_to(tmp_path / "outside.json")
-    assert "leads out of the model repository" in refusal(quantised.repository)
+    assert "leads out of the model repository" in refusals(quantised.repository)["m"]
     text.unlink()
     text.write_text(whole)
     rows = quantised.version / "quantization.rows"
     rows.rename(tmp_path / "rows")
-    assert "quantization.rows beside it can't be read" in refusal(quantised.repository)
+    assert "quantization.rows beside it can't be read" in refusals(quantised.repository)["m"]
     os.link(tmp_path / "rows", rows)
     with Server(quantised.repository, *AUTO) as server:
         assert parameters(server)["precision"] == "int8"
