@@ -24,7 +24,7 @@ from onnxruntime.quantization import (
 )
 
 from lumen_engine.quantize.distance import sqnr_db
-from lumen_engine.quantize.errors import QuantizeError
+from lumen_engine.quantize.errors import QuantizeError, told_by
 from lumen_engine.quantize.network import QUANTISED, quantisable
 from lumen_engine.quantize.runners import OnnxRuntime
 from lumen_engine.quantize.samples import Call
@@ -95,9 +95,8 @@ class Quantiser:
                 calibration_cache_path=self._folder / "ranges.json",
             )
         except Exception as error:  # the quantiser has no type of its own
-            first = str(error).strip().partition("\n")[0]
             raise QuantizeError(
-                f"ONNX Runtime can't quantise the model: {type(error).__name__}: {first}"
+                f"ONNX Runtime can't quantise the model: {type(error).__name__}: {told_by(error)}"
             ) from error
         finally:
             logging.disable(logging.NOTSET)

@@ -20,13 +20,17 @@ import onnx
 from lumen_engine.quantize import candidates, gate, network, runners, samples, table, written
 from lumen_engine.quantize.candidates import Candidate, Quantiser
 from lumen_engine.quantize.distance import Answer, sqnr_db
-from lumen_engine.quantize.errors import QuantizeError
+from lumen_engine.quantize.errors import QuantizeError, told_by
 from lumen_engine.quantize.gate import Choice, Entry, Gate
 from lumen_engine.quantize.options import Options, parse_options
 
 NOT_WORTH_IT = 3
 # Rows whose answers have to stay the same when the model is rewritten for the quantiser.
 COMPARED_ROWS = 4
+IN_OPENVINO = (
+    "The server gives it to OpenVINO if it knows the model's other operators: lumen models --explain "
+    'says so. "backend": "openvino" in config.json does in any case.'
+)
 
 
 def tell(text: str) -> None:
@@ -61,7 +65,7 @@ class Comparison:
                     raise
                 self._found[key] = str(error)
             except RuntimeError as error:
-                self._found[key] = str(error).strip().partition("\n")[0]
+                self._found[key] = told_by(error)
             else:
                 self.answers[key] = answers
                 self._running[key] = (candidate, runner)
@@ -222,11 +226,14 @@ def run_on_one_cpu(argv: Sequence[str] | None, begin: float) -> int:
         print(table.make_table(entries, choice), end="")
         print(f"\n{choice.why}")
         if choice.entry.judgement and choice.entry.judgement.verdict is gate.Verdict.WARNS:
-            print(f"Warning: {choice.entry.judgement.sqnr_db:.1f} dB is below the gate; try it.")
+            decibels = choice.entry.judgement.sqnr_db
+            print(f"Warning: {decibels:.1f} dB is below the gate; try its answers first.")
         if not choice.is_written:
             print(advice(choice, options))
         elif target is None:
             print("nothing written: --dry-run")
         else:
             print(f"written: {target}, in {seconds:.1f} s")
+            if choice.entry.backend == "openvino":
+                print(IN_OPENVINO)
     return 0 if choice.is_written else NOT_WORTH_IT

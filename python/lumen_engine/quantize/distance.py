@@ -53,20 +53,19 @@ def _of_output(pairs: Sequence[tuple[Array, Array]]) -> float:
 
 
 def top1(wanted: Sequence[Answer], got: Sequence[Answer]) -> float | None:
-    """The share of rows whose class is the f32 model's; None: no output is of classes.
+    """The share of rows whose class is the f32 model's; None: the first output has none.
 
-    The classes of the first output of whole numbers, or the largest along the last axis of the
-    first output that has two or more there.
+    The first output is looked at: its whole numbers, or the largest along its last axis, if there
+    are two or more.
     """
-    for name, first in wanted[0].items():
-        if is_float(first) and (first.ndim == 0 or first.shape[-1] < 2):
-            continue
-        same = total = 0
-        for one, other in zip(wanted, got):
-            left, right = one[name], other[name]
-            if is_float(first):
-                left, right = left.argmax(axis=-1), right.argmax(axis=-1)
-            total += left.size
-            same += int((left == right).sum()) if left.shape == right.shape else 0
-        return same / max(1, total)
-    return None
+    name, first = next(iter(wanted[0].items()))
+    if is_float(first) and (first.ndim == 0 or first.shape[-1] < 2):
+        return None
+    same = total = 0
+    for one, other in zip(wanted, got):
+        left, right = one[name], other[name]
+        if is_float(first):
+            left, right = left.argmax(axis=-1), right.argmax(axis=-1)
+        total += left.size
+        same += int((left == right).sum()) if left.shape == right.shape else 0
+    return same / max(1, total)

@@ -25,7 +25,7 @@ WARN_BELOW_PASS_DB = 10.0
 PASS_TOP1 = 0.99
 # Of the user's own metric: the most that it may fall below that of f32.
 MOST_LOSS = 0.01
-# INT8 has to be this much faster than the fastest float form to be worth a file of its own.
+# bf16 has to be so much faster than f32, and INT8 than both, to be worth a setting or a file.
 WORTH = 1.1
 
 
@@ -111,7 +111,7 @@ class Gate:
             raise QuantizeError("the model's outputs are whole numbers: --metric top1, or a file")
         if metric == "top1" and top1(wanted, wanted) is None:
             raise QuantizeError(
-                "--metric top1: no output has classes (two or more along its last axis)"
+                "--metric top1: the first output has no classes (two or more along its last axis)"
             )
         self._own_of_f32 = self._value_of_own(wanted)
 
@@ -168,27 +168,48 @@ def fastest(entries: Sequence[Entry]) -> Entry | None:
 
 
 def choose(entries: Sequence[Entry]) -> Choice:
-    """The fastest that passes the gate, or one that warns where it alone is worth its file."""
-    plain = fastest([one for one in entries if one.is_eligible and not one.candidate.is_small])
+    """The fastest that passes the gate, or one that warns if it is worth the warning."""
+    sure = _best([one for one in entries if one.passes])
+    any_eligible = _best([one for one in entries if one.is_eligible])
+    if any_eligible is None:
+        raise QuantizeError("no form of the model passes the gate; it asks for too much")
+    best = any_eligible
+    if sure is not None and any_eligible.us * WORTH > sure.us:
+        best = sure
+    small = [one for one in entries if one.candidate.is_small and one.judgement]
+    plain = _best(
+        [one for one in entries if not one.candidate.is_small and (one.passes or one is best)]
+    )
     if plain is None:
-        raise QuantizeError("no float form of the model passes the gate; it asks for too much")
-    small = [one for one in entries if one.candidate.is_small]
+        return Choice(best, "no float form of the model passes the gate")
     against = f"{plain.candidate.name} in {plain.backend} takes {plain.us:,.1f} us"
-    for eligible in (
-        [one for one in small if one.passes],
-        [one for one in small if one.is_eligible],
+    if best.candidate.is_small:
+        return Choice(best, f"{plain.us / best.us:.2f} times as fast: {against}")
+    quick = fastest(small)
+    if quick is None or quick.us * WORTH > plain.us:
+        took = "no backend runs it" if quick is None else f"{quick.us:,.1f} us at best"
+        return Choice(plain, f"INT8 does not pay here: {took}; {against}")
+    return Choice(plain, f"INT8 costs too much: {quick.us:,.1f} us, but {_lost(quick)}; {against}")
+
+
+def _best(entries: Sequence[Entry]) -> Entry | None:
+    """f32, unless bf16 is worth a setting, unless a small form is worth a file."""
+    best = None
+    for wanted in (
+        lambda one: one.candidate.name == "f32",
+        lambda one: one.candidate.name == "bf16",
+        lambda one: one.candidate.is_small,
     ):
-        best = fastest(eligible)
-        if best is not None and best.us * WORTH <= plain.us:
-            return Choice(best, f"{plain.us / best.us:.2f} times as fast: {against}")
-    quick = fastest([one for one in small if one.judgement and one.us * WORTH <= plain.us])
-    if quick is not None and quick.judgement is not None:
-        lost = f"{quick.judgement.sqnr_db:.1f} dB"
-        if quick.judgement.metric is not None:
-            lost = f"the metric is {quick.judgement.metric:.6g}"
-        elif quick.judgement.top1 is not None:
-            lost += f", {100 * quick.judgement.top1:.1f} % of the classes"
-        return Choice(plain, f"INT8 costs too much: {quick.us:,.1f} us, but {lost}; {against}")
-    best = fastest([one for one in small if one.judgement])
-    took = "no backend runs it" if best is None else f"{best.us:,.1f} us at best"
-    return Choice(plain, f"INT8 does not pay here: {took}; {against}")
+        found = fastest([one for one in entries if wanted(one)])
+        if found is not None and (best is None or found.us * WORTH <= best.us):
+            best = found
+    return best
+
+
+def _lost(entry: Entry) -> str:
+    found = entry.judgement
+    assert found is not None
+    if found.metric is not None:
+        return f"the metric is {found.metric:.6g}"
+    share = "" if found.top1 is None else f", {100 * found.top1:.1f} % of the classes"
+    return f"{found.sqnr_db:.1f} dB{share}"

@@ -18,7 +18,7 @@ import onnx
 from onnx import helper, numpy_helper, version_converter
 from onnxruntime.quantization import quant_pre_process
 
-from lumen_engine.quantize.errors import QuantizeError
+from lumen_engine.quantize.errors import QuantizeError, told_by
 from lumen_engine.quantize.runners import OnnxRuntime
 from lumen_engine.quantize.samples import Call, Port
 
@@ -40,8 +40,7 @@ def read(path: Path) -> onnx.ModelProto:
         model = onnx.load(path)
         onnx.checker.check_model(model)
     except Exception as error:  # protobuf, onnx and the system raise their own
-        first = str(error).strip().partition("\n")[0]
-        raise QuantizeError(f"reading {path}: {first}") from error
+        raise QuantizeError(f"reading {path}: {told_by(error)}") from error
     _unique_names(model.graph)  # ONNX Runtime loads no two nodes with one name
     return model
 
@@ -53,7 +52,11 @@ def ports(values: Sequence[onnx.ValueInfoProto]) -> list[Port]:
         if value.type.WhichOneof("value") != "tensor_type":
             raise QuantizeError(f"{value.name!r} is no tensor; only tensors are quantised")
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        axes = [axis.dim_value or axis.dim_param or "?" for axis in tensor.shape.dim]
+        # Some exporters write -1 for a free axis.
+        axes = [
+            axis.dim_value if axis.dim_value > 0 else axis.dim_param or "?"
+            for axis in tensor.shape.dim
+        ]
         made.append(Port(value.name, dtype, tuple(axes)))
     return made
 
@@ -86,8 +89,8 @@ def prepare(model: onnx.ModelProto, calls: Sequence[Call]) -> onnx.ModelProto:
     made.CopyFrom(model)
     made = _to_opset(made)
     _constants_to_weights(made.graph)
-    _flat_biases(made.graph)
     made = _optimised(made)
+    _flat_biases(made.graph)  # afterwards: it makes a Gemm of MatMul and Add, with the Add's shape
     _unique_names(made.graph)
     got = OnnxRuntime(made).run_all(calls)
     for one, other in zip(wanted, got):
@@ -114,10 +117,9 @@ def _to_opset(model: onnx.ModelProto) -> onnx.ModelProto:
     except Exception as error:  # the converter's own, in C++
         if before >= LEAST_OPSET_BY_CHANNEL:
             return model
-        first = str(error).strip().partition("\n")[0]
         raise QuantizeError(
             f"the model has opset {before}, and onnx's converter can't bring it to {OPSET}: "
-            f"{first}; export it with opset {LEAST_OPSET_BY_CHANNEL} or later"
+            f"{told_by(error)}; export it with opset {LEAST_OPSET_BY_CHANNEL} or later"
         ) from error
 
 
@@ -163,8 +165,9 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
             quant_pre_process(source, target, skip_symbolic_shape=True)
             return onnx.load(target)
         except Exception as error:
-            first = str(error).strip().partition("\n")[0]
-            raise QuantizeError(f"ONNX Runtime can't prepare the model: {first}") from error
+            raise QuantizeError(
+                f"ONNX Runtime can't prepare the model: {told_by(error)}"
+            ) from error
         finally:
             logging.disable(logging.NOTSET)
 

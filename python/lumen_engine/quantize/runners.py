@@ -16,9 +16,11 @@ import onnx
 import onnxruntime
 import openvino
 
-from lumen_engine.quantize.errors import QuantizeError
+from lumen_engine.quantize.errors import QuantizeError, told_by
 from lumen_engine.quantize.samples import Array, Call
 
+# The quantiser makes sessions of its own, which would warn of each weight that is not read.
+onnxruntime.set_default_logger_severity(3)
 LEAST_ROUNDS = 3
 MOST_ROUNDS = 400
 # Of one candidate in one backend. Ten of them take 3 s, which the goal of 10 s for all allows.
@@ -48,8 +50,7 @@ class OnnxRuntime:
                 data, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
-            first = str(error).strip().partition("\n")[0]
-            raise QuantizeError(f"ONNX Runtime can't load the model: {first}") from error
+            raise QuantizeError(f"ONNX Runtime can't load the model: {told_by(error)}") from error
         self._names = [one.name for one in self._session.get_outputs()]
 
     def run(self, call: Call) -> dict[str, Array]:
@@ -96,8 +97,7 @@ class OpenVino:
                 },
             )
         except Exception as error:
-            first = str(error).strip().partition("\n")[0]
-            raise QuantizeError(f"OpenVINO can't load the model: {first}") from error
+            raise QuantizeError(f"OpenVINO can't load the model: {told_by(error)}") from error
         self._request = self._compiled.create_infer_request()
         self._names = [one.get_any_name() for one in self._compiled.outputs]
 
