@@ -28,8 +28,8 @@ NOT_WORTH_IT = 3
 # Rows whose answers have to stay the same when the model is rewritten for the quantiser.
 COMPARED_ROWS = 4
 IN_OPENVINO = (
-    "The server gives it to OpenVINO if it knows the model's other operators: lumen models --explain "
-    'says so. "backend": "openvino" in config.json does in any case.'
+    "The server gives it to OpenVINO if it knows the model's other operators, as lumen models "
+    '--explain shows; "backend": "openvino" in config.json does in any case.'
 )
 
 
