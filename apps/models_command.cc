@@ -49,7 +49,8 @@ void print_model(const Model& model, bool explain) {
                 choice.is_remembered ? " (measured at an earlier start)" : "", choice.why.c_str());
   }
   if (!model.precision_why().empty()) {
-    std::printf("    %s: %s\n", model.precision().c_str(), model.precision_why().c_str());
+    std::printf("    %s: %s\n", std::string(model.precision()).c_str(),
+                model.precision_why().c_str());
   }
   for (const std::string& one : choice.operators_not_known) {
     std::printf("    not known to compute as ONNX defines it: %s\n", one.c_str());

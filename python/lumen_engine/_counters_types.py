@@ -61,6 +61,10 @@ class Writer:
     )
 
 
+# In the order of their numbers; a number behind the last is of a newer server.
+PRECISIONS = ("", "f32", "bf16", "auto", "int8", "int8_mixed", "int8_weights")
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCounts:
     """Of one model. A `generation` never comes again: another one is another model."""
@@ -71,6 +75,7 @@ class ModelCounts:
     version: str
     counters: dict[str, int]  # by the name of the descriptor
     stages: dict[str, Histogram]  # all stages of the file, in its order; empty ones too
+    precision: str = ""  # empty: the model is not loaded yet, or the server is older
 
     @property
     def key(self) -> tuple[int, int]:

@@ -38,6 +38,7 @@ from lumen_engine._counters_layout import (
 )
 from lumen_engine._counters_pieces import PieceReader
 from lumen_engine._counters_types import (
+    PRECISIONS,
     Descriptor,
     Doing,
     Kind,
@@ -89,7 +90,7 @@ class CountersFile:
         self._flight = FlightReader(pieces, layout, self.stages, queues, allocators)
         self._head = np.zeros(3, dtype=np.uint64)
         self._of_thread = {each.name: each.index for each in self.server_descriptors}
-        self._identities: dict[int, tuple[int, str, str]] = {}
+        self._identities: dict[int, tuple[int, str, str, str]] = {}
 
     @property
     def path(self) -> Path:
@@ -187,15 +188,19 @@ class CountersFile:
         there = np.flatnonzero(column)
         return dict(zip(there.tolist(), column[there].tolist()))
 
-    def _identity(self, index: int, generation: int) -> tuple[str, str]:
+    def _identity(self, index: int, generation: int) -> tuple[str, str, str]:
+        """Name, version and precision."""
         known = self._identities.get(index)
         if known is None or known[0] != generation:
             raw = self._file.read(MODEL_BYTES, self.layout.models.at(index), "a model")
             name = text_of(raw[8:144], f"the name of model {index}", self._file.error)
             version = text_of(raw[144:168], f"the version of model {index}", self._file.error)
+            number = int.from_bytes(raw[168:172], "little")
+            precision = PRECISIONS[number] if number < len(PRECISIONS) else f"#{number}"
             # A model that has just replaced it is found out by the look at the generations behind.
-            known = int.from_bytes(raw[:8], "little"), name, version
-            self._identities[index] = known
+            known = int.from_bytes(raw[:8], "little"), name, version, precision
+            if precision:  # it comes later than the name
+                self._identities[index] = known
         return known[1:]
 
     def _model_names(self) -> dict[tuple[int, int], str]:
@@ -209,8 +214,8 @@ class CountersFile:
         progress += slots.sum(axis=1, dtype=np.uint64)
         counters = _totals(slots, self.model_descriptors)
         stages = {name: self._histogram(begin, i) for i, name in enumerate(self.stages)}
-        name, version = self._identity(index, generation)
-        return ModelCounts(index, generation, name, version, counters, stages)
+        name, version, precision = self._identity(index, generation)
+        return ModelCounts(index, generation, name, version, counters, stages, precision)
 
     def _histogram(self, begin: int, stage: int) -> Histogram:
         """All shards' of a stage; of each only the buckets between its smallest and largest."""

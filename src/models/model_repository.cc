@@ -237,14 +237,10 @@ void ModelRepository::forget(const Model& model) {
 
 namespace {
 
-std::string precision_of(const ModelSource& source) {
+// Of kServedPrecisions.
+uint32_t precision_of(const ModelSource& source) {
   if (source.rows != nullptr) return source.rows->precision();
-  switch (source.options.precision) {
-    case Precision::kF32: return "f32";
-    case Precision::kBf16: return "bf16";
-    case Precision::kAuto: return "auto";
-  }
-  return {};
+  return static_cast<uint32_t>(source.options.precision) + 1;
 }
 
 std::string why_not_packed(const ModelSource& source) {
@@ -287,6 +283,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
     model.why_not_packed_ = why_not_packed(source);
   }
   model.precision_ = precision_of(source);
+  counters_.set_precision(model.index(), model.precision_);
   if (source.rows != nullptr) model.precision_why_ = source.rows->why();
   model.response_cache_ = source.options.response_cache;
   model.scheduling_ = source.options.scheduling;

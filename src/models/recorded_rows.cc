@@ -100,7 +100,7 @@ class RecordedRows::Reader {
     if (json_.at("version").get<int>() != kVersion) {
       throw format_text("version %d; wanted %d", json_.at("version").get<int>(), kVersion);
     }
-    rows_.precision_ = json_.at("precision").get<std::string>();
+    rows_.precision_ = precision(json_.at("precision").get<std::string>());
     rows_.why_ = json_.value("why", "");
     const Json& check = json_.at("check");
     rows_.least_db_ = check.at("least_db").get<double>();
@@ -114,6 +114,15 @@ class RecordedRows::Reader {
   }
 
  private:
+  static uint32_t precision(const std::string& name) {
+    const auto found = std::ranges::find(kServedPrecisions.begin() + kFirstQuantised,
+                                         kServedPrecisions.end(), std::string_view(name));
+    if (found == kServedPrecisions.end()) {
+      throw format_text("precision '%.40s'; wanted int8, int8_mixed or int8_weights", name.c_str());
+    }
+    return static_cast<uint32_t>(found - kServedPrecisions.begin());
+  }
+
   std::vector<Tensor> tensors(const Json& list) const {
     std::vector<Tensor> made;
     for (const Json& one : list) made.push_back(tensor(one));

@@ -25,8 +25,8 @@ class RecordedRows {
   [[nodiscard]] static Result<std::shared_ptr<const RecordedRows>> read(
       const std::filesystem::path& model_file);
 
-  // "int8", as the file has it.
-  [[nodiscard]] const std::string& precision() const noexcept { return precision_; }
+  // Of kServedPrecisions, one of the quantised.
+  [[nodiscard]] uint32_t precision() const noexcept { return precision_; }
   // A sentence for people: what the precision gains.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
 
@@ -47,7 +47,7 @@ class RecordedRows {
   class Reader;
   class Trial;
 
-  std::string precision_;
+  uint32_t precision_ = 0;
   std::string why_;
   double least_db_ = 0;  // signal to error
   std::vector<std::byte> bytes_;

@@ -37,11 +37,13 @@ void ModelFigures::add_backends(const service::CatalogSnapshot& catalog) {
   for (const service::CatalogModel& entry : catalog.models) {
     const std::string& backend = entry.model->choice().backend;
     if (backend.empty()) continue;
+    Labels& labels = add_labels(*entry.model, backend);
+    labels[3] = {"precision", entry.model->precision()};
     figures_.push_back({.name = "lumen_model_backend_info",
-                        .help = "1 for the backend that serves the model.",
+                        .help = "1 for the backend that serves the model, and its precision.",
                         .type = "gauge",
                         .value = 1,
-                        .labels = std::span(add_labels(*entry.model, backend)).first(3)});
+                        .labels = labels});
   }
   for (const service::CatalogModel& entry : catalog.models) {
     for (const models::TriedBackend& tried : entry.model->choice().tried) {

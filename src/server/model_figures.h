@@ -29,7 +29,7 @@ class ModelFigures {
   // The times that decide how requests go with the queue type `auto`.
   void add_run_times(const service::CatalogSnapshot& catalog);
   void add_caches(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache);
-  // The last label, `rows`, is left out of figures that have none.
+  // The last label, `rows` or `precision`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;
 
   Labels& add_labels(const models::Model& model, std::string_view backend);

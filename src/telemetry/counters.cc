@@ -232,9 +232,16 @@ Status Counters::assign_model(uint32_t index, std::string_view name,
   stages_.clear(index);
   put(model.name, name);
   put(model.version, version);
+  set_precision(index, 0);
   // sync[counters.model]: release; the cleared slots, and the name
   model.generation.store(++generations_, std::memory_order_release);
   return {};
+}
+
+void Counters::set_precision(uint32_t index, uint32_t precision) noexcept {
+  RegionModel& model = at<RegionModel>(region_, RegionLayout::kModels)[index];
+  // relaxed: a number by itself; that of an earlier model was set to 0 before the generation
+  model.precision.store(precision, std::memory_order_relaxed);
 }
 
 void Counters::release_model(uint32_t index) noexcept {

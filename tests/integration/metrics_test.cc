@@ -115,7 +115,9 @@ class BackendChoiceTest : public FakeServer {
 TEST_F(BackendChoiceTest, TheMetricsSayWhichBackendServesAndTheTimeOfEach) {
   const std::string text = get("/metrics").body;
   const std::string model = R"({model="plus_one",version="1",backend=)";
-  EXPECT_NE(text.find("lumen_model_backend_info" + model + "\"fake\"} 1\n"), text.npos) << text;
+  EXPECT_NE(text.find("lumen_model_backend_info" + model + "\"fake\",precision=\"f32\"} 1\n"),
+            text.npos)
+      << text;
   EXPECT_EQ(text.find("lumen_model_backend_info" + model + "\"slow\""), text.npos);
   for (const char* rows : {"1", "16"}) {
     const std::string line =

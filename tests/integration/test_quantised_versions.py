@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,13 @@ def test_its_precision_is_in_the_documents_and_a_backend_with_wrong_answers_is_l
     quantised = Quantised(tmp_path, [4, 16, 3])
     with Server(quantised.repository, *AUTO) as server:
         found = parameters(server)
+        with urllib.request.urlopen(f"http://{server.url}/metrics") as reply:
+            metrics = reply.read().decode()
+        for version, precision in (("1", "f32"), ("2", "int8")):
+            assert re.search(
+                rf'backend_info{{model="m",version="{version}",.*precision="{precision}"}} 1',
+                metrics,
+            )
         assert found["precision"] == "int8"
         assert found["precision_why"] == "twice as fast"
         assert "operators_not_known" not in found
@@ -170,6 +179,7 @@ def of_first_input(**values: Any) -> Callable[[dict[str, Any]], None]:
 
 OTHER_FORMS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda document: document.update(version=2), "version 2; wanted 1"),
+    (lambda document: document.update(precision="fp4"), "precision 'fp4'; wanted int8"),
     (lambda document: document.pop("check"), "key 'check' not found"),
     (lambda document: document["check"].update(calls=[]), "0 entries; wanted 1 to 64"),
     (of_first_input(offset=1 << 40), "bytes at 1099511627776 of a file of"),

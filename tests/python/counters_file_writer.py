@@ -156,10 +156,12 @@ class CountersFileWriter:
     def word_at(self, offset: int) -> int:
         return int.from_bytes(os.pread(self.fd, 8, offset), "little")
 
-    def model(self, index: int, name: str, version: str = "1", generation: int = 1) -> None:
+    def model(
+        self, index: int, name: str, version: str = "1", generation: int = 1, precision: int = 1
+    ) -> None:
         """generation 0: there is none."""
         at = self.at("models", index)
-        self.put(at + 8, _text(name, 136) + _text(version, 24))
+        self.put(at + 8, _text(name, 136) + _text(version, 24) + precision.to_bytes(4, "little"))
         self.words(at, generation)
 
     def writer(

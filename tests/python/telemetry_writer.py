@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 STAGES = ("connect", "parse", "queue", "preprocess", "inference", "postprocess", "write", "total")
 COLUMNS = (
@@ -107,3 +108,17 @@ def large_file(path: Path, count: int, repeat: int = 50_000) -> Path:
             assert block.count(f"{day}{first}") == repeat, "the block spans more than a second"
             file.write(block.replace(f"{day}{first}", f"{day}{clock}"))
     return path
+
+
+def forms_document(**more: Any) -> dict[str, Any]:
+    """As `lumen quantize --json` prints it."""
+    usual = {"bytes": 5e6, "sqnr_db": 34.8, "top1": 1.0, "metric": None, "verdict": "passes"}
+    return {
+        "candidates": [
+            {"candidate": "f32", "backend": "onnxruntime", "us": 3315.1, **usual},
+            {"candidate": "int8", "backend": "openvino", "us": 1657.6, **usual, **more},
+            {"candidate": "int8", "backend": "onnxruntime", "problem": "no kernel"},
+        ],
+        "choice": {"candidate": "int8", "backend": "openvino"},
+        "why": "2.00 times as fast",
+    }

@@ -176,6 +176,18 @@ def test_histograms_add_up_and_subtract(make: Make) -> None:
         _ = between + Histogram.empty(5, 40)
 
 
+def test_the_precision_of_a_model_comes_with_a_later_look(make: Make) -> None:
+    file = make(models=3)
+    file.model(0, "early", precision=0)
+    file.model(1, "quantised", precision=4)
+    file.model(2, "newer", precision=99)
+    with CountersFile(file.path) as counters:
+        found = [model.precision for model in counters.snapshot().models]
+        assert found == ["", "int8", "#99"]
+        file.model(0, "early", precision=2)
+        assert counters.snapshot().models[0].precision == "bf16"
+
+
 def test_an_index_that_another_model_has_taken_is_another_model(make: Make) -> None:
     file = make()
     file.model(0, "old", generation=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from lumen_engine import dashboard as command
 from streamlit.testing.v1 import AppTest
-from telemetry_writer import Rows, matrix_rows
+from telemetry_writer import Rows, forms_document, matrix_rows
 
+from dashboard import app as application
 from dashboard import settings
 
 
@@ -62,6 +64,20 @@ def test_without_a_file_each_page_says_the_next_step(
     monkeypatch.chdir(tmp_path)
     app = run(project_root)
     assert "telemetry_csv_path" in app.info[0].value
+
+
+def test_forms_of_a_model_have_a_picture_the_reason_and_a_table(
+    project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forms.json").write_text(json.dumps(forms_document()))
+    monkeypatch.setattr(sys, "argv", ["dashboard.py", str(tmp_path / "forms.json")])
+    only = [page for page in application.PAGES if page[0] == "INT8"]
+    monkeypatch.setattr(application, "PAGES", only)
+    app = run(project_root)
+    assert "2.00 times as fast" in app.info[0].value
+    (table,) = app.dataframe
+    assert table.value["form"].tolist() == ["f32", "int8 ✓"]
+    assert table.value["× f32"].tolist() == ["1.00", "2.00"]
 
 
 def test_a_problem_of_a_file_is_shown_on_the_first_page(

@@ -32,6 +32,7 @@ PAGES = {
     "Heat map": "Queue type × allocator",
     "Counters": "Counters",
     "Compare": "Run against run",
+    "INT8": "INT8",
     "Cache & bus": "Cache and bus",
     "Live": "Live",
     "Sources": "Sources",

@@ -11,11 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from dashboard.sources import follow
+from dashboard.sources.errors import SourceError
 from dashboard.sources.json_files import read_document
 from dashboard.sources.paths import find_files, short_names
 from dashboard.sources.telemetry_csv import end_of_records
 from dashboard.store import Content, Store
-from telemetry_writer import HEADER, START, Rows, large_file, matrix_rows, record
+from telemetry_writer import HEADER, START, Rows, forms_document, large_file, matrix_rows, record
 
 
 class Watched:
@@ -282,6 +283,18 @@ def test_perf_counters_that_were_not_measured_are_none(tmp_path: Path) -> None:
     first, second = read_document(document, "p", "p.json").perf
     assert first.values == {"ipc": None, "p99_ms": 31.97, "simulated_instructions": 5.0}
     assert (second.label, second.values["ipc"]) == ("16 × 50", 1.105)
+
+
+def test_forms_of_a_model_are_read_and_one_that_no_backend_runs_is_left_out() -> None:
+    first, chosen = read_document(forms_document(), "q", "q.json").forms
+    assert (first.form, first.us, first.is_chosen) == ("f32", 3315.1, False)
+    assert (chosen.backend, chosen.sqnr_db, chosen.top1, chosen.metric) == (
+        "openvino", 34.8, 1.0, None,
+    )  # fmt: skip
+    assert chosen.is_chosen and chosen.why == "2.00 times as fast"
+    for broken in ({"us": None}, {"sqnr_db": "34"}, {"top1": float("nan")}):
+        with pytest.raises(SourceError, match=r"q\.json: candidates\[1\]"):
+            read_document(forms_document(**broken), "q", "q.json")
 
 
 def test_a_matrix_table_is_read(tmp_path: Path) -> None:

@@ -37,6 +37,12 @@ enum class Precision : uint8_t {
   kAuto,  // the precision that the backend holds fastest on this machine
 };
 
+// How a model is computed, as documents and metrics say it: the three above, then forms that
+// `lumen quantize` makes. Numbers of the counters file, where 0 is not known yet.
+inline constexpr std::array<std::string_view, 7> kServedPrecisions = {
+    "", "f32", "bf16", "auto", "int8", "int8_mixed", "int8_weights"};
+inline constexpr uint32_t kFirstQuantised = 4;
+
 // How a cache decides which entry goes when it is full; in the order of their names in config.json.
 enum class CachePolicy : uint8_t { kLru, kLfu, kS3Fifo };
 inline constexpr std::array<std::string_view, 3> kCachePolicyNames = {"lru", "lfu", "s3fifo"};

@@ -66,8 +66,10 @@ class Model {
   [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
   // Why its requests are not run in one call, with the key that allows it all the same; empty: they
   // may be, where it pays. Of a model without a free first axis it is empty, too.
-  // "f32", "bf16", "auto", or of a quantised version "int8", "int8_mixed", "int8_weights".
-  [[nodiscard]] const std::string& precision() const noexcept { return precision_; }
+  // Of kServedPrecisions; empty: it is not loaded.
+  [[nodiscard]] std::string_view precision() const noexcept {
+    return kServedPrecisions[precision_];
+  }
   // Of a quantised version: what it gains, in a sentence.
   [[nodiscard]] const std::string& precision_why() const noexcept { return precision_why_; }
   [[nodiscard]] const std::string& why_not_packed() const noexcept { return why_not_packed_; }
@@ -116,7 +118,7 @@ class Model {
   Backends::Entry* backend_ = nullptr;  // that loaded it
   BackendChoice choice_;
   std::string why_not_packed_;
-  std::string precision_;
+  uint32_t precision_ = 0;
   std::string precision_why_;
   ResponseCacheOptions response_cache_;
   ModelScheduling scheduling_;

@@ -93,7 +93,9 @@ struct RegionModel {
   std::atomic<uint64_t> generation{0};
   char name[136] = {};
   char version[24] = {};
-  char reserved[24] = {};
+  // A number of the models' module, docs/formats/counters.md; 0: not known, until it is loaded.
+  std::atomic<uint32_t> precision{0};
+  char reserved[20] = {};
 };
 
 enum class WriterState : uint32_t {
@@ -134,7 +136,8 @@ static_assert(offsetof(RegionHead, entry_bytes) == 276 &&
               offsetof(RegionHead, slow_window_ns) == 280);
 static_assert(offsetof(RegionHead, queue_types) == 288 && sizeof(RegionHead) == 320);
 static_assert(sizeof(RegionDescriptor) == 256 && offsetof(RegionDescriptor, help) == 120);
-static_assert(sizeof(RegionModel) == 192 && offsetof(RegionModel, version) == 144);
+static_assert(sizeof(RegionModel) == 192 && offsetof(RegionModel, version) == 144 &&
+              offsetof(RegionModel, precision) == 168);
 static_assert(sizeof(RegionWriter) == 16 && sizeof(RegionName) == 16);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);

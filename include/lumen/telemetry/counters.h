@@ -85,6 +85,8 @@ class Counters {
   [[nodiscard]] Status assign_model(uint32_t index, std::string_view name,
                                     std::string_view version) noexcept;
   void release_model(uint32_t index) noexcept;
+  // Of a model that was assigned; a look at the file that finds 0 finds it at the next one.
+  void set_precision(uint32_t index, uint32_t precision) noexcept;
   // A number that no other model has; 0: the index has none.
   [[nodiscard]] uint64_t generation(uint32_t index) const noexcept;
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from ..sources.documents import FormRow
 from ..stats.knee import knee
 from ..stats.verdict import FASTER, SLOWER, Verdict
 from ..text import figure_text, time_unit
 from .layout import finish, log_axis
-from .palette import GREEN, GREY, VERMILLION, Palette, Style
+from .palette import BLUE, GREEN, GREY, ORANGE, VERMILLION, Palette, Style
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,32 @@ def knees(lines: Sequence[KneeLine], palette: Palette, what: str) -> go.Figure:
     figure.update_xaxes(rangemode="tozero", tickformat=",~s")
     if every:
         figure.update_yaxes(**log_axis(min(every) / scale, max(every) / scale))
+    return figure
+
+
+def forms(rows: Sequence[FormRow], palette: Palette, pass_db: float) -> go.Figure:
+    """Right is nearer to f32, low is faster; the line is the gate."""
+    figure = go.Figure()
+    shades = (palette.shade(BLUE), palette.shade(ORANGE), palette.shade(GREEN))
+    for number, backend in enumerate(dict.fromkeys(one.backend for one in rows)):
+        shown = [one for one in rows if one.backend == backend]
+        figure.add_trace(
+            go.Scatter(
+                x=[one.sqnr_db for one in shown], y=[one.us for one in shown],
+                mode="markers+text", text=[figure_text(one.form) for one in shown],
+                textposition="top center", textfont={"size": 11},
+                marker={"size": [18 if one.is_chosen else 11 for one in shown],
+                        "symbol": ["star" if one.is_chosen else "circle" for one in shown],
+                        "color": shades[number % len(shades)]},
+                name=figure_text(backend), cliponaxis=False,
+                hovertemplate="%{text}: %{y:,.1f} µs, %{x:.1f} dB<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.add_vline(x=pass_db, line={"color": palette.ink, "width": 1, "dash": "dot"})
+    finish(figure, palette, "signal to error against f32 (dB)", "one row (µs)", 460)
+    times = [one.us for one in rows if one.us > 0]
+    if times:
+        figure.update_yaxes(**log_axis(min(times), max(times)))
     return figure
 
 

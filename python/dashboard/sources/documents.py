@@ -65,6 +65,23 @@ class PerfColumn:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class FormRow:
+    """A form of a model (f32, bf16, INT8 ...) in one backend, as `lumen quantize` measured it."""
+
+    run: str
+    form: str
+    backend: str
+    us: float  # of one row
+    bytes: float  # of the file
+    sqnr_db: float  # signal to error against f32
+    top1: float | None
+    metric: float | None  # the user's own
+    verdict: str  # passes, warns, refused
+    is_chosen: bool
+    why: str  # of the choice
+
+
 @dataclass
 class Documents:
     """All that one file, or all files, brought."""
@@ -73,12 +90,14 @@ class Documents:
     cells: list[MatrixCell] = field(default_factory=list)
     rivals: list[RivalRow] = field(default_factory=list)
     perf: list[PerfColumn] = field(default_factory=list)
+    forms: list[FormRow] = field(default_factory=list)
 
     def add(self, other: Documents) -> None:
         self.loads += other.loads
         self.cells += other.cells
         self.rivals += other.rivals
         self.perf += other.perf
+        self.forms += other.forms
 
     def __bool__(self) -> bool:
-        return bool(self.loads or self.cells or self.rivals or self.perf)
+        return bool(self.loads or self.cells or self.rivals or self.perf or self.forms)

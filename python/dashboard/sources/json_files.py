@@ -1,5 +1,5 @@
-"""Reads the JSON of `lumen bench`, `lumen matrix`, `lumen perf` and ./dev bench, told apart by
-shape.
+"""Reads the JSON of `lumen bench`, `matrix`, `perf` and `quantize` and of ./dev bench, told apart
+by shape.
 
 Pure but for reading the file. Errors: SourceError with the place inside the document.
 """
@@ -16,6 +16,7 @@ from typing import Any
 from .documents import Documents, LoadPoint, MatrixCell, RivalRow
 from .errors import SourceError
 from .perf_json import is_perf, read_perf
+from .quantization_json import is_quantization, read_quantization
 from .telemetry_csv import STAGES
 
 # The largest baseline has 400 kB. A larger one is another kind of file, and would stall the page.
@@ -68,6 +69,9 @@ def _read_one(part: Any, run: str, where: str, baseline: bool) -> Documents:
     if isinstance(part, dict) and is_perf(part):
         found.perf = read_perf(part, run, where)
         return found
+    if isinstance(part, dict) and is_quantization(part):
+        found.forms = read_quantization(part, run, where)
+        return found
     rows = part.get("rows") if isinstance(part, dict) else None
     if not isinstance(rows, list):
         if baseline:
@@ -95,7 +99,7 @@ def _read_one(part: Any, run: str, where: str, baseline: bool) -> Documents:
 def _foreign(where: str, got: str) -> SourceError:
     return SourceError(
         where, "is nothing that the dashboard knows", got,
-        "what `lumen bench`, `lumen matrix`, `lumen perf` or ./dev bench prints with --json",
+        "what `lumen bench`, `matrix`, `perf` or `quantize` or ./dev bench prints with --json",
         "name another file",
     )  # fmt: skip
 

@@ -112,6 +112,7 @@ def write_version(
         "rows": {"calibrated": rows[0], "judged": rows[1]},
         "gate": {"metric": gate.metric, "least": gate.least},
         "float_nodes": list(choice.entry.candidate.float_nodes),
+        "choice": {"candidate": choice.entry.candidate.name, "backend": choice.entry.backend},
         "candidates": [entry_document(entry) for entry in entries],
         "check": {"file": "quantization.rows", "least_db": rounded(least_db, 4), "calls": calls},
     }

@@ -30,6 +30,7 @@ class ModelView:
     name: str
     version: str
     generation: int
+    precision: str
     requests_per_s: float
     p50_ns: int | None  # None: no request ended
     p99_ns: int | None
@@ -47,7 +48,9 @@ class ModelView:
 
     @property
     def title(self) -> str:
-        return f"{self.name}:{self.version}"
+        """With a precision that is not the usual one."""
+        usual = self.precision in ("", "f32")
+        return f"{self.name}:{self.version}" + ("" if usual else f" {self.precision}")
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def model_view(before: ModelCounts | None, after: ModelCounts, seconds: float) -
         name=after.name,
         version=after.version,
         generation=after.generation,
+        precision=after.precision,
         requests_per_s=max(0, requests_of(after) - (requests_of(before) if before else 0))
         / seconds,
         p50_ns=tails[0],
