@@ -4,6 +4,7 @@
 #include "models/format_text.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,22 @@
 #include <optional>
 
 namespace lumen::models {
+namespace {
+
+// IEEE 754's binary16: 5 bits of exponent, 10 of fraction.
+double of_half(uint16_t bits) noexcept {
+  const int exponent = bits >> 10 & 0x1F;
+  const int fraction = bits & 0x3FF;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 0x1F) return fraction == 0 ? sign * HUGE_VAL : std::nan("");
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(fraction + 0x400, exponent - 25);
+}
+
+// The upper half of a binary32.
+double of_bfloat(uint16_t bits) noexcept { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+}  // namespace
 
 std::optional<double> number_at(const TensorView& view, size_t index) noexcept {
   const std::byte* place = view.data + index * element_size(view.type);
@@ -21,6 +38,12 @@ std::optional<double> number_at(const TensorView& view, size_t index) noexcept {
   switch (view.type) {
     case ElementType::kFp32: return as(float{});
     case ElementType::kFp64: return as(double{});
+    case ElementType::kFp16:
+    case ElementType::kBf16: {
+      uint16_t bits = 0;
+      std::memcpy(&bits, place, sizeof(bits));
+      return view.type == ElementType::kFp16 ? of_half(bits) : of_bfloat(bits);
+    }
     case ElementType::kInt8: return as(int8_t{});
     case ElementType::kInt16: return as(int16_t{});
     case ElementType::kInt32: return as(int32_t{});

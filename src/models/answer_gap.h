@@ -16,7 +16,7 @@ struct Gap {
   std::string where;  // with both numbers, after the output's name
 };
 
-// nullopt: a text, or a number that C++20 has no type for.
+// nullopt: a text.
 [[nodiscard]] std::optional<double> number_at(const TensorView& view, size_t index) noexcept;
 
 // Whole numbers, halves and texts are the same or they are not.

@@ -59,7 +59,8 @@ struct Power {
 };
 
 bool is_float(ElementType type) noexcept {
-  return type == ElementType::kFp32 || type == ElementType::kFp64;
+  return type == ElementType::kFp32 || type == ElementType::kFp64 || type == ElementType::kFp16 ||
+         type == ElementType::kBf16;
 }
 
 // `got` has the bytes of one row of `wanted`, or all of them.

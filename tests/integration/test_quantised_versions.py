@@ -27,7 +27,7 @@ ROWS = 40
 AUTO = ("--backend", "auto", "--backend-choices", "off")
 
 
-def perceptron(widths: list[int]) -> onnx.ModelProto:
+def perceptron(widths: list[int], answers: int = TensorProto.FLOAT) -> onnx.ModelProto:
     rng = np.random.default_rng(3)
     nodes, weights, before = [], [], "x"
     for i, (rows, columns) in enumerate(zip(widths, widths[1:])):
@@ -41,11 +41,14 @@ def perceptron(widths: list[int]) -> onnx.ModelProto:
         if not last:
             nodes.append(helper.make_node("Relu", [f"g{i}"], [f"r{i}"]))
         before = f"r{i}"
+    if answers != TensorProto.FLOAT:
+        nodes[-1].output[0] = "float"
+        nodes.append(helper.make_node("Cast", ["float"], ["y"], to=answers))
     graph = helper.make_graph(
         nodes,
         "perceptron",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", widths[0]])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", widths[-1]])],
+        [helper.make_tensor_value_info("y", answers, ["rows", widths[-1]])],
         weights,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
@@ -56,11 +59,11 @@ def perceptron(widths: list[int]) -> onnx.ModelProto:
 class Quantised:
     """A repository with m/1 in f32 and m/2 in INT8, whatever the times here say of it."""
 
-    def __init__(self, folder: Path, widths: list[int]) -> None:
+    def __init__(self, folder: Path, widths: list[int], answers: int = TensorProto.FLOAT) -> None:
         self.repository = folder / "models"
         self.model = self.repository / "m"
         (self.model / "1").mkdir(parents=True)
-        made = perceptron(widths)
+        made = perceptron(widths, answers)
         source = self.model / "1" / "model.onnx"
         onnx.save(made, source)
         self.rows = np.random.default_rng(4).normal(0, 1, (ROWS, widths[0])).astype(np.float32)
@@ -150,6 +153,14 @@ def test_openvino_may_serve_it_although_its_operators_are_not_known(tmp_path: Pa
     assert "not known" not in problem
     if quantised.openvino_db > quantised.least_db + 1:
         assert problem == ""
+
+
+def test_answers_of_16_bits_are_judged_too(tmp_path: Path) -> None:
+    # They were taken for texts, and no backend served the version.
+    quantised = Quantised(tmp_path, [64, 128, 10], TensorProto.FLOAT16)
+    (quantised.model / "config.json").write_text('{"backend": "onnxruntime"}')
+    with Server(quantised.repository, *AUTO) as server:
+        assert parameters(server)["precision"] == "int8"
 
 
 def test_answers_that_are_not_those_of_the_recorded_rows_make_it_unavailable(

@@ -255,7 +255,7 @@ REFUSED = [
     (128, struct.pack("<QII", 321, 192, 8), "wanted multiples of 8"),
     (128, struct.pack("<QII", 1 << 63, 192, 8), "models end at"),
     (128, struct.pack("<QII", 320, 192, 1 << 30), "entries of models: got 1073741824"),
-    (128, struct.pack("<QII", 320, 8, 8), "stride of models: got 8, wanted 168"),
+    (128, struct.pack("<QII", 320, 8, 8), "stride of models: got 8, wanted 172"),
     (208, struct.pack("<QII", 1 << 40, 17984, 8), "histograms end at"),
     (224, struct.pack("<II", 16, 64), "buckets of a histogram"),
     (276, struct.pack("<I", 8), "bytes of an entry: got 8, wanted 176"),

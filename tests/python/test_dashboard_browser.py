@@ -32,7 +32,6 @@ PAGES = {
     "Heat map": "Queue type × allocator",
     "Counters": "Counters",
     "Compare": "Run against run",
-    "INT8": "INT8",
     "Cache & bus": "Cache and bus",
     "Live": "Live",
     "Sources": "Sources",

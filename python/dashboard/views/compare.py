@@ -16,6 +16,7 @@ from ..selection import SPLITS
 from ..sources.documents import MatrixCell, RivalRow
 from ..stats.verdict import FASTER, NOISE, SLOWER, UNKNOWN, Verdict, compare, word_of
 from ..text import plain, sentence, time_text
+from . import precision
 
 MARKS = {FASTER: ":material/trending_down:", SLOWER: ":material/trending_up:"}
 SHARES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
@@ -31,6 +32,7 @@ def show(page: Page) -> None:
     _of_rows(page)
     _of_matrices(page)
     _of_rivals(page)
+    precision.show(page)
 
 
 def _of_rows(page: Page) -> None:

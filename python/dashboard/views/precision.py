@@ -7,7 +7,7 @@ import polars as pl
 import streamlit as st
 
 from ..figures.scatter import forms as forms_figure
-from ..page import Page, heading, nothing
+from ..page import Page
 from ..sources.documents import FormRow
 from ..text import plain, sentence
 
@@ -15,19 +15,16 @@ PASS_DB = 30.0  # of the gate, unless another is named
 
 
 def show(page: Page) -> None:
-    heading("INT8", "Time and accuracy of a model's forms, as `lumen quantize` compared them.")
+    """A part of the page Compare; nothing where no comparison was read."""
     allows = page.selection.choice.allows
     found = [one for one in page.selection.content.documents.forms if allows(run=one.run)]
     if not found:
-        nothing(
-            "No comparison of forms was read.",
-            "`lumen quantize MODEL --data FILE --json > forms.json` makes one, and each quantised"
-            " version has a `quantization.json`; name the file when the dashboard is started.",
-        )
         return
+    st.subheader("Forms of a model", anchor=False)
+    st.caption("Time and accuracy in INT8 and float, as `lumen quantize` compared them.")
     for run in dict.fromkeys(one.run for one in found):
         rows = [one for one in found if one.run == run]
-        st.subheader(plain(run), anchor=False)
+        st.markdown(f"**{plain(run)}**")
         if rows[0].why:
             st.info(sentence(rows[0].why), icon=":material/insights:")
         page.chart(forms_figure(rows, page.palette, PASS_DB), f"forms_{run}")
