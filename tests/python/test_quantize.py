@@ -379,6 +379,34 @@ def test_a_version_is_written_whole_with_rows_and_answers(
     assert sorted(one.name for one in folder.iterdir()) == ["1", "2"]
 
 
+def test_a_backend_that_fails_on_a_row_has_a_line_with_its_reason_and_the_other_serves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # ONNX Runtime's errors are no RuntimeError: a traceback ended the command.
+    class Fails(Exception):
+        pass
+
+    def run(self: OpenVino, call: samples.Call) -> distance.Answer:
+        raise Fails("no kernel for it")
+
+    monkeypatch.setattr(OpenVino, "run", run)
+    folder = repository(tmp_path, perceptron())
+    data = npz(tmp_path, x=rows_of_x())
+    assert command.run([str(folder), "--data", str(data)]) == command.NOT_WORTH_IT
+    assert "f32 in openvino: no kernel for it" in capsys.readouterr().out
+
+
+def test_a_sample_that_the_model_refuses_is_an_error_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = perceptron()
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "any"
+    folder = repository(tmp_path, model)
+    data = npz(tmp_path, x=np.ones((20, 5), np.float32))
+    assert command.run([str(folder), "--data", str(data)]) == 1
+    assert "lumen quantize: ONNX Runtime fails on a sample" in capsys.readouterr().err
+
+
 def test_a_small_model_is_left_as_it_is_with_its_own_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

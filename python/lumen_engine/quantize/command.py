@@ -47,7 +47,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self._shapes = runners.common_shapes(self.judged.calls)
-        self._running: dict[tuple[str, str], tuple[Candidate, runners.Runner]] = {}
+        self._running: dict[tuple[str, str], runners.Runner] = {}
         self._found: dict[tuple[str, str], gate.Judgement | str] = {}
         self.answers: dict[tuple[str, str], list[Answer]] = {}
 
@@ -59,18 +59,12 @@ class Comparison:
             try:
                 runner = self._runner(candidate, backend)
                 answers = [runner.run(call) for call in self.judged.calls]
-                self._found[key] = self.gate.judge(answers)
-            except QuantizeError as error:
-                if self.gate.metric in str(error):  # the metric's fault, and no backend's
-                    raise
-                self._found[key] = str(error)
-            except RuntimeError as error:
+            except Exception as error:  # each backend has types of its own
                 self._found[key] = told_by(error)
-            else:
-                self.answers[key] = answers
-                self._running[key] = (candidate, runner)
                 continue
-            self._running.pop(key, None)
+            self._found[key] = self.gate.judge(answers)
+            self.answers[key] = answers
+            self._running[key] = runner
 
     def _runner(self, candidate: Candidate, backend: str) -> runners.Runner:
         if backend == "onnxruntime":
@@ -84,8 +78,7 @@ class Comparison:
         )
 
     def measured(self, all_candidates: Sequence[Candidate]) -> list[Entry]:
-        labelled = {f"{name} {backend}": one[1] for (name, backend), one in self._running.items()}
-        times = runners.measure(labelled, self.judged.calls)
+        times = runners.measure(self._running, self.judged.calls)
         entries = []
         for candidate in all_candidates:
             for backend in ("openvino", "onnxruntime"):
@@ -95,7 +88,7 @@ class Comparison:
                 if isinstance(found, str):
                     entries.append(Entry(candidate, backend, problem=found))
                 else:
-                    us = times[f"{candidate.name} {backend}"]
+                    us = times[candidate.name, backend]
                     entries.append(Entry(candidate, backend, us, found))
         return entries
 
