@@ -147,9 +147,10 @@ class RecordedRows::Reader {
         throw format_text("'%.100s' has %zu axes", made.name.c_str(), shape.size());
       }
       const bool fits = axis > 0 && static_cast<uint64_t>(axis) <= kMaxRowsBytes / elements;
-      if (!fits)
+      if (!fits) {
         throw format_text("'%.100s' has an axis of %lld", made.name.c_str(),
                           static_cast<long long>(axis));
+      }
       elements *= static_cast<uint64_t>(axis);
     }
     const uint64_t available = rows_.bytes_.size();
@@ -185,8 +186,9 @@ Result<std::shared_ptr<const RecordedRows>> RecordedRows::read(
   auto rows = std::make_shared<RecordedRows>();
   const std::filesystem::path rows_file = model_file.parent_path() / "quantization.rows";
   auto bytes = bytes_of(rows_file, kMaxRowsBytes);
-  if (!bytes)
+  if (!bytes) {
     return refused("quantization.rows beside it can't be read, or is larger than 256 MiB");
+  }
   rows->bytes_ = std::move(*bytes);
   try {
     const auto* begin = reinterpret_cast<const char*>(text->data());
@@ -215,7 +217,10 @@ class RecordedRows::Trial {
     std::vector<TensorView> inputs;
     for (const TensorSpec& spec : metadata_.inputs) {
       std::optional<TensorView> input = joined(calls, spec);
-      if (!input) return format_text("no input '%.100s' is recorded", spec.name.c_str());
+      if (!input) {
+        return format_text("no input '%.100s' is recorded with its datatype and shape",
+                           spec.name.c_str());
+      }
       inputs.push_back(*input);
     }
     TrialRun trial(metadata_, nullptr, memory_);
@@ -250,6 +255,7 @@ class RecordedRows::Trial {
     if (first == nullptr || first->view.type != spec.type) return std::nullopt;
     TensorView made = first->view;
     if (calls.size() > 1) made.shape[0] = static_cast<int64_t>(calls.size());
+    if (!spec.shape.accepts(made.shape)) return std::nullopt;  // no backend checks it again
     made.byte_size = first->view.byte_size * calls.size();
     made.data = static_cast<std::byte*>(memory_.allocate(made.byte_size, 64));
     if (made.data == nullptr) return std::nullopt;

@@ -1,7 +1,7 @@
 // The rows that `lumen quantize` held out, with the f32 model's answers: quantization.json and
 // quantization.rows beside a quantised version's model.onnx (docs/formats/quantization.md). A
 // backend serves that version only if its own answers to these rows are near enough: kernels of
-// INT8 saturate on CPUs without VNNI, and some are wrong for one row.
+// INT8 may saturate on CPUs without VNNI, and some are wrong for one row.
 // Threads: control plane. Memory: the heap, the rows as a whole. Errors: Status of files that are
 // not of that form.
 #pragma once
@@ -27,7 +27,7 @@ class RecordedRows {
 
   // Of kServedPrecisions, one of the quantised.
   [[nodiscard]] uint32_t precision() const noexcept { return precision_; }
-  // A sentence for people: what the precision gains.
+  // A sentence for people: the gain of the precision.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
 
   // Runs the rows one by one and, if `may_pack`, several in one call. The result says why the

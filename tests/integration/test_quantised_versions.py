@@ -57,7 +57,7 @@ def perceptron(widths: list[int], answers: int = TensorProto.FLOAT) -> onnx.Mode
 
 
 class Quantised:
-    """A repository with m/1 in f32 and m/2 in INT8, whatever the times here say of it."""
+    """A repository with m/1 in f32 and m/2 in INT8, faster here or not."""
 
     def __init__(self, folder: Path, widths: list[int], answers: int = TensorProto.FLOAT) -> None:
         self.repository = folder / "models"
@@ -200,6 +200,9 @@ OTHER_FORMS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (of_first_input(shape=[1] * 40), "'x' has 40 axes"),
     (of_first_input(datatype="BYTES"), "datatype 'BYTES'"),
     (of_first_input(name="z"), "no input 'x' is recorded"),
+    # A shape that the model does not take went to the backend.
+    (of_first_input(shape=[2, 2]), "no input 'x' is recorded with its datatype and shape"),
+    (of_first_input(shape=[4]), "no input 'x' is recorded with its datatype and shape"),
     (
         lambda document: document["check"]["calls"][0]["outputs"][0].update(name="z"),
         "signal to error -inf dB",

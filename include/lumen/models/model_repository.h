@@ -70,7 +70,7 @@ class Model {
   [[nodiscard]] std::string_view precision() const noexcept {
     return kServedPrecisions[precision_];
   }
-  // Of a quantised version: what it gains, in a sentence.
+  // Of a quantised version: its gain, in a sentence.
   [[nodiscard]] const std::string& precision_why() const noexcept { return precision_why_; }
   [[nodiscard]] const std::string& why_not_packed() const noexcept { return why_not_packed_; }
   [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {

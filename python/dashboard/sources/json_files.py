@@ -99,7 +99,7 @@ def _read_one(part: Any, run: str, where: str, baseline: bool) -> Documents:
 def _foreign(where: str, got: str) -> SourceError:
     return SourceError(
         where, "is nothing that the dashboard knows", got,
-        "what `lumen bench`, `matrix`, `perf` or `quantize` or ./dev bench prints with --json",
+        "the output of `lumen bench`, `matrix`, `perf` or `quantize` or ./dev bench with --json",
         "name another file",
     )  # fmt: skip
 

@@ -197,7 +197,7 @@ def document(
 def run(argv: Sequence[str] | None) -> int:
     begin = time.monotonic()
     try:
-        # Before OpenVINO starts its threads: one for each CPU of the process, whatever it is told.
+        # Before OpenVINO starts its threads: one for each CPU of the process, with any option.
         with runners.one_cpu():
             return run_on_one_cpu(argv, begin)
     except QuantizeError as error:

@@ -16,4 +16,4 @@ def told_by(error: BaseException) -> str:
 
 
 class QuantizeError(RuntimeError):
-    """What is wrong, where, and the fix; it goes to stderr as it is."""
+    """Its text names the fault, the place and the fix; it goes to stderr as it is."""
