@@ -1,6 +1,6 @@
 """`lumen quantize`: the forms of data, the models that ONNX Runtime's quantiser fails on, the gate.
 
-Times decide whether a version is written, so a test that wants one has a model whose INT8 is far faster.
+Times decide whether a version is written: a test that wants one has a model far faster in INT8.
 """
 
 from __future__ import annotations
