@@ -31,6 +31,7 @@ constexpr std::array kCommands = {
     PythonCommand{"slow", "the slowest requests of a server, with their stages"},
     PythonCommand{"trace", "the last requests of a server, as a file for Perfetto"},
     PythonCommand{"perf", "profile a server under load by the hardware's counters"},
+    PythonCommand{"record", "a sample of the rows that clients send for a model"},
     PythonCommand{"quantize", "an INT8 version of a model, where it pays"},
     PythonCommand{"dashboard", "figures of CSVs, benches and a live server, in the browser"},
 };

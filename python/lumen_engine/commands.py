@@ -24,6 +24,7 @@ COMMANDS = {
     "slow": Command("lumen_engine.slow", "tools"),
     "trace": Command("lumen_engine.trace", "tools"),
     "perf": Command("lumen_engine.perf", "tools"),
+    "record": Command("lumen_engine.record", "quantize"),
     "quantize": Command("lumen_engine.quantize", "quantize"),
     "dashboard": Command("lumen_engine.dashboard", "dashboard"),
 }

@@ -1,10 +1,13 @@
 // See the header for threads, memory and errors.
 #include "server/control_thread.h"
 
+#include "server/asked_by.h"
+
 #include <lumen/base/cpu.h>
 #include <lumen/server/settings.h>
 #include <lumen/wire/json_text.h>
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +31,11 @@ void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
     setting.is_number ? json.raw(value) : json.string(value);
   }
   json.end_object();
+}
+
+// Of now_ns(), which is CLOCK_MONOTONIC as the steady clock is.
+std::chrono::steady_clock::time_point time_point(uint64_t ns) {
+  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
 }
 
 // How many there are, on which threads, and the memory of one.
@@ -71,12 +79,14 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
 
 }  // namespace
 
-ControlThread::ControlThread(engine::Engine& engine, const service::Catalog& catalog, Report report,
+ControlThread::ControlThread(engine::Engine& engine, const service::Catalog& catalog,
+                             service::RowSampler* sampler, const Report& report,
                              const ServerOptions& options)
     : engine_(engine),
       catalog_(catalog),
-      report_(std::move(report)),
+      report_(report),
       options_(options),
+      recordings_(catalog, sampler, report),
       thread_([this] { run(); }) {}
 
 void ControlThread::submit(service::Job& job) noexcept {
@@ -96,11 +106,25 @@ void ControlThread::join() {
   if (thread_.joinable()) thread_.join();
 }
 
+void ControlThread::wait(std::unique_lock<std::mutex>& lock) {
+  const auto is_ready = [this] { return stop_ || !jobs_.empty(); };
+  while (!is_ready()) {
+    const uint64_t expires_ns = recordings_.expires_ns();
+    if (expires_ns == UINT64_MAX) {
+      changed_.wait(lock, is_ready);
+    } else if (!changed_.wait_until(lock, time_point(expires_ns), is_ready)) {
+      lock.unlock();
+      recordings_.expire();
+      lock.lock();
+    }
+  }
+}
+
 void ControlThread::run() {
   name_this_thread("lumen-control");
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    wait(lock);
     if (jobs_.empty()) return;
     service::Job& job = *jobs_.front();
     jobs_.pop_front();
@@ -113,11 +137,7 @@ void ControlThread::run() {
 Status ControlThread::change(const service::Job& job) {
   const auto config = parse_engine_section(job.text, engine_.config());
   if (!config.ok()) return config.status();
-  std::string by = "POST /v2/lumen/engine";
-  if (job.by) {
-    by.append(" by pid ").append(std::to_string(job.by->pid));
-    by.append(", uid ").append(std::to_string(job.by->uid));
-  }
+  std::string by = "POST /v2/lumen/engine" + asked_by(job);
   Status status = engine_.reconfigure(*config);
   if (status.ok()) {
     by.append(": ").append(json_text([this](JsonWriter& json) {
@@ -144,9 +164,16 @@ void ControlThread::tell(service::Job& job) {
   }));
 }
 
-void ControlThread::handle(service::Job& job) {
+void ControlThread::handle_engine(service::Job& job) {
   if (!job.text.empty()) job.status = change(job);
   if (job.status.ok()) tell(job);
+}
+
+void ControlThread::handle(service::Job& job) {
+  switch (job.topic) {
+    case service::Job::Topic::kEngine: handle_engine(job); break;
+    case service::Job::Topic::kRecording: recordings_.handle(job); break;
+  }
   job.owner->on_done(job);
 }
 

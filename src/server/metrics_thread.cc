@@ -54,6 +54,7 @@ void MetricsThread::answer(service::Job* first) {
   const std::string_view text = render();
   for (service::Job* job = first; job != nullptr;) {
     service::Job* const next = std::exchange(job->next, nullptr);
+    job->content_type = telemetry::kPrometheusContentType;
     job->answer(text);
     job->owner->on_done(*job);
     job = next;

@@ -15,6 +15,7 @@
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
+#include <lumen/service/row_sampler.h>
 #include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
 #include <lumen/transports/http/memory_limits.h>
@@ -139,7 +140,8 @@ class RunningServer final : public Server {
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<answers::ResponseCache> cache_;
-  std::vector<service::Step*> steps_;  // those of the options, then the cache
+  std::unique_ptr<service::RowSampler> sampler_;  // nullptr: recordings are not allowed
+  std::vector<service::Step*> steps_;             // those of the options, the sampler, the cache
   std::unique_ptr<service::Catalog> catalog_;
   std::unique_ptr<ControlThread> control_;
   std::unique_ptr<MetricsThread> metrics_;
@@ -193,6 +195,11 @@ Status RunningServer::start(models::Backends backends) {
   cache_ = std::make_unique<answers::ResponseCache>(2 * size_t{options_.io_thread_count} *
                                                     options_.max_active_requests);
   steps_ = options_.steps;
+  if (options_.allows_recording) {
+    sampler_ = std::make_unique<service::RowSampler>(options_.recording_bytes,
+                                                     [this] { catalog_->wait_for_turns(); });
+    steps_.push_back(sampler_.get());
+  }
   steps_.push_back(cache_.get());
   catalog_ = std::make_unique<service::Catalog>(
       *repository_, *engine_, &service::Documents::describe,
@@ -200,7 +207,8 @@ Status RunningServer::start(models::Backends backends) {
       [this](const models::Model& model) { cache_->remove(model); });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
   cors_ = http::Cors::create(options_.cors_origins);
-  control_ = std::make_unique<ControlThread>(*engine_, *catalog_, report_, options_);
+  control_ =
+      std::make_unique<ControlThread>(*engine_, *catalog_, sampler_.get(), report_, options_);
   metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get());
   return start_io_threads();
 }

@@ -242,6 +242,11 @@ constexpr Setting kSettings[] = {
     row<&S::loop>("server.loop", kRestart, words(net::kLoopNames),
                   "the kernel's interface that the event loops use; auto: the faster one here, by "
                   "a trial of 10 ms at start"),
+    row<&S::allows_recording>("server.recording", kRestart, words(kOffOn),
+                              "whether lumen record may take a sample of the rows that clients "
+                              "send, by the unix socket"),
+    row<&S::recording_bytes>("server.recording_bytes", kRestart, numbers(4096, uint64_t{1} << 40),
+                             "the most memory of one recording, reserved while it lasts"),
     row<&S::overload_status>("server.overload_status", kRestart, words(kOverloadStatuses),
                              "HTTP status of the reply to one request too many"),
     row<&S::max_body_bytes>("server.max_body_bytes", kRestart, numbers(1024, uint64_t{16} << 30),

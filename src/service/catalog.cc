@@ -208,6 +208,14 @@ Status Catalog::remove(std::string_view name, std::string_view version) {
   return {};
 }
 
+// A snapshot like the one before is acknowledged as any other.
+void Catalog::wait_for_turns() {
+  const std::lock_guard lock(mutex_);
+  auto next = std::make_shared<CatalogSnapshot>();
+  next->models = snapshot_->models;
+  publish(next);
+}
+
 void Catalog::close() {
   const std::lock_guard lock(mutex_);
   is_closed_ = true;

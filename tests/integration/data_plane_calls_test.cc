@@ -122,6 +122,21 @@ TEST_P(DataPlaneCallsOf, WithTheHeapARequestAllocatesAndAllOfItIsCounted) {
   }
 }
 
+// A sample of one row, so that each request of the window may be the one that replaces it.
+TEST_P(DataPlaneCallsOf, ARequestWhoseRowIsRecordedAllocatesNothing) {
+  served.options.allows_recording = true;
+  start(AllocatorType::kLumenArena);
+  HttpClient control = served.client(true);
+  const auto ask = [&control](const std::string& body) {
+    return control.exchange(post_request("/v2/lumen/recording", body));
+  };
+  const HttpReply begun = ask(R"({"action": "begin", "model": "mlp", "rows": 1})");
+  ASSERT_EQ(begun.status, 200) << begun.body;
+  expect_queue_calls(served.count(kMlpRequest, over_unix(), 8).data_plane);
+  const HttpReply ended = ask(R"({"action": "end"})");
+  EXPECT_NE(ended.body.find("\"seen\":840,\"kept\":1"), std::string::npos) << ended.body;
+}
+
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOf,
                          testing::Combine(testing::Values(QueueType::kMpmc, QueueType::kSpsc,
                                                           QueueType::kNaive, QueueType::kBatched,

@@ -88,6 +88,10 @@ struct ServerOptions {
   uint32_t telemetry_csv_keep = 4;
   // Where the counters lie for other processes to read; "auto": default_counters_path(); or "off".
   std::string stats_path{"auto"};
+  // Whether clients of the unix socket may record rows that others send (lumen record).
+  bool allows_recording = false;
+  // Of one recording, reserved while it lasts. 500 rows of 224 x 224 RGB in floats take 301 MB.
+  uint64_t recording_bytes = uint64_t{512} << 20;
   // 429, or 503 as Triton answers when the queue is full.
   uint32_t overload_status = 429;
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;

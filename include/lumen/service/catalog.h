@@ -121,6 +121,9 @@ class Catalog {
   [[nodiscard]] Status remove(std::string_view name, std::string_view version);
   // As it is now. Any thread of the control plane; its models live as long as it is kept.
   [[nodiscard]] std::shared_ptr<const CatalogSnapshot> snapshot() const;
+  // Returns once each thread has ended a turn that it had begun before: the things that it had
+  // found then are not used any more, and its writes are seen.
+  void wait_for_turns();
   // Refuses new requests; waits for those under way. After the threads have closed their readers.
   void close();
 

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -33,12 +34,15 @@ struct Job {
   };
   JobOwner* owner = nullptr;
   Allocator* memory = nullptr;  // for the answer
-  std::string_view text{};      // the change; empty: only to be told
-  std::optional<Peer> by{};     // the client that asks, if the kernel knows it
+  enum class Topic : uint8_t { kEngine, kRecording };
+  Topic topic = Topic::kEngine;
+  std::string_view text{};   // the change; empty: only to be told
+  std::optional<Peer> by{};  // the client that asks, if the kernel knows it
 
   Status status{};
-  std::string_view document{};  // the answer, if that is ok
-  Job* next = nullptr;          // among those that wait
+  std::string_view document{};                         // the answer, if that is ok
+  std::string_view content_type = "application/json";  // of the answer
+  Job* next = nullptr;                                 // among those that wait
 
   // Copies the answer into the job's memory; the status says so where it does not fit.
   void answer(std::string_view reply) noexcept {
@@ -46,8 +50,8 @@ struct Job {
     if (room.size() == reply.size()) {
       document = {room.data(), reply.copy(room.data(), room.size())};
     } else {
-      status = Status::error(Code::kTooLarge,
-                             "the answer, %zu bytes, does not fit a request's memory", text.size());
+      status = Status::error(
+          Code::kTooLarge, "the answer, %zu bytes, does not fit a request's memory", reply.size());
     }
   }
 };

@@ -24,7 +24,7 @@ int echo_width(std::string_view text, size_t most) noexcept {
 bool takes(Endpoint endpoint, HttpMethod method) noexcept {
   const bool get = method == HttpMethod::kGet || method == HttpMethod::kHead;
   const bool post = method == HttpMethod::kPost;
-  if (endpoint == Endpoint::kEngine) return get || post;
+  if (is_control(endpoint)) return get || post;
   return wants_post(endpoint) ? post : get;
 }
 
@@ -125,7 +125,7 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
         Status::error(Code::kMethodNotAllowed, "this path wants %s", post ? "POST" : "GET"),
         post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
   }
-  if (endpoint == Endpoint::kEngine) return begin_engine(context, stream, is_local);
+  if (is_control(endpoint)) return begin_control(context, stream, is_local);
   if (endpoint == Endpoint::kInfer) return begin_infer(context);
   return answer_document(context);
 }
@@ -169,23 +169,29 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   return admission == service::Admission::kAdmitted ? Next::kReadBody : Next::kWaitForRoom;
 }
 
-Next RequestHandler::begin_engine(RequestContext& context, net::Stream& stream,
-                                  bool is_local) noexcept {
+Next RequestHandler::begin_control(RequestContext& context, net::Stream& stream,
+                                   bool is_local) noexcept {
   if (!is_local) {
     // A client that can reach the port may use the models; the owner and mode of the socket file
     // decide which users may change the server.
-    return refuse(context,
-                  Status::error(Code::kForbidden,
-                                "/v2/lumen/engine answers on the unix socket only; see --unix"));
+    return refuse(
+        context,
+        Status::error(Code::kForbidden, "'%.*s' answers on the unix socket only; see --unix",
+                      echo_width(context.head().path, 200), context.head().path.data()));
   }
   const wire::HttpHead& head = context.head();
+  const bool is_engine = context.route.endpoint == Endpoint::kEngine;
+  context.job.topic = is_engine ? service::Job::Topic::kEngine : service::Job::Topic::kRecording;
   const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(stream);
   if (peer) context.job.by = {.pid = peer->pid, .uid = peer->uid};
   if (head.method != HttpMethod::kPost) return host_.ask(context, host_.services().control, {});
   if (head.framing != BodyFraming::kChunked && context.body.left() == 0) {
-    return refuse(context,
-                  Status::error(Code::kInvalidArgument,
-                                "a change needs a body: the \"engine\" section of config.json"));
+    return refuse(
+        context,
+        Status::error(Code::kInvalidArgument,
+                      is_engine ? "a change needs a body: the \"engine\" section of config.json"
+                                : "a change needs a body: {\"action\": \"begin\", \"model\": "
+                                  "\"NAME\", \"rows\": 500}"));
   }
   return Next::kReadBody;
 }
@@ -241,8 +247,7 @@ Next RequestHandler::answer_statistics(RequestContext& context,
 
 Next RequestHandler::on_text(RequestContext& context) noexcept {
   const std::string_view text = context.body.text();
-  if (context.route.endpoint == Endpoint::kEngine)
-    return host_.ask(context, host_.services().control, text);
+  if (is_control(context.route.endpoint)) return host_.ask(context, host_.services().control, text);
   const bool is_raw = context.head().inference_header_length == 0u;
   if (!is_raw) {
     Result<wire::InferHead> head =

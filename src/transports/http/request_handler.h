@@ -48,8 +48,8 @@ class RequestHandler {
   [[nodiscard]] bool is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept;
   [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
-  [[nodiscard]] Next begin_engine(RequestContext& context, net::Stream& stream,
-                                  bool is_local) noexcept;
+  [[nodiscard]] Next begin_control(RequestContext& context, net::Stream& stream,
+                                   bool is_local) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;
@@ -59,8 +59,7 @@ class RequestHandler {
   [[nodiscard]] Next reply(RequestContext& context, std::string_view body,
                            std::string_view content_type = "application/json",
                            int status = 200) noexcept;
-  [[nodiscard]] Next reply_job(RequestContext& context,
-                               std::string_view content_type = "application/json") noexcept;
+  [[nodiscard]] Next reply_job(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_preflight(RequestContext& context) noexcept;
   [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document,
                                 int status = 200) noexcept;

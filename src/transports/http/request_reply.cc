@@ -5,7 +5,7 @@
 
 #include <lumen/base/clock.h>
 #include <lumen/service/failure_reason.h>
-#include <lumen/telemetry/prometheus.h>
+#include <lumen/telemetry/counters.h>
 #include <lumen/transports/http/cors.h>
 #include <lumen/wire/status_map.h>
 
@@ -15,8 +15,9 @@ namespace lumen::http {
 
 Next RequestHandler::on_returned(RequestContext& context) noexcept {
   switch (context.route.endpoint) {
-    case Endpoint::kEngine: return reply_job(context);
-    case Endpoint::kMetrics: return reply_job(context, telemetry::kPrometheusContentType);
+    case Endpoint::kEngine:
+    case Endpoint::kRecording:
+    case Endpoint::kMetrics: return reply_job(context);
     default: break;
   }
   if (!context.call.infer.status.ok()) return refuse(context, context.call.infer.status);
@@ -64,9 +65,9 @@ wire::ResponseHead RequestHandler::head_of(const RequestContext& context, int st
   return head;
 }
 
-Next RequestHandler::reply_job(RequestContext& context, std::string_view content_type) noexcept {
+Next RequestHandler::reply_job(RequestContext& context) noexcept {
   if (!context.job.status.ok()) return refuse(context, context.job.status);
-  return reply(context, context.job.document, content_type);
+  return reply(context, context.job.document, context.job.content_type);
 }
 
 Next RequestHandler::reply(RequestContext& context, std::string_view body,

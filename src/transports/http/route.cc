@@ -88,6 +88,7 @@ Route route_path(std::string_view path) noexcept {
   if (path == "/v2/health/ready") return {Endpoint::kReady, {}, {}};
   if (path == "/metrics") return {Endpoint::kMetrics, {}, {}};
   if (path == "/v2/lumen/engine") return {Endpoint::kEngine, {}, {}};
+  if (path == "/v2/lumen/recording") return {Endpoint::kRecording, {}, {}};
   if (path == "/v2") return {Endpoint::kServerMetadata, {}, {}};
   return {};
 }

@@ -20,7 +20,9 @@ enum class Endpoint : uint8_t {
   kModelStatistics,
   kAllStatistics,
   kMetrics,
-  kEngine,  // GET tells the configuration, POST changes it; by the unix socket only
+  // By the unix socket only: GET tells, POST changes.
+  kEngine,
+  kRecording,
   kInfer,
 };
 
@@ -36,6 +38,10 @@ struct Route {
 // Percent escapes in the names (RFC 3986 6.2.2.2: %6Dlp is mlp), once: an escape that is left after
 // that, a slash or dots, is part of a name that no model has.
 void decode_names(Route& route, Allocator& memory) noexcept;
+
+[[nodiscard]] constexpr bool is_control(Endpoint endpoint) noexcept {
+  return endpoint == Endpoint::kEngine || endpoint == Endpoint::kRecording;
+}
 
 // POST to run a model, GET (and HEAD) to be told.
 [[nodiscard]] constexpr bool wants_post(Endpoint endpoint) noexcept {

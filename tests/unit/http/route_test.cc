@@ -20,6 +20,8 @@ TEST(Route, KnowsEveryEndpoint) {
   EXPECT_EQ(Endpoint::kModelReady, route_path("/v2/models/m/ready").endpoint);
   EXPECT_EQ(Endpoint::kModelStatistics, route_path("/v2/models/m/stats").endpoint);
   EXPECT_EQ(Endpoint::kInfer, route_path("/v2/models/m/infer").endpoint);
+  EXPECT_EQ(Endpoint::kEngine, route_path("/v2/lumen/engine").endpoint);
+  EXPECT_EQ(Endpoint::kRecording, route_path("/v2/lumen/recording").endpoint);
 }
 
 TEST(Route, TakesModelAndVersionFromThePath) {

@@ -94,6 +94,8 @@ const std::map<std::string, Rule>& rules() {
       {"backend_choices", text("server", {"", "off", "a/b.json"}, {})},
       {"io_threads", number("server", false, 1, 64)},
       {"loop", word("server", false, {"auto", "epoll", "io_uring"})},
+      {"recording", word("server", false, {"off", "on"})},
+      {"recording_bytes", number("server", false, 4096, uint64_t{1} << 40)},
       {"max_body_bytes", number("server", false, 1024, uint64_t{1} << 34)},
       {"max_connections", number("server", false, 1, 1 << 20)},
       {"max_active_requests", number("server", false, 0, 65'536)},

@@ -113,6 +113,8 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"backend_choices", "c.json"},
       {"io_threads", "3"},
       {"loop", "io_uring"},
+      {"recording", "on"},
+      {"recording_bytes", "8192"},
       {"overload_status", "503"},
       {"max_body_bytes", "2048"},
       {"max_connections", "23"},

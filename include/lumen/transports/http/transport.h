@@ -28,7 +28,7 @@ struct Services {
   const Cors& cors;
   const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
   models::Backends& backends;           // which are told of the requests' memory
-  service::JobThread& control;          // tells and changes the engine's configuration
+  service::JobThread& control;          // the engine's configuration, recordings
   service::JobThread& metrics;
 };
 
