@@ -188,6 +188,8 @@ def choose(entries: Sequence[Entry]) -> Choice:
     quick = fastest(small)
     if quick is None or quick.us * WORTH > plain.us:
         took = "no backend runs it" if quick is None else f"{quick.us:,.1f} us at best"
+        if quick is not None and quick.us < plain.us:
+            took += f", not {WORTH} times as fast"
         return Choice(plain, f"INT8 does not pay here: {took}; {against}")
     return Choice(plain, f"INT8 costs too much: {quick.us:,.1f} us, but {_lost(quick)}; {against}")
 
