@@ -12,7 +12,7 @@
 // Run: taskset -c 0 .build/native/bench_json_tensor --benchmark_repetitions=5
 #include <lumen/wire/oip.h>
 
-#include "wire/json_float.h"
+#include "wire/json_float_run.h"
 #include "wire/json_number.h"
 
 #include <benchmark/benchmark.h>
@@ -129,16 +129,24 @@ void read_numbers(benchmark::State& state, Read read) {
 }
 
 void BM_Numbers_lumen(benchmark::State& state) {
-  read_numbers(state, [](const char* at, const char* end, float& out) {
-    const auto fast = lumen::wire::read_fast_float(at, end);
-    if (fast.end != nullptr) {
-      out = fast.value;
-      return fast.end;
+  std::string text = ", " + numbers_text(state.range(0)) + "]";
+  const size_t size = text.size();
+  text.append(JsonParser::kPadding, '\0');
+  std::array<float, kNumbers> out;
+  while (state.KeepRunning()) {
+    const char* at = text.data();
+    const char* const end = at + size;
+    for (size_t read = 0; read < kNumbers;) {
+      read += lumen::wire::read_float_run(at, end, out.data() + read, kNumbers - read);
+      if (read == kNumbers) break;
+      at += at[1] == ' ' ? 2 : 1;
+      const auto slow = lumen::wire::read_number<float>(at, end);
+      out[read++] = slow.value;
+      at = slow.end;
     }
-    const auto slow = lumen::wire::read_number<float>(at, end);
-    out = slow.value;
-    return slow.end;
-  });
+    benchmark::DoNotOptimize(out);
+  }
+  report(state, size);
 }
 
 void BM_Numbers_lumen_slow_way(benchmark::State& state) {

@@ -21,7 +21,7 @@
 namespace lumen::wire {
 
 // So many bytes behind the text may be read; their content does not matter.
-inline constexpr size_t kFloatReadAhead = 48;
+inline constexpr size_t kFloatReadAhead = 64;
 
 inline constexpr int kMaxPower = 60;
 // 10^-kMaxPower .. 10^kMaxPower. Those above 10^22 and below 1 are a product or quotient of rounded
@@ -141,40 +141,55 @@ struct FastFloat {
   T value = 0;
 };
 
-// The number at `at`, which is before `end`.
-[[nodiscard]] inline FastFloat<float> read_fast_float(const char* at, const char* end) noexcept {
-  // In units of the last place: 9,008 for the digits that were cut (1 in kLeastCut), 40 for the
-  // power, 2 for the digits as a double and the product; twice that next to a power of two, where
-  // units halve.
-  constexpr uint64_t kMaxError = 20000;
-  constexpr uint64_t kLeastCut = 1'000'000'000'000;
+// In units of a double's last place: 9,008 for the digits that were cut (1 in kLeastCut), 40 for
+// the power, 2 for the digits as a double and the product; twice that next to a power of two, where
+// units halve.
+inline constexpr uint64_t kMaxError = 20000;
+inline constexpr uint64_t kLeastCut = 1'000'000'000'000;
+
+// Whether a middle of two floats lies so close to `value` that the number that it stands for may be
+// on the other side.
+[[nodiscard]] inline bool is_near_middle(double value) noexcept {
   constexpr uint64_t kLowBits = (uint64_t{1} << 29) - 1;
   constexpr uint64_t kMiddle = uint64_t{1} << 28;
+  const uint64_t low = std::bit_cast<uint64_t>(value) & kLowBits;
+  return low - (kMiddle - kMaxError) <= 2 * kMaxError;
+}
+
+// `value` is not below 0; `is_negative` is 0 or 1.
+[[nodiscard]] inline float signed_float(double value, uint32_t is_negative) noexcept {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(value)) |
+                              (is_negative << 31));
+}
+
+// The float, or double, nearest to a number that was read.
+template <typename T>
+[[nodiscard]] FastFloat<T> make_float(const Decimal& number) noexcept;
+
+template <>
+[[nodiscard, gnu::always_inline]] inline FastFloat<float> make_float(
+    const Decimal& number) noexcept {
   // Below may be subnormal, where the middles are others; above may be infinity.
   constexpr double kSmallest = 1.2e-38;
   constexpr double kLargest = 3.4e38;
-  const Decimal number = read_decimal(at, end);
-  if (number.end == nullptr) return {};
   if (number.power < -kMaxPower || number.power > kMaxPower) return {};
   if (number.is_cut && number.digits < kLeastCut) return {};
   const double value = static_cast<double>(static_cast<int64_t>(number.digits)) *
                        kPowersOfTen[static_cast<size_t>(number.power + kMaxPower)];
   if (value < kSmallest ? number.digits != 0 : value > kLargest) return {};
-  const uint64_t low = std::bit_cast<uint64_t>(value) & kLowBits;
-  if (low - (kMiddle - kMaxError) <= 2 * kMaxError) return {};
-  const uint32_t sign = number.negative ? uint32_t{1} << 31 : 0;
-  return {number.end,
-          std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(value)) | sign)};
+  if (is_near_middle(value)) return {};
+  return {number.end, signed_float(value, number.negative ? 1 : 0)};
 }
 
 // The same for a double, where digits and power are exact as doubles: then their product or
 // quotient is rounded once (Clinger 1990). That is every number of up to 15 digits that a program
 // is likely to send.
-[[nodiscard]] inline FastFloat<double> read_fast_double(const char* at, const char* end) noexcept {
+template <>
+[[nodiscard, gnu::always_inline]] inline FastFloat<double> make_float(
+    const Decimal& number) noexcept {
   constexpr uint64_t kExactDigits = uint64_t{1} << 53;
   constexpr int64_t kExactPower = 22;
-  const Decimal number = read_decimal(at, end);
-  if (number.end == nullptr || number.is_cut || number.digits > kExactDigits) return {};
+  if (number.is_cut || number.digits > kExactDigits) return {};
   if (number.power < -kExactPower || number.power > kExactPower) return {};
   const auto digits = static_cast<double>(static_cast<int64_t>(number.digits));
   const bool divides = number.power < 0;
@@ -182,6 +197,13 @@ struct FastFloat {
       kPowersOfTen[static_cast<size_t>(kMaxPower + (divides ? -number.power : number.power))];
   const double value = divides ? digits / power : digits * power;
   return {number.end, number.negative ? -value : value};
+}
+
+// The number at `at`, which is before `end`.
+template <typename T>
+[[nodiscard]] inline FastFloat<T> read_fast_float(const char* at, const char* end) noexcept {
+  const Decimal number = read_decimal(at, end);
+  return number.end == nullptr ? FastFloat<T>{} : make_float<T>(number);
 }
 
 }  // namespace lumen::wire

@@ -5,7 +5,7 @@
 
 #include <lumen/wire/oip.h>
 
-#include "wire/json_float.h"
+#include "wire/json_float_run.h"
 #include "wire/json_number.h"
 
 #include <algorithm>
@@ -41,36 +41,34 @@ bool is_underflow(const char* at, const char* end) noexcept {
 
 namespace {
 
-// The usual number, read quickly. `end` is nullptr: another value, or one for read_number().
+// Reads ",1,2,3" as far as it is that: up to `count` whole numbers, with single blanks behind
+// commas, as Python writes them.
 template <typename T>
-auto read_fast(const char* at, const char* end) noexcept {
-  if constexpr (std::is_same_v<T, float>) {
-    return read_fast_float(at, end);
-  } else if constexpr (std::is_same_v<T, double>) {
-    return read_fast_double(at, end);
-  } else {
-    Number<T> number = read_number<T>(at, end);
-    if (number.error != NumberError::kNone || number.end == end) number.end = nullptr;
-    return number;
-  }
-}
-
-// Reads ",1,2.5, 3" as far as it is that: up to `count` numbers, with single blanks behind commas,
-// as Python writes them. Returns how many; the cursor is behind the last.
-template <typename T>
-size_t read_run(JsonCursor& cursor, T* out, size_t count) noexcept {
-  const char* at = cursor.at();
-  const char* const end = cursor.end();
+size_t read_integer_run(const char*& at, const char* const end, T* out, size_t count) noexcept {
   size_t read = 0;
   while (read < count && at < end && *at == ',') {
     const char* number = at + 1;
     if (number < end && *number == ' ') ++number;
     if (number >= end) break;
-    const auto fast = read_fast<T>(number, end);
-    if (fast.end == nullptr) break;
+    const Number<T> fast = read_number<T>(number, end);
+    // No JSON text ends with a number.
+    if (fast.error != NumberError::kNone || fast.end == end) break;
     out[read] = fast.value;
     at = fast.end;
     ++read;
+  }
+  return read;
+}
+
+// How many are read; the cursor is behind the last.
+template <typename T>
+size_t read_run(JsonCursor& cursor, T* out, size_t count) noexcept {
+  const char* at = cursor.at();
+  size_t read = 0;
+  if constexpr (std::is_floating_point_v<T>) {
+    read = read_float_run(at, cursor.end(), out, count);
+  } else {
+    read = read_integer_run(at, cursor.end(), out, count);
   }
   cursor.jump_to(at);
   return read;
