@@ -28,18 +28,6 @@ constexpr size_t kMostTensorsCompared = 1024;
 constexpr char kNotGiven[] =
     "not given operators by which a request can end the process or read other memory";
 
-// Of a version with recorded rows the operators of quantised models may be served although they are
-// not known to be ONNX's: the rows judge their answers.
-OperatorFindings find_operators(const Backend& backend, const ModelSource& source) {
-  OperatorFindings found = compare_operators(backend, source);
-  if (source.rows == nullptr) return found;
-  std::erase_if(found.not_known, [](const std::string& one) {
-    return one.starts_with("QuantizeLinear") || one.starts_with("DequantizeLinear") ||
-           one.ends_with(" of INT8") || one.ends_with(" of UINT8");
-  });
-  return found;
-}
-
 bool has_independent_rows(const Backend& backend, const ModelSource& source) {
   if (backend.traits().has_independent_rows || source.options.rows_are_independent) return true;
   return source.graph != nullptr && source.graph->model().ok() &&
@@ -117,7 +105,7 @@ Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
   if (!entry.ok()) return entry.status();
   const Backend& backend = *(*entry)->backend;
   if (!choice.is_remembered) {
-    OperatorFindings found = find_operators(backend, source);
+    OperatorFindings found = compare_operators(backend, source);
     if (!found.unsafe.empty()) return refused(backend, source, found.unsafe);
     choice.operators_not_known = std::move(found.not_known);
     Status tried = try_first(backend, source, options);
@@ -143,7 +131,7 @@ size_t tensors_of(const ModelSource& source) {
 
 // Says of a backend that "auto" may not give the model to why; empty: it may.
 std::string reason_to_leave_out(const Backend& backend, const ModelSource& source) {
-  const OperatorFindings found = find_operators(backend, source);
+  const OperatorFindings found = compare_operators(backend, source);
   if (!found.unsafe.empty()) return std::string("it is ") + kNotGiven + ": " + listed(found.unsafe);
   if (found.not_known.empty() && tensors_of(source) > kMostTensorsCompared &&
       !backend.traits().is_reference) {

@@ -14,7 +14,8 @@ OperatorFindings compare_operators(const Backend& backend, const ModelSource& so
   if (!model.ok()) {
     return {.not_known = {std::string(model.status().message())}, .deviating = {}, .unsafe = {}};
   }
-  OperatorFindings found = compare_operators(*table, *model);
+  const JudgedByRows judged = source.rows == nullptr ? JudgedByRows::kNo : JudgedByRows::kYes;
+  OperatorFindings found = compare_operators(*table, *model, judged);
   if (table->rules.empty()) {
     return {.not_known = std::move(found.deviating),
             .deviating = {},

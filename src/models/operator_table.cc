@@ -110,7 +110,8 @@ using Scope = std::map<std::string, Known, std::less<>>;
 
 class Search {
  public:
-  Search(const OperatorTable& table, const onnx::Model& model) : table_(table), model_(model) {}
+  Search(const OperatorTable& table, const onnx::Model& model, JudgedByRows judged)
+      : table_(table), model_(model), is_judged_(judged == JudgedByRows::kYes) {}
 
   OperatorFindings run() {
     for (const std::string& function : model_.functions) note("function " + function);
@@ -238,9 +239,16 @@ class Search {
     }
     if (node.op_type == "Shape" || is_one_of(kGiveInt64)) return DataType::kInt64;
     if (is_one_of(kGiveBool)) return DataType::kBool;
+    const auto type_of = [&](size_t input) {
+      return input < node.inputs.size() ? find(scope, node.inputs[input]).type
+                                        : int32_t{DataType::kUnknownType};
+    };
+    if (node.op_type == "DequantizeLinear") return type_of(1);  // of the scale
+    if (node.op_type == "QuantizeLinear") {                     // of the zero point
+      return node.inputs.size() > 2 ? type_of(2) : int32_t{DataType::kUint8};
+    }
     const size_t like = node.op_type == "Where" ? 1 : 0;
-    return node.inputs.size() > like ? find(scope, node.inputs[like]).type
-                                     : find(scope, output).type;
+    return node.inputs.size() > like ? type_of(like) : find(scope, output).type;
   }
 
   // Whether a constant has that number, or may have it.
@@ -325,7 +333,7 @@ class Search {
     if (opset == model_.opsets.end())
       return label + " of an operator set that the file does not name";
     std::string nearest;
-    if (table_.rules.empty()) return {};
+    if (table_.rules.empty() || (is_judged_ && is_quantising(node))) return {};
     for (const OperatorRule& rule : table_.rules) {
       if (rule.type != node.op_type || rule.domain != node.domain) continue;
       if (opset->second < rule.first_opset || opset->second > rule.last_opset) {
@@ -345,9 +353,17 @@ class Search {
     return label;
   }
 
+  static bool is_quantising(const onnx::Node& node) {
+    return node.domain.empty() &&
+           (node.op_type == "QuantizeLinear" || node.op_type == "DequantizeLinear");
+  }
+  [[nodiscard]] bool is_judged(int32_t type) const {
+    return is_judged_ && (type == DataType::kInt8 || type == DataType::kUint8);
+  }
+
   // How the node differs from a row; begins with a blank. Empty: the row allows it.
-  static std::string difference(const OperatorRule& rule, const onnx::Node& node,
-                                const Scope& scope) {
+  [[nodiscard]] std::string difference(const OperatorRule& rule, const onnx::Node& node,
+                                       const Scope& scope) const {
     for (const onnx::Attribute& attribute : node.attributes) {
       if (allows_attribute(rule.attributes, attribute)) continue;
       const std::string value = value_of(attribute);
@@ -370,15 +386,16 @@ class Search {
         return " whose input " + std::to_string(i) + " is no constant of 32 bits";
       }
       if (is_parameter && known.type == DataType::kInt64) continue;
-      if (!has_word(rule.types, name_of(known.type))) {
+      if (!has_word(rule.types, name_of(known.type)) && !is_judged(known.type)) {
         return " of " + std::string(name_of(known.type));
       }
     }
     const std::string_view results = rule.results.empty() ? rule.types : rule.results;
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
-      const std::string_view type = name_of(result_of(node, scope, output));
-      if (!has_word(results, type)) return " to " + std::string(type);
+      const int32_t type = result_of(node, scope, output);
+      if (has_word(results, name_of(type)) || is_judged(type)) continue;
+      return " to " + std::string(name_of(type));
     }
     return {};
   }
@@ -392,6 +409,7 @@ class Search {
 
   const OperatorTable& table_;
   const onnx::Model& model_;
+  const bool is_judged_;                           // as JudgedByRows says
   std::map<std::string, bool, std::less<>> made_;  // by a node
   std::map<std::string, bool, std::less<>> made_by_shape_;
   OperatorFindings found_;
@@ -399,8 +417,9 @@ class Search {
 
 }  // namespace
 
-OperatorFindings compare_operators(const OperatorTable& table, const onnx::Model& model) {
-  return Search(table, model).run();
+OperatorFindings compare_operators(const OperatorTable& table, const onnx::Model& model,
+                                   JudgedByRows judged) {
+  return Search(table, model, judged).run();
 }
 
 }  // namespace lumen::models

@@ -22,8 +22,13 @@ struct OperatorFindings {
   std::vector<std::string> unsafe;
 };
 
+// Of a quantised version with recorded rows, whose answers are compared with those: the steps from
+// float to 8 bits and back, and operators on 8 bits, need not be known.
+enum class JudgedByRows : bool { kNo, kYes };
+
 // Looks into subgraphs, too.
 [[nodiscard]] OperatorFindings compare_operators(const OperatorTable& table,
-                                                 const onnx::Model& model);
+                                                 const onnx::Model& model,
+                                                 JudgedByRows judged = JudgedByRows::kNo);
 
 }  // namespace lumen::models

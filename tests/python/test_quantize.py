@@ -223,6 +223,40 @@ def test_activations_are_unsigned_and_weights_signed_and_by_channel(tmp_path: Pa
     assert [16] in scales.values() and [3] in scales.values()  # a scale for each column
 
 
+def test_images_of_free_sizes_calibrate_and_are_answered_by_both_backends(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    weights = [
+        numpy_helper.from_array(rng.normal(0, 0.5, (4, 1, 3, 3)).astype(np.float32), "w"),
+        numpy_helper.from_array(rng.normal(0, 0.1, 4).astype(np.float32), "b"),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["y"]),
+    ]
+    free = ["rows", 1, "height", "width"]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, free)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 4, 1, 1])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    calls: list[samples.Call] = [
+        {"x": rng.normal(0, 1, (1, 1, 5 + i % 7, 5 + i % 4)).astype(np.float32)} for i in range(24)
+    ]
+    quantiser = Quantiser(network.prepare(model, calls[:4]), calls, tmp_path)
+    data = quantiser.quantise(quantiser.nodes)
+    wanted = OnnxRuntime(model).run_all(calls)
+    in_openvino = OpenVino(data, "f32", None)
+    openvino_answers = [in_openvino.run(call) for call in calls]
+    for got in (OnnxRuntime(data).run_all(calls), openvino_answers):
+        assert [one["y"].shape for one in got] == [(1, 4, 1, 1)] * len(calls)
+        assert distance.sqnr_db(wanted, got) > 30
+
+
 def test_weights_alone_in_8_bits_keep_answers_and_take_a_quarter() -> None:
     calls = calls_of(rows_of_x())
     model = perceptron()

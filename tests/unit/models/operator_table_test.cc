@@ -70,6 +70,22 @@ TEST_F(OperatorTableTest, AnOperatorOfTheTableIsKnownForItsTypesOnly) {
   EXPECT_THAT(not_known(), ElementsAre("Mul of INT64"));
 }
 
+// Of a version without recorded rows nothing compares the answers of these.
+TEST_F(OperatorTableTest, StepsTo8BitsNeedNotBeKnownWhereRecordedRowsJudgeAndOthersMust) {
+  model.graph.values = {value("scale", onnx::kFloat), value("zero", onnx::kUint8)};
+  add("QuantizeLinear", {"x", "scale", "zero"}, "q");
+  add("Pool", {"q"}, "p");
+  add("DequantizeLinear", {"p", "scale", "zero"}, "d");
+  add("Unheard", {"d"});
+  EXPECT_THAT(not_known(),
+              ElementsAre("QuantizeLinear", "Pool of UINT8", "DequantizeLinear", "Unheard"));
+  EXPECT_THAT(compare_operators(kTable, model, JudgedByRows::kYes).not_known,
+              ElementsAre("Unheard"));
+  add("Mul", {"id", "id"}, "square");
+  EXPECT_THAT(compare_operators(kTable, model, JudgedByRows::kYes).not_known,
+              ElementsAre("Unheard", "Mul of INT64"));
+}
+
 TEST_F(OperatorTableTest, OneThatIsNotInTheTableIsNamedWithTheReasonWhereThereIsOne) {
   add("LSTM", {"x"});
   add("Unheard", {"x"}, "z");
