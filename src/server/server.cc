@@ -199,6 +199,8 @@ Status RunningServer::start(models::Backends backends) {
     sampler_ = std::make_unique<service::RowSampler>(options_.recording_bytes,
                                                      [this] { catalog_->wait_for_turns(); });
     steps_.push_back(sampler_.get());
+    report_(LogLevel::kInfo,
+            "recording is on: users of the unix socket can record the rows that clients send");
   }
   steps_.push_back(cache_.get());
   catalog_ = std::make_unique<service::Catalog>(

@@ -34,6 +34,8 @@ class LiveModels : public FakeServer, public testing::WithParamInterface<models:
     options_.engine.thread_count = 2;
     options_.io_thread_count = 2;
     options_.telemetry_csv_path = repository_.path() / "requests.csv";
+    options_.unix_path = repository_.path() / "s.sock";
+    options_.allows_recording = true;
     start();
   }
 };
@@ -85,6 +87,30 @@ TEST_P(LiveModels, ComeAndGoUnderLoadAndNoRequestOfAnotherIsTouched) {
   EXPECT_GT(answered, 0u);
   server_->drain();
   EXPECT_EQ(0u, total("responses_5xx"));
+}
+
+// Rows of a model that has left stay in the sample, and those of one that takes its place do not
+// get in.
+TEST_P(LiveModels, OneThatLeavesWhileItsRowsAreRecordedLeavesThemThere) {
+  HttpClient control = HttpClient::over_unix(server_->unix_path());
+  const auto ask = [&control](const std::string& body) {
+    return control.exchange(post_request("/v2/lumen/recording", body)).body;
+  };
+  repository_.add_model("comes");
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_TRUE(server_->add_model("comes", "").ok());
+    const std::string begun = ask(R"({"action": "begin", "model": "comes", "rows": 4})");
+    ASSERT_THAT(begun, HasSubstr("\"recording\":true"));
+    HttpClient http = client();
+    EXPECT_EQ(200, http.exchange(binary_infer("comes", "x", four_zeros())).status);
+    ASSERT_TRUE(server_->remove_model("comes", "").ok());
+    ASSERT_TRUE(server_->add_model("comes", "").ok());
+    EXPECT_EQ(200, http.exchange(binary_infer("comes", "x", four_zeros())).status);
+    EXPECT_THAT(ask(R"({"action": "end"})"), HasSubstr("\"seen\":1,\"kept\":1"));
+    EXPECT_THAT(ask(R"({"action": "row", "number": 0})"), HasSubstr("\"name\":\"x\""));
+    EXPECT_THAT(ask(R"({"action": "drop"})"), HasSubstr("\"recording\":false"));
+    ASSERT_TRUE(server_->remove_model("comes", "").ok());
+  }
 }
 
 TEST_P(LiveModels, OneThatTakesTheIndexOfAnotherHasItsOwnNameInTheCsvAndItsOwnCounts) {
