@@ -4,16 +4,17 @@
 //                 float and so rounds twice
 //   BM_Numbers    only the numbers and the commas between them: lumen's way into a float, std::from_chars
 //                 (fast_float inside, since GCC 12), strtof
+//   BM_Integers   the same into INT64
 //   BM_Reply      a reply of 10 and of 256 floats to text
 //
-// Bodies: 0: three decimals, 1: the shortest text of a float, 2: the shortest text of a double, all
-// as Python's json.dumps() writes them. One thread, no input or output. A row's "per_number" is in
+// Bodies: 0: three decimals, 1: the shortest text of a float, 2: the shortest text of a double, 3:
+// whole numbers below 30,000, as those of words, all as Python's json.dumps() writes them. One thread, no input or output. A row's "per_number" is in
 // ns.
 // Run: taskset -c 0 .build/native/bench_json_tensor --benchmark_repetitions=5
 #include <lumen/wire/oip.h>
 
-#include "wire/json_float_run.h"
 #include "wire/json_number.h"
+#include "wire/json_number_run.h"
 
 #include <benchmark/benchmark.h>
 #include <simdjson.h>
@@ -55,6 +56,7 @@ std::string numbers_text(int64_t kind) {
     if (kind == 0) end = number + std::snprintf(number, sizeof(number), "%.3f", value);
     if (kind == 1) end = std::to_chars(number, number + 64, static_cast<float>(value)).ptr;
     if (kind == 2) end = std::to_chars(number, number + 64, value).ptr;
+    if (kind == 3) end = std::to_chars(number, number + 64, static_cast<int>(value * 30'000)).ptr;
     if (i > 0) text += ", ";
     text.append(number, static_cast<size_t>(end - number));
   }
@@ -110,16 +112,16 @@ void BM_Request_simdjson(benchmark::State& state) {
   report(state, body.size);
 }
 
-template <typename Read>
+template <typename T, typename Read>
 void read_numbers(benchmark::State& state, Read read) {
   std::string text = numbers_text(state.range(0)) + "]";
   const size_t size = text.size();
   text.append(JsonParser::kPadding, '\0');
-  std::array<float, kNumbers> out;
+  std::array<T, kNumbers> out;
   while (state.KeepRunning()) {
     const char* at = text.data();
     const char* const end = at + size;
-    for (float& value : out) {
+    for (T& value : out) {
       at = read(at, end, value);
       at += *at == ',' ? 2 : 0;
     }
@@ -128,19 +130,20 @@ void read_numbers(benchmark::State& state, Read read) {
   report(state, size);
 }
 
-void BM_Numbers_lumen(benchmark::State& state) {
+template <typename T>
+void read_runs(benchmark::State& state) {
   std::string text = ", " + numbers_text(state.range(0)) + "]";
   const size_t size = text.size();
   text.append(JsonParser::kPadding, '\0');
-  std::array<float, kNumbers> out;
+  std::array<T, kNumbers> out;
   while (state.KeepRunning()) {
     const char* at = text.data();
     const char* const end = at + size;
     for (size_t read = 0; read < kNumbers;) {
-      read += lumen::wire::read_float_run(at, end, out.data() + read, kNumbers - read);
+      read += lumen::wire::read_number_run(at, end, out.data() + read, kNumbers - read);
       if (read == kNumbers) break;
       at += at[1] == ' ' ? 2 : 1;
-      const auto slow = lumen::wire::read_number<float>(at, end);
+      const auto slow = lumen::wire::read_number<T>(at, end);
       out[read++] = slow.value;
       at = slow.end;
     }
@@ -149,8 +152,25 @@ void BM_Numbers_lumen(benchmark::State& state) {
   report(state, size);
 }
 
+void BM_Numbers_lumen(benchmark::State& state) { read_runs<float>(state); }
+void BM_Integers_lumen(benchmark::State& state) { read_runs<int64_t>(state); }
+
+void BM_Integers_lumen_slow_way(benchmark::State& state) {
+  read_numbers<int64_t>(state, [](const char* at, const char* end, int64_t& out) {
+    const auto slow = lumen::wire::read_number<int64_t>(at, end);
+    out = slow.value;
+    return slow.end;
+  });
+}
+
+void BM_Integers_from_chars(benchmark::State& state) {
+  read_numbers<int64_t>(state, [](const char* at, const char* end, int64_t& out) {
+    return std::from_chars(at, end, out).ptr;
+  });
+}
+
 void BM_Numbers_lumen_slow_way(benchmark::State& state) {
-  read_numbers(state, [](const char* at, const char* end, float& out) {
+  read_numbers<float>(state, [](const char* at, const char* end, float& out) {
     const auto slow = lumen::wire::read_number<float>(at, end);
     out = slow.value;
     return slow.end;
@@ -158,13 +178,13 @@ void BM_Numbers_lumen_slow_way(benchmark::State& state) {
 }
 
 void BM_Numbers_from_chars(benchmark::State& state) {
-  read_numbers(state, [](const char* at, const char* end, float& out) {
+  read_numbers<float>(state, [](const char* at, const char* end, float& out) {
     return std::from_chars(at, end, out).ptr;
   });
 }
 
 void BM_Numbers_strtof(benchmark::State& state) {
-  read_numbers(state, [](const char* at, const char*, float& out) -> const char* {
+  read_numbers<float>(state, [](const char* at, const char*, float& out) -> const char* {
     char* end = nullptr;
     out = std::strtof(at, &end);
     return end;
@@ -200,6 +220,9 @@ BENCHMARK(BM_Numbers_lumen)->DenseRange(0, 2);
 BENCHMARK(BM_Numbers_lumen_slow_way)->DenseRange(0, 2);
 BENCHMARK(BM_Numbers_from_chars)->DenseRange(0, 2);
 BENCHMARK(BM_Numbers_strtof)->DenseRange(0, 2);
+BENCHMARK(BM_Integers_lumen)->Arg(3);
+BENCHMARK(BM_Integers_lumen_slow_way)->Arg(3);
+BENCHMARK(BM_Integers_from_chars)->Arg(3);
 BENCHMARK(BM_Reply_lumen)->Arg(10)->Arg(256);
 
 }  // namespace

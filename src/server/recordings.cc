@@ -27,19 +27,24 @@ constexpr const char* kWanted =
     R"(wanted {"action": "begin", "model": "NAME", "rows": 500}, {"action": "row", "number": 0}, )"
     R"({"action": "end"} or {"action": "drop"})";
 
-Status refused(const char* what) {
-  return Status::error(Code::kInvalidArgument, "body: %s; %s", what, kWanted);
+// `got` is cut to a length that fits a message.
+Status refused(const std::string& got) {
+  constexpr size_t kMostShown = 60;
+  return Status::error(Code::kInvalidArgument, "body: got %s; %s",
+                       got.substr(0, kMostShown).c_str(), kWanted);
 }
 
-Status read_text(const json& value, std::string& text) {
-  if (!value.is_string()) return refused("a name is no string");
+Status read_text(const std::string& key, const json& value, std::string& text) {
+  if (!value.is_string()) return refused("a \"" + key + "\" that is no string");
   text = value.get<std::string>();
   return {};
 }
 
-Status read_number(const json& value, uint32_t& number) {
+Status read_number(const std::string& key, const json& value, uint32_t& number) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > UINT32_MAX) {
-    return refused("a number is no whole number, or too large");
+    return refused("\"" + key +
+                   "\": " + (value.is_primitive() ? value.dump() : "a list or object") +
+                   ", no whole number up to 4294967295");
   }
   number = value.get<uint32_t>();
   return {};
@@ -63,16 +68,16 @@ struct Recordings::Request {
     if (!body.is_object()) return refused("no JSON object");
     Request request;
     for (const auto& [key, value] : body.items()) {
-      Status status = key == "action"    ? read_text(value, request.action)
-                      : key == "model"   ? read_text(value, request.model)
-                      : key == "version" ? read_text(value, request.version)
-                      : key == "rows"    ? read_number(value, request.rows)
-                      : key == "number"  ? read_number(value, request.number)
-                                         : refused("a key is not known");
+      Status status = key == "action"    ? read_text(key, value, request.action)
+                      : key == "model"   ? read_text(key, value, request.model)
+                      : key == "version" ? read_text(key, value, request.version)
+                      : key == "rows"    ? read_number(key, value, request.rows)
+                      : key == "number"  ? read_number(key, value, request.number)
+                                         : refused("the key " + json(key).dump());
       if (!status.ok()) return status;
     }
     if (std::ranges::find(kActions, request.action) == kActions.end()) {
-      return refused("its action is not known");
+      return refused("the action " + json(request.action).dump());
     }
     return request;
   }

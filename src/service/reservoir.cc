@@ -34,6 +34,10 @@ uint64_t random_seed() noexcept {
 
 }  // namespace
 
+bool Reservoir::divides(const models::Model& model) noexcept {
+  return models::has_batch_axis(model.metadata()) && model.why_not_packed().empty();
+}
+
 size_t Reservoir::slot_bytes_for(std::span<const size_t> data_bytes) noexcept {
   return std::accumulate(data_bytes.begin(), data_bytes.end(),
                          aligned(data_bytes.size() * sizeof(Part)),
@@ -52,14 +56,13 @@ Result<std::unique_ptr<Reservoir>> Reservoir::create(std::shared_ptr<models::Mod
 Reservoir::Reservoir(std::shared_ptr<models::Model> model, uint32_t rows, size_t slot_bytes,
                      Mapping memory)
     : model_(std::move(model)),
-      is_divided_(models::has_batch_axis(model_->metadata()) && model_->why_not_packed().empty()),
+      is_divided_(divides(*model_)),
       rows_(rows),
       slot_bytes_(slot_bytes),
       seed_(random_seed()),
       memory_(std::move(memory)),
       slots_(std::make_unique<Slot[]>(rows)) {}
 
-// A request that is not divided is one row as it is.
 uint32_t Reservoir::rows_in(const models::InferRequest& request) const noexcept {
   return is_divided_ ? models::rows_of(request) : 1;
 }

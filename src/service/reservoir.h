@@ -24,6 +24,8 @@ class Reservoir {
   // `rows` slots of `slot_bytes` for rows of the model.
   [[nodiscard]] static Result<std::unique_ptr<Reservoir>> create(
       std::shared_ptr<models::Model> model, uint32_t rows, size_t slot_bytes);
+  // Whether each row of a request is a row of the sample; otherwise the whole request is one.
+  [[nodiscard]] static bool divides(const models::Model& model) noexcept;
   // Of one row with `data_bytes` in each of its inputs.
   [[nodiscard]] static size_t slot_bytes_for(std::span<const size_t> data_bytes) noexcept;
 
@@ -60,7 +62,7 @@ class Reservoir {
   }
 
   const std::shared_ptr<models::Model> model_;  // kept, so that no other has its address
-  const bool is_divided_;                       // a request's rows are rows of the sample
+  const bool is_divided_;                       // as divides() says
   const uint32_t rows_;
   const size_t slot_bytes_;
   const uint64_t seed_;

@@ -24,11 +24,11 @@ Status check_inputs(const models::ModelMetadata& metadata) {
 }
 
 // Of a slot where the model's shapes say how large a row is; nullopt: they do not.
-std::optional<size_t> fixed_slot_bytes(const models::ModelMetadata& metadata) {
+std::optional<size_t> fixed_slot_bytes(const models::Model& model) {
   std::vector<size_t> bytes;
-  for (const models::TensorSpec& input : metadata.inputs) {
+  for (const models::TensorSpec& input : model.metadata().inputs) {
     Shape row = input.shape;
-    if (row.rank() > 0 && row[0] == Shape::kDynamic) row[0] = 1;
+    if (Reservoir::divides(model)) row[0] = 1;
     const std::optional<size_t> elements = row.element_count();
     if (!elements) return std::nullopt;
     bytes.push_back(*elements * element_size(input.type));
@@ -56,7 +56,7 @@ Status RowSampler::begin(std::shared_ptr<models::Model> model, uint32_t rows) {
   }
   LUMEN_RETURN_IF_ERROR(check_inputs(metadata));
   // Rows without a fixed size share all of it.
-  const std::optional<size_t> fixed = fixed_slot_bytes(metadata);
+  const std::optional<size_t> fixed = fixed_slot_bytes(*model);
   const size_t slot_bytes = fixed.value_or(max_bytes_ / rows / 64 * 64);
   if (slot_bytes == 0 || slot_bytes > max_bytes_ / rows) {
     return Status::error(

@@ -136,7 +136,7 @@ struct Decimal {
 
 // A number, and the byte after it; nullptr: there is none, or one for read_number().
 template <typename T>
-struct FastFloat {
+struct FastNumber {
   const char* end = nullptr;
   T value = 0;
 };
@@ -164,10 +164,10 @@ inline constexpr uint64_t kLeastCut = 1'000'000'000'000;
 
 // The float, or double, nearest to a number that was read.
 template <typename T>
-[[nodiscard]] FastFloat<T> make_float(const Decimal& number) noexcept;
+[[nodiscard]] FastNumber<T> make_float(const Decimal& number) noexcept;
 
 template <>
-[[nodiscard, gnu::always_inline]] inline FastFloat<float> make_float(
+[[nodiscard, gnu::always_inline]] inline FastNumber<float> make_float(
     const Decimal& number) noexcept {
   // Below may be subnormal, where the middles are others; above may be infinity.
   constexpr double kSmallest = 1.2e-38;
@@ -185,7 +185,7 @@ template <>
 // quotient is rounded once (Clinger 1990). That is every number of up to 15 digits that a program
 // is likely to send.
 template <>
-[[nodiscard, gnu::always_inline]] inline FastFloat<double> make_float(
+[[nodiscard, gnu::always_inline]] inline FastNumber<double> make_float(
     const Decimal& number) noexcept {
   constexpr uint64_t kExactDigits = uint64_t{1} << 53;
   constexpr int64_t kExactPower = 22;
@@ -201,9 +201,9 @@ template <>
 
 // The number at `at`, which is before `end`.
 template <typename T>
-[[nodiscard]] inline FastFloat<T> read_fast_float(const char* at, const char* end) noexcept {
+[[nodiscard]] inline FastNumber<T> read_fast_float(const char* at, const char* end) noexcept {
   const Decimal number = read_decimal(at, end);
-  return number.end == nullptr ? FastFloat<T>{} : make_float<T>(number);
+  return number.end == nullptr ? FastNumber<T>{} : make_float<T>(number);
 }
 
 }  // namespace lumen::wire

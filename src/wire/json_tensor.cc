@@ -5,8 +5,7 @@
 
 #include <lumen/wire/oip.h>
 
-#include "wire/json_float_run.h"
-#include "wire/json_number.h"
+#include "wire/json_number_run.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,35 +40,11 @@ bool is_underflow(const char* at, const char* end) noexcept {
 
 namespace {
 
-// Reads ",1,2,3" as far as it is that: up to `count` whole numbers, with single blanks behind
-// commas, as Python writes them.
-template <typename T>
-size_t read_integer_run(const char*& at, const char* const end, T* out, size_t count) noexcept {
-  size_t read = 0;
-  while (read < count && at < end && *at == ',') {
-    const char* number = at + 1;
-    if (number < end && *number == ' ') ++number;
-    if (number >= end) break;
-    const Number<T> fast = read_number<T>(number, end);
-    // No JSON text ends with a number.
-    if (fast.error != NumberError::kNone || fast.end == end) break;
-    out[read] = fast.value;
-    at = fast.end;
-    ++read;
-  }
-  return read;
-}
-
 // How many are read; the cursor is behind the last.
 template <typename T>
 size_t read_run(JsonCursor& cursor, T* out, size_t count) noexcept {
   const char* at = cursor.at();
-  size_t read = 0;
-  if constexpr (std::is_floating_point_v<T>) {
-    read = read_float_run(at, cursor.end(), out, count);
-  } else {
-    read = read_integer_run(at, cursor.end(), out, count);
-  }
+  const size_t read = read_number_run(at, cursor.end(), out, count);
   cursor.jump_to(at);
   return read;
 }

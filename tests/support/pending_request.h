@@ -42,7 +42,7 @@ class PendingRequest {
     view.byte_size = values.size() * sizeof(T);
     view.data = static_cast<std::byte*>(arena_.allocate(view.byte_size, 64));
     LUMEN_CHECK(view.data != nullptr);
-    std::memcpy(view.data, values.data(), view.byte_size);
+    if (view.byte_size > 0) std::memcpy(view.data, values.data(), view.byte_size);
     inputs_.push_back(view);
     request.inputs = inputs_;
     return *this;

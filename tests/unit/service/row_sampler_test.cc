@@ -118,11 +118,11 @@ TEST_F(RowSamplerTest, ARequestWhoseRowsBelongTogetherIsOneRow) {
   start();
   ASSERT_NE(model()->why_not_packed(), "");
   ASSERT_TRUE(begin(2).ok());
-  send({1});
-  EXPECT_THAT(kept(), ElementsAre(1));
-  sampler.drop();
-  RowSampler large(kMaxBytes, [] {});
-  ASSERT_TRUE(large.begin(model(), 2).ok());
+  send({1, 2, 3});
+  send({4});
+  EXPECT_THAT(kept(), ElementsAre(1, 4));
+  EXPECT_THAT(sampler.row(0)[0].shape.dimensions(), ElementsAre(3, 4));
+  EXPECT_THAT(floats(sampler.row(0)[0]), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
 }
 
 TEST_F(RowSamplerTest, RowsOfAFreeSizeKeepTheirShapes) {

@@ -1,4 +1,4 @@
-// Arrays of floats, as most requests have them: ",0.25,-1.5,3", each comma with a blank behind it,
+// Arrays of numbers, as most requests have them: ",0.25,-1.5,3", each comma with a blank behind it,
 // or none.
 //
 // The commas of 64 bytes are found first. So a number's begin and end are known before the numbers
@@ -6,12 +6,14 @@
 // sign not counted, is read without a branch on its digits: its length and the place of its point
 // are its shape, and a table has for each shape the shuffle that moves the digits together, which
 // are then added up by pairs, fours and eights (SSSE3, SSE4.1; the same sums as in Lemire, "Number
-// Parsing at a Gigabyte per Second", 2021). All other numbers go to json_float.h.
+// Parsing at a Gigabyte per Second", 2021). All other numbers go to json_float.h and
+// json_number.h.
 // Threads: any. Memory: none. Errors: where it stops, a number begins that only json_number.h
 // reads.
 #pragma once
 
 #include "wire/json_float.h"
+#include "wire/json_number.h"
 
 #include <immintrin.h>
 
@@ -20,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace lumen::wire {
@@ -125,11 +128,41 @@ struct ShortNumber {
   return (others & ((uint32_t{1} << bytes) - 1)) == 0;
 }
 
+// A float of a sign and digits; `end` is nullptr if it can't be told so quickly.
+template <std::floating_point T>
+[[nodiscard, gnu::always_inline]] inline FastNumber<T> make_number(const ShortNumber& number,
+                                                                   uint32_t is_negative,
+                                                                   const char* stop) noexcept {
+  if constexpr (std::is_same_v<T, float>) {
+    // 0, or from 1e-14 to 1e16: no subnormal, and not infinite.
+    const auto digits = static_cast<double>(static_cast<int64_t>(number.digits));
+    const double value = digits * number.shape->power;
+    if (is_near_middle(value)) return {};
+    return {stop, signed_float(value, is_negative)};
+  } else {
+    return make_float<T>({.digits = number.digits,
+                          .power = -number.shape->decimals,
+                          .negative = is_negative != 0,
+                          .end = stop});
+  }
+}
+
+// The same for an integer, of digits alone.
+template <std::integral T>
+[[nodiscard, gnu::always_inline]] inline FastNumber<T> make_number(const ShortNumber& number,
+                                                                   uint32_t is_negative,
+                                                                   const char* stop) noexcept {
+  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<T>::max());
+  const uint64_t most = std::is_signed_v<T> ? kMax + is_negative : kMax * (1 - is_negative);
+  if (number.shape->digits != number.shape->all || number.digits > most) return {};
+  return {stop, static_cast<T>(is_negative != 0 ? 0 - number.digits : number.digits)};
+}
+
 // The characters from `at` to `stop`, if they are a number without an exponent; `end` is nullptr if
-// they are not, are too many, or the float can't be told so quickly. 33 bytes may be read.
+// they are not, are too many, or can't be told so quickly. 33 bytes may be read.
 template <typename T>
-[[nodiscard, gnu::always_inline]] inline FastFloat<T> read_number_to(const char* at,
-                                                                     const char* stop) noexcept {
+[[nodiscard, gnu::always_inline]] inline FastNumber<T> read_number_to(const char* at,
+                                                                      const char* stop) noexcept {
   // By arithmetic: the instruction that keeps a comparison (setcc) writes one byte of a register
   // that the number before has used last, so each number would wait for that one (3 times as slow).
   const auto first = static_cast<uint32_t>(static_cast<uint8_t>(*at));
@@ -151,25 +184,27 @@ template <typename T>
   } else {
     return {};
   }
-  if constexpr (std::is_same_v<T, float>) {
-    // 0, or from 1e-14 to 1e16: no subnormal, and not infinite.
-    const auto digits = static_cast<double>(static_cast<int64_t>(number.digits));
-    const double value = digits * number.shape->power;
-    if (is_near_middle(value)) return {};
-    return {stop, signed_float(value, is_negative)};
+  return make_number<T>(number, is_negative, stop);
+}
+
+// Any number that is not the last of its text; `end` is nullptr if only the caller can tell more.
+template <typename T>
+[[nodiscard]] inline FastNumber<T> read_one(const char* at, const char* end) noexcept {
+  if constexpr (std::is_floating_point_v<T>) {
+    return read_fast_float<T>(at, end);
   } else {
-    return make_float<T>({.digits = number.digits,
-                          .power = -number.shape->decimals,
-                          .negative = is_negative != 0,
-                          .end = stop});
+    const Number<T> number = read_number<T>(at, end);
+    const bool is_whole = number.error == NumberError::kNone && number.end != end;
+    return is_whole ? FastNumber<T>{number.end, number.value} : FastNumber<T>{};
   }
 }
 
-// Numbers and the commas before them, up to `count`, into `out`. Returns how many; `at` is behind
-// the last. kFloatReadAhead bytes behind `end` may be read.
+// Numbers and the commas before them, up to `count`, into `out`. Returns how many; `place` is then
+// behind the last. kFloatReadAhead bytes behind `end` may be read.
 template <typename T>
-[[nodiscard, gnu::noinline]] inline size_t read_float_run(const char*& place, const char* const end,
-                                                          T* out, size_t count) noexcept {
+[[nodiscard, gnu::noinline]] inline size_t read_number_run(const char*& place,
+                                                           const char* const end, T* out,
+                                                           size_t count) noexcept {
   const char* at = place;
   // Of the first comma and, where they are the same, of all.
   const size_t gap = at < end && at[1] == ' ' ? 2 : 1;
@@ -184,7 +219,7 @@ template <typename T>
     for (; commas != 0 && read < count; commas &= commas - 1) {
       const char* const stop = block + std::countr_zero(commas);
       if (at[gap - 1] != before) break;
-      const FastFloat<T> made = read_number_to<T>(at + gap, stop);
+      const FastNumber<T> made = read_number_to<T>(at + gap, stop);
       if (made.end == nullptr) break;
       out[read++] = made.value;
       at = stop;
@@ -194,7 +229,7 @@ template <typename T>
     // Not so short, at a comma with a blank more or less than the first, or the last of an array.
     const char* const begin = at + (at[1] == ' ' ? 2 : 1);
     if (begin >= end) break;
-    const FastFloat<T> fast = read_fast_float<T>(begin, end);
+    const FastNumber<T> fast = read_one<T>(begin, end);
     if (fast.end == nullptr) break;
     out[read++] = fast.value;
     at = fast.end;

@@ -1,5 +1,5 @@
-// Runs of floats against json_number.h, which reads them one by one. One thread.
-#include "wire/json_float_run.h"
+// Runs of numbers against json_number.h, which reads them one by one. One thread.
+#include "wire/json_number_run.h"
 
 #include <lumen/wire/oip.h>
 
@@ -13,9 +13,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace lumen::wire {
@@ -67,7 +69,19 @@ class Texts {
   std::mt19937_64 random_;
 };
 
-// All that read_float_run() has read must be what the slow way reads there.
+// -0.0 is.
+template <typename T>
+bool is_below(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::signbit(value);
+  } else if constexpr (std::is_signed_v<T>) {
+    return value < 0;
+  } else {
+    return false;
+  }
+}
+
+// Each number that read_number_run() has read must be as the slow way reads it.
 template <typename T>
 size_t expect_as_the_slow_way(const std::string& array, const std::string& behind) {
   std::string memory = array + behind;
@@ -75,14 +89,14 @@ size_t expect_as_the_slow_way(const std::string& array, const std::string& behin
   const char* const end = memory.data() + array.size();
   const char* at = memory.data();
   std::vector<T> values(array.size() + 1);
-  const size_t read = read_float_run(at, end, values.data(), values.size());
+  const size_t read = read_number_run(at, end, values.data(), values.size());
   const char* place = memory.data();
   for (size_t i = 0; i < read; ++i) {
     EXPECT_EQ(*place, ',') << array;
     place += place[1] == ' ' ? 2 : 1;
     const Number<T> number = read_number<T>(place, end);
     EXPECT_EQ(number.error, NumberError::kNone) << array << " number " << i;
-    EXPECT_TRUE(number.value == values[i] && std::signbit(number.value) == std::signbit(values[i]))
+    EXPECT_TRUE(number.value == values[i] && is_below(number.value) == is_below(values[i]))
         << array << " number " << i << ": " << values[i] << ", wanted " << number.value;
     place = number.end;
     if (place == nullptr || testing::Test::HasFailure()) return read;
@@ -92,11 +106,12 @@ size_t expect_as_the_slow_way(const std::string& array, const std::string& behin
 }
 
 template <typename T>
-class JsonFloatRun : public testing::Test {};
-using Floats = testing::Types<float, double>;
-TYPED_TEST_SUITE(JsonFloatRun, Floats);
+class JsonNumberRun : public testing::Test {};
+using Types = testing::Types<float, double, int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t,
+                             int64_t, uint64_t>;
+TYPED_TEST_SUITE(JsonNumberRun, Types);
 
-TYPED_TEST(JsonFloatRun, NumbersAreThoseOfTheSlowWay) {
+TYPED_TEST(JsonNumberRun, NumbersAreThoseOfTheSlowWay) {
   Texts texts(test::stress_seed());
   for (int trial = 0; trial < 30'000 && !this->HasFailure(); ++trial) {
     const std::string gap = texts.one_of<std::string>({",", ", "});
@@ -112,7 +127,7 @@ TYPED_TEST(JsonFloatRun, NumbersAreThoseOfTheSlowWay) {
   }
 }
 
-TYPED_TEST(JsonFloatRun, TextsThatAreNoNumbersAreNotRead) {
+TYPED_TEST(JsonNumberRun, TextsThatAreNoNumbersAreNotRead) {
   Texts texts(test::stress_seed());
   const std::vector<std::string> words = {"-",     ".",     "",     "1.",    ".5",    "-.5",  "01",
                                           "-01.5", "00",    "+1",   "1..2",  "1.2.3", "1-2",  "--1",
@@ -134,25 +149,46 @@ TYPED_TEST(JsonFloatRun, TextsThatAreNoNumbersAreNotRead) {
 
 // Not through the slow way, as all usual arrays: otherwise it would only be slow, which no other
 // test sees.
-TYPED_TEST(JsonFloatRun, UsualNumbersAreReadToTheEnd) {
+TYPED_TEST(JsonNumberRun, UsualNumbersAreReadToTheEnd) {
+  std::vector<std::string> numbers = {"0", "7", "101"};
+  if (std::is_signed_v<TypeParam>) numbers.insert(numbers.end(), {"-5", "-0", "-128"});
+  if (std::is_floating_point_v<TypeParam>) {
+    numbers.insert(numbers.end(), {"-0.5", "123.75", "0.1234567", "-12345678.25"});
+  }
+  if (std::is_integral_v<TypeParam> && sizeof(TypeParam) == 8)
+    numbers.insert(numbers.end(), {"4294967296", "900719925474099"});
   for (const std::string gap : {",", ", "}) {
-    for (const std::string_view one :
-         {"0", "-0.5", "0.25", "123.75", "0.1234567", "-12345678.25", "7"}) {
+    for (const std::string& one : numbers) {
       std::string array;
-      for (int i = 0; i < 300; ++i) array += gap + std::string(one);
+      for (int i = 0; i < 300; ++i) array += gap + one;
       EXPECT_EQ(expect_as_the_slow_way<TypeParam>(array + "]", ""), 300u) << one;
     }
   }
 }
 
-TYPED_TEST(JsonFloatRun, NoMoreThanAskedForAreRead) {
+// The slow way says which.
+TYPED_TEST(JsonNumberRun, ANumberBeyondTheTypeIsNotRead) {
+  if (std::is_floating_point_v<TypeParam>) return;
+  using Limits = std::numeric_limits<TypeParam>;
+  const std::string least = std::to_string(Limits::min()), most = std::to_string(Limits::max());
+  EXPECT_EQ(expect_as_the_slow_way<TypeParam>("," + least + "," + most + ",1]", ""), 3u);
+  for (const std::string& beyond : {most + "0", std::string("-") + most + "0", std::string("1.0"),
+                                    std::string("18446744073709551616")}) {
+    EXPECT_EQ(expect_as_the_slow_way<TypeParam>(",1," + beyond + ",2]", ""), 1u) << beyond;
+  }
+  if (std::is_unsigned_v<TypeParam>) {
+    EXPECT_EQ(expect_as_the_slow_way<TypeParam>(",1,-1,2]", ""), 1u);
+  }
+}
+
+TYPED_TEST(JsonNumberRun, NoMoreThanAskedForAreRead) {
   const std::string array = ",1,2,3,4]" + std::string(kFloatReadAhead, ',');
   std::array<TypeParam, 4> values{};
   const char* at = array.data();
-  EXPECT_EQ(read_float_run(at, array.data() + 9, values.data(), 2), 2u);
+  EXPECT_EQ(read_number_run(at, array.data() + 9, values.data(), 2), 2u);
   EXPECT_EQ(at, array.data() + 4);
   EXPECT_EQ(values[2], 0);
-  EXPECT_EQ(read_float_run(at, array.data() + 9, values.data(), 0), 0u);
+  EXPECT_EQ(read_number_run(at, array.data() + 9, values.data(), 0), 0u);
   EXPECT_EQ(at, array.data() + 4);
 }
 
