@@ -8,8 +8,8 @@
 //   BM_Reply      a reply of 10 and of 256 floats to text
 //
 // Bodies: 0: three decimals, 1: the shortest text of a float, 2: the shortest text of a double, 3:
-// whole numbers below 30,000, as those of words, all as Python's json.dumps() writes them. One thread, no input or output. A row's "per_number" is in
-// ns.
+// whole numbers below 30,000, as those of words, all as Python's json.dumps() writes them. One
+// thread, no input or output. A row's "per_number" is in ns.
 // Run: taskset -c 0 .build/native/bench_json_tensor --benchmark_repetitions=5
 #include <lumen/wire/oip.h>
 
