@@ -112,44 +112,39 @@ void BM_Request_simdjson(benchmark::State& state) {
   report(state, body.size);
 }
 
-template <typename T, typename Read>
-void read_numbers(benchmark::State& state, Read read) {
-  std::string text = numbers_text(state.range(0)) + "]";
-  const size_t size = text.size();
-  text.append(JsonParser::kPadding, '\0');
-  std::array<T, kNumbers> out;
-  while (state.KeepRunning()) {
-    const char* at = text.data();
-    const char* const end = at + size;
-    for (T& value : out) {
-      at = read(at, end, value);
-      at += *at == ',' ? 2 : 0;
-    }
-    benchmark::DoNotOptimize(out);
-  }
-  report(state, size);
-}
-
-template <typename T>
-void read_runs(benchmark::State& state) {
+// `read_all(at, end, out)` reads the array of numbers from its first comma on.
+template <typename T, typename ReadAll>
+void read_array(benchmark::State& state, ReadAll read_all) {
   std::string text = ", " + numbers_text(state.range(0)) + "]";
   const size_t size = text.size();
   text.append(JsonParser::kPadding, '\0');
   std::array<T, kNumbers> out;
   while (state.KeepRunning()) {
-    const char* at = text.data();
-    const char* const end = at + size;
-    for (size_t read = 0; read < kNumbers;) {
-      read += lumen::wire::read_number_run(at, end, out.data() + read, kNumbers - read);
-      if (read == kNumbers) break;
-      at += at[1] == ' ' ? 2 : 1;
-      const auto slow = lumen::wire::read_number<T>(at, end);
-      out[read++] = slow.value;
-      at = slow.end;
-    }
+    read_all(text.data(), text.data() + size, out);
     benchmark::DoNotOptimize(out);
   }
   report(state, size);
+}
+
+// One by one.
+template <typename T, typename Read>
+void read_numbers(benchmark::State& state, Read read) {
+  read_array<T>(state, [read](const char* at, const char* end, std::array<T, kNumbers>& out) {
+    for (T& value : out) at = read(at + 2, end, value);
+  });
+}
+
+template <typename T>
+void read_runs(benchmark::State& state) {
+  read_array<T>(state, [](const char* at, const char* end, std::array<T, kNumbers>& out) {
+    for (size_t read = 0; read < kNumbers;) {
+      read += lumen::wire::read_number_run(at, end, out.data() + read, kNumbers - read);
+      if (read == kNumbers) break;
+      const auto slow = lumen::wire::read_number<T>(at + 2, end);
+      out[read++] = slow.value;
+      at = slow.end;
+    }
+  });
 }
 
 void BM_Numbers_lumen(benchmark::State& state) { read_runs<float>(state); }
