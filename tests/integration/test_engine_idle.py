@@ -6,7 +6,7 @@ import os
 import select
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,11 @@ MAX_CPU_NS = 3_000_000
 
 def cpu_ns(pid: int) -> int:
     """Of all threads. Ticks of 10 ms, as in /proc/PID/stat, would be too coarse."""
-    tasks = list(Path(f"/proc/{pid}/task").iterdir())
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # that thread has ended meanwhile
+            total += int((task / "schedstat").read_text().split()[0])
+    return total
 
 
 def wait_until_still(pid: int, connections: list[Connection]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +54,11 @@ def answers(server: Server, model: str) -> bool:
 
 def children_of(pid: int) -> list[str]:
     """Of each of its threads."""
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [child for one in lists for child in one.read_text().split()]
+    children = []
+    for one in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # that thread has ended meanwhile
+            children += one.read_text().split()
+    return children
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -39,11 +39,12 @@ def cpus_of(pid: int, thread: str) -> list[int]:
     them."""
     oldest: tuple[int, Path] | None = None
     for task in Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().strip() != thread:
-            continue
-        started = int((task / "stat").read_text().rpartition(")")[2].split()[19])
-        if oldest is None or (started, int(task.name)) < (oldest[0], int(oldest[1].name)):
-            oldest = (started, task)
+        with suppress(FileNotFoundError, ProcessLookupError):  # that thread has ended meanwhile
+            if (task / "comm").read_text().strip() != thread:
+                continue
+            started = int((task / "stat").read_text().rpartition(")")[2].split()[19])
+            if oldest is None or (started, int(task.name)) < (oldest[0], int(oldest[1].name)):
+                oldest = (started, task)
     assert oldest is not None, f"no thread {thread}"
     status = (oldest[1] / "status").read_text()
     allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -257,11 +258,11 @@ def test_a_page_of_another_name_is_refused(dashboard: Dashboard, browser: Browse
 
 
 def test_it_listens_on_this_machine_only(dashboard: Dashboard) -> None:
-    inodes = {
-        match[1]
-        for entry in Path(f"/proc/{dashboard.process.pid}/fd").iterdir()
-        if (match := re.match(r"socket:\[(\d+)\]", os.readlink(entry)))
-    }
+    inodes = set()
+    for entry in Path(f"/proc/{dashboard.process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed: it was listening nowhere
+            if match := re.match(r"socket:\[(\d+)\]", os.readlink(entry)):
+                inodes.add(match[1])
     addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
