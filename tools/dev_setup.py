@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,9 +21,7 @@ PYTHON = VENV / "bin" / "python"
 APT_LIST = ROOT / "tools" / "apt-packages.txt"
 APT_FUZZ_LIST = ROOT / "tools" / "apt-packages-fuzz.txt"
 APT_TEST_LIST = ROOT / "tools" / "apt-packages-test.txt"
-ONNXRUNTIME_HEADERS = VENV / "include" / "onnxruntime"
 REQUIREMENTS = ROOT / "requirements.txt"
-ONNXRUNTIME_PACKAGE = "libonnxruntime-dev"
 
 
 def say(text: str) -> None:
@@ -153,69 +150,6 @@ def constraints_file() -> Path:
     return path
 
 
-def fetch_onnxruntime_headers() -> None:
-    """The headers of Debian's libonnxruntime-dev; the library comes with the wheel.
-
-    Debian 12 does not have that package: then it is read from Debian 13's list at the machine's own
-    mirror, with lists and sources of our own, so that the system's apt is as it was. Where that
-    can't be done, the build goes on without the backend, and says so.
-    """
-    header = ONNXRUNTIME_HEADERS / "onnxruntime_c_api.h"
-    system = [Path("/usr/include") / folder / header.name for folder in ("onnxruntime", ".")]
-    if any(path.exists() for path in [header, *system]) or not shutil.which("apt-get"):
-        return
-    say(f"fetching the headers of {ONNXRUNTIME_PACKAGE}")
-    with tempfile.TemporaryDirectory() as folder:
-        unpacked = Path(folder) / "unpacked"
-        try:
-            package = download_package(Path(folder))
-            subprocess.run(["dpkg-deb", "-x", package, unpacked], check=True)
-            found = next(unpacked.rglob(header.name))
-        except (OSError, subprocess.CalledProcessError, StopIteration) as error:
-            say(f"going on without ONNX Runtime: no headers of it ({error})")
-            return
-        shutil.copytree(found.parent, ONNXRUNTIME_HEADERS, dirs_exist_ok=True)
-
-
-def download_package(folder: Path) -> Path:
-    """ONNXRUNTIME_PACKAGE as a file, from this system's release, or from Debian 13."""
-    plain = subprocess.run(
-        ["apt-get", "download", ONNXRUNTIME_PACKAGE], cwd=folder, capture_output=True
-    )
-    if plain.returncode != 0:
-        (folder / "lists" / "partial").mkdir(parents=True)
-        (folder / "cache" / "archives" / "partial").mkdir(parents=True)
-        sources = folder / "sources.list"
-        sources.write_text(f"deb {own_mirror()} trixie main\n")
-        options = [
-            f"-oDir::Etc::SourceList={sources}",
-            "-oDir::Etc::SourceParts=/dev/null",
-            f"-oDir::State::Lists={folder / 'lists'}",
-            f"-oDir::Cache={folder / 'cache'}",
-            "-oAPT::Sandbox::User=root",
-            "-oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
-        ]
-        for words in (["update"], ["download", ONNXRUNTIME_PACKAGE]):
-            command = ["apt-get", "-qq", *options, *words]
-            subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr)
-    return next(folder.glob(f"{ONNXRUNTIME_PACKAGE}_*.deb"))
-
-
-def own_mirror() -> str:
-    """Where this machine gets Debian's packages from: apt's own answer."""
-    targets = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Origin: Debian"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for line in targets.stdout.splitlines():
-        uri, _, _ = line.partition(" ")
-        if uri and "security" not in uri:
-            return uri
-    raise OSError("apt knows no mirror of Debian")
-
-
 def setup(extra: Path | None = None, apt: Path | None = None) -> None:
     """Everything that a build needs; `extra` is a further requirements file (lint, test, bench),
     `apt` a further list of packages (fuzz, test)."""
@@ -231,4 +165,3 @@ def setup(extra: Path | None = None, apt: Path | None = None) -> None:
         for requirements in (REQUIREMENTS, extra):
             if requirements is not None:
                 pip_install(requirements)
-        fetch_onnxruntime_headers()

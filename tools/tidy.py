@@ -71,6 +71,8 @@ def read_tree(root: Path) -> Tree:
     default = Path(__file__).resolve().parent / "layers.toml"
     tree = Tree(root, tomllib.loads((own if own.exists() else default).read_text()))
     for name in list_files(root):
+        if name.startswith(tuple(f"{folder}/" for folder in tree.rules.get("foreign", []))):
+            continue
         try:
             tree.texts[name] = (root / name).read_text(encoding="utf-8")
         except UnicodeDecodeError:

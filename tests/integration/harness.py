@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import lumen_engine
-import pytest
 from integration.raw_http import TIMEOUT_S, Connection
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,19 +40,6 @@ def lumen_binary() -> Path:
     path = Path(os.environ.get("LUMEN_BINARY", ROOT / ".build" / "release" / "lumen"))
     assert path.is_file(), f"no executable {path}: run ./dev build"
     return path
-
-
-def found_onnxruntime_headers() -> bool:
-    """The files that decide whether the backend is built. Where they are, its tests run, and fail
-    where the build left it out all the same."""
-    own = ROOT / ".venv" / "include" / "onnxruntime"
-    folders = (own, Path("/usr/include/onnxruntime"), Path("/usr/include"))
-    return any((folder / "onnxruntime_c_api.h").is_file() for folder in folders)
-
-
-needs_onnxruntime = pytest.mark.skipif(
-    not found_onnxruntime_headers(), reason="no headers of ONNX Runtime: ./dev setup says why"
-)
 
 
 def make_squeezenet() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from integration.harness import MODELS, Server, copy_models, make_squeezenet, needs_onnxruntime
+from integration.harness import MODELS, Server, copy_models, make_squeezenet
 from integration.load import (
     COMBINATIONS,
     QUEUE_TYPES,
@@ -95,7 +95,6 @@ def test_every_combination_answers_as_openvino_does(
     check_combination(one, cases, file, ("mlp", "squeezenet"), (queue, allocator))
 
 
-@needs_onnxruntime
 @pytest.mark.parametrize(("queue", "allocator"), COMBINATIONS)
 def test_every_combination_answers_as_onnxruntime_does(
     server: StartServer, tmp_path: Path, queue: str, allocator: str

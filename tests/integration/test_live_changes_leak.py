@@ -16,7 +16,6 @@ from integration.harness import (
     SANITIZED,
     ServeProcess,
     UnixConnection,
-    needs_onnxruntime,
 )
 from integration.load import ALLOCATORS, QUEUE_TYPES, Load, make_cases
 from integration.raw_http import post_json
@@ -79,7 +78,7 @@ def change(serve: ServeProcess, number: int) -> None:
     [
         pytest.param("openvino", False, id="openvino_idle"),
         pytest.param("openvino", True, id="openvino_under_load"),
-        pytest.param("onnxruntime", True, id="onnxruntime_under_load", marks=needs_onnxruntime),
+        pytest.param("onnxruntime", True, id="onnxruntime_under_load"),
     ],
 )
 def test_the_servers_memory_is_flat_from_the_twentieth_change_on(

@@ -18,7 +18,6 @@ from integration.harness import (
     SANITIZED,
     ServeProcess,
     UnixConnection,
-    needs_onnxruntime,
 )
 from integration.load import (
     ALLOCATORS,
@@ -141,7 +140,7 @@ else:
     WAYS_UNDER_LOAD = [("post", 1, 2_000), ("post", 2, 8_000), ("sighup", 2, 2_000)]
 BACKENDS_UNDER_LOAD = [
     *[pytest.param("openvino", *way) for way in WAYS_UNDER_LOAD],
-    pytest.param("onnxruntime", *WAYS_UNDER_LOAD[0], marks=needs_onnxruntime),
+    pytest.param("onnxruntime", *WAYS_UNDER_LOAD[0]),
 ]
 
 

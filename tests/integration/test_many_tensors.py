@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integration.harness import MODELS, Server, needs_onnxruntime
+from integration.harness import MODELS, Server
 from integration.raw_http import Connection, post_json
 from lumen_engine import Client, InferError
 from onnx import TensorProto, helper, numpy_helper
@@ -25,7 +25,6 @@ from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, str(MODELS))
 import onnx_tools
 
-pytestmark = needs_onnxruntime
 node, value = helper.make_node, onnx_tools.value
 COLUMNS, MOST = 300, 4096
 # OpenVINO compiles 4,096 for minutes; auto does not try it with them.

@@ -19,11 +19,8 @@ from integration.harness import (
     Server,
     copy_models,
     lumen_binary,
-    needs_onnxruntime,
     preloaded,
 )
-
-pytestmark = needs_onnxruntime
 
 
 def private_folders(folder: Path) -> dict[str, str]:

@@ -11,14 +11,13 @@ import numpy as np
 import onnx
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, needs_onnxruntime
+from integration.harness import MODELS, Server
 from integration.raw_http import post_json
 from onnx import TensorProto, helper
 
 sys.path.insert(0, str(MODELS))
 import onnx_tools
 
-pytestmark = needs_onnxruntime
 DATATYPES = {"O": "BYTES", "f": "FP32", "i": "INT64"}
 MOST_AXES = 8
 

@@ -22,14 +22,14 @@ import numpy as np
 import onnx
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, needs_onnxruntime
+from integration.harness import MODELS, Server
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
 sys.path.insert(0, str(MODELS))
 import onnx_tools
 
-pytestmark = [needs_onnxruntime, pytest.mark.timing]
+pytestmark = pytest.mark.timing
 node, value = helper.make_node, onnx_tools.value
 KINDS = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64", np.dtype(np.float64): "FP64"}
 ROWS, COLUMNS = 1000, 64

@@ -16,14 +16,13 @@ import numpy as np
 import onnx
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, needs_onnxruntime
+from integration.harness import MODELS, Server
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(MODELS))
 import onnx_tools
 
-pytestmark = needs_onnxruntime
 node, value = helper.make_node, onnx_tools.value
 SECRET = 4242.25
 # Small tensors are copied by the backends and large ones bound where they lie; the limit is 16 KiB.

@@ -17,14 +17,13 @@ import onnx
 import onnxruntime
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, needs_onnxruntime
+from integration.harness import MODELS, Server
 from onnx import helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 sys.path.insert(0, str(MODELS))
 import onnx_tools
 
-pytestmark = needs_onnxruntime
 FORMATS = (QuantFormat.QDQ, QuantFormat.QOperator)
 CALIBRATION_ROWS = 32
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from integration.harness import Server, needs_onnxruntime
+from integration.harness import Server
 from integration.test_operator_choice import document
 from lumen_engine.client import Client
 from lumen_engine.quantize import distance, gate, network, samples, written
@@ -22,7 +22,6 @@ from lumen_engine.quantize.candidates import Candidate, Quantiser
 from lumen_engine.quantize.runners import OnnxRuntime, OpenVino, common_shapes
 from onnx import TensorProto, helper, numpy_helper
 
-pytestmark = needs_onnxruntime
 ROWS = 40
 AUTO = ("--backend", "auto", "--backend-choices", "off")
 

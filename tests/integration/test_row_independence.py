@@ -21,14 +21,14 @@ import numpy as np
 import onnx
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, lumen_binary, needs_onnxruntime
+from integration.harness import MODELS, Server, lumen_binary
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(MODELS))
 import onnx_tools
 
-pytestmark = [needs_onnxruntime, pytest.mark.timing]
+pytestmark = pytest.mark.timing
 node, value = helper.make_node, onnx_tools.value
 ROWS, COLUMNS = 3, 4
 RANDOM_MODELS = 400 * int(os.environ.get("LUMEN_STRESS_SCALE", "1"))

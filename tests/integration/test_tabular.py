@@ -10,11 +10,10 @@ import numpy as np
 import onnxruntime
 import pytest
 import tritonclient.http as triton
-from integration.harness import Server, needs_onnxruntime
+from integration.harness import Server
 from integration.tabular_models import MAKERS, Case, make_repository, write_model
 from onnx import TensorProto, helper
 
-pytestmark = needs_onnxruntime
 ROWS = 1000
 
 

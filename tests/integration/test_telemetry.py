@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration import prometheus
-from integration.harness import ROOT, ServeProcess, Server, found_onnxruntime_headers, run_serve
+from integration.harness import ROOT, ServeProcess, Server, run_serve
 from integration.load import (
     ALLOCATORS,
     QUEUE_TYPES,
@@ -360,8 +360,6 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
             r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests|instances|info))[`{]", page
         )
     )
-    if not found_onnxruntime_headers():  # nobody to choose from
-        documented.discard("lumen_model_backend_trial_seconds")
     # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.
     documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes"}
     choosing = ("--backend", "auto", "--backend-trial-ms", "10", "--backend-choices", "off")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from integration.harness import MODELS, SANITIZED, Server, needs_onnxruntime
+from integration.harness import MODELS, SANITIZED, Server
 from integration.load import infer_bytes
 from onnx import helper
 
@@ -25,7 +25,6 @@ import onnx_tools
 StartServer = Callable[..., Server]
 pytestmark = [
     pytest.mark.skipif(SANITIZED, reason="memory under a sanitizer is the sanitizer's"),
-    needs_onnxruntime,
 ]
 
 SIZE = 2048

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from integration.harness import needs_onnxruntime
 from judges.onnx_cases import Case, all_cases
 from judges.onnx_judge import BACKENDS, changes, judge_all, read_expected, side
 
@@ -13,7 +12,6 @@ def tenth() -> list[Case]:
     return [case for case in all_cases() if case.is_of_the_tenth and not case.unspoken]
 
 
-@needs_onnxruntime
 @pytest.mark.tool
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_case_of_onnx_own_suite_changes_sides(tenth: list[Case], backend: str) -> None:

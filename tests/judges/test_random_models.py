@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from integration.harness import needs_onnxruntime
 from judges.asking import NUMPY, JudgedServer
 from judges.onnx_judge import side
 from judges.random_judge import judge_chunk, models_of, problem_of
@@ -75,7 +74,6 @@ def test_the_same_seed_makes_the_same_valid_model_of_3_to_12_operators() -> None
         assert len(model.operators) <= 12
 
 
-@needs_onnxruntime
 @pytest.mark.tool
 def test_random_models_answer_as_the_reference_of_onnx_does() -> None:
     models = models_of(range(MODELS))
@@ -87,7 +85,6 @@ def test_random_models_answer_as_the_reference_of_onnx_does() -> None:
     assert len(served) > MODELS / 2, "most models are refused: nothing was judged"
 
 
-@needs_onnxruntime
 @pytest.mark.tool
 def test_models_that_were_answered_wrongly_once_are_answered_rightly() -> None:
     cases = read_cases()

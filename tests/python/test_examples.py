@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integration import harness
 from lumen_engine import Server
 
 Run = Callable[..., str]
@@ -69,7 +68,6 @@ def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:
     assert float(rows["inference"]) < float(rows["total"])
 
 
-@harness.needs_onnxruntime
 def test_a_pipeline_of_scikit_learn_answers_as_it_does_itself(run: Run) -> None:
     said = run("tabular/tabular.py")
     assert re.search(r"^9\d\.\d% of 45 held-out wines right$", said, re.MULTILINE)

@@ -54,21 +54,19 @@ if(LUMEN_WITH_OPENVINO)
   list(APPEND CMAKE_BUILD_RPATH "${LUMEN_OPENVINO_DIR}/libs")
 endif()
 
-# ONNX Runtime: the library out of its wheel, opened when a model first needs it; the headers of the
-# distribution, or those that ./dev setup fetched. The build goes on without.
+# ONNX Runtime: the library out of its wheel, opened when a model first needs it; the headers are here
+# (tools/onnxruntime/README.md). The build goes on without the library.
+set(LUMEN_ONNXRUNTIME_INCLUDE ${PROJECT_SOURCE_DIR}/tools/onnxruntime)
 function(lumen_find_onnxruntime)
   lumen_find_wheel(onnxruntime wheel)
   file(GLOB library "${wheel}/capi/libonnxruntime.so.*")
-  find_path(LUMEN_ONNXRUNTIME_INCLUDE onnxruntime_c_api.h
-            PATHS "${LUMEN_VENV}/include/onnxruntime" PATH_SUFFIXES onnxruntime)
-  if(library AND LUMEN_ONNXRUNTIME_INCLUDE)
+  if(library)
     set(LUMEN_ONNXRUNTIME_LIBRARY ${library} PARENT_SCOPE)
     return()
   endif()
   set(LUMEN_WITH_ONNXRUNTIME OFF PARENT_SCOPE)
-  message(STATUS "building without ONNX Runtime, so its models will be UNAVAILABLE:"
-                 " no onnxruntime wheel, or no headers (onnxruntime_c_api.h) in ${LUMEN_VENV} or of the"
-                 " distribution. ./dev setup fetches both where apt can")
+  message(STATUS "building without ONNX Runtime, so its models will be UNAVAILABLE: no onnxruntime wheel in"
+                 " ${LUMEN_VENV}. ./dev setup installs it")
 endfunction()
 
 if(LUMEN_WITH_ONNXRUNTIME)
