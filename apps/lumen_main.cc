@@ -43,11 +43,13 @@ std::string nearest_flag(const CLI::App& command) {
 }  // namespace
 
 int lumen_main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == kTryModelsCommand) return run_try_models();
+  if (argc > 1 && std::string_view(argv[1]) == kTryModelsCommand) {
+    return run_try_models(argc > 2 ? argv[2] : "[]");
+  }
   if (const std::optional<int> status = run_python_command(argv)) return *status;
   CLI::App app("Lumen: a low-latency inference server for one machine", "lumen");
   app.set_version_flag("--version", [] {
-    const lumen::models::Backends backends(lumen::backends::built_in());
+    const lumen::models::Backends backends(lumen::backends::with_devices({}));
     return "lumen " LUMEN_VERSION ", " + backends.description();
   });
   app.require_subcommand(1);

@@ -3,6 +3,7 @@
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/clock.h>
+#include <lumen/models/execution_provider.h>
 #include <lumen/models/load_progress.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/telemetry/counters.h>
@@ -25,6 +26,7 @@ using lumen::models::ModelState;
 struct ModelsArguments {
   std::filesystem::path repository = "models";
   std::string backend{lumen::models::kAutoBackend};
+  std::string execution_providers{"[]"};
   bool explain = false;
 };
 
@@ -66,9 +68,15 @@ int run_models(const ModelsArguments& arguments) {
   lumen::models::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
-  TrialProcesses trials;
+  const auto providers = lumen::models::parse_execution_providers(arguments.execution_providers);
+  if (!providers.ok()) {
+    std::fprintf(stderr, "lumen models: --execution-providers: %s\n",
+                 providers.status().message().data());
+    return 2;
+  }
+  TrialProcesses trials({.execution_providers = arguments.execution_providers});
   const auto repository = lumen::models::ModelRepository::open(
-      arguments.repository, lumen::backends::built_in(), *counters,
+      arguments.repository, lumen::backends::with_devices(*providers), *counters,
       {.backend = arguments.backend,
        .cache = lumen::models::default_choices_file(),
        .trials = &trials},
@@ -96,6 +104,8 @@ void add_models_command(CLI::App& app, int& exit_status) {
   command->add_option("--model-repository", arguments->repository, "default: models");
   command->add_option("--backend", arguments->backend,
                       "of models whose config.json names none; default: auto");
+  command->add_option("--execution-providers", arguments->execution_providers,
+                      "as lumen serve takes it: ways to devices, a list in JSON");
   command->add_flag("--explain", arguments->explain,
                     "with the measurements of each backend, and why one can't");
   command->callback([arguments, &exit_status] { exit_status = run_models(*arguments); });

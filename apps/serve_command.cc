@@ -11,6 +11,7 @@
 #include <lumen/base/core_distance.h>
 #include <lumen/base/cpu.h>
 #include <lumen/models/backend.h>
+#include <lumen/models/execution_provider.h>
 #include <lumen/server/server.h>
 #include <lumen/server/settings.h>
 
@@ -225,9 +226,11 @@ int run_serve(const ServeArguments& arguments) {
 
   StopWhileLoading stopping;
   options.stop_loading = &stopping.stop();
-  TrialProcesses trials;
+  const auto providers = lumen::models::parse_execution_providers(options.execution_providers);
+  if (!providers.ok()) return fail(providers.status());
+  TrialProcesses trials({.execution_providers = options.execution_providers});
   options.load_trials = &trials;
-  auto started = Server::start(options, lumen::backends::built_in(), report);
+  auto started = Server::start(options, lumen::backends::with_devices(*providers), report);
   options.stop_loading = nullptr;
   const bool was_stopped = stopping.end() != 0;
   const bool has_failed = !started.ok() && started.status().code() != lumen::Code::kCancelled;

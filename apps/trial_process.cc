@@ -4,6 +4,7 @@
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/clock.h>
+#include <lumen/models/execution_provider.h>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -30,15 +31,32 @@ using Json = nlohmann::json;
 using lumen::Code;
 using lumen::Status;
 using lumen::UniqueFd;
+using lumen::models::DeviceOptions;
 using lumen::models::ModelSource;
 
 // The socket's descriptor in the process.
 constexpr int kTrialSocket = 3;
-// A path of 4 KiB of which each byte is escaped, two names and 16 batch sizes take less than half.
+// A path of 4 KiB of which each byte is escaped, two names and 32 batch sizes take less than half.
 // A socket takes 208 KiB.
 constexpr size_t kMaxMessageBytes = 64 * 1024;
 // How soon a stop is seen.
 constexpr int kLookMs = 50;
+
+Json json_of(const DeviceOptions& device) {
+  return {{"id", device.id ? Json(*device.id) : Json()},
+          {"streams", device.streams},
+          {"batch_sizes", device.batch_sizes},
+          {"memory_mb", device.memory_mb}};
+}
+
+DeviceOptions device_of(const Json& json) {
+  DeviceOptions device;
+  if (!json.at("id").is_null()) device.id = json.at("id").get<uint32_t>();
+  device.streams = json.at("streams");
+  device.batch_sizes = json.at("batch_sizes").get<std::vector<uint32_t>>();
+  device.memory_mb = json.at("memory_mb");
+  return device;
+}
 
 // Of the options those that a backend reads.
 std::string message_of(const ModelSource& source, std::string_view backend) {
@@ -48,7 +66,8 @@ std::string message_of(const ModelSource& source, std::string_view backend) {
                   {"backend", backend},
                   {"precision", static_cast<int>(source.options.precision)},
                   {"batch_sizes", source.options.batch_sizes},
-                  {"shape_cache", source.options.shape_cache}};
+                  {"shape_cache", source.options.shape_cache},
+                  {"device", json_of(source.options.device)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -60,6 +79,7 @@ ModelSource source_of(const Json& json) {
   source.options.precision = static_cast<lumen::models::Precision>(json.at("precision").get<int>());
   source.options.batch_sizes = json.at("batch_sizes").get<std::vector<uint32_t>>();
   source.options.shape_cache = json.at("shape_cache");
+  source.options.device = device_of(json.at("device"));
   return source;
 }
 
@@ -110,12 +130,14 @@ bool was_set(const std::atomic<bool>* stop) noexcept {
 
 }  // namespace
 
-int run_try_models() {
+int run_try_models(std::string_view execution_providers) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // A crash is an answer here: no file is to be left of it.
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   (void)setrlimit(RLIMIT_CORE, &none);
-  const lumen::models::Backends backends(lumen::backends::built_in());
+  const auto providers = lumen::models::parse_execution_providers(execution_providers);
+  if (!providers.ok()) return 1;
+  const lumen::models::Backends backends(lumen::backends::with_devices(*providers));
   std::string message(kMaxMessageBytes, '\0');
   for (;;) {
     const ssize_t bytes = recv(kTrialSocket, message.data(), message.size(), 0);
@@ -128,7 +150,7 @@ int run_try_models() {
   }
 }
 
-Status TrialProcess::start(const std::filesystem::path& program) {
+Status TrialProcess::start(const TrialProgram& program) {
   std::array<int, 2> ends{-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::from_errno(errno, "a socket for a process that tries models");
@@ -139,12 +161,13 @@ Status TrialProcess::start(const std::filesystem::path& program) {
   spawn.set(theirs.get());
   std::string name = "lumen";
   std::string command(kTryModelsCommand);
-  std::array<char*, 3> words{name.data(), command.data(), nullptr};
+  std::string providers = program.execution_providers;
+  std::array<char*, 4> words{name.data(), command.data(), providers.data(), nullptr};
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, program.c_str(), spawn.actions(), spawn.attributes(),
+  const int error = posix_spawn(&pid, program.program.c_str(), spawn.actions(), spawn.attributes(),
                                 words.data(), environ);
   if (error != 0) {
-    return Status::from_errno(error, "starting %s to try models", program.c_str());
+    return Status::from_errno(error, "starting %s to try models", program.program.c_str());
   }
   pid_ = pid;
   socket_ = std::move(ours);

@@ -16,14 +16,22 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 // Not for people: the process reads from a socket.
 inline constexpr std::string_view kTryModelsCommand = "try-models";
-// The work of that process until its socket ends. The exit status.
-[[nodiscard]] int run_try_models();
+// The work of that process until its socket ends. `execution_providers`: as the setting. The exit
+// status.
+[[nodiscard]] int run_try_models(std::string_view execution_providers);
+
+// How the processes are started.
+struct TrialProgram {
+  std::filesystem::path program = "/proc/self/exe";  // called with kTryModelsCommand
+  std::string execution_providers{"[]"};             // the setting, its one argument
+};
 
 // One of them. By one thread at a time.
 class TrialProcess {
@@ -35,8 +43,7 @@ class TrialProcess {
   TrialProcess(const TrialProcess&) = delete;
   TrialProcess& operator=(const TrialProcess&) = delete;
 
-  // `program`: called with kTryModelsCommand.
-  [[nodiscard]] lumen::Status start(const std::filesystem::path& program);
+  [[nodiscard]] lumen::Status start(const TrialProgram& program);
   // Not ok: it could not be sent. A process that has ended is told by wait_for_answer().
   [[nodiscard]] lumen::Status send(std::string_view message);
   [[nodiscard]] Answer wait_for_answer(uint64_t most_ns, const std::atomic<bool>* stop);
@@ -54,8 +61,7 @@ class TrialProcesses final : public lumen::models::LoadTrials {
   // Large models load within this; a backend that never comes back from a load is ended.
   static constexpr uint64_t kMostTrialNs = 600'000'000'000;
 
-  explicit TrialProcesses(std::filesystem::path program = "/proc/self/exe",
-                          uint64_t most_ns = kMostTrialNs)
+  explicit TrialProcesses(TrialProgram program = {}, uint64_t most_ns = kMostTrialNs)
       : program_(std::move(program)), most_ns_(most_ns) {}
 
   [[nodiscard]] lumen::Status try_in_process(const lumen::models::ModelSource& source,
@@ -68,7 +74,7 @@ class TrialProcesses final : public lumen::models::LoadTrials {
   [[nodiscard]] std::unique_ptr<TrialProcess> take();
   void give_back(std::unique_ptr<TrialProcess> process);
 
-  const std::filesystem::path program_;
+  const TrialProgram program_;
   const uint64_t most_ns_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<TrialProcess>> idle_;

@@ -82,9 +82,17 @@ bool Backends::loads_in_parallel() const noexcept {
       entries_, [](const auto& entry) { return entry->backend->traits().loads_in_parallel; });
 }
 
+std::vector<Backends::Entry*> Backends::available() const {
+  std::vector<Entry*> found;
+  for (const auto& entry : entries_) {
+    if (entry->backend->availability().ok()) found.push_back(entry.get());
+  }
+  return found;
+}
+
 std::string Backends::description() const {
   std::string text;
-  for (const auto& entry : entries_) {
+  for (const Entry* entry : available()) {
     text.append(text.empty() ? "" : ", ").append(entry->backend->description());
   }
   return text.empty() ? "no backend" : text;

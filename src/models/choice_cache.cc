@@ -128,6 +128,12 @@ std::string ChoiceCache::key_of(const ModelSource& source, std::string_view back
   hash.add(std::to_string(static_cast<int>(source.options.precision)));
   for (const uint32_t rows : source.options.batch_sizes) hash.add(std::to_string(rows));
   hash.add(cpu_name());
+  const DeviceOptions& device = source.options.device;
+  if (device != DeviceOptions()) {
+    hash.add(std::to_string(device.id.value_or(UINT32_MAX)) + " " + std::to_string(device.streams) +
+             " " + std::to_string(device.memory_mb));
+    for (const uint32_t rows : device.batch_sizes) hash.add(std::to_string(rows));
+  }
   hash.add(backends);
   hash.add(tables);
   return hash.text();

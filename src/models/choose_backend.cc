@@ -146,13 +146,14 @@ std::string reason_to_leave_out(const Backend& backend, const ModelSource& sourc
          listed(found.not_known);
 }
 
-// The reason of each, on one line; that of the reference first, since a Status cuts the end.
-Status nobody(const Backends& backends, const ModelSource& source,
+// The reason of each of `backends`, in their order, on one line; that of the reference first, since
+// a Status cuts the end.
+Status nobody(const std::vector<Backends::Entry*>& backends, const ModelSource& source,
               const std::vector<TriedBackend>& tried, Code code) {
   std::string all;
   for (const bool is_reference : {true, false}) {
     for (size_t i = 0; i < tried.size(); ++i) {
-      if (backends.entries()[i]->backend->traits().is_reference != is_reference) continue;
+      if (backends[i]->backend->traits().is_reference != is_reference) continue;
       all.append(all.empty() ? "" : "; ").append(tried[i].name).append(": ");
       all.append(tried[i].problem);
     }
@@ -163,16 +164,16 @@ Status nobody(const Backends& backends, const ModelSource& source,
 
 // A model with the backends that "auto" may give it to.
 struct Attempt {
-  std::vector<TriedBackend> tried;  // all backends, in their order; the candidates point into it
+  std::vector<TriedBackend> tried;  // of each backend, in their order; the candidates point into it
   std::vector<Candidate> candidates;
   const TriedBackend* left_out = nullptr;  // the last backend that may not serve it
   Code code = Code::kUnavailable;          // of the last backend that could not load it
 };
 
-void load_with_each(Attempt& attempt, Backends& backends, const ModelSource& source,
-                    const LoadOptions& options) {
-  attempt.tried.reserve(backends.entries().size());
-  for (const auto& entry : backends.entries()) {
+void load_with_each(Attempt& attempt, const std::vector<Backends::Entry*>& backends,
+                    const ModelSource& source, const LoadOptions& options) {
+  attempt.tried.reserve(backends.size());
+  for (Backends::Entry* entry : backends) {
     if (options.is_stopped()) return;
     TriedBackend& tried = attempt.tried.emplace_back(
         TriedBackend{.name = std::string(entry->backend->name()),
@@ -188,7 +189,7 @@ void load_with_each(Attempt& attempt, Backends& backends, const ModelSource& sou
     }
     Result<std::unique_ptr<LoadedModel>> loaded = load(*entry, source);
     if (loaded.ok()) {
-      attempt.candidates.push_back({entry.get(), std::move(*loaded), nullptr, {}, &tried});
+      attempt.candidates.push_back({entry, std::move(*loaded), nullptr, {}, &tried});
     } else {
       attempt.code = loaded.status().code();
       tried.problem = loaded.status().message();
@@ -226,8 +227,9 @@ std::string why_the_only_one(const Attempt& attempt) {
 }
 
 // Loads the model with each backend, and compares them if there are several.
-Result<ChosenBackend> try_all(Backends& backends, const ModelSource& source,
-                              const LoadOptions& options, LoadGate::Loading& loading) {
+Result<ChosenBackend> try_all(const std::vector<Backends::Entry*>& backends,
+                              const ModelSource& source, const LoadOptions& options,
+                              LoadGate::Loading& loading) {
   Attempt attempt;
   ChosenBackend chosen;
   load_with_each(attempt, backends, source, options);
@@ -263,8 +265,10 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
     return load_with(backends, named, source, options,
                      {.why = is_its_own ? "config.json names it" : "the server's setting"});
   }
-  if (backends.entries().size() < 2) {
-    return load_with(backends, "", source, options, {.why = "the only backend of this server"});
+  const std::vector<Backends::Entry*> available = backends.available();
+  if (available.size() < 2) {
+    const std::string_view only = available.empty() ? "" : available.front()->backend->name();
+    return load_with(backends, only, source, options, {.why = "the only backend of this server"});
   }
   ChoiceCache cache(options.cache);
   const std::string key =
@@ -274,7 +278,7 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
     Result<ChosenBackend> chosen = load_with(backends, known->backend, source, options, *known);
     if (chosen.ok()) return chosen;
   }
-  Result<ChosenBackend> chosen = try_all(backends, source, options, loading);
+  Result<ChosenBackend> chosen = try_all(available, source, options, loading);
   if (chosen.ok()) cache.put(key, chosen->choice);
   return chosen;
 }

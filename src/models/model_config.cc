@@ -32,6 +32,11 @@ constexpr uint64_t kMinCacheBytes = uint64_t{64} << 10;
 constexpr uint64_t kMaxCacheBytes = uint64_t{64} << 30;
 
 constexpr std::array<std::string_view, 4> kCacheKeys = {"enable", "ttl_ms", "max_bytes", "policy"};
+constexpr std::array<std::string_view, 4> kDeviceKeys = {"id", "streams", "batch_sizes",
+                                                        "memory_mb"};
+// More devices than a machine has, and more memory than a device has: a typing mistake.
+constexpr uint32_t kMostDeviceId = 255;
+constexpr uint32_t kMostDeviceMemoryMb = 1u << 20;
 // In the order of enum Precision.
 constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
 
@@ -74,25 +79,31 @@ void read_precision(Config& config, const Json& value) {
                                  : ", wanted \"f32\", \"bf16\" or \"auto\""));
 }
 
-void read_batch_sizes(Config& config, const Json& value) {
+// Empty, and the reason is said, where they are none; an empty list is one.
+std::vector<uint32_t> read_sizes(Config& config, const std::string& key, const Json& value) {
   const std::string wanted = ", wanted a list of at most " +
                              std::to_string(limits::kMaxStaticBatchSizes) +
                              " different whole numbers from 1 to " + std::to_string(kMaxBatchSize);
   if (!value.is_array() || value.size() > limits::kMaxStaticBatchSizes) {
-    return config.fail("key \"batch_sizes\": got " + shown(value) + wanted);
+    config.fail("key \"" + key + "\": got " + shown(value) + wanted);
+    return {};
   }
   std::vector<uint32_t> sizes;
   for (const Json& item : value) {
     const uint64_t size = item.is_number_unsigned() ? item.get<uint64_t>() : 0;
     const auto narrow = static_cast<uint32_t>(std::min(size, kMaxBatchSize));
     if (size < 1 || size > kMaxBatchSize || std::ranges::find(sizes, narrow) != sizes.end()) {
-      return config.fail("key \"batch_sizes\": got " + shown(item) + " in " + shown(value) +
-                         wanted);
+      config.fail("key \"" + key + "\": got " + shown(item) + " in " + shown(value) + wanted);
+      return {};
     }
     sizes.push_back(narrow);
   }
   std::ranges::sort(sizes);
-  config.options.batch_sizes = std::move(sizes);
+  return sizes;
+}
+
+void read_batch_sizes(Config& config, const Json& value) {
+  config.options.batch_sizes = read_sizes(config, "batch_sizes", value);
 }
 
 void read_rows_are_independent(Config& config, const Json& value) {
@@ -205,6 +216,30 @@ std::optional<uint32_t> read_number(Config& config, std::string_view key, const 
   return std::nullopt;
 }
 
+void read_device(Config& config, const Json& section) {
+  if (!section.is_object()) {
+    return config.fail("key \"device\": got " + shown(section) +
+                       ", wanted an object, as {\"id\": 0}");
+  }
+  DeviceOptions& device = config.options.device;
+  for (const auto& [key, value] : section.items()) {
+    const std::string path = "device." + key;
+    if (key == kDeviceKeys[0]) {
+      device.id = read_number(config, path, value, 0, kMostDeviceId);
+    } else if (key == kDeviceKeys[1]) {
+      device.streams =
+          read_number(config, path, value, 1, DeviceOptions::kMostStreams).value_or(1);
+    } else if (key == kDeviceKeys[2]) {
+      device.batch_sizes = read_sizes(config, path, value);
+    } else if (key == kDeviceKeys[3]) {
+      device.memory_mb = read_number(config, path, value, 0, kMostDeviceMemoryMb).value_or(0);
+    } else {
+      config.fail("unknown key " + shown(Json(key)) + " in \"device\"" + hint(key, kDeviceKeys));
+    }
+    if (!config.status.ok()) return;
+  }
+}
+
 void read_weight(Config& config, const Json& value) {
   ModelScheduling& scheduling = config.options.scheduling;
   scheduling.weight =
@@ -254,7 +289,8 @@ constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"weight", read_weight},
                               Key{"priority", read_priority},
                               Key{"instances", read_instances},
-                              Key{"workers", read_workers}};
+                              Key{"workers", read_workers},
+                              Key{"device", read_device}};
 
 std::string hint_of_key(std::string_view name) {
   std::array<std::string_view, kKeys.size()> names;

@@ -4,6 +4,7 @@
 
 #include <lumen/base/nearest_name.h>
 #include <lumen/base/unix_socket.h>
+#include <lumen/models/execution_provider.h>
 #include <lumen/net/socket.h>
 #include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
@@ -38,7 +39,7 @@ Result<uint64_t> index_of_word(const Setting& setting, std::string_view value) {
 }
 
 Result<uint64_t> number_of(const Setting& setting, std::string_view value) {
-  const auto& [words, bounds, unit, form, check, none] = setting.values;
+  const auto& [words, bounds, unit, form, check, none, is_list] = setting.values;
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (!words.empty()) {
@@ -73,7 +74,7 @@ template <auto kMember>
 std::string read(const Setting& setting, const S& options) {
   const auto& value = at(options, kMember);
   using M = std::remove_cvref_t<decltype(value)>;
-  const auto& [words, bounds, unit, form, check, none] = setting.values;
+  const auto& [words, bounds, unit, form, check, none, is_list] = setting.values;
   if constexpr (kIsWord<M>) {
     return std::string(words[static_cast<size_t>(value)]);
   } else if constexpr (std::is_integral_v<M>) {
@@ -143,6 +144,9 @@ Status check_hosts(const Setting& setting, std::string_view value) {
 }
 Status check_origins(const Setting& setting, std::string_view value) {
   return http::is_origin_list(value) ? Status() : wanted(value, setting.values_text());
+}
+Status check_providers(const Setting&, std::string_view value) {
+  return models::parse_execution_providers(value).status();
 }
 Status check_not_empty(const Setting& setting, std::string_view value) {
   return value.empty() ? wanted(value, setting.values_text()) : Status();
@@ -234,6 +238,13 @@ constexpr Setting kSettings[] = {
     row<&S::backend_trial_ns>("server.backend_trial_ms", kRestart,
                               {.bounds = {0, 60'000}, .unit = 1'000'000},
                               "how long auto may measure for one model, loading not counted"),
+    row<&S::execution_providers>(
+        "server.execution_providers", kRestart,
+        {.form = "a list in JSON of {\"name\", \"library\", \"device_id\", \"options\"}",
+         .check = check_providers,
+         .is_list = true},
+        "ways of ONNX Runtime to devices, each a backend by its name: plugins, and options of cuda "
+        "and tensorrt"),
     row<&S::backend_choices>("server.backend_choices", kRestart, {.form = "a path, or off"},
                              "where the choices of auto are kept for the next start; not set: "
                              "$XDG_CACHE_HOME/lumen/backends.json"),

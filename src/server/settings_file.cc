@@ -153,12 +153,14 @@ Result<ServerOptions> apply(const Document& document, ServerOptions options, boo
       if (is_change && setting.change != SettingChange::kLive) {
         return document.refuse(place, " can't be changed while serving; restart with it");
       }
-      if (setting.is_number ? !value.is_number_unsigned() : !value.is_string()) {
+      const bool is_list = setting.values.is_list && value.is_array();
+      if (!is_list && (setting.is_number ? !value.is_number_unsigned() : !value.is_string())) {
         const char* wanted = setting.is_number ? "a whole number, 0 or more" : "a string";
+        if (setting.values.is_list) wanted = "a list";
         return document.refuse(place, ": got " + text_of(value) + ", wanted " + wanted);
       }
-      const Status set =
-          setting.set(options, setting.is_number ? value.dump() : value.get<std::string>());
+      const Status set = setting.set(
+          options, setting.is_number || is_list ? value.dump() : value.get<std::string>());
       if (!set.ok()) return document.refuse(place, ": " + std::string(set.message()));
     }
   }

@@ -1,11 +1,16 @@
-// The backends that the conformance suites run over: the fake one in each of its ways, and those
-// that are built in. Threads: the test's. Memory: the heap. Errors: none.
+// The backends that the conformance suites run over: the fake one in each of its ways, those that
+// are built in, and the device of tests/device. Threads: the test's. Memory: the heap. Errors: none.
 #pragma once
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/check.h>
 
 #include "support/fake_backend.h"
+#ifdef LUMEN_TEST_DEVICE
+#include <lumen/backends/onnxruntime.h>
+
+#include "support/test_device.h"
+#endif
 
 #include <functional>
 #include <memory>
@@ -50,6 +55,12 @@ inline std::vector<BackendCase> all_backends() {
     cases.push_back({std::string(backends::built_in()[i]->name()),
                      [i] { return MadeBackend{std::move(backends::built_in()[i]), nullptr}; }});
   }
+#ifdef LUMEN_TEST_DEVICE
+  cases.push_back({"Device", [] {
+                     return MadeBackend{backends::make_device_backend(test::device_provider()),
+                                        nullptr};
+                   }});
+#endif
   return cases;
 }
 

@@ -3,13 +3,20 @@
 #pragma once
 
 #include <lumen/models/backend.h>
+#include <lumen/models/execution_provider.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace lumen::backends {
 
-// The first serves the models whose config.json names no backend.
+// Those that compute on the CPU. The first serves the models whose config.json names no backend.
 [[nodiscard]] std::vector<std::unique_ptr<models::Backend>> built_in();
+
+// Those, and behind them one for each execution provider: `providers`, and cuda and tensorrt where
+// those are not among them.
+[[nodiscard]] std::vector<std::unique_ptr<models::Backend>> with_devices(
+    std::span<const models::ExecutionProvider> providers);
 
 }  // namespace lumen::backends

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,6 +58,21 @@ struct ResponseCacheOptions {
   CachePolicy policy = CachePolicy::kS3Fifo;
 };
 
+// "device" of a model's config.json: how a backend that runs on a device (a GPU) does so. Others
+// ignore it.
+struct DeviceOptions {
+  static constexpr uint32_t kMostStreams = 16;
+  std::optional<uint32_t> id = {};  // nullopt: the server's setting for that backend
+  // Runs of one instance that are under way at once: one computes while another's tensors are
+  // copied.
+  uint32_t streams = 2;
+  // Sizes of the first axis that each stream runs once before it serves.
+  std::vector<uint32_t> batch_sizes = {1};
+  uint32_t memory_mb = 0;  // the most of the device's memory; 0: as the library likes
+
+  bool operator==(const DeviceOptions&) const = default;
+};
+
 // From the model's own config.json (all optional).
 struct ModelOptions {
   std::string backend;  // its name; empty or "auto": chosen by measuring
@@ -71,6 +87,7 @@ struct ModelOptions {
   uint32_t shape_cache = kDefaultShapeCache;
   ResponseCacheOptions response_cache = {};
   ModelScheduling scheduling = {};
+  DeviceOptions device = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 
@@ -155,6 +172,9 @@ class Backend {
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  // as config.json has it
   [[nodiscard]] virtual std::string description() const = 0;  // for the banner: name, version
+  // Whether this machine has the device that it needs, and the reason if not: then "auto" passes it
+  // over without a word, and load() says the reason. By several threads at once.
+  [[nodiscard]] virtual Status availability() const { return {}; }
   [[nodiscard]] virtual BackendTraits traits() const noexcept { return {}; }
   [[nodiscard]] virtual Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) = 0;
   // Offers a region in which request data will lie, at any time, requests running or not: a device

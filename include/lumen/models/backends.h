@@ -56,7 +56,9 @@ class Backends {
   void unregister_memory(std::span<std::byte> region) noexcept;
 
   [[nodiscard]] bool loads_in_parallel() const noexcept;  // any of them
-  [[nodiscard]] std::string description() const;          // of all, for the banner
+  // Those that this machine can use: "auto" chooses among them.
+  [[nodiscard]] std::vector<Entry*> available() const;
+  [[nodiscard]] std::string description() const;  // of those, for the banner
 
  private:
   std::vector<std::unique_ptr<Entry>> entries_;

@@ -72,6 +72,10 @@ struct ServerOptions {
   // For the models whose config.json names no backend; "auto": the faster of those that can serve
   // it.
   std::string backend{models::kAutoBackend};
+  // A list in JSON, as models::parse_execution_providers() takes it: the ways to devices that the
+  // server has beside cuda and tensorrt, and how those two are set. (The program that starts the
+  // server makes a backend of each.)
+  std::string execution_providers{"[]"};
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
   // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.
   std::string backend_choices;

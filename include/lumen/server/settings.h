@@ -32,6 +32,7 @@ struct Setting {
     std::string_view form{};
     Status (*check)(const Setting& setting, std::string_view value) = nullptr;
     std::string_view none{};  // the word for no value: an empty text, or the number -1
+    bool is_list = false;     // the text is a list in JSON; in config.json it may be that list
   };
 
   std::string_view section;  // of config.json: "server" or "engine"

@@ -326,6 +326,7 @@ class OnnxRuntimeInstance final : public Instance {
 
   // Types and ranks of the inputs are right. Where axes are free, or the library says that an
   // argument is wrong, it is their sizes or numbers that an operation refuses: the client's error.
+  // A device fails in ways of its own, which name no argument.
   Status refusal(const InferRequest& request, OrtStatus& error) const noexcept {
     const char* text = api().GetErrorMessage(&error);
     const std::string_view said(text);
@@ -334,7 +335,8 @@ class OnnxRuntimeInstance final : public Instance {
     const bool has_free_axes = std::ranges::any_of(
         shared_->ports.inputs, [](const Port& port) { return !port.spec.shape.is_static(); });
     const bool is_argument = api().GetErrorCode(&error) == ORT_INVALID_ARGUMENT;
-    if (has_no_memory || (!has_free_axes && !is_argument)) {
+    const bool may_be_sizes = has_free_axes && !shared_->is_on_device;
+    if (has_no_memory || (!may_be_sizes && !is_argument)) {
       return failed(Code::kInternal, "running", shared_->metadata.name, text);
     }
     const Status shapes = shapes_refused(shared_->metadata, request.inputs, true);

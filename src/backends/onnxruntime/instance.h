@@ -22,6 +22,7 @@ struct SharedSession {
   Owned<OrtSession> session;
   ModelMetadata metadata;
   Ports ports;
+  bool is_on_device = false;
 };
 
 [[nodiscard]] std::unique_ptr<Instance> make_instance(std::shared_ptr<const SharedSession> shared);

@@ -38,6 +38,7 @@ struct WordRule {
 // Texts of which only examples are known: addresses and the like.
 struct ExampleRule {
   std::vector<std::string> good, bad;
+  bool is_list = false;  // in JSON, as a text or as it is
 };
 struct Rule {
   std::string section;
@@ -55,8 +56,9 @@ Rule number(const char* section, bool live, uint64_t low, uint64_t high, bool po
 Rule word(const char* section, bool live, std::set<std::string> words) {
   return {section, live, {}, WordRule{std::move(words)}, {}};
 }
-Rule text(const char* section, std::vector<std::string> good, std::vector<std::string> bad) {
-  return {section, false, {}, {}, ExampleRule{std::move(good), std::move(bad)}};
+Rule text(const char* section, std::vector<std::string> good, std::vector<std::string> bad,
+          bool is_list = false) {
+  return {section, false, {}, {}, ExampleRule{std::move(good), std::move(bad), is_list}};
 }
 
 const std::map<std::string, Rule>& rules() {
@@ -92,6 +94,8 @@ const std::map<std::string, Rule>& rules() {
       {"backend", text("server", {"auto", "openvino", "another"}, {""})},
       {"backend_trial_ms", number("server", false, 0, 60'000)},
       {"backend_choices", text("server", {"", "off", "a/b.json"}, {})},
+      {"execution_providers", text("server", {"[]", R"([{"name": "cuda"}])"},
+                                   {"", "[", "{}", "[1]", R"([{"name": "a"}])", "[{}]"}, true)},
       {"io_threads", number("server", false, 1, 64)},
       {"loop", word("server", false, {"auto", "epoll", "io_uring"})},
       {"recording", word("server", false, {"off", "on"})},
@@ -139,7 +143,7 @@ class Documents {
     if (below(8) == 0) return wrong_kind(rule);
     if (rule.number) return number_for(*rule.number);
     if (rule.words) return word_for(*rule.words);
-    const auto& [good, bad] = *rule.examples;
+    const auto& [good, bad, is_list] = *rule.examples;
     const bool is_good = bad.empty() || below(3) > 0;
     const std::string& one = is_good ? good[below(good.size())] : bad[below(bad.size())];
     return {one, is_good ? std::optional(one) : std::nullopt};
@@ -150,6 +154,9 @@ class Documents {
     const std::vector<json> others = {nullptr,        true,          1.5,  -1,   json::array({1}),
                                       json::object(), json::array(), -0.0, 1e300};
     const uint64_t at = below(others.size() + 1);
+    const bool is_taken = rule.examples && rule.examples->is_list && at < others.size() &&
+                          others[at] == json::array();
+    if (is_taken) return {others[at], "[]"};
     if (at < others.size()) return {others[at], std::nullopt};
     return {rule.number ? json("1") : json(1), std::nullopt};
   }
