@@ -6,7 +6,7 @@
 #include <lumen/base/check.h>
 
 #include "support/fake_backend.h"
-#ifdef LUMEN_TEST_DEVICE
+#ifdef LUMEN_WITH_TEST_DEVICE
 #include <lumen/backends/onnxruntime.h>
 
 #include "support/test_device.h"
@@ -55,7 +55,7 @@ inline std::vector<BackendCase> all_backends() {
     cases.push_back({std::string(backends::built_in()[i]->name()),
                      [i] { return MadeBackend{std::move(backends::built_in()[i]), nullptr}; }});
   }
-#ifdef LUMEN_TEST_DEVICE
+#ifdef LUMEN_WITH_TEST_DEVICE
   cases.push_back({"Device", [] {
                      return MadeBackend{backends::make_device_backend(test::device_provider()),
                                         nullptr};

@@ -85,6 +85,8 @@ OrtStatus* bytes_of(const OrtValue* value, std::byte*& bytes, size_t& size) {
   void* data = nullptr;
   RETURN_IF_FAILED(ort->GetTensorMutableData(const_cast<OrtValue*>(value), &data));
   RETURN_IF_FAILED(ort->GetTensorSizeInBytes(value, &size));
+  // ONNX Runtime 1.31 passes on the nullptr of an allocator that has no memory.
+  if (data == nullptr && size > 0) return failed("the device has no memory left");
   bytes = memory.bytes_of(data);
   return nullptr;
 }

@@ -36,6 +36,8 @@ Counters of_data_plane;
 Counters of_backend;
 thread_local int paused = 0;
 thread_local int in_backend = 0;
+thread_local int in_completion = 0;
+std::atomic<uint64_t> completions{0};
 
 bool is_data_plane_thread() noexcept {
   char name[16] = {};
@@ -44,7 +46,8 @@ bool is_data_plane_thread() noexcept {
 }
 
 void count(std::atomic<uint64_t> Counters::* counter) noexcept {
-  if (paused == 0 && open_window.load(std::memory_order_relaxed) && is_data_plane_thread()) {
+  if (paused == 0 && open_window.load(std::memory_order_relaxed) &&
+      (in_completion > 0 || is_data_plane_thread())) {
     Counters& counters = in_backend > 0 ? of_backend : of_data_plane;
     (counters.*counter).fetch_add(1, std::memory_order_relaxed);
   }
@@ -183,18 +186,24 @@ CallCounts read(const Counters& counters) noexcept {
 void open_call_window() noexcept {
   clear(of_data_plane);
   clear(of_backend);
+  completions.store(0, std::memory_order_relaxed);
   open_window.store(true, std::memory_order_relaxed);
 }
 
 WindowCounts close_call_window() noexcept {
   open_window.store(false, std::memory_order_relaxed);
-  return {read(of_data_plane), read(of_backend)};
+  return {read(of_data_plane), read(of_backend), completions.load(std::memory_order_relaxed)};
 }
 
 CallCountPause::CallCountPause() noexcept { ++paused; }
 CallCountPause::~CallCountPause() { --paused; }
 BackendCalls::BackendCalls() noexcept { ++in_backend; }
 BackendCalls::~BackendCalls() { --in_backend; }
+CompletionCalls::CompletionCalls() noexcept {
+  ++in_completion;
+  completions.fetch_add(1, std::memory_order_relaxed);
+}
+CompletionCalls::~CompletionCalls() { --in_completion; }
 
 }  // namespace lumen::testing_support
 

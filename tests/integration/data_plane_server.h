@@ -15,6 +15,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,45 @@ enum class Deliberate { kNothing, kAllocation, kLock };
 
 inline constexpr int kRequests = 100;
 
+// The `done` of the requests that a backend has pending, so that the calls in it are counted.
+class CountedCompletions {
+ public:
+  using Done = void (*)(models::InferRequest&) noexcept;
+
+  // Before the request is started. Returns the function to start it with.
+  static Done add(models::InferRequest& request, Done done) noexcept {
+    for (Entry& entry : entries) {
+      models::InferRequest* none = nullptr;
+      if (!entry.request.compare_exchange_strong(none, &request)) continue;
+      entry.done = done;
+      return run;
+    }
+    std::abort();  // more than any test has in flight
+  }
+  // Takes the request out; its own `done`.
+  static Done take(models::InferRequest& request) noexcept {
+    for (Entry& entry : entries) {
+      if (entry.request.load() != &request) continue;
+      const Done done = entry.done;
+      entry.request.store(nullptr);
+      return done;
+    }
+    std::abort();
+  }
+
+ private:
+  struct Entry {
+    std::atomic<models::InferRequest*> request;  // nullptr: free
+    Done done;
+  };
+  static void run(models::InferRequest& request) noexcept {
+    const Done done = take(request);
+    const testing_support::CompletionCalls calls;
+    done(request);
+  }
+  static inline std::array<Entry, 64> entries{};
+};
+
 // The backend's own calls are its business, unless a test wants one to be seen.
 class UncountedInstance final : public models::Instance {
  public:
@@ -45,7 +86,9 @@ class UncountedInstance final : public models::Instance {
     }
     if (deliberate_ == Deliberate::kLock) const std::lock_guard lock(mutex_);
     const testing_support::BackendCalls calls;
-    return inner_->start(request, done);
+    const auto outcome = inner_->start(request, CountedCompletions::add(request, done));
+    if (outcome == models::StartOutcome::kDone) (void)CountedCompletions::take(request);
+    return outcome;
   }
   uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
 

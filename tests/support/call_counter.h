@@ -20,7 +20,8 @@ struct CallCounts {
 
 struct WindowCounts {
   CallCounts data_plane;
-  CallCounts backend;  // inside a BackendCalls
+  CallCounts backend;        // inside a BackendCalls
+  uint64_t completions = 0;  // CompletionCalls that lived
 };
 
 // Calls between the two, of the threads of the data plane by their names (lumen-io0, lumen-w0), but
@@ -45,6 +46,16 @@ class BackendCalls {
   ~BackendCalls();
   BackendCalls(const BackendCalls&) = delete;
   BackendCalls& operator=(const BackendCalls&) = delete;
+};
+
+// While one lives, calls of its thread are counted as the data plane's: a backend's own thread
+// completes a request.
+class CompletionCalls {
+ public:
+  CompletionCalls() noexcept;
+  ~CompletionCalls();
+  CompletionCalls(const CompletionCalls&) = delete;
+  CompletionCalls& operator=(const CompletionCalls&) = delete;
 };
 
 }  // namespace lumen::testing_support

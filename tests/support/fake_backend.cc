@@ -297,8 +297,13 @@ class FakeBackend final : public Backend {
   std::string_view name() const noexcept override { return control_->backend_name; }
   std::string description() const override { return control_->backend_name; }
   BackendTraits traits() const noexcept override { return control_->traits; }
+  Status availability() const override {
+    if (control_->why_not_available.empty()) return {};
+    return Status::error(Code::kUnavailable, "%s", control_->why_not_available.c_str());
+  }
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     control_->on_load();
+    LUMEN_RETURN_IF_ERROR(availability());
     if (control_->models_that_fail_to_load.contains(source.name)) {
       return Status::error(Code::kUnavailable, "model '%s' fails to load, as the test wants",
                            source.name.c_str());

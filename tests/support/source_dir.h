@@ -10,4 +10,9 @@ namespace lumen::test {
 // source_dir.cc alone, so that ccache serves the other tests of a checkout at another path.
 std::filesystem::path source_path(const std::filesystem::path& relative);
 
+#ifdef LUMEN_WITH_TEST_DEVICE
+// The plugin that is built of tests/device.
+[[nodiscard]] std::filesystem::path device_plugin();
+#endif
+
 }  // namespace lumen::test

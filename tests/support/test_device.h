@@ -6,6 +6,7 @@
 #include <lumen/models/execution_provider.h>
 
 #include "device/control.h"
+#include "support/source_dir.h"
 
 #include <dlfcn.h>
 
@@ -17,13 +18,13 @@ namespace lumen::test {
 
 [[nodiscard]] inline models::ExecutionProvider device_provider(
     std::map<std::string, std::string> options = {}, std::string name = "device") {
-  return {.name = std::move(name), .library = LUMEN_TEST_DEVICE, .options = std::move(options)};
+  return {.name = std::move(name), .library = device_plugin(), .options = std::move(options)};
 }
 
 // The one of this process.
 [[nodiscard]] inline device::DeviceControl& device_control() {
   static device::DeviceControl* const control = [] {
-    void* library = ::dlopen(LUMEN_TEST_DEVICE, RTLD_NOW | RTLD_LOCAL);
+    void* library = ::dlopen(device_plugin().c_str(), RTLD_NOW | RTLD_LOCAL);
     LUMEN_CHECK(library != nullptr);
     const auto find = reinterpret_cast<decltype(&lumen_device_control)>(
         ::dlsym(library, "lumen_device_control"));

@@ -264,7 +264,9 @@ function(lumen_tests)
     add_library(lumen_test_device MODULE tests/device/provider.cc)
     target_include_directories(lumen_test_device PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_include_directories(lumen_test_device SYSTEM PRIVATE ${LUMEN_ONNXRUNTIME_INCLUDE})
-    target_compile_definitions(lumen_source_dir PUBLIC
+    target_compile_definitions(lumen_source_dir PUBLIC LUMEN_WITH_TEST_DEVICE)
+    # Of that file alone: ccache keeps the others for all checkouts.
+    target_compile_definitions(lumen_source_dir PRIVATE
                                LUMEN_TEST_DEVICE="$<TARGET_FILE:lumen_test_device>")
     add_dependencies(lumen_source_dir lumen_test_device)
   endif()

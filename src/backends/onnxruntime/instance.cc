@@ -437,7 +437,9 @@ class OnnxRuntimeInstance final : public Instance {
   std::vector<const OrtValue*> input_values_;
   std::vector<const char*> output_names_;
   std::vector<OrtValue*> output_values_;
-  bool knows_shapes_ = true;   // of its outputs, from its inputs
+  // Of its outputs, from its inputs. Not on a device, whose library copies an output into memory
+  // that it is given without a look at the shape: a false declaration would not be found.
+  bool knows_shapes_ = !shared_->is_on_device;
   bool has_to_check_ = false;  // an output of this run
 };
 

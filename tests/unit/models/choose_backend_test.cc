@@ -57,6 +57,34 @@ TEST_F(ChooseBackendTest, TheFasterServesAndSaysTheMeasure) {
   EXPECT_FALSE(choice.is_remembered);
 }
 
+TEST_F(ChooseBackendTest, AutoPassesOverABackendThatTheMachineDoesNotHave) {
+  first->cost_ns = slow_call;
+  second->why_not_available = "no such device";
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "first");
+  EXPECT_EQ(choice.why, "the only backend of this server");
+  EXPECT_THAT(choice.tried, IsEmpty());
+  EXPECT_EQ(both().description(), "first");
+}
+
+TEST_F(ChooseBackendTest, OneThatIsNamedSaysWhyTheMachineDoesNotHaveIt) {
+  second->why_not_available = "no such device";
+  options.backend = "second";
+  open();
+  EXPECT_THAT(repository->find("m", "")->reason(), HasSubstr("no such device"));
+}
+
+TEST_F(ChooseBackendTest, ADeviceThatComesIsMeasuredThoughAChoiceIsRemembered) {
+  keep_choices();
+  first->cost_ns = slow_call;
+  second->why_not_available = "no such device";
+  EXPECT_EQ(choose().backend, "first");
+  second->why_not_available.clear();
+  const BackendChoice& choice = choose();
+  EXPECT_EQ(choice.backend, "second");
+  EXPECT_FALSE(choice.is_remembered);
+}
+
 TEST_F(ChooseBackendTest, SizesThatArePackedCountAsMuchAsOneRow) {
   first->cost_ns = slow_row;     // one row 100 us, sixteen 1,600
   second->cost_ns = quick_rows;  // 200 us, for any rows

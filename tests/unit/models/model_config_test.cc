@@ -126,6 +126,27 @@ TEST(ModelConfig, BoundsTheMemoryForShapesUnlessItIsToldOtherwise) {
   }
 }
 
+TEST(ModelConfig, SaysHowADeviceIsUsed) {
+  EXPECT_EQ(parse_model_config("{}", "f")->device, DeviceOptions());
+  const auto parsed = parse_model_config(
+      R"({"device": {"id": 1, "streams": 4, "batch_sizes": [8, 1], "memory_mb": 512}})", "f");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->device.id, 1u);
+  EXPECT_EQ(parsed->device.streams, 4u);
+  EXPECT_THAT(parsed->device.batch_sizes, ElementsAre(1u, 8u));
+  EXPECT_EQ(parsed->device.memory_mb, 512u);
+  EXPECT_THAT(refusal(R"({"device": 0})"), HasSubstr("\"device\": got 0, wanted an object"));
+  EXPECT_THAT(refusal(R"({"device": {"id": 256}})"), HasSubstr("\"device.id\": got 256, wanted"));
+  EXPECT_THAT(refusal(R"({"device": {"streams": 0}})"),
+              HasSubstr("\"device.streams\": got 0, wanted a whole number from 1 to 16"));
+  EXPECT_THAT(refusal(R"({"device": {"batch_sizes": [0]}})"),
+              HasSubstr("\"device.batch_sizes\": got 0 in [0]"));
+  EXPECT_THAT(refusal(R"({"device": {"memory_mb": -1}})"),
+              HasSubstr("\"device.memory_mb\": got -1"));
+  EXPECT_THAT(refusal(R"({"device": {"stream": 2}})"),
+              HasSubstr("unknown key \"stream\" in \"device\"; did you mean \"streams\"?"));
+}
+
 TEST(ModelConfig, NamesItsBackend) {
   EXPECT_EQ(parse_model_config("{}", "f")->backend, "");
   EXPECT_EQ(parse_model_config(R"({"backend": "openvino"})", "f")->backend, "openvino");

@@ -1,0 +1,208 @@
+// Backends on devices: why one can't be used, nothing on the CPU without a word, faults of the
+// device, its memory. The device is that of tests/device.
+#include <lumen/backends/built_in.h>
+#include <lumen/backends/onnxruntime.h>
+#include <lumen/models/backends.h>
+#include <lumen/models/model_repository.h>
+
+#include "support/one_backend.h"
+#include "support/temp_repository.h"
+#include "support/test_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lumen::engine {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class DeviceTest : public testing::Test {
+ protected:
+  DeviceTest() { calm(); }
+  ~DeviceTest() override { calm(); }
+  static void calm() {
+    device::DeviceControl& device = test::device_control();
+    device.run_us = 0;
+    device.failing_runs = 0;
+    device.is_lost = false;
+    device.memory_bytes = UINT64_MAX;
+    device.most_running = 0;
+  }
+  void open(const models::ExecutionProvider& provider, const std::string& config = "{}",
+            const char* fixture = "add_one") {
+    repository.reset();
+    std::filesystem::remove_all(files.path() / fixture);
+    files.copy_model(test::source_path("tests/fixtures/backend") / fixture / "1", fixture);
+    files.write(std::string(fixture) + "/config.json", config);
+    auto opened = models::ModelRepository::open(
+        files.path(), backends::make_device_backend(provider), *counters);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    repository = std::move(*opened);
+    model = repository->find(fixture, "");
+    ASSERT_NE(model, nullptr);
+  }
+  std::string reason(const models::ExecutionProvider& provider, const std::string& config = "{}") {
+    open(provider, config);
+    EXPECT_EQ(model->state(), models::ModelState::kUnavailable);
+    return model->reason();
+  }
+  Result<std::unique_ptr<models::Instance>> instance() {
+    return model->loaded()->create_instance({});
+  }
+  std::unique_ptr<models::PendingRequest> start(models::Instance& on, float value) {
+    auto pending = std::make_unique<models::PendingRequest>(model);
+    pending->add_input<float>(ElementType::kFp32, {1, 4}, {value, value, value, value});
+    EXPECT_EQ(on.start(pending->request,
+                       [](models::InferRequest& one) noexcept { one.complete(one); }),
+              models::StartOutcome::kPending);
+    return pending;
+  }
+  Status status_of(models::Instance& on, float value) {
+    const auto pending = start(on, value);
+    pending->wait();
+    if (pending->request.status.ok()) {
+      EXPECT_EQ(pending->output<float>(0), std::vector<float>(4, value + 1));
+    }
+    return pending->request.status;
+  }
+
+  models::TempRepository files;
+  std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
+  std::unique_ptr<models::ModelRepository> repository;
+  models::Model* model = nullptr;
+};
+
+TEST_F(DeviceTest, CudaAndTensorRtSayWhyTheyCanNotBeUsedAndWhatToInstall) {
+  const auto backends = backends::with_devices({});
+  ASSERT_EQ(backends.size(), backends::built_in().size() + 2);
+  EXPECT_EQ(backends[backends.size() - 2]->name(), "cuda");
+  EXPECT_EQ(backends[backends.size() - 1]->name(), "tensorrt");
+  EXPECT_THAT(reason({.name = "cuda"}),
+              AllOf(HasSubstr("the backend cuda can't be used here: CUDA execution provider is not "
+                              "enabled in this build"),
+                    HasSubstr("onnxruntime-gpu"), HasSubstr("NVIDIA's driver")));
+  EXPECT_THAT(reason({.name = "tensorrt"}),
+              AllOf(HasSubstr("TensorRT execution provider is not enabled in this build"),
+                    HasSubstr("libnvinfer.so.10")));
+}
+
+TEST_F(DeviceTest, AnEntryOfTheSettingStandsForTheBackendOfItsName) {
+  const std::vector<models::ExecutionProvider> providers = {{.name = "cuda", .device_id = 1},
+                                                            test::device_provider({}, "npu")};
+  std::vector<std::string> names;
+  for (const auto& one : backends::with_devices(providers)) names.emplace_back(one->name());
+  names.erase(names.begin(), names.begin() + static_cast<long>(backends::built_in().size()));
+  EXPECT_THAT(names, testing::ElementsAre("cuda", "npu", "tensorrt"));
+}
+
+TEST_F(DeviceTest, APluginThatIsNoneIsNamedWithTheLibrarysWords) {
+  EXPECT_THAT(reason({.name = "npu", .library = "/no/such/plugin.so"}),
+              AllOf(HasSubstr("the backend npu can't be used here"),
+                    HasSubstr("/no/such/plugin.so"), HasSubstr("No such file")));
+  const std::filesystem::path text = files.path() / "text.so";
+  files.write("text.so", "no library");
+  EXPECT_THAT(reason({.name = "npu", .library = text}), HasSubstr("text.so"));
+}
+
+TEST_F(DeviceTest, ADeviceThatItDoesNotHaveIsRefused) {
+  auto provider = test::device_provider();
+  provider.device_id = 7;
+  EXPECT_THAT(reason(provider), HasSubstr("got device 7 of device, which has 1"));
+  EXPECT_THAT(reason(test::device_provider(), R"({"device": {"id": 2}})"),
+              HasSubstr("got device 2 of device"));
+  open(provider, R"({"device": {"id": 0}})");
+  EXPECT_EQ(model->state(), models::ModelState::kReady) << "the model's own number counts";
+}
+
+TEST_F(DeviceTest, NothingRunsOnTheCpuWithoutAWord) {
+  EXPECT_THAT(reason(test::device_provider({{"not_supported", "Add"}})),
+              AllOf(HasSubstr("the backend device has no kernel for some of its nodes"),
+                    HasSubstr("\"backend\": \"auto\"")));
+}
+
+TEST_F(DeviceTest, AsManyRunsAreUnderWayAsTheConfigurationSays) {
+  open(test::device_provider(), R"({"device": {"streams": 4, "batch_sizes": [1, 8]}})");
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ((*made)->max_in_flight(), 4u);
+  device::DeviceControl& device = test::device_control();
+  EXPECT_GE(device.runs, 8u) << "each stream has run both sizes";
+  device.most_running = 0;
+  device.run_us = 100'000;
+  std::vector<std::unique_ptr<models::PendingRequest>> all;
+  for (int i = 0; i < 4; ++i) all.push_back(start(**made, static_cast<float>(i)));
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i]->wait();
+    EXPECT_EQ(all[i]->output<float>(0), std::vector<float>(4, static_cast<float>(i) + 1));
+  }
+  EXPECT_EQ(device.most_running, 4u);
+}
+
+TEST_F(DeviceTest, AFailedRunIsTheServersErrorAndTheNextOneRuns) {
+  open(test::device_provider());
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  test::device_control().failing_runs = 1;
+  const Status failed = status_of(**made, 1);
+  // The model's axes are free: on the CPU such an error would be the client's.
+  EXPECT_EQ(failed.code(), Code::kInternal) << failed.message();
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("the device failed as the test wants"));
+  EXPECT_TRUE(status_of(**made, 2).ok());
+}
+
+TEST_F(DeviceTest, ALostDeviceAnswersEachRequestUntilItIsBack) {
+  open(test::device_provider());
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  test::device_control().is_lost = true;
+  for (int i = 0; i < 3; ++i) {
+    const Status status = status_of(**made, 1);
+    EXPECT_EQ(status.code(), Code::kInternal) << status.message();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the device is lost"));
+  }
+  EXPECT_FALSE(instance().ok()) << "an instance that can't run is not made";
+  test::device_control().is_lost = false;
+  EXPECT_TRUE(status_of(**made, 2).ok());
+}
+
+TEST_F(DeviceTest, ARequestForWhichTheDeviceHasNoMemoryFailsAloneAndLeavesNone) {
+  open(test::device_provider());
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  device::DeviceControl& device = test::device_control();
+  const uint64_t before = device.used_bytes;
+  device.memory_bytes = before + 4096;  // the input has room, the output has none
+  const Status status = status_of(**made, 1);
+  EXPECT_EQ(status.code(), Code::kInternal) << status.message();
+  EXPECT_EQ(device.used_bytes, before);
+  device.memory_bytes = UINT64_MAX;
+  EXPECT_TRUE(status_of(**made, 2).ok());
+}
+
+TEST_F(DeviceTest, AModelThatGoesLeavesNoMemoryOfTheDevice) {
+  const uint64_t before = test::device_control().used_bytes;
+  for (int i = 0; i < 20; ++i) {
+    open(test::device_provider(), "{}", i % 2 == 0 ? "add_one_large" : "add_one");
+    auto made = instance();
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    made->reset();
+    repository.reset();
+    EXPECT_EQ(test::device_control().used_bytes, before);
+  }
+}
+
+TEST_F(DeviceTest, Bf16IsRefusedAndSoIsAFileOfAnotherForm) {
+  EXPECT_THAT(reason(test::device_provider(), R"({"precision": "bf16"})"),
+              HasSubstr("with device"));
+}
+
+}  // namespace
+}  // namespace lumen::engine
