@@ -29,6 +29,7 @@ constexpr Check kChecks[] = {
     {"XDG_RUNTIME_DIR", check_runtime_dir},
     {"descriptors", check_descriptors},
     {"locale", check_locale},
+    {"GPU", check_gpu},
     {"io_uring", check_io_uring},
     {"membarrier", check_membarrier},
     {"perf events", check_perf_events},

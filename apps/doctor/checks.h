@@ -54,6 +54,9 @@ namespace lumen::doctor {
 [[nodiscard]] Finding check_descriptors(const Machine& machine);
 [[nodiscard]] Finding check_locale(const Machine& machine);
 
+// device_checks.cc
+[[nodiscard]] Finding check_gpu(const Machine& machine);
+
 // server_checks.cc: the memory of the models' instances, of each running server of this user whose
 // counters file is at its default place; nothing if none runs.
 [[nodiscard]] std::vector<Line> check_servers(const Machine& machine);

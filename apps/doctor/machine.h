@@ -49,6 +49,7 @@ struct Machine {
   std::function<int()> membarrier;
   std::function<int()> hardware_counter;
   std::function<bool(const char*)> has_locale;
+  std::function<bool(const char*)> has_library;  // that the loader finds and can load
   std::function<uint64_t()> clock_read_ns;
   // One way between two CPUs, and from a wake() on one until the sleeper on the other runs;
   // nullopt: it could not be measured.

@@ -7,6 +7,7 @@
 #include <lumen/base/doorbell.h>
 #include <lumen/base/unique_fd.h>
 
+#include <dlfcn.h>
 #include <linux/io_uring.h>
 #include <linux/membarrier.h>
 #include <linux/perf_event.h>
@@ -163,6 +164,12 @@ bool has_locale(const char* name) noexcept {
   if (found == nullptr) return false;
   ::freelocale(found);
   return true;
+}
+
+bool has_library(const char* name) noexcept {
+  void* library = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  if (library != nullptr) ::dlclose(library);
+  return library != nullptr;
 }
 
 int try_hardware_counter() noexcept {

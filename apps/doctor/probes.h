@@ -16,6 +16,7 @@ namespace lumen::doctor {
 [[nodiscard]] int try_io_uring() noexcept;
 [[nodiscard]] int try_membarrier() noexcept;
 [[nodiscard]] bool has_locale(const char* name) noexcept;
+[[nodiscard]] bool has_library(const char* name) noexcept;
 // Counts cycles of this process in user space.
 [[nodiscard]] int try_hardware_counter() noexcept;
 // The quickest of some runs: other work of the CPU only adds.

@@ -43,6 +43,7 @@ Machine this_machine(uint64_t descriptors_needed) {
   machine.io_uring = try_io_uring;
   machine.membarrier = try_membarrier;
   machine.has_locale = has_locale;
+  machine.has_library = has_library;
   machine.hardware_counter = try_hardware_counter;
   machine.clock_read_ns = measure_clock_read_ns;
   machine.core_distance_ns = measure_core_distance_ns;

@@ -18,7 +18,7 @@ NAMES = [
     *("kernel", "virtualisation", "clock source", "CPUs", "CPU quota", "CPU throttling", "SMT"),
     *("governor", "NUMA nodes", "core distance", "wake-up", "AVX2", "AVX-512F", "VNNI", "AMX"),
     *("memory", "swap", "THP", "huge pages", "memlock", "/dev/shm", "XDG_RUNTIME_DIR"),
-    *("descriptors", "locale", "io_uring", "membarrier", "perf events", "hardware counters"),
+    *("descriptors", "locale", "GPU", "io_uring", "membarrier", "perf events", "hardware counters"),
 ]
 
 

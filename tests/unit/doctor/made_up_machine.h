@@ -33,6 +33,7 @@ class MadeUpMachine : public testing::Test {
     machine.io_uring = [] { return 0; };
     machine.membarrier = [] { return 0; };
     machine.has_locale = [](const char*) { return true; };
+    machine.has_library = [](const char*) { return true; };
     machine.hardware_counter = [] { return 0; };
     machine.clock_read_ns = [] { return uint64_t{20}; };
     machine.core_distance_ns = [](uint32_t, uint32_t) { return std::optional<uint64_t>(31); };
