@@ -210,6 +210,13 @@ std::string note_of_model(const lumen::models::Model& model, const Server& serve
   return note + instances_text(server.instances_of(model));
 }
 
+// With the backends of the CPU and of the devices that the settings name.
+Result<std::unique_ptr<Server>> start_server(const ServerOptions& options) {
+  const auto providers = lumen::models::parse_execution_providers(options.execution_providers);
+  if (!providers.ok()) return providers.status();
+  return Server::start(options, lumen::backends::with_devices(*providers), report);
+}
+
 int run_serve(const ServeArguments& arguments) {
   configure_log_by_flags(arguments);
   auto gathered = gather_options(arguments);
@@ -226,11 +233,9 @@ int run_serve(const ServeArguments& arguments) {
 
   StopWhileLoading stopping;
   options.stop_loading = &stopping.stop();
-  const auto providers = lumen::models::parse_execution_providers(options.execution_providers);
-  if (!providers.ok()) return fail(providers.status());
   TrialProcesses trials({.execution_providers = options.execution_providers});
   options.load_trials = &trials;
-  auto started = Server::start(options, lumen::backends::with_devices(*providers), report);
+  auto started = start_server(options);
   options.stop_loading = nullptr;
   const bool was_stopped = stopping.end() != 0;
   const bool has_failed = !started.ok() && started.status().code() != lumen::Code::kCancelled;

@@ -35,10 +35,9 @@ Status got(const std::string& text) {
 }
 
 bool is_name(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= kMostNameBytes &&
-         std::ranges::all_of(text, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-         });
+  return !text.empty() && text.size() <= kMostNameBytes && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
 }
 
 Status read_name(const Json& value, ExecutionProvider& provider) {
@@ -119,9 +118,9 @@ Result<ExecutionProvider> read_provider(const Json& json) {
 Result<std::vector<ExecutionProvider>> parse_execution_providers(std::string_view json) {
   const Json list = Json::parse(json, nullptr, false);
   if (!list.is_array() || list.size() > ExecutionProvider::kMost) {
-    return got((list.is_discarded() ? format_text("'%.60s', which is no JSON",
-                                                  std::string(json).c_str())
-                                    : shown(list)) +
+    return got((list.is_discarded()
+                    ? format_text("'%.60s', which is no JSON", std::string(json).c_str())
+                    : shown(list)) +
                ", wanted a list of at most 8 objects {\"name\", \"library\", \"device_id\", "
                "\"options\"}");
   }

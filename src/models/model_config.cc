@@ -33,7 +33,7 @@ constexpr uint64_t kMaxCacheBytes = uint64_t{64} << 30;
 
 constexpr std::array<std::string_view, 4> kCacheKeys = {"enable", "ttl_ms", "max_bytes", "policy"};
 constexpr std::array<std::string_view, 4> kDeviceKeys = {"id", "streams", "batch_sizes",
-                                                        "memory_mb"};
+                                                         "memory_mb"};
 // More devices than a machine has, and more memory than a device has: a typing mistake.
 constexpr uint32_t kMostDeviceId = 255;
 constexpr uint32_t kMostDeviceMemoryMb = 1u << 20;
@@ -93,7 +93,9 @@ std::vector<uint32_t> read_sizes(Config& config, const std::string& key, const J
     const uint64_t size = item.is_number_unsigned() ? item.get<uint64_t>() : 0;
     const auto narrow = static_cast<uint32_t>(std::min(size, kMaxBatchSize));
     if (size < 1 || size > kMaxBatchSize || std::ranges::find(sizes, narrow) != sizes.end()) {
-      config.fail("key \"" + key + "\": got " + shown(item) + " in " + shown(value) + wanted);
+      std::string text = "key \"" + key + "\": got " + shown(item);
+      text.append(" in ").append(shown(value)).append(wanted);
+      config.fail(text);
       return {};
     }
     sizes.push_back(narrow);
@@ -227,8 +229,7 @@ void read_device(Config& config, const Json& section) {
     if (key == kDeviceKeys[0]) {
       device.id = read_number(config, path, value, 0, kMostDeviceId);
     } else if (key == kDeviceKeys[1]) {
-      device.streams =
-          read_number(config, path, value, 1, DeviceOptions::kMostStreams).value_or(1);
+      device.streams = read_number(config, path, value, 1, DeviceOptions::kMostStreams).value_or(1);
     } else if (key == kDeviceKeys[2]) {
       device.batch_sizes = read_sizes(config, path, value);
     } else if (key == kDeviceKeys[3]) {

@@ -1,5 +1,6 @@
 // The backends that the conformance suites run over: the fake one in each of its ways, those that
-// are built in, and the device of tests/device. Threads: the test's. Memory: the heap. Errors: none.
+// are built in, and the device of tests/device.
+// Threads: the test's. Memory: the heap. Errors: none.
 #pragma once
 
 #include <lumen/backends/built_in.h>

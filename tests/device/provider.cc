@@ -192,6 +192,7 @@ struct Computation : OrtNodeComputeInfo {
       input_names.push_back(inputs[i].c_str());
     }
     std::vector<const char*> output_names;
+    output_names.reserve(outputs.size());
     for (const std::string& name : outputs) output_names.push_back(name.c_str());
     std::vector<OrtValue*> made(outputs.size());
     RETURN_IF_FAILED(ort->Run(session, nullptr, input_names.data(), values.data(), values.size(),

@@ -29,7 +29,7 @@ class FakeControl {
  public:
   std::string backend_name = "fake";
   BackendTraits traits{.has_independent_rows = true};
-  std::string why_not_available;  // empty: it is
+  std::string why_not_available;     // empty: it is
   size_t largest_region = SIZE_MAX;  // that it lets itself be offered
   bool asynchronous = false;
   uint32_t max_in_flight = 1;

@@ -26,8 +26,8 @@ namespace lumen::test {
   static device::DeviceControl* const control = [] {
     void* library = ::dlopen(device_plugin().c_str(), RTLD_NOW | RTLD_LOCAL);
     LUMEN_CHECK(library != nullptr);
-    const auto find = reinterpret_cast<decltype(&lumen_device_control)>(
-        ::dlsym(library, "lumen_device_control"));
+    const auto find =
+        reinterpret_cast<decltype(&lumen_device_control)>(::dlsym(library, "lumen_device_control"));
     LUMEN_CHECK(find != nullptr);
     return find();
   }();

@@ -55,8 +55,8 @@ if(LUMEN_WITH_OPENVINO)
 endif()
 
 # ONNX Runtime: the library out of its wheel, opened when a model first needs it; the headers are here
-# (tools/onnxruntime/README.md). The build goes on without the library.
-set(LUMEN_ONNXRUNTIME_INCLUDE ${PROJECT_SOURCE_DIR}/tools/onnxruntime)
+# (tools/onnxruntime_c_api/README.md). The build goes on without the library.
+set(LUMEN_ONNXRUNTIME_INCLUDE ${PROJECT_SOURCE_DIR}/tools/onnxruntime_c_api)
 function(lumen_find_onnxruntime)
   lumen_find_wheel(onnxruntime wheel)
   file(GLOB library "${wheel}/capi/libonnxruntime.so.*")

@@ -24,9 +24,9 @@ struct ExecutionProvider {
   static constexpr size_t kMost = 8;
   static constexpr size_t kMostOptions = 64;
 
-  std::string name;               // of the backend, for "backend" in a model's config.json
+  std::string name;                 // of the backend, for "backend" in a model's config.json
   std::filesystem::path library{};  // a plugin; empty for cuda and tensorrt, which are part of it
-  uint32_t device_id = 0;         // of the models whose config.json names none
+  uint32_t device_id = 0;           // of the models whose config.json names none
   std::map<std::string, std::string> options{};  // as the library takes them
 };
 

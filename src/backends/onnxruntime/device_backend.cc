@@ -100,9 +100,8 @@ class DeviceBackend final : public Backend {
     }
     Result<std::shared_ptr<Library>> library = Library::open();
     if (!library.ok()) return library.status();
-    return or_failed(Code::kUnavailable, "loading", source.name, [&] {
-      return open(std::move(*library), source);
-    });
+    return or_failed(Code::kUnavailable, "loading", source.name,
+                     [&] { return open(std::move(*library), source); });
   }
 
  private:

@@ -196,9 +196,8 @@ class TensorRtDevice final : public NvidiaDevice {
     OrtTensorRTProviderOptionsV2* tensorrt = nullptr;
     must(api().CreateTensorRTProviderOptions(&tensorrt));
     const std::unique_ptr<OrtTensorRTProviderOptionsV2, void (*)(OrtTensorRTProviderOptionsV2*)>
-        owned(tensorrt, [](OrtTensorRTProviderOptionsV2* p) {
-          api().ReleaseTensorRTProviderOptions(p);
-        });
+        owned(tensorrt,
+              [](OrtTensorRTProviderOptionsV2* p) { api().ReleaseTensorRTProviderOptions(p); });
     const KeysAndValues lists(own);
     must(api().UpdateTensorRTProviderOptions(tensorrt, lists.keys.data(), lists.values.data(),
                                              lists.keys.size()));

@@ -86,18 +86,16 @@ class ModelFile {
 
 Status check_source(const ModelSource& source, const char* backend) {
   if (source.file.extension() != ".onnx") {
-    return Status::error(
-        Code::kUnsupported,
-        "model '%s': %s is not an ONNX file, and the backend %s reads no "
-        "other; \"backend\": \"openvino\" reads model.xml",
-        source.name.c_str(), source.file.filename().c_str(), backend);
+    return Status::error(Code::kUnsupported,
+                         "model '%s': %s is not an ONNX file, and the backend %s reads no "
+                         "other; \"backend\": \"openvino\" reads model.xml",
+                         source.name.c_str(), source.file.filename().c_str(), backend);
   }
   if (source.options.precision == Precision::kBf16) {
-    return Status::error(
-        Code::kUnsupported,
-        "model '%s': \"precision\": \"bf16\" is computed by the backend openvino "
-        "only; wanted \"f32\" or \"auto\" with %s",
-        source.name.c_str(), backend);
+    return Status::error(Code::kUnsupported,
+                         "model '%s': \"precision\": \"bf16\" is computed by the backend openvino "
+                         "only; wanted \"f32\" or \"auto\" with %s",
+                         source.name.c_str(), backend);
   }
   return {};
 }

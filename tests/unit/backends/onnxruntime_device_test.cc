@@ -42,8 +42,8 @@ class DeviceTest : public testing::Test {
     std::filesystem::remove_all(files.path() / fixture);
     files.copy_model(test::source_path("tests/fixtures/backend") / fixture / "1", fixture);
     files.write(std::string(fixture) + "/config.json", config);
-    auto opened = models::ModelRepository::open(
-        files.path(), backends::make_device_backend(provider), *counters);
+    auto opened = models::ModelRepository::open(files.path(),
+                                                backends::make_device_backend(provider), *counters);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     repository = std::move(*opened);
     model = repository->find(fixture, "");
@@ -60,9 +60,9 @@ class DeviceTest : public testing::Test {
   std::unique_ptr<models::PendingRequest> start(models::Instance& on, float value) {
     auto pending = std::make_unique<models::PendingRequest>(model);
     pending->add_input<float>(ElementType::kFp32, {1, 4}, {value, value, value, value});
-    EXPECT_EQ(on.start(pending->request,
-                       [](models::InferRequest& one) noexcept { one.complete(one); }),
-              models::StartOutcome::kPending);
+    EXPECT_EQ(
+        on.start(pending->request, [](models::InferRequest& one) noexcept { one.complete(one); }),
+        models::StartOutcome::kPending);
     return pending;
   }
   Status status_of(models::Instance& on, float value) {
@@ -137,8 +137,8 @@ TEST_F(DeviceTest, AsManyRunsAreUnderWayAsTheConfigurationSays) {
   EXPECT_GE(device.runs, 8u) << "each stream has run both sizes";
   device.most_running = 0;
   device.run_us = 100'000;
-  std::vector<std::unique_ptr<models::PendingRequest>> all;
-  for (int i = 0; i < 4; ++i) all.push_back(start(**made, static_cast<float>(i)));
+  std::vector<std::unique_ptr<models::PendingRequest>> all(4);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = start(**made, static_cast<float>(i));
   for (size_t i = 0; i < all.size(); ++i) {
     all[i]->wait();
     EXPECT_EQ(all[i]->output<float>(0), std::vector<float>(4, static_cast<float>(i) + 1));

@@ -76,8 +76,8 @@ class GatedInstance final : public models::Instance {
 };
 
 std::unique_ptr<Slots> make_slots(World& world, size_t count) {
-  std::vector<std::unique_ptr<models::Instance>> slots;
-  for (size_t i = 0; i < count; ++i) slots.push_back(std::make_unique<GatedInstance>(world));
+  std::vector<std::unique_ptr<models::Instance>> slots(count);
+  for (auto& slot : slots) slot = std::make_unique<GatedInstance>(world);
   return std::make_unique<Slots>(std::move(slots));
 }
 

@@ -14,9 +14,10 @@ using testing::Not;
 class DeviceChecks : public MadeUpMachine {
  protected:
   void install_driver() const {
-    write("/proc/driver/nvidia/version",
-          "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 06:11:18 UTC 2025\n"
-          "GCC version:  gcc version 12.2.0\n");
+    write(
+        "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 06:11:18 UTC 2025\n"
+        "GCC version:  gcc version 12.2.0\n");
   }
 };
 
