@@ -15,7 +15,7 @@ constexpr std::string_view kDriverOfWsl = "/dev/dxg";
 
 // Libraries that ONNX Runtime's CUDA provider is linked to, of each package one.
 constexpr const char* kCuda[] = {"libcuda.so.1", "libcudart.so.13", "libcublas.so.13",
-                                 "libcudnn.so.9"};
+                                 "libcurand.so.10", "libcudnn.so.9"};
 constexpr const char* kTensorRt = "libnvinfer.so.10";
 
 // "NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...": the first word that begins as a number

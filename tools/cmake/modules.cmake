@@ -245,6 +245,15 @@ function(lumen_test_program NAME)
   endif()
 endfunction()
 
+# A device for tests and for bench/device.py: a plugin that ONNX Runtime loads.
+function(lumen_test_device)
+  if(LUMEN_WITH_ONNXRUNTIME AND (LUMEN_TESTS OR LUMEN_BENCHES))
+    add_library(lumen_test_device MODULE tests/device/provider.cc)
+    target_include_directories(lumen_test_device PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_include_directories(lumen_test_device SYSTEM PRIVATE ${LUMEN_ONNXRUNTIME_INCLUDE})
+  endif()
+endfunction()
+
 function(lumen_tests)
   if(NOT LUMEN_TESTS)
     return()
@@ -259,11 +268,7 @@ function(lumen_tests)
   add_library(lumen_source_dir STATIC tests/support/source_dir.cc)
   target_include_directories(lumen_source_dir PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(lumen_source_dir PRIVATE LUMEN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  if(LUMEN_WITH_ONNXRUNTIME)
-    # A device for tests: a plugin that ONNX Runtime loads, tests/device.
-    add_library(lumen_test_device MODULE tests/device/provider.cc)
-    target_include_directories(lumen_test_device PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-    target_include_directories(lumen_test_device SYSTEM PRIVATE ${LUMEN_ONNXRUNTIME_INCLUDE})
+  if(TARGET lumen_test_device)
     target_compile_definitions(lumen_source_dir PUBLIC LUMEN_WITH_TEST_DEVICE)
     # Of that file alone: ccache keeps the others for all checkouts.
     target_compile_definitions(lumen_source_dir PRIVATE

@@ -3,7 +3,7 @@
 
 #include <lumen/base/check.h>
 
-#include "backends/failure.h"
+#include "backends/onnxruntime/reason.h"
 
 #include <algorithm>
 #include <array>
@@ -46,11 +46,24 @@ bool has_nvidia_driver() {
   });
 }
 
-std::string mend_nvidia(std::string_view also) {
-  std::string text = "wanted the Python package onnxruntime-gpu " + Library::version() +
-                     " in place of onnxruntime" + std::string(also) +
-                     ", and NVIDIA's driver, which this machine ";
-  return text + (has_nvidia_driver() ? "has" : "does not have (no /proc/driver/nvidia/version)");
+bool holds(std::string_view text, std::string_view part) noexcept {
+  return text.find(part) != text.npos;
+}
+
+// The next thing that is missing, by the reason. `libraries`: that the provider is linked to.
+std::string mend_nvidia(std::string_view reason, std::string_view libraries) {
+  std::string mend;
+  if (holds(reason, "not enabled in this build")) {
+    mend = "wanted the Python package onnxruntime-gpu " + Library::version() +
+           " in place of onnxruntime, " + std::string(libraries);
+  } else if (holds(reason, "cannot open shared object file")) {
+    mend = "wanted " + std::string(libraries) + " where the loader finds them (LD_LIBRARY_PATH)";
+  } else {
+    mend = "wanted a device that NVIDIA's driver and CUDA 13 can use";
+  }
+  return has_nvidia_driver()
+             ? mend
+             : mend + "; this machine has no NVIDIA driver (no /proc/driver/nvidia/version)";
 }
 
 // The answer is found once, by the first call.
@@ -74,14 +87,6 @@ Status unavailable(std::string_view backend, std::string_view reason, std::strin
                        static_cast<int>(mend.size()), mend.data());
 }
 
-// "CUDA execution provider is not enabled in this build. ", without the blanks at its end.
-std::string trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == ' ' || text.back() == '.' || text.back() == '\n')) {
-    text.remove_suffix(1);
-  }
-  return std::string(text.substr(0, text.find('\n')));
-}
-
 // A provider that is a part of ONNX Runtime: whether it can be appended at all is asked with
 // options of its own.
 class NvidiaDevice : public Device {
@@ -98,7 +103,8 @@ class NvidiaDevice : public Device {
         const Owned<OrtSessionOptions> owned(options);
         append(*options, own_options(provider_.device_id, {}, false));
       } catch (const Failure& failure) {
-        return unavailable(provider_.name, trimmed(failure.what()), mend());
+        const std::string reason = reason_of(failure.what());
+        return unavailable(provider_.name, reason, mend_nvidia(reason, libraries()));
       }
       return {};
     });
@@ -115,7 +121,8 @@ class NvidiaDevice : public Device {
   [[nodiscard]] virtual Options own_options(uint32_t device_id, const ModelOptions& model,
                                             bool shapes_vary) const = 0;
   virtual void append(OrtSessionOptions& options, const Options& own) const = 0;
-  [[nodiscard]] virtual std::string mend() const = 0;
+  // That the provider is linked to, in words.
+  [[nodiscard]] virtual std::string_view libraries() const = 0;
 
   [[nodiscard]] const ExecutionProvider& provider() const noexcept { return provider_; }
   [[nodiscard]] Options with_setting(Options options) const {
@@ -169,7 +176,7 @@ class CudaDevice final : public NvidiaDevice {
   void append(OrtSessionOptions& options, const Options& own) const override {
     append_cuda(options, own);
   }
-  std::string mend() const override { return mend_nvidia(" with CUDA 13 and cuDNN 9"); }
+  std::string_view libraries() const override { return "CUDA 13 and cuDNN 9"; }
 };
 
 class TensorRtDevice final : public NvidiaDevice {
@@ -203,9 +210,7 @@ class TensorRtDevice final : public NvidiaDevice {
                                              lists.keys.size()));
     must(api().SessionOptionsAppendExecutionProvider_TensorRT_V2(&options, tensorrt));
   }
-  std::string mend() const override {
-    return mend_nvidia(" with CUDA 13, cuDNN 9 and TensorRT 10 (libnvinfer.so.10)");
-  }
+  std::string_view libraries() const override { return "CUDA 13, cuDNN 9 and TensorRT 10"; }
 };
 
 using DeviceList = std::vector<const OrtEpDevice*>;
@@ -251,7 +256,7 @@ class PluginDevice final : public Device {
       try {
         return find_devices();
       } catch (const Failure& failure) {
-        return unavailable(provider_.name, trimmed(failure.what()),
+        return unavailable(provider_.name, reason_of(failure.what()),
                            "wanted a plugin execution provider for ONNX Runtime " +
                                Library::version() + " as its \"library\"");
       }
@@ -278,8 +283,8 @@ class PluginDevice final : public Device {
     devices_ = devices_of(*library_, provider_.library);
     if (!devices_.empty()) return {};
     return unavailable(provider_.name,
-                       provider_.library.string() + " finds no device of its on this machine",
-                       "wanted one at least");
+                       provider_.library.string() + " finds no device on this machine that it can use",
+                       "wanted one");
   }
 
   const ExecutionProvider provider_;

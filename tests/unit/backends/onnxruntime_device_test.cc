@@ -88,10 +88,10 @@ TEST_F(DeviceTest, CudaAndTensorRtSayWhyTheyCanNotBeUsedAndWhatToInstall) {
   EXPECT_THAT(reason({.name = "cuda"}),
               AllOf(HasSubstr("the backend cuda can't be used here: CUDA execution provider is not "
                               "enabled in this build"),
-                    HasSubstr("onnxruntime-gpu"), HasSubstr("NVIDIA's driver")));
+                    HasSubstr("onnxruntime-gpu"), HasSubstr("CUDA 13 and cuDNN 9")));
   EXPECT_THAT(reason({.name = "tensorrt"}),
               AllOf(HasSubstr("TensorRT execution provider is not enabled in this build"),
-                    HasSubstr("libnvinfer.so.10")));
+                    HasSubstr("TensorRT 10")));
 }
 
 TEST_F(DeviceTest, AnEntryOfTheSettingStandsForTheBackendOfItsName) {
