@@ -1,9 +1,9 @@
-"""The question: what does the server add to a run on a device, and does it keep the device busy?
+"""The question: how much does the server add to a run on a device, and is the device kept busy?
 
 The rival is a bare loop of ONNX Runtime's Python interface over the same device in the same run:
 one thread for one client, as many threads as streams for many. Without a GPU the device is the
-plugin of tests/device, whose runs take 2 ms without the CPU: then the figures say what the
-hand-over costs, and nothing of a GPU. LUMEN_DEVICE=cuda (or tensorrt) measures that one, with
+plugin of tests/device, whose runs take 2 ms without the CPU: then the figures show the cost of the
+hand-over, and nothing of a GPU. LUMEN_DEVICE=cuda (or tensorrt) measures that one, with
 squeezenet.
 
 mean           one client (the load's histogram tells times of 2 ms apart by 30 us only)

@@ -282,9 +282,10 @@ class PluginDevice final : public Device {
   Status find_devices() {
     devices_ = devices_of(*library_, provider_.library);
     if (!devices_.empty()) return {};
-    return unavailable(provider_.name,
-                       provider_.library.string() + " finds no device on this machine that it can use",
-                       "wanted one");
+    return unavailable(
+        provider_.name,
+        provider_.library.string() + " finds no device on this machine that it can use",
+        "wanted one");
   }
 
   const ExecutionProvider provider_;
