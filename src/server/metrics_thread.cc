@@ -6,7 +6,11 @@
 
 #include "server/model_figures.h"
 
+#include <algorithm>
+#include <iterator>
+#include <memory>
 #include <utility>
+#include <vector>
 
 namespace lumen::server {
 
@@ -70,8 +74,10 @@ std::string_view MetricsThread::render() {
     listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
   const ModelFigures figures(*catalog, cache_);
-  telemetry::PrometheusInput input{
-      .counters = counters_, .models = listed, .figures = figures.figures()};
+  if (!nvidia_) nvidia_.emplace();
+  std::vector<telemetry::PrometheusFigure> all(figures.figures().begin(), figures.figures().end());
+  std::ranges::copy(nvidia_->read(), std::back_inserter(all));
+  telemetry::PrometheusInput input{.counters = counters_, .models = listed, .figures = all};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
   text_.resize(telemetry::prometheus_size_bound(input));
   return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};

@@ -13,7 +13,10 @@
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/trace_log.h>
 
+#include "server/nvidia_figures.h"
+
 #include <atomic>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -42,6 +45,7 @@ class MetricsThread final : public service::JobThread {
   const telemetry::Counters& counters_;
   const answers::ResponseCache& cache_;
   const telemetry::TraceLog* trace_log_;
+  std::optional<NvidiaFigures> nvidia_;  // from the first scrape on
   std::vector<char> text_;
   std::atomic<service::Job*> waiting_{nullptr};  // the newest first
   std::atomic<bool> stop_{false};

@@ -7,13 +7,16 @@ its memory, its runs take a given time and may fail.
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from integration import prometheus
 from integration.harness import (
     MODELS,
     Server,
@@ -24,7 +27,7 @@ from integration.harness import (
     run_serve,
 )
 from integration.load import QUEUE_TYPES
-from integration.raw_http import get, post_json
+from integration.raw_http import Reply, get, post_json
 from integration.reference import Reference
 from lumen_engine.client import Client
 
@@ -50,6 +53,11 @@ def expected() -> np.ndarray:
 def serve(models: Path, *arguments: str, **options: Any) -> Server:
     words = ("--backend", "npu", "--execution-providers", providers(**options))
     return Server(models, *words, *arguments)
+
+
+def fetch(server: Server, path: str) -> Reply:
+    with server.connect() as connection:
+        return connection.exchange(get(path))
 
 
 def ask(client: triton.InferenceServerClient, array: np.ndarray) -> np.ndarray:
@@ -95,8 +103,8 @@ def test_a_model_without_the_device_is_unavailable_with_the_reason_and_the_other
         copy_models(tmp_path / name, [MODELS / "mlp"])
         (tmp_path / name / "mlp").rename(models / f"on_{name}")
         (models / f"on_{name}" / "config.json").write_text(json.dumps({"backend": name}))
-    with Server(models) as server:
-        connection = server.connect()
+    with ExitStack() as stack, Server(models) as server:
+        connection = stack.enter_context(server.connect())
         for name in ("cuda", "tensorrt"):
             reply = connection.exchange(get(f"/v2/models/on_{name}/ready"))
             assert reply.status == 503
@@ -116,8 +124,8 @@ def test_a_run_that_fails_is_answered_500_and_the_next_is_right(
 ) -> None:
     """The second run of each stream is its first that serves: the warm-up runs before."""
     (models / "mlp" / "config.json").write_text('{"device": {"batch_sizes": []}}')
-    with serve(models, "--queue-type", "mpmc", failing_runs=3) as server:
-        client = triton.InferenceServerClient(server.url)
+    with ExitStack() as stack, serve(models, "--queue-type", "mpmc", failing_runs=3) as server:
+        client = stack.enter_context(triton.InferenceServerClient(server.url))
         failed = 0
         for _ in range(8):
             try:
@@ -165,7 +173,7 @@ def test_failures_under_load_are_answered_500_and_no_answer_is_wrong(
 
 def test_a_device_that_is_lost_at_the_start_makes_its_models_unavailable(models: Path) -> None:
     with serve(models, lost=1) as server:
-        reply = server.connect().exchange(get("/v2/models/mlp/ready"))
+        reply = fetch(server, "/v2/models/mlp/ready")
         assert reply.status == 503
         assert b"the device is lost" in reply.body
     assert server.exit_code == 0
@@ -234,7 +242,7 @@ def test_the_engine_changes_under_load_and_every_answer_is_right(
     models: Path, expected: np.ndarray, tmp_path: Path
 ) -> None:
     socket = tmp_path / "s.sock"
-    with serve(models, "--unix", str(socket), run_us=300) as server:
+    with ExitStack() as stack, serve(models, "--unix", str(socket), run_us=300) as server:
         ended = threading.Event()
         problems: list[str] = []
 
@@ -250,7 +258,7 @@ def test_the_engine_changes_under_load_and_every_answer_is_right(
         threads = [threading.Thread(target=load) for _ in range(4)]
         for thread in threads:
             thread.start()
-        connection = UnixConnection(socket)
+        connection = stack.enter_context(UnixConnection(socket))
         for queue_type in ("mpmc", "batched", "inline", "auto", "spsc"):
             change = {"queue_type": queue_type, "batch_size": 8, "thread_count": 2}
             assert connection.exchange(post_json("/v2/lumen/engine", change)).status == 200
@@ -283,7 +291,7 @@ def test_a_drain_waits_for_the_runs_on_the_device(models: Path, expected: np.nda
 
 def running(server: Server) -> int:
     """Requests that were taken: the clients of the test have sent them."""
-    text = server.connect().exchange(get("/metrics")).body.decode()
+    text = fetch(server, "/metrics").body.decode()
     line = next(line for line in text.splitlines() if line.startswith("lumen_requests_total"))
     return int(float(line.split()[-1]))
 
@@ -291,12 +299,37 @@ def running(server: Server) -> int:
 def test_auto_measures_the_device_with_its_copies_and_takes_the_faster(models: Path) -> None:
     words = ("--backend", "auto", "--execution-providers", providers(run_us=20_000))
     with Server(models, *words, "--backend-choices", "off") as server:
-        document = json.loads(server.connect().exchange(get("/v2/models/mlp")).body)
+        document = json.loads(fetch(server, "/v2/models/mlp").body)
         parameters = document["parameters"]
         assert parameters["backend"] in ("openvino", "onnxruntime")
         costs = {one["name"]: one.get("costs", []) for one in parameters["backends_tried"]}
         assert set(costs) == {"openvino", "onnxruntime", "npu"}  # and no cuda: it isn't there
         assert all(one["ns"] > 20_000_000 for one in costs["npu"])
+    assert server.exit_code == 0
+
+
+def test_metrics_have_the_figures_of_the_driver_by_tritons_names(
+    models: Path, tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "fake_nvml.c"
+    library = tmp_path / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with Server(models, env={"LD_LIBRARY_PATH": str(tmp_path)}) as server:
+        for _ in range(2):
+            found = prometheus.parse(fetch(server, "/metrics").body.decode())
+            first, second = ((("gpu_uuid", f"GPU-000{i}"),) for i in (1, 2))
+            figures = {
+                "nv_gpu_utilization": ("gauge", {first: 0.37, second: 0.0}),
+                "nv_gpu_memory_total_bytes": ("gauge", {first: 80 << 30, second: 80 << 30}),
+                "nv_gpu_memory_used_bytes": ("gauge", {first: 3 << 30, second: 3 << 30}),
+                "nv_gpu_power_usage": ("gauge", {first: 123.456}),  # the second does not say
+                "nv_energy_consumption": ("counter", {first: 7.0}),
+            }
+            for name, (kind, values) in figures.items():
+                assert found[name].kind == kind
+                assert found[name].samples == {(name, at): one for at, one in values.items()}
+            assert "nv_gpu_power_limit" not in found  # the library has no such function
+            assert "lumen_requests_total" in found
     assert server.exit_code == 0
 
 
