@@ -22,6 +22,20 @@ constexpr std::array<std::string_view, 3> kTakenNames = {"auto", "onnxruntime", 
 constexpr uint64_t kMostDeviceId = 255;
 constexpr size_t kMostNameBytes = 32;
 
+// Options by which answers would be wrong, or the process would end.
+struct RefusedOption {
+  std::string_view key;
+  std::string_view reason;
+};
+constexpr std::array<RefusedOption, 5> kRefusedOptions = {{
+    {"enable_cuda_graph", "a captured graph reads the tensors of the run that it was captured in"},
+    {"trt_cuda_graph_enable",
+     "a captured graph reads the tensors of the run that it was captured in"},
+    {"has_user_compute_stream", "it names an address of another program"},
+    {"user_compute_stream", "it names an address of another program"},
+    {"gpu_external_alloc", "it names an address of another program"},
+}};
+
 // A list in a list and so on is not printed: that goes as deep as it does.
 std::string shown(const Json& value) {
   if (value.is_structured()) return value.is_object() ? "an object" : "a list";
@@ -77,7 +91,13 @@ Status read_options(const Json& value, ExecutionProvider& provider) {
     if (one.is_structured() || one.is_null() || key.empty()) {
       return got(shown(one) + " as option \"" + key + "\", wanted a string or a number");
     }
-    provider.options[key] = one.is_string() ? one.get<std::string>() : one.dump();
+    std::string text = one.is_string() ? one.get<std::string>() : one.dump();
+    const auto* const refused = std::ranges::find(kRefusedOptions, key, &RefusedOption::key);
+    if (refused != kRefusedOptions.end() && text != "0" && text != "false") {
+      return got("option \"" + key + "\": " + shown(one) +
+                 ", wanted \"0\" or none: " + std::string(refused->reason));
+    }
+    provider.options[key] = std::move(text);
   }
   return {};
 }

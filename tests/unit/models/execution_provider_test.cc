@@ -60,6 +60,19 @@ TEST(ExecutionProviders, SaysWhatItGotAndWanted) {
   for (const auto& [json, wanted] : cases) EXPECT_THAT(refusal(json), HasSubstr(wanted)) << json;
 }
 
+// With a captured graph ONNX Runtime would read the tensors of another request.
+TEST(ExecutionProviders, OptionsByWhichAnswersWouldBeWrongAreRefused) {
+  for (const char* key : {"enable_cuda_graph", "trt_cuda_graph_enable", "has_user_compute_stream",
+                          "user_compute_stream", "gpu_external_alloc"}) {
+    const std::string name = std::string(R"([{"name": "cuda", "options": {")") + key;
+    for (const char* value : {"\"1\"", "1", "true"}) {
+      EXPECT_THAT(refusal(name + "\": " + value + "}}]"),
+                  testing::AllOf(HasSubstr(key), HasSubstr("wanted \"0\" or none")));
+    }
+    EXPECT_TRUE(parse_execution_providers(name + "\": 0}}]").ok());
+  }
+}
+
 TEST(ExecutionProviders, ADeepTextIsRefusedAndNotPrinted) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   EXPECT_THAT(refusal(deep), HasSubstr("got a list, wanted objects"));
