@@ -16,7 +16,7 @@ set(LUMEN_FUZZED_npy src/client/npy_file.cc)
 set(LUMEN_FUZZED_reply_head src/client/reply_head.cc)
 set(LUMEN_FUZZED_route src/transports/http/route.cc)
 set(LUMEN_FUZZED_settings src/server/settings.cc src/server/settings_file.cc src/server/memory_limits.cc
-    src/transports/http/host_check.cc src/transports/http/cors.cc
+    src/models/execution_provider.cc src/transports/http/host_check.cc src/transports/http/cors.cc
     src/engine/engine_config.cc src/net/socket.cc)
 
 function(lumen_fuzz)
