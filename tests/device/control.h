@@ -14,6 +14,9 @@ struct DeviceControl {
   std::atomic<uint64_t> run_us{0};
   // So many runs from now on fail. Option "failing_runs".
   std::atomic<uint32_t> failing_runs{0};
+  // A run fails whose first input, of FP32, holds this whole number anywhere; 0: none does. Option
+  // "failing_value".
+  std::atomic<int64_t> failing_value{0};
   // Each run and each copy fails. Option "lost" = "1".
   std::atomic<bool> is_lost{false};
   // The memory that the device has, and how much of it is in use. Option "memory_bytes".

@@ -188,6 +188,10 @@ struct Computation : OrtNodeComputeInfo {
       RETURN_IF_FAILED(ort->KernelContext_GetInput(context, i, &input));
       OrtValue* here = nullptr;
       RETURN_IF_FAILED(on_host(input, here));
+      if (i == 0 && holds_failing_value(here)) {
+        ort->ReleaseValue(here);
+        return failed("the device failed as the test wants");
+      }
       values.push_back(here);
       input_names.push_back(inputs[i].c_str());
     }
@@ -200,6 +204,19 @@ struct Computation : OrtNodeComputeInfo {
     values.insert(values.end(), made.begin(), made.end());
     for (size_t i = 0; i < made.size(); ++i) RETURN_IF_FAILED(copy_out(context, i, made[i]));
     return nullptr;
+  }
+
+  static bool holds_failing_value(const OrtValue* value) {
+    const int64_t wanted = control.failing_value;
+    std::byte* bytes = nullptr;
+    size_t size = 0;
+    if (wanted == 0 || bytes_of(value, bytes, size) != nullptr) return false;
+    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+      float one = 0;
+      std::memcpy(&one, bytes + i, sizeof(one));
+      if (one == static_cast<float>(wanted)) return true;
+    }
+    return false;
   }
 
   static OrtStatus* shape_of(const OrtValue* value, ONNXTensorElementDataType& type,
@@ -413,6 +430,7 @@ struct Factory : OrtEpFactory {
   static OrtStatus* read_options(const OrtSessionOptions& options, Provider& provider) {
     RETURN_IF_FAILED(number(options, "run_us", control.run_us));
     RETURN_IF_FAILED(number(options, "failing_runs", control.failing_runs));
+    RETURN_IF_FAILED(number(options, "failing_value", control.failing_value));
     RETURN_IF_FAILED(number(options, "lost", control.is_lost));
     RETURN_IF_FAILED(number(options, "memory_bytes", control.memory_bytes));
     return option(options, "not_supported", provider.not_supported);
