@@ -101,7 +101,8 @@ TEST_P(DataPlaneCallsCached, OnesThatWaitForAnothersRunMakeNone) {
   CallCounts counts = testing_support::close_call_window().data_plane;
   const auto [shared, requests] = within();
   EXPECT_EQ(requests, uint64_t{8} * kRequests);
-  EXPECT_GT(shared, 0u);
+  // Inline: one of the two I/O threads may have all the clients, and runs them in turn.
+  if (std::get<0>(GetParam()) != QueueType::kInline) EXPECT_GT(shared, 0u);
   // One try for each that did not wait: to put its answer, or to tell the policy of hits. How many
   // these are can't be foretold: a request that comes after a run whose answer LFU has not let in
   // runs again.
