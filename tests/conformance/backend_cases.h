@@ -57,10 +57,14 @@ inline std::vector<BackendCase> all_backends() {
                      [i] { return MadeBackend{std::move(backends::built_in()[i]), nullptr}; }});
   }
 #ifdef LUMEN_WITH_TEST_DEVICE
-  cases.push_back({"Device", [] {
-                     return MadeBackend{backends::make_device_backend(test::device_provider()),
-                                        nullptr};
-                   }});
+  const std::vector<std::string> devices = {"Device", "DeviceWithoutStreams", "DeviceInHostMemory"};
+  for (uint32_t id = 0; id < devices.size(); ++id) {
+    cases.push_back({devices[id], [id] {
+                       models::ExecutionProvider provider = test::device_provider();
+                       provider.device_id = id;
+                       return MadeBackend{backends::make_device_backend(provider), nullptr};
+                     }});
+  }
 #endif
   return cases;
 }

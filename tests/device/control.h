@@ -22,6 +22,10 @@ struct DeviceControl {
   // The memory that the device has, and how much of it is in use. Option "memory_bytes".
   std::atomic<uint64_t> memory_bytes{UINT64_MAX};
   std::atomic<uint64_t> used_bytes{0};
+  // Blocks of the host's memory that copies go through, streams, and copies of tensors so far.
+  std::atomic<uint64_t> host_blocks{0};
+  std::atomic<uint64_t> streams{0};
+  std::atomic<uint64_t> copies{0};
   std::atomic<uint32_t> running{0};
   std::atomic<uint32_t> most_running{0};
   std::atomic<uint64_t> runs{0};

@@ -1,109 +1,33 @@
-// A plugin execution provider of ONNX Runtime that pretends to be a device, so that the path to
-// devices is tested where there is none. Its memory can't be touched by the host: a tensor's
-// address lies in pages without access, its bytes lie behind them. A run is computed by a session
-// on the CPU of the same file, takes a given time and may fail (control.h).
+// A plugin execution provider of ONNX Runtime that pretends to be devices, so that the path to
+// devices is tested where there is none. Their memory can't be touched by the host: a tensor's
+// address lies in pages without access, its bytes lie behind them. Device 0 has streams and memory
+// of the host for its copies, device 1 neither, and device 2 computes in the host's memory. A run is computed by a session on the CPU of the
+// same file, takes a given time and may fail (control.h).
 // Options beside those of control.h: "not_supported" = an operator that is left to the CPU.
 // Threads: any, as ONNX Runtime calls it. Memory: mappings for tensors, else the heap.
 // Errors: as statuses of ONNX Runtime. Interface: onnxruntime_ep_c_api.h of version 24.
+#include "device/computation.h"
 #include "device/control.h"
-
-#include <onnxruntime_c_api.h>
-#include <sys/mman.h>
+#include "device/library.h"
+#include "device/memory.h"
+#include "device/stream.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <charconv>
-#include <chrono>
-#include <cstddef>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 #include <vector>
 
+namespace lumen::device {
 namespace {
 
-using lumen::device::DeviceControl;
-
-constexpr uint32_t kVendor = 0x4C55;  // nobody's
-constexpr size_t kPage = 4096;
-constexpr const char* kName = "LumenTestDevice";
-
-DeviceControl control;
-const OrtApi* ort = nullptr;
-const OrtEpApi* ep_api = nullptr;
-
-OrtStatus* failed(const char* text) { return ort->CreateStatus(ORT_EP_FAIL, text); }
-
-#define RETURN_IF_FAILED(call) \
-  if (OrtStatus* status = (call); status != nullptr) return status
-
-// The device's memory: for each block pages without access, and as many behind them.
-class Memory {
- public:
-  void* allocate(size_t size) {
-    const size_t half = (std::max<size_t>(size, 1) + kPage - 1) / kPage * kPage;
-    const std::lock_guard lock(mutex_);
-    if (control.used_bytes + half > control.memory_bytes) return nullptr;
-    void* base = ::mmap(nullptr, 2 * half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return nullptr;
-    if (::mprotect(static_cast<std::byte*>(base) + half, half, PROT_READ | PROT_WRITE) != 0) {
-      return nullptr;
-    }
-    control.used_bytes += half;
-    halves_[static_cast<std::byte*>(base)] = half;
-    return base;
-  }
-  void free(void* base) {
-    if (base == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    const auto found = halves_.find(static_cast<std::byte*>(base));
-    ::munmap(base, 2 * found->second);
-    control.used_bytes -= found->second;
-    halves_.erase(found);
-  }
-  // Where the bytes of a tensor lie; of the host's memory: there.
-  std::byte* bytes_of(const void* address) {
-    auto* const place = static_cast<std::byte*>(const_cast<void*>(address));
-    const std::lock_guard lock(mutex_);
-    auto found = halves_.upper_bound(place);
-    if (found == halves_.begin()) return place;
-    --found;
-    return place < found->first + found->second ? place + found->second : place;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::byte*, size_t> halves_;
-};
-Memory memory;
-
-OrtStatus* bytes_of(const OrtValue* value, std::byte*& bytes, size_t& size) {
-  void* data = nullptr;
-  RETURN_IF_FAILED(ort->GetTensorMutableData(const_cast<OrtValue*>(value), &data));
-  RETURN_IF_FAILED(ort->GetTensorSizeInBytes(value, &size));
-  // ONNX Runtime 1.31 passes on the nullptr of an allocator that has no memory.
-  if (data == nullptr && size > 0) return failed("the device has no memory left");
-  bytes = memory.bytes_of(data);
-  return nullptr;
-}
-
-struct Allocator : OrtAllocator {
-  OrtMemoryInfo* info = nullptr;
-
-  Allocator() : OrtAllocator{} {
-    version = ORT_API_VERSION;
-    Alloc = [](OrtAllocator*, size_t size) -> void* { return memory.allocate(size); };
-    Reserve = Alloc;
-    Free = [](OrtAllocator*, void* place) { memory.free(place); };
-    Info = [](const OrtAllocator* self) -> const OrtMemoryInfo* {
-      return static_cast<const Allocator*>(self)->info;
-    };
-  }
-};
+constexpr std::array<const char*, 3> kNames = {"LumenTestDevice", "LumenTestDeviceWithoutStreams",
+                                               "LumenTestDeviceInHostMemory"};
 
 struct Transfer : OrtDataTransferImpl {
   Transfer() : OrtDataTransferImpl{} {
@@ -114,174 +38,40 @@ struct Transfer : OrtDataTransferImpl {
       return ep_api->MemoryDevice_GetVendorId(from) == kVendor ||
              ep_api->MemoryDevice_GetVendorId(to) == kVendor;
     };
-    CopyTensors = [](OrtDataTransferImpl*, const OrtValue** from, OrtValue** to, OrtSyncStream**,
-                     size_t count) noexcept -> OrtStatus* {
-      if (control.is_lost) return failed("the device is lost");
+    CopyTensors = [](OrtDataTransferImpl*, const OrtValue** from, OrtValue** to,
+                     OrtSyncStream** streams, size_t count) noexcept -> OrtStatus* {
       for (size_t i = 0; i < count; ++i) {
-        std::byte* source = nullptr;
-        std::byte* target = nullptr;
-        size_t bytes = 0;
-        RETURN_IF_FAILED(bytes_of(to[i], target, bytes));
-        RETURN_IF_FAILED(bytes_of(from[i], source, bytes));
-        if (bytes > 0) std::memcpy(target, source, bytes);
+        Place source;
+        Place target;
+        RETURN_IF_FAILED(find_place(to[i], target));
+        RETURN_IF_FAILED(find_place(from[i], source));
+        const auto copy = [source, target]() -> const char* {
+          if (control.is_lost) return "the device is lost";
+          if (target.size > 0) std::memcpy(target.bytes, source.bytes, target.size);
+          return nullptr;
+        };
+        ++control.copies;
+        Stream* const stream =
+            streams == nullptr || streams[i] == nullptr ? nullptr : Stream::of(streams[i]);
+        if (stream != nullptr) {
+          stream->add(copy);
+        } else if (const char* error = copy(); error != nullptr) {
+          return failed(error);
+        }
       }
       return nullptr;
     };
   }
 };
-
-// A model's computation: a session on the CPU.
-struct Computation : OrtNodeComputeInfo {
-  OrtSession* session = nullptr;
-  OrtMemoryInfo* cpu = nullptr;
-  std::vector<std::string> inputs;
-  std::vector<std::string> outputs;
-
-  Computation() : OrtNodeComputeInfo{} {
-    ort_version_supported = ORT_API_VERSION;
-    CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*, void** state) -> OrtStatus* {
-      *state = self;
-      return nullptr;
-    };
-    ReleaseState = [](OrtNodeComputeInfo*, void*) {};
-    Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) -> OrtStatus* {
-      return static_cast<Computation*>(self)->run(context);
-    };
-  }
-  ~Computation() {
-    if (session != nullptr) ort->ReleaseSession(session);
-    if (cpu != nullptr) ort->ReleaseMemoryInfo(cpu);
-  }
-  Computation(const Computation&) = delete;
-  Computation& operator=(const Computation&) = delete;
-
-  OrtStatus* run(OrtKernelContext* context) {
-    const uint32_t now = ++control.running;
-    uint32_t most = control.most_running;
-    while (now > most && !control.most_running.compare_exchange_weak(most, now)) {
-    }
-    OrtStatus* status = run_slowly(context);
-    --control.running;
-    ++control.runs;
-    return status;
-  }
-
- private:
-  OrtStatus* run_slowly(OrtKernelContext* context) {
-    // sleep: stands for the time that the device takes, without the CPU
-    std::this_thread::sleep_for(std::chrono::microseconds(control.run_us));
-    if (control.is_lost) return failed("the device is lost");
-    uint32_t failing = control.failing_runs;
-    while (failing > 0 && !control.failing_runs.compare_exchange_weak(failing, failing - 1)) {
-    }
-    if (failing > 0) return failed("the device failed as the test wants");
-    std::vector<OrtValue*> values;
-    OrtStatus* status = compute(context, values);
-    for (OrtValue* value : values) ort->ReleaseValue(value);
-    return status;
-  }
-
-  OrtStatus* compute(OrtKernelContext* context, std::vector<OrtValue*>& values) {
-    std::vector<const char*> input_names;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const OrtValue* input = nullptr;
-      RETURN_IF_FAILED(ort->KernelContext_GetInput(context, i, &input));
-      OrtValue* here = nullptr;
-      RETURN_IF_FAILED(on_host(input, here));
-      if (i == 0 && holds_failing_value(here)) {
-        ort->ReleaseValue(here);
-        return failed("the device failed as the test wants");
-      }
-      values.push_back(here);
-      input_names.push_back(inputs[i].c_str());
-    }
-    std::vector<const char*> output_names;
-    output_names.reserve(outputs.size());
-    for (const std::string& name : outputs) output_names.push_back(name.c_str());
-    std::vector<OrtValue*> made(outputs.size());
-    RETURN_IF_FAILED(ort->Run(session, nullptr, input_names.data(), values.data(), values.size(),
-                              output_names.data(), output_names.size(), made.data()));
-    values.insert(values.end(), made.begin(), made.end());
-    for (size_t i = 0; i < made.size(); ++i) RETURN_IF_FAILED(copy_out(context, i, made[i]));
-    return nullptr;
-  }
-
-  static bool holds_failing_value(const OrtValue* value) {
-    const int64_t wanted = control.failing_value;
-    std::byte* bytes = nullptr;
-    size_t size = 0;
-    if (wanted == 0 || bytes_of(value, bytes, size) != nullptr) return false;
-    for (size_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
-      float one = 0;
-      std::memcpy(&one, bytes + i, sizeof(one));
-      if (one == static_cast<float>(wanted)) return true;
-    }
-    return false;
-  }
-
-  static OrtStatus* shape_of(const OrtValue* value, ONNXTensorElementDataType& type,
-                             std::vector<int64_t>& sizes) {
-    OrtTensorTypeAndShapeInfo* info = nullptr;
-    RETURN_IF_FAILED(ort->GetTensorTypeAndShape(value, &info));
-    size_t rank = 0;
-    OrtStatus* status = ort->GetTensorElementType(info, &type);
-    if (status == nullptr) status = ort->GetDimensionsCount(info, &rank);
-    sizes.resize(rank);
-    if (status == nullptr) status = ort->GetDimensions(info, sizes.data(), rank);
-    ort->ReleaseTensorTypeAndShapeInfo(info);
-    return status;
-  }
-
-  OrtStatus* on_host(const OrtValue* input, OrtValue*& here) const {
-    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    std::vector<int64_t> sizes;
-    RETURN_IF_FAILED(shape_of(input, type, sizes));
-    std::byte* bytes = nullptr;
-    size_t size = 0;
-    RETURN_IF_FAILED(bytes_of(input, bytes, size));
-    return ort->CreateTensorWithDataAsOrtValue(cpu, bytes, size, sizes.data(), sizes.size(), type,
-                                               &here);
-  }
-
-  static OrtStatus* copy_out(OrtKernelContext* context, size_t index, const OrtValue* made) {
-    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    std::vector<int64_t> sizes;
-    RETURN_IF_FAILED(shape_of(made, type, sizes));
-    OrtValue* output = nullptr;
-    RETURN_IF_FAILED(
-        ort->KernelContext_GetOutput(context, index, sizes.data(), sizes.size(), &output));
-    std::byte* source = nullptr;
-    std::byte* target = nullptr;
-    size_t size = 0;
-    RETURN_IF_FAILED(bytes_of(output, target, size));
-    RETURN_IF_FAILED(bytes_of(made, source, size));
-    if (size > 0) std::memcpy(target, source, size);
-    return nullptr;
-  }
-};
-
-OrtStatus* names_of(const OrtNode* node, bool outputs, std::vector<std::string>& names) {
-  size_t count = 0;
-  RETURN_IF_FAILED(outputs ? ort->Node_GetNumOutputs(node, &count)
-                           : ort->Node_GetNumInputs(node, &count));
-  std::vector<const OrtValueInfo*> values(count);
-  RETURN_IF_FAILED(outputs ? ort->Node_GetOutputs(node, values.data(), count)
-                           : ort->Node_GetInputs(node, values.data(), count));
-  for (const OrtValueInfo* value : values) {
-    const char* name = nullptr;
-    RETURN_IF_FAILED(ort->GetValueInfoName(value, &name));
-    names.emplace_back(name);
-  }
-  return nullptr;
-}
 
 struct Provider : OrtEp {
   OrtEnv* env = nullptr;
+  const char* name = nullptr;
   std::string not_supported;
 
   Provider() : OrtEp{} {
     ort_version_supported = ORT_API_VERSION;
-    GetName = [](const OrtEp*) noexcept { return kName; };
+    GetName = [](const OrtEp* self) noexcept { return static_cast<const Provider*>(self)->name; };
     GetCapability = [](OrtEp* self, const OrtGraph* graph,
                        OrtEpGraphSupportInfo* support) noexcept -> OrtStatus* {
       return static_cast<Provider*>(self)->claim(graph, support);
@@ -290,7 +80,7 @@ struct Provider : OrtEp {
                  OrtNodeComputeInfo** made, OrtNode**) noexcept -> OrtStatus* {
       for (size_t i = 0; i < count; ++i) {
         auto one = std::make_unique<Computation>();
-        RETURN_IF_FAILED(static_cast<Provider*>(self)->compile(graphs[i], nodes[i], *one));
+        RETURN_IF_FAILED(one->open(static_cast<Provider*>(self)->env, graphs[i], nodes[i]));
         made[i] = one.release();
       }
       return nullptr;
@@ -318,30 +108,19 @@ struct Provider : OrtEp {
                ? nullptr
                : ep_api->EpGraphSupportInfo_AddNodesToFuse(support, nodes.data(), count, &options);
   }
-
-  OrtStatus* compile(const OrtGraph* graph, const OrtNode* node, Computation& made) const {
-    const char* path = nullptr;
-    RETURN_IF_FAILED(ort->Graph_GetModelPath(graph, &path));
-    if (path == nullptr || *path == '\0') return failed("a model without a file is not computed");
-    RETURN_IF_FAILED(names_of(node, false, made.inputs));
-    RETURN_IF_FAILED(names_of(node, true, made.outputs));
-    RETURN_IF_FAILED(ort->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &made.cpu));
-    OrtSessionOptions* options = nullptr;
-    RETURN_IF_FAILED(ort->CreateSessionOptions(&options));
-    OrtStatus* status = ort->SetIntraOpNumThreads(options, 1);
-    if (status == nullptr) status = ort->CreateSession(env, path, options, &made.session);
-    ort->ReleaseSessionOptions(options);
-    return status;
-  }
 };
 
 struct Factory : OrtEpFactory {
-  OrtMemoryInfo* info = nullptr;
+  const char* name = nullptr;
+  OrtMemoryInfo* info = nullptr;       // nullptr: it computes in the host's memory
+  OrtMemoryInfo* host_info = nullptr;  // nullptr: it has neither streams nor memory of the host
   OrtEnv* env = nullptr;
 
   Factory() : OrtEpFactory{} {
     ort_version_supported = ORT_API_VERSION;
-    GetName = [](const OrtEpFactory*) noexcept { return kName; };
+    GetName = [](const OrtEpFactory* self) noexcept {
+      return static_cast<const Factory*>(self)->name;
+    };
     GetVendor = [](const OrtEpFactory*) noexcept { return "Lumen"; };
     GetVendorId = [](const OrtEpFactory*) noexcept { return kVendor; };
     GetVersion = [](const OrtEpFactory*) noexcept { return "1.0.0"; };
@@ -356,29 +135,37 @@ struct Factory : OrtEpFactory {
                   const OrtLogger*, OrtEp** made) noexcept -> OrtStatus* {
       auto provider = std::make_unique<Provider>();
       provider->env = static_cast<Factory*>(self)->env;
+      provider->name = static_cast<Factory*>(self)->name;
       RETURN_IF_FAILED(read_options(*options, *provider));
       *made = provider.release();
       return nullptr;
     };
     ReleaseEp = [](OrtEpFactory*, OrtEp* made) noexcept { delete static_cast<Provider*>(made); };
-    CreateAllocator = [](OrtEpFactory* self, const OrtMemoryInfo*, const OrtKeyValuePairs*,
+    CreateAllocator = [](OrtEpFactory* self, const OrtMemoryInfo* wanted, const OrtKeyValuePairs*,
                          OrtAllocator** made) noexcept -> OrtStatus* {
-      auto allocator = std::make_unique<Allocator>();
-      allocator->info = static_cast<Factory*>(self)->info;
-      *made = allocator.release();
+      auto* const factory = static_cast<Factory*>(self);
+      const bool is_host =
+          ort->MemoryInfoGetDeviceMemType(wanted) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+      *made = make_allocator(is_host ? factory->host_info : factory->info);
       return nullptr;
     };
-    ReleaseAllocator = [](OrtEpFactory*, OrtAllocator* made) noexcept {
-      delete static_cast<Allocator*>(made);
-    };
+    ReleaseAllocator = [](OrtEpFactory*, OrtAllocator* made) noexcept { release_allocator(made); };
     CreateDataTransfer = [](OrtEpFactory*, OrtDataTransferImpl** made) noexcept -> OrtStatus* {
       *made = std::make_unique<Transfer>().release();
       return nullptr;
     };
-    IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
+    IsStreamAware = [](const OrtEpFactory* self) noexcept {
+      return static_cast<const Factory*>(self)->host_info != nullptr;
+    };
+    CreateSyncStreamForDevice = [](OrtEpFactory*, const OrtMemoryDevice*, const OrtKeyValuePairs*,
+                                   OrtSyncStreamImpl** made) noexcept -> OrtStatus* {
+      *made = std::make_unique<Stream>().release();
+      return nullptr;
+    };
   }
   ~Factory() {
     if (info != nullptr) ort->ReleaseMemoryInfo(info);
+    if (host_info != nullptr) ort->ReleaseMemoryInfo(host_info);
     if (env != nullptr) ort->ReleaseEnv(env);
   }
   Factory(const Factory&) = delete;
@@ -392,15 +179,23 @@ struct Factory : OrtEpFactory {
     for (const OrtHardwareDevice* device : devices) {
       if (ort->HardwareDevice_Type(device) != OrtHardwareDeviceType_CPU || number == most) continue;
       RETURN_IF_FAILED(ep_api->CreateEpDevice(this, device, nullptr, nullptr, &made[number]));
-      RETURN_IF_FAILED(ep_api->EpDevice_AddAllocatorInfo(made[number], info));
+      if (info != nullptr) {
+        RETURN_IF_FAILED(ep_api->EpDevice_AddAllocatorInfo(made[number], info));
+      }
+      if (host_info != nullptr) {
+        RETURN_IF_FAILED(ep_api->EpDevice_AddAllocatorInfo(made[number], host_info));
+      }
       ++number;
     }
     return nullptr;
   }
 
-  // The options of a session arrive as "ep.lumentestdevice.NAME" in its configuration.
-  static OrtStatus* option(const OrtSessionOptions& options, const char* name, std::string& value) {
-    std::string key = "ep.lumentestdevice.";
+  // The options of a session arrive as "ep.PROVIDER.NAME" in its configuration.
+  static OrtStatus* option(const OrtSessionOptions& options, const Provider& provider,
+                           const char* name, std::string& value) {
+    std::string key = std::string("ep.") + provider.name + ".";
+    std::ranges::transform(key, key.begin(),
+                           [](unsigned char letter) { return std::tolower(letter); });
     key += name;
     int is_there = 0;
     RETURN_IF_FAILED(ort->HasSessionConfigEntry(&options, key.c_str(), &is_there));
@@ -414,10 +209,10 @@ struct Factory : OrtEpFactory {
     return nullptr;
   }
   template <typename T>
-  static OrtStatus* number(const OrtSessionOptions& options, const char* name,
-                           std::atomic<T>& target) {
+  static OrtStatus* number(const OrtSessionOptions& options, const Provider& provider,
+                           const char* name, std::atomic<T>& target) {
     std::string text;
-    RETURN_IF_FAILED(option(options, name, text));
+    RETURN_IF_FAILED(option(options, provider, name, text));
     uint64_t value = 0;
     if (text.empty()) return nullptr;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -428,16 +223,33 @@ struct Factory : OrtEpFactory {
     return nullptr;
   }
   static OrtStatus* read_options(const OrtSessionOptions& options, Provider& provider) {
-    RETURN_IF_FAILED(number(options, "run_us", control.run_us));
-    RETURN_IF_FAILED(number(options, "failing_runs", control.failing_runs));
-    RETURN_IF_FAILED(number(options, "failing_value", control.failing_value));
-    RETURN_IF_FAILED(number(options, "lost", control.is_lost));
-    RETURN_IF_FAILED(number(options, "memory_bytes", control.memory_bytes));
-    return option(options, "not_supported", provider.not_supported);
+    RETURN_IF_FAILED(number(options, provider, "run_us", control.run_us));
+    RETURN_IF_FAILED(number(options, provider, "failing_runs", control.failing_runs));
+    RETURN_IF_FAILED(number(options, provider, "failing_value", control.failing_value));
+    RETURN_IF_FAILED(number(options, provider, "lost", control.is_lost));
+    RETURN_IF_FAILED(number(options, provider, "memory_bytes", control.memory_bytes));
+    return option(options, provider, "not_supported", provider.not_supported);
   }
 };
 
+OrtStatus* make_factory(uint32_t id, OrtEpFactory*& made) {
+  auto factory = std::make_unique<Factory>();
+  factory->name = kNames.at(id);
+  RETURN_IF_FAILED(ort->CreateEnv(ORT_LOGGING_LEVEL_FATAL, factory->name, &factory->env));
+  const auto make_info = [&](OrtDeviceMemoryType type, OrtMemoryInfo*& info) {
+    return ort->CreateMemoryInfo_V2(factory->name, OrtMemoryInfoDeviceType_GPU, kVendor,
+                                    static_cast<int32_t>(id), type, 0, OrtDeviceAllocator, &info);
+  };
+  if (id < 2) RETURN_IF_FAILED(make_info(OrtDeviceMemoryType_DEFAULT, factory->info));
+  if (id < 1) RETURN_IF_FAILED(make_info(OrtDeviceMemoryType_HOST_ACCESSIBLE, factory->host_info));
+  made = factory.release();
+  return nullptr;
+}
+
 }  // namespace
+}  // namespace lumen::device
+
+using namespace lumen::device;
 
 extern "C" {
 
@@ -447,14 +259,9 @@ OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, const OrtLogge
                              OrtEpFactory** factories, size_t most, size_t* count) {
   ort = base->GetApi(ORT_API_VERSION);
   ep_api = ort->GetEpApi();
-  if (most < 1) return failed("no room for a factory");
-  auto factory = std::make_unique<Factory>();
-  RETURN_IF_FAILED(ort->CreateEnv(ORT_LOGGING_LEVEL_FATAL, kName, &factory->env));
-  RETURN_IF_FAILED(ort->CreateMemoryInfo_V2(kName, OrtMemoryInfoDeviceType_GPU, kVendor, 0,
-                                            OrtDeviceMemoryType_DEFAULT, 0, OrtDeviceAllocator,
-                                            &factory->info));
-  factories[0] = factory.release();
-  *count = 1;
+  for (*count = 0; *count < std::min(most, kNames.size()); ++*count) {
+    RETURN_IF_FAILED(make_factory(static_cast<uint32_t>(*count), factories[*count]));
+  }
   return nullptr;
 }
 

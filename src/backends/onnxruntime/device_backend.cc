@@ -8,6 +8,7 @@
 #include <lumen/models/trial_run.h>
 
 #include "backends/failure.h"
+#include "backends/onnxruntime/device_instance.h"
 #include "backends/onnxruntime/devices.h"
 #include "backends/onnxruntime/instance.h"
 #include "backends/onnxruntime/session.h"
@@ -41,8 +42,9 @@ class OnDeviceAlone final : public SessionDevice {
 
 class DeviceModel final : public LoadedModel {
  public:
-  DeviceModel(std::shared_ptr<const SharedSession> shared, DeviceOptions options)
-      : shared_(std::move(shared)), options_(std::move(options)) {}
+  DeviceModel(std::shared_ptr<const SharedSession> shared, DeviceOptions options,
+              const OrtEpDevice* device)
+      : shared_(std::move(shared)), options_(std::move(options)), device_(device) {}
 
   const ModelMetadata& metadata() const noexcept override { return shared_->metadata; }
 
@@ -57,7 +59,7 @@ class DeviceModel final : public LoadedModel {
     if (!memory.ok()) return memory.status();
     std::vector<std::unique_ptr<Instance>> slots;
     for (uint32_t i = 0; i < options_.streams; ++i) {
-      slots.push_back(make_instance(shared_));
+      slots.push_back(make_device_instance(shared_, device_));
       LUMEN_RETURN_IF_ERROR(warm_up(*slots.back(), *memory));
     }
     return std::unique_ptr<Instance>(std::make_unique<Slots>(std::move(slots)));
@@ -78,6 +80,7 @@ class DeviceModel final : public LoadedModel {
 
   const std::shared_ptr<const SharedSession> shared_;
   const DeviceOptions options_;
+  const OrtEpDevice* const device_;
 };
 
 class DeviceBackend final : public Backend {
@@ -105,14 +108,28 @@ class DeviceBackend final : public Backend {
   }
 
  private:
+  Status check_types(const ModelMetadata& metadata) const {
+    for (const auto* tensors : {&metadata.inputs, &metadata.outputs}) {
+      for (const TensorSpec& one : *tensors) {
+        if (one.type != ElementType::kBytes) continue;
+        return Status::error(Code::kUnavailable,
+                             "model '%s': '%s' is a tensor of strings, which the backend %s can't "
+                             "hold; wanted numbers, or \"backend\": \"auto\"",
+                             metadata.name.c_str(), one.name.c_str(), name_.c_str());
+      }
+    }
+    return {};
+  }
+
   Result<std::unique_ptr<LoadedModel>> open(std::shared_ptr<Library> library,
                                             const ModelSource& source) const {
     const OnDeviceAlone alone(*device_);
     try {
       auto shared = open_session(std::move(library), source, &alone);
       if (!shared.ok()) return shared.status();
-      return std::unique_ptr<LoadedModel>(
-          std::make_unique<DeviceModel>(std::move(*shared), source.options.device));
+      LUMEN_RETURN_IF_ERROR(check_types((*shared)->metadata));
+      return std::unique_ptr<LoadedModel>(std::make_unique<DeviceModel>(
+          std::move(*shared), source.options.device, device_->ep_device(source.options)));
     } catch (const Failure& failure) {
       if (std::string_view(failure.what()).find("fallback to CPU EP") == std::string_view::npos) {
         throw;

@@ -264,18 +264,21 @@ class PluginDevice final : public Device {
   }
 
   void append_to(OrtSessionOptions& options, const ModelSource& source, bool) const override {
-    LUMEN_CHECK(!devices_.empty());  // it is available
-    const uint32_t id = source.options.device.id.value_or(provider_.device_id);
-    if (id >= devices_.size()) {
-      throw Failure("got device " + std::to_string(id) + " of " + provider_.name + ", which has " +
-                    std::to_string(devices_.size()) + ", counted from 0");
-    }
+    const OrtEpDevice* const device = ep_device(source.options);
     Options own = provider_.options;
     if (source.options.device.memory_mb > 0) own["gpu_mem_limit"] = memory_limit(source.options);
     const KeysAndValues lists(own);
-    must(api().SessionOptionsAppendExecutionProvider_V2(&options, &library_->env(), &devices_[id],
-                                                        1, lists.keys.data(), lists.values.data(),
+    must(api().SessionOptionsAppendExecutionProvider_V2(&options, &library_->env(), &device, 1,
+                                                        lists.keys.data(), lists.values.data(),
                                                         lists.keys.size()));
+  }
+
+  const OrtEpDevice* ep_device(const ModelOptions& model) const override {
+    LUMEN_CHECK(!devices_.empty());  // it is available
+    const uint32_t id = model.device.id.value_or(provider_.device_id);
+    if (id < devices_.size()) return devices_[id];
+    throw Failure("got device " + std::to_string(id) + " of " + provider_.name + ", which has " +
+                  std::to_string(devices_.size()) + ", counted from 0");
   }
 
  private:

@@ -20,6 +20,8 @@ class Device : public SessionDevice {
   // Loads the library of the provider, once. kUnavailable: this machine does not have it.
   [[nodiscard]] virtual Status availability() = 0;
   [[nodiscard]] virtual std::string description() const = 0;  // for the banner
+  // That a model is given to. nullptr: the library reaches it without the interface of plugins.
+  [[nodiscard]] virtual const OrtEpDevice* ep_device(const ModelOptions&) const { return nullptr; }
 };
 
 [[nodiscard]] std::unique_ptr<Device> make_device(const models::ExecutionProvider& provider);

@@ -2,16 +2,16 @@
 #include "backends/onnxruntime/instance.h"
 
 #include <lumen/base/clock.h>
-#include <lumen/models/validate.h>
 
 #include "backends/bytes_tensor.h"
 #include "backends/failure.h"
+#include "backends/onnxruntime/refusal.h"
+#include "backends/onnxruntime/values.h"
 #include "backends/unwritten.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,54 +23,6 @@ namespace {
 // Up to here a tensor is copied into a buffer that stays bound, above it is bound where it lies.
 // Making a value costs 0.1 us and an allocation; copying 16 KiB as much from cache.
 constexpr size_t kMaxCopiedBytes = size_t{16} * 1024;
-constexpr size_t kTensorAlignment = 64;
-
-struct AlignedFree {
-  void operator()(std::byte* p) const noexcept {
-    ::operator delete[](p, std::align_val_t{kTensorAlignment});
-  }
-};
-using Buffer = std::unique_ptr<std::byte[], AlignedFree>;
-Buffer make_buffer(size_t bytes) {
-  return Buffer(new (std::align_val_t{kTensorAlignment}) std::byte[bytes]());
-}
-
-// A value of ONNX Runtime over memory that is not its own; kept for as long as it fits.
-class BoundValue {
- public:
-  OrtValue* bind(const Library& library, ElementType type, const Shape& shape, void* data,
-                 size_t bytes) {
-    if (value_ != nullptr && data_ == data && shape_ == shape) return value_.get();
-    value_.reset();
-    OrtValue* value = nullptr;
-    must(api().CreateTensorWithDataAsOrtValue(&library.cpu(), data, bytes,
-                                              shape.dimensions().data(), shape.rank(),
-                                              their_type(type), &value));
-    value_.reset(value);
-    data_ = data;
-    shape_ = shape;
-    return value;
-  }
-  // A tensor of strings, which the library owns.
-  OrtValue* bind_strings(const Shape& shape) {
-    if (value_ != nullptr && shape_ == shape) return value_.get();
-    value_.reset();
-    OrtAllocator* allocator = nullptr;
-    must(api().GetAllocatorWithDefaultOptions(&allocator));
-    OrtValue* value = nullptr;
-    must(api().CreateTensorAsOrtValue(allocator, shape.dimensions().data(), shape.rank(),
-                                      ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, &value));
-    value_.reset(value);
-    shape_ = shape;
-    return value;
-  }
-  [[nodiscard]] const void* data() const noexcept { return data_; }
-
- private:
-  Owned<OrtValue> value_;
-  Shape shape_;
-  void* data_ = nullptr;
-};
 
 // Where the size of an output's axis is known from, before the run.
 struct AxisSource {
@@ -184,7 +136,7 @@ class OnnxRuntimeInstance final : public Instance {
     }
     if (data != view.data) std::memcpy(data, view.data, view.byte_size);
     input_values_[index] =
-        input.value.bind(*shared_->library, view.type, view.shape, data, view.byte_size);
+        input.value.bind(shared_->library->cpu(), view.type, view.shape, data, view.byte_size);
     return {};
   }
 
@@ -205,7 +157,8 @@ class OnnxRuntimeInstance final : public Instance {
   }
 
   // The shape that the output will have; nullopt: only the run tells.
-  std::optional<Shape> shape_of(const Output& output, std::span<const TensorView> inputs) const {
+  std::optional<Shape> expected_shape(const Output& output,
+                                      std::span<const TensorView> inputs) const {
     Shape shape;
     for (const AxisSource& axis : output.axes) {
       const int64_t size =
@@ -225,7 +178,7 @@ class OnnxRuntimeInstance final : public Instance {
       output.given = nullptr;
       output.target = nullptr;
       const TensorSpec& spec = shared_->ports.outputs[index].spec;
-      const std::optional<Shape> shape = shape_of(output, request.inputs);
+      const std::optional<Shape> shape = expected_shape(output, request.inputs);
       const bool is_computed = shared_->ports.outputs[index].is_computed;
       if (spec.type == ElementType::kBytes || !shape || !knows_shapes_ || !is_computed) continue;
       const size_t bytes = shape->element_count().value_or(0) * element_size(spec.type);
@@ -239,7 +192,7 @@ class OnnxRuntimeInstance final : public Instance {
       output.shape = *shape;
       output.bytes = bytes;
       has_to_check_ |= output.is_to_be_checked;
-      output.given = output.value.bind(*shared_->library, spec.type, *shape, data, bytes);
+      output.given = output.value.bind(shared_->library->cpu(), spec.type, *shape, data, bytes);
     }
     return {};
   }
@@ -295,7 +248,7 @@ class OnnxRuntimeInstance final : public Instance {
       }
       error = std::move(second);
     }
-    return error == nullptr ? Status() : refusal(request, *error);
+    return error == nullptr ? Status() : refusal(*shared_, request, *error);
   }
 
   Error call() {
@@ -324,36 +277,6 @@ class OnnxRuntimeInstance final : public Instance {
         outputs_, [](const Output& one) { return one.is_wanted && one.given != nullptr; });
   }
 
-  // Types and ranks of the inputs are right. Where axes are free, or the library says that an
-  // argument is wrong, it is their sizes or numbers that an operation refuses: the client's error.
-  // A device fails in ways of its own, which name no argument.
-  Status refusal(const InferRequest& request, OrtStatus& error) const noexcept {
-    const char* text = api().GetErrorMessage(&error);
-    const std::string_view said(text);
-    const bool has_no_memory =
-        said.find("bad_alloc") != said.npos || said.find("Failed to allocate memory") != said.npos;
-    const bool has_free_axes = std::ranges::any_of(
-        shared_->ports.inputs, [](const Port& port) { return !port.spec.shape.is_static(); });
-    const bool is_argument = api().GetErrorCode(&error) == ORT_INVALID_ARGUMENT;
-    const bool may_be_sizes = has_free_axes && !shared_->is_on_device;
-    if (has_no_memory || (!may_be_sizes && !is_argument)) {
-      return failed(Code::kInternal, "running", shared_->metadata.name, text);
-    }
-    const Status shapes = shapes_refused(shared_->metadata, request.inputs, true);
-    const std::string_view reason = last_sentence(said).substr(0, 180);
-    return Status::error(shapes.code(), "%.300s: %.*s", shapes.message().data(),
-                         static_cast<int>(reason.size()), reason.data());
-  }
-  // The reason stands at the end, behind the node's name, and a source file and the condition
-  // there.
-  static std::string_view last_sentence(std::string_view text) noexcept {
-    for (const std::string_view mark : {"Status Message: ", " was false. "}) {
-      const size_t found = text.find(mark);
-      if (found != text.npos) text.remove_prefix(found + mark.size());
-    }
-    return text.substr(0, text.find('\n'));
-  }
-
   Status collect(const InferRequest& request, std::span<TensorView> views) {
     for (size_t position = 0; position < views.size(); ++position) {
       const size_t index = output_index(request, position);
@@ -378,19 +301,9 @@ class OnnxRuntimeInstance final : public Instance {
 
   Status collect_made(const InferRequest& request, size_t index, TensorView& view) const {
     OrtValue* value = outputs_[index].made.get();
-    OrtTensorTypeAndShapeInfo* info = nullptr;
-    must(api().GetTensorTypeAndShape(value, &info));
-    const Owned<OrtTensorTypeAndShapeInfo> owned(info);
-    size_t rank = 0;
-    must(api().GetDimensionsCount(info, &rank));
-    if (rank > limits::kMaxRank) {
-      return Status::error(Code::kUnsupported, "output '%s' has rank %zu; wanted at most %zu",
-                           shared_->ports.outputs[index].spec.name.c_str(), rank, limits::kMaxRank);
-    }
-    std::array<int64_t, limits::kMaxRank> sizes{};
-    must(api().GetDimensions(info, sizes.data(), rank));
-    view.shape = {};
-    for (size_t axis = 0; axis < rank; ++axis) (void)view.shape.append(sizes[axis]);
+    const Result<Shape> shape = shape_of(*value, shared_->ports.outputs[index].spec.name);
+    if (!shape.ok()) return shape.status();
+    view.shape = *shape;
     const size_t count = view.shape.element_count().value_or(0);
     if (view.type == ElementType::kBytes) return copy_strings(request, index, count, *value, view);
     void* data = nullptr;
@@ -437,9 +350,7 @@ class OnnxRuntimeInstance final : public Instance {
   std::vector<const OrtValue*> input_values_;
   std::vector<const char*> output_names_;
   std::vector<OrtValue*> output_values_;
-  // Of its outputs, from its inputs. Not on a device, whose library copies an output into memory
-  // that it is given without a look at the shape: a false declaration would not be found.
-  bool knows_shapes_ = !shared_->is_on_device;
+  bool knows_shapes_ = true;   // of its outputs, from its inputs
   bool has_to_check_ = false;  // an output of this run
 };
 

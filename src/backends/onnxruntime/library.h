@@ -29,6 +29,9 @@ struct Release {
     api().ReleaseTensorTypeAndShapeInfo(p);
   }
   void operator()(OrtValue* p) const noexcept { api().ReleaseValue(p); }
+  void operator()(OrtIoBinding* p) const noexcept { api().ReleaseIoBinding(p); }
+  void operator()(OrtAllocator* p) const noexcept { api().ReleaseAllocator(p); }
+  void operator()(OrtSyncStream* p) const noexcept { api().ReleaseSyncStream(p); }
   void operator()(OrtStatus* p) const noexcept { api().ReleaseStatus(p); }
 };
 template <typename T>

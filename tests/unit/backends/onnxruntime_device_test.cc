@@ -115,9 +115,9 @@ TEST_F(DeviceTest, APluginThatIsNoneIsNamedWithTheLibrarysWords) {
 TEST_F(DeviceTest, ADeviceThatItDoesNotHaveIsRefused) {
   auto provider = test::device_provider();
   provider.device_id = 7;
-  EXPECT_THAT(reason(provider), HasSubstr("got device 7 of device, which has 1"));
-  EXPECT_THAT(reason(test::device_provider(), R"({"device": {"id": 2}})"),
-              HasSubstr("got device 2 of device"));
+  EXPECT_THAT(reason(provider), HasSubstr("got device 7 of device, which has 3"));
+  EXPECT_THAT(reason(test::device_provider(), R"({"device": {"id": 3}})"),
+              HasSubstr("got device 3 of device"));
   open(provider, R"({"device": {"id": 0}})");
   EXPECT_EQ(model->state(), models::ModelState::kReady) << "the model's own number counts";
 }
@@ -179,7 +179,7 @@ TEST_F(DeviceTest, ARequestForWhichTheDeviceHasNoMemoryFailsAloneAndLeavesNone) 
   ASSERT_TRUE(made.ok()) << made.status().message();
   device::DeviceControl& device = test::device_control();
   const uint64_t before = device.used_bytes;
-  device.memory_bytes = before + 4096;  // the input has room, the output has none
+  device.memory_bytes = before;  // the input has its room, the output has none
   const Status status = status_of(**made, 1);
   EXPECT_EQ(status.code(), Code::kInternal) << status.message();
   EXPECT_EQ(device.used_bytes, before);
