@@ -68,6 +68,7 @@ bool Batch::pack(std::span<models::InferRequest* const> members, uint32_t run_ro
 
 void Batch::split() noexcept {
   uint64_t row = 0;
+  members_.front()->times.device = request_.times.device;  // one run, counted once
   for (models::InferRequest* member : members_) {
     const models::StageTimes& times = request_.times;
     member->times.preprocessed_ns = times.preprocessed_ns;

@@ -41,6 +41,11 @@ void record(const models::InferRequest& request, uint64_t executions,
   add_stage("preprocess", times.dequeued_ns, times.preprocessed_ns);
   add_stage("run", times.preprocessed_ns, times.inferred_ns);
   add_stage("postprocess", times.inferred_ns, times.postprocessed_ns);
+  if (times.device.run_ns == 0) return;
+  counters.add(model, "device_measured");
+  counters.add(model, "device_in_ns", times.device.copy_in_ns);
+  counters.add(model, "device_run_ns", times.device.run_ns);
+  counters.add(model, "device_out_ns", times.device.copy_out_ns);
 }
 
 }  // namespace lumen::engine

@@ -35,9 +35,10 @@ PLUGIN = lumen_binary().parent / "liblumen_test_device.so"
 ROWS = np.linspace(-1, 1, 4 * 256, dtype=np.float32).reshape(4, 256)
 
 
-def providers(**options: Any) -> str:
-    """The setting, with the options of the device."""
-    return json.dumps([{"name": "npu", "library": str(PLUGIN), "options": options}])
+def providers(device_id: int = 0, **options: Any) -> str:
+    """The setting, with the options of the device: 0 has streams, 1 none, 2 no memory either."""
+    one = {"name": "npu", "library": str(PLUGIN), "device_id": device_id, "options": options}
+    return json.dumps([one])
 
 
 @pytest.fixture
@@ -68,11 +69,14 @@ def ask(client: triton.InferenceServerClient, array: np.ndarray) -> np.ndarray:
     return answer
 
 
-@pytest.mark.parametrize("queue_type", QUEUE_TYPES)
+@pytest.mark.parametrize(
+    ("queue_type", "device_id"), [*((one, 0) for one in QUEUE_TYPES), ("auto", 1), ("auto", 2)]
+)
 def test_each_queue_type_answers_rightly_under_load(
-    models: Path, expected: np.ndarray, queue_type: str
+    models: Path, expected: np.ndarray, queue_type: str, device_id: int
 ) -> None:
-    with serve(models, "--queue-type", queue_type, run_us=500) as server:
+    words = ("--queue-type", queue_type)
+    with serve(models, *words, device_id=device_id, run_us=500) as server:
         wrong: list[str] = []
 
         def load(seed: int) -> None:
@@ -329,6 +333,32 @@ def test_auto_measures_the_device_with_its_copies_and_takes_the_faster(models: P
         costs = {one["name"]: one.get("costs", []) for one in parameters["backends_tried"]}
         assert set(costs) == {"openvino", "onnxruntime", "npu"}  # and no cuda: it isn't there
         assert all(one["ns"] > 20_000_000 for one in costs["npu"])
+    assert server.exit_code == 0
+
+
+@pytest.mark.parametrize("queue_type", ["mpmc", "batched"])
+def test_metrics_have_the_parts_of_a_run_of_one_in_64(models: Path, queue_type: str) -> None:
+    with serve(models, "--queue-type", queue_type, "--thread-count", "1", run_us=2000) as server:
+        with triton.InferenceServerClient(server.url) as client:
+            for _ in range(80):
+                ask(client, ROWS[:1])
+        found = prometheus.parse(fetch(server, "/metrics").body.decode())
+        labels = (("model", "mlp"), ("version", "1"))
+
+        def value(name: str, *more: tuple[str, str]) -> float:
+            wanted = dict(labels) | dict(more)
+            (one,) = [v for (_, at), v in found[name].samples.items() if dict(at) == wanted]
+            return one
+
+        measured = value("lumen_device_measured_runs_total")
+        assert 1 <= measured <= 4  # two streams
+        run_ns = value("lumen_device_run_nanoseconds_total") / measured
+        copies_ns = [
+            value("lumen_device_copy_nanoseconds_total", ("direction", way)) / measured
+            for way in ("in", "out")
+        ]
+        assert run_ns >= 2_000_000
+        assert all(0 < one < run_ns for one in copies_ns), (copies_ns, run_ns)
     assert server.exit_code == 0
 
 

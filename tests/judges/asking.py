@@ -41,6 +41,9 @@ NUMPY = {
     "FP64": np.dtype(np.float64),
 }
 ENGINE = "/v2/lumen/engine"
+# Besides the backends of the server: the plugin of tests/device, which computes with ONNX Runtime.
+DEVICE = "device"
+DEVICE_PLUGIN = lumen_binary().parent / "liblumen_test_device.so"
 
 # Two units in the last place: the suite has it for BF16, and 1e-3 is less than that of FP16.
 LEAST_RTOL = {"BF16": 2.0**-6, "FP16": 2.0**-9}
@@ -187,6 +190,9 @@ class JudgedServer:
         words = ["--backend", backend, "--backend-choices", "off", "--stats", "off"]
         words += ["--backend-trial-ms", "5", "--queue-type", "batched"]
         words += ["--max-queue-delay-us", "300", *arguments]
+        if backend == DEVICE:
+            setting = {"name": DEVICE, "library": str(DEVICE_PLUGIN)}
+            words += ["--execution-providers", json.dumps([setting])]
         try:
             self.server = lumen_engine.Server(
                 repository,

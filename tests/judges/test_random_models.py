@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from judges.asking import NUMPY, JudgedServer
+from judges.asking import DEVICE, NUMPY, JudgedServer
 from judges.onnx_judge import side
 from judges.random_judge import judge_chunk, models_of, problem_of
 from judges.random_models import make
@@ -75,9 +75,10 @@ def test_the_same_seed_makes_the_same_valid_model_of_3_to_12_operators() -> None
 
 
 @pytest.mark.tool
-def test_random_models_answer_as_the_reference_of_onnx_does() -> None:
+@pytest.mark.parametrize("backend", ["auto", DEVICE])
+def test_random_models_answer_as_the_reference_of_onnx_does(backend: str) -> None:
     models = models_of(range(MODELS))
-    found = judge_chunk(models, "auto")
+    found = judge_chunk(models, backend)
     problems = {name: problem_of(ways) for name, ways in found.items()}
     wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem]
     assert not wrong, "\n".join(wrong)

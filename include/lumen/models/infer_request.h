@@ -17,6 +17,13 @@ namespace lumen::models {
 
 class Model;
 
+// How long the parts of a run on a device took; 0: not measured, as most runs are not.
+struct DeviceTimes {
+  uint64_t copy_in_ns = 0;
+  uint64_t run_ns = 0;
+  uint64_t copy_out_ns = 0;
+};
+
 // When each stage of a request ended; CLOCK_MONOTONIC ns, 0 where the stage did not happen.
 // One list of stages everywhere: metrics, statistics, bench, docs.
 struct StageTimes {
@@ -27,6 +34,7 @@ struct StageTimes {
   uint64_t preprocessed_ns = 0;   // inputs bound or copied
   uint64_t inferred_ns = 0;       // the model has run
   uint64_t postprocessed_ns = 0;  // outputs are in the request's memory, reply encoded
+  DeviceTimes device = {};
 };
 
 // Where completed requests go. complete() hands a request over; wake() wakes the thread that waits

@@ -9,6 +9,7 @@
 
 #include "backends/failure.h"
 #include "backends/onnxruntime/device_instance.h"
+#include "backends/onnxruntime/device_link.h"
 #include "backends/onnxruntime/devices.h"
 #include "backends/onnxruntime/instance.h"
 #include "backends/onnxruntime/session.h"
@@ -66,13 +67,16 @@ class DeviceModel final : public LoadedModel {
   }
 
   // The first run of a size chooses kernels and takes memory. A model may refuse rows that are made
-  // up: then a request pays for that.
+  // up: then a request pays for that. A device that does not answer makes it unavailable.
   Status warm_up(Instance& instance, RequestMemory& memory) const {
     for (const uint32_t rows : options_.batch_sizes) {
       memory.reset(kWarmUpBytes);
       TrialRun trial(shared_->metadata, nullptr, memory);
       const bool ran = trial.run(instance, 0, rows, TrialRun::kUsualFreeSize);
-      if (!ran && trial.status().code() == Code::kInternal) return trial.status();
+      if (!ran && trial.status().code() == Code::kInternal &&
+          !DeviceLink(shared_, device_).answers()) {
+        return trial.status();
+      }
       if (!has_batch_axis(shared_->metadata)) break;  // one size
     }
     return {};

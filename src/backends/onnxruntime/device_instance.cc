@@ -8,6 +8,7 @@
 #include "backends/onnxruntime/refusal.h"
 #include "backends/onnxruntime/values.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -17,6 +18,9 @@
 
 namespace lumen::backends::onnxruntime {
 namespace {
+
+// Of so many runs one is measured by parts: the host waits for each part, two wake-ups more.
+constexpr uint32_t kRunsToAMeasuredOne = 64;
 
 class DeviceInstance final : public Instance {
  public:
@@ -31,6 +35,7 @@ class DeviceInstance final : public Instance {
     binding_.reset(binding);
     make_inputs();
     make_outputs();
+    check_places();
   }
   ~DeviceInstance() override {
     // Without success the device is gone, and with it the copies.
@@ -65,8 +70,10 @@ class DeviceInstance final : public Instance {
     const std::byte* result = nullptr;
   };
 
-  // Some inputs and outputs of a model on a device lie in the host's memory, as sizes do.
+  // Some inputs and outputs of a model on a device lie in the host's memory, as sizes do. nullptr:
+  // no operation takes or makes it.
   bool is_there(const OrtMemoryInfo* memory) const noexcept {
+    if (memory == nullptr) return false;
     OrtMemoryInfoDeviceType type = OrtMemoryInfoDeviceType_CPU;
     api().MemoryInfoGetDeviceType(memory, &type);
     return link_.info_there() != nullptr && type != OrtMemoryInfoDeviceType_CPU &&
@@ -98,6 +105,16 @@ class DeviceInstance final : public Instance {
     }
   }
 
+  // ONNX Runtime 1.31 ends the process where it is given a stream for a session that has none.
+  void check_places() const {
+    const auto lies_there = [](const auto& one) { return one.is_there; };
+    if (link_.info_there() == nullptr || std::ranges::any_of(inputs_, lies_there) ||
+        std::ranges::any_of(outputs_, lies_there)) {
+      return;
+    }
+    throw Failure("nothing of it would run on the device; wanted \"backend\": \"auto\"");
+  }
+
   Status run(InferRequest& request) {
     LUMEN_RETURN_IF_ERROR(settle());
     is_settled_ = false;
@@ -110,7 +127,8 @@ class DeviceInstance final : public Instance {
     for (size_t i = 0; i < inputs_.size(); ++i) put_input(i, request.inputs[i]);
     bind_outputs(request, wanted);
     request.times.preprocessed_ns = now_ns();
-    if (const Error error = call(); error != nullptr) return refusal(*shared_, request, *error);
+    if (const Error error = call(request.times.device); error != nullptr)
+      return refusal(*shared_, request, *error);
     is_settled_ = true;
     request.times.inferred_ns = now_ns();
     LUMEN_RETURN_IF_ERROR(collect(request, views));
@@ -171,9 +189,23 @@ class DeviceInstance final : public Instance {
     }
   }
 
-  Error call() {
-    if (Error error = link_.copy(from_, to_); error != nullptr) return error;
-    Error error(api().RunWithBinding(shared_->session.get(), run_options_.get(), binding_.get()));
+  Error call(DeviceTimes& times) {
+    // The first is that of a warm-up.
+    const bool is_measured = link_.info_there() != nullptr && runs_++ % kRunsToAMeasuredOne == 1;
+    uint64_t begin = is_measured ? now_ns() : 0;
+    const auto end_part = [&](uint64_t& taken_ns) {
+      if (!is_measured) return Error();
+      Error error = link_.wait();
+      const uint64_t now = now_ns();
+      taken_ns = now - begin;
+      begin = now;
+      return error;
+    };
+    Error error = link_.copy(from_, to_);
+    if (error == nullptr) error = end_part(times.copy_in_ns);
+    if (error != nullptr) return error;
+    error.reset(api().RunWithBinding(shared_->session.get(), run_options_.get(), binding_.get()));
+    if (error == nullptr) error = end_part(times.run_ns);
     if (error != nullptr) return error;
     take_outputs();
     from_.clear();
@@ -182,7 +214,8 @@ class DeviceInstance final : public Instance {
       if (outputs_[i].is_wanted) fetch_output(i);
     }
     error = link_.copy(from_, to_);
-    return error != nullptr ? std::move(error) : link_.wait();
+    if (error == nullptr) error = is_measured ? end_part(times.copy_out_ns) : link_.wait();
+    return error;
   }
 
   void take_outputs() {
@@ -247,6 +280,7 @@ class DeviceInstance final : public Instance {
   std::vector<Output> outputs_;
   std::vector<const OrtValue*> from_;  // the tensors to copy
   std::vector<OrtValue*> to_;
+  uint32_t runs_ = 0;
   bool is_settled_ = true;  // nothing of a run is in the stream
 };
 

@@ -3,6 +3,9 @@
 
 #include <lumen/base/check.h>
 
+#include <array>
+#include <cstring>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -75,6 +78,35 @@ Error DeviceLink::wait() {
   if (stream_ == nullptr) return nullptr;
   const OrtSyncStreamImpl* const made = api().GetEpApi()->SyncStream_GetImpl(stream_.get());
   return Error(made->Flush(const_cast<OrtSyncStreamImpl*>(made)));
+}
+
+bool DeviceLink::answers() noexcept try {
+  constexpr size_t kBytes = 64;
+  if (info_there_ == nullptr) return false;
+  Shape shape;
+  LUMEN_CHECK(shape.append(kBytes));
+  Memory sent = memory_here();
+  Memory there = memory_there();
+  Memory received = memory_here();
+  std::byte* const from = sent.at_least(kBytes);
+  std::byte* const to = received.at_least(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) from[i] = static_cast<std::byte>(i + 1);
+  std::memset(to, 0, kBytes);
+  BoundValue values[3];
+  const auto bind = [&](BoundValue& value, const OrtMemoryInfo& info, std::byte* data) {
+    return value.bind(info, ElementType::kUint8, shape, data, kBytes);
+  };
+  OrtValue* const first = bind(values[0], *info_here_, from);
+  OrtValue* const second = bind(values[1], *info_there_, there.at_least(kBytes));
+  OrtValue* const third = bind(values[2], *info_here_, to);
+  const std::array<const OrtValue*, 2> sources = {first, second};
+  const std::array<OrtValue*, 2> targets = {second, third};
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (copy({&sources[i], 1}, {&targets[i], 1}) != nullptr) return false;
+  }
+  return wait() == nullptr && std::memcmp(from, to, kBytes) == 0;
+} catch (const std::exception&) {
+  return false;
 }
 
 }  // namespace lumen::backends::onnxruntime

@@ -51,6 +51,8 @@ class DeviceLink {
   [[nodiscard]] Error copy(std::span<const OrtValue* const> from, std::span<OrtValue* const> to);
   // For all that is in the stream. Its error, once.
   [[nodiscard]] Error wait();
+  // Copies a few bytes there and back. False: it can't, or nothing can be copied there.
+  [[nodiscard]] bool answers() noexcept;
 
  private:
   const std::shared_ptr<const SharedSession> shared_;

@@ -1,5 +1,5 @@
 // Backends on devices: why one can't be used, nothing on the CPU without a word, faults of the
-// device, its memory. The device is that of tests/device.
+// device, its memory, its streams and copies. The devices are those of tests/device.
 #include <lumen/backends/built_in.h>
 #include <lumen/backends/onnxruntime.h>
 #include <lumen/models/backends.h>
@@ -32,6 +32,7 @@ class DeviceTest : public testing::Test {
     device::DeviceControl& device = test::device_control();
     device.run_us = 0;
     device.failing_runs = 0;
+    device.failing_value = 0;
     device.is_lost = false;
     device.memory_bytes = UINT64_MAX;
     device.most_running = 0;
@@ -78,6 +79,16 @@ class DeviceTest : public testing::Test {
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
   std::unique_ptr<models::ModelRepository> repository;
   models::Model* model = nullptr;
+};
+
+// With streams, without, and in the host's memory.
+class EachKind : public DeviceTest, public testing::WithParamInterface<uint32_t> {
+ protected:
+  static models::ExecutionProvider provider() {
+    models::ExecutionProvider one = test::device_provider();
+    one.device_id = GetParam();
+    return one;
+  }
 };
 
 TEST_F(DeviceTest, CudaAndTensorRtSayWhyTheyCanNotBeUsedAndWhatToInstall) {
@@ -128,8 +139,8 @@ TEST_F(DeviceTest, NothingRunsOnTheCpuWithoutAWord) {
                     HasSubstr("\"backend\": \"auto\"")));
 }
 
-TEST_F(DeviceTest, AsManyRunsAreUnderWayAsTheConfigurationSays) {
-  open(test::device_provider(), R"({"device": {"streams": 4, "batch_sizes": [1, 8]}})");
+TEST_P(EachKind, AsManyRunsAreUnderWayAsTheConfigurationSays) {
+  open(provider(), R"({"device": {"streams": 4, "batch_sizes": [1, 8]}})");
   auto made = instance();
   ASSERT_TRUE(made.ok()) << made.status().message();
   EXPECT_EQ((*made)->max_in_flight(), 4u);
@@ -146,10 +157,12 @@ TEST_F(DeviceTest, AsManyRunsAreUnderWayAsTheConfigurationSays) {
   EXPECT_EQ(device.most_running, 4u);
 }
 
-TEST_F(DeviceTest, AFailedRunIsTheServersErrorAndTheNextOneRuns) {
-  open(test::device_provider());
+// ONNX Runtime forgets the error of a stream that it waits for, and gives the bytes that are there.
+TEST_P(EachKind, AFailedRunIsTheServersErrorAndTheNextOneRuns) {
+  open(provider());
   auto made = instance();
   ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_TRUE(status_of(**made, 3).ok()) << "whose answer lies where the failed run's would";
   test::device_control().failing_runs = 1;
   const Status failed = status_of(**made, 1);
   // The model's axes are free: on the CPU such an error would be the client's.
@@ -158,8 +171,8 @@ TEST_F(DeviceTest, AFailedRunIsTheServersErrorAndTheNextOneRuns) {
   EXPECT_TRUE(status_of(**made, 2).ok());
 }
 
-TEST_F(DeviceTest, ALostDeviceAnswersEachRequestUntilItIsBack) {
-  open(test::device_provider());
+TEST_P(EachKind, ALostDeviceAnswersEachRequestUntilItIsBack) {
+  open(provider());
   auto made = instance();
   ASSERT_TRUE(made.ok()) << made.status().message();
   test::device_control().is_lost = true;
@@ -187,16 +200,108 @@ TEST_F(DeviceTest, ARequestForWhichTheDeviceHasNoMemoryFailsAloneAndLeavesNone) 
   EXPECT_TRUE(status_of(**made, 2).ok());
 }
 
-TEST_F(DeviceTest, AModelThatGoesLeavesNoMemoryOfTheDevice) {
-  const uint64_t before = test::device_control().used_bytes;
+TEST_P(EachKind, AModelThatGoesLeavesNoMemoryOfTheDevice) {
+  const device::DeviceControl& device = test::device_control();
+  const uint64_t before = device.used_bytes;
+  const uint64_t host_blocks = device.host_blocks;
+  const uint64_t streams = device.streams;
   for (int i = 0; i < 20; ++i) {
-    open(test::device_provider(), "{}", i % 2 == 0 ? "add_one_large" : "add_one");
+    open(provider(), "{}", i % 2 == 0 ? "add_one_large" : "add_one");
     auto made = instance();
     ASSERT_TRUE(made.ok()) << made.status().message();
     made->reset();
     repository.reset();
-    EXPECT_EQ(test::device_control().used_bytes, before);
+    EXPECT_EQ(device.used_bytes, before);
+    EXPECT_EQ(device.host_blocks, host_blocks);
+    EXPECT_EQ(device.streams, streams);
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EachKind, testing::Values(0, 1, 2),
+                         [](const auto& one) { return "Device" + std::to_string(one.param); });
+
+TEST_F(DeviceTest, CopiesGoThroughMemoryOfTheProviderAndOneOfAnOutputThatIsNotWantedIsNotMade) {
+  device::DeviceControl& device = test::device_control();
+  const uint64_t blocks = device.host_blocks;
+  open(test::device_provider(), R"({"device": {"streams": 1}})", "two_large");
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(device.host_blocks, blocks + 3) << "for the input and each output";
+  const std::vector<float> values(16384, 2.0F);
+  for (const bool wants_all : {true, false}) {
+    models::PendingRequest pending(model);
+    pending.add_input<float>(ElementType::kFp32, {16384}, values);
+    const std::vector<uint16_t> second = {1};
+    if (!wants_all) pending.request.outputs_wanted = second;
+    const uint64_t copies = device.copies;
+    EXPECT_EQ((*made)->start(pending.request,
+                             [](models::InferRequest& one) noexcept { one.complete(one); }),
+              models::StartOutcome::kPending);
+    pending.wait();
+    ASSERT_TRUE(pending.request.status.ok()) << pending.request.status.message();
+    EXPECT_EQ(device.copies - copies, wants_all ? 3u : 2u);
+    EXPECT_EQ(pending.request.outputs.size(), wants_all ? 2u : 1u);
+  }
+}
+
+TEST_F(DeviceTest, NoOutputStaysOnTheDeviceBetweenRunsAndInputsKeepTheirPlace) {
+  open(test::device_provider(), R"({"device": {"streams": 1}})");
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const uint64_t before = test::device_control().used_bytes;
+  for (float value = 0; value < 100; ++value) EXPECT_TRUE(status_of(**made, value).ok());
+  EXPECT_EQ(test::device_control().used_bytes, before);
+}
+
+TEST_F(DeviceTest, OneRunIn64IsMeasuredByParts) {
+  open(test::device_provider(), R"({"device": {"streams": 1}})");
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  test::device_control().run_us = 2'000;
+  int measured = 0;
+  for (int i = 0; i < 128; ++i) {
+    const auto pending = start(**made, 1);
+    pending->wait();
+    const models::DeviceTimes& times = pending->request.times.device;
+    if (times.run_ns == 0) continue;
+    ++measured;
+    EXPECT_GE(times.run_ns, 2'000'000u);
+    EXPECT_GT(times.copy_in_ns, 0u);
+    EXPECT_GT(times.copy_out_ns, 0u);
+  }
+  EXPECT_EQ(measured, 2);
+}
+
+TEST_F(DeviceTest, ARunThatFailsWhileAnotherStreamComputesHarmsThatOneNot) {
+  open(test::device_provider());
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  device::DeviceControl& device = test::device_control();
+  device.run_us = 20'000;
+  device.failing_value = 7;
+  for (int i = 0; i < 5; ++i) {
+    const auto failing = start(**made, 7);
+    const auto running = start(**made, 1);
+    failing->wait();
+    running->wait();
+    EXPECT_EQ(failing->request.status.code(), Code::kInternal);
+    EXPECT_EQ(running->output<float>(0), std::vector<float>(4, 2.0F));
+  }
+}
+
+// Of the rows that a warm-up makes up such a model refuses all; the device itself is well.
+TEST_F(DeviceTest, AModelThatRefusesRowsThatAreMadeUpIsServed) {
+  test::device_control().failing_runs = 2;  // the warm-up of both streams
+  open(test::device_provider());
+  auto made = instance();
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_TRUE(status_of(**made, 2).ok());
+}
+
+TEST_F(DeviceTest, TensorsOfStringsAreRefused) {
+  open(test::device_provider(), "{}", "identity_bytes");
+  EXPECT_EQ(model->state(), models::ModelState::kUnavailable);
+  EXPECT_THAT(model->reason(), HasSubstr("'x' is a tensor of strings"));
 }
 
 TEST_F(DeviceTest, Bf16IsRefusedAndSoIsAFileOfAnotherForm) {
