@@ -1,8 +1,9 @@
 // A plugin execution provider of ONNX Runtime that pretends to be devices, so that the path to
 // devices is tested where there is none. Their memory can't be touched by the host: a tensor's
 // address lies in pages without access, its bytes lie behind them. Device 0 has streams and memory
-// of the host for its copies, device 1 neither, and device 2 computes in the host's memory. A run is computed by a session on the CPU of the
-// same file, takes a given time and may fail (control.h).
+// of the host for its copies, device 1 neither, and device 2 computes in the host's memory. A run
+// is computed by a session on the CPU of the same file, takes a given time and may fail
+// (control.h).
 // Options beside those of control.h: "not_supported" = an operator that is left to the CPU.
 // Threads: any, as ONNX Runtime calls it. Memory: mappings for tensors, else the heap.
 // Errors: as statuses of ONNX Runtime. Interface: onnxruntime_ep_c_api.h of version 24.
