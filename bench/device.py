@@ -3,11 +3,13 @@
 The rival is a bare loop of ONNX Runtime's Python interface over the same device in the same run:
 one thread for one client, as many threads as streams for many. Without a GPU the device is the
 plugin of tests/device, whose runs take 2 ms without the CPU: then the figures show the cost of the
-hand-over, and nothing of a GPU. LUMEN_DEVICE=cuda (or tensorrt) measures that one, with
-squeezenet.
+hand-over, and nothing of a GPU. LUMEN_DEVICE=cuda (or tensorrt) measures that one, with squeezenet
+and a transformer, and beside it the same models on 2 to 16 workers of the CPU.
+LUMEN_DEVICE_MODELS and LUMEN_DEVICE_WORKERS name others ("mlp transformer", "1 2").
 
 mean           one client (the load's histogram tells times of 2 ms apart by 30 us only)
-throughput     8 clients, one worker: against the bare loop, and 4 streams against 1 (mpmc)
+throughput     8 clients, one worker: against the bare loop, and 4 streams against 1 (mpmc); of the
+               CPU's workers two clients each
 p99 to p50     an open loop at 70 % of that rate
 gap            the answers against those of the CPU, of the largest number: 0.001 at most
 """
@@ -16,13 +18,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -32,7 +34,8 @@ import onnxruntime
 from lumen_engine import Server
 from lumen_engine.client import Client
 
-from bench.runner import BUILD, ROOT, Bench, BenchError, Goal, Run, make_row
+from bench.device_models import place
+from bench.runner import BUILD, Bench, BenchError, Goal, Run, make_row
 from bench.runner.places import lumen_bench, program
 
 DEVICE = os.environ.get("LUMEN_DEVICE", "plugin")
@@ -42,7 +45,15 @@ STREAMS = 4
 CLIENTS = 8
 SHARE_OF_LOAD = 0.7
 ADDED_US = 30
-MODEL = "mlp" if DEVICE == "plugin" else "squeezenet"
+IS_PLUGIN = DEVICE == "plugin"
+MODELS = os.environ.get(
+    "LUMEN_DEVICE_MODELS", "mlp" if IS_PLUGIN else "squeezenet transformer"
+).split()
+CPUS = os.cpu_count() or 1
+WORKERS = os.environ.get(
+    "LUMEN_DEVICE_WORKERS",
+    "" if IS_PLUGIN else " ".join(str(n) for n in (2, 4, 8, 16) if n <= CPUS),
+).split()
 PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 # Streams and queue type: the default, which packs requests; and one that does not, by which the
 # runs that are under way at once show.
@@ -53,20 +64,27 @@ BARE = "bare loop"
 Figures = dict[str, list[float]]  # by the name of the contender
 
 
-def open_session() -> onnxruntime.InferenceSession:
+@cache
+def register_plugin() -> list[Any]:
+    """Its devices. It stays: a session must not outlive it."""
+    if not PLUGIN.exists():
+        raise BenchError(f"{PLUGIN} is not there: the build of ./dev bench makes it")
+    onnxruntime.register_execution_provider_library(DEVICE, str(PLUGIN))
+    return [one for one in onnxruntime.get_ep_devices() if one.ep_name == "LumenTestDevice"]
+
+
+def open_session(file: Path) -> onnxruntime.InferenceSession:
     """On the device, as the server opens it."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    file = str(ROOT / "models" / MODEL / "1" / "model.onnx")
-    if DEVICE != "plugin":
-        return onnxruntime.InferenceSession(file, options, providers=[PROVIDERS[DEVICE]])
-    if not PLUGIN.exists():
-        raise BenchError(f"{PLUGIN} is not there: the build of ./dev bench makes it")
-    onnxruntime.register_execution_provider_library("device", str(PLUGIN))
-    found = [one for one in onnxruntime.get_ep_devices() if one.ep_name == "LumenTestDevice"]
-    options.add_provider_for_devices(found, {"run_us": str(RUN_US)})
-    return onnxruntime.InferenceSession(file, options)
+    if IS_PLUGIN:
+        options.add_provider_for_devices(register_plugin(), {"run_us": str(RUN_US)})
+        return onnxruntime.InferenceSession(str(file), options)
+    providers = [PROVIDERS[DEVICE]]
+    if DEVICE == "tensorrt":
+        providers.append(PROVIDERS["cuda"])
+    return onnxruntime.InferenceSession(str(file), options, providers=providers)
 
 
 def made_up(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
@@ -77,15 +95,20 @@ def made_up(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def serving(folder: Path, streams: int, queue_type: str) -> Iterator[Server]:
-    repository = folder / f"streams{streams}"
-    target = repository / MODEL
-    if not target.exists():
-        shutil.copytree(ROOT / "models" / MODEL / "1", target / "1")
+def serving(folder: Path, model: str, contender: str) -> Iterator[Server]:
+    """Of a model of `folder`; `contender`: one of SERVERS, or a number of workers on the CPU."""
+    repository = folder / contender.replace(" ", "_")
+    target = repository / model
+    place(model, target)
+    words = ["--unix", "off"]
+    if contender in SERVERS:
+        streams, queue_type = SERVERS[contender]
         (target / "config.json").write_text(json.dumps({"device": {"streams": streams}}))
-    words = ["--unix", "off", "--thread-count", "1", "--queue-type", queue_type]
-    words += ["--backend", "device" if DEVICE == "plugin" else DEVICE]
-    if DEVICE == "plugin":
+        words += ["--thread-count", "1", "--queue-type", queue_type]
+        words += ["--backend", "device" if IS_PLUGIN else DEVICE]
+    else:
+        words += ["--thread-count", contender]
+    if IS_PLUGIN and contender in SERVERS:
         setting = {"name": "device", "library": str(PLUGIN), "options": {"run_us": RUN_US}}
         words += ["--execution-providers", json.dumps([setting])]
     with Server(repository, words, executable=program("lumen")) as server:
@@ -120,61 +143,77 @@ def bare_rate(
     return sum(counts) / (time.perf_counter() - begin)
 
 
-def gap_to_cpu(server: Server, inputs: dict[str, np.ndarray]) -> float:
-    file = str(ROOT / "models" / MODEL / "1" / "model.onnx")
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+def gap_to_cpu(server: Server, model: str, file: Path, inputs: dict[str, np.ndarray]) -> float:
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     wanted = session.run(None, inputs)
     with Client(f"http://{server.url}") as client:
-        got = client.infer(MODEL, inputs)
+        got = client.infer(model, inputs)
     gaps = []
     for output, one in zip(session.get_outputs(), wanted):
         gaps.append(float(np.abs(got[output.name] - one).max() / np.abs(one).max()))
     return max(gaps)
 
 
-def load(server: Server, seconds: float, *words: str) -> Any:
-    much = ("--duration", str(seconds), "--warm-up", "0.2")
-    return lumen_bench(f"http://{server.url}", MODEL, *words, *much)
+class OfModel:
+    """The figures of one model, gathered turn by turn."""
+
+    def __init__(self, run: Run, model: str, folder: Path) -> None:
+        self.run, self.model, self.folder = run, model, folder
+        self.file = place(model, folder / "bare" / model)
+        self.one_client: Figures = defaultdict(list)
+        self.rate: Figures = defaultdict(list)
+        self.tail: list[float] = []
+        self.gap: list[float] = []
+
+    def load(self, server: Server, *words: str) -> Any:
+        much = ("--duration", str(self.run.seconds), "--warm-up", "0.2")
+        return lumen_bench(f"http://{server.url}", self.model, *words, *much)
+
+    def ask(self, contender: str, session: onnxruntime.InferenceSession) -> None:
+        seconds, inputs = self.run.seconds, made_up(session)
+        if contender == BARE:
+            self.one_client[BARE].append(mean(bare_latencies(session, inputs, seconds)))
+            self.rate[BARE].append(bare_rate(session, inputs, seconds))
+            return
+        clients = str(CLIENTS if contender in SERVERS else 2 * int(contender))
+        with serving(self.folder, self.model, contender) as server:
+            if contender == LUMEN:
+                self.gap.append(gap_to_cpu(server, self.model, self.file, inputs))
+                one = self.load(server, "--clients", "1")
+                self.one_client[LUMEN].append(one["latency_us"]["mean"])
+            found = self.load(server, "--clients", clients)
+            self.rate[contender].append(found["per_second"])
+            if contender == LUMEN:
+                at = str(int(SHARE_OF_LOAD * found["per_second"]))
+                words = ("--clients", clients, "--rate", at)
+                open_loop = self.load(server, *words)["latency_us"]
+                self.tail.append(open_loop["p99"] / open_loop["p50"])
+
+    def add_rows(self) -> None:
+        of = f"{DEVICE}, {self.model}"
+        add, rate = self.run.add, self.rate
+        add(make_row(f"{of}, 1 client, mean time", "mean", "µs", self.one_client))
+        pairs = [(f"{of}, {CLIENTS} clients", LUMEN, BARE)]
+        pairs += [(f"{of}, 4 streams to 1, mpmc", "4 streams", "1 stream")]
+        pairs += [(f"{of}, to CPU x {n}", LUMEN, n) for n in WORKERS]
+        for row, ours, rival in pairs:
+            name = f"CPU x {rival}" if rival in WORKERS else rival
+            rounds = {ours: rate[ours], name: rate[rival]}
+            add(make_row(row, "throughput", "requests/s", rounds, more_is_better=True))
+        tail, gap = {LUMEN: self.tail}, {LUMEN: self.gap}
+        add(make_row(f"{of}, 70 % load, p99 to p50", "p99 to p50", "ratio", tail, spread=None))
+        add(make_row(f"{of}, gap to the CPU's answers", "gap", "share", gap, spread=None))
 
 
 def measure(run: Run) -> None:
-    one_client: Figures = defaultdict(list)
-    rate: Figures = defaultdict(list)
-    tail: list[float] = []
-    gap: list[float] = []
-    session = open_session()
-    inputs = made_up(session)
     with tempfile.TemporaryDirectory() as name:
-        for turn in run.turns([*SERVERS, BARE]):
-            for contender in turn:
-                if contender == BARE:
-                    one_client[BARE].append(mean(bare_latencies(session, inputs, run.seconds)))
-                    rate[BARE].append(bare_rate(session, inputs, run.seconds))
-                    continue
-                with serving(Path(name), *SERVERS[contender]) as server:
-                    if contender == LUMEN:
-                        gap.append(gap_to_cpu(server, inputs))
-                        one = load(server, run.seconds, "--clients", "1")
-                        one_client[LUMEN].append(one["latency_us"]["mean"])
-                    found = load(server, run.seconds, "--clients", str(CLIENTS))
-                    rate[contender].append(found["per_second"])
-                    if contender == LUMEN:
-                        at = str(int(SHARE_OF_LOAD * found["per_second"]))
-                        words = ("--clients", str(CLIENTS), "--rate", at)
-                        open_loop = load(server, run.seconds, *words)["latency_us"]
-                        tail.append(open_loop["p99"] / open_loop["p50"])
-    of = f"{DEVICE}, {MODEL}"
-    run.add(make_row(f"{of}, 1 client, mean time", "mean", "µs", one_client))
-    for row, ours, rival in (
-        (f"{of}, {CLIENTS} clients", LUMEN, BARE),
-        (f"{of}, 4 streams to 1, mpmc", "4 streams", "1 stream"),
-    ):
-        rounds = {ours: rate[ours], rival: rate[rival]}
-        run.add(make_row(row, "throughput", "requests/s", rounds, more_is_better=True))
-    run.add(
-        make_row(f"{of}, 70 % load, p99 to p50", "p99 to p50", "ratio", {LUMEN: tail}, spread=None)
-    )
-    run.add(make_row(f"{of}, gap to the CPU's answers", "gap", "share", {LUMEN: gap}, spread=None))
+        for model in MODELS:
+            figures = OfModel(run, model, Path(name))
+            session = open_session(figures.file)
+            for turn in run.turns([*SERVERS, *WORKERS, BARE]):
+                for contender in turn:
+                    figures.ask(contender, session)
+            figures.add_rows()
 
 
 BENCH = Bench(
