@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
@@ -31,7 +32,7 @@ class Encoder:
         self.weights.append(onnx_tools.initializer(name, array))
         return name
 
-    def node(self, kind: str, inputs: list[str], name: str, **attributes: object) -> str:
+    def node(self, kind: str, inputs: list[str], name: str, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
         return name
 
@@ -58,7 +59,7 @@ class Encoder:
         key = self.heads(x, f"{name}.key", [0, 2, 3, 1])
         value = self.heads(x, f"{name}.value", [0, 2, 1, 3])
         scores = self.node("MatMul", [query, key], f"{name}.scores")
-        scale = self.weight(f"{name}.scale", np.float32(1 / np.sqrt(WIDTH // HEADS)))
+        scale = self.weight(f"{name}.scale", np.array(1 / np.sqrt(WIDTH // HEADS), np.float32))
         scaled = self.node("Mul", [scores, scale], f"{name}.scaled")
         shares = self.node("Softmax", [scaled], f"{name}.shares", axis=-1)
         mixed = self.node("MatMul", [shares, value], f"{name}.mixed")

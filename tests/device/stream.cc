@@ -1,6 +1,7 @@
 // See the header.
 #include "device/stream.h"
 
+#include <memory>
 #include <utility>
 
 namespace lumen::device {
@@ -42,7 +43,7 @@ Stream::Stream() : OrtSyncStreamImpl{} {
   GetHandle = [](OrtSyncStreamImpl* self) noexcept -> void* { return static_cast<Stream*>(self); };
   CreateNotification = [](OrtSyncStreamImpl* self,
                           OrtSyncNotificationImpl** made) noexcept -> OrtStatus* {
-    auto* const mark = new Mark;
+    auto* const mark = std::make_unique<Mark>().release();
     mark->stream = static_cast<Stream*>(self);
     *made = mark;
     return nullptr;

@@ -249,7 +249,7 @@ TEST_F(DeviceTest, NoOutputStaysOnTheDeviceBetweenRunsAndInputsKeepTheirPlace) {
   auto made = instance();
   ASSERT_TRUE(made.ok()) << made.status().message();
   const uint64_t before = test::device_control().used_bytes;
-  for (float value = 0; value < 100; ++value) EXPECT_TRUE(status_of(**made, value).ok());
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(status_of(**made, static_cast<float>(i)).ok());
   EXPECT_EQ(test::device_control().used_bytes, before);
 }
 
