@@ -33,16 +33,23 @@ Connection next_connection(const ListenerHandle& handle, std::optional<double> t
 
 Connection connect_interruptibly(const std::string& path, Role role, std::optional<double> timeout,
                                  bool wait) {
-  const uint64_t deadline_ns = std::max<uint64_t>(1, deadline_of(timeout));
+  ConnectOptions options{.role = role,
+                         .deadline_ns = std::max<uint64_t>(1, deadline_of(timeout)),
+                         .wait_for_listener = wait};
+  if (is_main_thread()) {
+    options.goes_on = [] {
+      const nb::gil_scoped_acquire with_lock;
+      return PyErr_CheckSignals() == 0;
+    };
+  }
   for (;;) {
     std::optional<Result<Connection>> made;
     {
       const Unlocked without_lock;
-      made.emplace(
-          connect(path, {.role = role, .deadline_ns = deadline_ns, .wait_for_listener = wait}));
+      made.emplace(connect(path, options));
     }
     if (made->ok()) return std::move(*made).value();
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
     const Status status = made->status();
     if (status.code() == Code::kCancelled) continue;
     const std::string message(status.message());

@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint64_t kDefaultPatienceNs = 1'000'000'000;
 constexpr uint64_t kTryAgainNs = 2'000'000;  // while the listener is not there yet
+constexpr uint64_t kLookNs = 100'000'000;    // from one question to the caller to the next
 
 Code code_of(Answer answer) noexcept {
   switch (answer) {
@@ -122,8 +123,26 @@ Status take_memory(Connection& connection, ReceivedWelcome& received, Role role)
 
 }  // namespace
 
+Woken Patience::sleep(std::span<pollfd> fds, uint64_t until_ns) {
+  const uint64_t end_ns = std::min(deadline_ns_, until_ns);
+  for (;;) {
+    uint64_t until = end_ns;
+    if (goes_on_) {
+      if (now_ns() >= next_look_ns_) {
+        if (!goes_on_()) return Woken::kInterrupted;
+        next_look_ns_ = now_ns() + kLookNs;
+      }
+      until = std::min(end_ns, next_look_ns_);
+    }
+    const Woken woken = sleep_on(fds, until);
+    if (woken != Woken::kTimedOut || until == end_ns) return woken;
+  }
+}
+
+bool Patience::is_over() const noexcept { return now_ns() >= deadline_ns_; }
+
 Result<UniqueFd> connect_socket(const std::string& path, bool wait_for_listener,
-                                uint64_t deadline_ns) {
+                                Patience& patience) {
   LUMEN_RETURN_IF_ERROR(check_unix_path(path));
   const sockaddr_un address = unix_address(path);
   for (;;) {
@@ -135,7 +154,7 @@ Result<UniqueFd> connect_socket(const std::string& path, bool wait_for_listener,
     const int error = errno;
     const bool may_come = error == EAGAIN || error == EINTR ||
                           (wait_for_listener && (error == ENOENT || error == ECONNREFUSED));
-    if (!may_come || now_ns() >= deadline_ns) {
+    if (!may_come || patience.is_over()) {
       const char* fix = error == ENOENT || error == ECONNREFUSED ? " (nobody listens there yet)"
                         : error == EPROTOTYPE ? " (the socket there is not one of Lumen's bus)"
                                               : "";
@@ -145,7 +164,7 @@ Result<UniqueFd> connect_socket(const std::string& path, bool wait_for_listener,
       }
       return Status::from_errno(error, "bus %s: connecting%s", path.c_str(), fix);
     }
-    if (sleep_on({}, std::min(deadline_ns, now_ns() + kTryAgainNs)) == Woken::kInterrupted) {
+    if (patience.sleep({}, now_ns() + kTryAgainNs) == Woken::kInterrupted) {
       return Status::error(Code::kCancelled,
                            "bus %s: a signal came while a listener was waited for", path.c_str());
     }
@@ -155,7 +174,8 @@ Result<UniqueFd> connect_socket(const std::string& path, bool wait_for_listener,
 Result<Connection> connect(const std::string& path, const ConnectOptions& options) {
   const uint64_t deadline_ns =
       options.deadline_ns != 0 ? options.deadline_ns : now_ns() + kDefaultPatienceNs;
-  auto socket = connect_socket(path, options.wait_for_listener, deadline_ns);
+  Patience patience(deadline_ns, options.goes_on);
+  auto socket = connect_socket(path, options.wait_for_listener, patience);
   if (!socket.ok()) return socket.status();
   const std::optional<PeerCredentials> listener = peer_credentials(socket->get());
   if (!listener) return Status::error(Code::kInternal, "bus %s: no credentials", path.c_str());
@@ -169,7 +189,7 @@ Result<Connection> connect(const std::string& path, const ConnectOptions& option
   hello.role = static_cast<uint32_t>(options.role);
   // Where it fails, the listener has refused already, and its answer says why.
   (void)!::send(socket->get(), &hello, sizeof(hello), MSG_NOSIGNAL);
-  auto received = receive_welcome(socket->get(), deadline_ns);
+  auto received = receive_welcome(socket->get(), patience);
   if (!received.ok()) return received.status().at(path);
   Welcome& welcome = received->welcome;
   if (welcome.answer != Answer::kWelcome) {

@@ -56,10 +56,10 @@ bool send_with_descriptors(int socket, const Welcome& welcome,
   return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(welcome);
 }
 
-Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns) {
+Result<ReceivedWelcome> receive_welcome(int socket, Patience& patience) {
   std::array<pollfd, 1> fds = {pollfd{socket, POLLIN, 0}};
   for (;;) {
-    const Woken woken = sleep_on(fds, deadline_ns);
+    const Woken woken = patience.sleep(fds);
     if (woken == Woken::kEvent) break;
     if (woken == Woken::kInterrupted) {
       return Status::error(Code::kCancelled,

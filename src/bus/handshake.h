@@ -7,6 +7,8 @@
 #include <lumen/bus/connection.h>
 #include <lumen/bus/layout.h>
 
+#include "bus/connect_socket.h"
+
 #include <array>
 #include <cstdint>
 #include <span>
@@ -76,8 +78,7 @@ struct ReceivedWelcome {
   std::array<UniqueFd, kMostDescriptors> descriptors;
   size_t descriptor_count = 0;
 };
-// Waits for the answer until the deadline.
-[[nodiscard]] Result<ReceivedWelcome> receive_welcome(int socket, uint64_t deadline_ns);
+[[nodiscard]] Result<ReceivedWelcome> receive_welcome(int socket, Patience& patience);
 
 // The shortest text that says it, cut to fit.
 [[nodiscard]] Welcome refusal(Answer answer, std::string_view text) noexcept;

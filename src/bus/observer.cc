@@ -23,7 +23,8 @@ constexpr size_t kMostAnswerBytes = sizeof(RingFigures) + kCountedTypes * sizeof
 }  // namespace
 
 Result<Observer> Observer::connect(const std::string& path) {
-  auto socket = connect_socket(path, false, now_ns() + kPatienceNs);
+  Patience patience(now_ns() + kPatienceNs);
+  auto socket = connect_socket(path, false, patience);
   if (!socket.ok()) return socket.status();
   Hello hello;
   hello.role = kObserve;

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +57,38 @@ def test_a_signal_that_no_poll_sees_ends_a_wait_too(make_pair: Callable[..., Pai
     finally:
         thread.join()
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_signal_that_no_poll_sees_ends_the_wait_for_a_listener_too(
+    path: str, answers: bool
+) -> None:
+    """Ctrl-C was lost where it came between two of the sleeps in which a listener is waited for."""
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if answers:  # by taking the connection, and by nothing else
+        silent.bind(path)
+        silent.listen()
+
+    def on_signal(*_: object) -> None:
+        raise InterruptedError
+
+    def signal_another_thread() -> None:
+        time.sleep(
+            0.2
+        )  # sleep: the main thread is in its wait by then; if not, the test still ends
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    thread = threading.Thread(target=signal_another_thread)
+    try:
+        with pytest.raises(InterruptedError):
+            thread.start()
+            bus.connect(path, timeout=PATIENCE)
+            thread.join()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+        silent.close()
 
 
 def test_a_child_of_fork_has_dead_handles_and_readable_views(

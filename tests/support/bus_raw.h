@@ -68,7 +68,8 @@ class RawStream {
     bus::Hello hello;
     hello.role = static_cast<uint32_t>(role);
     EXPECT_TRUE(send_raw(socket_.get(), raw_bytes(hello)));
-    auto received = bus::receive_welcome(socket_.get(), UINT64_MAX);
+    bus::Patience for_ever(UINT64_MAX);
+    auto received = bus::receive_welcome(socket_.get(), for_ever);
     EXPECT_TRUE(received.ok()) << received.status().message();
     if (!received.ok()) return;
     EXPECT_EQ(received->welcome.answer, bus::Answer::kWelcome) << received->welcome.text.data();

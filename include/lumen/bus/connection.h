@@ -15,6 +15,7 @@
 #include <lumen/bus/subscriber.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,9 +51,12 @@ struct ConnectOptions {
   uint64_t deadline_ns = 0;  // CLOCK_MONOTONIC; 0: one second from now
   bool wait_for_listener = false;
   std::vector<uid_t> listener_users{};  // whose listener will do; empty: anybody's
+  // Asked ten times a second while it waits, on the calling thread; false: the wait is over. A
+  // signal ends a sleep only if it comes during one.
+  std::function<bool()> goes_on{};
 };
 
-// kCancelled: a signal has ended the wait. kDeadlineExceeded: the listener has not answered.
+// kCancelled: a signal or `goes_on` has ended the wait. kDeadlineExceeded: the listener has not answered.
 // kForbidden, kUnsupported, kResourceExhausted: refused, in the listener's words.
 [[nodiscard]] Result<Connection> connect(const std::string& path,
                                          const ConnectOptions& options = {});

@@ -89,6 +89,21 @@ class HostileListener : public HostileHandshake {
   std::vector<int> fds;
 };
 
+// Of one that never answers, and of one that is not there.
+TEST_F(HostileListener, ACallerMayEndItsWait) {
+  auto silent = listen_unix(path, UnixSocketKind::kMessages);
+  ASSERT_TRUE(silent.ok());
+  for (const std::string& to : {path, path + ".none"}) {
+    int asked = 0;
+    const auto connection =
+        connect(to, {.deadline_ns = UINT64_MAX, .wait_for_listener = true, .goes_on = [&] {
+                       return ++asked < 3;
+                     }});
+    EXPECT_EQ(connection.status().code(), Code::kCancelled) << connection.status().message();
+    EXPECT_EQ(asked, 3);
+  }
+}
+
 TEST_F(HostileListener, TheRightAnswerConnects) {
   make_right();
   const Status status = answered_by(test::raw_bytes(welcome), fds);
@@ -250,7 +265,8 @@ class HostileNewcomers : public HostileHandshake {
   Result<ReceivedWelcome> said(std::span<const std::byte> bytes, std::span<const int> fds = {}) {
     const UniqueFd socket = test::raw_connect(path);
     EXPECT_TRUE(test::send_raw(socket.get(), bytes, fds));
-    return receive_welcome(socket.get(), patience());
+    Patience patient(patience());
+    return receive_welcome(socket.get(), patient);
   }
 };
 
@@ -342,7 +358,8 @@ TEST_F(HostileNewcomers, AThousandSilentOnesHoldUpNoOther) {
 TEST_F(HostileNewcomers, OneThatSaysNothingIsRefusedInTime) {
   listen({.handshake_timeout_ns = 1'000'000});
   const UniqueFd silent = test::raw_connect(path);
-  const auto answer = receive_welcome(silent.get(), patience());
+  Patience patient(patience());
+  const auto answer = receive_welcome(silent.get(), patient);
   ASSERT_TRUE(answer.ok());
   EXPECT_NE(std::string_view(answer->welcome.text.data()).find("no hello"), std::string_view::npos);
 }
