@@ -73,9 +73,8 @@ def test_a_signal_that_no_poll_sees_ends_the_wait_for_a_listener_too(
         raise InterruptedError
 
     def signal_another_thread() -> None:
-        time.sleep(
-            0.2
-        )  # sleep: the main thread is in its wait by then; if not, the test still ends
+        # sleep: the main thread is in its wait by then; the test passes also where it is not
+        time.sleep(0.2)
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, on_signal)

@@ -56,8 +56,8 @@ struct ConnectOptions {
   std::function<bool()> goes_on{};
 };
 
-// kCancelled: a signal or `goes_on` has ended the wait. kDeadlineExceeded: the listener has not answered.
-// kForbidden, kUnsupported, kResourceExhausted: refused, in the listener's words.
+// kCancelled: a signal or `goes_on` has ended the wait. kDeadlineExceeded: the listener has not
+// answered. kForbidden, kUnsupported, kResourceExhausted: refused, in the listener's words.
 [[nodiscard]] Result<Connection> connect(const std::string& path,
                                          const ConnectOptions& options = {});
 
