@@ -1,6 +1,6 @@
 // A model's computation: a session on the CPU of the same file. With a stream the results are
 // there early and kept back: a job of the stream writes them when the run's time is over, so that
-// nobody who reads too soon gets them. An input that changes before is an error.
+// a read that comes too soon does not get them. An input that changes before is an error.
 // Threads: any. Memory: the session's; copies of a run's tensors. Errors: statuses.
 #pragma once
 

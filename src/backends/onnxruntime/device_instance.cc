@@ -117,21 +117,24 @@ class DeviceInstance final : public Instance {
 
   Status run(InferRequest& request) {
     LUMEN_RETURN_IF_ERROR(settle());
-    is_settled_ = false;
     const size_t wanted =
         request.outputs_wanted.empty() ? outputs_.size() : request.outputs_wanted.size();
     const std::span<TensorView> views = request.list_memory().allocate_array<TensorView>(wanted);
     if (views.size() != wanted) return no_room("(list)", wanted * sizeof(TensorView));
+    is_settled_ = false;
     from_.clear();
     to_.clear();
     for (size_t i = 0; i < inputs_.size(); ++i) put_input(i, request.inputs[i]);
     bind_outputs(request, wanted);
     request.times.preprocessed_ns = now_ns();
-    if (const Error error = call(request.times.device); error != nullptr)
+    if (const Error error = call(request.times.device); error != nullptr) {
       return refusal(*shared_, request, *error);
+    }
     is_settled_ = true;
     request.times.inferred_ns = now_ns();
-    LUMEN_RETURN_IF_ERROR(collect(request, views));
+    const Status collected = collect(request, views);
+    drop_outputs();
+    LUMEN_RETURN_IF_ERROR(collected);
     request.outputs = views;
     request.times.postprocessed_ns = now_ns();
     return {};
@@ -146,9 +149,14 @@ class DeviceInstance final : public Instance {
       return failed(Code::kInternal, "waiting for the device after a failed run of",
                     shared_->metadata.name, api().GetErrorMessage(error.get()));
     }
-    for (Output& output : outputs_) output.made.reset();
+    drop_outputs();
     is_settled_ = true;
     return {};
+  }
+
+  // Gives their memory on the device back.
+  void drop_outputs() noexcept {
+    for (Output& output : outputs_) output.made.reset();
   }
 
   void put_input(size_t index, const TensorView& view) {
@@ -253,7 +261,7 @@ class DeviceInstance final : public Instance {
         output.value_here.bind(link_.info_here(), spec.type, output.shape, here, output.bytes));
   }
 
-  Status collect(const InferRequest& request, std::span<TensorView> views) {
+  Status collect(const InferRequest& request, std::span<TensorView> views) const {
     for (size_t position = 0; position < views.size(); ++position) {
       const size_t index =
           request.outputs_wanted.empty() ? position : request.outputs_wanted[position];
@@ -268,7 +276,6 @@ class DeviceInstance final : public Instance {
       }
       if (output.bytes > 0) std::memcpy(view.data, output.result, output.bytes);
     }
-    for (Output& output : outputs_) output.made.reset();
     return {};
   }
 

@@ -1,6 +1,8 @@
 // How many slots a ChronoCache takes for its entries, by the order in which keys come.
 #include <lumen/cache/chrono_cache.h>
 
+#include "support/stress.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +54,8 @@ TYPED_TEST_SUITE(CacheGrowth, BothThreads);
 
 // 1.03 is a segment that is as full as it may be.
 TYPED_TEST(CacheGrowth, TakesFewSlotsBesideThoseOfIdsInOrder) {
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
+  const uint64_t seeds = std::max<uint64_t>(1, test::stress_count(5));
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     EXPECT_LE(this->slots_an_entry(this->clusters(100, kBlock), seed), 1.09) << "seed " << seed;
   }
 }
@@ -81,7 +84,8 @@ TYPED_TEST(CacheGrowth, MakesNoHugeDirectoryForBlocksOfNearlyOneHash) {
   constexpr int kEntries = 500'000;
   // A key, a value, a control byte, and the number of a deadline.
   constexpr size_t kBytesASlot = 11;
-  for (uint64_t seed = 1; seed <= 25; ++seed) {
+  const uint64_t seeds = test::stress_count(25);  // 2 under a sanitizer
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     cache::Options options;
     options.seed = seed;
     options.shards = 1;
