@@ -3,6 +3,8 @@
 
 #include <lumen/wire/json_text.h>
 
+#include "service/triton_config.h"
+
 #include <algorithm>
 
 namespace lumen::service {
@@ -12,7 +14,8 @@ using wire::json_text;
 using wire::JsonWriter;
 
 // Only true ones: clients (perf_analyzer) act on this list.
-constexpr std::string_view kExtensions[] = {"binary_tensor_data", "statistics"};
+constexpr std::string_view kExtensions[] = {"binary_tensor_data", "model_configuration",
+                                            "statistics"};
 
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<models::TensorSpec>& tensors) {
@@ -139,6 +142,9 @@ ModelDocuments Documents::describe(const models::Model& model,
     json.begin_object().key("name").string(metadata.name);
     json.key("ready").boolean(model.state() == models::ModelState::kReady).end_object();
   });
+  if (model.state() == models::ModelState::kReady) {
+    documents.config = json_text([&](JsonWriter& json) { write_triton_config(json, model); });
+  }
   return documents;
 }
 

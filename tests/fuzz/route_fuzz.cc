@@ -17,6 +17,7 @@ bool names_a_model(Endpoint endpoint) {
     case Endpoint::kInfer:
     case Endpoint::kModelMetadata:
     case Endpoint::kModelReady:
+    case Endpoint::kModelConfig:
     case Endpoint::kModelStatistics: return true;
     default: return false;
   }

@@ -44,6 +44,7 @@ namespace lumen::service {
 struct ModelDocuments {
   std::string metadata;
   std::string ready;
+  std::string config{};  // as Triton writes it; of a model that is ready
 };
 
 struct CatalogModel {

@@ -232,6 +232,7 @@ Next RequestHandler::answer_of_model(RequestContext& context,
   switch (context.route.endpoint) {
     case Endpoint::kModelMetadata: return reply_copy(context, entry.documents->metadata);
     case Endpoint::kModelReady: return reply_copy(context, entry.documents->ready);
+    case Endpoint::kModelConfig: return reply_copy(context, entry.documents->config);
     default: return answer_statistics(context, entry.model.get());
   }
 }

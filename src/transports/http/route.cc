@@ -39,6 +39,8 @@ Route model_route(std::string_view rest) noexcept {
     route.endpoint = Endpoint::kInfer;
   } else if (*segment == "ready") {
     route.endpoint = Endpoint::kModelReady;
+  } else if (*segment == "config") {
+    route.endpoint = Endpoint::kModelConfig;
   } else if (*segment == "stats") {
     route.endpoint = Endpoint::kModelStatistics;
   }

@@ -17,6 +17,7 @@ enum class Endpoint : uint8_t {
   kServerMetadata,
   kModelMetadata,
   kModelReady,
+  kModelConfig,
   kModelStatistics,
   kAllStatistics,
   kMetrics,

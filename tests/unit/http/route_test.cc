@@ -18,6 +18,7 @@ TEST(Route, KnowsEveryEndpoint) {
   EXPECT_EQ(Endpoint::kAllStatistics, route_path("/v2/models/stats").endpoint);
   EXPECT_EQ(Endpoint::kModelMetadata, route_path("/v2/models/m").endpoint);
   EXPECT_EQ(Endpoint::kModelReady, route_path("/v2/models/m/ready").endpoint);
+  EXPECT_EQ(Endpoint::kModelConfig, route_path("/v2/models/m/config").endpoint);
   EXPECT_EQ(Endpoint::kModelStatistics, route_path("/v2/models/m/stats").endpoint);
   EXPECT_EQ(Endpoint::kInfer, route_path("/v2/models/m/infer").endpoint);
   EXPECT_EQ(Endpoint::kEngine, route_path("/v2/lumen/engine").endpoint);
