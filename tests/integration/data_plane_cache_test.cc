@@ -9,9 +9,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -78,15 +80,23 @@ TEST_P(DataPlaneCallsCached, AMissThatEvictsMakesNone) {
   EXPECT_EQ(served.counters_of("m").total("cache_miss"), 200u + kRequests);
 }
 
+// No run ends before all requests of its round are on their way.
+std::atomic<bool> is_sending{false};
+
 TEST_P(DataPlaneCallsCached, OnesThatWaitForAnothersRunMakeNone) {
-  control->cost_ns = [](uint64_t) { return uint64_t{300'000}; };
+  control->cost_ns = [](uint64_t) {
+    while (is_sending) std::this_thread::yield();
+    return uint64_t{300'000};
+  };
   std::vector<HttpClient> clients;
   clients.reserve(8);
   for (int i = 0; i < 8; ++i) clients.push_back(served.client(i % 2 == 0));
   float value = 0;
   const auto round = [&] {
     const std::string request = infer(++value);
+    is_sending = true;
     for (HttpClient& one : clients) EXPECT_TRUE(one.send(request));
+    is_sending = false;
     for (HttpClient& one : clients) EXPECT_EQ(200, one.read().status);
   };
   for (int i = 0; i < 100; ++i) round();
