@@ -11,7 +11,6 @@ import importlib.util
 import json
 from collections.abc import Iterator
 from importlib.metadata import distribution
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +22,7 @@ from integration.harness import FIXTURES, MODELS, Server, copy_models
 from integration.raw_http import get
 from tritonclient.utils import InferenceServerException
 
-# With rows, without a free axis, with rows that depend on each other, of every type, of strings.
+# Models of which rows of several requests may share a run.
 WITH_ROWS = ["mlp", "squeezenet", "digits"]
 CACHED = {"response_cache": {"enable": True}}
 
