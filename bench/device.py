@@ -97,7 +97,7 @@ def made_up(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
 @contextmanager
 def serving(folder: Path, model: str, contender: str) -> Iterator[Server]:
     """Of a model of `folder`; `contender`: one of SERVERS, or a number of workers on the CPU."""
-    repository = folder / contender.replace(" ", "_")
+    repository = folder / f"of_{model}" / contender.replace(" ", "_")  # no other model beside it
     target = repository / model
     place(model, target)
     words = ["--unix", "off"]

@@ -35,14 +35,12 @@ def test_ctrl_c_breaks_every_wait(path: str, wait: str, sleeps: bool) -> None:
     assert process.returncode == -signal.SIGINT
 
 
-def test_a_signal_that_no_poll_sees_ends_a_wait_too(make_pair: Callable[..., Pair]) -> None:
-    """One that comes while a wait still spins, or as here to another thread, was lost."""
-    pair = make_pair()
+@contextmanager
+def interrupted_through_another_thread(wait_until: Callable[[], None]) -> Iterator[None]:
+    """The body must end by InterruptedError: of a signal that another thread gets."""
 
     def signal_another_thread() -> None:
-        while not is_in_use(pair.subscriber):
-            pass
-        wait_for_state(os.getpid(), "S")
+        wait_until()
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
     def on_signal(*_: object) -> None:
@@ -53,10 +51,23 @@ def test_a_signal_that_no_poll_sees_ends_a_wait_too(make_pair: Callable[..., Pai
     try:
         with pytest.raises(InterruptedError):
             thread.start()
-            pair.subscriber.take(PATIENCE)
+            yield
     finally:
         thread.join()
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_that_no_poll_sees_ends_a_wait_too(make_pair: Callable[..., Pair]) -> None:
+    """One that comes while a wait still spins, or as here to another thread, was lost."""
+    pair = make_pair()
+
+    def until_it_waits() -> None:
+        while not is_in_use(pair.subscriber):
+            pass
+        wait_for_state(os.getpid(), "S")
+
+    with interrupted_through_another_thread(until_it_waits):
+        pair.subscriber.take(PATIENCE)
 
 
 @pytest.mark.parametrize("answers", [False, True])
@@ -64,30 +75,15 @@ def test_a_signal_that_no_poll_sees_ends_the_wait_for_a_listener_too(
     path: str, answers: bool
 ) -> None:
     """Ctrl-C was lost where it came between two of the sleeps in which a listener is waited for."""
-    silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if answers:  # by taking the connection, and by nothing else
-        silent.bind(path)
-        silent.listen()
-
-    def on_signal(*_: object) -> None:
-        raise InterruptedError
-
-    def signal_another_thread() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        if answers:  # by taking the connection, and by nothing else
+            silent.bind(path)
+            silent.listen()
+        begin = time.monotonic()
         # sleep: the main thread is in its wait by then; the test passes also where it is not
-        time.sleep(0.2)
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, on_signal)
-    thread = threading.Thread(target=signal_another_thread)
-    try:
-        with pytest.raises(InterruptedError):
-            thread.start()
+        with interrupted_through_another_thread(lambda: time.sleep(0.2)):
             bus.connect(path, timeout=PATIENCE)
-            thread.join()
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
-        silent.close()
+        assert time.monotonic() - begin < PATIENCE, "it came at the end of the wait only"
 
 
 def test_a_child_of_fork_has_dead_handles_and_readable_views(

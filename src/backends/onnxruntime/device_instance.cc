@@ -198,6 +198,7 @@ class DeviceInstance final : public Instance {
   }
 
   Error call(DeviceTimes& times) {
+    times = {};  // a request may run again after a batch that failed
     // The first is that of a warm-up.
     const bool is_measured = link_.info_there() != nullptr && runs_++ % kRunsToAMeasuredOne == 1;
     uint64_t begin = is_measured ? now_ns() : 0;

@@ -3,8 +3,8 @@
 // host waits once, at the end. Nothing on the device refers to a request's memory.
 // Threads: made on one, used by one, the slot's. Memory: of each input there and here, of each
 // output here, as large as the largest seen; outputs there are the session's own for each run.
-// Errors: a failed run is a Status in the request. What it left in the stream is waited for before
-// the next one; until that succeeds no run is begun.
+// Errors: a failed run is a Status in the request. Work that it left in the stream is waited for
+// before the next one; until that succeeds no run is begun.
 #pragma once
 
 #include "backends/onnxruntime/instance.h"

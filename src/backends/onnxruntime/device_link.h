@@ -1,6 +1,6 @@
 // A slot's way to a device: a stream, in which copies and runs follow each other; memory there; and
 // memory here that the device copies from and to, pinned where the provider offers such.
-// Threads: the slot's. Memory: what its buffers hold. Errors: the library's, as Error or thrown as
+// Threads: the slot's. Memory: that of its buffers. Errors: the library's, as Error or thrown as
 // Failure. Interface: ONNX Runtime's for plugin execution providers, version 24.
 #pragma once
 
