@@ -66,6 +66,12 @@ bool Batch::pack(std::span<models::InferRequest* const> members, uint32_t run_ro
   return true;
 }
 
+uint64_t Batch::rows() const noexcept {
+  uint64_t rows = 0;
+  for (const models::InferRequest* member : members_) rows += rows_of(*member);
+  return rows;
+}
+
 void Batch::split() noexcept {
   uint64_t row = 0;
   members_.front()->times.device = request_.times.device;  // one run, counted once

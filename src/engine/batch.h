@@ -36,6 +36,8 @@ class Batch {
   RequestMemory::Usage reset() noexcept;
 
   [[nodiscard]] models::InferRequest& request() noexcept { return request_; }
+  // Of all members together, without those that fill the run up.
+  [[nodiscard]] uint64_t rows() const noexcept;
   [[nodiscard]] std::span<models::InferRequest* const> members() const noexcept { return members_; }
 
  private:

@@ -256,7 +256,7 @@ void Runner::start_one(models::InferRequest& request, ModelSlot& slot, uint64_t 
   const uint64_t done = now_ns();
   models::InferRequest* const alone = &request;
   note_service(slot, done - now, timer.used_ns(done - now), {&alone, 1});
-  finish(request, 1, counters_);
+  finish(request, run_rows_of(request), counters_);
   note_sink(sink, done);
 }
 
@@ -334,10 +334,10 @@ void Runner::note_pending() noexcept {
 void Runner::finish_batch(BatchPlace& place) noexcept {
   place.batch.split();
   const uint64_t now = now_ns();
-  uint64_t executions = 1;
+  uint64_t run_rows = place.batch.rows();
   for (models::InferRequest* member : place.batch.members()) {
     models::CompletionSink* sink = member->sink;
-    finish(*member, std::exchange(executions, 0), counters_);
+    finish(*member, std::exchange(run_rows, 0), counters_);
     note_sink(sink, now);
   }
   const RequestMemory::Usage usage = place.batch.reset();
@@ -399,7 +399,7 @@ void Runner::refuse(models::InferRequest& request, const Status& status, uint64_
 }
 
 // Hands the request over; it is gone afterwards. Its sink is still to be told.
-void Runner::finish(models::InferRequest& request, uint64_t executions,
+void Runner::finish(models::InferRequest& request, uint64_t run_rows,
                     telemetry::CounterWriter& counters) noexcept {
   if (request.status.ok() && request.encode != nullptr) request.encode(request);
   if (options_.load.outstanding != nullptr) {
@@ -410,14 +410,14 @@ void Runner::finish(models::InferRequest& request, uint64_t executions,
     options_.load.heavy->fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
   }
   if (options_.load.admission != nullptr) options_.load.admission->take_back(request);
-  record(request, executions, counters);
+  record(request, run_rows, counters);
   request.complete(request);
 }
 
 // On a backend's thread, which has no block of its own.
-void Runner::finish_elsewhere(models::InferRequest& request, uint64_t executions) noexcept {
+void Runner::finish_elsewhere(models::InferRequest& request, uint64_t run_rows) noexcept {
   CounterWriter counters(*options_.counters, CounterWriter::Stay::kMoment);
-  finish(request, executions, counters);
+  finish(request, run_rows, counters);
 }
 
 void Runner::note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
@@ -472,7 +472,7 @@ void Runner::on_done(models::InferRequest& request) noexcept {
   models::CompletionSink* sink = request.sink;
   models::InferRequest* const alone = &request;
   runner.note_pending_service(slot, {&alone, 1});
-  runner.finish_elsewhere(request, 1);
+  runner.finish_elsewhere(request, run_rows_of(request));
   if (sink != nullptr) sink->wake();
   runner.leave_callback(&slot);
 }
@@ -496,10 +496,10 @@ void Runner::on_batch_done(models::InferRequest& packed) noexcept {
   place.batch.split();
   const auto members = place.batch.members();
   runner.note_pending_service(slot, members);
-  uint64_t executions = 1;
+  uint64_t run_rows = place.batch.rows();
   for (models::InferRequest* member : members) {
     models::CompletionSink* sink = member->sink;
-    runner.finish_elsewhere(*member, std::exchange(executions, 0));
+    runner.finish_elsewhere(*member, std::exchange(run_rows, 0));
     if (sink != nullptr) sink->wake();
   }
   (void)place.batch.reset();

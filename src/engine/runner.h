@@ -144,9 +144,9 @@ class Runner {
   }
   void refuse_late(models::InferRequest& request, uint64_t now) noexcept;
   void refuse(models::InferRequest& request, const Status& status, uint64_t now) noexcept;
-  void finish(models::InferRequest& request, uint64_t executions,
+  void finish(models::InferRequest& request, uint64_t run_rows,
               telemetry::CounterWriter& counters) noexcept;
-  void finish_elsewhere(models::InferRequest& request, uint64_t executions) noexcept;
+  void finish_elsewhere(models::InferRequest& request, uint64_t run_rows) noexcept;
   // `ns`: by the clock; `used_ns`: of the CPU.
   void note_service(ModelSlot& slot, uint64_t ns, uint64_t used_ns,
                     std::span<models::InferRequest* const> requests) noexcept;

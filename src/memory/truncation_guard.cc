@@ -21,6 +21,7 @@ struct Guarded {
   std::atomic<size_t> size{0};
   std::atomic<uint64_t> lost{0};
   std::array<char, 256> path{};  // written before `begin`
+  std::string_view then{};       // the same
 };
 
 std::array<Guarded, TruncationGuard::kMax> guarded;
@@ -28,13 +29,10 @@ struct sigaction action_before;
 
 void say(const Guarded& one) noexcept {
   static constexpr std::string_view kWhat = "lumen: somebody has truncated ";
-  static constexpr std::string_view kThen =
-      ", which this process has mapped; it goes on with fresh memory that nobody else sees: "
-      "restart it to "
-      "have the file again\n";
+  static constexpr std::string_view kWhich = ", which this process has mapped; ";
   const std::string_view path(one.path.data());
   // One write() each, which a signal handler may call. If stderr is gone no user can be told.
-  for (const std::string_view text : {kWhat, path, kThen}) {
+  for (const std::string_view text : {kWhat, path, kWhich, one.then, std::string_view("\n")}) {
     if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
   }
 }
@@ -83,7 +81,8 @@ void install_handler() noexcept {
 
 }  // namespace
 
-TruncationGuard::TruncationGuard(std::span<std::byte> mapped, std::string_view path) noexcept {
+TruncationGuard::TruncationGuard(std::span<std::byte> mapped, std::string_view path,
+                                 std::string_view then) noexcept {
   install_handler();
   for (size_t i = 0; i < kMax; ++i) {
     Guarded& one = guarded[i];
@@ -96,6 +95,7 @@ TruncationGuard::TruncationGuard(std::span<std::byte> mapped, std::string_view p
     index_ = i;
     one.path = {};
     std::ranges::copy(path.substr(0, one.path.size() - 1), one.path.begin());
+    one.then = then;
     // relaxed, both: as above
     one.lost.store(0, std::memory_order_relaxed);
     one.size.store(mapped.size(), std::memory_order_relaxed);

@@ -276,6 +276,52 @@ void read_workers(Config& config, const Json& value) {
   config.options.scheduling.workers = std::move(workers);
 }
 
+// A label is text that stands in a reply; more of them than this are a file of something else.
+constexpr size_t kMostLabels = 65'536;
+
+// 0: it is none.
+uint64_t version_of(const Json& value) {
+  return value.is_number_unsigned() ? value.get<uint64_t>() : 0;
+}
+
+void read_versions(Config& config, const Json& value) {
+  constexpr const char* kWanted =
+      ", wanted \"all\", \"latest\", {\"latest\": 2} or a list of versions, as [1, 3]";
+  VersionPolicy& policy = config.options.versions;
+  if (value == "all") return;
+  policy.kind = VersionPolicy::Kind::kLatest;
+  if (value == "latest") return;
+  if (value.is_object() && value.size() == 1 && value.contains("latest")) {
+    const auto latest = read_number(config, "versions.latest", value["latest"], 1,
+                                    static_cast<uint32_t>(limits::kMaxModels));
+    policy.latest = latest.value_or(1);
+    return;
+  }
+  policy.kind = VersionPolicy::Kind::kListed;
+  std::vector<uint64_t> numbers;
+  for (const Json& item : value.is_array() ? value : Json::array()) {
+    numbers.push_back(version_of(item));
+  }
+  std::ranges::sort(numbers);
+  const bool is_twice = std::ranges::adjacent_find(numbers) != numbers.end();
+  if (numbers.empty() || numbers.front() == 0 || is_twice) {
+    return config.fail("key \"versions\": got " + shown(value) + kWanted);
+  }
+  for (const uint64_t number : numbers) policy.listed.push_back(std::to_string(number));
+}
+
+void read_labels(Config& config, const Json& section) {
+  const auto is_list_of_text = [](const Json& list) {
+    return list.is_array() && !list.empty() && list.size() <= kMostLabels &&
+           std::ranges::all_of(list, [](const Json& one) { return one.is_string(); });
+  };
+  if (!section.is_object() || !std::ranges::all_of(section, is_list_of_text)) {
+    return config.fail("key \"labels\": got " + shown(section) +
+                       ", wanted the classes of outputs, as {\"OUTPUT\": [\"cat\", \"dog\"]}");
+  }
+  config.options.labels = section.get<Labels>();
+}
+
 struct Key {
   std::string_view name;
   void (*read)(Config&, const Json&);
@@ -291,7 +337,9 @@ constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"priority", read_priority},
                               Key{"instances", read_instances},
                               Key{"workers", read_workers},
-                              Key{"device", read_device}};
+                              Key{"device", read_device},
+                              Key{"versions", read_versions},
+                              Key{"labels", read_labels}};
 
 std::string hint_of_key(std::string_view name) {
   std::array<std::string_view, kKeys.size()> names;

@@ -11,6 +11,7 @@
 
 #include <lumen/models/builders.h>
 #include "models/choose_backend.h"
+#include "models/labels.h"
 #include "models/load_gate.h"
 #include "models/model_source.h"
 #include "models/recorded_rows.h"
@@ -123,7 +124,11 @@ void ModelIndices::give_back(uint32_t index) {
 
 Model::Model(std::shared_ptr<ModelIndices> indices, uint32_t index, telemetry::Counters& counters,
              const ModelSource& source)
-    : indices_(std::move(indices)), index_(index), counters_(&counters) {
+    : stamp_(source.stamp),
+      versions_(source.options.versions),
+      indices_(std::move(indices)),
+      index_(index),
+      counters_(&counters) {
   metadata_.name = source.name;
   metadata_.version = source.version;
 }
@@ -225,13 +230,21 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                          limits::kMaxModels);
   }
   load_model(*model, wanted->source);
-  if (model->state() == ModelState::kReady) return model;
-  return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
-                       wanted->source.name.c_str(), wanted->source.version.c_str(),
-                       model->reason().c_str());
+  return model;
+}
+
+Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk() const {
+  const Result<std::vector<FoundModel>> found = scan_repository(directory_, options_.follow_links);
+  if (!found.ok()) return found.status();
+  std::vector<OnDisk> all;
+  for (const FoundModel& one : *found) {
+    all.push_back({one.source.name, one.source.version, one.source.stamp});
+  }
+  return all;
 }
 
 void ModelRepository::forget(const Model& model) {
+  const std::lock_guard lock(models_mutex_);
   std::erase_if(models_, [&](const auto& kept) { return kept.get() == &model; });
 }
 
@@ -271,6 +284,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   LUMEN_RETURN_IF_ERROR(backends_.use(*chosen->entry));
   LUMEN_RETURN_IF_ERROR(check_metadata(chosen->loaded->metadata()));
   model.metadata_ = chosen->loaded->metadata();
+  LUMEN_RETURN_IF_ERROR(add_labels(source, model.metadata_.outputs));
   // find() rests on the order of the scan's names, for any name that a backend puts there.
   model.metadata_.name = source.name;
   model.metadata_.version = source.version;

@@ -7,6 +7,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/base/unique_fd.h>
+#include <lumen/base/utf8.h>
 
 #include "models/model_config.h"
 
@@ -17,16 +18,23 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <functional>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace lumen::models {
 namespace {
 
 // Lumen's own config.json is under 1 KiB; the cap keeps a stray file from being read whole.
 constexpr size_t kMaxConfigBytes = 64 * 1024;
+// ImageNet's 1,000 names take 30 KB.
+constexpr size_t kMaxLabelsBytes = 1024 * 1024;
+constexpr const char* kLabelsFile = "labels.txt";
 
 enum class Kind : uint8_t { kAbsent, kFile, kDirectory, kDeadLink, kOther };
 
@@ -117,6 +125,28 @@ Status check_links(const std::filesystem::path& path, const Bounds& bounds) {
                        path.c_str(), real.c_str());
 }
 
+// Of all files in a folder: another file, another size or a later write makes another text.
+std::string stamp_of(int directory, const std::vector<Entry>& entries) {
+  std::vector<std::string> stamps;
+  for (const Entry& entry : entries) {
+    struct stat info{};
+    if (entry.kind != Kind::kFile || ::fstatat(directory, entry.name.c_str(), &info, 0) != 0) {
+      continue;
+    }
+    const auto at = [](const timespec& time) {
+      return std::to_string(time.tv_sec) + '.' + std::to_string(time.tv_nsec);
+    };
+    std::string stamp = entry.name;
+    stamp.append(1, '\0').append(std::to_string(info.st_ino)).append(1, ' ');
+    stamp.append(std::to_string(info.st_size)).append(1, ' ').append(at(info.st_mtim));
+    stamps.push_back(stamp.append(1, ' ').append(at(info.st_ctim)).append(1, '\n'));
+  }
+  std::ranges::sort(stamps);
+  std::string all;
+  for (const std::string& stamp : stamps) all += stamp;
+  return all;
+}
+
 Status check_file(int directory, const std::filesystem::path& path, const Bounds& bounds) {
   LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
   const Kind kind = kind_at(directory, path.filename().c_str());
@@ -130,6 +160,78 @@ Status check_file(int directory, const std::filesystem::path& path, const Bounds
     return Status::error(Code::kUnavailable, "%s is empty; was the copy interrupted?",
                          path.c_str());
   }
+  return {};
+}
+
+// A small file of the model's folder; nullopt: there is none.
+Result<std::optional<std::string>> read_small(int directory, const std::filesystem::path& path,
+                                              size_t most_bytes, const Bounds& bounds) {
+  const std::string name = path.filename();
+  const Kind kind = kind_at(directory, name.c_str());
+  if (kind == Kind::kAbsent) return std::optional<std::string>();
+  LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
+  if (kind != Kind::kFile) {
+    return Status::error(Code::kUnavailable, "%s: wanted a regular file", path.c_str());
+  }
+  const UniqueFd file(::openat(directory, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid()) return Status::from_errno(errno, "opening %s", path.c_str());
+  std::string text(most_bytes + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(errno, "reading %s", path.c_str());
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  if (size > most_bytes) {
+    return Status::error(Code::kUnavailable, "%s is larger than %zu bytes", path.c_str(),
+                         most_bytes);
+  }
+  text.resize(size);
+  return std::optional<std::string>(std::move(text));
+}
+
+Result<ModelOptions> read_config(int model_directory, const std::filesystem::path& path,
+                                 const Bounds& bounds) {
+  const auto text = read_small(model_directory, path, kMaxConfigBytes, bounds);
+  if (!text.ok()) return text.status();
+  if (!text->has_value()) return ModelOptions{};
+  return parse_model_config(**text, path.string());
+}
+
+// A line each; the last one may lack its end.
+Result<std::vector<std::string>> read_labels(int directory, const std::filesystem::path& path,
+                                             const Bounds& bounds) {
+  const auto text = read_small(directory, path, kMaxLabelsBytes, bounds);
+  if (!text.ok()) return text.status();
+  std::vector<std::string> labels;
+  std::string_view rest = text->has_value() ? std::string_view(**text) : std::string_view();
+  if (!is_utf8(rest)) {
+    return Status::error(Code::kUnavailable, "%s is not UTF-8", path.c_str());
+  }
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    labels.emplace_back(line);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (text->has_value() && labels.empty()) {
+    return Status::error(Code::kUnavailable, "%s is empty; wanted a class a line", path.c_str());
+  }
+  return labels;
+}
+
+// Its own labels before those of the model's folder; its files' stamp behind those of that folder.
+Status read_version_files(int directory, const std::filesystem::path& path, const Bounds& bounds,
+                          ModelSource& source) {
+  const Result<std::vector<Entry>> entries = list(directory, path);
+  if (!entries.ok()) return entries.status();
+  source.stamp += stamp_of(directory, *entries);
+  Result<std::vector<std::string>> labels = read_labels(directory, path / kLabelsFile, bounds);
+  if (!labels.ok()) return labels.status();
+  if (!labels->empty()) source.label_lines = std::move(*labels);
   return {};
 }
 
@@ -155,33 +257,7 @@ Status find_model_file(int model_directory, const std::filesystem::path& version
     if (kind_at(directory.get(), name) == Kind::kAbsent) continue;
     LUMEN_RETURN_IF_ERROR(check_file(directory.get(), version_path / name, bounds));
   }
-  return {};
-}
-
-Result<ModelOptions> read_config(int model_directory, const std::filesystem::path& path,
-                                 const Bounds& bounds) {
-  const Kind kind = kind_at(model_directory, "config.json");
-  if (kind == Kind::kAbsent) return ModelOptions{};
-  LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
-  if (kind != Kind::kFile) {
-    return Status::error(Code::kUnavailable, "%s: wanted a regular file", path.c_str());
-  }
-  const UniqueFd file(::openat(model_directory, "config.json", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!file.valid()) return Status::from_errno(errno, "opening %s", path.c_str());
-  std::string text(kMaxConfigBytes + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, "reading %s", path.c_str());
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
-  if (size > kMaxConfigBytes) {
-    return Status::error(Code::kUnavailable, "%s is larger than %zu bytes", path.c_str(),
-                         kMaxConfigBytes);
-  }
-  return parse_model_config(std::string_view(text).substr(0, size), path.string());
+  return read_version_files(directory.get(), version_path, bounds, source);
 }
 
 bool holds_model_file(int parent, const std::string& name) noexcept {
@@ -242,6 +318,33 @@ Status misplaced(int directory, const std::filesystem::path& path,
   return {};
 }
 
+// Leaves the versions that are to be served; a listed one that is not there stands among them with
+// the reason.
+void apply_policy(const VersionPolicy& policy, const FoundModel& unversioned,
+                  const std::filesystem::path& path, std::vector<FoundModel>& versions) {
+  if (policy.kind == VersionPolicy::Kind::kLatest) {
+    std::ranges::sort(versions, std::greater(), &FoundModel::version_number);
+    versions.resize(std::min<size_t>(versions.size(), policy.latest));
+  }
+  if (policy.kind != VersionPolicy::Kind::kListed) return;
+  std::erase_if(versions, [&](const FoundModel& one) {
+    return std::ranges::find(policy.listed, one.source.version) == policy.listed.end();
+  });
+  for (const std::string& version : policy.listed) {
+    const bool is_there = std::ranges::any_of(
+        versions, [&](const FoundModel& one) { return one.source.version == version; });
+    if (is_there) continue;
+    FoundModel missing = unversioned;
+    missing.source.version = version;
+    missing.version_number = version_number(version);
+    missing.status = Status::error(Code::kUnavailable,
+                                   "\"versions\" of its config.json names it, but there is no folder "
+                                   "%s/%s",
+                                   path.c_str(), version.c_str());
+    versions.push_back(std::move(missing));
+  }
+}
+
 void scan_model(int root, const std::filesystem::path& path, const Bounds& bounds,
                 std::vector<FoundModel>& models) {
   const std::string name = path.filename().string();
@@ -257,7 +360,10 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     return;
   }
   const Result<ModelOptions> options = read_config(directory.get(), path / "config.json", bounds);
-  const size_t before = models.size();
+  Result<std::vector<std::string>> labels = read_labels(directory.get(), path / kLabelsFile, bounds);
+  if (labels.ok()) unversioned.source.label_lines = std::move(*labels);
+  unversioned.source.stamp = stamp_of(directory.get(), *entries);
+  std::vector<FoundModel> versions;
   for (const Entry& entry : *entries) {
     const bool may_be_directory = entry.kind == Kind::kDirectory || entry.kind == Kind::kDeadLink;
     const bool is_version = may_be_directory && (is_digits(entry.name) ||
@@ -269,9 +375,15 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     found.status = check_version(directory.get(), path / entry.name, bounds, found);
     if (options.ok()) found.source.options = *options;
     if (found.status.ok()) found.status = options.status();
-    models.push_back(std::move(found));
+    if (found.status.ok()) found.status = labels.status();
+    versions.push_back(std::move(found));
   }
-  if (models.size() > before) return;
+  if (!versions.empty()) {
+    const VersionPolicy policy = options.ok() ? options->versions : VersionPolicy();
+    apply_policy(policy, unversioned, path, versions);
+    std::ranges::move(versions, std::back_inserter(models));
+    return;
+  }
   unversioned.status = misplaced(directory.get(), path, *entries);
   if (!unversioned.status.ok()) models.push_back(std::move(unversioned));
 }

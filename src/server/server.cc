@@ -1,9 +1,12 @@
 // Start and drain: the wiring of repository, engine and I/O threads. Control thread only.
 #include <lumen/server/server.h>
 
-#include "server/control_thread.h"
+#include "server/control.h"
 #include "server/io_thread.h"
+#include "server/job_queue.h"
+#include "server/log_settings.h"
 #include "server/metrics_thread.h"
+#include "server/model_loader.h"
 
 #include <lumen/answers/response_cache.h>
 #include <lumen/base/clock.h>
@@ -48,6 +51,8 @@ http::Options http_options_of(const ServerOptions& options) {
           .max_connections = options.max_connections,
           .max_active_requests = options.max_active_requests,
           .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
+          .tcp_control = options.tcp_control,
+          .tcp_shm = options.tcp_shm,
           .regions = options.regions,
           .timeouts = options.timeouts};
 }
@@ -55,7 +60,7 @@ http::Options http_options_of(const ServerOptions& options) {
 class RunningServer final : public Server {
  public:
   RunningServer(const ServerOptions& options, Report report)
-      : options_(options), report_(std::move(report)) {
+      : options_(options), log_(std::move(report)), report_(log_.report()) {
     if (options_.max_active_requests == 0) {
       options_.max_active_requests = enough_active_requests(options_.engine);
     }
@@ -120,6 +125,7 @@ class RunningServer final : public Server {
 
   // In order of construction: each may point to those above it.
   ServerOptions options_;
+  LogSettings log_;
   Report report_;
   std::vector<UniqueFd> tcp_listeners_;  // until the I/O threads have them
   UnixListener unix_listener_;
@@ -143,7 +149,10 @@ class RunningServer final : public Server {
   std::unique_ptr<service::RowSampler> sampler_;  // nullptr: recordings are not allowed
   std::vector<service::Step*> steps_;             // those of the options, the sampler, the cache
   std::unique_ptr<service::Catalog> catalog_;
-  std::unique_ptr<ControlThread> control_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<ModelLoader> loader_;
+  std::unique_ptr<JobQueue> control_thread_;
+  std::unique_ptr<JobQueue> loader_thread_;
   std::unique_ptr<MetricsThread> metrics_;
   std::vector<std::unique_ptr<IoThread>> io_threads_;
   std::vector<std::thread> threads_;
@@ -209,8 +218,11 @@ Status RunningServer::start(models::Backends backends) {
       [this](const models::Model& model) { cache_->remove(model); });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
   cors_ = http::Cors::create(options_.cors_origins);
-  control_ =
-      std::make_unique<ControlThread>(*engine_, *catalog_, sampler_.get(), report_, options_);
+  control_ = std::make_unique<Control>(*engine_, *catalog_, *repository_, sampler_.get(), log_,
+                                       options_);
+  loader_ = std::make_unique<ModelLoader>(*catalog_, *repository_, report_, options_);
+  control_thread_ = std::make_unique<JobQueue>("lumen-control", *control_);
+  loader_thread_ = std::make_unique<JobQueue>("lumen-loader", *loader_);
   metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get());
   return start_io_threads();
 }
@@ -402,7 +414,8 @@ Status RunningServer::start_io_threads() {
                                 .cors = cors_,
                                 .is_leaving = is_leaving_,
                                 .backends = repository_->backends(),
-                                .control = *control_,
+                                .control = *control_thread_,
+                                .loader = *loader_thread_,
                                 .metrics = *metrics_};
   shm_options_ = {.overload_status = options_.overload_status,
                   .max_body_bytes = options_.max_body_bytes,
@@ -466,7 +479,8 @@ void RunningServer::drain() noexcept {
   threads_.clear();
   bus_listener_.reset();
   if (catalog_ != nullptr) catalog_->close();
-  if (control_ != nullptr) control_->join();
+  if (control_thread_ != nullptr) control_thread_->join();
+  if (loader_thread_ != nullptr) loader_thread_->join();
   if (metrics_ != nullptr) metrics_->join();
   // The I/O threads have answered everything they submitted, so the engine is empty by now.
   if (engine_ != nullptr) engine_->drain();

@@ -258,6 +258,18 @@ constexpr Setting kSettings[] = {
                               "send, by the unix socket"),
     row<&S::recording_bytes>("server.recording_bytes", kRestart, numbers(4096, uint64_t{1} << 40),
                              "the most memory of one recording, reserved while it lasts"),
+    row<&S::tcp_control>("server.tcp_control", kRestart, words(kOffOn),
+                         "whether clients that connect to a loopback address may load and unload "
+                         "models and change settings over TCP, as those of the unix socket may"),
+    row<&S::tcp_shm>("server.tcp_shm", kRestart, words(kOffOn),
+                     "whether clients that connect to a loopback address may have system shared "
+                     "memory over TCP, as those of the unix socket may"),
+    row<&S::model_control>("server.model_control", kRestart, words(kModelControlNames),
+                           "how models come and go: none; explicit: by load and unload calls; poll: "
+                           "also when a folder of the repository has changed"),
+    row<&S::poll_interval_ns>("server.poll_interval_ms", kRestart, milliseconds(10),
+                              "how often model_control poll looks at the repository; a change is "
+                              "taken once two looks find the same files"),
     row<&S::overload_status>("server.overload_status", kRestart, words(kOverloadStatuses),
                              "HTTP status of the reply to one request too many"),
     row<&S::max_body_bytes>("server.max_body_bytes", kRestart, numbers(1024, uint64_t{16} << 30),

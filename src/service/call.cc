@@ -3,6 +3,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/models/model_repository.h>
+#include <lumen/service/shared_region.h>
 #include <lumen/tensor/bytes_tensor.h>
 
 #include <algorithm>
@@ -15,6 +16,13 @@ void Call::set_timeout(std::optional<uint64_t> timeout_us) noexcept {
   if (*timeout_us == 0) return;
   // The cap keeps the addition from overflowing.
   infer.deadline_ns = infer.times.received_ns + std::min(*timeout_us, limits::kMaxTimeoutUs) * 1000;
+}
+
+Status Call::check_regions() const noexcept {
+  for (const HeldRegion* held = regions; held != nullptr; held = held->next) {
+    if (held->region->was_lost()) return held->region->lost();
+  }
+  return {};
 }
 
 Status inputs_arrived(const Call& call) noexcept {

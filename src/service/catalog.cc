@@ -17,11 +17,24 @@ std::string_view name_of(const CatalogModel& entry) noexcept {
   return entry.model->metadata().name;
 }
 
+std::string_view region_name(const std::shared_ptr<const SharedRegion>& region) noexcept {
+  return region->name();
+}
+
 uint64_t number_of(const CatalogModel& entry) noexcept {
   const std::string& version = entry.model->metadata().version;
   uint64_t number = 0;
   (void)std::from_chars(version.data(), version.data() + version.size(), number);
   return number;
+}
+
+// That version alone, ready or not; a model that can't be read may have none ("").
+const CatalogModel* version_in(const CatalogSnapshot& snapshot, std::string_view name,
+                               std::string_view version) noexcept {
+  for (const CatalogModel& entry : snapshot.models) {
+    if (name_of(entry) == name && entry.model->metadata().version == version) return &entry;
+  }
+  return nullptr;
 }
 
 int width(std::string_view text) noexcept {
@@ -36,11 +49,21 @@ const CatalogModel* CatalogSnapshot::find(std::string_view name,
                                           std::string_view version) const noexcept {
   const auto same = std::ranges::equal_range(models, name, std::ranges::less(), &name_of);
   if (same.empty()) return nullptr;
-  if (version.empty()) return &same.back();
+  if (version.empty()) {
+    for (size_t i = same.size(); i > 0; --i) {
+      if (same[i - 1].model->state() == models::ModelState::kReady) return &same[i - 1];
+    }
+    return &same.back();
+  }
   for (const CatalogModel& entry : same) {
     if (entry.model->metadata().version == version) return &entry;
   }
   return nullptr;
+}
+
+const SharedRegion* CatalogSnapshot::find_region(std::string_view name) const noexcept {
+  const auto found = std::ranges::lower_bound(regions, name, std::ranges::less(), &region_name);
+  return found != regions.end() && (*found)->name() == name ? found->get() : nullptr;
 }
 
 Status model_not_found(std::string_view name, std::string_view version) noexcept {
@@ -159,65 +182,185 @@ void Catalog::publish(const std::shared_ptr<CatalogSnapshot>& next) {
   for (const auto& reader : readers_) reader->wait_for(next.get());
 }
 
+Status Catalog::serve(const std::shared_ptr<models::Model>& model,
+                      const std::shared_ptr<models::Model>& before) {
+  if (model->state() == models::ModelState::kReady) {
+    LUMEN_RETURN_IF_ERROR(engine_.add_model(*model));
+  }
+  on_added_(*model);
+  const CatalogModel entry{model, nullptr, ModelNeed(model->metadata())};
+  {
+    const std::lock_guard lock(mutex_);
+    auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
+    next->leaving = CatalogSnapshot::kNobody;
+    if (before != nullptr) {
+      std::ranges::find(next->models, before, &CatalogModel::model)[0] = entry;
+      next->leaving = before->index();
+    } else {
+      const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
+        return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
+      };
+      next->models.insert(std::ranges::upper_bound(next->models, entry, sooner), entry);
+    }
+    describe_all(*next, name_of(entry));
+    publish(next);
+  }
+  if (before != nullptr) end(before);
+  return {};
+}
+
+// No request finds it any more.
+void Catalog::leave(const std::shared_ptr<models::Model>& model) {
+  {
+    const std::lock_guard lock(mutex_);
+    auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
+    std::erase_if(next->models, [&](const CatalogModel& entry) { return entry.model == model; });
+    next->leaving = model->index();
+    describe_all(*next, model->metadata().name);
+    publish(next);
+  }
+  end(model);
+}
+
+// After it has left: its last request is answered.
+void Catalog::end(const std::shared_ptr<models::Model>& model) {
+  engine_.remove_model(*model);
+  on_removed_(*model);
+  repository_.forget(*model);
+}
+
 Status Catalog::add(std::string_view name, std::string_view version) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(models_mutex_);
   if (is_closed_) return shutting_down();
-  if (!version.empty() && snapshot_->find(name, version) != nullptr) {
+  if (!version.empty() && snapshot()->find(name, version) != nullptr) {
     return Status::error(Code::kInvalidArgument,
                          "model '%.*s' version '%.*s' is in the catalog already; remove it first",
                          width(name), name.data(), width(version), version.data());
   }
   Result<std::shared_ptr<models::Model>> model = repository_.load(name, version);
   if (!model.ok()) return model.status();
-  const CatalogModel entry{*model, nullptr, ModelNeed((*model)->metadata())};
-  Status made = engine_.add_model(**model);
-  if (!made.ok()) {
-    repository_.forget(**model);
-    return made;
-  }
-  on_added_(**model);
-  auto next = std::make_shared<CatalogSnapshot>();
-  next->models = snapshot_->models;
-  const auto before = [](const CatalogModel& a, const CatalogModel& b) {
-    return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
-  };
-  next->models.insert(std::ranges::upper_bound(next->models, entry, before), entry);
-  describe_all(*next, name);
-  publish(next);
-  return {};
+  if ((*model)->state() != models::ModelState::kReady) return model_unavailable(**model);
+  return serve(*model, nullptr);
 }
 
 Status Catalog::remove(std::string_view name, std::string_view version) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(models_mutex_);
   if (is_closed_) return shutting_down();
-  const CatalogModel* found = snapshot_->find(name, version);
+  const std::shared_ptr<const CatalogSnapshot> now = snapshot();
+  const CatalogModel* found = now->find(name, version);
   if (found == nullptr) {
     return Status::error(Code::kNotFound, "model '%.*s' version '%.*s' is not in the catalog",
                          width(name), name.data(), width(version), version.data());
   }
-  const std::shared_ptr<models::Model> model = found->model;
-  auto next = std::make_shared<CatalogSnapshot>();
-  next->models = snapshot_->models;
-  std::erase_if(next->models, [&](const CatalogModel& entry) { return entry.model == model; });
-  next->leaving = model->index();
-  describe_all(*next, name);
+  leave(found->model);
+  return {};
+}
+
+Status Catalog::reload_version(std::string_view name, std::string_view version,
+                               std::string_view stamp) {
+  std::shared_ptr<models::Model> before;
+  if (const std::shared_ptr<const CatalogSnapshot> now = snapshot();
+      const CatalogModel* found = version_in(*now, name, version)) {
+    before = found->model;
+  }
+  const bool was_ready = before != nullptr && before->state() == models::ModelState::kReady;
+  if (was_ready && before->stamp() == stamp) return {};
+  Result<std::shared_ptr<models::Model>> loaded = repository_.load(name, version);
+  if (!loaded.ok()) return loaded.status();
+  const std::shared_ptr<models::Model>& model = *loaded;
+  Status status;
+  if (model->state() != models::ModelState::kReady) status = model_unavailable(*model);
+  if (!status.ok() && was_ready) return status;
+  const Status served = serve(model, before);
+  return status.ok() ? served : status;
+}
+
+Status Catalog::reload(std::string_view name) {
+  const std::lock_guard lock(models_mutex_);
+  if (is_closed_) return shutting_down();
+  Result<std::vector<models::ModelRepository::OnDisk>> found = repository_.on_disk();
+  if (!found.ok()) return found.status();
+  std::erase_if(*found, [name](const auto& one) { return one.name != name; });
+  if (found->empty()) return model_not_found(name, {});
+  Status first;
+  for (const auto& one : *found) {
+    const Status status = reload_version(name, one.version, one.stamp);
+    if (first.ok()) first = status;
+  }
+  const std::shared_ptr<const CatalogSnapshot> now = snapshot();
+  for (const CatalogModel& entry : now->models) {
+    if (name_of(entry) != name) continue;
+    const std::string& version = entry.model->metadata().version;
+    if (std::ranges::find(*found, version, &models::ModelRepository::OnDisk::version) ==
+        found->end()) {
+      leave(entry.model);
+    }
+  }
+  return first;
+}
+
+Status Catalog::unload(std::string_view name) {
+  const std::lock_guard lock(models_mutex_);
+  if (is_closed_) return shutting_down();
+  const std::shared_ptr<const CatalogSnapshot> now = snapshot();
+  const auto same = std::ranges::equal_range(now->models, name, std::ranges::less(), &name_of);
+  if (same.empty()) return model_not_found(name, {});
+  for (const CatalogModel& entry : same) leave(entry.model);
+  return {};
+}
+
+Status Catalog::add_region(const std::shared_ptr<SharedRegion>& region) {
+  const std::lock_guard lock(mutex_);
+  if (snapshot_->find_region(region->name()) != nullptr) {
+    return Status::error(Code::kAlreadyExists,
+                         "region '%.*s' is registered already; unregister it first",
+                         width(region->name()), region->name().data());
+  }
+  if (snapshot_->regions.size() == limits::kMaxSharedRegions) {
+    return Status::error(Code::kResourceExhausted,
+                         "%zu regions of shared memory are registered, and no more can be; "
+                         "unregister those that are not used",
+                         limits::kMaxSharedRegions);
+  }
+  // The lowest that is free: a region that has left is held by nobody.
+  std::vector<bool> taken(limits::kMaxSharedRegions);
+  for (const auto& other : snapshot_->regions) taken[other->index()] = true;
+  region->set_index(
+      static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin()));
+  auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
+  next->leaving = CatalogSnapshot::kNobody;
+  next->regions.insert(std::ranges::lower_bound(next->regions, std::string_view(region->name()),
+                                                std::ranges::less(), &region_name),
+                       region);
   publish(next);
-  engine_.remove_model(*model);
-  on_removed_(*model);
-  repository_.forget(*model);
+  return {};
+}
+
+Status Catalog::remove_region(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const SharedRegion* const region = snapshot_->find_region(name);
+  if (region == nullptr) {
+    return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
+                         width(name), name.data());
+  }
+  const uint32_t place = place_of(*region);
+  auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
+  std::erase_if(next->regions, [&](const auto& one) { return one.get() == region; });
+  next->leaving = place;
+  publish(next);
   return {};
 }
 
 // A snapshot like the one before is acknowledged as any other.
 void Catalog::wait_for_turns() {
   const std::lock_guard lock(mutex_);
-  auto next = std::make_shared<CatalogSnapshot>();
-  next->models = snapshot_->models;
+  auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
+  next->leaving = CatalogSnapshot::kNobody;
   publish(next);
 }
 
 void Catalog::close() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(models_mutex_);
   is_closed_ = true;
 }
 

@@ -14,8 +14,9 @@ using wire::json_text;
 using wire::JsonWriter;
 
 // Only true ones: clients (perf_analyzer) act on this list.
-constexpr std::string_view kExtensions[] = {"binary_tensor_data", "model_configuration",
-                                            "statistics"};
+constexpr std::string_view kExtensions[] = {
+    "binary_tensor_data", "classification",   "logging",    "model_configuration",
+    "model_repository",   "schedule_policy",  "statistics", "system_shared_memory"};
 
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<models::TensorSpec>& tensors) {
@@ -103,7 +104,15 @@ void write_model_statistics(JsonWriter& json, const models::Model& model) noexce
   write_time("cache_miss", "cache_miss");
   json.end_object();
   json.key("response_stats").begin_object().end_object();
-  json.key("batch_stats").begin_array().end_array();
+  json.key("batch_stats").begin_array();
+  model.batch_times().for_each([&](const models::BatchTimes::Times& times) {
+    json.begin_object().key("batch_size").unsigned_integer(times.rows);
+    write_duration(json, "compute_input", times.count, times.input_ns);
+    write_duration(json, "compute_infer", times.count, times.infer_ns);
+    write_duration(json, "compute_output", times.count, times.output_ns);
+    json.end_object();
+  });
+  json.end_array();
   json.key("memory_usage").begin_array().end_array();
   json.end_object();
 }

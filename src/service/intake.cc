@@ -3,7 +3,11 @@
 
 #include "service/refusal.h"
 
+#include <lumen/base/limits.h>
 #include <lumen/engine/engine.h>
+#include <lumen/service/shared_region.h>
+
+#include <algorithm>
 
 namespace lumen::service {
 namespace {
@@ -73,7 +77,29 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
   return room.take(call, entry.need, arrival.body) ? Admission::kAdmitted : Admission::kNoRoom;
 }
 
+Result<std::span<std::byte>> Intake::use_region(Call& call,
+                                                const wire::SharedPlace& place) noexcept {
+  const SharedRegion* const region = catalog_.now().find_region(place.region);
+  if (region == nullptr) {
+    return Status::error(
+        Code::kNotFound, "region '%.*s' of shared memory is not registered",
+        static_cast<int>(std::min(place.region.size(), limits::kMaxNameBytes)),
+        place.region.data());
+  }
+  const std::span<HeldRegion> held = call.scratch->allocate_array<HeldRegion>(1);
+  if (held.empty()) {
+    return Status::error(Code::kTooLarge, "the request's memory has no room for its regions");
+  }
+  catalog_.hold(*region);
+  held[0] = {region, call.regions};
+  call.regions = held.data();
+  return region->part(place.offset, place.byte_size);
+}
+
 void Intake::leave(Call& call) noexcept {
+  for (HeldRegion* held = call.regions; held != nullptr; held = held->next) {
+    catalog_.release(*held->region);
+  }
   call.let_go_of_outputs();  // while their model is held
   if (call.infer.model != nullptr) catalog_.release(*call.infer.model);
 }

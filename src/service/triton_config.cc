@@ -1,6 +1,8 @@
 // See the header.
 #include "service/triton_config.h"
 
+#include <lumen/service/documents.h>
+
 #include <array>
 #include <string>
 #include <string_view>
@@ -16,6 +18,23 @@ std::string type_of(ElementType type) {
   const std::string_view name =
       type == ElementType::kBytes ? std::string_view("STRING") : element_type_name(type);
   return "TYPE_" + std::string(name);
+}
+
+void write_policy(JsonWriter& json, const models::VersionPolicy& policy) {
+  using Kind = models::VersionPolicy::Kind;
+  json.key("version_policy").begin_object();
+  switch (policy.kind) {
+    case Kind::kAll: json.key("all").begin_object(); break;
+    case Kind::kLatest:
+      json.key("latest").begin_object().key("num_versions").unsigned_integer(policy.latest);
+      break;
+    case Kind::kListed:
+      json.key("specific").begin_object().key("versions").begin_array();
+      for (const std::string& version : policy.listed) json.raw(version);
+      json.end_array();
+      break;
+  }
+  json.end_object().end_object();
 }
 
 // The dimensions of a request, without the rows' where the configuration says how many these may
@@ -37,18 +56,21 @@ void write_tensors(JsonWriter& json, std::string_view key,
 
 }  // namespace
 
+bool has_rows(const models::Model& model) noexcept {
+  return has_batch_axis(model.metadata()) && model.why_not_packed().empty();
+}
+
 void write_triton_config(JsonWriter& json, const models::Model& model) {
   const models::ModelMetadata& metadata = model.metadata();
-  // Of a model whose rows depend on each other the first axis is one like the others.
-  const bool has_rows = has_batch_axis(metadata) && model.why_not_packed().empty();
+  const bool by_rows = has_rows(model);
   json.begin_object().key("name").string(metadata.name);
   json.key("platform").string(metadata.platform);
   json.key("backend").string(model.choice().backend);
-  json.key("version_policy").begin_object().key("all").begin_object().end_object().end_object();
-  json.key("max_batch_size").unsigned_integer(has_rows ? kConfiguredRows : 0);
-  write_tensors(json, "input", metadata.inputs, has_rows);
-  write_tensors(json, "output", metadata.outputs, has_rows);
-  if (has_rows) json.key("dynamic_batching").begin_object().end_object();
+  write_policy(json, model.versions());
+  json.key("max_batch_size").unsigned_integer(by_rows ? kConfiguredRows : 0);
+  write_tensors(json, "input", metadata.inputs, by_rows);
+  write_tensors(json, "output", metadata.outputs, by_rows);
+  if (by_rows) json.key("dynamic_batching").begin_object().end_object();
   json.key("response_cache").begin_object().key("enable").boolean(model.response_cache().enable);
   json.end_object();
   json.key("model_transaction_policy").begin_object().key("decoupled").boolean(false);

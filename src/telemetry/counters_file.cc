@@ -123,7 +123,9 @@ Status CountersFile::open(size_t bytes) {
   Result<Mapping> mapped = Mapping::of_file(fd_.get(), bytes);
   if (!mapped.ok()) return mapped.status();
   memory_ = std::move(*mapped);
-  guard_.emplace(memory_.bytes(), path_);
+  guard_.emplace(memory_.bytes(), path_,
+                 "it goes on with fresh memory that nobody else sees: restart it to have the file "
+                 "again");
   return {};
 }
 

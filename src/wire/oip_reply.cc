@@ -44,6 +44,7 @@ constexpr size_t kDimensionBytes = 21;
 size_t longest_output(const ReplyOutput& output) noexcept {
   const TensorView& tensor = output.tensor;
   size_t bytes = kFixedBytes + longest_string(output.name) + tensor.shape.rank() * kDimensionBytes;
+  if (output.shared.is_there()) return bytes + kFixedBytes + longest_string(output.shared.region);
   if (output.binary) return bytes;
   if (tensor.type == ElementType::kBytes) {
     // 3 for the quotes and the comma are less than its length field would become: 4 bytes x 6.
@@ -56,7 +57,8 @@ Status check_output(const ReplyOutput& output) noexcept {
   const TensorView& tensor = output.tensor;
   const int size = static_cast<int>(output.name.size());
   const std::string_view type = element_type_name(tensor.type);
-  if (!output.binary && (tensor.type == ElementType::kFp16 || tensor.type == ElementType::kBf16)) {
+  const bool is_text = !output.binary && !output.shared.is_there();
+  if (is_text && (tensor.type == ElementType::kFp16 || tensor.type == ElementType::kBf16)) {
     return Status::error(Code::kInvalidArgument,
                          "output '%.*s': %.*s has no form in JSON; ask for it with 'parameters': "
                          "{'binary_data': true}",
@@ -71,7 +73,7 @@ Status check_output(const ReplyOutput& output) noexcept {
         Code::kInternal, "output '%.*s': the model's %zu bytes of %.*s do not fit its shape", size,
         output.name.data(), tensor.byte_size, static_cast<int>(type.size()), type.data());
   }
-  if (tensor.type == ElementType::kBytes && !output.binary) {
+  if (tensor.type == ElementType::kBytes && is_text) {
     return check_bytes_tensor(output.name, tensor);
   }
   return {};
@@ -135,7 +137,12 @@ void put_output(JsonWriter& json, const ReplyOutput& output) noexcept {
   json.key("shape").begin_array();
   for (const int64_t dimension : tensor.shape.dimensions()) json.integer(dimension);
   json.end_array();
-  if (output.binary) {
+  if (output.shared.is_there()) {
+    json.key("parameters").begin_object();
+    json.key("shared_memory_region").string(output.shared.region);
+    json.key("shared_memory_offset").unsigned_integer(output.shared.offset);
+    json.key("shared_memory_byte_size").unsigned_integer(tensor.byte_size).end_object();
+  } else if (output.binary) {
     json.key("parameters").begin_object();
     json.key("binary_data_size").unsigned_integer(tensor.byte_size).end_object();
   } else {

@@ -61,7 +61,7 @@ struct InputText {
   bool has_type = false;
   bool has_data = false;
   bool data_is_read = false;
-  bool in_shared_memory = false;
+  SharedPlace shared;
 
   [[nodiscard]] bool is_described() const noexcept { return has_name && has_shape && has_type; }
 };
@@ -81,6 +81,8 @@ class RequestReader {
   bool read_non_finite() noexcept;
   bool read_cache_parameter(std::string_view key) noexcept;
   bool keep_parameter(std::string_view of, std::string_view key) noexcept;
+  bool read_shared_place(SharedPlace& place, std::string_view key) noexcept;
+  bool finish_shared(const InputText& input, size_t elements) noexcept;
   std::optional<std::string_view> read_name() noexcept;
 
   bool read_input() noexcept;
@@ -106,8 +108,6 @@ class RequestReader {
   Growing<InferOutput> outputs_;
   Growing<InferParameter> parameters_;
   bool has_inputs_ = false;
-  bool output_in_shared_memory_ = false;
-  uint64_t classification_ = 0;
 };
 
 bool RequestReader::read_id() noexcept {
@@ -157,6 +157,23 @@ bool RequestReader::keep_parameter(std::string_view of, std::string_view key) no
   if (added == nullptr) return refuse_memory();
   *added = {of, key, {begin, static_cast<size_t>(cursor_.at() - begin)}};
   return true;
+}
+
+constexpr std::string_view kSharedMemory = "shared_memory_";
+
+// `key` begins with kSharedMemory.
+bool RequestReader::read_shared_place(SharedPlace& place, std::string_view key) noexcept {
+  key.remove_prefix(kSharedMemory.size());
+  if (key == "region") {
+    const auto region = cursor_.read_string("a string as 'shared_memory_region'");
+    place.region = region.value_or("");
+    if (!region) return false;
+    return !region->empty() || cursor_.refuse("'shared_memory_region' is empty; wanted a name");
+  }
+  if (key != "offset" && key != "byte_size") return keep_parameter({}, key);
+  const auto number = cursor_.read_unsigned("bytes, an unsigned integer, as a place in a region");
+  (key == "offset" ? place.offset : place.byte_size) = number.value_or(0);
+  return number.has_value();
 }
 
 // A tensor's parameters may come before its name.
@@ -263,7 +280,7 @@ bool RequestReader::read_input_parameter(InputText& input, std::string_view key)
     input.binary_data_size = cursor_.read_unsigned("an unsigned integer as 'binary_data_size'");
     return input.binary_data_size.has_value();
   }
-  input.in_shared_memory |= key == "shared_memory_region";
+  if (key.starts_with(kSharedMemory)) return read_shared_place(input.shared, key);
   return keep_parameter({}, key);
 }
 
@@ -286,6 +303,17 @@ bool RequestReader::read_input_member(InputText& input, std::string_view key) no
   return cursor_.skip_value();
 }
 
+bool RequestReader::finish_shared(const InputText& input, size_t elements) noexcept {
+  const uint64_t size = input.shared.byte_size;
+  const bool is_text = input.tensor.type == ElementType::kBytes;
+  const size_t wanted =
+      elements * (is_text ? sizeof(uint32_t) : element_size(input.tensor.type));
+  if (is_text ? size >= wanted : size == wanted) return true;
+  return cursor_.refuse("shared_memory_byte_size is %llu bytes, but %s needs %s%zu",
+                        static_cast<unsigned long long>(size), describe(input.tensor).text,
+                        is_text ? "at least " : "", wanted);
+}
+
 bool RequestReader::finish_binary(const InputText& input, size_t elements) noexcept {
   const size_t size = *input.binary_data_size;
   if (input.tensor.type == ElementType::kBytes) {
@@ -304,10 +332,6 @@ bool RequestReader::finish_binary(const InputText& input, size_t elements) noexc
 
 bool RequestReader::finish_input(InputText& input) noexcept {
   if (!input.has_name) return cursor_.refuse("'name' is missing");
-  if (input.in_shared_memory) {
-    return cursor_.refuse_as(Code::kUnsupported,
-                             "shared_memory_region is not supported; send the data in the request");
-  }
   if (!input.has_type) return cursor_.refuse("'datatype' is missing");
   if (!input.has_shape) return cursor_.refuse("'shape' is missing");
   const std::optional<size_t> elements = input.tensor.shape.element_count();
@@ -315,6 +339,14 @@ bool RequestReader::finish_input(InputText& input) noexcept {
   size_t bytes = 0;
   if (!elements || __builtin_mul_overflow(*elements, unit, &bytes)) {
     return cursor_.refuse("%s has more bytes than can be counted", describe(input.tensor).text);
+  }
+  if (input.shared.is_there()) {
+    if (input.has_data || input.binary_data_size) {
+      return cursor_.refuse(
+          "has both 'shared_memory_region' and data in the request; send it in one place");
+    }
+    input.tensor.byte_size = input.shared.byte_size;
+    return finish_shared(input, *elements);
   }
   if (input.has_data == input.binary_data_size.has_value()) {
     return cursor_.refuse(
@@ -355,7 +387,7 @@ bool RequestReader::read_input() noexcept {
   cursor_.end_subject();
   InferInput* const added = inputs_.add(cursor_.memory());
   if (added == nullptr) return refuse_memory();
-  *added = {input.name, input.tensor, input.binary_data_size.has_value()};
+  *added = {input.name, input.tensor, input.binary_data_size.has_value(), input.shared};
   return true;
 }
 
@@ -370,10 +402,11 @@ bool RequestReader::read_output_parameter(InferOutput& output, std::string_view 
   if (key == "classification") {
     const std::optional<uint64_t> count =
         cursor_.read_unsigned("an unsigned integer as 'classification'");
-    classification_ = count.value_or(0);
+    // No tensor has more elements.
+    output.classes = static_cast<uint32_t>(std::min<uint64_t>(count.value_or(0), UINT32_MAX));
     return count.has_value();
   }
-  output_in_shared_memory_ |= key == "shared_memory_region";
+  if (key.starts_with(kSharedMemory)) return read_shared_place(output.shared, key);
   return keep_parameter({}, key);
 }
 
@@ -400,9 +433,9 @@ bool RequestReader::read_output() noexcept {
   }
   if (output.name.empty()) return cursor_.refuse("'name' is missing");
   name_parameters(first_parameter, output.name);
-  if (output_in_shared_memory_ || classification_ > 0) {
-    return cursor_.refuse_as(Code::kUnsupported, "%s is not supported; ask for the tensor itself",
-                             output_in_shared_memory_ ? "shared_memory_region" : "classification");
+  if (output.shared.is_there() && output.classes > 0) {
+    return cursor_.refuse(
+        "has both 'shared_memory_region' and 'classification'; classes come in the reply only");
   }
   cursor_.end_subject();
   InferOutput* const added = outputs_.add(cursor_.memory());
@@ -439,6 +472,7 @@ bool RequestReader::finish() noexcept {
   head_.parameters = parameters_.items();
   for (InferOutput& output : head_.outputs) {
     if (!output.says_binary) output.binary = head_.binary_data_output;
+    output.binary = output.binary && !output.shared.is_there();
   }
   return true;
 }

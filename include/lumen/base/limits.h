@@ -51,5 +51,7 @@ inline constexpr size_t kMaxWorkers = 256;
 inline constexpr size_t kMaxIoThreads = 64;
 inline constexpr size_t kMaxSubmitters = kMaxIoThreads + 16;  // and others that bring requests
 inline constexpr size_t kMaxModels = 256;
+// Regions of clients' shared memory: a client has one for each tensor that it sends or gets.
+inline constexpr size_t kMaxSharedRegions = 1024;
 
 }  // namespace lumen::limits

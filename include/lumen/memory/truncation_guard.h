@@ -11,6 +11,8 @@
 // is_active().
 #pragma once
 
+#include <lumen/base/limits.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,12 +23,13 @@ namespace lumen {
 
 class TruncationGuard {
  public:
-  // A process has one server, a test a few.
-  static constexpr size_t kMax = 16;
+  // A process has one server, a test a few: the counters file of each, and its clients' memory.
+  static constexpr size_t kMax = 16 + limits::kMaxSharedRegions;
 
-  // `mapped`: whole pages, mapped until the guard is gone. `path`: for the message; cut if it is
-  // long.
-  TruncationGuard(std::span<std::byte> mapped, std::string_view path) noexcept;
+  // `mapped`: whole pages, mapped until the guard is gone. For the message: `path`, cut if it is
+  // long, and `then`, what follows from the loss; it lives as long as the process.
+  TruncationGuard(std::span<std::byte> mapped, std::string_view path,
+                  std::string_view then) noexcept;
   ~TruncationGuard();
   TruncationGuard(const TruncationGuard&) = delete;
   TruncationGuard& operator=(const TruncationGuard&) = delete;

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,6 +74,19 @@ struct DeviceOptions {
   bool operator==(const DeviceOptions&) const = default;
 };
 
+// "versions" of a model's config.json: which of its folders are served.
+struct VersionPolicy {
+  enum class Kind : uint8_t { kAll, kLatest, kListed };
+  Kind kind = Kind::kAll;
+  uint32_t latest = 1;                   // so many of the highest
+  std::vector<std::string> listed = {};  // in ascending order
+
+  bool operator==(const VersionPolicy&) const = default;
+};
+
+// The classes of outputs, by the output's name, in the order of its last axis.
+using Labels = std::map<std::string, std::vector<std::string>, std::less<>>;
+
 // From the model's own config.json (all optional).
 struct ModelOptions {
   std::string backend;  // its name; empty or "auto": chosen by measuring
@@ -88,6 +102,8 @@ struct ModelOptions {
   ResponseCacheOptions response_cache = {};
   ModelScheduling scheduling = {};
   DeviceOptions device = {};
+  VersionPolicy versions = {};
+  Labels labels = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 
@@ -99,6 +115,10 @@ struct ModelSource {
   // An ONNX file as a graph, mapped while the model is loaded; nullptr: another form, or not read
   // yet.
   std::shared_ptr<const onnx::ModelFile> graph = nullptr;
+  // The classes that labels.txt names, a line each; empty: there is no such file.
+  std::vector<std::string> label_lines = {};
+  // Differs once a file of the version, its config.json or labels.txt has changed.
+  std::string stamp = {};
   // Of a quantised version, while it is loaded: rows with the f32 model's answers.
   std::shared_ptr<const RecordedRows> rows = nullptr;
 };

@@ -9,6 +9,7 @@
 #include <lumen/base/result.h>
 #include <lumen/models/backend_choice.h>
 #include <lumen/models/backends.h>
+#include <lumen/models/batch_times.h>
 #include <lumen/models/metadata.h>
 #include <lumen/models/run_costs.h>
 #include <lumen/models/size_cost.h>
@@ -60,6 +61,9 @@ class Model {
   [[nodiscard]] const TensorNames& input_names() const noexcept { return input_names_; }
   [[nodiscard]] const TensorNames& output_names() const noexcept { return output_names_; }
   [[nodiscard]] uint32_t index() const noexcept { return index_; }  // dense, for tables
+  // Differs from that of the version on disk once its files have changed.
+  [[nodiscard]] const std::string& stamp() const noexcept { return stamp_; }
+  [[nodiscard]] const VersionPolicy& versions() const noexcept { return versions_; }
   [[nodiscard]] telemetry::ModelCounters counters() const noexcept { return {*counters_, index_}; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
   // Which backend serves it, and why that one.
@@ -90,6 +94,9 @@ class Model {
   // The expected time of one request by its input's size, for the choice of its lane and its share.
   [[nodiscard]] RunCosts& run_costs() noexcept { return run_costs_; }
   [[nodiscard]] const RunCosts& run_costs() const noexcept { return run_costs_; }
+  // Of its calls, by their size.
+  [[nodiscard]] BatchTimes& batch_times() noexcept { return batch_times_; }
+  [[nodiscard]] const BatchTimes& batch_times() const noexcept { return batch_times_; }
   // Times of calls of the sizes that the key names, if they were measured: once for the model, not
   // for each instance and change. A few entries at most: the key follows from batch_size. Control
   // plane only.
@@ -112,6 +119,8 @@ class Model {
   friend class ModelRepository;
   ModelState state_ = ModelState::kUnavailable;
   std::string reason_;
+  const std::string stamp_;
+  const VersionPolicy versions_;
   ModelMetadata metadata_;  // name and version are set even when unavailable
   TensorNames input_names_;
   TensorNames output_names_;
@@ -132,6 +141,7 @@ class Model {
   // Written by every worker after each call; the members above are read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
   RunCosts run_costs_;
+  BatchTimes batch_times_;
 };
 
 class Builders;     // threads that load models and make instances
@@ -152,13 +162,24 @@ class ModelRepository {
 
   // `version` empty: the highest. nullptr: no such model (or version).
   [[nodiscard]] Model* find(std::string_view name, std::string_view version) const noexcept;
-  [[nodiscard]] const std::vector<std::shared_ptr<Model>>& models() const noexcept {
+  // Those that were there at open(), but for the forgotten ones. Any thread.
+  [[nodiscard]] std::vector<std::shared_ptr<Model>> models() const {
+    const std::lock_guard lock(models_mutex_);
     return models_;
   }
   // Versions of `name` in ascending order; for the metadata reply (control plane).
   [[nodiscard]] std::vector<std::string> versions(std::string_view name) const;
+  // A version that its configuration says to serve, as it is on disk now.
+  struct OnDisk {
+    std::string name;
+    std::string version;
+    std::string stamp;
+  };
+  // In the order of the list above. Control plane; reads no model.
+  [[nodiscard]] Result<std::vector<OnDisk>> on_disk() const;
   // For a catalog while it serves, one at a time: loads one version more from the directory
-  // (`version` empty: the highest there), which the list above does not name.
+  // (`version` empty: the highest there), which the list above does not name. One that can't be
+  // loaded is unavailable, with its reason. Errors: it is not there, or no index is free.
   [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name,
                                                     std::string_view version);
   // Not kept any more; it lives as long as others keep it.
@@ -187,6 +208,7 @@ class ModelRepository {
   const LoadOptions options_;
   const std::unique_ptr<Builders> builders_;
   const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
+  mutable std::mutex models_mutex_;             // after open(): of forget() and models()
   std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number
 };
 

@@ -51,6 +51,13 @@ inline constexpr std::array<std::string_view, 2> kSpinModeNames = {"auto", "off"
 
 using http::TimeoutOptions;
 
+enum class ModelControl : uint8_t {
+  kNone,      // those that are there at start
+  kExplicit,  // by calls of clients
+  kPoll,      // by those calls, and as the folders of the repository change
+};
+inline constexpr std::array<std::string_view, 3> kModelControlNames = {"none", "explicit", "poll"};
+
 struct ServerOptions {
   // "HOST:PORT", or "off". Loopback: opening to the network is a decision.
   std::string http_address = "127.0.0.1:8000";
@@ -96,6 +103,13 @@ struct ServerOptions {
   bool allows_recording = false;
   // Of one recording, reserved while it lasts. 500 rows of 224 x 224 RGB in floats take 301 MB.
   uint64_t recording_bytes = uint64_t{512} << 20;
+  // Whether clients that connect to a loopback address may do over TCP as those of the unix socket:
+  // load and unload models and change settings, and have shared memory.
+  bool tcp_control = false;
+  bool tcp_shm = false;
+  // How models come and go while the server serves.
+  ModelControl model_control = ModelControl::kExplicit;
+  uint64_t poll_interval_ns = 1'000'000'000u;  // with kPoll
   // 429, or 503 as Triton answers when the queue is full.
   uint32_t overload_status = 429;
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;

@@ -32,6 +32,7 @@ namespace lumen::service {
 
 struct Call;
 class Dispatcher;
+class SharedRegion;
 class Step;
 
 // The transport's work with a call.
@@ -58,6 +59,12 @@ struct CacheWishes {
   std::span<wire::InferParameter> parameters{};  // any order
 };
 
+// A region of shared memory that a call uses; until Intake::leave().
+struct HeldRegion {
+  const SharedRegion* region = nullptr;
+  HeldRegion* next = nullptr;
+};
+
 using CacheOutcome = telemetry::CacheUse;
 // Base of the data that a step keeps with a call, in the call's scratch memory.
 struct StepData {};
@@ -82,6 +89,7 @@ struct Call {
   Traceparent traceparent{};  // the trace it belongs to, if its client has told one
 
   // --- from the binder --------------------------------------------------------------------------
+  HeldRegion* regions = nullptr;  // from Intake::use_region()
   Places to_receive{};  // of the inputs that are still to come, in the order they were named
   models::InferRequest infer{};
 
@@ -89,6 +97,10 @@ struct Call {
   // nullopt: none, the default counts; 0: no deadline, as the Open Inference Protocol has it. Needs
   // infer.times.received_ns.
   void set_timeout(std::optional<uint64_t> timeout_us) noexcept;
+
+  // Why its answer is not to be sent although its model has run: a region of its inputs or outputs
+  // was lost meanwhile.
+  [[nodiscard]] Status check_regions() const noexcept;
 
   // The outputs are not used any more: by the transport, before the call's memory is anybody
   // else's. No call of its model's removal returns before.

@@ -22,6 +22,7 @@
 #include <lumen/base/result.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/service/memory_need.h>
+#include <lumen/service/shared_region.h>
 
 #include <array>
 #include <atomic>
@@ -56,11 +57,16 @@ struct CatalogModel {
 struct CatalogSnapshot {
   static constexpr uint32_t kNobody = UINT32_MAX;
   std::vector<CatalogModel> models;  // sorted by name, then version as a number
-  uint32_t leaving = kNobody;        // the index of a model that was in the snapshot before
+  std::vector<std::shared_ptr<const SharedRegion>> regions{};  // sorted by name
+  // Of a model or region that was in the snapshot before: its place in a reader's table.
+  uint32_t leaving = kNobody;
 
-  // `version` empty: the highest. nullptr: no such model (or version).
+  // `version` empty: the highest that is ready, or the highest. nullptr: no such model (or
+  // version).
   [[nodiscard]] const CatalogModel* find(std::string_view name,
                                          std::string_view version) const noexcept;
+  // nullptr: no such region.
+  [[nodiscard]] const SharedRegion* find_region(std::string_view name) const noexcept;
 };
 
 // Why a request for a model is refused. `version` as it was asked for; names may be any bytes of a
@@ -77,6 +83,8 @@ class Catalog {
     [[nodiscard]] const CatalogSnapshot& now() const noexcept { return *snapshot_; }
     void hold(const models::Model& model) noexcept { ++held_[model.index()]; }
     void release(const models::Model& model) noexcept { --held_[model.index()]; }
+    void hold(const SharedRegion& region) noexcept { ++held_[place_of(region)]; }
+    void release(const SharedRegion& region) noexcept { --held_[place_of(region)]; }
     // When nothing of now() is used any more; before the thread sleeps.
     void end_turn() noexcept;
     // The thread holds nothing and ends. No other call comes.
@@ -92,7 +100,8 @@ class Catalog {
     const std::function<void()> wake_;
     const CatalogSnapshot* snapshot_;
     const CatalogSnapshot* told_;                      // that it has acknowledged
-    std::array<uint32_t, limits::kMaxModels> held_{};  // requests by Model::index()
+    // Requests by place_of().
+    std::array<uint32_t, limits::kMaxModels + limits::kMaxSharedRegions> held_{};
     alignas(kFalseSharingRange) std::atomic<const CatalogSnapshot*> acknowledged_;
   };
 
@@ -117,9 +126,21 @@ class Catalog {
 
   // Loads a version from the repository, makes its instances, and only its, and serves it.
   [[nodiscard]] Status add(std::string_view name, std::string_view version);
+  // Makes the served versions of a model those that its folder has and its config.json names. A
+  // version whose files have not changed since it was loaded stays; one that has changed is loaded
+  // beside the old, and takes its place between two requests; then versions that are gone leave.
+  // A version that can't be loaded is unavailable with its reason, unless an older state of it
+  // serves: that one goes on. Errors: the reasons of such versions; kNotFound: there is none.
+  [[nodiscard]] Status reload(std::string_view name);
+  // All versions of a model leave, as in remove(). kNotFound: none is served.
+  [[nodiscard]] Status unload(std::string_view name);
   // From now on no request finds it; returns when those that had found it are answered and it is
   // gone. `version` empty: the highest.
   [[nodiscard]] Status remove(std::string_view name, std::string_view version);
+  // Clients' memory comes and goes in the same way: remove_region() returns once the requests that
+  // use it are answered. Errors: kAlreadyExists by its name; kNotFound; kResourceExhausted.
+  [[nodiscard]] Status add_region(const std::shared_ptr<SharedRegion>& region);
+  [[nodiscard]] Status remove_region(std::string_view name);
   // As it is now. Any thread of the control plane; its models live as long as it is kept.
   [[nodiscard]] std::shared_ptr<const CatalogSnapshot> snapshot() const;
   // Returns once each thread has ended a turn that it had begun before: the things that it had
@@ -129,7 +150,18 @@ class Catalog {
   void close();
 
  private:
+  // A model's place in a reader's table is its index; those of regions follow.
+  [[nodiscard]] static uint32_t place_of(const SharedRegion& region) noexcept {
+    return static_cast<uint32_t>(limits::kMaxModels) + region.index();
+  }
   void publish(const std::shared_ptr<CatalogSnapshot>& next);
+  // Its instances are made. `before`: its place is the model's, which leaves; nullptr: it has none.
+  [[nodiscard]] Status serve(const std::shared_ptr<models::Model>& model,
+                             const std::shared_ptr<models::Model>& before);
+  void leave(const std::shared_ptr<models::Model>& model);
+  void end(const std::shared_ptr<models::Model>& model);
+  [[nodiscard]] Status reload_version(std::string_view name, std::string_view version,
+                                      std::string_view stamp);
   void describe_all(CatalogSnapshot& snapshot, std::string_view name) const;
 
   models::ModelRepository& repository_;
@@ -137,7 +169,8 @@ class Catalog {
   const Describe describe_;
   const OnAdded on_added_;
   const OnRemoved on_removed_;
-  std::mutex mutex_;  // of changes: one at a time
+  std::mutex models_mutex_;  // of changes of models, which load: one at a time
+  std::mutex mutex_;         // of snapshots: one at a time; taken within the other
   bool is_closed_ = false;
   std::vector<std::unique_ptr<Reader>> readers_;
   mutable std::mutex snapshot_mutex_;  // of the pointer below, for the control plane

@@ -12,6 +12,10 @@
 
 namespace lumen::service {
 
+// Whether the first axis of a model's tensors is one of rows, as its configuration tells clients: of
+// a model whose rows depend on each other it is an axis like the others.
+[[nodiscard]] bool has_rows(const models::Model& model) noexcept;
+
 class Documents {
  public:
   Documents();
@@ -22,7 +26,8 @@ class Documents {
                                                std::span<const std::string> versions);
   // Bytes that write_statistics needs at most for `models` models.
   [[nodiscard]] static size_t statistics_bytes(size_t models) noexcept {
-    return 64 + models * 2048;
+    constexpr size_t kBatchBytes = 320;  // of one size
+    return 64 + models * (2048 + (models::BatchTimes::kSizes + 1) * kBatchBytes);
   }
   // {"model_stats":[...]} of one model, or of all ready ones with nullptr.
   [[nodiscard]] static std::string_view write_statistics(std::span<char> out,

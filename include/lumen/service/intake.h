@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace lumen::engine {
@@ -71,7 +72,11 @@ class Intake {
                                 CallRoom& room) noexcept;
   [[nodiscard]] Admission admit(const CatalogModel& entry, const Arrival& arrival, Call& call,
                                 RequestMemory& memory, CallRoom& room) noexcept;
-  // The transport is through with the call: its outputs and its model are let go.
+  // A place in a region of shared memory, which stays until leave(). Within admit()'s turn or a later
+  // one. Errors: there is no such region (kNotFound), or no such place in it.
+  [[nodiscard]] Result<std::span<std::byte>> use_region(Call& call,
+                                                        const wire::SharedPlace& place) noexcept;
+  // The transport is through with the call: its outputs, its model and its regions are let go.
   void leave(Call& call) noexcept;
 
   // How many more requests may wait for this thread, if it runs models; SIZE_MAX if it runs none. A

@@ -1,4 +1,4 @@
-// Job: a client's request to the control plane (the engine's configuration, the metrics): its
+// Job: a client's request to the control plane (models, shared memory, settings, metrics): its
 // answer may lock, allocate and take long, so another thread makes it while the client's goes on.
 // Threads: between submit() and on_done() the job is that thread's. Memory: its owner's. Errors:
 // its status.
@@ -34,9 +34,21 @@ struct Job {
   };
   JobOwner* owner = nullptr;
   Allocator* memory = nullptr;  // for the answer
-  enum class Topic : uint8_t { kEngine, kRecording };
+  enum class Topic : uint8_t {
+    kEngine,
+    kRecording,
+    kRepositoryIndex,
+    kLoadModel,
+    kUnloadModel,
+    kRegions,
+    kRegisterRegion,
+    kUnregisterRegion,
+    kTrace,
+    kLogging,
+  };
   Topic topic = Topic::kEngine;
-  std::string_view text{};   // the change; empty: only to be told
+  std::string_view subject{};  // the name of a model or a region; empty: all
+  std::string_view text{};     // the change; empty: only to be told
   std::optional<Peer> by{};  // the client that asks, if the kernel knows it
 
   Status status{};

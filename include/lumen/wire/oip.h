@@ -21,18 +21,29 @@
 
 namespace lumen::wire {
 
+// Where a tensor lies in a region of the client's shared memory, that it has registered before.
+struct SharedPlace {
+  std::string_view region;  // its name; empty: the tensor is in the request, or the reply
+  uint64_t offset = 0;      // in the region
+  uint64_t byte_size = 0;
+  [[nodiscard]] bool is_there() const noexcept { return !region.empty(); }
+};
+
 struct InferInput {
   std::string_view name;
   // Type, shape, byte_size (checked product). data: set when it came as JSON "data"; nullptr when
   // binary_data_size says that the bytes follow.
   TensorView tensor;
   bool is_binary = false;
+  SharedPlace shared{};  // then data is nullptr, and is_binary false
 };
 
 struct InferOutput {
   std::string_view name;
   bool binary = false;       // its own "binary_data", else the request's "binary_data_output"
   bool says_binary = false;  // "binary_data" was there
+  SharedPlace shared{};        // then it is not binary
+  uint32_t classes = 0;      // "classification": so many of the best; 0: the tensor itself
 };
 
 // A parameter that no rule of ours knows: a client's own, or Triton's.
@@ -87,6 +98,7 @@ struct ReplyOutput {
   std::string_view name;
   TensorView tensor;
   bool binary = false;
+  SharedPlace shared{};  // there its bytes lie; the reply says so. Not binary.
 };
 
 struct InferReply {

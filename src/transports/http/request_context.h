@@ -58,6 +58,7 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------
+  std::span<std::span<std::byte>> output_places;  // in regions, by wanted output; may be empty
   Status encode_status;  // why the outputs can't be said; otherwise ok
   wire::EncodedReply encoded;
   std::span<const wire::ReplyOutput> reply_outputs;
@@ -75,6 +76,8 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
 
  private:
   RequestContext() = default;
+  [[nodiscard]] Status encode_outputs() noexcept;
+  [[nodiscard]] Status describe_output(size_t number, wire::ReplyOutput& output) noexcept;
 };
 
 }  // namespace lumen::http

@@ -3,12 +3,14 @@
 #include "transports/http/request_handler.h"
 
 #include "transports/http/http_transport.h"
+#include "transports/http/request_job.h"
 
 #include <lumen/service/binder.h>
 #include <lumen/wire/status_map.h>
 #include <lumen/wire/traceparent.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace lumen::http {
 namespace {
@@ -21,11 +23,50 @@ int echo_width(std::string_view text, size_t most) noexcept {
   return static_cast<int>(std::min(text.size(), most));
 }
 
-bool takes(Endpoint endpoint, HttpMethod method) noexcept {
-  const bool get = method == HttpMethod::kGet || method == HttpMethod::kHead;
-  const bool post = method == HttpMethod::kPost;
-  if (is_control(endpoint)) return get || post;
-  return wants_post(endpoint) ? post : get;
+bool takes(const EndpointTraits& endpoint, HttpMethod method) noexcept {
+  const bool is_get = method == HttpMethod::kGet || method == HttpMethod::kHead;
+  return is_get ? endpoint.takes_get : method == HttpMethod::kPost && endpoint.takes_post;
+}
+
+// An input in a region is read where it lies; one at an address that no load of its elements takes
+// is copied.
+Status bind_shared(RequestContext& context, service::Binder& binder,
+                   const wire::InferInput& input) noexcept {
+  const Result<std::span<std::byte>> place =
+      context.host->thread().intake.use_region(context.call, input.shared);
+  if (!place.ok()) return place.status();
+  TensorView tensor = input.tensor;
+  tensor.data = place->data();
+  const size_t alignment = std::max<size_t>(element_size(tensor.type), 1);
+  if (reinterpret_cast<uintptr_t>(tensor.data) % alignment != 0) {
+    auto* const copy =
+        static_cast<std::byte*>(context.memory.allocate(tensor.byte_size, kCacheLine));
+    if (copy == nullptr) {
+      return Status::error(Code::kTooLarge, "the request's memory has no room for its inputs");
+    }
+    std::memcpy(copy, place->data(), tensor.byte_size);
+    tensor.data = copy;
+  }
+  return binder.input(input.name, tensor, service::InputBytes::kShared);
+}
+
+// Where outputs go that the client wants in a region.
+Status take_output_places(RequestContext& context) noexcept {
+  const std::span<wire::InferOutput> outputs = context.infer_head.outputs;
+  const auto is_shared = [](const wire::InferOutput& one) { return one.shared.is_there(); };
+  if (std::ranges::none_of(outputs, is_shared)) return {};
+  context.output_places = context.memory.allocate_array<std::span<std::byte>>(outputs.size());
+  if (context.output_places.size() != outputs.size()) {
+    return Status::error(Code::kTooLarge, "the request's memory has no room for its outputs");
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_shared(outputs[i])) continue;
+    const Result<std::span<std::byte>> place =
+        context.host->thread().intake.use_region(context.call, outputs[i].shared);
+    if (!place.ok()) return place.status();
+    context.output_places[i] = *place;
+  }
+  return {};
 }
 
 // Checks the text against the model, and gives each tensor that is to come a place.
@@ -47,6 +88,10 @@ Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
                                .parameters = head.parameters};
   service::Binder binder(context.call, model);
   for (const wire::InferInput& input : head.inputs) {
+    if (input.shared.is_there()) {
+      LUMEN_RETURN_IF_ERROR(bind_shared(context, binder, input));
+      continue;
+    }
     LUMEN_RETURN_IF_ERROR(binder.input(
         input.name, input.tensor,
         input.is_binary ? service::InputBytes::kToReceive : service::InputBytes::kPresent));
@@ -55,7 +100,7 @@ Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
   for (const wire::InferOutput& output : head.outputs) {
     LUMEN_RETURN_IF_ERROR(binder.output(output.name));
   }
-  return {};
+  return take_output_places(context);
 }
 
 // The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or
@@ -118,16 +163,20 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   if (head.method_name == "OPTIONS" && head.is_preflight && !head.origin.empty()) {
     return answer_preflight(context);
   }
-  if (!takes(endpoint, head.method)) {
-    const bool post = wants_post(endpoint);
-    return refuse(
-        context,
-        Status::error(Code::kMethodNotAllowed, "this path wants %s", post ? "POST" : "GET"),
-        post ? "Allow: POST\r\n" : "Allow: GET, HEAD\r\n");
+  const EndpointTraits traits = traits_of(endpoint);
+  if (!takes(traits, head.method)) {
+    const char* const wanted =
+        !traits.takes_post ? "GET" : traits.takes_get ? "GET or POST" : "POST";
+    return refuse(context, Status::error(Code::kMethodNotAllowed, "this path wants %s", wanted),
+                  !traits.takes_post  ? "Allow: GET, HEAD\r\n"
+                  : traits.takes_get ? "Allow: GET, HEAD, POST\r\n"
+                                     : "Allow: POST\r\n");
   }
-  if (is_control(endpoint)) return begin_control(context, stream, is_local);
+  if (const Status allowed = check_audience(context, stream, is_local); !allowed.ok()) {
+    return refuse(context, allowed);
+  }
   if (endpoint == Endpoint::kInfer) return begin_infer(context);
-  return answer_document(context);
+  return topic_of(endpoint) ? begin_job(context, stream) : answer_document(context);
 }
 
 // A browser's, asking for a name that is not this machine's: that name may be the page's own,
@@ -169,33 +218,6 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
   return admission == service::Admission::kAdmitted ? Next::kReadBody : Next::kWaitForRoom;
 }
 
-Next RequestHandler::begin_control(RequestContext& context, net::Stream& stream,
-                                   bool is_local) noexcept {
-  if (!is_local) {
-    // A client that can reach the port may use the models; the owner and mode of the socket file
-    // decide which users may change the server.
-    return refuse(
-        context,
-        Status::error(Code::kForbidden, "'%.*s' answers on the unix socket only; see --unix",
-                      echo_width(context.head().path, 200), context.head().path.data()));
-  }
-  const wire::HttpHead& head = context.head();
-  const bool is_engine = context.route.endpoint == Endpoint::kEngine;
-  context.job.topic = is_engine ? service::Job::Topic::kEngine : service::Job::Topic::kRecording;
-  const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(stream);
-  if (peer) context.job.by = {.pid = peer->pid, .uid = peer->uid};
-  if (head.method != HttpMethod::kPost) return host_.ask(context, host_.services().control, {});
-  if (head.framing != BodyFraming::kChunked && context.body.left() == 0) {
-    return refuse(
-        context,
-        Status::error(Code::kInvalidArgument,
-                      is_engine ? "a change needs a body: the \"engine\" section of config.json"
-                                : "a change needs a body: {\"action\": \"begin\", \"model\": "
-                                  "\"NAME\", \"rows\": 500}"));
-  }
-  return Next::kReadBody;
-}
-
 Next RequestHandler::answer_document(RequestContext& context) noexcept {
   const Route& route = context.route;
   if (!route.model.empty()) {
@@ -221,6 +243,14 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
       return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
     case Endpoint::kMetrics: return host_.ask(context, host_.services().metrics, {});
+    // As a server without a GPU: clients ask for these whether they use them or not.
+    case Endpoint::kCudaRegions: return reply(context, "[]");
+    case Endpoint::kUnregisterCudaRegion: return reply(context, "{}");
+    case Endpoint::kRegisterCudaRegion:
+      return refuse(context,
+                    Status::error(Code::kUnsupported,
+                                  "CUDA shared memory is not supported; register system shared "
+                                  "memory, or send the tensors in the request"));
     default: break;
   }
   return refuse(context,
@@ -248,7 +278,7 @@ Next RequestHandler::answer_statistics(RequestContext& context,
 
 Next RequestHandler::on_text(RequestContext& context) noexcept {
   const std::string_view text = context.body.text();
-  if (is_control(context.route.endpoint)) return host_.ask(context, host_.services().control, text);
+  if (topic_of(context.route.endpoint)) return ask(context, text);
   const bool is_raw = context.head().inference_header_length == 0u;
   if (!is_raw) {
     Result<wire::InferHead> head =

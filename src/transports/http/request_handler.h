@@ -48,8 +48,12 @@ class RequestHandler {
   [[nodiscard]] bool is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept;
   [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
-  [[nodiscard]] Next begin_control(RequestContext& context, net::Stream& stream,
-                                   bool is_local) noexcept;
+  // Whether the client is one of those that may use the endpoint.
+  [[nodiscard]] Status check_audience(const RequestContext& context, net::Stream& stream,
+                                      bool is_local) noexcept;
+  // Of an endpoint that the control plane answers.
+  [[nodiscard]] Next begin_job(RequestContext& context, net::Stream& stream) noexcept;
+  [[nodiscard]] Next ask(RequestContext& context, std::string_view text) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;

@@ -2,6 +2,7 @@
 // request's memory.
 #include "transports/http/http_transport.h"
 #include "transports/http/request_handler.h"
+#include "transports/http/request_job.h"
 
 #include <lumen/base/clock.h>
 #include <lumen/service/failure_reason.h>
@@ -14,12 +15,8 @@
 namespace lumen::http {
 
 Next RequestHandler::on_returned(RequestContext& context) noexcept {
-  switch (context.route.endpoint) {
-    case Endpoint::kEngine:
-    case Endpoint::kRecording:
-    case Endpoint::kMetrics: return reply_job(context);
-    default: break;
-  }
+  const Endpoint endpoint = context.route.endpoint;
+  if (endpoint == Endpoint::kMetrics || topic_of(endpoint)) return reply_job(context);
   if (!context.call.infer.status.ok()) return refuse(context, context.call.infer.status);
   if (!context.encode_status.ok()) return refuse(context, context.encode_status);
   return reply_infer(context);

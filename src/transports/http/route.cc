@@ -19,31 +19,67 @@ std::optional<std::string_view> next_segment(std::string_view& rest) noexcept {
   return segment;
 }
 
+// Of a path behind the model or the version, without its first slash.
+Endpoint endpoint_of_model(std::string_view rest) noexcept {
+  if (rest.empty()) return Endpoint::kModelMetadata;
+  if (rest == "/infer") return Endpoint::kInfer;
+  if (rest == "/ready") return Endpoint::kModelReady;
+  if (rest == "/config") return Endpoint::kModelConfig;
+  if (rest == "/stats") return Endpoint::kModelStatistics;
+  if (rest == "/trace/setting") return Endpoint::kTrace;
+  return Endpoint::kUnknown;
+}
+
 Route model_route(std::string_view rest) noexcept {
   Route route;
-  std::optional<std::string_view> segment = next_segment(rest);
-  if (!segment) return {};
-  if (*segment == "stats" && rest.empty()) return {Endpoint::kAllStatistics, {}, {}};
-  route.model = *segment;
-  segment = next_segment(rest);
-  if (segment && *segment == "versions") {
-    segment = next_segment(rest);
-    if (!segment || segment->empty()) return {};
-    route.version = *segment;
-    segment = next_segment(rest);
+  const std::optional<std::string_view> model = next_segment(rest);
+  if (!model) return {};
+  if (*model == "stats" && rest.empty()) return {.endpoint = Endpoint::kAllStatistics};
+  route.model = *model;
+  std::string_view after = rest;
+  if (next_segment(after) == "versions") {
+    const std::optional<std::string_view> version = next_segment(after);
+    if (!version || version->empty()) return {};
+    route.version = *version;
+    rest = after;
   }
-  if (!rest.empty()) return {};
-  if (!segment) {
-    route.endpoint = Endpoint::kModelMetadata;
-  } else if (*segment == "infer") {
-    route.endpoint = Endpoint::kInfer;
-  } else if (*segment == "ready") {
-    route.endpoint = Endpoint::kModelReady;
-  } else if (*segment == "config") {
-    route.endpoint = Endpoint::kModelConfig;
-  } else if (*segment == "stats") {
-    route.endpoint = Endpoint::kModelStatistics;
+  route.endpoint = endpoint_of_model(rest);
+  return route;
+}
+
+Route repository_route(std::string_view rest) noexcept {
+  if (rest == "/index") return {.endpoint = Endpoint::kRepositoryIndex};
+  if (next_segment(rest) != "models") return {};
+  Route route;
+  route.model = next_segment(rest).value_or("");
+  if (route.model.empty()) return {};
+  if (rest == "/load") route.endpoint = Endpoint::kLoadModel;
+  if (rest == "/unload") route.endpoint = Endpoint::kUnloadModel;
+  return route;
+}
+
+// The endpoints of one kind of shared memory.
+struct RegionEndpoints {
+  Endpoint status;
+  Endpoint enter;
+  Endpoint leave;
+};
+constexpr RegionEndpoints kSystem = {Endpoint::kRegions, Endpoint::kRegisterRegion,
+                                     Endpoint::kUnregisterRegion};
+constexpr RegionEndpoints kCuda = {Endpoint::kCudaRegions, Endpoint::kRegisterCudaRegion,
+                                   Endpoint::kUnregisterCudaRegion};
+
+Route region_route(std::string_view rest, const RegionEndpoints& endpoints) noexcept {
+  Route route;
+  std::string_view after = rest;
+  if (next_segment(after) == "region") {
+    route.region = next_segment(after).value_or("");
+    if (route.region.empty()) return {};
+    rest = after;
   }
+  if (rest == "/status") route.endpoint = endpoints.status;
+  if (rest == "/unregister") route.endpoint = endpoints.leave;
+  if (rest == "/register" && !route.region.empty()) route.endpoint = endpoints.enter;
   return route;
 }
 
@@ -80,18 +116,27 @@ std::string_view decode(std::string_view name, Allocator& memory) noexcept {
 void decode_names(Route& route, Allocator& memory) noexcept {
   route.model = decode(route.model, memory);
   route.version = decode(route.version, memory);
+  route.region = decode(route.region, memory);
 }
 
 Route route_path(std::string_view path) noexcept {
   if (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
-  constexpr std::string_view kModels = "/v2/models";
-  if (path.starts_with(kModels)) return model_route(path.substr(kModels.size()));
-  if (path == "/v2/health/live") return {Endpoint::kLive, {}, {}};
-  if (path == "/v2/health/ready") return {Endpoint::kReady, {}, {}};
-  if (path == "/metrics") return {Endpoint::kMetrics, {}, {}};
-  if (path == "/v2/lumen/engine") return {Endpoint::kEngine, {}, {}};
-  if (path == "/v2/lumen/recording") return {Endpoint::kRecording, {}, {}};
-  if (path == "/v2") return {Endpoint::kServerMetadata, {}, {}};
+  std::string_view rest = path;
+  if (next_segment(rest) == "v2") {
+    const std::optional<std::string_view> second = next_segment(rest);
+    if (second == "models") return model_route(rest);
+    if (second == "repository") return repository_route(rest);
+    if (second == "systemsharedmemory") return region_route(rest, kSystem);
+    if (second == "cudasharedmemory") return region_route(rest, kCuda);
+  }
+  if (path == "/v2/health/live") return {.endpoint = Endpoint::kLive};
+  if (path == "/v2/health/ready") return {.endpoint = Endpoint::kReady};
+  if (path == "/v2/trace/setting") return {.endpoint = Endpoint::kTrace};
+  if (path == "/v2/logging") return {.endpoint = Endpoint::kLogging};
+  if (path == "/metrics") return {.endpoint = Endpoint::kMetrics};
+  if (path == "/v2/lumen/engine") return {.endpoint = Endpoint::kEngine};
+  if (path == "/v2/lumen/recording") return {.endpoint = Endpoint::kRecording};
+  if (path == "/v2") return {.endpoint = Endpoint::kServerMetadata};
   return {};
 }
 

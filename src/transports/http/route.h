@@ -21,16 +21,27 @@ enum class Endpoint : uint8_t {
   kModelStatistics,
   kAllStatistics,
   kMetrics,
-  // By the unix socket only: GET tells, POST changes.
   kEngine,
   kRecording,
+  kRepositoryIndex,
+  kLoadModel,
+  kUnloadModel,
+  kRegions,  // of system shared memory
+  kRegisterRegion,
+  kUnregisterRegion,
+  kCudaRegions,
+  kRegisterCudaRegion,
+  kUnregisterCudaRegion,
+  kTrace,
+  kLogging,
   kInfer,
 };
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;
-  std::string_view model;    // as sent; may be no valid name, then no model is found
-  std::string_view version;  // empty: the highest
+  std::string_view model{};    // as sent; may be no valid name, then no model is found
+  std::string_view version{};  // empty: the highest
+  std::string_view region{};   // as sent; empty: all
 };
 
 // `path` without the query. A single trailing slash is tolerated.
@@ -40,13 +51,39 @@ struct Route {
 // that, a slash or dots, is part of a name that no model has.
 void decode_names(Route& route, Allocator& memory) noexcept;
 
-[[nodiscard]] constexpr bool is_control(Endpoint endpoint) noexcept {
-  return endpoint == Endpoint::kEngine || endpoint == Endpoint::kRecording;
-}
+// The clients that may use an endpoint.
+enum class Audience : uint8_t {
+  kAll,
+  kControl,       // of the unix socket; over TCP as the setting tcp_control says
+  kSharedMemory,  // the same, as tcp_shm says
+  kUnixSocket,
+};
 
-// POST to run a model, GET (and HEAD) to be told.
-[[nodiscard]] constexpr bool wants_post(Endpoint endpoint) noexcept {
-  return endpoint == Endpoint::kInfer;
+struct EndpointTraits {
+  bool takes_get = true;  // and HEAD
+  bool takes_post = false;
+  Audience audience = Audience::kAll;
+};
+
+[[nodiscard]] constexpr EndpointTraits traits_of(Endpoint endpoint) noexcept {
+  switch (endpoint) {
+    case Endpoint::kInfer:
+    case Endpoint::kRepositoryIndex:
+    case Endpoint::kRegisterCudaRegion:
+    case Endpoint::kUnregisterCudaRegion: return {.takes_get = false, .takes_post = true};
+    case Endpoint::kLoadModel:
+    case Endpoint::kUnloadModel:
+      return {.takes_get = false, .takes_post = true, .audience = Audience::kControl};
+    case Endpoint::kTrace:
+    case Endpoint::kLogging: return {.takes_post = true, .audience = Audience::kControl};
+    case Endpoint::kRegions: return {.audience = Audience::kSharedMemory};
+    case Endpoint::kRegisterRegion:
+    case Endpoint::kUnregisterRegion:
+      return {.takes_get = false, .takes_post = true, .audience = Audience::kSharedMemory};
+    case Endpoint::kEngine:
+    case Endpoint::kRecording: return {.takes_post = true, .audience = Audience::kUnixSocket};
+    default: return {};
+  }
 }
 
 }  // namespace lumen::http

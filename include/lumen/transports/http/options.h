@@ -35,6 +35,10 @@ struct Options {
   size_t max_connections;
   size_t max_active_requests;
   size_t max_memory_bytes;
+  // Whether clients of this machine may do over TCP as those of the unix socket: change models and
+  // settings, and have shared memory.
+  bool tcp_control = false;
+  bool tcp_shm = false;
   RegionOptions regions;
   TimeoutOptions timeouts;
 };

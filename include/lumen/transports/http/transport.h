@@ -28,7 +28,8 @@ struct Services {
   const Cors& cors;
   const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
   models::Backends& backends;           // which are told of the requests' memory
-  service::JobThread& control;          // the engine's configuration, recordings
+  service::JobThread& control;          // settings, recordings, shared memory
+  service::JobThread& loader;           // models that come and go
   service::JobThread& metrics;
 };
 

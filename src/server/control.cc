@@ -1,13 +1,13 @@
 // See the header for threads, memory and errors.
-#include "server/control_thread.h"
+#include "server/control.h"
 
 #include "server/asked_by.h"
+#include "server/repository_index.h"
 
 #include <lumen/base/cpu.h>
 #include <lumen/server/settings.h>
 #include <lumen/wire/json_text.h>
 
-#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,11 +31,6 @@ void write_engine(JsonWriter& json, const engine::EngineConfig& config) {
     setting.is_number ? json.raw(value) : json.string(value);
   }
   json.end_object();
-}
-
-// Of now_ns(), which is CLOCK_MONOTONIC as the steady clock is.
-std::chrono::steady_clock::time_point time_point(uint64_t ns) {
-  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
 }
 
 // How many there are, on which threads, and the memory of one.
@@ -79,62 +74,19 @@ void write_models(JsonWriter& json, const service::CatalogSnapshot& catalog,
 
 }  // namespace
 
-ControlThread::ControlThread(engine::Engine& engine, const service::Catalog& catalog,
-                             service::RowSampler* sampler, const Report& report,
-                             const ServerOptions& options)
+Control::Control(engine::Engine& engine, service::Catalog& catalog,
+                 const models::ModelRepository& repository, service::RowSampler* sampler,
+                 LogSettings& log, const ServerOptions& options)
     : engine_(engine),
       catalog_(catalog),
-      report_(report),
+      repository_(repository),
+      log_(log),
+      report_(log.report()),
       options_(options),
-      recordings_(catalog, sampler, report),
-      thread_([this] { run(); }) {}
+      recordings_(catalog, sampler, report_),
+      regions_(catalog, report_) {}
 
-void ControlThread::submit(service::Job& job) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(&job);
-  }
-  changed_.notify_one();
-}
-
-void ControlThread::join() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
-void ControlThread::wait(std::unique_lock<std::mutex>& lock) {
-  const auto is_ready = [this] { return stop_ || !jobs_.empty(); };
-  while (!is_ready()) {
-    const uint64_t expires_ns = recordings_.expires_ns();
-    if (expires_ns == UINT64_MAX) {
-      changed_.wait(lock, is_ready);
-    } else if (!changed_.wait_until(lock, time_point(expires_ns), is_ready)) {
-      lock.unlock();
-      recordings_.expire();
-      lock.lock();
-    }
-  }
-}
-
-void ControlThread::run() {
-  name_this_thread("lumen-control");
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    wait(lock);
-    if (jobs_.empty()) return;
-    service::Job& job = *jobs_.front();
-    jobs_.pop_front();
-    lock.unlock();
-    handle(job);
-    lock.lock();
-  }
-}
-
-Status ControlThread::change(const service::Job& job) {
+Status Control::change(const service::Job& job) {
   const auto config = parse_engine_section(job.text, engine_.config());
   if (!config.ok()) return config.status();
   std::string by = "POST /v2/lumen/engine" + asked_by(job);
@@ -154,7 +106,7 @@ Status ControlThread::change(const service::Job& job) {
   return status;
 }
 
-void ControlThread::tell(service::Job& job) {
+void Control::tell(service::Job& job) {
   const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
   job.answer(json_text([&](JsonWriter& json) {
     json.begin_object();
@@ -164,17 +116,26 @@ void ControlThread::tell(service::Job& job) {
   }));
 }
 
-void ControlThread::handle_engine(service::Job& job) {
+void Control::handle_engine(service::Job& job) {
   if (!job.text.empty()) job.status = change(job);
   if (job.status.ok()) tell(job);
 }
 
-void ControlThread::handle(service::Job& job) {
+void Control::handle(service::Job& job) {
+  using Topic = service::Job::Topic;
   switch (job.topic) {
-    case service::Job::Topic::kEngine: handle_engine(job); break;
-    case service::Job::Topic::kRecording: recordings_.handle(job); break;
+    case Topic::kEngine: return handle_engine(job);
+    case Topic::kRecording: return recordings_.handle(job);
+    case Topic::kRepositoryIndex: return answer_index(repository_, *catalog_.snapshot(), job);
+    case Topic::kRegions:
+    case Topic::kRegisterRegion:
+    case Topic::kUnregisterRegion: return regions_.handle(job);
+    case Topic::kTrace: return answer_trace(*catalog_.snapshot(), job);
+    case Topic::kLogging: return log_.handle(job);
+    case Topic::kLoadModel:
+    case Topic::kUnloadModel: break;  // the loader's
   }
-  job.owner->on_done(job);
+  job.status = Status::error(Code::kInternal, "this thread does not load models");
 }
 
 }  // namespace lumen::server

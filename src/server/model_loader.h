@@ -1,0 +1,46 @@
+// ModelLoader: models that come and go: load and unload calls, and the poll of the repository.
+// Threads: its JobQueue's. Memory: the heap. Errors: by the status of the job; those of the poll go
+// to the log.
+#pragma once
+
+#include "server/job_queue.h"
+
+#include <lumen/models/model_repository.h>
+#include <lumen/server/server.h>
+#include <lumen/service/catalog.h>
+#include <lumen/service/job.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace lumen::server {
+
+class ModelLoader final : public JobHandler {
+ public:
+  ModelLoader(service::Catalog& catalog, const models::ModelRepository& repository, Report report,
+              const ServerOptions& options);
+
+  void handle(service::Job& job) override;
+  [[nodiscard]] uint64_t next_ns() const override { return next_look_ns_; }
+  void on_time() override;
+
+ private:
+  // By name: the files of all its versions.
+  using Stamps = std::map<std::string, std::string>;
+
+  [[nodiscard]] Status change(const service::Job& job);
+  [[nodiscard]] Result<Stamps> look() const;
+  void load(const std::string& name);
+
+  service::Catalog& catalog_;
+  const models::ModelRepository& repository_;
+  const Report report_;
+  const ModelControl control_;
+  const uint64_t interval_ns_;
+  uint64_t next_look_ns_ = UINT64_MAX;
+  Stamps seen_;   // at the last look
+  Stamps taken_;  // that are served, or were refused
+};
+
+}  // namespace lumen::server

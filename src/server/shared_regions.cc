@@ -1,0 +1,116 @@
+// See the header.
+#include "server/shared_regions.h"
+
+#include "server/asked_by.h"
+#include "server/job_json.h"
+
+#include <lumen/base/limits.h>
+#include <lumen/base/machine_memory.h>
+#include <lumen/service/shared_region.h>
+#include <lumen/wire/json_text.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace lumen::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kWanted = R"({"key": "/NAME", "offset": 0, "byte_size": 1024})";
+
+Status read_number(const json& body, const char* key, uint64_t& number) {
+  const auto found = body.find(key);
+  if (found == body.end()) return {};
+  if (!found->is_number_unsigned()) {
+    return Status::error(Code::kInvalidArgument, "%s: got %s, wanted bytes, 0 to %llu", key,
+                         shown(*found).c_str(), static_cast<unsigned long long>(UINT64_MAX));
+  }
+  number = found->get<uint64_t>();
+  return {};
+}
+
+// Addresses of all regions together: a file may be longer than the memory that it has.
+Status check_room(const service::CatalogSnapshot& catalog, uint64_t more) {
+  uint64_t sum = more;
+  for (const auto& region : catalog.regions) {
+    if (__builtin_add_overflow(sum, region->source().byte_size, &sum)) sum = UINT64_MAX;
+  }
+  const uint64_t most = machine_memory().bytes;
+  if (sum <= most) return {};
+  return Status::error(Code::kResourceExhausted,
+                       "all regions together would have %llu bytes, more than the %llu of this "
+                       "machine's memory; unregister those that are not used",
+                       static_cast<unsigned long long>(sum),
+                       static_cast<unsigned long long>(most));
+}
+
+}  // namespace
+
+void SharedRegions::handle(service::Job& job) {
+  using Topic = service::Job::Topic;
+  if (job.topic == Topic::kRegions) {
+    job.status = tell(job);
+    return;
+  }
+  job.status = job.topic == Topic::kRegisterRegion ? enter(job) : leave(job);
+  if (job.status.ok()) job.answer("{}");
+}
+
+Status SharedRegions::tell(service::Job& job) const {
+  const auto catalog = catalog_.snapshot();
+  if (!job.subject.empty() && catalog->find_region(job.subject) == nullptr) {
+    return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
+                         static_cast<int>(std::min(job.subject.size(), limits::kMaxNameBytes)),
+                         job.subject.data());
+  }
+  job.answer(wire::json_text([&](wire::JsonWriter& json) {
+    json.begin_array();
+    for (const auto& region : catalog->regions) {
+      const service::SharedRegion::Source& source = region->source();
+      if (!job.subject.empty() && job.subject != source.name) continue;
+      json.begin_object().key("name").string(source.name).key("key").string(source.key);
+      json.key("offset").unsigned_integer(source.offset);
+      json.key("byte_size").unsigned_integer(source.byte_size).end_object();
+    }
+    json.end_array();
+  }));
+  return job.status;
+}
+
+Status SharedRegions::enter(const service::Job& job) {
+  const Result<json> body = parse_job(job.text, kWanted);
+  if (!body.ok()) return body.status();
+  if (job.subject.size() > limits::kMaxNameBytes) {
+    return Status::error(Code::kInvalidArgument,
+                         "the name of a region has %zu bytes, wanted 1 to %zu", job.subject.size(),
+                         limits::kMaxNameBytes);
+  }
+  const auto key = body->find("key");
+  if (key == body->end() || !key->is_string()) {
+    return Status::error(Code::kInvalidArgument, "key: got %s; wanted %s",
+                         key == body->end() ? "none" : shown(*key).c_str(), kWanted);
+  }
+  service::SharedRegion::Source source{.name = std::string(job.subject),
+                                       .key = key->get<std::string>()};
+  LUMEN_RETURN_IF_ERROR(read_number(*body, "offset", source.offset));
+  LUMEN_RETURN_IF_ERROR(read_number(*body, "byte_size", source.byte_size));
+  LUMEN_RETURN_IF_ERROR(check_room(*catalog_.snapshot(), source.byte_size));
+  const std::optional<uid_t> owner = job.by ? std::optional(job.by->uid) : std::nullopt;
+  const auto region = service::SharedRegion::open(std::move(source), owner);
+  if (!region.ok()) return region.status();
+  return catalog_.add_region(*region);
+}
+
+Status SharedRegions::leave(const service::Job& job) {
+  if (!job.subject.empty()) return catalog_.remove_region(job.subject);
+  const auto catalog = catalog_.snapshot();
+  for (const auto& region : catalog->regions) {
+    LUMEN_RETURN_IF_ERROR(catalog_.remove_region(region->name()));
+  }
+  return {};
+}
+
+}  // namespace lumen::server

@@ -1,0 +1,29 @@
+// SharedRegions: the clients' regions of system shared memory: GET status, POST register and
+// unregister, as Triton has them. Requests find them in the catalog.
+// Threads: the control plane, one. Memory: the heap, and the mappings. Errors: by the status of the
+// job.
+#pragma once
+
+#include <lumen/server/server.h>
+#include <lumen/service/catalog.h>
+#include <lumen/service/job.h>
+
+namespace lumen::server {
+
+class SharedRegions {
+ public:
+  SharedRegions(service::Catalog& catalog, Report report)
+      : catalog_(catalog), report_(std::move(report)) {}
+
+  void handle(service::Job& job);
+
+ private:
+  [[nodiscard]] Status tell(service::Job& job) const;
+  [[nodiscard]] Status enter(const service::Job& job);
+  [[nodiscard]] Status leave(const service::Job& job);
+
+  service::Catalog& catalog_;
+  const Report report_;
+};
+
+}  // namespace lumen::server

@@ -1,0 +1,95 @@
+// Requests to the control plane: the clients that may send them, and their way to its threads. I/O
+// thread only; allocates nothing but from the request's memory.
+#include "transports/http/request_job.h"
+
+#include "transports/http/http_transport.h"
+#include "transports/http/request_handler.h"
+
+#include <lumen/transports/http/cors.h>
+
+#include <algorithm>
+
+namespace lumen::http {
+namespace {
+
+using wire::BodyFraming;
+using wire::HttpMethod;
+
+int echo_width(std::string_view text) noexcept {
+  return static_cast<int>(std::min<size_t>(text.size(), 200));
+}
+
+// A page of this server's own has its address as its origin.
+bool is_own_origin(const wire::HttpHead& head) noexcept {
+  constexpr std::string_view kScheme = "http://";
+  return head.origin.starts_with(kScheme) && head.origin.substr(kScheme.size()) == head.host;
+}
+
+}  // namespace
+
+Status RequestHandler::check_audience(const RequestContext& context, net::Stream& stream,
+                                      bool is_local) noexcept {
+  const Audience audience = traits_of(context.route.endpoint).audience;
+  if (audience == Audience::kAll || is_local) return {};
+  const wire::HttpHead& head = context.head();
+  const Options& options = host_.services().options;
+  const bool is_memory = audience == Audience::kSharedMemory;
+  const bool is_on = is_memory ? options.tcp_shm : options.tcp_control;
+  if (audience == Audience::kUnixSocket || !is_on) {
+    // A client that can reach the port may use the models; the owner and mode of the socket file
+    // decide which users may change the server.
+    const char* const but = audience == Audience::kUnixSocket ? ""
+                            : is_memory                       ? "; --tcp-shm on allows it over TCP"
+                                        : "; --tcp-control on allows it over TCP";
+    return Status::error(Code::kForbidden, "'%.*s' answers on the unix socket only; see --unix%s",
+                         echo_width(head.path), head.path.data(), but);
+  }
+  const std::optional<sockaddr_storage> own = host_.loop().own_address(stream);
+  if (!own || !is_loopback(reinterpret_cast<const sockaddr&>(*own))) {
+    return Status::error(Code::kForbidden,
+                         "'%.*s' answers clients of this machine only: connect to 127.0.0.1, ::1 or "
+                         "the unix socket",
+                         echo_width(head.path), head.path.data());
+  }
+  // A browser lets a page elsewhere send a POST to this machine, and tells where the page is from.
+  if (!head.origin.empty() && !is_own_origin(head) &&
+      host_.services().cors.lines_for(head.origin).empty()) {
+    return Status::error(Code::kForbidden,
+                         "pages of origin '%.*s' may not change this server; to allow them, start "
+                         "it with that origin in --cors-origins",
+                         static_cast<int>(std::min(head.origin.size(), kMaxOriginBytes)),
+                         head.origin.data());
+  }
+  return {};
+}
+
+Next RequestHandler::begin_job(RequestContext& context, net::Stream& stream) noexcept {
+  const wire::HttpHead& head = context.head();
+  const Endpoint endpoint = context.route.endpoint;
+  if (const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(stream)) {
+    context.job.by = {.pid = peer->pid, .uid = peer->uid};
+  }
+  const bool has_body = head.framing == BodyFraming::kChunked || context.body.left() > 0;
+  if (head.method != HttpMethod::kPost) return ask(context, {});
+  if (has_body) return Next::kReadBody;
+  if (endpoint != Endpoint::kEngine && endpoint != Endpoint::kRecording) return ask(context, {});
+  return refuse(
+      context,
+      Status::error(Code::kInvalidArgument,
+                    endpoint == Endpoint::kEngine
+                        ? "a change needs a body: the \"engine\" section of config.json"
+                        : "a change needs a body: {\"action\": \"begin\", \"model\": "
+                          "\"NAME\", \"rows\": 500}"));
+}
+
+// Loading takes seconds, and nothing else is to wait for it.
+Next RequestHandler::ask(RequestContext& context, std::string_view text) noexcept {
+  const Endpoint endpoint = context.route.endpoint;
+  context.job.topic = *topic_of(endpoint);
+  context.job.subject =
+      context.route.region.empty() ? context.route.model : context.route.region;
+  const bool loads = endpoint == Endpoint::kLoadModel || endpoint == Endpoint::kUnloadModel;
+  return host_.ask(context, loads ? host_.services().loader : host_.services().control, text);
+}
+
+}  // namespace lumen::http
