@@ -124,8 +124,10 @@ Result<TensorView> best_classes(std::string_view name, const TensorView& output,
   }
   const bool by_rows = has_rows && output.shape.rank() > 0;
   const size_t rows = by_rows ? static_cast<size_t>(output.shape[0]) : 1;
-  const size_t elements = output.byte_size / element_size(output.type);
-  const size_t row_elements = rows == 0 ? 0 : elements / rows;
+  size_t row_elements = 1;  // its shape's product is known to fit
+  for (const int64_t size : output.shape.dimensions().subspan(by_rows ? 1 : 0)) {
+    row_elements *= static_cast<size_t>(size);
+  }
   const size_t classes = std::min<size_t>(most, row_elements);
   size_t longest_label = 0;
   for (const std::string& label : labels) longest_label = std::max(longest_label, label.size());

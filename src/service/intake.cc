@@ -56,13 +56,14 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
   catalog_.hold(model);  // until leave()
   models::InferRequest& infer = call.infer;
   infer.model = &model;
+  // The engine knows no model that came while it served and can't be loaded.
+  if (model.state() != models::ModelState::kReady) return refuse(call, model_unavailable(model));
   const engine::Submitter::Types types = submitter_.types(model);
   infer.queue_type = types.queue_type;
   infer.allocator_type = types.allocator_type;
   memory.use(types.allocator_type == models::AllocatorType::kStandard
                  ? RequestMemory::Kind::kHeap
                  : RequestMemory::Kind::kArena);
-  if (model.state() != models::ModelState::kReady) return refuse(call, model_unavailable(model));
   // A body that would be refused need not come in. A request that may be answered from the cache
   // needs no place in the queue.
   if (!model.response_cache().enable && !types.has_room) {
@@ -78,13 +79,18 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
 }
 
 Result<std::span<std::byte>> Intake::use_region(Call& call,
-                                                const wire::SharedPlace& place) noexcept {
+                                                const wire::SharedPlace& place,
+                                                uid_t user) noexcept {
   const SharedRegion* const region = catalog_.now().find_region(place.region);
   if (region == nullptr) {
     return Status::error(
         Code::kNotFound, "region '%.*s' of shared memory is not registered",
         static_cast<int>(std::min(place.region.size(), limits::kMaxNameBytes)),
         place.region.data());
+  }
+  if (region->user() != user) {
+    return Status::error(Code::kForbidden, "region '%.128s' of shared memory is another user's",
+                         region->name().c_str());
   }
   const std::span<HeldRegion> held = call.scratch->allocate_array<HeldRegion>(1);
   if (held.empty()) {

@@ -55,7 +55,7 @@ Result<std::string> object_of(std::string_view key) {
 }
 
 // That the object is memory of that user, and long enough.
-Status check_object(int fd, const SharedRegion::Source& source, std::optional<uid_t> owner) {
+Status check_object(int fd, const SharedRegion::Source& source, std::optional<uid_t> user) {
   struct stat info{};
   struct statfs system{};
   if (::fstat(fd, &info) != 0 || ::fstatfs(fd, &system) != 0) {
@@ -65,12 +65,12 @@ Status check_object(int fd, const SharedRegion::Source& source, std::optional<ui
     return Status::error(Code::kForbidden, "key '%s': it is no shared memory object",
                          shown(source.key).c_str());
   }
-  const uid_t wanted = owner.value_or(::geteuid());
-  if (info.st_uid != wanted && owner != uid_t{0}) {
+  const uid_t wanted = user.value_or(::geteuid());
+  if (info.st_uid != wanted && user != uid_t{0}) {
     return Status::error(Code::kForbidden,
                          "key '%s': the object belongs to user %u, wanted user %u, %s",
                          shown(source.key).c_str(), info.st_uid, wanted,
-                         owner ? "the client's" : "the server's; over TCP no other is taken");
+                         user ? "the client's" : "the server's; over TCP no other is taken");
   }
   uint64_t end = 0;
   const auto size = static_cast<uint64_t>(info.st_size);
@@ -87,7 +87,7 @@ Status check_object(int fd, const SharedRegion::Source& source, std::optional<ui
 }  // namespace
 
 Result<std::shared_ptr<SharedRegion>> SharedRegion::open(Source source,
-                                                         std::optional<uid_t> owner) {
+                                                         std::optional<uid_t> user) {
   if (source.byte_size == 0) {
     return Status::error(Code::kInvalidArgument, "region '%s': byte_size is 0; wanted 1 or more",
                          shown(source.name).c_str());
@@ -107,7 +107,7 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::open(Source source,
                          shown(source.key).c_str());
   }
   if (!fd.valid()) return Status::from_errno(errno, "key '%s'", shown(source.key).c_str());
-  LUMEN_RETURN_IF_ERROR(check_object(fd.get(), source, owner));
+  LUMEN_RETURN_IF_ERROR(check_object(fd.get(), source, user));
   const uint64_t before = source.offset % kPageBytes;
   const size_t bytes = (before + source.byte_size + kPageBytes - 1) / kPageBytes * kPageBytes;
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(),
@@ -118,15 +118,17 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::open(Source source,
   }
   const std::span<std::byte> mapped(static_cast<std::byte*>(at), bytes);
   const std::span<std::byte> own = mapped.subspan(before, source.byte_size);
-  std::shared_ptr<SharedRegion> region(new SharedRegion(std::move(source), mapped, own));
+  std::shared_ptr<SharedRegion> region(new SharedRegion(
+      std::move(source), user.value_or(::geteuid()), mapped, own));
   if (region->guard_->is_active()) return region;
   return Status::error(Code::kResourceExhausted,
                        "region '%s': this process guards as many mappings as it can",
                        shown(region->name()).c_str());
 }
 
-SharedRegion::SharedRegion(Source source, std::span<std::byte> mapped, std::span<std::byte> bytes)
-    : source_(std::move(source)), mapped_(mapped), bytes_(bytes) {
+SharedRegion::SharedRegion(Source source, uid_t user, std::span<std::byte> mapped,
+                           std::span<std::byte> bytes)
+    : source_(std::move(source)), user_(user), mapped_(mapped), bytes_(bytes) {
   guard_.emplace(mapped_, shown(source_.key), "requests that use it are refused from now on");
 }
 

@@ -44,8 +44,7 @@ constexpr size_t kDimensionBytes = 21;
 size_t longest_output(const ReplyOutput& output) noexcept {
   const TensorView& tensor = output.tensor;
   size_t bytes = kFixedBytes + longest_string(output.name) + tensor.shape.rank() * kDimensionBytes;
-  if (output.shared.is_there()) return bytes + kFixedBytes + longest_string(output.shared.region);
-  if (output.binary) return bytes;
+  if (output.binary || output.is_elsewhere) return bytes;
   if (tensor.type == ElementType::kBytes) {
     // 3 for the quotes and the comma are less than its length field would become: 4 bytes x 6.
     return bytes + tensor.byte_size * JsonWriter::kMaxEscapedBytes;
@@ -57,7 +56,7 @@ Status check_output(const ReplyOutput& output) noexcept {
   const TensorView& tensor = output.tensor;
   const int size = static_cast<int>(output.name.size());
   const std::string_view type = element_type_name(tensor.type);
-  const bool is_text = !output.binary && !output.shared.is_there();
+  const bool is_text = !output.binary && !output.is_elsewhere;
   if (is_text && (tensor.type == ElementType::kFp16 || tensor.type == ElementType::kBf16)) {
     return Status::error(Code::kInvalidArgument,
                          "output '%.*s': %.*s has no form in JSON; ask for it with 'parameters': "
@@ -137,15 +136,10 @@ void put_output(JsonWriter& json, const ReplyOutput& output) noexcept {
   json.key("shape").begin_array();
   for (const int64_t dimension : tensor.shape.dimensions()) json.integer(dimension);
   json.end_array();
-  if (output.shared.is_there()) {
-    json.key("parameters").begin_object();
-    json.key("shared_memory_region").string(output.shared.region);
-    json.key("shared_memory_offset").unsigned_integer(output.shared.offset);
-    json.key("shared_memory_byte_size").unsigned_integer(tensor.byte_size).end_object();
-  } else if (output.binary) {
+  if (output.binary) {
     json.key("parameters").begin_object();
     json.key("binary_data_size").unsigned_integer(tensor.byte_size).end_object();
-  } else {
+  } else if (!output.is_elsewhere) {
     json.key("data").begin_array();
     put_data(json, tensor);
     json.end_array();

@@ -33,11 +33,14 @@ void check_json(std::string_view json) {
 void check_input(const InferInput& input) {
   const lumen::TensorView& tensor = input.tensor;
   LUMEN_CHECK(!input.name.empty() && tensor.shape.element_count().has_value());
-  LUMEN_CHECK(input.is_binary == (tensor.data == nullptr));
+  const bool is_elsewhere = input.is_binary || input.shared.is_there();
+  LUMEN_CHECK(is_elsewhere == (tensor.data == nullptr));
+  LUMEN_CHECK(!input.is_binary || !input.shared.is_there());
+  if (input.shared.is_there()) LUMEN_CHECK(tensor.byte_size == input.shared.byte_size);
   if (tensor.type != lumen::ElementType::kBytes) {
     LUMEN_CHECK(tensor.byte_size ==
                 *tensor.shape.element_count() * lumen::element_size(tensor.type));
-  } else if (!input.is_binary) {
+  } else if (!is_elsewhere) {
     LUMEN_CHECK(lumen::check_bytes_tensor(input.name, tensor).ok());
   }
 }
@@ -84,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const InferInput& input : head->inputs) {
     check_input(input);
     if (input.is_binary) binary_bytes += input.tensor.byte_size;
-    if (!input.is_binary) check_round_trip(parser, input);
+    if (input.tensor.data != nullptr) check_round_trip(parser, input);
   }
   LUMEN_CHECK(binary_bytes == head->binary_bytes);
   return 0;

@@ -18,7 +18,10 @@ bool names_a_model(Endpoint endpoint) {
     case Endpoint::kModelMetadata:
     case Endpoint::kModelReady:
     case Endpoint::kModelConfig:
-    case Endpoint::kModelStatistics: return true;
+    case Endpoint::kModelStatistics:
+    case Endpoint::kLoadModel:
+    case Endpoint::kUnloadModel:
+    case Endpoint::kTrace: return true;
     default: return false;
   }
 }
@@ -30,7 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Route route = lumen::http::route_path(path.view());
   LUMEN_CHECK(route.model.empty() || path.holds(route.model));
   LUMEN_CHECK(route.version.empty() || path.holds(route.version));
+  LUMEN_CHECK(route.region.empty() || path.holds(route.region));
   LUMEN_CHECK(route.model.find('/') == std::string_view::npos);
+  LUMEN_CHECK(route.region.find('/') == std::string_view::npos);
+  LUMEN_CHECK(route.model.empty() || route.region.empty());
   if (route.endpoint != Endpoint::kUnknown && !names_a_model(route.endpoint)) {
     LUMEN_CHECK(route.model.empty() && route.version.empty());
   }

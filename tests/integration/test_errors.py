@@ -141,12 +141,21 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
         400,
         ["add_sub"],
     ),
-    "shared memory": (
+    "shared memory over TCP": (
         post_json(
-            MLP, {"inputs": [tensor("input", [1, 256], parameters={"shared_memory_region": "r"})]}
+            MLP,
+            {
+                "inputs": [
+                    tensor(
+                        "input",
+                        [1, 256],
+                        parameters={"shared_memory_region": "r", "shared_memory_byte_size": 1024},
+                    )
+                ]
+            },
         ),
-        501,
-        ["input"],
+        403,
+        ["shared memory", "--tcp-shm"],
     ),
     "truncated JSON": (identity_text(IDENTITY_START + "[1"), 400, []),
     "JSON with a tail": (identity_text(IDENTITY_START + "[1,2]}]} x"), 400, []),

@@ -278,8 +278,7 @@ class FakeModel final : public LoadedModel {
     }
     control_->instances.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
     FakeRun fake{control_, &metadata_};
-    const auto adds = control_->adds.find(metadata_.name);
-    if (adds != control_->adds.end()) fake.adds = adds->second;
+    fake.adds = control_->number_added_by(metadata_.name);
     if (control_->asynchronous) {
       return std::unique_ptr<Instance>(std::make_unique<AsyncInstance>(fake));
     }
@@ -304,7 +303,7 @@ class FakeBackend final : public Backend {
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     control_->on_load();
     LUMEN_RETURN_IF_ERROR(availability());
-    if (control_->models_that_fail_to_load.contains(source.name)) {
+    if (control_->fails_to_load(source.name)) {
       return Status::error(Code::kUnavailable, "model '%s' fails to load, as the test wants",
                            source.name.c_str());
     }

@@ -65,6 +65,26 @@ class FakeControl {
   std::atomic<uint64_t> starts{0};
   std::atomic<uint64_t> registered_bytes{0};
 
+  // Of models that are loaded from now on; on any thread.
+  void let_add(const std::string& model, float number) {
+    const std::lock_guard lock(mutex_);
+    adds[model] = number;
+  }
+  void let_load(const std::string& model, bool well) {
+    const std::lock_guard lock(mutex_);
+    well ? (void)models_that_fail_to_load.erase(model)
+         : (void)models_that_fail_to_load.insert(model);
+  }
+  [[nodiscard]] float number_added_by(const std::string& model) {
+    const std::lock_guard lock(mutex_);
+    const auto found = adds.find(model);
+    return found == adds.end() ? 1 : found->second;
+  }
+  [[nodiscard]] bool fails_to_load(const std::string& model) {
+    const std::lock_guard lock(mutex_);
+    return models_that_fail_to_load.contains(model);
+  }
+
   // While held, a thread that is about to run the model (the worker, or the device's thread) waits.
   void hold();
   void release();

@@ -14,6 +14,8 @@
 #include <lumen/service/catalog.h>
 #include <lumen/service/memory_need.h>
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -73,9 +75,10 @@ class Intake {
   [[nodiscard]] Admission admit(const CatalogModel& entry, const Arrival& arrival, Call& call,
                                 RequestMemory& memory, CallRoom& room) noexcept;
   // A place in a region of shared memory, which stays until leave(). Within admit()'s turn or a later
-  // one. Errors: there is no such region (kNotFound), or no such place in it.
-  [[nodiscard]] Result<std::span<std::byte>> use_region(Call& call,
-                                                        const wire::SharedPlace& place) noexcept;
+  // one. `user`: the client's; over TCP the server's own. Errors: there is no such region
+  // (kNotFound), it is another user's, or it has no such place.
+  [[nodiscard]] Result<std::span<std::byte>> use_region(Call& call, const wire::SharedPlace& place,
+                                                        uid_t user) noexcept;
   // The transport is through with the call: its outputs, its model and its regions are let go.
   void leave(Call& call) noexcept;
 

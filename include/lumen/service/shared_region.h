@@ -29,15 +29,18 @@ class SharedRegion {
     uint64_t byte_size = 0;
   };
 
-  // `owner`: the user whose object it must be, the client's, if it is known; else the server's own.
+  // `user`: the client's, if it is known, whose object it must be (root's may be another's); else
+  // the server's own counts.
   [[nodiscard]] static Result<std::shared_ptr<SharedRegion>> open(Source source,
-                                                                  std::optional<uid_t> owner);
+                                                                  std::optional<uid_t> user);
   ~SharedRegion();
   SharedRegion(const SharedRegion&) = delete;
   SharedRegion& operator=(const SharedRegion&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return source_.name; }
   [[nodiscard]] const Source& source() const noexcept { return source_; }
+  // Whose requests may use it.
+  [[nodiscard]] uid_t user() const noexcept { return user_; }
   // `bytes` from `offset` on. Errors: they are not all within the region, or it was lost.
   [[nodiscard]] Result<std::span<std::byte>> part(uint64_t offset, uint64_t bytes) const noexcept;
   [[nodiscard]] bool was_lost() const noexcept { return guard_->pages_lost() > 0; }
@@ -49,9 +52,10 @@ class SharedRegion {
   void set_index(uint32_t index) noexcept { index_ = index; }
 
  private:
-  SharedRegion(Source source, std::span<std::byte> mapped, std::span<std::byte> bytes);
+  SharedRegion(Source source, uid_t user, std::span<std::byte> mapped, std::span<std::byte> bytes);
 
   const Source source_;
+  const uid_t user_;
   const std::span<std::byte> mapped_;  // whole pages
   const std::span<std::byte> bytes_;
   std::optional<TruncationGuard> guard_;  // goes before the mapping

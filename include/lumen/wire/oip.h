@@ -98,7 +98,9 @@ struct ReplyOutput {
   std::string_view name;
   TensorView tensor;
   bool binary = false;
-  SharedPlace shared{};  // there its bytes lie; the reply says so. Not binary.
+  // Its bytes lie in the client's shared memory. The reply has no word of that: Triton's C++ client
+  // takes any "parameters" of an output for those of binary data.
+  bool is_elsewhere = false;
 };
 
 struct InferReply {

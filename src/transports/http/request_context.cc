@@ -68,6 +68,8 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   ::new (static_cast<void*>(&job)) service::Job{.owner = this, .memory = &memory};
   need = {};
   output_places = {};
+  stream = nullptr;
+  is_local = false;
   encode_status = {};
   encoded = {};
   reply_outputs = {};
@@ -99,7 +101,7 @@ Status RequestContext::describe_output(size_t number, wire::ReplyOutput& output)
     return classes.status();
   }
   if (!wanted.shared.is_there()) return {};
-  output.shared = wanted.shared;
+  output.is_elsewhere = true;
   const std::span<std::byte> place = output_places[number];
   if (output.tensor.byte_size > place.size()) {
     return Status::error(Code::kInvalidArgument,

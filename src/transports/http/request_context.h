@@ -12,6 +12,7 @@
 
 #include <lumen/memory/request_memory.h>
 #include <lumen/models/model_repository.h>
+#include <lumen/net/loop.h>
 #include <lumen/service/call.h>
 #include <lumen/service/job.h>
 #include <lumen/service/memory_need.h>
@@ -53,6 +54,8 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   size_t room_bytes = 0;                   // with so many bytes
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
+  net::Stream* stream = nullptr;  // its connection's, of an infer request
+  bool is_local = false;          // by the unix socket
   bool close_after = false;  // the connection ends with its reply
   bool is_away = false;      // the engine, a step or the control plane has it
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }

@@ -10,7 +10,6 @@
 #include <lumen/wire/traceparent.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace lumen::http {
 namespace {
@@ -26,81 +25,6 @@ int echo_width(std::string_view text, size_t most) noexcept {
 bool takes(const EndpointTraits& endpoint, HttpMethod method) noexcept {
   const bool is_get = method == HttpMethod::kGet || method == HttpMethod::kHead;
   return is_get ? endpoint.takes_get : method == HttpMethod::kPost && endpoint.takes_post;
-}
-
-// An input in a region is read where it lies; one at an address that no load of its elements takes
-// is copied.
-Status bind_shared(RequestContext& context, service::Binder& binder,
-                   const wire::InferInput& input) noexcept {
-  const Result<std::span<std::byte>> place =
-      context.host->thread().intake.use_region(context.call, input.shared);
-  if (!place.ok()) return place.status();
-  TensorView tensor = input.tensor;
-  tensor.data = place->data();
-  const size_t alignment = std::max<size_t>(element_size(tensor.type), 1);
-  if (reinterpret_cast<uintptr_t>(tensor.data) % alignment != 0) {
-    auto* const copy =
-        static_cast<std::byte*>(context.memory.allocate(tensor.byte_size, kCacheLine));
-    if (copy == nullptr) {
-      return Status::error(Code::kTooLarge, "the request's memory has no room for its inputs");
-    }
-    std::memcpy(copy, place->data(), tensor.byte_size);
-    tensor.data = copy;
-  }
-  return binder.input(input.name, tensor, service::InputBytes::kShared);
-}
-
-// Where outputs go that the client wants in a region.
-Status take_output_places(RequestContext& context) noexcept {
-  const std::span<wire::InferOutput> outputs = context.infer_head.outputs;
-  const auto is_shared = [](const wire::InferOutput& one) { return one.shared.is_there(); };
-  if (std::ranges::none_of(outputs, is_shared)) return {};
-  context.output_places = context.memory.allocate_array<std::span<std::byte>>(outputs.size());
-  if (context.output_places.size() != outputs.size()) {
-    return Status::error(Code::kTooLarge, "the request's memory has no room for its outputs");
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!is_shared(outputs[i])) continue;
-    const Result<std::span<std::byte>> place =
-        context.host->thread().intake.use_region(context.call, outputs[i].shared);
-    if (!place.ok()) return place.status();
-    context.output_places[i] = *place;
-  }
-  return {};
-}
-
-// Checks the text against the model, and gives each tensor that is to come a place.
-Status bind(RequestContext& context, size_t tensor_bytes) noexcept {
-  models::Model& model = *context.call.infer.model;
-  wire::InferHead& head = context.infer_head;
-  if (head.binary_bytes != tensor_bytes) {
-    return Status::error(Code::kInvalidArgument,
-                         "body of model '%s': the binary_data_size of all inputs add up to %zu "
-                         "bytes, but %zu bytes follow the JSON; check "
-                         "Inference-Header-Content-Length and Content-Length",
-                         model.metadata().name.c_str(), head.binary_bytes, tensor_bytes);
-  }
-  context.call.set_timeout(head.timeout_us);
-  context.call.infer.priority = head.priority;
-  context.call.cache_wishes = {.is_off = head.no_cache || head.is_of_sequence,
-                               .has_shared_input = false,
-                               .ttl_ms = head.ttl_ms,
-                               .parameters = head.parameters};
-  service::Binder binder(context.call, model);
-  for (const wire::InferInput& input : head.inputs) {
-    if (input.shared.is_there()) {
-      LUMEN_RETURN_IF_ERROR(bind_shared(context, binder, input));
-      continue;
-    }
-    LUMEN_RETURN_IF_ERROR(binder.input(
-        input.name, input.tensor,
-        input.is_binary ? service::InputBytes::kToReceive : service::InputBytes::kPresent));
-  }
-  LUMEN_RETURN_IF_ERROR(binder.inputs_named());
-  for (const wire::InferOutput& output : head.outputs) {
-    LUMEN_RETURN_IF_ERROR(binder.output(output.name));
-  }
-  return take_output_places(context);
 }
 
 // The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or
@@ -134,6 +58,8 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   host_.counters().add("requests");
   context.call.infer.times.received_ns = context.head_reader.first_byte_ns();
   context.close_after = !head.keep_alive || host_.draining();
+  context.stream = &stream;
+  context.is_local = is_local;
   context.body.begin(head);
   context.route = route_path(head.path);
   decode_names(context.route, context.memory);
@@ -172,11 +98,11 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
                   : traits.takes_get ? "Allow: GET, HEAD, POST\r\n"
                                      : "Allow: POST\r\n");
   }
-  if (const Status allowed = check_audience(context, stream, is_local); !allowed.ok()) {
+  if (const Status allowed = check_audience(traits.audience, context); !allowed.ok()) {
     return refuse(context, allowed);
   }
   if (endpoint == Endpoint::kInfer) return begin_infer(context);
-  return topic_of(endpoint) ? begin_job(context, stream) : answer_document(context);
+  return topic_of(endpoint) ? begin_job(context) : answer_document(context);
 }
 
 // A browser's, asking for a name that is not this machine's: that name may be the page's own,

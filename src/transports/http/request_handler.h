@@ -14,6 +14,10 @@
 
 #include <string_view>
 
+namespace lumen::service {
+class Binder;
+}
+
 namespace lumen::http {
 
 class HttpTransport;
@@ -48,11 +52,16 @@ class RequestHandler {
   [[nodiscard]] bool is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept;
   [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
-  // Whether the client is one of those that may use the endpoint.
-  [[nodiscard]] Status check_audience(const RequestContext& context, net::Stream& stream,
-                                      bool is_local) noexcept;
+  // Whether the client is one of those.
+  [[nodiscard]] Status check_audience(Audience audience, const RequestContext& context) noexcept;
+  // Whose regions of shared memory it may use.
+  [[nodiscard]] Result<uid_t> region_user(const RequestContext& context) noexcept;
+  [[nodiscard]] Status bind(RequestContext& context, size_t tensor_bytes) noexcept;
+  [[nodiscard]] Status bind_shared(RequestContext& context, service::Binder& binder,
+                                   const wire::InferInput& input) noexcept;
+  [[nodiscard]] Status take_output_places(RequestContext& context) noexcept;
   // Of an endpoint that the control plane answers.
-  [[nodiscard]] Next begin_job(RequestContext& context, net::Stream& stream) noexcept;
+  [[nodiscard]] Next begin_job(RequestContext& context) noexcept;
   [[nodiscard]] Next ask(RequestContext& context, std::string_view text) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,

@@ -7,6 +7,8 @@
 
 #include <lumen/transports/http/cors.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace lumen::http {
@@ -27,10 +29,9 @@ bool is_own_origin(const wire::HttpHead& head) noexcept {
 
 }  // namespace
 
-Status RequestHandler::check_audience(const RequestContext& context, net::Stream& stream,
-                                      bool is_local) noexcept {
-  const Audience audience = traits_of(context.route.endpoint).audience;
-  if (audience == Audience::kAll || is_local) return {};
+Status RequestHandler::check_audience(Audience audience,
+                                      const RequestContext& context) noexcept {
+  if (audience == Audience::kAll || context.is_local) return {};
   const wire::HttpHead& head = context.head();
   const Options& options = host_.services().options;
   const bool is_memory = audience == Audience::kSharedMemory;
@@ -41,10 +42,14 @@ Status RequestHandler::check_audience(const RequestContext& context, net::Stream
     const char* const but = audience == Audience::kUnixSocket ? ""
                             : is_memory                       ? "; --tcp-shm on allows it over TCP"
                                         : "; --tcp-control on allows it over TCP";
+    if (context.route.endpoint == Endpoint::kInfer) {
+      return Status::error(Code::kForbidden,
+                           "shared memory is for clients of the unix socket; see --unix%s", but);
+    }
     return Status::error(Code::kForbidden, "'%.*s' answers on the unix socket only; see --unix%s",
                          echo_width(head.path), head.path.data(), but);
   }
-  const std::optional<sockaddr_storage> own = host_.loop().own_address(stream);
+  const std::optional<sockaddr_storage> own = host_.loop().own_address(*context.stream);
   if (!own || !is_loopback(reinterpret_cast<const sockaddr&>(*own))) {
     return Status::error(Code::kForbidden,
                          "'%.*s' answers clients of this machine only: connect to 127.0.0.1, ::1 or "
@@ -63,10 +68,18 @@ Status RequestHandler::check_audience(const RequestContext& context, net::Stream
   return {};
 }
 
-Next RequestHandler::begin_job(RequestContext& context, net::Stream& stream) noexcept {
+Result<uid_t> RequestHandler::region_user(const RequestContext& context) noexcept {
+  LUMEN_RETURN_IF_ERROR(check_audience(Audience::kSharedMemory, context));
+  if (!context.is_local) return ::geteuid();
+  const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(*context.stream);
+  if (peer) return peer->uid;
+  return Status::error(Code::kForbidden, "the kernel does not tell whose the connection is");
+}
+
+Next RequestHandler::begin_job(RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   const Endpoint endpoint = context.route.endpoint;
-  if (const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(stream)) {
+  if (const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(*context.stream)) {
     context.job.by = {.pid = peer->pid, .uid = peer->uid};
   }
   const bool has_body = head.framing == BodyFraming::kChunked || context.body.left() > 0;

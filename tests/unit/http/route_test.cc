@@ -23,6 +23,40 @@ TEST(Route, KnowsEveryEndpoint) {
   EXPECT_EQ(Endpoint::kInfer, route_path("/v2/models/m/infer").endpoint);
   EXPECT_EQ(Endpoint::kEngine, route_path("/v2/lumen/engine").endpoint);
   EXPECT_EQ(Endpoint::kRecording, route_path("/v2/lumen/recording").endpoint);
+  EXPECT_EQ(Endpoint::kRepositoryIndex, route_path("/v2/repository/index").endpoint);
+  EXPECT_EQ(Endpoint::kLoadModel, route_path("/v2/repository/models/m/load").endpoint);
+  EXPECT_EQ(Endpoint::kUnloadModel, route_path("/v2/repository/models/m/unload").endpoint);
+  EXPECT_EQ(Endpoint::kTrace, route_path("/v2/trace/setting").endpoint);
+  EXPECT_EQ(Endpoint::kTrace, route_path("/v2/models/m/trace/setting").endpoint);
+  EXPECT_EQ(Endpoint::kLogging, route_path("/v2/logging").endpoint);
+}
+
+TEST(Route, KnowsTheEndpointsOfSharedMemoryWithAndWithoutARegion) {
+  struct Row {
+    std::string_view path;
+    Endpoint endpoint;
+    std::string_view region;
+  };
+  using enum Endpoint;
+  for (const Row& row : {Row{"/v2/systemsharedmemory/status", kRegions, ""},
+                         {"/v2/systemsharedmemory/region/r/status", kRegions, "r"},
+                         {"/v2/systemsharedmemory/region/r/register", kRegisterRegion, "r"},
+                         {"/v2/systemsharedmemory/region/r/unregister", kUnregisterRegion, "r"},
+                         {"/v2/systemsharedmemory/unregister", kUnregisterRegion, ""},
+                         {"/v2/cudasharedmemory/status", kCudaRegions, ""},
+                         {"/v2/cudasharedmemory/region/r/register", kRegisterCudaRegion, "r"},
+                         {"/v2/cudasharedmemory/unregister", kUnregisterCudaRegion, ""},
+                         // All of them are left or told at once, but none can be entered.
+                         {"/v2/systemsharedmemory/register", kUnknown, ""},
+                         {"/v2/systemsharedmemory/region/status", kUnknown, "status"},
+                         {"/v2/systemsharedmemory/region//status", kUnknown, ""},
+                         {"/v2/systemsharedmemory", kUnknown, ""},
+                         {"/v2/systemsharedmemory/region/r/s/status", kUnknown, "r"}}) {
+    const Route route = route_path(row.path);
+    EXPECT_EQ(row.endpoint, route.endpoint) << row.path;
+    EXPECT_EQ(row.region, route.region) << row.path;
+    EXPECT_EQ("", route.model) << row.path;
+  }
 }
 
 TEST(Route, TakesModelAndVersionFromThePath) {

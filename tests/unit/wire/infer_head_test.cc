@@ -116,6 +116,33 @@ TEST(InferHead, KeepsParametersThatItDoesNotKnow) {
   expect(kept[3], "y", "of y", "1");
 }
 
+TEST(InferHead, ReadsPlacesInSharedMemoryAndClasses) {
+  const ParsedRequest request(
+      R"({"parameters":{"binary_data_output":true},"inputs":[{"parameters":{)"
+      R"("shared_memory_offset":18446744073709551615,"shared_memory_byte_size":12,)"
+      R"("shared_memory_region":"in"},"name":"x","shape":[3],"datatype":"FP32"},)"
+      R"({"name":"t","shape":[2],"datatype":"BYTES","parameters":{)"
+      R"("shared_memory_region":"in","shared_memory_byte_size":9}}],)"
+      R"("outputs":[{"name":"y","parameters":{"shared_memory_region":"out",)"
+      R"("shared_memory_byte_size":7,"binary_data":true}},)"
+      R"({"name":"z","parameters":{"classification":5000000000}}]})");
+  ASSERT_TRUE(request.result.ok()) << request.result.status().message();
+  const InferHead& head = *request.result;
+  EXPECT_EQ(head.inputs[0].shared.region, "in");
+  EXPECT_EQ(head.inputs[0].shared.offset, UINT64_MAX) << "the region's owner checks it";
+  EXPECT_EQ(head.inputs[0].tensor.byte_size, 12u);
+  EXPECT_EQ(head.inputs[0].tensor.data, nullptr);
+  EXPECT_FALSE(head.inputs[0].is_binary);
+  EXPECT_EQ(head.inputs[1].tensor.byte_size, 9u);
+  EXPECT_EQ(head.binary_bytes, 0u) << "nothing follows the JSON";
+  EXPECT_TRUE(head.parameters.empty()) << "a place is no parameter that changes the answer";
+  EXPECT_EQ(head.outputs[0].shared.region, "out");
+  EXPECT_EQ(head.outputs[0].shared.byte_size, 7u);
+  EXPECT_FALSE(head.outputs[0].binary) << "it is in the region";
+  EXPECT_FALSE(head.outputs[1].shared.is_there());
+  EXPECT_EQ(head.outputs[1].classes, UINT32_MAX);
+}
+
 TEST(InferHead, ReadsTheWishesForTheCache) {
   const ParsedRequest plain(R"({"inputs":[]})");
   EXPECT_FALSE(plain.result->no_cache);

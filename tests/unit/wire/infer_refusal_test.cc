@@ -400,15 +400,37 @@ TEST(InferRefusal, ChecksEveryElement) {
   }
 }
 
-TEST(InferRefusal, NamesTheUnsupportedPart) {
+TEST(InferRefusal, NamesAPlaceInSharedMemoryThatDoesNotFit) {
+  const auto with = [](const std::string& shape, const std::string& type,
+                       const std::string& parameters) {
+    return input(R"("name":"x","shape":)" + shape + R"(,"datatype":")" + type +
+                 R"(","parameters":{"shared_memory_region":"r",)" + parameters + "}");
+  };
+  const auto size = [](const std::string& bytes) {
+    return "\"shared_memory_byte_size\":" + bytes;
+  };
+  expect_refused({with("[1]", "FP32", size("5")), "input 'x': shared_memory_byte_size is 5"});
+  expect_refused({with("[1]", "FP32", size("0")), "input 'x': shared_memory_byte_size is 0"});
+  expect_refused({with("[1]", "FP32", size("-4")), "unsigned integer"});
+  expect_refused({with("[1]", "FP32", size("4.0")), "unsigned integer"});
+  expect_refused({with("[1]", "FP32", size("18446744073709551616")), "unsigned integer"});
+  expect_refused({with("[1]", "FP32", "\"shared_memory_offset\":\"0\""), "unsigned integer"});
+  expect_refused({with("[2]", "BYTES", size("7")), "needs at least 8"});
+  expect_refused({with("[1]", "FP32", size("4") + ",\"binary_data_size\":4"), "in one place"});
+  expect_refused({with("[1]", "FP32", size("4") + "},\"data\":[1],\"a\":{"), "in one place"});
   expect_refused({input(R"("name":"x","shape":[1],"datatype":"FP32","parameters":)"
-                        R"({"shared_memory_region":"r","shared_memory_byte_size":4})"),
-                  "input 'x': shared_memory_region", Code::kUnsupported});
-  expect_refused({R"({"inputs":[],"outputs":[{"parameters":{"classification":3},"name":"y"}]})",
-                  "output 'y': classification", Code::kUnsupported});
+                        R"({"shared_memory_region":""})"),
+                  "'shared_memory_region' is empty"});
+  expect_refused({input(R"("name":"x","shape":[1],"datatype":"FP32","parameters":)"
+                        R"({"shared_memory_region":7})"),
+                  "a string"});
+}
+
+TEST(InferRefusal, ClassesComeInTheReplyOnly) {
   expect_refused(
-      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r"}}]})",
-       "output 'y': shared_memory_region", Code::kUnsupported});
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r",)"
+       R"("classification":3}}]})",
+       "output 'y': has both"});
 }
 
 TEST(InferRefusal, SaysWhenTheRequestsMemoryIsTooSmall) {
