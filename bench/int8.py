@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import onnx
 from lumen_engine import Server
-from lumen_engine._http_transport import UnixHttpConnection
+from lumen_engine._control import UnixHttpConnection
 from onnx import TensorProto, helper, numpy_helper
 
 from bench import int8_third_party

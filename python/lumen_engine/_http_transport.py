@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from lumen_engine._control import UnixHttpConnection
 from lumen_engine._tensors import (
     DATATYPES,
     MODEL_METADATA,
@@ -24,17 +24,6 @@ from lumen_engine._tensors import (
     Request,
     array_of,
 )
-
-
-class UnixHttpConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float | None) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 class HttpTransport:

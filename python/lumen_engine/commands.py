@@ -16,6 +16,7 @@ from dataclasses import dataclass
 class Command:
     module: str  # has main(argv) -> exit status; argv without the command's name
     extra: str  # of pyproject.toml's optional dependencies: further packages
+    function: str = "main"
 
 
 # The same names as in apps/python_command.cc.
@@ -24,6 +25,9 @@ COMMANDS = {
     "slow": Command("lumen_engine.slow", "tools"),
     "trace": Command("lumen_engine.trace", "tools"),
     "perf": Command("lumen_engine.perf", "tools"),
+    "ps": Command("lumen_engine.models", "tools", "ps"),
+    "load": Command("lumen_engine.models", "tools", "load"),
+    "unload": Command("lumen_engine.models", "tools", "unload"),
     "record": Command("lumen_engine.record", "quantize"),
     "quantize": Command("lumen_engine.quantize", "quantize"),
     "dashboard": Command("lumen_engine.dashboard", "dashboard"),
@@ -34,7 +38,7 @@ def run(name: str, arguments: list[str]) -> int:
     command = COMMANDS[name]
     try:
         module = importlib.import_module(command.module)
-        return int(module.main(arguments))
+        return int(getattr(module, command.function)(arguments))
     except ModuleNotFoundError as error:
         # A module of our own that is not there is our bug, not a requirement.
         missing = (error.name or "").partition(".")[0]

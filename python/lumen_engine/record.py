@@ -8,7 +8,6 @@ status 1.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import signal
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from lumen_engine._http_transport import UnixHttpConnection
+from lumen_engine._control import Control, ControlError, default_socket
 from lumen_engine._tensors import DATATYPES, NUMBERS
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +30,6 @@ Row = dict[str, Array]
 PATH = "/v2/lumen/recording"
 # The server forgets a sample whose client has not asked for 10 seconds.
 POLL_SECONDS = 0.5
-REPLY_SECONDS = 60.0  # the server may be loading a model
 EPILOG = """\
 The server must have been started with --recording on. Each row that arrives meanwhile is as likely
 to be kept as any other. A request with several rows gives each of them; rows with NaN or infinity
@@ -39,30 +37,19 @@ are left out. Ctrl-C ends the recording and keeps its rows. The file is readable
 (mode 0600): it holds your clients' data. `lumen quantize MODEL --data FILE` reads it."""
 
 
-class RecordError(RuntimeError):
-    """Its text names the fault and the fix."""
+class RecordError(ControlError):
+    """A fault on this side."""
 
 
 class Recorder:
     """The server's side of a recording."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._connection = UnixHttpConnection(path, REPLY_SECONDS)
+        self._control = Control(path)
 
     def ask(self, **change: Any) -> bytes:
         """The reply's body. Without a change: the state."""
-        try:
-            body = json.dumps(change).encode() if change else None
-            self._connection.request("POST" if change else "GET", PATH, body)
-            reply = self._connection.getresponse()
-            content = reply.read()
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "strerror", None) or error or type(error).__name__
-            raise RecordError(f"unix socket {self._path}: {reason}") from error
-        if reply.status != 200:
-            raise RecordError(str(json.loads(content)["error"]))
-        return content
+        return self._control.ask(PATH, change or None)
 
     def state(self, **change: Any) -> Any:
         return json.loads(self.ask(**change))
@@ -101,16 +88,6 @@ def make_parser() -> argparse.ArgumentParser:
         "--unix", metavar="PATH", help="the server's socket; default: $XDG_RUNTIME_DIR/lumen.sock"
     )
     return parser
-
-
-def default_socket() -> str:
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    if not folder:
-        raise RecordError(
-            "XDG_RUNTIME_DIR is not set: name the server's socket by --unix (the server's banner "
-            "names it)"
-        )
-    return str(Path(folder) / "lumen.sock")
 
 
 class Interrupt:
@@ -236,7 +213,7 @@ def main(argv: list[str]) -> int:
         parser.error(f"--seconds: got {options.seconds:g}, wanted more than 0, at most 86400")
     try:
         print(run(options))
-    except RecordError as error:
+    except ControlError as error:
         print(f"lumen record: {error}", file=sys.stderr)
         return 1
     return 0

@@ -177,10 +177,25 @@ BAD_REQUESTS: dict[str, tuple[bytes, int, list[str]]] = {
         400,
         [],
     ),
-    "compressed body": (
-        post(MLP, b"\x1f\x8b", "Content-Encoding: gzip"),
+    "a body in Brotli": (
+        post(MLP, b"\x1f\x8b", "Content-Encoding: br"),
         415,
-        ["Content-Encoding"],
+        ["Content-Encoding 'br'", "gzip, deflate"],
+    ),
+    "two codings": (
+        post(MLP, b"\x1f\x8b", "Content-Encoding: gzip, gzip"),
+        415,
+        ["Content-Encoding 'gzip, gzip'"],
+    ),
+    "a compressed body that is cut": (
+        post(MLP, b"\x1f\x8b", "Content-Encoding: gzip"),
+        400,
+        ["ends within its compressed data"],
+    ),
+    "a compressed body that is none": (
+        post(MLP, b'{"inputs":[]}', "Content-Encoding: gzip"),
+        400,
+        ["not what Content-Encoding gzip says"],
     ),
 }
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import lumen_engine
 import numpy as np
 from integration.harness import PATIENCE, lumen_binary
-from lumen_engine._http_transport import UnixHttpConnection
+from lumen_engine._control import UnixHttpConnection
 from lumen_engine.client import Client, InferError
 from numpy.typing import NDArray
 

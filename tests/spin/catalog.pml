@@ -1,10 +1,12 @@
 /* expect: pass; with -DBROKEN_NO_WAKE: fail; with -DBROKEN_HELD: fail; with -DBROKEN_EARLY: fail; with -DBROKEN_CLOSE: fail; with -DBROKEN_INDEX_AT_ONCE: fail
  *
- * lumen::service::Catalog (src/service/catalog.cc: publish(), remove(), add(); Reader: end_turn(), close()). One
+ * lumen::service::Catalog (src/service/catalog.cc: publish(), leave(), serve(); Reader: end_turn(), close()). One
  * model is removed while two threads look it up, hold it for requests that outlive a turn, and sleep; then another is
  * added, which gets its index (src/models/model_repository.cc: ModelIndices). A snapshot is a number: 0 has the first
  * model, 1 has none, 2 has the second. Requests count for an index. A thread sleeps on its loop's word `woken`
  * (loop_wake.pml), and a reply that was sent wakes it too.
+ * A model whose place another takes, and a client's region of shared memory, leave by the same statements: each has its
+ * own place in held_, and a snapshot names one place that leaves (serve(), leave(), remove_region()).
  * Shown: nobody looks at a snapshot, or holds a model, once it is freed; a request counts for its own model; and both
  * changes end.
  * BROKEN_NO_WAKE         the change wakes nobody

@@ -34,6 +34,7 @@ endif()
 # After the wheel, because ./dev setup installs these too.
 find_package(Threads REQUIRED)
 find_package(simdjson REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)

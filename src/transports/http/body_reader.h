@@ -27,7 +27,8 @@ class BodyReader {
   struct Step {
     Progress progress = Progress::kNeedMore;
     size_t bytes = 0;  // written to `space`
-    wire::Refusal refusal;
+    wire::Refusal refusal{};
+    bool has_more = false;  // `space` is full, and more may be read without a receive
   };
   // Puts the next plain bytes into `space`. Once for all that a receive has brought.
   [[nodiscard]] virtual Step read(std::span<char> space) noexcept = 0;

@@ -158,12 +158,23 @@ void HttpConnection::go_on(RequestBody::Progress progress) noexcept {
     case RequestBody::Progress::kNeedMore:
       host_.loop().receive(stream_, context_->body.wanted());
       return;
+    case RequestBody::Progress::kHasMore:
+      state_ = State::kInflating;
+      inflated_in_turn_ = host_.turn();
+      start(host_.timeouts().inflating);
+      return;
     case RequestBody::Progress::kComplete:
       go_on(state_ == State::kText ? host_.handler().on_text(*context_)
                                    : host_.handler().on_tensors(*context_));
       return;
     default: go_on(host_.handler().on_bad_body(*context_, progress)); return;
   }
+}
+
+void HttpConnection::inflate_on() noexcept {
+  state_ = State::kText;
+  start(host_.timeouts().body);
+  go_on(context_->body.go_on());
 }
 
 void HttpConnection::on_received(net::Stream&, int64_t result) noexcept {
@@ -202,7 +213,9 @@ void HttpConnection::handle_received(size_t bytes) noexcept {
 }
 
 void HttpConnection::on_gone(net::Stream&) noexcept {
-  if (state_ == State::kRunning || state_ == State::kWaitingRoom) close();
+  if (state_ == State::kRunning || state_ == State::kWaitingRoom || state_ == State::kInflating) {
+    close();
+  }
 }
 
 void HttpConnection::on_returned() noexcept {

@@ -35,6 +35,7 @@ class HttpConnection final : public net::StreamHandler {
     kWaitingRoom,  // the head is there, but there is no memory for the rest; nothing more is read
     kContinue,     // "100 Continue" is leaving
     kText,         // of the body
+    kInflating,    // of the text bytes are there that are not inflated yet; nothing is received
     kTensors,      // straight into their places
     kRunning,      // the engine has it
     kWriting,
@@ -59,6 +60,9 @@ class HttpConnection final : public net::StreamHandler {
   // Its request has come back.
   void on_returned() noexcept;
   void on_timeout() noexcept;
+  // In kInflating, in a turn after the last one.
+  void inflate_on() noexcept;
+  [[nodiscard]] uint64_t inflated_in_turn() const noexcept { return inflated_in_turn_; }
   // Drain: a connection without a request closes now, another after its reply.
   void on_drain() noexcept;
 
@@ -101,6 +105,7 @@ class HttpConnection final : public net::StreamHandler {
   std::span<char> lent_;  // the loop's, with the first bytes of a request that waits for a context
   iovec drop_segment_{};
   uint64_t progress_bytes_ = 0;  // received since the current timeout began
+  uint64_t inflated_in_turn_ = 0;  // its transport's number
   uint64_t accepted_ns_ = 0;     // until the first request has taken it
   State state_ = State::kFree;
   bool in_loop_ = false;

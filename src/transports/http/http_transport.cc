@@ -115,6 +115,20 @@ Next HttpTransport::ask(RequestContext& context, service::JobThread& thread,
   return Next::kAway;
 }
 
+// Bodies that were not inflated within one turn go on, each a piece.
+size_t HttpTransport::serve_waiting() noexcept {
+  size_t done = contexts_.serve_waiting();
+  ++turn_;
+  for (;;) {
+    net::TimeoutEntry* const entry = timeouts_.inflating.oldest();
+    if (entry == nullptr) return done;
+    auto& connection = *static_cast<HttpConnection*>(entry->owner);
+    if (connection.inflated_in_turn() == turn_) return done;
+    connection.inflate_on();
+    ++done;
+  }
+}
+
 std::string_view HttpTransport::http_date() noexcept {
   timespec now;
   clock_gettime(CLOCK_REALTIME_COARSE, &now);  // 3 ns; the value changes once a second

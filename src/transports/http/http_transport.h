@@ -33,8 +33,10 @@ class HttpTransport final : public transports::Transport {
   }
   size_t take_returned() noexcept override;
   bool is_waiting() const noexcept override { return away_ > 0; }
-  size_t serve_waiting() noexcept override { return contexts_.serve_waiting(); }
-  bool owes_a_turn() const noexcept override { return contexts_.owes_a_turn(); }
+  size_t serve_waiting() noexcept override;
+  bool owes_a_turn() const noexcept override {
+    return contexts_.owes_a_turn() || timeouts_.inflating.oldest() != nullptr;
+  }
   void end_turn(uint64_t now_ns) noexcept override;
   uint64_t next_deadline_ns() noexcept override;
   void begin_drain() noexcept override;
@@ -56,6 +58,7 @@ class HttpTransport final : public transports::Transport {
   [[nodiscard]] RequestHandler& handler() noexcept { return handler_; }
   [[nodiscard]] wire::JsonParser& json_parser() noexcept { return json_parser_; }
   [[nodiscard]] bool draining() const noexcept { return draining_; }
+  [[nodiscard]] uint64_t turn() const noexcept { return turn_; }
   [[nodiscard]] std::string_view http_date() noexcept;
   // For dropped bytes: the same memory many times over, so that one call drops a whole body.
   [[nodiscard]] std::span<iovec> scratch() noexcept { return scratch_segments_; }
@@ -107,6 +110,7 @@ class HttpTransport final : public transports::Transport {
 
   std::array<char, wire::kDateBytes> date_{};
   int64_t date_seconds_ = -1;
+  uint64_t turn_ = 0;
   bool draining_ = false;
 };
 

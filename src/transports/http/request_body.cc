@@ -5,6 +5,8 @@
 #include <lumen/base/limits.h>
 #include <lumen/wire/oip.h>
 
+#include <algorithm>
+
 namespace lumen::http {
 
 void RequestBody::begin(const wire::HttpHead& head) noexcept {
@@ -15,8 +17,8 @@ void RequestBody::begin(const wire::HttpHead& head) noexcept {
 
 RequestBody::Progress RequestBody::begin_text(std::optional<uint64_t> text_bytes, size_t max_bytes,
                                               RequestMemory& memory) noexcept {
-  text_bytes_ = text_bytes.value_or(is_chunked_ ? UINT64_MAX : total_bytes_);
-  if (is_chunked_) return begin_collecting(max_bytes, memory);
+  text_bytes_ = text_bytes.value_or(is_collected() ? UINT64_MAX : total_bytes_);
+  if (is_collected()) return begin_collecting(max_bytes, memory);
   if (text_bytes_ > total_bytes_) return Progress::kTextTooLong;
   return buffer_->fits(text_bytes_) ? take_text() : begin_long_text(text_bytes_, memory);
 }
@@ -44,30 +46,56 @@ RequestBody::Progress RequestBody::begin_long_text(size_t bytes, RequestMemory& 
 
 RequestBody::Progress RequestBody::begin_collecting(size_t max_bytes,
                                                     RequestMemory& memory) noexcept {
-  // The decoder writes at most the limit, but wants as much room as its input has bytes.
+  reader_ = &identity_;
+  if (is_chunked_) reader_ = &chunked_.emplace(*buffer_, max_bytes);
+  if (coding_ != wire::ContentCoding::kIdentity) {
+    const std::span block{
+        static_cast<std::byte*>(memory.allocate(InflateReader::kBytes, kCacheLine)),
+        InflateReader::kBytes};
+    if (block.data() == nullptr) return Progress::kNoMemory;
+    reader_ = &inflated_.emplace(*reader_, coding_, max_bytes, block);
+  }
+  // Readers write at most the limit, or a byte more to see that it is crossed, but the chunks' wants
+  // as much room as its input has bytes.
   const size_t bytes = max_bytes + limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
   // How long it is only its end says: memory is taken as it comes.
   auto* place = static_cast<char*>(memory.begin_growing(bytes, kCacheLine));
   if (place == nullptr) return Progress::kNoMemory;
   memory_ = &memory;
   collected_ = {place, 0};
-  chunked_.emplace(*buffer_, max_bytes);
+  max_bytes_ = max_bytes;
   return collect();
 }
 
 RequestBody::Progress RequestBody::collect() noexcept {
-  BodyReader& reader = *chunked_;  // a content coding would read from it, and be read here
-  const std::span<char> space{collected_.data() + collected_.size(), buffer_->unread().size()};
-  if (!memory_->grow_to(space.data() + space.size() + wire::JsonParser::kPadding)) {
-    return Progress::kNoMemory;
+  // 0.5 ms of inflating: what a receive brings may be a thousand times as much.
+  constexpr size_t kMostAtOnce = 256 * 1024;
+  size_t taken = 0;
+  for (;;) {
+    const size_t room = inflated_ ? std::min(limits::kReceiveBufferBytes,
+                                             max_bytes_ + 1 - collected_.size())
+                                  : buffer_->unread().size();
+    const std::span<char> space{collected_.data() + collected_.size(), room};
+    if (!memory_->grow_to(space.data() + space.size() + wire::JsonParser::kPadding)) {
+      return Progress::kNoMemory;
+    }
+    const BodyReader::Step step = reader_->read(space);
+    collected_ = {collected_.data(), collected_.size() + step.bytes};
+    taken += step.bytes;
+    if (step.progress == BodyReader::Progress::kRefused) {
+      refusal_ = step.refusal;
+      return Progress::kRefused;
+    }
+    if (step.progress == BodyReader::Progress::kComplete) return end_collecting();
+    if (!step.has_more) {
+      buffer_->make_room();
+      return Progress::kNeedMore;
+    }
+    if (taken >= kMostAtOnce) return Progress::kHasMore;
   }
-  const BodyReader::Step step = reader.read(space);
-  collected_ = {collected_.data(), collected_.size() + step.bytes};
-  if (step.progress == BodyReader::Progress::kNeedMore) return Progress::kNeedMore;
-  if (step.progress == BodyReader::Progress::kRefused) {
-    refusal_ = step.refusal;
-    return Progress::kRefused;
-  }
+}
+
+RequestBody::Progress RequestBody::end_collecting() noexcept {
   is_complete_ = true;
   total_bytes_ = collected_.size();
   // The room for the longest possible body shrinks to the body that came; the bytes stay where they
@@ -79,7 +107,7 @@ RequestBody::Progress RequestBody::collect() noexcept {
 }
 
 RequestBody::Progress RequestBody::begin_tensors(service::Places& places) noexcept {
-  if (is_chunked_) {
+  if (is_collected()) {
     (void)places.fill({collected_.data() + text_.size(), collected_.size() - text_.size()});
   } else {
     identity_.take(places.fill(identity_.received()));
@@ -100,7 +128,7 @@ RequestBody::Progress RequestBody::received(size_t bytes) noexcept {
     return places_->empty() ? Progress::kComplete : Progress::kNeedMore;
   }
   buffer_->add(bytes);
-  return is_chunked_ ? collect() : take_text();
+  return is_collected() ? collect() : take_text();
 }
 
 }  // namespace lumen::http

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "transports/http/body_reader.h"
+#include "transports/http/inflate_reader.h"
 
 #include <lumen/memory/request_memory.h>
 #include <lumen/service/places.h>
@@ -26,6 +27,7 @@ class RequestBody {
  public:
   enum class Progress : uint8_t {
     kNeedMore,
+    kHasMore,  // go_on() has work; not at once, so that other connections have their turn
     kComplete,
     kRefused,      // refusal() says why
     kNoMemory,     // for text that has to be collected
@@ -37,7 +39,10 @@ class RequestBody {
   RequestBody& operator=(const RequestBody&) = delete;
 
   void begin(const wire::HttpHead& head) noexcept;
-  // `text_bytes`: how much of it is text; nullopt: all. `max_bytes`: of a chunked body.
+  // The body's plain bytes are those that come out of it. Before begin_text().
+  void decode_by(wire::ContentCoding coding) noexcept { coding_ = coding; }
+  // `text_bytes`: how much of it is text; nullopt: all. `max_bytes`: of a body whose size is not
+  // known.
   [[nodiscard]] Progress begin_text(std::optional<uint64_t> text_bytes, size_t max_bytes,
                                     RequestMemory& memory) noexcept;
   // The parts that the text announces, the rest of the body. `places` is used up.
@@ -47,12 +52,14 @@ class RequestBody {
   [[nodiscard]] std::span<iovec> wanted() noexcept;
   // So many have been received there.
   [[nodiscard]] Progress received(size_t bytes) noexcept;
+  // After kHasMore.
+  [[nodiscard]] Progress go_on() noexcept { return collect(); }
   // The rest is of no use: its part in the receive buffer is dropped, then `bytes` of the socket.
   void drop_received() noexcept { identity_.take(identity_.received().size()); }
   void drop(size_t bytes) noexcept { identity_.pass(bytes); }
 
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
-  // Of the whole body; of a chunked one once it is complete.
+  // Of the whole body, plain; of one that is chunked or compressed once it is complete.
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   // Bytes that have not been taken from the socket or the buffer.
   [[nodiscard]] uint64_t left() const noexcept { return identity_.left(); }
@@ -66,11 +73,18 @@ class RequestBody {
   [[nodiscard]] Progress begin_long_text(size_t bytes, RequestMemory& memory) noexcept;
   [[nodiscard]] Progress begin_collecting(size_t max_bytes, RequestMemory& memory) noexcept;
   [[nodiscard]] Progress collect() noexcept;
+  [[nodiscard]] Progress end_collecting() noexcept;
+  [[nodiscard]] bool is_collected() const noexcept {
+    return is_chunked_ || coding_ != wire::ContentCoding::kIdentity;
+  }
   [[nodiscard]] Progress take_text() noexcept;
 
   ReceiveBuffer* buffer_;
   IdentityReader identity_;  // of a body without a length: of none
   std::optional<ChunkedReader> chunked_;
+  std::optional<InflateReader> inflated_;
+  BodyReader* reader_ = nullptr;  // of a body that is collected
+  wire::ContentCoding coding_ = wire::ContentCoding::kIdentity;
   RequestMemory* memory_ = nullptr;  // that grows with the body
   std::span<char> collected_;        // the part that is there of a body that is collected
   uint64_t text_bytes_ = 0;          // UINT64_MAX: all there will be
@@ -80,6 +94,7 @@ class RequestBody {
   iovec segment_{};
   size_t total_bytes_ = 0;
   size_t direct_bytes_ = 0;
+  size_t max_bytes_ = 0;
   wire::Refusal refusal_;
   bool is_chunked_ = false;
   bool is_complete_ = false;  // a chunked body

@@ -40,7 +40,8 @@ Status bind_raw(RequestContext& context, size_t tensor_bytes) noexcept {
 service::BodySize body_size_of(const RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   service::BodySize body;
-  if (head.framing == BodyFraming::kLength) {
+  // How long a compressed body becomes only its end says, as that of a chunked one.
+  if (head.framing == BodyFraming::kLength && head.content_encoding.empty()) {
     const size_t total = head.content_length;
     body.text_bytes = std::min<size_t>(head.inference_header_length.value_or(total), total);
     body.binary_bytes = total - body.text_bytes;
@@ -129,12 +130,9 @@ Next RequestHandler::begin_infer(RequestContext& context) noexcept {
                                    .outside_ns = host_.outside_ns()},
                                   context.call, context.memory, host_.contexts());
   if (admission == service::Admission::kRefused) return refuse(context, context.call.infer.status);
-  if (!head.content_encoding.empty() && head.content_encoding != "identity") {
-    return refuse(context,
-                  Status::error(Code::kUnsupportedMediaType,
-                                "Content-Encoding is not supported; send the body as identity"),
-                  "Accept-Encoding: identity\r\n");
-  }
+  const auto coding = wire::parse_content_coding(head.content_encoding);
+  if (!coding) return refuse_coding(context);
+  context.body.decode_by(*coding);
   if (head.framing == BodyFraming::kNone) {
     return refuse(
         context,

@@ -63,6 +63,7 @@ class RequestHandler {
   // Of an endpoint that the control plane answers.
   [[nodiscard]] Next begin_job(RequestContext& context) noexcept;
   [[nodiscard]] Next ask(RequestContext& context, std::string_view text) noexcept;
+  [[nodiscard]] Next refuse_coding(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;

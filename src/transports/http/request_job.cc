@@ -82,6 +82,7 @@ Next RequestHandler::begin_job(RequestContext& context) noexcept {
   if (const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(*context.stream)) {
     context.job.by = {.pid = peer->pid, .uid = peer->uid};
   }
+  if (!head.content_encoding.empty()) return refuse_coding(context);
   const bool has_body = head.framing == BodyFraming::kChunked || context.body.left() > 0;
   if (head.method != HttpMethod::kPost) return ask(context, {});
   if (has_body) return Next::kReadBody;

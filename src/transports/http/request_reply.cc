@@ -132,6 +132,17 @@ Next RequestHandler::refuse(RequestContext& context, const Status& refused,
   return refuse(context, wire::http_status(status.code()), status.message(), extra);
 }
 
+Next RequestHandler::refuse_coding(RequestContext& context) noexcept {
+  const std::string_view coding = context.head().content_encoding;
+  return refuse(context,
+                Status::error(Code::kUnsupportedMediaType,
+                              "Content-Encoding '%.*s' is not supported; infer requests may be "
+                              "gzip, deflate (zlib's format) or identity, all others identity",
+                              static_cast<int>(std::min<size_t>(coding.size(), 60)),
+                              coding.data()),
+                "Accept-Encoding: gzip, deflate\r\n");
+}
+
 void RequestHandler::note_failure(const RequestContext& context, Code code) noexcept {
   const models::InferRequest& infer = context.call.infer;
   if (infer.model == nullptr) return;

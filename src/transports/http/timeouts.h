@@ -25,6 +25,8 @@ struct Timeouts {
         linger(options.linger_ns),
         room(options.room_ns) {}
   net::TimeoutList idle, head, body, write, linger, room;
+  // No times: the order in which connections go on inflating.
+  net::TimeoutList inflating{0};
   [[nodiscard]] std::array<net::TimeoutList*, 6> all() noexcept {
     return {&idle, &head, &body, &write, &linger, &room};
   }

@@ -4,9 +4,11 @@
 #include "unit/http/http_support.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <array>
 #include <string>
+#include <utility>
 
 namespace lumen::http {
 namespace {
@@ -103,6 +105,29 @@ TEST(BodyReader, ChunksAboveTheLimitAreRefusedAtTheirSize) {
   EXPECT_EQ(413, step.refusal.status);
 }
 
+std::string gzip_of(std::string_view plain) {
+  z_stream stream{};
+  LUMEN_CHECK(::deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(plain.size() + 1024, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(plain.data()));
+  stream.avail_in = static_cast<unsigned>(plain.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<unsigned>(out.size());
+  LUMEN_CHECK(::deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - stream.avail_out);
+  ::deflateEnd(&stream);
+  return out;
+}
+
+std::string in_chunks(std::string_view bytes) {
+  std::string out;
+  for (size_t at = 0; at < bytes.size(); at += 7) {
+    const std::string_view chunk = bytes.substr(at, 7);
+    out.append(1, "0123456789"[chunk.size()]).append("\r\n").append(chunk).append("\r\n");
+  }
+  return out.append("0\r\n\r\n");
+}
+
 // A request's body with its surroundings, fed as a connection feeds it.
 struct Feed {
   explicit Feed(size_t buffer_bytes = 4096) : of(buffer_bytes) {}
@@ -188,6 +213,63 @@ TEST(RequestBody, SplitsAChunkedBodyIntoTextAndTensors) {
   for (const size_t text : {size_t{0}, size_t{9}, kPlain.size()}) {
     expect_parts(wire::BodyFraming::kChunked, kChunks, text, 4096);
   }
+}
+
+TEST(RequestBody, ACompressedBodyIsSplitByItsPlainBytes) {
+  const std::string packed = gzip_of(kPlain);
+  for (const auto& [framing, sent] :
+       {std::pair(wire::BodyFraming::kLength, packed),
+        std::pair(wire::BodyFraming::kChunked, in_chunks(packed))}) {
+    for (const size_t text_bytes : {size_t{0}, size_t{9}, kPlain.size()}) {
+      at_each_cut(sent + std::string(kNext), [&](std::vector<std::string_view> pieces) {
+        Feed feed;
+        wire::HttpHead head;
+        head.framing = framing;
+        head.content_length = framing == wire::BodyFraming::kLength ? sent.size() : 0;
+        feed.body.begin(head);
+        feed.body.decode_by(wire::ContentCoding::kGzip);
+        ASSERT_EQ(Progress::kComplete, feed.text(text_bytes, pieces));
+        EXPECT_EQ(kPlain.substr(0, text_bytes), feed.body.text());
+        EXPECT_EQ(kPlain.size(), feed.body.total_bytes());
+        EXPECT_EQ(kPlain.substr(text_bytes), feed.tensors(kPlain.size() - text_bytes, pieces));
+        EXPECT_EQ(0u, feed.body.left());
+        EXPECT_TRUE(feed.body.is_end_known());
+      });
+    }
+  }
+}
+
+TEST(RequestBody, ACompressedBodyIsBoundedByItsPlainBytes) {
+  // Of exactly the limit, and a byte more.
+  for (const size_t bytes : {100u, 101u}) {
+    const std::string packed = gzip_of(std::string(bytes, 'a'));
+    Feed feed;
+    feed.begin(wire::BodyFraming::kLength, packed);
+    feed.body.decode_by(wire::ContentCoding::kGzip);
+    std::vector<std::string_view> pieces{packed};
+    const Progress progress = feed.text(std::nullopt, pieces);
+    EXPECT_EQ(bytes == 100 ? Progress::kComplete : Progress::kRefused, progress);
+    EXPECT_EQ(bytes == 100 ? 0 : 413, feed.body.refusal().status);
+  }
+}
+
+TEST(RequestBody, ALargeBodyIsInflatedInPiecesBetweenWhichOthersHaveTheirTurn) {
+  const std::string plain(3'000'000, 'a');
+  const std::string packed = gzip_of(plain);
+  ASSERT_LT(packed.size(), 4000u) << "it comes with one receive";
+  Feed feed;
+  feed.memory = make_memory(size_t{16} << 20);
+  feed.begin(wire::BodyFraming::kLength, packed);
+  feed.body.decode_by(wire::ContentCoding::kGzip);
+  std::string_view piece = packed;
+  Progress progress = feed.body.begin_text(std::nullopt, plain.size(), feed.memory);
+  ASSERT_EQ(Progress::kNeedMore, progress);
+  progress = feed.body.received(receive(feed.body.wanted(), piece));
+  int turns = 0;
+  for (; progress == Progress::kHasMore; ++turns) progress = feed.body.go_on();
+  EXPECT_EQ(Progress::kComplete, progress);
+  EXPECT_GT(turns, 5);
+  EXPECT_EQ(plain, feed.body.text());
 }
 
 TEST(RequestBody, TensorsAreReceivedToTheirPlacesAndNoFurther) {

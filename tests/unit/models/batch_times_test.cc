@@ -27,7 +27,7 @@ TEST(BatchTimes, CountsEachSizeByItselfInAscendingOrder) {
   for (int i = 0; i < 2000; ++i) {
     const Times call{1 + random() % BatchTimes::kSizes, 1, random() % 100, random() % 1000,
                      random() % 10};
-    times.add(random(), call);
+    times.add(random() % (2 * BatchTimes::kShards), call);
     Times& sum = wanted[call.rows];
     sum.count += 1;
     sum.input_ns += call.input_ns;
@@ -75,7 +75,7 @@ TEST(BatchTimes, ThreadsThatShareAShardLoseNoCall) {
   for (uint64_t thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&times, thread] {
       for (uint64_t i = 0; i < kCalls; ++i) {
-        times.add(0, {1 + (i * (thread + 1)) % (2 * BatchTimes::kSizes), 1, 1, 0, 0});
+        times.add(BatchTimes::kShards + thread, {1 + (i * (thread + 1)) % (2 * BatchTimes::kSizes), 1, 1, 0, 0});
       }
     });
   }
