@@ -63,7 +63,9 @@ def load(argv: Sequence[str]) -> int:
 
 
 def unload(argv: Sequence[str]) -> int:
-    return change("unload", argv, "Unloads models, once their last request is answered.", "unloaded")
+    return change(
+        "unload", argv, "Unloads models, once their last request is answered.", "unloaded"
+    )
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -337,10 +337,11 @@ void apply_policy(const VersionPolicy& policy, const FoundModel& unversioned,
     FoundModel missing = unversioned;
     missing.source.version = version;
     missing.version_number = version_number(version);
-    missing.status = Status::error(Code::kUnavailable,
-                                   "\"versions\" of its config.json names it, but there is no folder "
-                                   "%s/%s",
-                                   path.c_str(), version.c_str());
+    missing.status =
+        Status::error(Code::kUnavailable,
+                      "\"versions\" of its config.json names it, but there is no folder "
+                      "%s/%s",
+                      path.c_str(), version.c_str());
     versions.push_back(std::move(missing));
   }
 }
@@ -360,7 +361,8 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     return;
   }
   const Result<ModelOptions> options = read_config(directory.get(), path / "config.json", bounds);
-  Result<std::vector<std::string>> labels = read_labels(directory.get(), path / kLabelsFile, bounds);
+  Result<std::vector<std::string>> labels =
+      read_labels(directory.get(), path / kLabelsFile, bounds);
   if (labels.ok()) unversioned.source.label_lines = std::move(*labels);
   unversioned.source.stamp = stamp_of(directory.get(), *entries);
   std::vector<FoundModel> versions;

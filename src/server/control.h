@@ -20,8 +20,8 @@ class Control final : public JobHandler {
  public:
   // `options`: as the server was started with them. `sampler`: as Recordings says.
   Control(engine::Engine& engine, service::Catalog& catalog,
-          const models::ModelRepository& repository, service::RowSampler* sampler,
-          LogSettings& log, const ServerOptions& options);
+          const models::ModelRepository& repository, service::RowSampler* sampler, LogSettings& log,
+          const ServerOptions& options);
 
   void handle(service::Job& job) override;
   [[nodiscard]] uint64_t next_ns() const override { return recordings_.expires_ns(); }

@@ -14,15 +14,23 @@ using nlohmann::json;
 
 constexpr const char* kWanted = R"({"log_info": true, "log_warning": true, "log_error": true})";
 // A line begins with the time as ISO 8601 has it.
-const json kFixed = {{"log_file", ""}, {"log_verbose_level", 0}, {"log_format", "ISO8601"}};
+const json& fixed() {
+  static const json settings = {
+      {"log_file", ""}, {"log_verbose_level", 0}, {"log_format", "ISO8601"}};
+  return settings;
+}
 
-const json kTrace = {{"trace_level", {"OFF"}},   {"trace_rate", "1000"}, {"trace_count", "-1"},
-                     {"log_frequency", "0"},     {"trace_file", ""},     {"trace_mode", "triton"}};
+const json& no_trace() {
+  static const json settings = {{"trace_level", {"OFF"}}, {"trace_rate", "1000"},
+                                {"trace_count", "-1"},    {"log_frequency", "0"},
+                                {"trace_file", ""},       {"trace_mode", "triton"}};
+  return settings;
+}
 
 // A setting may come as a text, a number or a list of one text; null sets it back.
 bool is_same_trace(const std::string& key, const json& value) {
   if (value.is_null()) return true;
-  const json& now = kTrace[key];
+  const json& now = no_trace().at(key);
   if (value == now) return true;
   if (now.is_array()) return value == now[0];
   return value.is_number_integer() && now == value.dump();
@@ -62,24 +70,25 @@ void LogSettings::handle(service::Job& job) {
     } else if (flag != nullptr) {
       job.status = Status::error(Code::kInvalidArgument, "%s: got %s, wanted true or false",
                                  key.c_str(), shown(value).c_str());
-    } else if (!kFixed.contains(key)) {
+    } else if (!fixed().contains(key)) {
       job.status = Status::error(Code::kInvalidArgument, "unknown key %s; wanted keys of %s",
                                  shown(json(key)).c_str(), kWanted);
-    } else if (value != kFixed[key]) {
+    } else if (value != fixed().at(key)) {
       job.status =
           Status::error(Code::kInvalidArgument,
                         "%s: got %s; this server has %s alone: it logs to stderr, with ISO 8601 "
                         "times; --log-level debug logs more",
-                        key.c_str(), shown(value).c_str(), shown(kFixed[key]).c_str());
+                        key.c_str(), shown(value).c_str(), shown(fixed().at(key)).c_str());
     }
     if (!job.status.ok()) return;
   }
-  if (!body->empty()) report_(LogLevel::kInfo, "POST /v2/logging" + asked_by(job) + ": " + shown(*body));
+  if (!body->empty())
+    report_(LogLevel::kInfo, "POST /v2/logging" + asked_by(job) + ": " + shown(*body));
   // relaxed, all three: see the members
   info_.store(info, std::memory_order_relaxed);
   warning_.store(warning, std::memory_order_relaxed);
   error_.store(error, std::memory_order_relaxed);
-  json now = kFixed;
+  json now = fixed();
   now["log_info"] = info;
   now["log_warning"] = warning;
   now["log_error"] = error;
@@ -95,7 +104,7 @@ void answer_trace(const service::CatalogSnapshot& catalog, service::Job& job) {
   job.status = body.status();
   if (!body.ok()) return;
   for (const auto& [key, value] : body->items()) {
-    if (!kTrace.contains(key)) {
+    if (!no_trace().contains(key)) {
       job.status = Status::error(Code::kInvalidArgument, "unknown trace setting %s",
                                  shown(json(key)).c_str());
       return;
@@ -108,7 +117,7 @@ void answer_trace(const service::CatalogSnapshot& catalog, service::Job& job) {
                                key.c_str(), shown(value).c_str());
     return;
   }
-  job.answer(kTrace.dump());
+  job.answer(no_trace().dump());
 }
 
 }  // namespace lumen::server

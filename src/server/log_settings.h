@@ -1,5 +1,5 @@
-// LogSettings: GET and POST /v2/logging, and what the server logs by it. A setting that the server
-// can't have is refused, not kept.
+// LogSettings: GET and POST /v2/logging, and the server's messages, switched by them. A setting
+// that the server can't have is refused, not kept.
 // Threads: handle() on the control plane; the Report that it makes by any. Memory: the heap.
 // Errors: by the status of the job.
 //
@@ -20,7 +20,7 @@ class LogSettings {
   LogSettings(const LogSettings&) = delete;
   LogSettings& operator=(const LogSettings&) = delete;
 
-  // Passes on what is switched on. It uses this object.
+  // Passes on messages of a kind that is switched on. It uses this object.
   [[nodiscard]] Report report();
   void handle(service::Job& job);
 

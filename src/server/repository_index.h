@@ -1,4 +1,5 @@
-// POST /v2/repository/index: the versions that are served, and those in the repository that are not.
+// POST /v2/repository/index: the versions that are served, and those that lie in the repository and
+// are not.
 // Threads: the control plane. Memory: the heap. Errors: by the status of the job.
 #pragma once
 

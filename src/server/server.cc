@@ -218,8 +218,8 @@ Status RunningServer::start(models::Backends backends) {
       [this](const models::Model& model) { cache_->remove(model); });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
   cors_ = http::Cors::create(options_.cors_origins);
-  control_ = std::make_unique<Control>(*engine_, *catalog_, *repository_, sampler_.get(), log_,
-                                       options_);
+  control_ =
+      std::make_unique<Control>(*engine_, *catalog_, *repository_, sampler_.get(), log_, options_);
   loader_ = std::make_unique<ModelLoader>(*catalog_, *repository_, report_, options_);
   control_thread_ = std::make_unique<JobQueue>("lumen-control", *control_);
   loader_thread_ = std::make_unique<JobQueue>("lumen-loader", *loader_);

@@ -264,9 +264,10 @@ constexpr Setting kSettings[] = {
     row<&S::tcp_shm>("server.tcp_shm", kRestart, words(kOffOn),
                      "whether clients that connect to a loopback address may have system shared "
                      "memory over TCP, as those of the unix socket may"),
-    row<&S::model_control>("server.model_control", kRestart, words(kModelControlNames),
-                           "how models come and go: none; explicit: by load and unload calls; poll: "
-                           "also when a folder of the repository has changed"),
+    row<&S::model_control>(
+        "server.model_control", kRestart, words(kModelControlNames),
+        "how models come and go: none; explicit: by load and unload calls; poll: "
+        "also when a folder of the repository has changed"),
     row<&S::poll_interval_ns>("server.poll_interval_ms", kRestart, milliseconds(10),
                               "how often model_control poll looks at the repository; a change is "
                               "taken once two looks find the same files"),

@@ -43,8 +43,7 @@ Status check_room(const service::CatalogSnapshot& catalog, uint64_t more) {
   return Status::error(Code::kResourceExhausted,
                        "all regions together would have %llu bytes, more than the %llu of this "
                        "machine's memory; unregister those that are not used",
-                       static_cast<unsigned long long>(sum),
-                       static_cast<unsigned long long>(most));
+                       static_cast<unsigned long long>(sum), static_cast<unsigned long long>(most));
 }
 
 }  // namespace

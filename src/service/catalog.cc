@@ -325,8 +325,7 @@ Status Catalog::add_region(const std::shared_ptr<SharedRegion>& region) {
   // The lowest that is free: a region that has left is held by nobody.
   std::vector<bool> taken(limits::kMaxSharedRegions);
   for (const auto& other : snapshot_->regions) taken[other->index()] = true;
-  region->set_index(
-      static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin()));
+  region->set_index(static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin()));
   auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
   next->leaving = CatalogSnapshot::kNobody;
   next->regions.insert(std::ranges::lower_bound(next->regions, std::string_view(region->name()),

@@ -136,8 +136,9 @@ Result<TensorView> best_classes(std::string_view name, const TensorView& output,
   const bool fits = !__builtin_mul_overflow(rows * classes, entry_bytes, &bytes);
   const std::span<Chosen> best =
       fits ? memory.allocate_array<Chosen>(std::max<size_t>(classes, 1)) : std::span<Chosen>();
-  auto* const out = best.empty() ? nullptr
-                                 : static_cast<std::byte*>(memory.allocate(std::max<size_t>(bytes, 1), 1));
+  auto* const out = best.empty()
+                        ? nullptr
+                        : static_cast<std::byte*>(memory.allocate(std::max<size_t>(bytes, 1), 1));
   if (out == nullptr || row_elements > UINT32_MAX) {
     return Status::error(Code::kTooLarge,
                          "output '%.*s': the texts of %zu classes of %zu rows do not fit a "

@@ -15,8 +15,8 @@ using wire::JsonWriter;
 
 // Only true ones: clients (perf_analyzer) act on this list.
 constexpr std::string_view kExtensions[] = {
-    "binary_tensor_data", "classification",   "logging",    "model_configuration",
-    "model_repository",   "schedule_policy",  "statistics", "system_shared_memory"};
+    "binary_tensor_data", "classification",  "logging",    "model_configuration",
+    "model_repository",   "schedule_policy", "statistics", "system_shared_memory"};
 
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<models::TensorSpec>& tensors) {

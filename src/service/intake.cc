@@ -78,15 +78,13 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
   return room.take(call, entry.need, arrival.body) ? Admission::kAdmitted : Admission::kNoRoom;
 }
 
-Result<std::span<std::byte>> Intake::use_region(Call& call,
-                                                const wire::SharedPlace& place,
+Result<std::span<std::byte>> Intake::use_region(Call& call, const wire::SharedPlace& place,
                                                 uid_t user) noexcept {
   const SharedRegion* const region = catalog_.now().find_region(place.region);
   if (region == nullptr) {
-    return Status::error(
-        Code::kNotFound, "region '%.*s' of shared memory is not registered",
-        static_cast<int>(std::min(place.region.size(), limits::kMaxNameBytes)),
-        place.region.data());
+    return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
+                         static_cast<int>(std::min(place.region.size(), limits::kMaxNameBytes)),
+                         place.region.data());
   }
   if (region->user() != user) {
     return Status::error(Code::kForbidden, "region '%.128s' of shared memory is another user's",

@@ -86,16 +86,15 @@ Status check_object(int fd, const SharedRegion::Source& source, std::optional<ui
 
 }  // namespace
 
-Result<std::shared_ptr<SharedRegion>> SharedRegion::open(Source source,
-                                                         std::optional<uid_t> user) {
+Result<std::shared_ptr<SharedRegion>> SharedRegion::open(Source source, std::optional<uid_t> user) {
   if (source.byte_size == 0) {
     return Status::error(Code::kInvalidArgument, "region '%s': byte_size is 0; wanted 1 or more",
                          shown(source.name).c_str());
   }
   const Result<std::string> object = object_of(source.key);
   if (!object.ok()) return object.status();
-  const UniqueFd fd(::open(("/dev/shm/" + *object).c_str(),
-                           O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const UniqueFd fd(
+      ::open(("/dev/shm/" + *object).c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd.valid() && errno == ENOENT) {
     return Status::error(Code::kInvalidArgument,
                          "key '%s': there is no such shared memory object; make it before it is "
@@ -118,8 +117,8 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::open(Source source,
   }
   const std::span<std::byte> mapped(static_cast<std::byte*>(at), bytes);
   const std::span<std::byte> own = mapped.subspan(before, source.byte_size);
-  std::shared_ptr<SharedRegion> region(new SharedRegion(
-      std::move(source), user.value_or(::geteuid()), mapped, own));
+  std::shared_ptr<SharedRegion> region(
+      new SharedRegion(std::move(source), user.value_or(::geteuid()), mapped, own));
   if (region->guard_->is_active()) return region;
   return Status::error(Code::kResourceExhausted,
                        "region '%s': this process guards as many mappings as it can",

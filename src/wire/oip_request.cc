@@ -306,8 +306,7 @@ bool RequestReader::read_input_member(InputText& input, std::string_view key) no
 bool RequestReader::finish_shared(const InputText& input, size_t elements) noexcept {
   const uint64_t size = input.shared.byte_size;
   const bool is_text = input.tensor.type == ElementType::kBytes;
-  const size_t wanted =
-      elements * (is_text ? sizeof(uint32_t) : element_size(input.tensor.type));
+  const size_t wanted = elements * (is_text ? sizeof(uint32_t) : element_size(input.tensor.type));
   if (is_text ? size >= wanted : size == wanted) return true;
   return cursor_.refuse("shared_memory_byte_size is %llu bytes, but %s needs %s%zu",
                         static_cast<unsigned long long>(size), describe(input.tensor).text,

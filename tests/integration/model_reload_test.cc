@@ -19,7 +19,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr const char* kLoad = "/v2/repository/models/plus_one/load";
 constexpr const char* kUnload = "/v2/repository/models/plus_one/unload";
@@ -71,6 +70,7 @@ TEST_P(ModelReload, NoRequestFailsAndNothingIsLeftWhileAModelIsLoadedAgainAndAga
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> answered{0};
   std::vector<std::thread> load;
+  load.reserve(2);
   for (int i = 0; i < 2; ++i) {
     load.emplace_back([&] {
       HttpClient http = client();
@@ -115,8 +115,9 @@ TEST_P(ModelReload, ANewVersionThatIsBrokenIsUnavailableAndTheHighestThatIsReady
   start();
   repository_.write("plus_one/2/model.onnx", "");
   EXPECT_EQ(call(kLoad).status, 503);
-  EXPECT_THAT(index(), AllOf(HasSubstr(R"("version":"1","state":"READY")"),
-                             HasSubstr(R"("version":"2","state":"UNAVAILABLE","reason":"plus_one/2)")));
+  EXPECT_THAT(index(),
+              AllOf(HasSubstr(R"("version":"1","state":"READY")"),
+                    HasSubstr(R"("version":"2","state":"UNAVAILABLE","reason":"plus_one/2)")));
   EXPECT_EQ(infer().status, 200);
   EXPECT_EQ(infer("/versions/2").status, 503);
   repository_.write("plus_one/2/model.onnx", "fake");
@@ -183,10 +184,10 @@ TEST_P(ModelReload, OverTcpItNeedsLeave) {
   EXPECT_EQ(client().exchange(post_request("/v2/repository/index", "")).status, 200);
   options_.tcp_control = true;
   start();
-  const HttpReply elsewhere = client().exchange(
-      std::string("POST ") + kUnload +
-      " HTTP/1.1\r\nHost: localhost\r\nOrigin: http://elsewhere.example\r\n"
-      "Content-Length: 0\r\n\r\n");
+  const HttpReply elsewhere =
+      client().exchange(std::string("POST ") + kUnload +
+                        " HTTP/1.1\r\nHost: localhost\r\nOrigin: http://elsewhere.example\r\n"
+                        "Content-Length: 0\r\n\r\n");
   EXPECT_EQ(elsewhere.status, 403);
   EXPECT_THAT(elsewhere.body, HasSubstr("elsewhere.example"));
   EXPECT_EQ(infer().status, 200);

@@ -1,4 +1,4 @@
-"""The calls about the repository and the server's settings, by tritonclient 2.73.0, sync and aio."""
+"""The calls about the repository and the server's settings, by tritonclient 2.73.0."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def start(models: Path) -> Iterator[Callable[..., Any]]:
 
 
 def states(client: Any) -> dict[tuple[str, str], str]:
-    return {(one["name"], one["version"]): one["state"] for one in client.get_model_repository_index()}
+    return {
+        (one["name"], one["version"]): one["state"] for one in client.get_model_repository_index()
+    }
 
 
 def infer(client: Any, version: str = "") -> np.ndarray:
@@ -222,8 +224,14 @@ def test_batches_are_counted_by_their_size(start: Any) -> None:
         client.infer("mlp", inputs)
     stats = client.get_inference_statistics("mlp")["model_stats"][0]
     sizes = {one["batch_size"]: one for one in stats["batch_stats"]}
-    assert {size: one["compute_infer"]["count"] for size, one in sizes.items()} == {1: 1, 3: 2, 8: 1}
+    assert {size: one["compute_infer"]["count"] for size, one in sizes.items()} == {
+        1: 1,
+        3: 2,
+        8: 1,
+    }
     assert stats["execution_count"] == 4
     for part in ("compute_input", "compute_infer", "compute_output"):
         # The sums of the requests' own times, which are those of their runs here.
-        assert sum(one[part]["ns"] for one in sizes.values()) == stats["inference_stats"][part]["ns"]
+        assert (
+            sum(one[part]["ns"] for one in sizes.values()) == stats["inference_stats"][part]["ns"]
+        )

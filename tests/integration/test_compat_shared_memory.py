@@ -226,7 +226,11 @@ REFUSED = {
     "a size below 0": ('{"key": "KEY", "byte_size": -1}', 400, "byte_size: got -1"),
     "a size with a point": ('{"key": "KEY", "byte_size": 1.5}', 400, "byte_size: got 1.5"),
     "a size as text": ('{"key": "KEY", "byte_size": "1"}', 400, 'byte_size: got "1"'),
-    "a size beyond 64 bits": ('{"key": "KEY", "byte_size": 18446744073709551616}', 400, "byte_size"),
+    "a size beyond 64 bits": (
+        '{"key": "KEY", "byte_size": 18446744073709551616}',
+        400,
+        "byte_size",
+    ),
     "beyond the object": ('{"key": "KEY", "byte_size": 4097}', 400, "beyond the 4096 bytes"),
     "an offset behind it": ('{"key": "KEY", "offset": 4096, "byte_size": 1}', 400, "beyond"),
     "a sum beyond 64 bits": (
@@ -279,7 +283,8 @@ def test_an_object_that_is_made_shorter_is_an_error_and_no_signal(
     served: Server, client: Any, region: Any
 ) -> None:
     rows = np.ones((256, 256), np.float32)
-    into, out = region("in", rows.nbytes), region("out", 65536)
+    into = region("in", rows.nbytes)
+    region("out", 65536)
     shm.set_shared_memory_region(into, [rows])
     ask = [in_region("input", rows, "FP32", "in")]
     good = [triton.InferInput("input", [1, 256], "FP32").set_data_from_numpy(rows[:1])]

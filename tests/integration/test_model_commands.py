@@ -69,7 +69,9 @@ def test_models_are_loaded_and_unloaded(server: Server, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "loaded mlp\n")
     shutil.copytree(MODELS / "mlp" / "1", tmp_path / "models" / "mlp" / "2")
     assert run("load", "mlp", unix=server.unix_path).returncode == 0
-    ready = [one["version"] for one in json.loads(run("ps", "--json", unix=server.unix_path).stdout)]
+    ready = [
+        one["version"] for one in json.loads(run("ps", "--json", unix=server.unix_path).stdout)
+    ]
     assert ready == ["1", "1", "2", "1"]
 
 

@@ -1,6 +1,6 @@
-// BatchTimes: how often a model ran calls of each size, and how long the parts of these took; for
-// the statistics. The first kSizes sizes that a shard sees are counted by themselves, all later ones
-// together: sizes are the clients' choice, and the memory is not.
+// BatchTimes: how often a model ran calls of each size, and the time that the parts of these took,
+// for the statistics. The first kSizes sizes that a shard sees are counted by themselves, all later
+// ones together: sizes are the clients' choice, and the memory is not.
 // Threads: add() by any, without a lock; for_each() any. Memory: none allocated. Errors: none.
 #pragma once
 
@@ -29,22 +29,15 @@ class BatchTimes {
     uint64_t output_ns = 0;
   };
 
-  // `row`: of the CounterWriter of the calling thread, which has it alone. 5 ns; 30 in the last shard.
+  // `row`: of the CounterWriter of the calling thread, which has that row alone. 5 ns; 30 in the
+  // last shard.
   void add(size_t row, const Times& call) noexcept {
     const bool is_alone = row < kShards - 1;
     Slot& slot = shards_[is_alone ? row : kShards - 1].find(call.rows);
-    const auto more = [is_alone](std::atomic<uint64_t>& sum, uint64_t value) {
-      // relaxed, all three: statistics, which order nothing
-      if (is_alone) {
-        sum.store(sum.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
-      } else {
-        sum.fetch_add(value, std::memory_order_relaxed);
-      }
-    };
-    more(slot.count, call.count);
-    more(slot.input_ns, call.input_ns);
-    more(slot.infer_ns, call.infer_ns);
-    more(slot.output_ns, call.output_ns);
+    add_to(slot.count, call.count, is_alone);
+    add_to(slot.input_ns, call.input_ns, is_alone);
+    add_to(slot.infer_ns, call.infer_ns, is_alone);
+    add_to(slot.output_ns, call.output_ns, is_alone);
   }
 
   // At most kSizes + 1 calls of `function`, by ascending size, those of other sizes last.
@@ -79,18 +72,26 @@ class BatchTimes {
   }
 
  private:
+  using Sum = std::atomic<uint64_t>;
+  static uint64_t now(const Sum& sum) noexcept {
+    return sum.load(std::memory_order_relaxed);  // relaxed: a statistic, which orders nothing
+  }
+  static void add_to(Sum& sum, uint64_t value, bool is_alone) noexcept {
+    if (is_alone) {
+      sum.store(now(sum) + value, std::memory_order_relaxed);  // relaxed: as in now()
+    } else {
+      sum.fetch_add(value, std::memory_order_relaxed);  // relaxed: as in now()
+    }
+  }
   struct Slot {
-    std::atomic<uint64_t> rows{0};  // 0: free, or the one of all other sizes
-    std::atomic<uint64_t> count{0};
-    std::atomic<uint64_t> input_ns{0};
-    std::atomic<uint64_t> infer_ns{0};
-    std::atomic<uint64_t> output_ns{0};
+    Sum rows{0};  // 0: free, or the one of all other sizes
+    Sum count{0};
+    Sum input_ns{0};
+    Sum infer_ns{0};
+    Sum output_ns{0};
 
     [[nodiscard]] Times read() const noexcept {
-      // relaxed, all five: as in add()
-      return {rows.load(std::memory_order_relaxed), count.load(std::memory_order_relaxed),
-              input_ns.load(std::memory_order_relaxed), infer_ns.load(std::memory_order_relaxed),
-              output_ns.load(std::memory_order_relaxed)};
+      return {now(rows), now(count), now(input_ns), now(infer_ns), now(output_ns)};
     }
   };
   struct alignas(kFalseSharingRange) Shard {
@@ -100,8 +101,8 @@ class BatchTimes {
       for (size_t i = 0; i < kSizes; ++i) {
         // relaxed, both: a size is written once, and nothing else is published by it
         uint64_t rows = slots[i].rows.load(std::memory_order_relaxed);
-        if (rows == 0 && slots[i].rows.compare_exchange_strong(rows, size,
-                                                               std::memory_order_relaxed)) {
+        if (rows == 0 &&
+            slots[i].rows.compare_exchange_strong(rows, size, std::memory_order_relaxed)) {
           return slots[i];
         }
         if (rows == size) return slots[i];

@@ -99,7 +99,7 @@ class Catalog {
     const std::atomic<const CatalogSnapshot*>& current_;
     const std::function<void()> wake_;
     const CatalogSnapshot* snapshot_;
-    const CatalogSnapshot* told_;                      // that it has acknowledged
+    const CatalogSnapshot* told_;  // that it has acknowledged
     // Requests by place_of().
     std::array<uint32_t, limits::kMaxModels + limits::kMaxSharedRegions> held_{};
     alignas(kFalseSharingRange) std::atomic<const CatalogSnapshot*> acknowledged_;

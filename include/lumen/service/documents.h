@@ -12,8 +12,8 @@
 
 namespace lumen::service {
 
-// Whether the first axis of a model's tensors is one of rows, as its configuration tells clients: of
-// a model whose rows depend on each other it is an axis like the others.
+// Whether the first axis of a model's tensors is one of rows, as its configuration tells clients.
+// Of a model whose rows depend on each other it is an axis like the others.
 [[nodiscard]] bool has_rows(const models::Model& model) noexcept;
 
 class Documents {

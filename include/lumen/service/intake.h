@@ -74,7 +74,7 @@ class Intake {
                                 CallRoom& room) noexcept;
   [[nodiscard]] Admission admit(const CatalogModel& entry, const Arrival& arrival, Call& call,
                                 RequestMemory& memory, CallRoom& room) noexcept;
-  // A place in a region of shared memory, which stays until leave(). Within admit()'s turn or a later
+  // A place in a region of shared memory, which stays until leave(). In admit()'s turn or a later
   // one. `user`: the client's; over TCP the server's own. Errors: there is no such region
   // (kNotFound), it is another user's, or it has no such place.
   [[nodiscard]] Result<std::span<std::byte>> use_region(Call& call, const wire::SharedPlace& place,

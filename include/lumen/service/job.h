@@ -49,7 +49,7 @@ struct Job {
   Topic topic = Topic::kEngine;
   std::string_view subject{};  // the name of a model or a region; empty: all
   std::string_view text{};     // the change; empty: only to be told
-  std::optional<Peer> by{};  // the client that asks, if the kernel knows it
+  std::optional<Peer> by{};    // the client that asks, if the kernel knows it
 
   Status status{};
   std::string_view document{};                         // the answer, if that is ok

@@ -1,5 +1,5 @@
-// SharedRegion: memory that a client shares with the server: a part of a POSIX shared memory object,
-// mapped. Its client may write there at any time, and may make the object shorter: then the server
+// SharedRegion: memory that a client shares with the server: a mapped part of a POSIX shared memory
+// object. Its client may write there at any time, and may make the object shorter: then the server
 // reads zeros instead of SIGBUS, and was_lost() says so.
 // Threads: open() on the control plane; everything else by any. Memory: a mapping; the heap at
 // open(). Errors: open(): key, got, wanted and the fix.

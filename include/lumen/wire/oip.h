@@ -42,7 +42,7 @@ struct InferOutput {
   std::string_view name;
   bool binary = false;       // its own "binary_data", else the request's "binary_data_output"
   bool says_binary = false;  // "binary_data" was there
-  SharedPlace shared{};        // then it is not binary
+  SharedPlace shared{};      // then it is not binary
   uint32_t classes = 0;      // "classification": so many of the best; 0: the tensor itself
 };
 

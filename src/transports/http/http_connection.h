@@ -104,9 +104,9 @@ class HttpConnection final : public net::StreamHandler {
   RequestContext* context_ = nullptr;
   std::span<char> lent_;  // the loop's, with the first bytes of a request that waits for a context
   iovec drop_segment_{};
-  uint64_t progress_bytes_ = 0;  // received since the current timeout began
+  uint64_t progress_bytes_ = 0;    // received since the current timeout began
   uint64_t inflated_in_turn_ = 0;  // its transport's number
-  uint64_t accepted_ns_ = 0;     // until the first request has taken it
+  uint64_t accepted_ns_ = 0;       // until the first request has taken it
   State state_ = State::kFree;
   bool in_loop_ = false;
   bool is_local_ = false;

@@ -55,8 +55,8 @@ RequestBody::Progress RequestBody::begin_collecting(size_t max_bytes,
     if (block.data() == nullptr) return Progress::kNoMemory;
     reader_ = &inflated_.emplace(*reader_, coding_, max_bytes, block);
   }
-  // Readers write at most the limit, or a byte more to see that it is crossed, but the chunks' wants
-  // as much room as its input has bytes.
+  // Readers write at most the limit, or a byte more to see that it is crossed; the one of chunks
+  // wants as much room as its input has bytes.
   const size_t bytes = max_bytes + limits::kReceiveBufferBytes + wire::JsonParser::kPadding;
   // How long it is only its end says: memory is taken as it comes.
   auto* place = static_cast<char*>(memory.begin_growing(bytes, kCacheLine));
@@ -72,9 +72,9 @@ RequestBody::Progress RequestBody::collect() noexcept {
   constexpr size_t kMostAtOnce = 256 * 1024;
   size_t taken = 0;
   for (;;) {
-    const size_t room = inflated_ ? std::min(limits::kReceiveBufferBytes,
-                                             max_bytes_ + 1 - collected_.size())
-                                  : buffer_->unread().size();
+    const size_t room =
+        inflated_ ? std::min(limits::kReceiveBufferBytes, max_bytes_ + 1 - collected_.size())
+                  : buffer_->unread().size();
     const std::span<char> space{collected_.data() + collected_.size(), room};
     if (!memory_->grow_to(space.data() + space.size() + wire::JsonParser::kPadding)) {
       return Progress::kNoMemory;

@@ -95,8 +95,8 @@ Status RequestContext::describe_output(size_t number, wire::ReplyOutput& output)
   output.binary = wanted.binary;
   if (wanted.classes > 0) {
     const bool has_rows = service::has_rows(*infer.model);
-    const Result<TensorView> classes = service::best_classes(
-        spec.name, output.tensor, has_rows, wanted.classes, spec.labels, memory);
+    const Result<TensorView> classes = service::best_classes(spec.name, output.tensor, has_rows,
+                                                             wanted.classes, spec.labels, memory);
     if (classes.ok()) output.tensor = *classes;
     return classes.status();
   }

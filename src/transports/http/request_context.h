@@ -56,13 +56,13 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
   net::Stream* stream = nullptr;  // its connection's, of an infer request
   bool is_local = false;          // by the unix socket
-  bool close_after = false;  // the connection ends with its reply
-  bool is_away = false;      // the engine, a step or the control plane has it
+  bool close_after = false;       // the connection ends with its reply
+  bool is_away = false;           // the engine, a step or the control plane has it
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------
   std::span<std::span<std::byte>> output_places;  // in regions, by wanted output; may be empty
-  Status encode_status;  // why the outputs can't be said; otherwise ok
+  Status encode_status;                           // why the outputs can't be said; otherwise ok
   wire::EncodedReply encoded;
   std::span<const wire::ReplyOutput> reply_outputs;
   ReplyWriter reply;

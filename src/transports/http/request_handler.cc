@@ -92,10 +92,11 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   }
   const EndpointTraits traits = traits_of(endpoint);
   if (!takes(traits, head.method)) {
-    const char* const wanted =
-        !traits.takes_post ? "GET" : traits.takes_get ? "GET or POST" : "POST";
+    const char* const wanted = !traits.takes_post ? "GET"
+                               : traits.takes_get ? "GET or POST"
+                                                  : "POST";
     return refuse(context, Status::error(Code::kMethodNotAllowed, "this path wants %s", wanted),
-                  !traits.takes_post  ? "Allow: GET, HEAD\r\n"
+                  !traits.takes_post ? "Allow: GET, HEAD\r\n"
                   : traits.takes_get ? "Allow: GET, HEAD, POST\r\n"
                                      : "Allow: POST\r\n");
   }

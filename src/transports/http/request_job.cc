@@ -29,8 +29,7 @@ bool is_own_origin(const wire::HttpHead& head) noexcept {
 
 }  // namespace
 
-Status RequestHandler::check_audience(Audience audience,
-                                      const RequestContext& context) noexcept {
+Status RequestHandler::check_audience(Audience audience, const RequestContext& context) noexcept {
   if (audience == Audience::kAll || context.is_local) return {};
   const wire::HttpHead& head = context.head();
   const Options& options = host_.services().options;
@@ -51,10 +50,11 @@ Status RequestHandler::check_audience(Audience audience,
   }
   const std::optional<sockaddr_storage> own = host_.loop().own_address(*context.stream);
   if (!own || !is_loopback(reinterpret_cast<const sockaddr&>(*own))) {
-    return Status::error(Code::kForbidden,
-                         "'%.*s' answers clients of this machine only: connect to 127.0.0.1, ::1 or "
-                         "the unix socket",
-                         echo_width(head.path), head.path.data());
+    return Status::error(
+        Code::kForbidden,
+        "'%.*s' answers clients of this machine only: connect to 127.0.0.1, ::1 or "
+        "the unix socket",
+        echo_width(head.path), head.path.data());
   }
   // A browser lets a page elsewhere send a POST to this machine, and tells where the page is from.
   if (!head.origin.empty() && !is_own_origin(head) &&
@@ -87,21 +87,19 @@ Next RequestHandler::begin_job(RequestContext& context) noexcept {
   if (head.method != HttpMethod::kPost) return ask(context, {});
   if (has_body) return Next::kReadBody;
   if (endpoint != Endpoint::kEngine && endpoint != Endpoint::kRecording) return ask(context, {});
-  return refuse(
-      context,
-      Status::error(Code::kInvalidArgument,
-                    endpoint == Endpoint::kEngine
-                        ? "a change needs a body: the \"engine\" section of config.json"
-                        : "a change needs a body: {\"action\": \"begin\", \"model\": "
-                          "\"NAME\", \"rows\": 500}"));
+  return refuse(context,
+                Status::error(Code::kInvalidArgument,
+                              endpoint == Endpoint::kEngine
+                                  ? "a change needs a body: the \"engine\" section of config.json"
+                                  : "a change needs a body: {\"action\": \"begin\", \"model\": "
+                                    "\"NAME\", \"rows\": 500}"));
 }
 
 // Loading takes seconds, and nothing else is to wait for it.
 Next RequestHandler::ask(RequestContext& context, std::string_view text) noexcept {
   const Endpoint endpoint = context.route.endpoint;
-  context.job.topic = *topic_of(endpoint);
-  context.job.subject =
-      context.route.region.empty() ? context.route.model : context.route.region;
+  context.job.topic = topic_of(endpoint).value_or(service::Job::Topic::kEngine);
+  context.job.subject = context.route.region.empty() ? context.route.model : context.route.region;
   const bool loads = endpoint == Endpoint::kLoadModel || endpoint == Endpoint::kUnloadModel;
   return host_.ask(context, loads ? host_.services().loader : host_.services().control, text);
 }

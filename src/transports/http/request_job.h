@@ -1,4 +1,5 @@
-// The endpoints that a thread of the control plane answers. Threads: any. Memory: none. Errors: none.
+// The endpoints that a thread of the control plane answers.
+// Threads: any. Memory: none. Errors: none.
 #pragma once
 
 #include "transports/http/route.h"

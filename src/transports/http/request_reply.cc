@@ -138,8 +138,7 @@ Next RequestHandler::refuse_coding(RequestContext& context) noexcept {
                 Status::error(Code::kUnsupportedMediaType,
                               "Content-Encoding '%.*s' is not supported; infer requests may be "
                               "gzip, deflate (zlib's format) or identity, all others identity",
-                              static_cast<int>(std::min<size_t>(coding.size(), 60)),
-                              coding.data()),
+                              static_cast<int>(std::min<size_t>(coding.size(), 60)), coding.data()),
                 "Accept-Encoding: gzip, deflate\r\n");
 }
 

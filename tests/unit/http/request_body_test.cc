@@ -217,9 +217,8 @@ TEST(RequestBody, SplitsAChunkedBodyIntoTextAndTensors) {
 
 TEST(RequestBody, ACompressedBodyIsSplitByItsPlainBytes) {
   const std::string packed = gzip_of(kPlain);
-  for (const auto& [framing, sent] :
-       {std::pair(wire::BodyFraming::kLength, packed),
-        std::pair(wire::BodyFraming::kChunked, in_chunks(packed))}) {
+  for (const auto& [framing, sent] : {std::pair(wire::BodyFraming::kLength, packed),
+                                      std::pair(wire::BodyFraming::kChunked, in_chunks(packed))}) {
     for (const size_t text_bytes : {size_t{0}, size_t{9}, kPlain.size()}) {
       at_each_cut(sent + std::string(kNext), [&](std::vector<std::string_view> pieces) {
         Feed feed;

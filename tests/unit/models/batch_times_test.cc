@@ -72,10 +72,12 @@ TEST(BatchTimes, ThreadsThatShareAShardLoseNoCall) {
   BatchTimes times;
   constexpr uint64_t kCalls = 20'000;
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (uint64_t thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&times, thread] {
       for (uint64_t i = 0; i < kCalls; ++i) {
-        times.add(BatchTimes::kShards + thread, {1 + (i * (thread + 1)) % (2 * BatchTimes::kSizes), 1, 1, 0, 0});
+        times.add(BatchTimes::kShards + thread,
+                  {1 + (i * (thread + 1)) % (2 * BatchTimes::kSizes), 1, 1, 0, 0});
       }
     });
   }

@@ -49,10 +49,11 @@ template <typename T>
 std::vector<std::string> by_sorting(std::span<const T> row, size_t most) {
   std::vector<size_t> order(row.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto is_nan = [&](size_t i) { return row[i] != row[i]; };
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-    if (is_nan(a) || is_nan(b)) return !is_nan(a) && is_nan(b);
-    return row[a] > row[b];
+  const auto is_nan = [&](size_t i) { return std::isnan(static_cast<double>(row[i])); };
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    if (is_nan(a) != is_nan(b)) return is_nan(b);
+    if (!is_nan(a) && row[a] != row[b]) return row[a] > row[b];
+    return a < b;
   });
   order.resize(std::min(order.size(), most));
   std::vector<std::string> texts;
@@ -86,11 +87,10 @@ void compare(ElementType type, std::mt19937_64& random) {
       value = static_cast<T>(random() % 3 == 0 ? random() : random() % 5);
     }
   }
-  const TensorView output = view_of(
-      type, values, {static_cast<int64_t>(rows), static_cast<int64_t>(classes)});
+  const TensorView output =
+      view_of(type, values, {static_cast<int64_t>(rows), static_cast<int64_t>(classes)});
   Arena memory = make_arena(size_t{1} << 22);
-  const auto got =
-      best_classes("y", output, true, static_cast<uint32_t>(most), {}, memory);
+  const auto got = best_classes("y", output, true, static_cast<uint32_t>(most), {}, memory);
   ASSERT_TRUE(got.ok()) << got.status().message();
   EXPECT_EQ(got->shape[0], static_cast<int64_t>(rows));
   EXPECT_EQ(got->shape[1], static_cast<int64_t>(std::min(classes, most)));
@@ -133,8 +133,8 @@ TEST(Classification, LabelsStandBehindTheIndexAsFarAsThereAreAny) {
   std::vector<float> values = {1, 3, 2};
   const std::vector<std::string> labels = {"cat", "a:b"};
   Arena memory = make_arena();
-  const auto got = best_classes("y", view_of(ElementType::kFp32, values, {1, 3}), true, 3, labels,
-                                memory);
+  const auto got =
+      best_classes("y", view_of(ElementType::kFp32, values, {1, 3}), true, 3, labels, memory);
   ASSERT_TRUE(got.ok());
   EXPECT_THAT(texts_of(*got), ElementsAre("3.000000:1:a:b", "2.000000:2", "1.000000:0:cat"));
 }

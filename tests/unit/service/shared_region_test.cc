@@ -78,7 +78,12 @@ TEST(SharedRegion, APlaceThatIsNotAllWithinItIsRefused) {
     uint64_t offset;
     uint64_t bytes;
   };
-  for (const Row& row : {Row{0, 51}, {1, 50}, {51, 0}, {50, 1}, {UINT64_MAX, 1}, {1, UINT64_MAX},
+  for (const Row& row : {Row{0, 51},
+                         {1, 50},
+                         {51, 0},
+                         {50, 1},
+                         {UINT64_MAX, 1},
+                         {1, UINT64_MAX},
                          {UINT64_MAX, UINT64_MAX}}) {
     const auto part = (*region)->part(row.offset, row.bytes);
     EXPECT_EQ(part.status().code(), Code::kInvalidArgument) << row.offset << " " << row.bytes;

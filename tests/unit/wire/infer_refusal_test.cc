@@ -406,9 +406,7 @@ TEST(InferRefusal, NamesAPlaceInSharedMemoryThatDoesNotFit) {
     return input(R"("name":"x","shape":)" + shape + R"(,"datatype":")" + type +
                  R"(","parameters":{"shared_memory_region":"r",)" + parameters + "}");
   };
-  const auto size = [](const std::string& bytes) {
-    return "\"shared_memory_byte_size\":" + bytes;
-  };
+  const auto size = [](const std::string& bytes) { return "\"shared_memory_byte_size\":" + bytes; };
   expect_refused({with("[1]", "FP32", size("5")), "input 'x': shared_memory_byte_size is 5"});
   expect_refused({with("[1]", "FP32", size("0")), "input 'x': shared_memory_byte_size is 0"});
   expect_refused({with("[1]", "FP32", size("-4")), "unsigned integer"});
@@ -427,10 +425,9 @@ TEST(InferRefusal, NamesAPlaceInSharedMemoryThatDoesNotFit) {
 }
 
 TEST(InferRefusal, ClassesComeInTheReplyOnly) {
-  expect_refused(
-      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r",)"
-       R"("classification":3}}]})",
-       "output 'y': has both"});
+  expect_refused({R"({"inputs":[],"outputs":[{"name":"y","parameters":{"shared_memory_region":"r",)"
+                  R"("classification":3}}]})",
+                  "output 'y': has both"});
 }
 
 TEST(InferRefusal, SaysWhenTheRequestsMemoryIsTooSmall) {
