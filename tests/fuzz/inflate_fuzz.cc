@@ -40,6 +40,8 @@ Outcome inflate(ContentCoding coding, std::string_view input, size_t piece, size
     state = step.state;
     if (state == Inflater::State::kRefused) {
       LUMEN_CHECK(step.refusal.status == 400 && !step.refusal.reason.empty());
+      // The bytes before the damage were given piece by piece, or not at all.
+      outcome.body.clear();
       outcome.is_refused = true;
       return outcome;
     }

@@ -25,13 +25,13 @@ namespace lumen::service {
 inline constexpr uint32_t kSlots = 64;
 
 // The mapping of both sides: a real memfd, so that inputs lie in memory that is shared.
-class SharedRegion {
+class SlotMemory {
  public:
   struct Slot {
     alignas(64) std::array<float, 4> input;
     std::array<float, 4> reply;
   };
-  SharedRegion() {
+  SlotMemory() {
     const UniqueFd file(::memfd_create("lumen-test", MFD_CLOEXEC));
     LUMEN_CHECK(::ftruncate(file.get(), sizeof(Slot) * kSlots) == 0);
     void* memory =
@@ -39,9 +39,9 @@ class SharedRegion {
     LUMEN_CHECK(memory != MAP_FAILED);
     slots_ = static_cast<Slot*>(memory);
   }
-  ~SharedRegion() { ::munmap(slots_, sizeof(Slot) * kSlots); }
-  SharedRegion(const SharedRegion&) = delete;
-  SharedRegion& operator=(const SharedRegion&) = delete;
+  ~SlotMemory() { ::munmap(slots_, sizeof(Slot) * kSlots); }
+  SlotMemory(const SlotMemory&) = delete;
+  SlotMemory& operator=(const SlotMemory&) = delete;
   Slot& operator[](uint32_t slot) { return slots_[slot]; }
 
  private:
@@ -51,13 +51,13 @@ class SharedRegion {
 // Places for a reply's outputs inside a slot: the transport's own memory, not the call's.
 class ReplyPlace final : public Allocator {
  public:
-  explicit ReplyPlace(SharedRegion::Slot& slot) : slot_(slot) {}
+  explicit ReplyPlace(SlotMemory::Slot& slot) : slot_(slot) {}
   void* allocate(size_t bytes, size_t) noexcept override {
     return bytes <= sizeof(slot_.reply) ? slot_.reply.data() : nullptr;
   }
 
  private:
-  SharedRegion::Slot& slot_;
+  SlotMemory::Slot& slot_;
 };
 
 class SlotTransport final : public CallOwner, public models::CompletionSink {
@@ -120,7 +120,7 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
 
   CacheWishes wishes{};        // of the requests from now on
   size_t scratch_left = 8192;  // bytes of scratch memory, at most, that a step finds
-  SharedRegion region;
+  SlotMemory region;
   telemetry::CounterWriter counters;
   Dispatcher dispatcher;
   std::vector<uint32_t> done;
@@ -128,7 +128,7 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
 
  private:
   struct Slot {
-    explicit Slot(SharedRegion::Slot& memory) : reply_place(memory) {}
+    explicit Slot(SlotMemory::Slot& memory) : reply_place(memory) {}
     Call call;
     Arena scratch = make_arena(8192);
     ReplyPlace reply_place;
