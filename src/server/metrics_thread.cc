@@ -5,6 +5,7 @@
 #include <lumen/telemetry/prometheus.h>
 
 #include "server/model_figures.h"
+#include "server/triton_figures.h"
 
 #include <algorithm>
 #include <iterator>
@@ -74,8 +75,10 @@ std::string_view MetricsThread::render() {
     listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
   const ModelFigures figures(*catalog, cache_);
+  const TritonFigures tritons(*catalog);
   if (!nvidia_) nvidia_.emplace();
   std::vector<telemetry::PrometheusFigure> all(figures.figures().begin(), figures.figures().end());
+  std::ranges::copy(tritons.figures(), std::back_inserter(all));
   std::ranges::copy(nvidia_->read(), std::back_inserter(all));
   telemetry::PrometheusInput input{.counters = counters_, .models = listed, .figures = all};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();

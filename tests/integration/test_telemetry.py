@@ -359,7 +359,7 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
         re.findall(
             r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests|instances|info))[`{]", page
         )
-    )
+    ) | set(re.findall(r"`(nv_(?:inference|cache)_[a-z_]+)`", page))
     # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.
     documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes"}
     choosing = ("--backend", "auto", "--backend-trial-ms", "10", "--backend-choices", "off")

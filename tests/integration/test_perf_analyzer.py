@@ -1,0 +1,69 @@
+"""Triton's own perf_analyzer, unmodified, against Lumen: over HTTP and with system shared memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.harness import MODELS, PATIENCE, ROOT, Server, copy_models
+
+sys.path.insert(0, str(ROOT / "tools"))
+import perf_analyzer
+
+TIMES = ("queue", "compute input", "compute infer", "compute output")
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return perf_analyzer.prepare()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    models = copy_models(
+        tmp_path_factory.mktemp("models") / "models", [MODELS / "mlp", MODELS / "digits"]
+    )
+    (models / "digits" / "config.json").write_text('{"response_cache": {"enable": true}}')
+    with Server(models, "--tcp-shm", "on", "--tcp-control", "on") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-m", "mlp"],
+        ["-m", "mlp", "-b", "8", "--concurrency-range", "4"],
+        ["-m", "mlp", "-b", "8", "--shared-memory", "system"],
+        ["-m", "mlp", "-a", "--concurrency-range", "3", "--shared-memory", "system"],
+        ["-m", "digits", "-b", "2"],
+        ["-m", "digits", "--shared-memory", "system"],
+    ],
+    ids=" ".join,
+)
+def test_it_measures_a_model_and_shows_the_servers_times(
+    served: Server, program: Path, arguments: list[str]
+) -> None:
+    # By the count of requests: how long these take is the machine's, not Lumen's.
+    words = [str(program), "-i", "http", "-u", served.url, "--request-count", "400", *arguments]
+    done = subprocess.run(
+        words,
+        env=perf_analyzer.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "error" not in done.stderr.lower(), done.stderr
+    count = re.search(r"Successful request count: (\d+)", done.stdout)
+    assert count and int(count[1]) >= 400, done.stdout
+    assert float(re.search(r"Throughput: ([\d.]+) infer/sec", done.stdout)[1]) > 0
+    server_side = re.search(r"Avg request latency: \d+ usec \((.*)\)", done.stdout)
+    assert server_side and all(time in done.stdout for time in TIMES), done.stdout
+    if "--shared-memory" in arguments:
+        with served.connect() as connection:
+            connection.send(b"GET /v2/systemsharedmemory/status HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.reply().json() == [], "it has unregistered what it registered"
