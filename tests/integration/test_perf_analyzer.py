@@ -1,4 +1,4 @@
-"""Triton's own perf_analyzer, unmodified, against Lumen: over HTTP and with system shared memory."""
+"""Triton's own perf_analyzer, unmodified: over HTTP and with system shared memory."""
 
 from __future__ import annotations
 
