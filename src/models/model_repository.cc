@@ -207,9 +207,19 @@ void ModelRepository::load_model(Model& model, const ModelSource& found) {
   if (!status.ok()) model.mark_unavailable(reason_text(status, directory_, found));
 }
 
+namespace {
+
+std::optional<ConfigInstead> instead_of(std::string_view model, const std::string* config) {
+  return config == nullptr ? std::nullopt : std::optional(ConfigInstead{model, *config});
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
-                                                     std::string_view version) {
-  Result<std::vector<FoundModel>> found = scan_repository(directory_, options_.follow_links);
+                                                     std::string_view version,
+                                                     const std::string* config) {
+  Result<std::vector<FoundModel>> found =
+      scan_repository(directory_, options_.follow_links, instead_of(name, config));
   if (!found.ok()) return found.status();
   const FoundModel* wanted = nullptr;
   for (const FoundModel& one : *found) {
@@ -233,8 +243,10 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
   return model;
 }
 
-Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk() const {
-  const Result<std::vector<FoundModel>> found = scan_repository(directory_, options_.follow_links);
+Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk(
+    std::string_view name, const std::string* config) const {
+  const Result<std::vector<FoundModel>> found =
+      scan_repository(directory_, options_.follow_links, instead_of(name, config));
   if (!found.ok()) return found.status();
   std::vector<OnDisk> all;
   for (const FoundModel& one : *found) {

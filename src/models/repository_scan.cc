@@ -347,7 +347,7 @@ void apply_policy(const VersionPolicy& policy, const FoundModel& unversioned,
 }
 
 void scan_model(int root, const std::filesystem::path& path, const Bounds& bounds,
-                std::vector<FoundModel>& models) {
+                const std::optional<ConfigInstead>& instead, std::vector<FoundModel>& models) {
   const std::string name = path.filename().string();
   FoundModel unversioned;
   unversioned.source.name = printable(name);
@@ -360,11 +360,15 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     models.push_back(std::move(unversioned));
     return;
   }
-  const Result<ModelOptions> options = read_config(directory.get(), path / "config.json", bounds);
+  const bool has_other = instead && instead->model == name;
+  const Result<ModelOptions> options =
+      has_other ? parse_model_config(instead->text, "the configuration of the load call")
+                : read_config(directory.get(), path / "config.json", bounds);
   Result<std::vector<std::string>> labels =
       read_labels(directory.get(), path / kLabelsFile, bounds);
   if (labels.ok()) unversioned.source.label_lines = std::move(*labels);
   unversioned.source.stamp = stamp_of(directory.get(), *entries);
+  if (has_other) unversioned.source.stamp.append(instead->text);
   std::vector<FoundModel> versions;
   for (const Entry& entry : *entries) {
     const bool may_be_directory = entry.kind == Kind::kDirectory || entry.kind == Kind::kDeadLink;
@@ -404,7 +408,8 @@ void add_loose_file(const std::filesystem::path& path, std::vector<FoundModel>& 
 }  // namespace
 
 Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& directory,
-                                                bool follow_links) {
+                                                bool follow_links,
+                                                const std::optional<ConfigInstead>& instead) {
   const UniqueFd root = open_directory(AT_FDCWD, directory.c_str());
   if (!root.valid()) {
     return Status::from_errno(errno,
@@ -424,7 +429,7 @@ Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& dir
       FoundModel found;
       found.status = check_links(path, bounds);
       if (found.status.ok()) {
-        scan_model(root.get(), path, bounds, models);
+        scan_model(root.get(), path, bounds, instead, models);
         continue;
       }
       found.source.name = printable(entry.name);

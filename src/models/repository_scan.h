@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace lumen::models {
@@ -18,11 +20,18 @@ struct FoundModel {
   Status status;                // not ok: this version can't be loaded, with the reason
 };
 
+// The configuration of one model, in place of its config.json.
+struct ConfigInstead {
+  std::string_view model;
+  std::string_view text;
+};
+
 // Sorted by name, then version as a number. Skipped without a word: plain files, hidden entries and
 // directories without a version in them (a repository may hold scripts). A symbolic link that leads
 // out of `directory` (which itself may be one) is refused, unless `follow_links`; a link within it
 // is taken as its target.
 [[nodiscard]] Result<std::vector<FoundModel>> scan_repository(
-    const std::filesystem::path& directory, bool follow_links = false);
+    const std::filesystem::path& directory, bool follow_links = false,
+    const std::optional<ConfigInstead>& instead = std::nullopt);
 
 }  // namespace lumen::models

@@ -6,6 +6,8 @@
 
 #include <lumen/base/clock.h>
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace lumen::server {
@@ -13,24 +15,33 @@ namespace {
 
 using nlohmann::json;
 
-// "config" and "file:..." would replace the repository's own files.
-Status check_load(std::string_view text) {
-  const Result<json> body = parse_job(text, R"({"parameters": {}})");
+// The configuration that a load call brings along, as the text of a config.json.
+Result<std::optional<std::string>> config_of(std::string_view text) {
+  const Result<json> body = parse_job(text, R"({"parameters": {"config": "{}"}})");
   if (!body.ok()) return body.status();
+  std::optional<std::string> config;
   const auto parameters = body->find("parameters");
-  if (parameters == body->end()) return {};
+  if (parameters == body->end()) return config;
   if (!parameters->is_object()) {
     return Status::error(Code::kInvalidArgument, "parameters: got %s, wanted an object",
                          shown(*parameters).c_str());
   }
   for (const auto& [key, value] : parameters->items()) {
-    if (key != "config" && !key.starts_with("file:")) continue;
-    return Status::error(Code::kUnsupported,
-                         "parameter %s: models are loaded as they lie in the repository; put the "
-                         "file there",
-                         shown(json(key)).c_str());
+    if (key.starts_with("file:")) {
+      return Status::error(Code::kUnsupported,
+                           "parameter %s: the files of models are loaded as they lie in the "
+                           "repository; put the file there",
+                           shown(json(key)).c_str());
+    }
+    if (key != "config") continue;
+    if (!value.is_string()) {
+      return Status::error(Code::kInvalidArgument,
+                           "config: got %s, wanted the text of a config.json, as a string",
+                           shown(value).c_str());
+    }
+    config = value.get<std::string>();
   }
-  return {};
+  return config;
 }
 
 }  // namespace
@@ -72,8 +83,9 @@ Status ModelLoader::change(const service::Job& job) {
         parse_job(job.text, R"({"parameters": {"unload_dependents": false}})");
     return body.ok() ? catalog_.unload(job.subject) : body.status();
   }
-  LUMEN_RETURN_IF_ERROR(check_load(job.text));
-  return catalog_.reload(job.subject);
+  const auto config = config_of(job.text);
+  if (!config.ok()) return config.status();
+  return catalog_.reload(job.subject, config->has_value() ? &**config : nullptr);
 }
 
 Result<ModelLoader::Stamps> ModelLoader::look() const {

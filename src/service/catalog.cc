@@ -256,16 +256,16 @@ Status Catalog::remove(std::string_view name, std::string_view version) {
   return {};
 }
 
-Status Catalog::reload_version(std::string_view name, std::string_view version,
-                               std::string_view stamp) {
+Status Catalog::reload_version(const models::ModelRepository::OnDisk& version,
+                               const std::string* config) {
   std::shared_ptr<models::Model> before;
   if (const std::shared_ptr<const CatalogSnapshot> now = snapshot();
-      const CatalogModel* found = version_in(*now, name, version)) {
+      const CatalogModel* found = version_in(*now, version.name, version.version)) {
     before = found->model;
   }
   const bool was_ready = before != nullptr && before->state() == models::ModelState::kReady;
-  if (was_ready && before->stamp() == stamp) return {};
-  Result<std::shared_ptr<models::Model>> loaded = repository_.load(name, version);
+  if (was_ready && before->stamp() == version.stamp) return {};
+  Result<std::shared_ptr<models::Model>> loaded = repository_.load(version.name, version.version, config);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<models::Model>& model = *loaded;
   Status status;
@@ -275,16 +275,16 @@ Status Catalog::reload_version(std::string_view name, std::string_view version,
   return status.ok() ? served : status;
 }
 
-Status Catalog::reload(std::string_view name) {
+Status Catalog::reload(std::string_view name, const std::string* config) {
   const std::lock_guard lock(models_mutex_);
   if (is_closed_) return shutting_down();
-  Result<std::vector<models::ModelRepository::OnDisk>> found = repository_.on_disk();
+  Result<std::vector<models::ModelRepository::OnDisk>> found = repository_.on_disk(name, config);
   if (!found.ok()) return found.status();
   std::erase_if(*found, [name](const auto& one) { return one.name != name; });
   if (found->empty()) return model_not_found(name, {});
   Status first;
   for (const auto& one : *found) {
-    const Status status = reload_version(name, one.version, one.stamp);
+    const Status status = reload_version(one, config);
     if (first.ok()) first = status;
   }
   const std::shared_ptr<const CatalogSnapshot> now = snapshot();

@@ -148,9 +148,25 @@ def test_files_of_the_request_are_refused(start: Any) -> None:
     with pytest.raises(InferenceServerException, match="as they lie in the") as caught:
         client.load_model("mlp", config="{}", files={"file:1/model.onnx": b"\0" * 100})
     assert caught.value.status() == "501"
-    with pytest.raises(InferenceServerException, match='parameter "config"'):
-        client.load_model("mlp", config='{"versions": "latest"}')
     assert infer(client).shape == (1, 10)
+
+
+def test_a_configuration_of_the_call_counts_until_the_next_one(start: Any, models: Path) -> None:
+    _, client = start()
+    (models / "mlp" / "config.json").write_text('{"versions": [7]}')
+    client.load_model("mlp", config='{"versions": "latest", "response_cache": {"enable": true}}')
+    assert client.get_model_config("mlp")["response_cache"] == {"enable": True}
+    assert client.get_model_config("mlp")["version_policy"] == {"latest": {"num_versions": 1}}
+    for wrong, words in (
+        ('{"max_batch_size": 8}', 'configuration of the load call: unknown key "max_batch_size"'),
+        ("{", "configuration of the load call: line 1 is not JSON"),
+    ):
+        with pytest.raises(InferenceServerException, match=words):
+            client.load_model("mlp", config=wrong)
+        assert infer(client).shape == (1, 10), "the old one serves"
+    (models / "mlp" / "config.json").unlink()
+    client.load_model("mlp")
+    assert client.get_model_config("mlp")["response_cache"] == {"enable": False}
 
 
 def test_a_folder_that_is_being_copied_waits_until_it_is_still(start: Any, models: Path) -> None:

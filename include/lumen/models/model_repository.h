@@ -175,13 +175,15 @@ class ModelRepository {
     std::string version;
     std::string stamp;
   };
-  // In the order of the list above. Control plane; reads no model.
-  [[nodiscard]] Result<std::vector<OnDisk>> on_disk() const;
+  // In the order of the list above. Control plane; reads no model. `config`, here and below: of the
+  // model `name`, in place of its config.json; nullptr: that counts.
+  [[nodiscard]] Result<std::vector<OnDisk>> on_disk(std::string_view name = {},
+                                                    const std::string* config = nullptr) const;
   // For a catalog while it serves, one at a time: loads one version more from the directory
   // (`version` empty: the highest there), which the list above does not name. One that can't be
   // loaded is unavailable, with its reason. Errors: it is not there, or no index is free.
-  [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name,
-                                                    std::string_view version);
+  [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name, std::string_view version,
+                                                    const std::string* config = nullptr);
   // Not kept any more; it lives as long as others keep it.
   void forget(const Model& model);
   [[nodiscard]] Backends& backends() noexcept { return backends_; }

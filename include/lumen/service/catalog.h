@@ -130,8 +130,9 @@ class Catalog {
   // version whose files have not changed since it was loaded stays; one that has changed is loaded
   // beside the old, and takes its place between two requests; then versions that are gone leave.
   // A version that can't be loaded is unavailable with its reason, unless an older state of it
-  // serves: that one goes on. Errors: the reasons of such versions; kNotFound: there is none.
-  [[nodiscard]] Status reload(std::string_view name);
+  // serves: that one goes on. `config`: in place of its config.json until the next call; nullptr:
+  // that counts. Errors: the reasons of such versions; kNotFound: there is none.
+  [[nodiscard]] Status reload(std::string_view name, const std::string* config = nullptr);
   // All versions of a model leave, as in remove(). kNotFound: none is served.
   [[nodiscard]] Status unload(std::string_view name);
   // From now on no request finds it; returns when those that had found it are answered and it is
@@ -160,8 +161,8 @@ class Catalog {
                              const std::shared_ptr<models::Model>& before);
   void leave(const std::shared_ptr<models::Model>& model);
   void end(const std::shared_ptr<models::Model>& model);
-  [[nodiscard]] Status reload_version(std::string_view name, std::string_view version,
-                                      std::string_view stamp);
+  [[nodiscard]] Status reload_version(const models::ModelRepository::OnDisk& version,
+                                      const std::string* config);
   void describe_all(CatalogSnapshot& snapshot, std::string_view name) const;
 
   models::ModelRepository& repository_;
