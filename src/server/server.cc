@@ -98,6 +98,8 @@ class RunningServer final : public Server {
   Status remove_model(std::string_view name, std::string_view version) override {
     return catalog_->remove(name, version);
   }
+  Status load_model(std::string_view name) override { return catalog_->reload(name); }
+  Status unload_model(std::string_view name) override { return catalog_->unload(name); }
   std::optional<telemetry::TraceLogCounters> trace_counters() const override {
     if (trace_log_ == nullptr) return std::nullopt;
     return trace_log_->counters();

@@ -120,6 +120,8 @@ constexpr Event kEvents[] = {
     {"models added", &Sum::added},
     {"that failed", &Sum::add_failed},
     {"models removed", &Sum::removed},
+    {"models whose place another took", &Sum::reloaded},
+    {"that could not be loaded, while the old one served", &Sum::reload_failed},
     {"early drains", &Sum::drained},
     {"calls parked by a step", &Sum::parked},
     {"with their leader's reply", &Sum::shared},

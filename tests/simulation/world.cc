@@ -110,6 +110,7 @@ class World {
   void look() const;
   void change_configuration();
   void change_models();
+  void reload();
   void compare() const;
   void compare_kept_pages();
   void add_up();
@@ -219,6 +220,10 @@ void World::change_models() {
   for (size_t i = random().below(8); i > 0 && !leaves_; --i) {
     let_time_pass_ns(random().below(15 * kMs));
     const bool was_there = tally_.presence.is == Is::kThere;
+    if (was_there && random().one_in(3)) {
+      reload();
+      continue;
+    }
     tally_.presence.become(Is::kChanging);
     const Status status =
         was_there ? server_->remove_model(kModelThatGoes, "")
@@ -231,6 +236,21 @@ void World::change_models() {
     } else if (!leaves_) {
       fail("a change of the models fails: %s", status.message().data());
     }
+  }
+}
+
+// No request finds that the model is not there, whether another takes its place or not.
+void World::reload() {
+  static size_t changes = 0;  // another size, since the clock of a file system is coarse
+  files_.write("models/" + std::string(kModelThatGoes) + "/1/model.onnx",
+               "fake" + std::string(++changes % 100, ' '));
+  const Status status = with_few_instances([&] { return server_->load_model(kModelThatGoes); });
+  if (status.ok()) {
+    ++sum_.reloaded;
+  } else if (is_wanted(status)) {
+    ++sum_.reload_failed;
+  } else if (!leaves_) {
+    fail("a model is not loaded anew: %s", status.message().data());
   }
 }
 

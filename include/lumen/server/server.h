@@ -61,6 +61,9 @@ class Server {
   // block.
   [[nodiscard]] virtual Status add_model(std::string_view name, std::string_view version) = 0;
   [[nodiscard]] virtual Status remove_model(std::string_view name, std::string_view version) = 0;
+  // As clients' load and unload calls do: service::Catalog::reload() and unload(). In the same way.
+  [[nodiscard]] virtual Status load_model(std::string_view name) = 0;
+  [[nodiscard]] virtual Status unload_model(std::string_view name) = 0;
   // Of the CSV file; nullopt: none is written.
   [[nodiscard]] virtual std::optional<telemetry::TraceLogCounters> trace_counters() const = 0;
   // Goes on in the CSV file that has the name now. Ok where there is none.
