@@ -58,6 +58,7 @@ int lumen_main(int argc, char** argv) {
   add_bench_command(app, exit_status);
   add_matrix_command(app, exit_status);
   add_models_command(app, exit_status);
+  add_check_command(app, exit_status);
   add_bus_command(app, exit_status);
   add_doctor_command(app, exit_status);
   list_python_commands(app);

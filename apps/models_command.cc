@@ -6,16 +6,21 @@
 #include <lumen/models/execution_provider.h>
 #include <lumen/models/load_progress.h>
 #include <lumen/models/model_repository.h>
+#include <lumen/server/settings.h>
 #include <lumen/telemetry/counters.h>
 
 #include "serve_banner.h"
 #include "trial_process.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace {
 
@@ -63,14 +68,16 @@ void print_model(const Model& model, bool explain) {
   for (const lumen::models::TriedBackend& tried : choice.tried) print_tried(tried);
 }
 
-int run_models(const ModelsArguments& arguments) {
+// Loads the repository as a server would, and calls `show` with its models. The exit status.
+int with_models(const char* command, const ModelsArguments& arguments,
+                const std::function<void(const std::vector<std::shared_ptr<Model>>&)>& show) {
   const auto counters = std::make_unique<lumen::telemetry::Counters>();
   lumen::models::LoadProgress progress(lumen::now_ns(), [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
   const auto providers = lumen::models::parse_execution_providers(arguments.execution_providers);
   if (!providers.ok()) {
-    std::fprintf(stderr, "lumen models: --execution-providers: %s\n",
+    std::fprintf(stderr, "lumen %s: --execution-providers: %s\n", command,
                  providers.status().message().data());
     return 2;
   }
@@ -84,15 +91,52 @@ int run_models(const ModelsArguments& arguments) {
         progress.on_loaded(model, number, count, lumen::now_ns());
       });
   if (!repository.ok()) {
-    std::fprintf(stderr, "lumen models: %s\n", repository.status().message().data());
+    std::fprintf(stderr, "lumen %s: %s\n", command, repository.status().message().data());
     return 1;
   }
-  bool all_ready = true;
-  for (const auto& model : (*repository)->models()) {
-    print_model(*model, arguments.explain);
-    all_ready = all_ready && model->state() == ModelState::kReady;
-  }
+  const std::vector<std::shared_ptr<Model>> models = (*repository)->models();
+  show(models);
+  const bool all_ready = std::ranges::all_of(
+      models, [](const auto& model) { return model->state() == ModelState::kReady; });
   return all_ready ? 0 : 1;
+}
+
+int run_models(const ModelsArguments& arguments) {
+  return with_models("models", arguments, [&](const auto& models) {
+    for (const auto& model : models) print_model(*model, arguments.explain);
+  });
+}
+
+// The configuration of a server, as `lumen serve --config` takes it.
+int check_configuration(const std::filesystem::path& file) {
+  const lumen::server::ServerOptions defaults;
+  const auto options = lumen::server::load_config(file, defaults);
+  const lumen::Status status =
+      options.ok() ? lumen::server::validate_options(*options) : options.status();
+  if (status.ok()) {
+    std::printf("ok  %s\n", file.c_str());
+    return 0;
+  }
+  std::printf("bad %s\n    %s\n", file.c_str(), status.message().data());
+  return 1;
+}
+
+int run_check(const ModelsArguments& arguments) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(arguments.repository, none)) {
+    return check_configuration(arguments.repository);
+  }
+  return with_models("check", arguments, [](const auto& models) {
+    size_t bad = 0;
+    for (const auto& model : models) {
+      const bool is_ready = model->state() == ModelState::kReady;
+      bad += is_ready ? 0 : 1;
+      std::printf("%s %s/%s%s%s\n", is_ready ? "ok " : "bad", model->metadata().name.c_str(),
+                  model->metadata().version.c_str(), is_ready ? "" : "\n    ",
+                  is_ready ? "" : model->reason().c_str());
+    }
+    std::printf("%zu versions, %zu of them can't be served\n", models.size(), bad);
+  });
 }
 
 }  // namespace
@@ -109,4 +153,20 @@ void add_models_command(CLI::App& app, int& exit_status) {
   command->add_flag("--explain", arguments->explain,
                     "with the measurements of each backend, and why one can't");
   command->callback([arguments, &exit_status] { exit_status = run_models(*arguments); });
+}
+
+void add_check_command(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand(
+      "check", "look at a repository or a configuration without serving it, and say the fixes");
+  auto arguments = std::make_shared<ModelsArguments>();
+  command
+      ->add_option(
+          "PATH", arguments->repository,
+          "a model repository, whose models are loaded, or a file for lumen serve --config")
+      ->required();
+  command->add_option("--backend", arguments->backend,
+                      "of models whose config.json names none; default: auto");
+  command->add_option("--execution-providers", arguments->execution_providers,
+                      "as lumen serve takes it: ways to devices, a list in JSON");
+  command->callback([arguments, &exit_status] { exit_status = run_check(*arguments); });
 }

@@ -265,7 +265,8 @@ Status Catalog::reload_version(const models::ModelRepository::OnDisk& version,
   }
   const bool was_ready = before != nullptr && before->state() == models::ModelState::kReady;
   if (was_ready && before->stamp() == version.stamp) return {};
-  Result<std::shared_ptr<models::Model>> loaded = repository_.load(version.name, version.version, config);
+  Result<std::shared_ptr<models::Model>> loaded =
+      repository_.load(version.name, version.version, config);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<models::Model>& model = *loaded;
   Status status;

@@ -42,9 +42,9 @@ std::string input(const std::string& parameters) {
 }
 
 std::string with_tensor(const std::string& json, const std::string& headers = "") {
-  return post_request(kPath, json + std::string(kInputBytes, '\0'),
-                      headers + "Inference-Header-Content-Length: " +
-                          std::to_string(json.size()) + "\r\n");
+  return post_request(
+      kPath, json + std::string(kInputBytes, '\0'),
+      headers + "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
 }
 
 TEST_P(DataPlaneProtocol, ClassesWithLabelsAllocateNothing) {
@@ -65,9 +65,8 @@ TEST_P(DataPlaneProtocol, TensorsInSharedMemoryAllocateNothing) {
   ASSERT_TRUE(object.valid());
   ASSERT_EQ(::ftruncate(object.get(), 8192), 0);
   HttpClient control = served.client(true);
-  const HttpReply registered = control.exchange(
-      post_request("/v2/systemsharedmemory/region/r/register",
-                   R"({"key":")" + key + R"(","byte_size":8192})"));
+  const HttpReply registered = control.exchange(post_request(
+      "/v2/systemsharedmemory/region/r/register", R"({"key":")" + key + R"(","byte_size":8192})"));
   EXPECT_EQ(registered.status, 200) << registered.body;
   for (const int offset : {0, 1}) {  // the second one is copied
     const std::string request = post_request(
@@ -95,10 +94,10 @@ TEST_P(DataPlaneProtocol, ACompressedBodyAllocatesNothing) {
   ASSERT_EQ(::deflate(&stream, Z_FINISH), Z_STREAM_END);
   packed.resize(packed.size() - stream.avail_out);
   ::deflateEnd(&stream);
-  const std::string request =
-      post_request(kPath, packed,
-                   "Content-Encoding: gzip\r\nInference-Header-Content-Length: " +
-                       std::to_string(json.size()) + "\r\n");
+  const std::string request = post_request(
+      kPath, packed,
+      "Content-Encoding: gzip\r\nInference-Header-Content-Length: " + std::to_string(json.size()) +
+          "\r\n");
   expect_none("gzip", served.count(request, false).data_plane);
 }
 

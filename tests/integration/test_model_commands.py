@@ -1,4 +1,4 @@
-"""`lumen ps`, `load` and `unload` against a running server."""
+"""`lumen ps`, `load` and `unload` against a running server; `lumen check` without one."""
 
 from __future__ import annotations
 
@@ -94,3 +94,34 @@ def test_without_a_server_the_socket_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert path in done.stderr
     assert "--unix" in run("ps").stderr
+
+
+def test_check_names_the_faults_of_a_repository(tmp_path: Path) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    done = run("check", str(models), "--backend", "openvino")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "ok  mlp/1\n1 versions, 0 of them can't be served\n",
+    )
+    shutil.copytree(MODELS / "mlp", models / "other")
+    (models / "other" / "config.json").write_text('{"wieght": 2}')
+    (models / "loose").mkdir()
+    shutil.copy(MODELS / "mlp" / "1" / "model.onnx", models / "loose")
+    done = run("check", str(models), "--backend", "openvino")
+    assert done.returncode == 1
+    assert "bad other/1\n" in done.stdout
+    assert 'unknown key "wieght"; did you mean "weight"?' in done.stdout
+    assert "move it to loose/1/model.onnx" in done.stdout
+    assert done.stdout.endswith("3 versions, 2 of them can't be served\n")
+
+
+def test_check_names_the_faults_of_a_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"server": {"io_threads": 2}}')
+    done = run("check", str(file))
+    assert (done.returncode, done.stdout) == (0, f"ok  {file}\n")
+    file.write_text('{"server": {"io_thread": 2}}')
+    done = run("check", str(file))
+    assert (done.returncode, done.stdout.startswith("bad ")) == (1, True)
+    assert "io_threads" in done.stdout
+    assert run("check", str(tmp_path / "none.json")).returncode == 1
