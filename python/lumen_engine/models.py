@@ -75,7 +75,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def gather(server: Control) -> list[dict[str, Any]]:
-    """The index, with what the engine and the statistics say of each version."""
+    """The index, with the words of the engine and the statistics on each version."""
     index: list[dict[str, Any]] = server.json("/v2/repository/index", method="POST")
     engine = server.json("/v2/lumen/engine")["models"]
     stats = server.json("/v2/models/stats")["model_stats"]

@@ -16,7 +16,7 @@ import tritonclient.http as triton
 from integration.harness import MODELS, SANITIZED, Server, copy_models
 
 # `./dev soak` sets it: 200.
-RELOADS = int(os.environ.get("LUMEN_RELOADS", "40"))
+RELOADS = int(os.environ.get("LUMEN_RELOADS", "24" if SANITIZED else "40"))
 SETTLED = 20  # allocators and caches have their usual size by then
 RNG = np.random.default_rng(11)
 ROWS = {"mlp": RNG.random((3, 256), np.float32), "digits": RNG.random((1, 1, 8, 8), np.float32)}

@@ -27,7 +27,7 @@ class TruncationGuard {
   static constexpr size_t kMax = 16 + limits::kMaxSharedRegions;
 
   // `mapped`: whole pages, mapped until the guard is gone. For the message: `path`, cut if it is
-  // long, and `then`, what follows from the loss; it lives as long as the process.
+  // long, and `then`, the consequence of the loss; it lives as long as the process.
   TruncationGuard(std::span<std::byte> mapped, std::string_view path,
                   std::string_view then) noexcept;
   ~TruncationGuard();

@@ -1,5 +1,5 @@
-// An infer request's tensors to the call: what its JSON says against the model, and where the bytes
-// lie or go. I/O thread only; allocates nothing but from the request's memory.
+// An infer request's tensors to the call: its JSON is checked against the model, and the bytes get
+// their places. I/O thread only; allocates nothing but from the request's memory.
 #include "transports/http/http_transport.h"
 #include "transports/http/request_handler.h"
 

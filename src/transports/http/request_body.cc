@@ -68,7 +68,7 @@ RequestBody::Progress RequestBody::begin_collecting(size_t max_bytes,
 }
 
 RequestBody::Progress RequestBody::collect() noexcept {
-  // 0.5 ms of inflating: what a receive brings may be a thousand times as much.
+  // 0.5 ms of inflating: one receive may bring a thousand times as much.
   constexpr size_t kMostAtOnce = 256 * 1024;
   size_t taken = 0;
   for (;;) {
