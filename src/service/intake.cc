@@ -8,6 +8,7 @@
 #include <lumen/service/shared_region.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lumen::service {
 namespace {
@@ -100,10 +101,24 @@ Result<std::span<std::byte>> Intake::use_region(Call& call, const wire::SharedPl
   return region->part(place.offset, place.byte_size);
 }
 
-void Intake::leave(Call& call) noexcept {
-  for (HeldRegion* held = call.regions; held != nullptr; held = held->next) {
+void Intake::leave_regions(Call& call) noexcept {
+  for (HeldRegion* held = std::exchange(call.regions, nullptr); held != nullptr;
+       held = held->next) {
     catalog_.release(*held->region);
   }
+}
+
+bool Intake::is_awaited(const Call& call) const noexcept {
+  const models::Model* const model = call.infer.model;
+  if (model != nullptr && catalog_.is_awaited(*model)) return true;
+  for (const HeldRegion* held = call.regions; held != nullptr; held = held->next) {
+    if (catalog_.is_awaited(*held->region)) return true;
+  }
+  return false;
+}
+
+void Intake::leave(Call& call) noexcept {
+  leave_regions(call);
   call.let_go_of_outputs();  // while their model is held
   if (call.infer.model != nullptr) catalog_.release(*call.infer.model);
 }

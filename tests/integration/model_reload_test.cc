@@ -4,9 +4,12 @@
 #include "support/fake_server.h"
 
 #include <lumen/base/clock.h>
+#include <lumen/base/unique_fd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -159,6 +162,61 @@ TEST_P(ModelReload, ARequestThatRunsEndsBeforeItsModelGoes) {
   control_->release();
   EXPECT_THAT(waiting.read().body, HasSubstr(answer(1)));
   unloading.join();
+}
+
+// It keeps to the least rate, and would go on for hours.
+TEST_P(ModelReload, AClientThatSendsSlowlyHoldsUpNoUnload) {
+  options_.timeouts.body_period_ns = 100'000'000;
+  options_.timeouts.body_min_bytes = 1;
+  start();
+  std::atomic<bool> is_gone{false};
+  HttpClient slow = client();
+  const std::string request = binary_infer("plus_one", "x", std::string(16'000, '\0'), 1000);
+  const size_t head = request.size() - 16'000;
+  ASSERT_TRUE(slow.send(request.substr(0, head)));
+  std::thread sending([&] {
+    for (size_t at = head; at < request.size() && !is_gone; ++at) {
+      if (!slow.send(request.substr(at, 1))) break;
+      ::usleep(5000);  // sleep: the client is slow
+    }
+  });
+  EXPECT_EQ(call(kUnload).status, 200);
+  is_gone = true;
+  sending.join();
+  EXPECT_EQ(slow.read().status, 408);
+}
+
+TEST_P(ModelReload, AClientThatReadsSlowlyHoldsUpNoUnload) {
+  control_->repeats = 512;
+  Shape row;
+  ASSERT_TRUE(row.append(Shape::kDynamic) && row.append(4 * 512));
+  control_->outputs.front().shape = row;
+  options_.timeouts.write_stall_ns = 800'000'000;  // a look each 100 ms
+  start();
+  std::atomic<bool> is_gone{false};
+  const UniqueFd slow(::socket(AF_INET, SOCK_STREAM, 0));
+  const int small = 4096;
+  ::setsockopt(slow.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  const std::string& address = server_->http_address();
+  where.sin_port = htons(static_cast<uint16_t>(std::stoul(address.substr(address.rfind(':') + 1))));
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(slow.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where)), 0);
+  // A reply of 8 MB, of which the kernel holds a part.
+  const std::string request = binary_infer("plus_one", "x", std::string(16'000, '\0'), 1000);
+  ASSERT_EQ(::send(slow.get(), request.data(), request.size(), 0),
+            static_cast<ssize_t>(request.size()));
+  char some[2048];
+  ASSERT_GT(::recv(slow.get(), some, sizeof(some), 0), 0) << "the reply has begun";
+  std::thread reading([&] {
+    while (!is_gone && ::recv(slow.get(), some, sizeof(some), 0) > 0) {
+      ::usleep(20'000);  // sleep: the client is slow
+    }
+  });
+  EXPECT_EQ(call(kUnload).status, 200);
+  is_gone = true;
+  reading.join();
 }
 
 TEST_P(ModelReload, CallsThatMeanNothingAreRefused) {

@@ -29,8 +29,8 @@ class BatchTimes {
     uint64_t output_ns = 0;
   };
 
-  // `row`: of the CounterWriter of the calling thread, which has that row alone. 5 ns; 30 in the
-  // last shard.
+  // `row`: of the CounterWriter of the calling thread, which has that row alone. Plain additions;
+  // atomic ones in the last shard.
   void add(size_t row, const Times& call) noexcept {
     const bool is_alone = row < kShards - 1;
     Slot& slot = shards_[is_alone ? row : kShards - 1].find(call.rows);

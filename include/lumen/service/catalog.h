@@ -85,6 +85,13 @@ class Catalog {
     void release(const models::Model& model) noexcept { --held_[model.index()]; }
     void hold(const SharedRegion& region) noexcept { ++held_[place_of(region)]; }
     void release(const SharedRegion& region) noexcept { --held_[place_of(region)]; }
+    // It is held by this thread, and the control plane waits for it.
+    [[nodiscard]] bool is_awaited(const models::Model& model) const noexcept {
+      return is_awaited(model.index());
+    }
+    [[nodiscard]] bool is_awaited(const SharedRegion& region) const noexcept {
+      return is_awaited(place_of(region));
+    }
     // When nothing of now() is used any more; before the thread sleeps.
     void end_turn() noexcept;
     // The thread holds nothing and ends. No other call comes.
@@ -93,6 +100,9 @@ class Catalog {
    private:
     friend class Catalog;
     Reader(const std::atomic<const CatalogSnapshot*>& current, std::function<void()> wake);
+    [[nodiscard]] bool is_awaited(uint32_t place) const noexcept {
+      return snapshot_ != told_ && snapshot_->leaving == place;
+    }
     [[nodiscard]] bool is_closed() const noexcept;
     void wait_for(const CatalogSnapshot* snapshot) const noexcept;
 

@@ -79,6 +79,11 @@ class Intake {
   // (kNotFound), it is another user's, or it has no such place.
   [[nodiscard]] Result<std::span<std::byte>> use_region(Call& call, const wire::SharedPlace& place,
                                                         uid_t user) noexcept;
+  // The reply has been made, or the request refused: its regions are not used any more.
+  void leave_regions(Call& call) noexcept;
+  // The control plane waits for the call, so that its model or a region can go. A transport ends it
+  // where its client is slow: one client must not hold up changes of the server.
+  [[nodiscard]] bool is_awaited(const Call& call) const noexcept;
   // The transport is through with the call: its outputs, its model and its regions are let go.
   void leave(Call& call) noexcept;
 

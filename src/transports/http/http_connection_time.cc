@@ -10,6 +10,7 @@ namespace lumen::http {
 
 bool HttpConnection::body_is_late() noexcept {
   if (progress_bytes_ < host_.services().options.timeouts.body_min_bytes) return true;
+  if (context_ != nullptr && host_.thread().intake.is_awaited(context_->call)) return true;
   progress_bytes_ = 0;
   is_overdue_ = false;
   start(host_.timeouts().body);
@@ -71,12 +72,14 @@ void HttpConnection::end_late_receive() noexcept {
 }
 
 void HttpConnection::look_at_send(bool has_moved) noexcept {
-  if (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
+  const bool is_awaited = host_.thread().intake.is_awaited(context_->call);
+  if (!is_awaited && (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_)))) {
     watch_send();  // slow, but moving
     return;
   }
   const uint64_t now = coarse_now_ns();
-  if (context_->reply.stalled_ns(now) < host_.services().options.timeouts.write_stall_ns) {
+  if (!is_awaited &&
+      context_->reply.stalled_ns(now) < host_.services().options.timeouts.write_stall_ns) {
     host_.timeouts().write.start(timeout_, now);
     return;
   }

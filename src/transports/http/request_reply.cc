@@ -168,6 +168,7 @@ Next RequestHandler::refuse(RequestContext& context, const wire::Refusal& refusa
 }
 
 Next RequestHandler::replied(RequestContext& context) noexcept {
+  host_.thread().intake.leave_regions(context.call);
   using telemetry::ServerCounter;
   const int status = context.reply.status();
   host_.counters().add(status < 400   ? ServerCounter("responses_2xx")
