@@ -100,10 +100,12 @@ Result<ModelLoader::Stamps> ModelLoader::look() const {
 void ModelLoader::on_time() {
   const Result<Stamps> now = look();
   next_look_ns_ = now_ns() + interval_ns_;
-  if (!now.ok()) {
-    report_(LogLevel::kWarn, now.status().message());
-    return;
+  // Once, not at each look.
+  const std::string problem(now.status().message());
+  if (problem != std::exchange(problem_, problem) && !now.ok()) {
+    report_(LogLevel::kWarn, problem + "; the models that are loaded are served on");
   }
+  if (!now.ok()) return;
   const Stamps before = std::exchange(seen_, *now);
   for (const auto& [name, stamp] : *now) {
     const auto last = before.find(name);

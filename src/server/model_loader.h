@@ -39,8 +39,9 @@ class ModelLoader final : public JobHandler {
   const ModelControl control_;
   const uint64_t interval_ns_;
   uint64_t next_look_ns_ = UINT64_MAX;
-  Stamps seen_;   // at the last look
-  Stamps taken_;  // that are served, or were refused
+  Stamps seen_;          // at the last look
+  Stamps taken_;         // that are served, or were refused
+  std::string problem_;  // of the last look
 };
 
 }  // namespace lumen::server

@@ -9,6 +9,9 @@
 #include <lumen/service/shared_region.h>
 #include <lumen/wire/json_text.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +33,19 @@ Status read_number(const json& body, const char* key, uint64_t& number) {
   }
   number = found->get<uint64_t>();
   return {};
+}
+
+// A client sees and removes the regions of its own user; over TCP those of the server's.
+uid_t user_of(const service::Job& job) { return job.by ? job.by->uid : ::geteuid(); }
+
+Status not_registered(std::string_view name) {
+  return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
+                       static_cast<int>(std::min(name.size(), limits::kMaxNameBytes)), name.data());
+}
+
+bool has_region(const service::CatalogSnapshot& catalog, std::string_view name, uid_t user) {
+  const service::SharedRegion* const region = catalog.find_region(name);
+  return region != nullptr && region->user() == user;
 }
 
 // Addresses of all regions together: a file may be longer than the memory that it has.
@@ -60,15 +76,15 @@ void SharedRegions::handle(service::Job& job) {
 
 Status SharedRegions::tell(service::Job& job) const {
   const auto catalog = catalog_.snapshot();
-  if (!job.subject.empty() && catalog->find_region(job.subject) == nullptr) {
-    return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
-                         static_cast<int>(std::min(job.subject.size(), limits::kMaxNameBytes)),
-                         job.subject.data());
+  const uid_t user = user_of(job);
+  if (!job.subject.empty() && !has_region(*catalog, job.subject, user)) {
+    return not_registered(job.subject);
   }
   job.answer(wire::json_text([&](wire::JsonWriter& json) {
     json.begin_array();
     for (const auto& region : catalog->regions) {
       const service::SharedRegion::Source& source = region->source();
+      if (region->user() != user) continue;
       if (!job.subject.empty() && job.subject != source.name) continue;
       json.begin_object().key("name").string(source.name).key("key").string(source.key);
       json.key("offset").unsigned_integer(source.offset);
@@ -97,16 +113,21 @@ Status SharedRegions::enter(const service::Job& job) {
   LUMEN_RETURN_IF_ERROR(read_number(*body, "offset", source.offset));
   LUMEN_RETURN_IF_ERROR(read_number(*body, "byte_size", source.byte_size));
   LUMEN_RETURN_IF_ERROR(check_room(*catalog_.snapshot(), source.byte_size));
-  const std::optional<uid_t> owner = job.by ? std::optional(job.by->uid) : std::nullopt;
-  const auto region = service::SharedRegion::open(std::move(source), owner);
+  const std::optional<uid_t> user = job.by ? std::optional(job.by->uid) : std::nullopt;
+  const auto region = service::SharedRegion::open(std::move(source), user);
   if (!region.ok()) return region.status();
   return catalog_.add_region(*region);
 }
 
 Status SharedRegions::leave(const service::Job& job) {
-  if (!job.subject.empty()) return catalog_.remove_region(job.subject);
   const auto catalog = catalog_.snapshot();
+  const uid_t user = user_of(job);
+  if (!job.subject.empty()) {
+    return has_region(*catalog, job.subject, user) ? catalog_.remove_region(job.subject)
+                                                   : not_registered(job.subject);
+  }
   for (const auto& region : catalog->regions) {
+    if (region->user() != user) continue;
     LUMEN_RETURN_IF_ERROR(catalog_.remove_region(region->name()));
   }
   return {};

@@ -1,5 +1,5 @@
 // SharedRegions: the clients' regions of system shared memory: GET status, POST register and
-// unregister, as Triton has them. Requests find them in the catalog.
+// unregister, as Triton has them; each user's own alone. Requests find them in the catalog.
 // Threads: the control plane, one. Memory: the heap, and the mappings. Errors: by the status of the
 // job.
 #pragma once

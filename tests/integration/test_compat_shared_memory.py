@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -367,6 +371,46 @@ def test_over_tcp_it_needs_leave_and_over_the_unix_socket_none(tmp_path: Path) -
                 assert (reply.status, "--tcp-shm on" in reply.error) == (403, True)
     finally:
         shm.destroy_shared_memory_region(handle)
+
+
+ASK_AS_NOBODY = """
+import os, socket, sys
+os.setgid(65534), os.setuid(65534)
+client = socket.socket(socket.AF_UNIX)
+client.connect(sys.argv[1])
+for path, method in (("status", "GET"), ("region/in/unregister", "POST"), ("unregister", "POST")):
+    line = f"{method} /v2/systemsharedmemory/{path} HTTP/1.1"
+    client.sendall(f"{line}\\r\\nHost: x\\r\\n\\r\\n".encode())
+    print(client.recv(65536).decode().replace("\\r\\n", " "))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_sees_no_region_and_takes_none_away(tmp_path: Path) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    handle = shm.create_shared_memory_region("in", PREFIX + "users", 1024)
+    folder = Path(tempfile.mkdtemp())  # pytest's own folders are shut to others
+    folder.chmod(0o755)
+    try:
+        with Server(models, "--tcp-shm", "on", unix=str(folder / "s.sock")) as server:
+            with triton.InferenceServerClient(server.url) as client:
+                client.register_system_shared_memory("in", PREFIX + "users", 1024)
+                os.chmod(server.unix_path, 0o666)
+                done = subprocess.run(
+                    [sys.executable, "-I", "-c", ASK_AS_NOBODY, str(server.unix_path)],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                )
+                assert done.returncode == 0, done.stderr
+                status, unregister, unregister_all = done.stdout.splitlines()
+                assert " 200 " in status and status.endswith(" []"), status
+                assert " 404 " in unregister and "not registered" in unregister
+                assert " 200 " in unregister_all
+                assert [r["name"] for r in client.get_system_shared_memory_status()] == ["in"]
+    finally:
+        shm.destroy_shared_memory_region(handle)
+        shutil.rmtree(folder)
 
 
 def infer_in_region(connection: Connection) -> Reply:

@@ -59,7 +59,8 @@ def test_it_measures_a_model_and_shows_the_servers_times(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "error" not in done.stderr.lower(), done.stderr
     count = re.search(r"Successful request count: (\d+)", done.stdout)
-    assert count and int(count[1]) >= 400, done.stdout
+    # Its window may begin or end within a request.
+    assert count and int(count[1]) >= 390, done.stdout
     assert float(re.search(r"Throughput: ([\d.]+) infer/sec", done.stdout)[1]) > 0
     server_side = re.search(r"Avg request latency: \d+ usec \((.*)\)", done.stdout)
     assert server_side and all(time in done.stdout for time in TIMES), done.stdout
