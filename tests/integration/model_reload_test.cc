@@ -174,6 +174,7 @@ TEST_P(ModelReload, AClientThatSendsSlowlyHoldsUpNoUnload) {
   const std::string request = binary_infer("plus_one", "x", std::string(16'000, '\0'), 1000);
   const size_t head = request.size() - 16'000;
   ASSERT_TRUE(slow.send(request.substr(0, head)));
+  while (total("requests") == 0) std::this_thread::yield();  // it holds the model then
   std::thread sending([&] {
     for (size_t at = head; at < request.size() && !is_gone; ++at) {
       if (!slow.send(request.substr(at, 1))) break;
