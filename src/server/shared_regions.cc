@@ -11,7 +11,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,11 +36,6 @@ Status read_number(const json& body, const char* key, uint64_t& number) {
 
 // A client sees and removes the regions of its own user; over TCP those of the server's.
 uid_t user_of(const service::Job& job) { return job.by ? job.by->uid : ::geteuid(); }
-
-Status not_registered(std::string_view name) {
-  return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
-                       static_cast<int>(std::min(name.size(), limits::kMaxNameBytes)), name.data());
-}
 
 bool has_region(const service::CatalogSnapshot& catalog, std::string_view name, uid_t user) {
   const service::SharedRegion* const region = catalog.find_region(name);
@@ -78,7 +72,7 @@ Status SharedRegions::tell(service::Job& job) const {
   const auto catalog = catalog_.snapshot();
   const uid_t user = user_of(job);
   if (!job.subject.empty() && !has_region(*catalog, job.subject, user)) {
-    return not_registered(job.subject);
+    return service::region_not_found(job.subject);
   }
   job.answer(wire::json_text([&](wire::JsonWriter& json) {
     json.begin_array();
@@ -124,7 +118,7 @@ Status SharedRegions::leave(const service::Job& job) {
   const uid_t user = user_of(job);
   if (!job.subject.empty()) {
     return has_region(*catalog, job.subject, user) ? catalog_.remove_region(job.subject)
-                                                   : not_registered(job.subject);
+                                                   : service::region_not_found(job.subject);
   }
   for (const auto& region : catalog->regions) {
     if (region->user() != user) continue;

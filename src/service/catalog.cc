@@ -79,6 +79,11 @@ Status model_not_found(std::string_view name, std::string_view version) noexcept
                        width(name), name.data(), width(version), version.data());
 }
 
+Status region_not_found(std::string_view name) noexcept {
+  return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
+                       width(name), name.data());
+}
+
 Status model_unavailable(const models::Model& model) noexcept {
   return Status::error(Code::kUnavailable, "model '%s' version '%s' is unavailable: %.300s",
                        model.metadata().name.c_str(), model.metadata().version.c_str(),
@@ -339,10 +344,7 @@ Status Catalog::add_region(const std::shared_ptr<SharedRegion>& region) {
 Status Catalog::remove_region(std::string_view name) {
   const std::lock_guard lock(mutex_);
   const SharedRegion* const region = snapshot_->find_region(name);
-  if (region == nullptr) {
-    return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
-                         width(name), name.data());
-  }
+  if (region == nullptr) return region_not_found(name);
   const uint32_t place = place_of(*region);
   auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
   std::erase_if(next->regions, [&](const auto& one) { return one.get() == region; });

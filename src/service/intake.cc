@@ -3,11 +3,9 @@
 
 #include "service/refusal.h"
 
-#include <lumen/base/limits.h>
 #include <lumen/engine/engine.h>
 #include <lumen/service/shared_region.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace lumen::service {
@@ -82,11 +80,7 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
 Result<std::span<std::byte>> Intake::use_region(Call& call, const wire::SharedPlace& place,
                                                 uid_t user) noexcept {
   const SharedRegion* const region = catalog_.now().find_region(place.region);
-  if (region == nullptr) {
-    return Status::error(Code::kNotFound, "region '%.*s' of shared memory is not registered",
-                         static_cast<int>(std::min(place.region.size(), limits::kMaxNameBytes)),
-                         place.region.data());
-  }
+  if (region == nullptr) return region_not_found(place.region);
   if (region->user() != user) {
     return Status::error(Code::kForbidden, "region '%.128s' of shared memory is another user's",
                          region->name().c_str());

@@ -7,12 +7,12 @@
 #include <lumen/base/unique_fd.h>
 
 #include "integration/data_plane_server.h"
+#include "support/compress.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <string>
 #include <string_view>
@@ -83,17 +83,8 @@ TEST_P(DataPlaneProtocol, TensorsInSharedMemoryAllocateNothing) {
 TEST_P(DataPlaneProtocol, ACompressedBodyAllocatesNothing) {
   start();
   const std::string json = input(R"("binary_data_size":1024)") + "}";
-  std::string plain = json + std::string(kInputBytes, '\0');
-  z_stream stream{};
-  ASSERT_EQ(::deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(4096, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(plain.data());
-  stream.avail_in = static_cast<unsigned>(plain.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<unsigned>(packed.size());
-  ASSERT_EQ(::deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(packed.size() - stream.avail_out);
-  ::deflateEnd(&stream);
+  const std::string packed =
+      test::compress(json + std::string(kInputBytes, '\0'), wire::ContentCoding::kGzip);
   const std::string request = post_request(
       kPath, packed,
       "Content-Encoding: gzip\r\nInference-Header-Content-Length: " + std::to_string(json.size()) +

@@ -73,6 +73,7 @@ struct CatalogSnapshot {
 // client.
 [[nodiscard]] Status model_not_found(std::string_view name, std::string_view version) noexcept;
 [[nodiscard]] Status model_unavailable(const models::Model& model) noexcept;
+[[nodiscard]] Status region_not_found(std::string_view name) noexcept;
 
 class Catalog {
  public:

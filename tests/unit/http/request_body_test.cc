@@ -1,10 +1,10 @@
 // Bodies as they come in: by length and in chunks, at each cut, with readers on top of each other;
 // text where it was received or collected, tensors in their places.
 #include "transports/http/request_body.h"
+#include "support/compress.h"
 #include "unit/http/http_support.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <array>
 #include <string>
@@ -106,17 +106,7 @@ TEST(BodyReader, ChunksAboveTheLimitAreRefusedAtTheirSize) {
 }
 
 std::string gzip_of(std::string_view plain) {
-  z_stream stream{};
-  LUMEN_CHECK(::deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(plain.size() + 1024, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(plain.data()));
-  stream.avail_in = static_cast<unsigned>(plain.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<unsigned>(out.size());
-  LUMEN_CHECK(::deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  out.resize(out.size() - stream.avail_out);
-  ::deflateEnd(&stream);
-  return out;
+  return test::compress(plain, wire::ContentCoding::kGzip, 9);
 }
 
 std::string in_chunks(std::string_view bytes) {

@@ -1,6 +1,8 @@
 // Compressed bodies against zlib's own compressor: whole, in pieces, damaged at each byte, cut.
 #include <lumen/wire/inflate.h>
 
+#include "support/compress.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,21 +17,7 @@ namespace lumen::wire {
 namespace {
 
 using State = Inflater::State;
-
-std::string compress(std::string_view plain, ContentCoding coding, int level = 6) {
-  z_stream stream{};
-  const int bits = coding == ContentCoding::kGzip ? 15 + 16 : 15;
-  EXPECT_EQ(::deflateInit2(&stream, level, Z_DEFLATED, bits, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(::deflateBound(&stream, plain.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(plain.data()));
-  stream.avail_in = static_cast<unsigned>(plain.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<unsigned>(out.size());
-  EXPECT_EQ(::deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(out.size() - stream.avail_out);
-  ::deflateEnd(&stream);
-  return out;
-}
+using test::compress;
 
 struct Result {
   std::string plain;
