@@ -6,8 +6,11 @@ AssertionError: a reply that is not well-formed HTTP is a failed test.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import socket
+import termios
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +50,16 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
+
+    def send_into_kernel(self, data: bytes) -> None:
+        """Until the peer's kernel has acknowledged it, which on a busy machine takes a while."""
+        self.send(data)
+        unacknowledged = bytearray(4)
+        while True:
+            fcntl.ioctl(self.socket, termios.TIOCOUTQ, unacknowledged)
+            if not any(unacknowledged):
+                return
+            time.sleep(0.001)  # sleep: a socket has no event for this
 
     def finish_sending(self) -> None:
         self.socket.shutdown(socket.SHUT_WR)

@@ -127,7 +127,7 @@ def send_at_once(one: Server, *requests: bytes) -> list[Connection]:
         assert connection.exchange(LIVE).status == 200
     with stopped(one.pid):
         for connection, request in zip(connections, requests):
-            connection.send(request)
+            connection.send_into_kernel(request)
     return connections
 
 

@@ -155,7 +155,7 @@ def test_requests_that_wait_together_run_together(
             assert connection.exchange(get("/v2/health/live")).status == 200
         with stopped(one.pid):
             for connection, case in zip(connections, single):
-                connection.send(case.request)
+                connection.send_into_kernel(case.request)
         for connection, case in zip(connections, single):
             assert case.is_answered_by(output_bytes(connection.reply()))
         counts = statistics(connections[0], "mlp")

@@ -54,7 +54,7 @@ def send_at_once(one: Server, connections: list[Connection], request: bytes) -> 
     """All come to the server in one turn of its loop; the replies in the order of their coming."""
     with stopped(one.pid):
         for connection in connections:
-            connection.send(request)
+            connection.send_into_kernel(request)
     replies = []
     with selectors.DefaultSelector() as selector:
         for connection in connections:
@@ -215,8 +215,8 @@ def test_a_request_beyond_the_budget_is_refused_before_its_body(
     head, separator, body = SLOW.partition(b"\r\n\r\n")
     with opened(one, 2) as (first, second):
         with stopped(one.pid):  # one turn of the loop brings both, in this order
-            first.send(SLOW)
-            second.send(head + separator)
+            first.send_into_kernel(SLOW)
+            second.send_into_kernel(head + separator)
         reply = second.reply()
         assert reply.status == 429 and "budget" in reply.error
         second.send(body)  # as clients do that look for a reply only when all is sent
