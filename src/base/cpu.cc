@@ -346,6 +346,25 @@ void ask_for_time_slice(uint64_t ns) noexcept {
   (void)::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
+namespace {
+
+Status set_policy(pthread_t thread, int policy, const char* name) noexcept {
+  const sched_param parameters{};  // 0, the only priority that these policies have
+  const int error = ::pthread_setschedparam(thread, policy, &parameters);
+  if (error == 0) return {};
+  return Status::from_errno(error, "pthread_setschedparam(%s)", name);
+}
+
+}  // namespace
+
+Status run_this_thread_in_background() noexcept {
+  return set_policy(::pthread_self(), SCHED_IDLE, "SCHED_IDLE");
+}
+
+Status run_thread_as_usual(std::thread& thread) noexcept {
+  return set_policy(thread.native_handle(), SCHED_OTHER, "SCHED_OTHER");
+}
+
 void name_this_thread(std::string_view name) noexcept {
   char text[16] = {};  // the kernel's limit with its end; a longer one is refused with ERANGE
   std::memcpy(text, name.data(), std::min(name.size(), sizeof(text) - 1));

@@ -208,6 +208,7 @@ class SwappingEngine final : public Engine {
       : options_(options),
         counters_(repository.counters()),
         builders_(repository.builders()),
+        background_builders_(repository.background_builders()),
         counter_writer_(counters_) {
     for (const auto& model : repository.models()) models_.push_back(model.get());
     const auto cpus =
@@ -235,7 +236,8 @@ class SwappingEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     if (scheduler_ == nullptr) return shutting_down();
     models::Model* const added = &model;
-    LUMEN_RETURN_IF_ERROR(scheduler_->add({&added, 1}, builders_, Runner::OnFailure::kFail));
+    LUMEN_RETURN_IF_ERROR(
+        scheduler_->add({&added, 1}, background_builders_, Runner::OnFailure::kFail));
     models_.push_back(added);
     tell_instances(model);
     return {};
@@ -323,6 +325,7 @@ class SwappingEngine final : public Engine {
   const EngineOptions options_;
   telemetry::Counters& counters_;
   models::Builders& builders_;
+  models::Builders& background_builders_;  // of models that come while others are served
   std::vector<std::unique_ptr<GatedSubmitter>> submitters_;
   alignas(kFalseSharingRange) std::atomic<Scheduler*> current_{nullptr};
   // Control plane.

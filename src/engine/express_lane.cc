@@ -1,6 +1,8 @@
 // See the header for threads, memory and errors.
 #include "engine/express_lane.h"
 
+#include <lumen/base/cpu.h>
+
 namespace lumen::engine {
 
 ExpressLane::ExpressLane(const LaneContext& context)
@@ -18,7 +20,7 @@ WorkerOptions ExpressLane::worker_options() noexcept {
       .cpu = {},
       .cpus = context_.options.pin_threads.cpus,
       .may_spin = false,  // on a CPU that another worker may need
-      .time_slice_ns = kTimeSliceNs,
+      .time_slice_ns = kShortestTimeSliceNs,
       .load = {.outstanding = &context_.load.express,
                .admission = &admission_,
                .shares = source_->shares()},

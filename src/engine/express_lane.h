@@ -24,7 +24,6 @@ class ExpressLane final : public QueueLane {
   // asks for none (3 ms). A request that waits for a lighter run hardly waits longer than for the
   // kernel's turn.
   static constexpr uint64_t kMostNs = 1'000'000;
-  static constexpr uint64_t kTimeSliceNs = 100'000;  // the least that the kernel grants
   // More wait with the other workers: the kernel shares the CPU of this one's runs by threads, and
   // no model's weight counts. Of a model with more requests than this some then pass others.
   static constexpr uint32_t kMostOutstanding = 16;

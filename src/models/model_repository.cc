@@ -168,7 +168,9 @@ ModelRepository::ModelRepository(std::filesystem::path directory, Backends backe
       gate_(std::make_unique<LoadGate>()),
       backends_(std::move(backends)),
       options_(std::move(options)),
-      builders_(std::make_unique<Builders>(threads_for(backends_, options_))) {}
+      builders_(std::make_unique<Builders>(threads_for(backends_, options_))),
+      background_builders_(
+          std::make_unique<Builders>(threads_for(backends_, options_), *builders_)) {}
 
 ModelRepository::~ModelRepository() = default;
 
@@ -239,7 +241,9 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
     return Status::error(Code::kTooLarge, "%zu model versions are served, and no more can be",
                          limits::kMaxModels);
   }
-  load_model(*model, wanted->source);
+  const Builders::Job load{.body = [&] { load_model(*model, wanted->source); },
+                           .near_cpu = std::nullopt};
+  background_builders_->run({&load, 1});
   return model;
 }
 

@@ -384,6 +384,7 @@ int pthread_join(pthread_t thread, void** result) {
 }
 
 int pthread_setname_np(pthread_t, const char*) noexcept { return 0; }
+int pthread_setschedparam(pthread_t, int, const sched_param*) noexcept { return 0; }
 int pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t*) noexcept { return 0; }
 int sched_setaffinity(pid_t, size_t, const cpu_set_t*) noexcept { return 0; }
 

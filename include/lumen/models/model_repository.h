@@ -189,8 +189,10 @@ class ModelRepository {
   [[nodiscard]] Backends& backends() noexcept { return backends_; }
   [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
   [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }
-  // Those that have loaded the models, for their instances. Control plane, one thread at a time.
+  // Those that have loaded the models, for their instances. Control plane.
   [[nodiscard]] Builders& builders() noexcept { return *builders_; }
+  // For models that come while others are served.
+  [[nodiscard]] Builders& background_builders() noexcept { return *background_builders_; }
   ~ModelRepository();
 
  private:
@@ -209,6 +211,7 @@ class ModelRepository {
   Backends backends_;
   const LoadOptions options_;
   const std::unique_ptr<Builders> builders_;
+  const std::unique_ptr<Builders> background_builders_;
   const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();
   mutable std::mutex models_mutex_;             // after open(): of forget() and models()
   std::vector<std::shared_ptr<Model>> models_;  // sorted by name, then version as a number

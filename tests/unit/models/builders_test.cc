@@ -2,8 +2,13 @@
 // Threads: the test's and the builders'. Memory: the heap. Errors: by gtest.
 #include <lumen/models/builders.h>
 
-#include <gtest/gtest.h>
+#include <lumen/base/cpu.h>
 
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
 #include <barrier>
 #include <optional>
 #include <set>
@@ -36,6 +41,66 @@ TEST(Builders, WorkAtOnceWhereTheyMay) {
   const Builders::Job job{.body = [&] { both.arrive_and_wait(); }, .near_cpu = std::nullopt};
   const std::vector<Builders::Job> jobs(4, job);
   builders.run(jobs);
+}
+
+int policy_of_this_thread() {
+  int policy = -1;
+  sched_param parameters{};
+  EXPECT_EQ(::pthread_getschedparam(::pthread_self(), &policy, &parameters), 0);
+  return policy;
+}
+
+TEST(Builders, InTheBackgroundWorkAtIdlePriority) {
+  Builders usual(1);
+  Builders background(1, usual);
+  int policy = -1;
+  const Builders::Job job{.body = [&] { policy = policy_of_this_thread(); },
+                          .near_cpu = std::nullopt};
+  // A neighbour on this machine may take its CPUs for a moment.
+  while (policy != SCHED_IDLE) background.run({&job, 1});
+  usual.run({&job, 1});
+  EXPECT_EQ(policy, SCHED_OTHER);
+}
+
+TEST(Builders, InTheBackgroundLeaveTheirJobsToOthersWhereNoCpuIsIdle) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> busy;
+  std::set<std::thread::id> threads;
+  int policy = -1;
+  // All on one CPU, also the builders, which inherit that.
+  std::thread([&] {
+    const uint32_t cpu = usable_cpus().front();
+    ASSERT_TRUE(pin_this_thread(cpu).ok());
+    for (int i = 0; i < 4; ++i) {
+      // relaxed: the threads only have to end some time
+      busy.emplace_back([&] {
+        while (!stop.load(std::memory_order_relaxed)) {
+        }
+      });
+    }
+    Builders usual(1);
+    Builders background(1, usual);
+    const Builders::Job job{.body =
+                                [&] {
+                                  policy = policy_of_this_thread();
+                                  threads.insert(std::this_thread::get_id());
+                                },
+                            .near_cpu = std::nullopt};
+    background.run({&job, 1});
+    EXPECT_EQ(policy, SCHED_OTHER);
+    const std::vector<Builders::Job> jobs(3, job);
+    background.run(jobs);
+    EXPECT_EQ(policy, SCHED_OTHER);
+    EXPECT_EQ(threads.size(), 1u);
+    stop.store(true, std::memory_order_relaxed);  // relaxed: as above
+  }).join();
+  for (std::thread& thread : busy) thread.join();
+}
+
+TEST(Builders, InTheBackgroundHaveNothingToDoForNoJobs) {
+  Builders usual(1);
+  Builders background(2, usual);
+  background.run({});
 }
 
 TEST(Builders, HaveNothingToDoForNoJobs) {
