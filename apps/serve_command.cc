@@ -120,6 +120,13 @@ void reopen_csv(Server& server, const ServerOptions& options, const std::string&
   spdlog::info("SIGHUP: the CSV goes on in {}{}", options.telemetry_csv_path.string(), by);
 }
 
+void reload_keys(Server& server, const ServerOptions& options, const std::string& by) {
+  if (options.api_key_file.empty()) return;
+  const Status status = server.reload_api_keys();
+  if (!status.ok()) return spdlog::error("SIGHUP: {}; the keys stay{}", status.message(), by);
+  spdlog::info("SIGHUP: the keys of {} count now{}", options.api_key_file.string(), by);
+}
+
 // SIGHUP: the settings that can change during serving, all or nothing; the rest is named and left.
 void reload(const ServeArguments& arguments, Server& server, ServerOptions& current,
             const std::string& by) {
@@ -178,6 +185,7 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
     throttling.look();
     if (number == SIGHUP) {
       reopen_csv(server, options, who_sent(signal));
+      reload_keys(server, options, who_sent(signal));
       reload(arguments, server, options, who_sent(signal));
     }
     if (number == SIGUSR1 || number == SIGUSR2) {

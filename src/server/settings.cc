@@ -264,6 +264,9 @@ constexpr Setting kSettings[] = {
     row<&S::tcp_shm>("server.tcp_shm", kRestart, words(kOffOn),
                      "whether clients that connect to a loopback address may have system shared "
                      "memory over TCP, as those of the unix socket may"),
+    row<&S::api_key_file>("server.api_key_file", kRestart, {.form = "a path"},
+                          "keys that clients of TCP need, in lines infer KEY or control KEY, sent "
+                          "as Authorization: Bearer KEY; SIGHUP reads the file again"),
     row<&S::model_control>(
         "server.model_control", kRestart, words(kModelControlNames),
         "how models come and go: none; explicit: by load and unload calls; poll: "

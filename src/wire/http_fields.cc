@@ -75,6 +75,7 @@ class FieldReader {
   Refusal read_inference_length(std::string_view value) noexcept;
   Refusal read_coding(std::string_view value) noexcept;
   Refusal read_origin(std::string_view value) noexcept;
+  Refusal read_authorization(std::string_view value) noexcept;
   Refusal read_expect(std::string_view value) noexcept;
   void read_connection(std::string_view value) noexcept;
   void read_traceparent(std::string_view value) noexcept;
@@ -85,6 +86,7 @@ class FieldReader {
   bool has_transfer_encoding_ = false;
   bool has_content_encoding_ = false;
   bool has_origin_ = false;
+  bool has_authorization_ = false;
   bool has_traceparent_ = false;
   bool says_close_ = false;
   bool says_keep_alive_ = false;
@@ -137,6 +139,13 @@ Refusal FieldReader::read_origin(std::string_view value) noexcept {
   return {};
 }
 
+Refusal FieldReader::read_authorization(std::string_view value) noexcept {
+  if (has_authorization_) return {400, "Authorization is sent twice"};
+  has_authorization_ = true;
+  head_.authorization = value;
+  return {};
+}
+
 Refusal FieldReader::read_expect(std::string_view value) noexcept {
   if (!equals_ignoring_case(value, "100-continue")) {
     return {417, "Expect: only 100-continue is understood"};
@@ -175,6 +184,9 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
       break;
     case 11:
       if (named("traceparent")) read_traceparent(value);
+      break;
+    case 13:
+      if (named("authorization")) return read_authorization(value);
       break;
     case 14:
       if (named("content-length")) return read_length(value);

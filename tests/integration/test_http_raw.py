@@ -411,7 +411,7 @@ def test_a_page_of_an_allowed_origin_sends_requests_and_reads_replies_and_errors
         assert reply.status == 200 and reply.body == b""
         assert reply.headers["access-control-allow-origin"] == "https://app.example"
         assert "POST" in reply.headers["access-control-allow-methods"]
-        assert reply.headers["access-control-allow-headers"] == "*"
+        assert reply.headers["access-control-allow-headers"] == "Authorization, *"
         for request, status in (
             (post_json(INFER, document(1), PAGE), 200),
             (post_json(INFER, {"inputs": []}, PAGE), 400),

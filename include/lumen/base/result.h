@@ -32,6 +32,7 @@ enum class Code : uint8_t {
   kAlreadyExists,
   kMethodNotAllowed,
   kCancelled,             // its client was gone before the model ran
+  kUnauthenticated,       // without a key, or with an unknown one (401)
   kForbidden,             // not by this way, or not for this caller (403)
   kUnsupportedMediaType,  // an encoding that Lumen does not read (415)
   kRequestTimeout,        // the client's bytes did not come in time (408)

@@ -107,6 +107,9 @@ struct ServerOptions {
   // load and unload models and change settings, and have shared memory.
   bool tcp_control = false;
   bool tcp_shm = false;
+  // A file of keys that clients of TCP need, each with a role (http::ApiKeys); empty: none are
+  // needed. Its owner's alone to read.
+  std::filesystem::path api_key_file;
   // How models come and go while the server serves.
   ModelControl model_control = ModelControl::kExplicit;
   uint64_t poll_interval_ns = 1'000'000'000u;  // with kPoll

@@ -68,6 +68,9 @@ class Server {
   [[nodiscard]] virtual std::optional<telemetry::TraceLogCounters> trace_counters() const = 0;
   // Goes on in the CSV file that has the name now. Ok where there is none.
   [[nodiscard]] virtual Status reopen_trace_log() = 0;
+  // Reads api_key_file again: its keys count from the next request on. The keys stay if it can't be
+  // read. Ok where there is none. Any thread but an I/O thread.
+  [[nodiscard]] virtual Status reload_api_keys() = 0;
   // As found at start, less those that were removed; not while one is.
   [[nodiscard]] virtual const models::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;

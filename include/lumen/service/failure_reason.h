@@ -26,6 +26,7 @@ namespace lumen::service {
     case Code::kMethodNotAllowed:
     case Code::kCancelled:
     case Code::kForbidden:
+    case Code::kUnauthenticated:
     case Code::kUnsupportedMediaType: return "failed_invalid";
   }
   return "failed_internal";

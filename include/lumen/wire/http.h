@@ -43,7 +43,8 @@ struct HttpHead {
   bool from_browser = false;  // Origin or Sec-Fetch-Site was sent: a page can leave out neither
   std::string_view content_encoding;  // empty: identity
   std::string_view accept_encoding;
-  std::string_view traceparent;  // as sent (wire/traceparent.h); empty: none, or more than one
+  std::string_view authorization;  // as sent; empty: none
+  std::string_view traceparent;    // as sent (wire/traceparent.h); empty: none, or more than one
   std::optional<uint64_t> inference_header_length;  // Inference-Header-Content-Length
   BodyFraming framing = BodyFraming::kNone;
   uint64_t content_length = 0;  // with kLength

@@ -11,6 +11,7 @@ namespace lumen::wire {
     case Code::kOk: return 200;
     case Code::kInvalidArgument: return 400;
     case Code::kAlreadyExists: return 400;
+    case Code::kUnauthenticated: return 401;
     case Code::kForbidden: return 403;
     case Code::kNotFound: return 404;
     case Code::kMethodNotAllowed: return 405;

@@ -70,6 +70,7 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   output_places = {};
   stream = nullptr;
   is_local = false;
+  role = Role::kNone;
   encode_status = {};
   encoded = {};
   reply_outputs = {};

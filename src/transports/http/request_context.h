@@ -16,6 +16,7 @@
 #include <lumen/service/call.h>
 #include <lumen/service/job.h>
 #include <lumen/service/memory_need.h>
+#include <lumen/transports/http/api_keys.h>
 #include <lumen/transports/http/options.h>
 #include <lumen/wire/oip.h>
 
@@ -56,6 +57,7 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
   net::Stream* stream = nullptr;  // its connection's, of an infer request
   bool is_local = false;          // by the unix socket
+  Role role = Role::kNone;        // of its key; kNone: none was asked for
   bool close_after = false;       // the connection ends with its reply
   bool is_away = false;           // the engine, a step or the control plane has it
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }

@@ -91,6 +91,9 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
     return answer_preflight(context);
   }
   const EndpointTraits traits = traits_of(endpoint);
+  if (const Status known = check_key(context); !known.ok()) {
+    return refuse(context, known, "WWW-Authenticate: Bearer\r\n");
+  }
   if (!takes(traits, head.method)) {
     const char* const wanted = !traits.takes_post ? "GET"
                                : traits.takes_get ? "GET or POST"

@@ -52,8 +52,11 @@ class RequestHandler {
   [[nodiscard]] bool is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept;
   [[nodiscard]] Next begin_infer(RequestContext& context) noexcept;
+  // Whether the client's key is one of the server's, where it has some.
+  [[nodiscard]] Status check_key(RequestContext& context) noexcept;
   // Whether the client is one of those.
   [[nodiscard]] Status check_audience(Audience audience, const RequestContext& context) noexcept;
+  [[nodiscard]] Status check_origin(const wire::HttpHead& head) noexcept;
   // Whose regions of shared memory it may use.
   [[nodiscard]] Result<uid_t> region_user(const RequestContext& context) noexcept;
   [[nodiscard]] Status bind(RequestContext& context, size_t tensor_bytes) noexcept;

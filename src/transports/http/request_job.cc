@@ -29,11 +29,31 @@ bool is_own_origin(const wire::HttpHead& head) noexcept {
 
 }  // namespace
 
+Status RequestHandler::check_key(RequestContext& context) noexcept {
+  const ApiKeys* const keys = context.is_local ? nullptr : host_.services().keys.now();
+  const Endpoint endpoint = context.route.endpoint;
+  // Probes of load balancers and Kubernetes have no key.
+  if (keys == nullptr || endpoint == Endpoint::kLive || endpoint == Endpoint::kReady) return {};
+  const std::string_view sent = context.head().authorization;
+  context.role = keys->role_of(sent);
+  if (context.role != Role::kNone) return {};
+  return Status::error(Code::kUnauthenticated,
+                       sent.empty() ? "a key is needed: send the header Authorization: Bearer KEY"
+                                    : "the key of the header Authorization is not one of this "
+                                      "server's; wanted: Bearer KEY");
+}
+
 Status RequestHandler::check_audience(Audience audience, const RequestContext& context) noexcept {
   if (audience == Audience::kAll || context.is_local) return {};
   const wire::HttpHead& head = context.head();
   const Options& options = host_.services().options;
   const bool is_memory = audience == Audience::kSharedMemory;
+  if (audience == Audience::kControl && context.role != Role::kNone) {
+    if (context.role == Role::kControl) return check_origin(head);
+    return Status::error(Code::kForbidden,
+                         "'%.*s' wants a key with the role control, or the unix socket",
+                         echo_width(head.path), head.path.data());
+  }
   const bool is_on = is_memory ? options.tcp_shm : options.tcp_control;
   if (audience == Audience::kUnixSocket || !is_on) {
     // A client that can reach the port may use the models; the owner and mode of the socket file
@@ -56,16 +76,20 @@ Status RequestHandler::check_audience(Audience audience, const RequestContext& c
         "the unix socket",
         echo_width(head.path), head.path.data());
   }
-  // A browser lets a page elsewhere send a POST to this machine, and tells where the page is from.
-  if (!head.origin.empty() && !is_own_origin(head) &&
-      host_.services().cors.lines_for(head.origin).empty()) {
-    return Status::error(Code::kForbidden,
-                         "pages of origin '%.*s' may not change this server; to allow them, start "
-                         "it with that origin in --cors-origins",
-                         static_cast<int>(std::min(head.origin.size(), kMaxOriginBytes)),
-                         head.origin.data());
+  return check_origin(head);
+}
+
+// A browser lets a page elsewhere send a POST to this machine, and tells where the page is from.
+Status RequestHandler::check_origin(const wire::HttpHead& head) noexcept {
+  if (head.origin.empty() || is_own_origin(head) ||
+      !host_.services().cors.lines_for(head.origin).empty()) {
+    return {};
   }
-  return {};
+  return Status::error(Code::kForbidden,
+                       "pages of origin '%.*s' may not change this server; to allow them, start "
+                       "it with that origin in --cors-origins",
+                       static_cast<int>(std::min(head.origin.size(), kMaxOriginBytes)),
+                       head.origin.data());
 }
 
 Result<uid_t> RequestHandler::region_user(const RequestContext& context) noexcept {

@@ -100,6 +100,7 @@ const std::map<std::string, Rule>& rules() {
       {"loop", word("server", false, {"auto", "epoll", "io_uring"})},
       {"recording", word("server", false, {"off", "on"})},
       {"tcp_control", word("server", false, {"off", "on"})},
+      {"api_key_file", text("server", {"", "keys", "/a/b"}, {})},
       {"tcp_shm", word("server", false, {"off", "on"})},
       {"model_control", word("server", false, {"none", "explicit", "poll"})},
       {"poll_interval_ms", number("server", false, 10, kDayMs)},
