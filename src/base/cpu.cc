@@ -3,6 +3,8 @@
 // error.
 #include <lumen/base/cpu.h>
 
+#include <lumen/base/text_file.h>
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +18,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -36,9 +37,10 @@ struct CpuSetFree {
 };
 using CpuSet = std::unique_ptr<cpu_set_t, CpuSetFree>;
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+// Empty where it can't be read.
+std::string text_in(const std::filesystem::path& path) {
+  Result<std::string> text = lumen::read_file(path);
+  return text.ok() ? *std::move(text) : std::string();
 }
 
 std::optional<int64_t> parse_integer(std::string_view text) noexcept {
@@ -58,7 +60,7 @@ std::optional<uint32_t> thousandths(std::optional<int64_t> quota, std::optional<
 
 // "max 100000" or "150000 100000"
 std::optional<uint32_t> quota_v2(const std::filesystem::path& group) {
-  const std::string text = read_file(group / "cpu.max");
+  const std::string text = text_in(group / "cpu.max");
   const size_t space = text.find(' ');
   if (space == std::string::npos) return std::nullopt;
   return thousandths(parse_integer(std::string_view(text).substr(0, space)),
@@ -66,8 +68,8 @@ std::optional<uint32_t> quota_v2(const std::filesystem::path& group) {
 }
 
 std::optional<uint32_t> quota_v1(const std::filesystem::path& group) {
-  return thousandths(parse_integer(read_file(group / "cpu.cfs_quota_us")),
-                     parse_integer(read_file(group / "cpu.cfs_period_us")));
+  return thousandths(parse_integer(text_in(group / "cpu.cfs_quota_us")),
+                     parse_integer(text_in(group / "cpu.cfs_period_us")));
 }
 
 // A quota binds all below it, so the answers of a group and of its ancestors are taken together.
@@ -126,7 +128,7 @@ std::optional<T> join_cgroups(const std::filesystem::path& mount, std::string_vi
 }
 
 uint32_t read_id(const std::filesystem::path& path, uint32_t fallback) {
-  const auto value = parse_integer(read_file(path));
+  const auto value = parse_integer(text_in(path));
   return value && *value >= 0 ? static_cast<uint32_t>(*value) : fallback;
 }
 
@@ -175,7 +177,7 @@ std::optional<uint32_t> cgroup_cpu_thousandths(const std::filesystem::path& moun
 }
 
 std::optional<uint32_t> cgroup_cpu_thousandths() {
-  return cgroup_cpu_thousandths(kCgroupMount, read_file("/proc/self/cgroup"));
+  return cgroup_cpu_thousandths(kCgroupMount, text_in("/proc/self/cgroup"));
 }
 
 std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
@@ -185,7 +187,7 @@ std::optional<uint32_t> cgroup_cpu_quota(const std::filesystem::path& mount,
 }
 
 std::optional<uint32_t> cgroup_cpu_quota() {
-  return cgroup_cpu_quota(kCgroupMount, read_file("/proc/self/cgroup"));
+  return cgroup_cpu_quota(kCgroupMount, text_in("/proc/self/cgroup"));
 }
 
 ThrottlingMeter::ThrottlingMeter(const std::filesystem::path& mount, std::string_view self) {
@@ -201,8 +203,7 @@ ThrottlingMeter::ThrottlingMeter(const std::filesystem::path& mount, std::string
       [&](const auto& group) { return open_one(group, "throttled_time", 1000); }, std::plus<>());
 }
 
-ThrottlingMeter::ThrottlingMeter()
-    : ThrottlingMeter(kCgroupMount, read_file("/proc/self/cgroup")) {}
+ThrottlingMeter::ThrottlingMeter() : ThrottlingMeter(kCgroupMount, text_in("/proc/self/cgroup")) {}
 
 // The sum, not the largest: it grows whichever of the quotas bites.
 std::optional<uint64_t> ThrottlingMeter::read_us() const noexcept {

@@ -3,11 +3,10 @@
 // it is matched by its three keys, not parsed as Python.
 #include <lumen/client/npy_file.h>
 
+#include <lumen/base/text_file.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 namespace lumen::client {
@@ -149,10 +148,9 @@ Result<NpyFile> parse_npy(std::string_view content, std::string_view name) {
 }
 
 Result<NpyFile> read_npy(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return Status::error(Code::kNotFound, "%s: can't be read", file.c_str());
-  const std::string content(std::istreambuf_iterator<char>(stream), {});
-  return parse_npy(content, file.native());
+  const Result<std::string> content = read_file(file);
+  if (!content.ok()) return content.status();
+  return parse_npy(*content, file.native());
 }
 
 }  // namespace lumen::client

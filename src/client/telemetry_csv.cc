@@ -1,11 +1,10 @@
 // Reads two columns of the telemetry CSV by their names. Any thread; the heap.
 #include "client/telemetry_csv.h"
 
+#include <lumen/base/text_file.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -100,10 +99,9 @@ Result<QueueResidency> queue_residency_of(std::string_view csv, std::string_view
 
 Result<QueueResidency> read_queue_residency(const std::filesystem::path& file,
                                             std::string_view id) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return Status::error(Code::kInternal, "%s: can't be read", file.c_str());
-  const std::string content(std::istreambuf_iterator<char>(stream), {});
-  return queue_residency_of(content, id);
+  const Result<std::string> content = read_file(file);
+  if (!content.ok()) return content.status();
+  return queue_residency_of(*content, id);
 }
 
 }  // namespace lumen::client

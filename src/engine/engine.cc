@@ -236,8 +236,14 @@ class SwappingEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     if (scheduler_ == nullptr) return shutting_down();
     models::Model* const added = &model;
-    LUMEN_RETURN_IF_ERROR(
-        scheduler_->add({&added, 1}, background_builders_, Runner::OnFailure::kFail));
+    models_.reserve(models_.size() + 1);
+    try {
+      LUMEN_RETURN_IF_ERROR(
+          scheduler_->add({&added, 1}, background_builders_, Runner::OnFailure::kFail));
+    } catch (...) {  // no memory is left
+      scheduler_->remove(model);
+      throw;
+    }
     models_.push_back(added);
     tell_instances(model);
     return {};
@@ -248,7 +254,7 @@ class SwappingEngine final : public Engine {
     std::erase(models_, &model);
     if (scheduler_ == nullptr) return;
     scheduler_->remove(model);
-    tell_instances(model);
+    tell_instances(model, {});
   }
 
   EngineConfig config() const override {
@@ -317,7 +323,9 @@ class SwappingEngine final : public Engine {
   // The counters get the instances once a change is over. While it lasts there are those of two
   // schedulers, and the numbers are still those of the first.
   void tell_instances(const models::Model& model) {
-    const Instances now = scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
+    tell_instances(model, scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model));
+  }
+  void tell_instances(const models::Model& model, const Instances& now) noexcept {
     counter_writer_.set_gauge(model.index(), "instances", now.count);
     counter_writer_.set_gauge(model.index(), "instance_bytes", now.bytes);
   }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace lumen::models {
 namespace {
@@ -46,6 +47,23 @@ void wait_for_idle_cpu() noexcept {
   }
 }
 
+void do_job(const Builders::Job& job) {
+  const std::vector<uint32_t> usable = usable_cpus();
+  std::vector<uint32_t> near;
+  if (job.near_cpu) near = cpus_of_same_node(*job.near_cpu, usable);
+  // Refused only where the cpuset has shrunk meanwhile: the memory may then lie on another node.
+  if (!near.empty()) (void)restrict_this_thread(near);
+  std::exception_ptr fault;
+  try {
+    job.body();
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  // Always: a backend's library may have moved the thread while it compiled.
+  (void)restrict_this_thread(usable);
+  if (fault != nullptr) std::rethrow_exception(fault);
+}
+
 }  // namespace
 
 Builders::~Builders() {
@@ -64,11 +82,11 @@ void Builders::run(std::span<const Job> jobs) {
 bool Builders::try_run(std::span<const Job> jobs) {
   const std::lock_guard turn(turns_);
   std::unique_lock lock(mutex_);
+  const size_t wanted = std::min<size_t>(jobs.size(), most_threads_);
+  while (threads_.size() < wanted) threads_.emplace_back([this] { main(); });
   jobs_ = jobs;
   next_ = 0;
   done_ = 0;
-  const size_t wanted = std::min<size_t>(jobs.size(), most_threads_);
-  while (threads_.size() < wanted) threads_.emplace_back([this] { main(); });
   changed_.notify_all();
   const auto has_begun = [this] { return next_ > 0 || jobs_.empty(); };
   if (usual_ != nullptr && !changed_.wait_for(lock, kTurnsWait, has_begun)) {
@@ -82,6 +100,7 @@ bool Builders::try_run(std::span<const Job> jobs) {
   }
   changed_.wait(lock, is_done);
   jobs_ = {};
+  if (fault_ != nullptr) std::rethrow_exception(std::exchange(fault_, nullptr));
   return true;
 }
 
@@ -106,15 +125,14 @@ void Builders::take_jobs(std::unique_lock<std::mutex>& lock) {
     const Job& job = jobs_[next_++];
     lock.unlock();
     if (usual_ != nullptr) changed_.notify_all();  // run() waits for the beginning
-    const std::vector<uint32_t> usable = usable_cpus();
-    std::vector<uint32_t> near;
-    if (job.near_cpu) near = cpus_of_same_node(*job.near_cpu, usable);
-    // Refused only where the cpuset has shrunk meanwhile: the memory may then lie on another node.
-    if (!near.empty()) (void)restrict_this_thread(near);
-    job.body();
-    // Always: a backend's library may have moved the thread while it compiled.
-    (void)restrict_this_thread(usable);
+    std::exception_ptr fault;
+    try {
+      do_job(job);
+    } catch (...) {
+      fault = std::current_exception();
+    }
     lock.lock();
+    if (fault != nullptr) fault_ = fault;
     ++done_;
   }
   changed_.notify_all();

@@ -254,7 +254,8 @@ Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk(
   if (!found.ok()) return found.status();
   std::vector<OnDisk> all;
   for (const FoundModel& one : *found) {
-    all.push_back({one.source.name, one.source.version, one.source.stamp});
+    all.push_back({one.source.name, one.source.version, one.source.stamp,
+                   one.source.version.empty() ? one.status : Status()});
   }
   return all;
 }

@@ -4,6 +4,9 @@
 #include <lumen/base/cpu.h>
 
 #include <chrono>
+#include <cstdio>
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace lumen::server {
@@ -44,9 +47,30 @@ void JobQueue::wait(std::unique_lock<std::mutex>& lock) {
       changed_.wait(lock, is_ready);
     } else if (!changed_.wait_until(lock, time_point(next_ns), is_ready)) {
       lock.unlock();
-      handler_.on_time();
+      on_time();
       lock.lock();
     }
+  }
+}
+
+// The thread and the jobs behind this one are to live on.
+void JobQueue::handle(service::Job& job) noexcept {
+  try {
+    handler_.handle(job);
+  } catch (const std::bad_alloc&) {
+    job.status = Status::error(Code::kUnavailable,
+                               "the server has no memory left for this call; nothing has changed");
+  } catch (const std::exception& fault) {  // of a library: a file that can't be read, for one
+    job.status = Status::error(Code::kInternal, "%.300s", fault.what());
+  }
+}
+
+// Its work is done at the next time, then.
+void JobQueue::on_time() noexcept {
+  try {
+    handler_.on_time();
+  } catch (const std::exception& fault) {
+    std::fprintf(stderr, "lumen: look at the repository: %.300s\n", fault.what());
   }
 }
 
@@ -59,7 +83,7 @@ void JobQueue::run(const std::string& name) {
     service::Job& job = *jobs_.front();
     jobs_.pop_front();
     lock.unlock();
-    handler_.handle(job);
+    handle(job);
     job.owner->on_done(job);
     lock.lock();
   }

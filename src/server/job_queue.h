@@ -42,6 +42,8 @@ class JobQueue final : public service::JobThread {
 
  private:
   void run(const std::string& name);
+  void handle(service::Job& job) noexcept;
+  void on_time() noexcept;
   // Until there is a job, or none comes any more.
   void wait(std::unique_lock<std::mutex>& lock);
 

@@ -13,17 +13,18 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWanted = R"({"log_info": true, "log_warning": true, "log_error": true})";
-// A line begins with the time as ISO 8601 has it.
+// Parsed: a list of initializers ends the process where no memory is left (nlohmann's json_ref is
+// noexcept). A line begins with the time as ISO 8601 has it.
 const json& fixed() {
-  static const json settings = {
-      {"log_file", ""}, {"log_verbose_level", 0}, {"log_format", "ISO8601"}};
+  static const json settings =
+      json::parse(R"({"log_file": "", "log_verbose_level": 0, "log_format": "ISO8601"})");
   return settings;
 }
 
 const json& no_trace() {
-  static const json settings = {{"trace_level", {"OFF"}}, {"trace_rate", "1000"},
-                                {"trace_count", "-1"},    {"log_frequency", "0"},
-                                {"trace_file", ""},       {"trace_mode", "triton"}};
+  static const json settings = json::parse(
+      R"({"trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1",
+          "log_frequency": "0", "trace_file": "", "trace_mode": "triton"})");
   return settings;
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -56,11 +57,18 @@ void MetricsThread::run() {
 }
 
 void MetricsThread::answer(service::Job* first) {
-  const std::string_view text = render();
+  std::string_view text;
+  Status status;
+  try {
+    text = render();
+  } catch (const std::bad_alloc&) {
+    status = Status::error(Code::kUnavailable, "the server has no memory left for its metrics");
+  }
   for (service::Job* job = first; job != nullptr;) {
     service::Job* const next = std::exchange(job->next, nullptr);
     job->content_type = telemetry::kPrometheusContentType;
-    job->answer(text);
+    job->status = status;
+    if (status.ok()) job->answer(text);
     job->owner->on_done(*job);
     job = next;
   }

@@ -2,6 +2,7 @@
 // lines, so that an error names the line of its key; each value is matched with its row of the
 // table. Control plane; the heap. Errors: file:line, got, wanted, nearest name.
 #include <lumen/base/nearest_name.h>
+#include <lumen/base/text_file.h>
 #include <lumen/server/settings.h>
 
 #include <nlohmann/json.hpp>
@@ -9,8 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <compare>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <utility>
 
@@ -170,14 +169,11 @@ Result<ServerOptions> apply(const Document& document, ServerOptions options, boo
 }  // namespace
 
 Result<ServerOptions> load_config(const std::filesystem::path& file, ServerOptions options) {
-  std::error_code ignored;
-  std::ifstream stream(file);
-  // Reading a directory throws instead of setting a bit.
-  if (!stream || std::filesystem::is_directory(file, ignored)) {
+  const Result<std::string> text = read_file(file);
+  if (!text.ok()) {
     return Status::error(Code::kNotFound, "%s: can't be read; wanted a config.json", file.c_str());
   }
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  return parse_config(text, file.native(), std::move(options));
+  return parse_config(*text, file.native(), std::move(options));
 }
 
 Result<ServerOptions> parse_config(std::string_view text, std::string_view name,

@@ -193,26 +193,35 @@ Status Catalog::serve(const std::shared_ptr<models::Model>& model,
   if (model->state() == models::ModelState::kReady) {
     LUMEN_RETURN_IF_ERROR(engine_.add_model(*model));
   }
-  on_added_(*model);
-  const CatalogModel entry{model, nullptr, ModelNeed(model->metadata())};
-  {
-    const std::lock_guard lock(mutex_);
-    auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
-    next->leaving = CatalogSnapshot::kNobody;
-    if (before != nullptr) {
-      std::ranges::find(next->models, before, &CatalogModel::model)[0] = entry;
-      next->leaving = before->index();
-    } else {
-      const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
-        return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
-      };
-      next->models.insert(std::ranges::upper_bound(next->models, entry, sooner), entry);
-    }
-    describe_all(*next, name_of(entry));
-    publish(next);
+  try {
+    on_added_(*model);
+    publish_instead(model, before);
+  } catch (...) {  // no memory is left
+    engine_.remove_model(*model);
+    on_removed_(*model);
+    throw;
   }
   if (before != nullptr) end(before);
   return {};
+}
+
+void Catalog::publish_instead(const std::shared_ptr<models::Model>& model,
+                              const std::shared_ptr<models::Model>& before) {
+  const CatalogModel entry{model, nullptr, ModelNeed(model->metadata())};
+  const std::lock_guard lock(mutex_);
+  auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
+  next->leaving = CatalogSnapshot::kNobody;
+  if (before != nullptr) {
+    std::ranges::find(next->models, before, &CatalogModel::model)[0] = entry;
+    next->leaving = before->index();
+  } else {
+    const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
+      return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
+    };
+    next->models.insert(std::ranges::upper_bound(next->models, entry, sooner), entry);
+  }
+  describe_all(*next, name_of(entry));
+  publish(next);
 }
 
 // No request finds it any more.
@@ -295,9 +304,11 @@ Status Catalog::reload(std::string_view name, const std::string* config) {
   if (found->empty()) return model_not_found(name, {});
   Status first;
   for (const auto& one : *found) {
-    const Status status = reload_version(one, config);
+    const Status status = one.status.ok() ? reload_version(one, config) : one.status;
     if (first.ok()) first = status;
   }
+  // Of a model that can't be read for now it is not known which versions are to leave.
+  if (!first.ok()) return first;
   const std::shared_ptr<const CatalogSnapshot> now = snapshot();
   for (const CatalogModel& entry : now->models) {
     if (name_of(entry) != name) continue;

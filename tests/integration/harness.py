@@ -61,7 +61,9 @@ def copy_models(target: Path, sources: Iterable[Path]) -> Path:
 def preloaded(folder: Path, source: Path, sanitizer: str = "") -> dict[str, str]:
     """The environment in which a program runs with the C file `source` as a preloaded library."""
     library = folder / f"{source.stem}.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-fexceptions", "-o", library, source, "-ldl"], check=True
+    )
     # AddressSanitizer wants to be the first library, unless it is told that another may be.
     options = [os.environ.get("ASAN_OPTIONS", ""), "verify_asan_link_order=0", sanitizer]
     return {"LD_PRELOAD": str(library), "ASAN_OPTIONS": ":".join(filter(None, options))}

@@ -7,12 +7,14 @@
 // them minutes: they begin only once they have got a CPU for a moment, and give their jobs to the
 // usual builders otherwise.
 // Threads: run() by any thread of the control plane; calls follow each other. Memory: a thread is
-// started when it is first needed; idle ones sleep. Errors: never; a job tells by its captures.
+// started when it is first needed; idle ones sleep. Errors: a job tells by its
+// captures; an exception of one of them (no memory is left) is run()'s.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -55,6 +57,7 @@ class Builders {
   std::span<const Job> jobs_;
   size_t next_ = 0;
   size_t done_ = 0;
+  std::exception_ptr fault_;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -174,6 +174,8 @@ class ModelRepository {
     std::string name;
     std::string version;
     std::string stamp;
+    // Of a model without a version that can be read: what is wrong with its folder.
+    Status status{};
   };
   // In the order of the list above. Control plane; reads no model. `config`, here and below: of the
   // model `name`, in place of its config.json; nullptr: that counts.

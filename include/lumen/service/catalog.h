@@ -170,6 +170,8 @@ class Catalog {
   // Its instances are made. `before`: its place is the model's, which leaves; nullptr: it has none.
   [[nodiscard]] Status serve(const std::shared_ptr<models::Model>& model,
                              const std::shared_ptr<models::Model>& before);
+  void publish_instead(const std::shared_ptr<models::Model>& model,
+                       const std::shared_ptr<models::Model>& before);
   void leave(const std::shared_ptr<models::Model>& model);
   void end(const std::shared_ptr<models::Model>& model);
   [[nodiscard]] Status reload_version(const models::ModelRepository::OnDisk& version,

@@ -69,7 +69,7 @@ TEST(ApiKeysTest, TheLongestKeyIsComparedToItsEnd) {
 TEST(ApiKeysTest, ALineThatIsNoKeyIsNamedAndNotShown) {
   for (const std::string& line :
        {kInferKey, std::string("infer"), std::string("infer short"), "admin " + kInferKey,
-        "infer " + kInferKey + " " + kInferKey, "Infer " + kInferKey,
+        "infer " + kInferKey + " more", "Infer " + kInferKey,
         "infer " + std::string(ApiKeys::kMostKeyBytes + 1, 'a'), "infer k\xc3\xa4y" + kInferKey}) {
     const Result<ApiKeys> keys = ApiKeys::parse("# one\n" + line + "\n", "keys");
     ASSERT_FALSE(keys.ok()) << line;
