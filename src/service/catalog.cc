@@ -245,7 +245,8 @@ void Catalog::end(const std::shared_ptr<models::Model>& model) {
     repository_.forget(*model);
   };
   const models::Builders::Job job{.body = end, .near_cpu = std::nullopt};
-  repository_.background_builders().run({&job, 1});
+  // Not by the usual builders: the engine may be waiting for them, with the lock that this needs.
+  if (!repository_.background_builders().try_run({&job, 1})) end();
 }
 
 Status Catalog::add(std::string_view name, std::string_view version) {

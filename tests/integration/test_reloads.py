@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,15 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 from integration.harness import MODELS, SANITIZED, Server, copy_models
+from onnx import helper
+
+sys.path.insert(0, str(MODELS))
+import onnx_tools
 
 # `./dev soak` sets it: 200.
 RELOADS = int(os.environ.get("LUMEN_RELOADS", "24" if SANITIZED else "40"))
+# Of different models, one after the other; `./dev soak`: 1,000.
+LOADS = int(os.environ.get("LUMEN_LOADS", "24" if SANITIZED else "60"))
 SETTLED = 20  # allocators and caches have their usual size by then
 RNG = np.random.default_rng(11)
 ROWS = {"mlp": RNG.random((3, 256), np.float32), "digits": RNG.random((1, 1, 8, 8), np.float32)}
@@ -101,10 +108,54 @@ def test_models_are_loaded_anew_under_load_and_nothing_is_left(
             ended = Resources.of(server)
     assert settled is not None and all(count > RELOADS for count in answered.values()), answered
     assert server.exit_code == 0
+    nothing_is_left(settled, ended, RELOADS)
+
+
+def nothing_is_left(settled: Resources, ended: Resources, loads: int) -> None:
     assert ended.threads == settled.threads, (settled, ended)
     assert ended.descriptors <= settled.descriptors + 2, (settled, ended)
     if SANITIZED:  # its allocator keeps freed memory back, in mappings of its own
         return
     assert ended.mappings <= settled.mappings + 20, (settled, ended)
-    # 0.1 MiB a reload would be a leak of a small model.
-    assert ended.resident_mib <= settled.resident_mib + max(8, 0.05 * RELOADS), (settled, ended)
+    # 0.1 MiB a load would be a leak of a small model.
+    assert ended.resident_mib <= settled.resident_mib + max(8, 0.05 * loads), (settled, ended)
+
+
+def make_adder(repository: Path, number: int) -> str:
+    """A model of its own name, width and answer: it adds `number`."""
+    name, width = f"adder-{number}", 1 + number % 7
+    value = onnx_tools.value
+    onnx_tools.save(
+        repository / name / "1" / "model.onnx",
+        name,
+        [helper.make_node("Add", ["input", "number"], ["output"])],
+        [value("input", [None, width])],
+        [value("output", [None, width])],
+        [onnx_tools.initializer("number", np.array(number, np.float32))],
+    )
+    return name
+
+
+@pytest.mark.parametrize("backend", ["openvino", "onnxruntime"])
+def test_different_models_come_and_go_and_nothing_is_left(tmp_path: Path, backend: str) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    arguments = ["--backend", backend, "--tcp-control", "on", "--max-active-requests", "16"]
+    settled = ended = None
+    with Server(models, *arguments) as server:
+        with triton.InferenceServerClient(server.url) as client:
+            for number in range(LOADS):
+                name = make_adder(models, number)
+                client.load_model(name)
+                row = np.full((2, 1 + number % 7), 0.5, np.float32)
+                given = triton.InferInput("input", list(row.shape), "FP32")
+                answer = client.infer(name, [given.set_data_from_numpy(row)]).as_numpy("output")
+                assert (answer == row + number).all()
+                client.unload_model(name)
+                assert not client.is_model_ready(name)
+                shutil.rmtree(models / name)
+                if number == SETTLED:
+                    settled = Resources.of(server)
+            ended = Resources.of(server)
+            assert client.is_model_ready("mlp")
+    assert server.exit_code == 0 and settled is not None
+    nothing_is_left(settled, ended, LOADS)

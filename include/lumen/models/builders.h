@@ -40,12 +40,13 @@ class Builders {
   Builders(const Builders&) = delete;
   Builders& operator=(const Builders&) = delete;
 
-  // Returns when all are done; as many run at once as there are threads.
+  // Returns when all are done; as many run at once as there are threads. A job must not wait for
+  // another thread that calls run(): calls follow each other.
   void run(std::span<const Job> jobs);
+  // False, in the background alone: no job was begun, since no CPU was idle.
+  [[nodiscard]] bool try_run(std::span<const Job> jobs);
 
  private:
-  // False: none was begun, since no CPU was idle.
-  [[nodiscard]] bool try_run(std::span<const Job> jobs);
   void main();
   void take_jobs(std::unique_lock<std::mutex>& lock);
 
