@@ -338,7 +338,8 @@ def test_auto_measures_the_device_with_its_copies_and_takes_the_faster(models: P
 
 @pytest.mark.parametrize("queue_type", ["mpmc", "batched"])
 def test_metrics_have_the_parts_of_a_run_of_one_in_64(models: Path, queue_type: str) -> None:
-    with serve(models, "--queue-type", queue_type, "--thread-count", "1", run_us=2000) as server:
+    # A copy of 1 KiB may take 2 ms where the machine is busy, so a run takes ten times that.
+    with serve(models, "--queue-type", queue_type, "--thread-count", "1", run_us=20_000) as server:
         with triton.InferenceServerClient(server.url) as client:
             for _ in range(80):
                 ask(client, ROWS[:1])
@@ -357,7 +358,7 @@ def test_metrics_have_the_parts_of_a_run_of_one_in_64(models: Path, queue_type: 
             value("lumen_device_copy_nanoseconds_total", ("direction", way)) / measured
             for way in ("in", "out")
         ]
-        assert run_ns >= 2_000_000
+        assert run_ns >= 20_000_000
         assert all(0 < one < run_ns for one in copies_ns), (copies_ns, run_ns)
     assert server.exit_code == 0
 
