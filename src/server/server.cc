@@ -480,7 +480,7 @@ Status RunningServer::start_io_threads() {
   for (auto& io : io_threads_) {
     threads_.emplace_back([&io, begun, index = threads_.size()] {
       name_this_thread("lumen-io" + std::to_string(index));
-      // Let in at once where a CPU is busy: with models being loaded, the p99 was 2 ms without it.
+      // Let in at once where a CPU is busy, as while models are loaded (./dev bench reloads).
       ask_for_time_slice(kShortestTimeSliceNs);
       io->begin();
       begun->count_down();

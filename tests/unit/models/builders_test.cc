@@ -56,9 +56,9 @@ TEST(Builders, InTheBackgroundWorkAtIdlePriority) {
   int policy = -1;
   const Builders::Job job{.body = [&] { policy = policy_of_this_thread(); },
                           .near_cpu = std::nullopt};
-  // Neighbours on this machine may take its CPUs for a while.
-  for (int i = 0; i < 2000 && policy != SCHED_IDLE; ++i) background.run({&job, 1});
-  if (policy != SCHED_IDLE) GTEST_SKIP() << "no CPU was idle, or the kernel refuses SCHED_IDLE";
+  // Neighbours on this machine may take its CPUs for a while: five minutes of tries.
+  for (int i = 0; i < 15'000 && policy != SCHED_IDLE; ++i) background.run({&job, 1});
+  EXPECT_EQ(policy, SCHED_IDLE);
   usual.run({&job, 1});
   EXPECT_EQ(policy, SCHED_OTHER);
 }
