@@ -69,7 +69,7 @@ void print_ring(const RingReport& now, const RingReport& before, double seconds)
 
 int fail(const lumen::Status& status) {
   std::fprintf(stderr, "lumen bus top: %.*s\n", static_cast<int>(status.message().size()),
-               status.message().data());
+               status.c_message());
   return 1;
 }
 

@@ -78,7 +78,7 @@ int with_models(const char* command, const ModelsArguments& arguments,
   const auto providers = lumen::models::parse_execution_providers(arguments.execution_providers);
   if (!providers.ok()) {
     std::fprintf(stderr, "lumen %s: --execution-providers: %s\n", command,
-                 providers.status().message().data());
+                 providers.status().c_message());
     return 2;
   }
   TrialProcesses trials({.execution_providers = arguments.execution_providers});
@@ -91,7 +91,7 @@ int with_models(const char* command, const ModelsArguments& arguments,
         progress.on_loaded(model, number, count, lumen::now_ns());
       });
   if (!repository.ok()) {
-    std::fprintf(stderr, "lumen %s: %s\n", command, repository.status().message().data());
+    std::fprintf(stderr, "lumen %s: %s\n", command, repository.status().c_message());
     return 1;
   }
   const std::vector<std::shared_ptr<Model>> models = (*repository)->models();
@@ -117,7 +117,7 @@ int check_configuration(const std::filesystem::path& file) {
     std::printf("ok  %s\n", file.c_str());
     return 0;
   }
-  std::printf("bad %s\n    %s\n", file.c_str(), status.message().data());
+  std::printf("bad %s\n    %s\n", file.c_str(), status.c_message());
   return 1;
 }
 

@@ -28,6 +28,7 @@ ErrorText* ErrorText::claim(std::string_view text) noexcept {
     }
     slot.size_ = static_cast<uint16_t>(std::min(text.size(), kMaxBytes));
     std::memcpy(slot.bytes_.data(), text.data(), slot.size_);
+    slot.bytes_[slot.size_] = '\0';
     t_first = at;
     return &slot;
   }

@@ -34,6 +34,7 @@ Status::Status(Code code, std::string_view message) noexcept : code_(code) {
   if (text_ != nullptr) return;
   size_ = static_cast<uint8_t>(std::min(message.size(), kShortMessage));
   std::memcpy(short_.data(), message.data(), size_);
+  short_[size_] = '\0';
 }
 
 Status Status::verror(Code code, const char* format, va_list args) noexcept {

@@ -80,7 +80,7 @@ Result<std::unique_ptr<LoadedModel>> load(Backends::Entry& entry, const ModelSou
   const std::string newer = newer_opset(*entry.backend, source);
   if (newer.empty()) return loaded;
   return Status::error(loaded.status().code(), "%s: %s", newer.c_str(),
-                       loaded.status().message().data());
+                       loaded.status().c_message());
 }
 
 // Of a backend that is not compared with others.
@@ -112,7 +112,7 @@ Result<ChosenBackend> load_with(Backends& backends, std::string_view name,
     if (tried.code() == Code::kCancelled) return tried;
     if (!tried.ok()) {
       return Status::error(tried.code(), "model '%s': %s %s", source.name.c_str(),
-                           std::string(backend.name()).c_str(), tried.message().data());
+                           std::string(backend.name()).c_str(), tried.c_message());
     }
   }
   Result<std::unique_ptr<LoadedModel>> loaded = load(**entry, source);

@@ -225,7 +225,7 @@ class RecordedRows::Trial {
     }
     TrialRun trial(metadata_, nullptr, memory_);
     if (!trial.run_inputs(instance_, inputs)) {
-      return format_text("a call failed: %.150s", trial.status().message().data());
+      return format_text("a call failed: %.150s", trial.status().c_message());
     }
     for (size_t i = 0; i < metadata_.outputs.size(); ++i) judge(calls, i, trial.outputs()[i]);
     return {};

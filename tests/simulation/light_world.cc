@@ -180,7 +180,7 @@ void live_with_light_model(const models::TempRepository& files, Sum& sum) {
           models::make_fake_backend(control), [&](std::unique_ptr<models::Instance> inner) {
             return std::make_unique<TimedInstance>(std::move(inner), costs, waits);
           }));
-  if (!started.ok()) fail("the server does not start: %s", started.status().message().data());
+  if (!started.ok()) fail("the server does not start: %s", started.status().c_message());
   on_turn = [&] { waits.begin_turn(); };
   std::atomic<bool> is_over{false};
   uint64_t histories = 0;

@@ -146,7 +146,7 @@ void World::start() {
     files_.write("models/" + std::string(name) + "/config.json", config);
   }
   auto started = server::Server::start(options_, make_backend(control_, regions_));
-  if (!started.ok()) fail("the server does not start: %s", started.status().message().data());
+  if (!started.ok()) fail("the server does not start: %s", started.status().c_message());
   server_ = std::move(*started);
   heap_before_ = heap_bytes();
   base_bytes_ = server_->counters().total("memory_reserved_bytes") / regions_.size();
@@ -210,7 +210,7 @@ void World::change_configuration() {
     let_time_pass_ns(random().below(20 * kMs));
     const Status status = with_few_instances([&] { return server_->reconfigure(some_config()); });
     if (status.ok()) continue;
-    if (!is_wanted(status)) fail("a change fails: %s", status.message().data());
+    if (!is_wanted(status)) fail("a change fails: %s", status.c_message());
     ++sum_.swaps_failed;
   }
 }
@@ -234,7 +234,7 @@ void World::change_models() {
     } else if (!was_there && is_wanted(status)) {
       ++sum_.add_failed;
     } else if (!leaves_) {
-      fail("a change of the models fails: %s", status.message().data());
+      fail("a change of the models fails: %s", status.c_message());
     }
   }
 }
@@ -250,7 +250,7 @@ void World::reload() {
   } else if (is_wanted(status)) {
     ++sum_.reload_failed;
   } else if (!leaves_) {
-    fail("a model is not loaded anew: %s", status.message().data());
+    fail("a model is not loaded anew: %s", status.c_message());
   }
 }
 

@@ -33,6 +33,8 @@ class alignas(kCacheLine) ErrorText {
   [[nodiscard]] static ErrorText* claim(std::string_view text) noexcept;
 
   [[nodiscard]] std::string_view view() const noexcept { return {bytes_.data(), size_}; }
+  // The same, with a NUL behind it.
+  [[nodiscard]] const char* c_str() const noexcept { return bytes_.data(); }
   // relaxed: the caller holds it, so that it can't become free meanwhile.
   void hold() noexcept { holders_.fetch_add(1, std::memory_order_relaxed); }
   // sync[error_text.holders]: the next text is not written before this holder has read its own.
@@ -44,7 +46,7 @@ class alignas(kCacheLine) ErrorText {
  private:
   std::atomic<uint32_t> holders_{0};
   uint16_t size_ = 0;
-  std::array<char, kMaxBytes> bytes_{};
+  std::array<char, kMaxBytes + 1> bytes_{};
 };
 static_assert(sizeof(ErrorText) == 512);
 

@@ -68,6 +68,11 @@ class [[nodiscard]] Status {
   [[nodiscard]] std::string_view message() const noexcept {
     return text_ != nullptr ? text_->view() : std::string_view(short_.data(), size_);
   }
+  // The same for printf's %s. The view's data() is not: old text may stand behind the view.
+  [[nodiscard]] const char* c_message() const noexcept {
+    if (text_ != nullptr) return text_->c_str();
+    return size_ == 0 ? "" : short_.data();
+  }
   // The same error with "where: " before its message; an ok status stays ok.
   [[nodiscard]] Status at(std::string_view where) const noexcept;
 
@@ -81,7 +86,7 @@ class [[nodiscard]] Status {
 
  private:
   // As many as make a Status 64 bytes: a cache line, and as much as a register file returns.
-  static constexpr size_t kShortMessage = 54;
+  static constexpr size_t kShortMessage = 53;
 
   Status(Code code, std::string_view message) noexcept;
 
@@ -106,8 +111,8 @@ class [[nodiscard]] Status {
 
   ErrorText* text_ = nullptr;  // a longer message; then size_ is 0
   Code code_ = Code::kOk;
-  uint8_t size_ = 0;                       // of the short message
-  std::array<char, kShortMessage> short_;  // not zeroed, it is on the hot path
+  uint8_t size_ = 0;                           // of the short message
+  std::array<char, kShortMessage + 1> short_;  // not zeroed, it is on the hot path
 };
 static_assert(sizeof(Status) <= 64);
 

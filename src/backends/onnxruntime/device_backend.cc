@@ -103,7 +103,7 @@ class DeviceBackend final : public Backend {
     LUMEN_RETURN_IF_ERROR(check_source(source, name_.c_str()));
     if (const Status here = availability(); !here.ok()) {
       return Status::error(here.code(), "model '%s': %s", source.name.c_str(),
-                           here.message().data());
+                           here.c_message());
     }
     Result<std::shared_ptr<Library>> library = Library::open();
     if (!library.ok()) return library.status();

@@ -38,7 +38,7 @@ Status refusal(const SharedSession& shared, const InferRequest& request,
   }
   const Status shapes = shapes_refused(shared.metadata, request.inputs, true);
   const std::string_view reason = last_sentence(said).substr(0, 180);
-  return Status::error(shapes.code(), "%.300s: %.*s", shapes.message().data(),
+  return Status::error(shapes.code(), "%.300s: %.*s", shapes.c_message(),
                        static_cast<int>(reason.size()), reason.data());
 }
 

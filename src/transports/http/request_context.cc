@@ -30,7 +30,7 @@ Result<std::unique_ptr<RequestContext>> RequestContext::create(HttpTransport& ho
         memory.status().code(),
         "%.200s: the memory of a request; ulimit -v, vm.overcommit_memory=2 or vm.max_map_count "
         "bounds this process: raise it, or lower max_active_requests or max_body_bytes",
-        memory.status().message().data());
+        memory.status().c_message());
   }
   std::unique_ptr<RequestContext> context(new RequestContext);  // alloc: at start
   context->host = &host;

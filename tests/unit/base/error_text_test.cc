@@ -32,6 +32,24 @@ TEST(ErrorText, CopiesShareASlotAndTheLastOneGivesItBack) {
   EXPECT_EQ(before, ErrorText::in_use());
 }
 
+// A reply to one client once had the end of another's error behind its own.
+TEST(ErrorText, AShorterMessageDoesNotEndInTheOneBeforeIt) {
+  constexpr size_t kLengths[] = {400, 100, 60, 54, 53, 52, 1, 0};
+  for (const size_t size : kLengths) {
+    const std::string text(size, 'x');
+    Status status = Status::error(Code::kInternal, "%s", std::string(450, 'o').c_str());
+    status = {};
+    status = Status::error(Code::kInternal, "%s", text.c_str());
+    EXPECT_EQ(text, status.c_message());
+    EXPECT_EQ(text, status.message());
+    const Status copy = status;
+    EXPECT_EQ(text, copy.c_message());
+  }
+  EXPECT_STREQ("", Status().c_message());
+  EXPECT_STREQ(std::string(Status::kMaxMessage - 1, 'y').c_str(),
+               Status::error(Code::kInternal, "%s", std::string(600, 'y').c_str()).c_message());
+}
+
 TEST(ErrorText, AShortMessageTakesNoSlot) {
   const size_t before = ErrorText::in_use();
   const Status status = Status::error(Code::kNotFound, "no model 'm'");
