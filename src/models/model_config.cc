@@ -7,6 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/json_text.h"
+#include "models/warm_up_config.h"
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -39,13 +42,6 @@ constexpr uint32_t kMostDeviceId = 255;
 constexpr uint32_t kMostDeviceMemoryMb = 1u << 20;
 // In the order of enum Precision.
 constexpr std::array<std::string_view, 3> kPrecisions = {"f32", "bf16", "auto"};
-
-// A value as it stands in the file, cut: configurations of other servers hold long ones.
-std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
 
 struct Config {
   std::string file;
@@ -322,6 +318,11 @@ void read_labels(Config& config, const Json& section) {
   config.options.labels = section.get<Labels>();
 }
 
+void read_warmup(Config& config, const Json& section) {
+  const std::string problem = read_warm_up(section, config.options.warm_up);
+  if (!problem.empty()) config.fail(problem);
+}
+
 struct Key {
   std::string_view name;
   void (*read)(Config&, const Json&);
@@ -339,7 +340,8 @@ constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"workers", read_workers},
                               Key{"device", read_device},
                               Key{"versions", read_versions},
-                              Key{"labels", read_labels}};
+                              Key{"labels", read_labels},
+                              Key{"warmup", read_warmup}};
 
 std::string hint_of_key(std::string_view name) {
   std::array<std::string_view, kKeys.size()> names;

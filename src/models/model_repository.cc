@@ -141,7 +141,9 @@ Model::~Model() {
 Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t> batch_sizes) {
   std::unique_lock<std::mutex> alone;
   if (!traits().loads_in_parallel) alone = std::unique_lock(backend_->making);
-  return loaded_->create_instance(batch_sizes);
+  Result<std::unique_ptr<Instance>> made = loaded_->create_instance(batch_sizes);
+  if (made.ok()) LUMEN_RETURN_IF_ERROR(run_warm_up(*this, **made, warm_up_));
+  return made;
 }
 
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
@@ -302,6 +304,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   LUMEN_RETURN_IF_ERROR(check_metadata(chosen->loaded->metadata()));
   model.metadata_ = chosen->loaded->metadata();
   LUMEN_RETURN_IF_ERROR(add_labels(source, model.metadata_.outputs));
+  LUMEN_RETURN_IF_ERROR(check_warm_up(model.metadata_, source.options.warm_up));
   // find() rests on the order of the scan's names, for any name that a backend puts there.
   model.metadata_.name = source.name;
   model.metadata_.version = source.version;
@@ -318,6 +321,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   if (source.rows != nullptr) model.precision_why_ = source.rows->why();
   model.response_cache_ = source.options.response_cache;
   model.scheduling_ = source.options.scheduling;
+  model.warm_up_ = source.options.warm_up;
   model.file_bytes_ = bytes_of(source.file);
   model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;

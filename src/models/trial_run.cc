@@ -6,13 +6,12 @@
 #include <cstring>
 
 namespace lumen::models {
-namespace {
-
 // Floats between -1 and 1, anything else 0 or 1 (an integer may be an index into a table).
-void fill(const TensorView& view, size_t begin, size_t count) {
+void TrialRun::make_up(const TensorView& view, size_t first_element) {
   const size_t size = element_size(view.type);
+  const size_t count = view.byte_size / size;
   for (size_t i = 0; i < count; ++i) {
-    uint64_t bits = (begin + i) * 0x9E37'79B9'7F4A'7C15u;  // Weyl's sequence, the golden ratio
+    uint64_t bits = (first_element + i) * 0x9E37'79B9'7F4A'7C15u;  // Weyl's sequence, the golden ratio
     bits ^= bits >> 31;
     std::byte* place = view.data + i * size;
     if (view.type == ElementType::kFp32) {
@@ -26,8 +25,6 @@ void fill(const TensorView& view, size_t begin, size_t count) {
     }
   }
 }
-
-}  // namespace
 
 bool TrialRun::run(Instance& instance, uint32_t first, uint32_t rows, int64_t free_size) {
   inputs_.clear();
@@ -73,7 +70,7 @@ bool TrialRun::add_input(const TensorSpec& spec, uint32_t first, uint32_t rows, 
   view.byte_size = elements * element_size(spec.type);
   view.data = static_cast<std::byte*>(memory_.allocate(view.byte_size, 64));
   if (view.data == nullptr) return false;
-  fill(view, first * (elements / rows), elements);
+  make_up(view, first * (elements / rows));
   inputs_.push_back(view);
   return true;
 }

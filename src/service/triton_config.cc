@@ -37,19 +37,43 @@ void write_policy(JsonWriter& json, const models::VersionPolicy& policy) {
   json.end_object().end_object();
 }
 
-// The dimensions of a request, without the rows' where the configuration says how many these may
-// be.
+// Of a request, without the rows' where the configuration says how many these may be.
+void write_dims(JsonWriter& json, const Shape& shape, bool has_rows) {
+  json.key("dims").begin_array();
+  for (const int64_t size : shape.dimensions().subspan(has_rows ? 1 : 0)) json.integer(size);
+  json.end_array();
+}
+
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<models::TensorSpec>& tensors, bool has_rows) {
   json.key(key).begin_array();
   for (const models::TensorSpec& tensor : tensors) {
     json.begin_object().key("name").string(tensor.name);
     json.key("data_type").string(type_of(tensor.type));
-    json.key("dims").begin_array();
-    for (const int64_t size : tensor.shape.dimensions().subspan(has_rows ? 1 : 0)) {
-      json.integer(size);
+    write_dims(json, tensor.shape, has_rows);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+// Data that the configuration gives is not said again: Triton names a file there.
+void write_warm_up(JsonWriter& json, const std::vector<models::WarmUpRequest>& requests,
+                   bool has_rows) {
+  using Data = models::WarmUpInput::Data;
+  json.key("model_warmup").begin_array();
+  for (const models::WarmUpRequest& request : requests) {
+    const bool by_rows = has_rows && !request.inputs.empty();
+    json.begin_object().key("batch_size");
+    json.unsigned_integer(by_rows ? static_cast<uint64_t>(request.inputs.front().shape[0]) : 0);
+    json.key("inputs").begin_object();
+    for (const models::WarmUpInput& input : request.inputs) {
+      json.key(input.name).begin_object().key("data_type").string(type_of(input.type));
+      write_dims(json, input.shape, has_rows);
+      if (input.data == Data::kZeros) json.key("zero_data").boolean(true);
+      if (input.data == Data::kMadeUp) json.key("random_data").boolean(true);
+      json.end_object();
     }
-    json.end_array().end_object();
+    json.end_object().key("count").unsigned_integer(request.count).end_object();
   }
   json.end_array();
 }
@@ -73,6 +97,7 @@ void write_triton_config(JsonWriter& json, const models::Model& model) {
   if (by_rows) json.key("dynamic_batching").begin_object().end_object();
   json.key("response_cache").begin_object().key("enable").boolean(model.response_cache().enable);
   json.end_object();
+  if (!model.warm_up().empty()) write_warm_up(json, model.warm_up(), by_rows);
   json.key("model_transaction_policy").begin_object().key("decoupled").boolean(false);
   json.end_object();
   json.key("parameters").begin_object().key("precision").begin_object();

@@ -12,6 +12,7 @@
 #include <lumen/models/metadata.h>
 #include <lumen/models/model_scheduling.h>
 #include <lumen/models/operator_table.h>
+#include <lumen/models/warm_up.h>
 
 #include <array>
 #include <cstddef>
@@ -104,6 +105,7 @@ struct ModelOptions {
   DeviceOptions device = {};
   VersionPolicy versions = {};
   Labels labels = {};
+  std::vector<WarmUpRequest> warm_up = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 

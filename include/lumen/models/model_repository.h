@@ -83,6 +83,8 @@ class Model {
   [[nodiscard]] const ModelScheduling& scheduling() const noexcept { return scheduling_; }
   // The traits of its backend; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
+  // Each instance runs them before make_instance() returns it.
+  [[nodiscard]] const std::vector<WarmUpRequest>& warm_up() const noexcept { return warm_up_; }
   // LoadedModel::create_instance(), by several threads at once: they wait for each other where the
   // backend makes one at a time.
   [[nodiscard]] Result<std::unique_ptr<Instance>> make_instance(
@@ -131,6 +133,7 @@ class Model {
   std::string precision_why_;
   ResponseCacheOptions response_cache_;
   ModelScheduling scheduling_;
+  std::vector<WarmUpRequest> warm_up_;
   std::unique_ptr<LoadedModel> loaded_;
   const std::shared_ptr<ModelIndices> indices_;
   const uint32_t index_;

@@ -29,6 +29,8 @@ class TrialRun {
   // `first`: the number of the first row; the same number gives the same row in every trial.
   // `free_size`: the size of free axes other than the first; 0: a model that has any is not run.
   [[nodiscard]] bool run(Instance& instance, uint32_t first, uint32_t rows, int64_t free_size = 0);
+  // Fills `view` with numbers: those of the rows from number `first_element` on.
+  static void make_up(const TensorView& view, size_t first_element = 0);
   // With inputs that lie in the memory, in the order of the metadata.
   [[nodiscard]] bool run_inputs(Instance& instance, std::span<TensorView> inputs);
   [[nodiscard]] uint64_t input_bytes() const noexcept { return input_bytes_of(request_); }
