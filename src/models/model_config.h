@@ -13,6 +13,9 @@
 
 namespace lumen::models {
 
+// The name, in messages, of a text that a client has sent.
+inline constexpr std::string_view kConfigOfCall = "the configuration of the load call";
+
 // `file` names the text in messages only.
 [[nodiscard]] Result<ModelOptions> parse_model_config(std::string_view text, std::string_view file);
 

@@ -13,6 +13,7 @@
 #include "models/choose_backend.h"
 #include "models/labels.h"
 #include "models/load_gate.h"
+#include "models/model_config.h"
 #include "models/model_source.h"
 #include "models/recorded_rows.h"
 #include "models/repository_scan.h"
@@ -218,6 +219,10 @@ std::optional<ConfigInstead> instead_of(std::string_view model, const std::strin
 }
 
 }  // namespace
+
+Status ModelRepository::check_config(const std::string& config) {
+  return parse_model_config(config, kConfigOfCall).status();
+}
 
 Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                                                      std::string_view version,

@@ -234,7 +234,7 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
   }
   const bool has_other = instead && instead->model == name;
   const Result<ModelOptions> options =
-      has_other ? parse_model_config(instead->text, "the configuration of the load call")
+      has_other ? parse_model_config(instead->text, kConfigOfCall)
                 : read_config(directory.get(), path / "config.json", bounds);
   Result<std::vector<std::string>> labels =
       read_labels(directory.get(), path / kLabelsFile, bounds);

@@ -15,17 +15,33 @@ namespace {
 
 using nlohmann::json;
 
+Result<json> parameters_of(const json& body) {
+  const auto parameters = body.find("parameters");
+  if (parameters == body.end()) return json::object();
+  if (parameters->is_object()) return *parameters;
+  return Status::error(Code::kInvalidArgument, "parameters: got %s, wanted an object",
+                       shown(*parameters).c_str());
+}
+
+// No model depends on another, so either value is right.
+Status check_unload(std::string_view text) {
+  const Result<json> body = parse_job(text, R"({"parameters": {"unload_dependents": false}})");
+  if (!body.ok()) return body.status();
+  const Result<json> parameters = parameters_of(*body);
+  if (!parameters.ok()) return parameters.status();
+  const auto dependents = parameters->find("unload_dependents");
+  if (dependents == parameters->end() || dependents->is_boolean()) return {};
+  return Status::error(Code::kInvalidArgument, "unload_dependents: got %s, wanted true or false",
+                       shown(*dependents).c_str());
+}
+
 // The configuration that a load call brings along, as the text of a config.json.
 Result<std::optional<std::string>> config_of(std::string_view text) {
   const Result<json> body = parse_job(text, R"({"parameters": {"config": "{}"}})");
   if (!body.ok()) return body.status();
   std::optional<std::string> config;
-  const auto parameters = body->find("parameters");
-  if (parameters == body->end()) return config;
-  if (!parameters->is_object()) {
-    return Status::error(Code::kInvalidArgument, "parameters: got %s, wanted an object",
-                         shown(*parameters).c_str());
-  }
+  const Result<json> parameters = parameters_of(*body);
+  if (!parameters.ok()) return parameters.status();
   for (const auto& [key, value] : parameters->items()) {
     if (key.starts_with("file:")) {
       return Status::error(Code::kUnsupported,
@@ -40,6 +56,7 @@ Result<std::optional<std::string>> config_of(std::string_view text) {
                            shown(value).c_str());
     }
     config = value.get<std::string>();
+    LUMEN_RETURN_IF_ERROR(models::ModelRepository::check_config(*config));
   }
   return config;
 }
@@ -79,9 +96,8 @@ Status ModelLoader::change(const service::Job& job) {
                          "--model-control explicit");
   }
   if (job.topic == service::Job::Topic::kUnloadModel) {
-    const Result<json> body =
-        parse_job(job.text, R"({"parameters": {"unload_dependents": false}})");
-    return body.ok() ? catalog_.unload(job.subject) : body.status();
+    LUMEN_RETURN_IF_ERROR(check_unload(job.text));
+    return catalog_.unload(job.subject);
   }
   const auto config = config_of(job.text);
   if (!config.ok()) return config.status();

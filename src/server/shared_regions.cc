@@ -114,6 +114,7 @@ Status SharedRegions::enter(const service::Job& job) {
 }
 
 Status SharedRegions::leave(const service::Job& job) {
+  LUMEN_RETURN_IF_ERROR(parse_job(job.text, "no body, or {}").status());
   const auto catalog = catalog_.snapshot();
   const uid_t user = user_of(job);
   if (!job.subject.empty()) {

@@ -23,7 +23,9 @@ def reshaped_to(*shape: int) -> list[dict[str, Any]]:
     return [tensor("rows", "FP32", [1, 4]), tensor("shape", "INT64", [len(shape)], list(shape))]
 
 
-def write_warm_up(models: Path, model: str, *requests: list[dict[str, Any]], count: int = 1) -> None:
+def write_warm_up(
+    models: Path, model: str, *requests: list[dict[str, Any]], count: int = 1
+) -> None:
     warmup = [{"inputs": inputs, "count": count} for inputs in requests]
     (models / model / "config.json").write_text(json.dumps({"warmup": warmup}))
 

@@ -184,6 +184,8 @@ class ModelRepository {
   // model `name`, in place of its config.json; nullptr: that counts.
   [[nodiscard]] Result<std::vector<OnDisk>> on_disk(std::string_view name = {},
                                                     const std::string* config = nullptr) const;
+  // Whether `config` is the text of a config.json, for any model. Any thread.
+  [[nodiscard]] static Status check_config(const std::string& config);
   // For a catalog while it serves, one at a time: loads one version more from the directory
   // (`version` empty: the highest there), which the list above does not name. One that can't be
   // loaded is unavailable, with its reason. Errors: it is not there, or no index is free.

@@ -4,10 +4,13 @@
 
 #include "transports/http/http_transport.h"
 #include "transports/http/request_job.h"
+#include "transports/http/static_pages.h"
 
 #include <lumen/service/binder.h>
 #include <lumen/wire/status_map.h>
 #include <lumen/wire/traceparent.h>
+
+#include <lumen/base/check.h>
 
 #include <algorithm>
 
@@ -84,7 +87,7 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   const Endpoint endpoint = context.route.endpoint;
   if (endpoint == Endpoint::kUnknown) {
     return refuse(context, Status::error(Code::kNotFound,
-                                         "path '%.*s' is not known; GET /v2 lists the known ones",
+                                         "path '%.*s' is not known; GET /openapi.json lists the known ones",
                                          echo_width(head.path, 200), head.path.data()));
   }
   if (head.method_name == "OPTIONS" && head.is_preflight && !head.origin.empty()) {
@@ -170,6 +173,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
     case Endpoint::kServerMetadata:
       return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
+    case Endpoint::kPage: return answer_page(context);
     case Endpoint::kMetrics: return host_.ask(context, host_.services().metrics, {});
     // As a server without a GPU: clients ask for these whether they use them or not.
     case Endpoint::kCudaRegions: return reply(context, "[]");
@@ -183,6 +187,14 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
   }
   return refuse(context,
                 Status::error(Code::kNotFound, "the path names no model; write /v2/models/NAME"));
+}
+
+Next RequestHandler::answer_page(RequestContext& context) noexcept {
+  std::string_view path = context.head().path;
+  if (path.size() > 1 && path.back() == '/') path.remove_suffix(1);  // as route_path()
+  const StaticPage* const page = find_page(path);
+  LUMEN_CHECK(page != nullptr);
+  return reply(context, page->body, page->content_type, 200, kPageHeaders);
 }
 
 Next RequestHandler::answer_of_model(RequestContext& context,

@@ -68,14 +68,16 @@ class RequestHandler {
   [[nodiscard]] Next ask(RequestContext& context, std::string_view text) noexcept;
   [[nodiscard]] Next refuse_coding(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
+  [[nodiscard]] Next answer_page(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;
   [[nodiscard]] Next answer_statistics(RequestContext& context, const models::Model* only) noexcept;
 
   [[nodiscard]] wire::ResponseHead head_of(const RequestContext& context, int status) noexcept;
+  // `extra`: header lines.
   [[nodiscard]] Next reply(RequestContext& context, std::string_view body,
-                           std::string_view content_type = "application/json",
-                           int status = 200) noexcept;
+                           std::string_view content_type = "application/json", int status = 200,
+                           std::string_view extra = {}) noexcept;
   [[nodiscard]] Next reply_job(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_preflight(RequestContext& context) noexcept;
   [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document,

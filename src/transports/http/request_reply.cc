@@ -68,9 +68,11 @@ Next RequestHandler::reply_job(RequestContext& context) noexcept {
 }
 
 Next RequestHandler::reply(RequestContext& context, std::string_view body,
-                           std::string_view content_type, int status) noexcept {
+                           std::string_view content_type, int status,
+                           std::string_view extra) noexcept {
   wire::ResponseHead head = head_of(context, status);
   head.content_type = content_type;
+  head.extra = extra;
   context.reply.write(context.head(), head, body, host_.http_date());
   return replied(context);
 }

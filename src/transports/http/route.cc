@@ -136,6 +136,9 @@ Route route_path(std::string_view path) noexcept {
   if (path == "/metrics") return {.endpoint = Endpoint::kMetrics};
   if (path == "/v2/lumen/engine") return {.endpoint = Endpoint::kEngine};
   if (path == "/v2/lumen/recording") return {.endpoint = Endpoint::kRecording};
+  const bool is_page =
+      path == "/" || path == "/lumen.css" || path == "/lumen.js" || path == "/openapi.json";
+  if (is_page) return {.endpoint = Endpoint::kPage};
   if (path == "/v2") return {.endpoint = Endpoint::kServerMetadata};
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include <lumen/base/allocator.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -21,6 +22,7 @@ enum class Endpoint : uint8_t {
   kModelStatistics,
   kAllStatistics,
   kMetrics,
+  kPage,  // for browsers: static_pages.h
   kEngine,
   kRecording,
   kRepositoryIndex,
@@ -36,6 +38,7 @@ enum class Endpoint : uint8_t {
   kLogging,
   kInfer,
 };
+inline constexpr size_t kEndpoints = static_cast<size_t>(Endpoint::kInfer) + 1;
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;

@@ -139,7 +139,7 @@ TEST(Route, WordsOfThePathAreTakenAsTheyAreSent) {
 
 TEST(Route, EverythingElseIsUnknown) {
   for (const char* path :
-       {"/", "", "*", "/v1", "/v2x", "/v2/health", "/v2/models", "/v2/modelsx/m/infer",
+       {"", "*", "/v1", "/v2x", "/v2/health", "/v2/models", "/v2/modelsx/m/infer",
         "/v2/models/m/infer/x", "/v2/models/m/versions", "/v2/models/m/versions/",
         "/V2/health/live", "/v2/models/m/versions/1/infer/x", "/v2//health/live",
         "/v2/models/m/explain"}) {

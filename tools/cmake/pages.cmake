@@ -1,0 +1,21 @@
+# The files that the server shows to browsers become constants of the module http: a server is one
+# program, without files beside it.
+function(lumen_pages)
+  set(folder ${PROJECT_SOURCE_DIR}/src/transports/http)
+  set(LUMEN_PAGES "")
+  foreach(page "/|index.html|text/html" "/lumen.css|lumen.css|text/css" "/lumen.js|lumen.js|text/javascript"
+               "/openapi.json|openapi.json|application/json")
+    string(REPLACE "|" ";" page ${page})
+    list(GET page 0 path)
+    list(GET page 1 file)
+    list(GET page 2 type)
+    if(NOT type STREQUAL "application/json")
+      string(APPEND type "; charset=utf-8")
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/pages/${file})
+    file(READ ${folder}/pages/${file} text)
+    string(APPEND LUMEN_PAGES "{\"${path}\", \"${type}\", R\"PAGE(${text})PAGE\"},\n")
+  endforeach()
+  configure_file(${folder}/static_pages.cc.in ${PROJECT_BINARY_DIR}/static_pages.cc @ONLY)
+  target_sources(lumen_mod_http PRIVATE ${PROJECT_BINARY_DIR}/static_pages.cc)
+endfunction()
