@@ -4,6 +4,7 @@
 #include <lumen/base/cpu.h>
 #include <lumen/telemetry/prometheus.h>
 
+#include "server/exemplars.h"
 #include "server/model_figures.h"
 #include "server/triton_figures.h"
 
@@ -57,24 +58,31 @@ void MetricsThread::run() {
 }
 
 void MetricsThread::answer(service::Job* first) {
-  std::string_view text;
+  using telemetry::MetricsFormat;
   Status status;
-  try {
-    text = render();
-  } catch (const std::bad_alloc&) {
-    status = Status::error(Code::kUnavailable, "the server has no memory left for its metrics");
-  }
+  texts_.prometheus.clear();
+  texts_.open_metrics.clear();
   for (service::Job* job = first; job != nullptr;) {
     service::Job* const next = std::exchange(job->next, nullptr);
-    job->content_type = telemetry::kPrometheusContentType;
+    const bool is_open = job->text == service::kOpenMetrics;
+    std::vector<char>& text = is_open ? texts_.open_metrics : texts_.prometheus;
+    try {
+      if (text.empty() && status.ok()) {
+        render(is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus, text);
+      }
+    } catch (const std::bad_alloc&) {
+      status = Status::error(Code::kUnavailable, "the server has no memory left for its metrics");
+    }
+    job->content_type =
+        is_open ? telemetry::kOpenMetricsContentType : telemetry::kPrometheusContentType;
     job->status = status;
-    if (status.ok()) job->answer(text);
+    if (status.ok()) job->answer({text.data(), text.size()});
     job->owner->on_done(*job);
     job = next;
   }
 }
 
-std::string_view MetricsThread::render() {
+void MetricsThread::render(telemetry::MetricsFormat format, std::vector<char>& text) {
   std::vector<telemetry::PrometheusModel> listed;
   // Kept while it is rendered: so long no other model gets the index of one that goes.
   const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
@@ -90,8 +98,14 @@ std::string_view MetricsThread::render() {
   std::ranges::copy(nvidia_->read(), std::back_inserter(all));
   telemetry::PrometheusInput input{.counters = counters_, .models = listed, .figures = all};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
-  text_.resize(telemetry::prometheus_size_bound(input));
-  return {text_.data(), telemetry::write_prometheus(input, text_).value_or(0)};
+  input.format = format;
+  std::vector<telemetry::PrometheusExemplar> exemplars;
+  if (format == telemetry::MetricsFormat::kOpenMetrics) {
+    exemplars = recent_exemplars(counters_, *catalog);
+    input.exemplars = exemplars;
+  }
+  text.resize(telemetry::prometheus_size_bound(input));
+  text.resize(telemetry::write_prometheus(input, text).value_or(0));
 }
 
 }  // namespace lumen::server

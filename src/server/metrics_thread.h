@@ -1,6 +1,6 @@
 // MetricsThread: answers GET /metrics, away from the I/O threads and from changes of the
 // configuration, which may compile for seconds. The text is rendered once for all scrapes that
-// wait.
+// wait and want the same format.
 // Threads: submit() from any I/O thread, lock-free; everything else by the thread that owns it.
 // Memory: the heap, for one text; each scrape's copy comes from its job's memory, whose owner
 // bounds how many can wait. Errors: by the status of the job.
@@ -11,6 +11,7 @@
 #include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
 #include <lumen/telemetry/counters.h>
+#include <lumen/telemetry/prometheus.h>
 #include <lumen/telemetry/trace_log.h>
 
 #include "server/nvidia_figures.h"
@@ -39,14 +40,19 @@ class MetricsThread final : public service::JobThread {
  private:
   void run();
   void answer(service::Job* first);
-  [[nodiscard]] std::string_view render();
+  // The text of each format that one of the jobs wants.
+  struct Texts {
+    std::vector<char> prometheus;
+    std::vector<char> open_metrics;
+  };
+  void render(telemetry::MetricsFormat format, std::vector<char>& text);
 
   const service::Catalog& catalog_;
   const telemetry::Counters& counters_;
   const answers::ResponseCache& cache_;
   const telemetry::TraceLog* trace_log_;
   std::optional<NvidiaFigures> nvidia_;  // from the first scrape on
-  std::vector<char> text_;
+  Texts texts_;
   std::atomic<service::Job*> waiting_{nullptr};  // the newest first
   std::atomic<bool> stop_{false};
   Doorbell bell_;  // woken when one of these has changed

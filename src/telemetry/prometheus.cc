@@ -19,12 +19,14 @@ constexpr std::array<std::string_view, kPrometheusBoundsNs.size()> kBoundTexts =
     "1e-06",  "2.5e-06", "5e-06",  "1e-05", "2.5e-05", "5e-05", "0.0001", "0.00025",
     "0.0005", "0.001",   "0.0025", "0.005", "0.01",    "0.025", "0.05",   "0.1",
     "0.25",   "0.5",     "1",      "2.5",   "5",       "10"};
+// OpenMetrics writes whole bounds as floats, too.
+constexpr std::string_view kWholeBound = ".0";
 
 // Text into memory, or only its length: numbers then count as their longest.
 class Sink {
  public:
-  Sink() noexcept : measures_(true) {}
-  explicit Sink(std::span<char> out) noexcept : out_(out) {}
+  explicit Sink(MetricsFormat format) noexcept : format_(format), measures_(true) {}
+  Sink(MetricsFormat format, std::span<char> out) noexcept : format_(format), out_(out) {}
 
   Sink& operator<<(std::string_view text) noexcept {
     if (!measures_ && size_ <= out_.size() && text.size() <= out_.size() - size_) {
@@ -74,6 +76,9 @@ class Sink {
     return *this;
   }
 
+  [[nodiscard]] bool is_open_metrics() const noexcept {
+    return format_ == MetricsFormat::kOpenMetrics;
+  }
   [[nodiscard]] bool measures() const noexcept { return measures_; }
   [[nodiscard]] size_t size() const noexcept { return size_; }
   [[nodiscard]] bool overflown() const noexcept { return overflown_; }
@@ -87,15 +92,28 @@ class Sink {
     return *this << std::string_view(text.data(), static_cast<size_t>(end - text.data()));
   }
 
+  const MetricsFormat format_;
   std::span<char> out_;
   size_t size_ = 0;
   bool measures_ = false;
   bool overflown_ = false;
 };
 
+constexpr std::string_view kCounter = "counter";
+
+// In OpenMetrics a counter's samples are its family's name with "_total". Triton's counters have no
+// such end, and keep their names: their type is unknown there.
 void family(Sink& out, std::string_view name, std::string_view help, std::string_view type) {
+  constexpr std::string_view kTotal = "_total";
+  if (out.is_open_metrics() && type == kCounter) {
+    if (name.ends_with(kTotal)) {
+      name.remove_suffix(kTotal.size());
+    } else {
+      type = "unknown";
+    }
+  }
   out << "# HELP " << name << " ";
-  out.escaped(help, false) << "\n# TYPE " << name << " " << type << "\n";
+  out.escaped(help, out.is_open_metrics()) << "\n# TYPE " << name << " " << type << "\n";
 }
 
 void plain(Sink& out, std::string_view name, std::string_view help, std::string_view type,
@@ -109,8 +127,6 @@ void model_labels(Sink& out, const PrometheusModel& model) {
   out.escaped(model.name, true) << "\",version=\"";
   out.escaped(model.version, true) << "\"";
 }
-
-constexpr std::string_view kCounter = "counter";
 
 constexpr std::string_view type_of(CounterKind kind) {
   return kind == CounterKind::kCounter ? kCounter : "gauge";
@@ -178,8 +194,35 @@ uint64_t sum_of(const StageHistograms& stages, size_t model, Stage stage) {
   return sum;
 }
 
-void stage_lines(Sink& out, const StageHistograms& stages, const PrometheusModel& model,
+// The first bound that is not below it.
+size_t bucket_of(const PrometheusExemplar& exemplar) noexcept {
+  return static_cast<size_t>(std::ranges::lower_bound(kPrometheusBoundsNs, exemplar.total_ns) -
+                             kPrometheusBoundsNs.begin());
+}
+
+void write_exemplar(Sink& out, const PrometheusExemplar& exemplar) {
+  out << " # {trace_id=\"";
+  for (const uint8_t byte : exemplar.traceparent.trace_id) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    out << kDigits.substr(byte >> 4, 1) << kDigits.substr(byte & 15, 1);
+  }
+  out << "\"} ";
+  out.seconds(exemplar.total_ns) << " ";
+  out.seconds(static_cast<uint64_t>(exemplar.wall_ns));
+}
+
+// Room for one in each bucket is reckoned with: which of them have one only writing sees.
+void exemplar_of(Sink& out, std::span<const PrometheusExemplar> exemplars, uint32_t model,
+                 size_t bucket) {
+  if (out.measures()) return write_exemplar(out, {});
+  for (auto one = exemplars.rbegin(); one != exemplars.rend(); ++one) {
+    if (one->model == model && bucket_of(*one) == bucket) return write_exemplar(out, *one);
+  }
+}
+
+void stage_lines(Sink& out, const PrometheusInput& input, const PrometheusModel& model,
                  Stage stage) {
+  const StageHistograms& stages = input.counters.stages();
   constexpr std::string_view kName = "lumen_stage_duration_seconds";
   const auto labels = [&](std::string_view suffix) {
     out << kName << suffix;
@@ -192,8 +235,14 @@ void stage_lines(Sink& out, const StageHistograms& stages, const PrometheusModel
   for (size_t i = 0; i < counts.size(); ++i) {
     below += counts[i];
     labels("_bucket");
-    out << ",le=\"" << (i < kBoundTexts.size() ? kBoundTexts[i] : "+Inf") << "\"} " << below
-        << "\n";
+    const std::string_view bound = i < kBoundTexts.size() ? kBoundTexts[i] : "+Inf";
+    const bool is_whole = bound.find_first_not_of("0123456789") == bound.npos;
+    out << ",le=\"" << bound << (out.is_open_metrics() && is_whole ? kWholeBound : "") << "\"} "
+        << below;
+    if (out.is_open_metrics() && stage == Stage::kTotal) {
+      exemplar_of(out, input.exemplars, model.index, i);
+    }
+    out << "\n";
   }
   labels("_sum");
   (out << "} ").seconds(sum_of(stages, model.index, stage)) << "\n";
@@ -207,7 +256,7 @@ void stages_part(Sink& out, const PrometheusInput& input) {
   for (const PrometheusModel& model : input.models) {
     if (model.index >= stages.models()) continue;
     for (size_t i = 0; i < kStageCount; ++i) {
-      stage_lines(out, stages, model, static_cast<Stage>(i));
+      stage_lines(out, input, model, static_cast<Stage>(i));
     }
   }
 }
@@ -250,19 +299,20 @@ void render(Sink& out, const PrometheusInput& input) {
   stages_part(out, input);
   if (input.trace.has_value()) trace_part(out, *input.trace);
   figures_part(out, input.figures);
+  if (out.is_open_metrics()) out << "# EOF\n";
 }
 
 }  // namespace
 
 std::optional<size_t> write_prometheus(const PrometheusInput& input, std::span<char> out) noexcept {
-  Sink sink(out);
+  Sink sink(input.format, out);
   render(sink, input);
   if (sink.overflown()) return std::nullopt;
   return sink.size();
 }
 
 size_t prometheus_size_bound(const PrometheusInput& input) noexcept {
-  Sink sink;
+  Sink sink(input.format);
   render(sink, input);
   return sink.size();
 }

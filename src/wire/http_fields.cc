@@ -177,6 +177,8 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
       break;
     case 6:
       if (named("origin")) return read_origin(value);
+      // A preference only: of several lines the first is enough.
+      if (head_.accept.empty() && named("accept")) head_.accept = value;
       if (named("expect")) return read_expect(value);
       break;
     case 10:
@@ -193,7 +195,6 @@ Refusal FieldReader::read(std::string_view name, std::string_view value) noexcep
       if (named("sec-fetch-site")) head_.from_browser = true;
       break;
     case 15:
-      // A preference only: of several lines the first is enough.
       if (head_.accept_encoding.empty() && named("accept-encoding")) head_.accept_encoding = value;
       break;
     case 16:

@@ -18,6 +18,9 @@ namespace lumen::service {
 
 struct Job;
 
+// The text of a job for metrics that are wanted as OpenMetrics; empty: as Prometheus' own format.
+inline constexpr std::string_view kOpenMetrics = "openmetrics";
+
 class JobOwner {
  public:
   // The job is answered. Called on any thread; must not wait.

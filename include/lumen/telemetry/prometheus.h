@@ -1,10 +1,11 @@
-// prometheus: Lumen's counters as Prometheus' text format 0.0.4. docs/formats/metrics.md lists
-// them.
+// prometheus: Lumen's counters as Prometheus' text format 0.0.4, or as OpenMetrics 1.0 with
+// exemplars. docs/formats/metrics.md lists them.
 // Threads: any; reads counters that others go on writing. Memory: none, it writes into the
 // caller's.
 // Errors: nullopt when the text doesn't fit; prometheus_size_bound() tells a size that always fits.
 #pragma once
 
+#include <lumen/base/traceparent.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/trace_log.h>
 
@@ -19,6 +20,10 @@ namespace lumen::telemetry {
 
 inline constexpr std::string_view kPrometheusContentType =
     "text/plain; version=0.0.4; charset=utf-8";
+inline constexpr std::string_view kOpenMetricsContentType =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics };
 
 // Upper bounds of the buckets of lumen_stage_duration_seconds: 1, 2.5, 5 a decade; +Inf follows.
 inline constexpr std::array<uint64_t, 22> kPrometheusBoundsNs = {
@@ -48,11 +53,22 @@ struct PrometheusFigure {
   std::span<const PrometheusLabel> labels = {};
 };
 
+// A request whose client has told its trace: for the bucket of `total` that it falls into.
+struct PrometheusExemplar {
+  uint32_t model = 0;  // its index
+  uint64_t total_ns = 0;
+  int64_t wall_ns = 0;  // since the epoch, when it was received
+  Traceparent traceparent{};
+};
+
 struct PrometheusInput {
   const Counters& counters;
   std::span<const PrometheusModel> models = {};
   std::optional<TraceLogCounters> trace = std::nullopt;
   std::span<const PrometheusFigure> figures = {};
+  MetricsFormat format = MetricsFormat::kPrometheus;
+  // With kOpenMetrics; of those of one bucket the last.
+  std::span<const PrometheusExemplar> exemplars = {};
 };
 
 // How many bytes of `out` were written. Well-formed at any moment: a histogram's _count is the sum

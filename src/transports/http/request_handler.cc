@@ -7,6 +7,7 @@
 #include "transports/http/static_pages.h"
 
 #include <lumen/service/binder.h>
+#include <lumen/wire/accept.h>
 #include <lumen/wire/status_map.h>
 #include <lumen/wire/traceparent.h>
 
@@ -28,6 +29,12 @@ int echo_width(std::string_view text, size_t most) noexcept {
 bool takes(const EndpointTraits& endpoint, HttpMethod method) noexcept {
   const bool is_get = method == HttpMethod::kGet || method == HttpMethod::kHead;
   return is_get ? endpoint.takes_get : method == HttpMethod::kPost && endpoint.takes_post;
+}
+
+// A scraper names both formats with weights; others name neither.
+bool wants_open_metrics(std::string_view accept) noexcept {
+  const int open_metrics = wire::quality_of(accept, "application/openmetrics-text");
+  return open_metrics > 0 && open_metrics >= wire::quality_of(accept, "text/plain");
 }
 
 // The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or
@@ -174,7 +181,10 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
       return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
     case Endpoint::kPage: return answer_page(context);
-    case Endpoint::kMetrics: return host_.ask(context, host_.services().metrics, {});
+    case Endpoint::kMetrics:
+      return host_.ask(context, host_.services().metrics,
+                       wants_open_metrics(context.head().accept) ? service::kOpenMetrics
+                                                                 : std::string_view());
     // As a server without a GPU: clients ask for these whether they use them or not.
     case Endpoint::kCudaRegions: return reply(context, "[]");
     case Endpoint::kUnregisterCudaRegion: return reply(context, "{}");

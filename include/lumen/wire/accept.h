@@ -1,0 +1,15 @@
+// The lists of a request's Accept and Accept-Encoding (RFC 9110, 12.4.2 and 12.5).
+// Threads: any. Memory: none. Errors: an element that can't be read counts as not there.
+#pragma once
+
+#include <string_view>
+
+namespace lumen::wire {
+
+inline constexpr int kNotListed = -1;
+
+// How much the client wants `name`, in thousandths: 0, "not this", to 1000; kNotListed where the
+// list does not name it. Other parameters than q are passed over. Of several elements the largest.
+[[nodiscard]] int quality_of(std::string_view list, std::string_view name) noexcept;
+
+}  // namespace lumen::wire
