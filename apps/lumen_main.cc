@@ -6,6 +6,7 @@
 
 #include "bench_command.h"
 #include "bus_command.h"
+#include "completion_command.h"
 #include "doctor_command.h"
 #include "matrix_command.h"
 #include "models_command.h"
@@ -61,7 +62,11 @@ int lumen_main(int argc, char** argv) {
   add_check_command(app, exit_status);
   add_bus_command(app, exit_status);
   add_doctor_command(app, exit_status);
+  add_completion_command(app, exit_status);
   list_python_commands(app);
+  if (argc > 1 && std::string_view(argv[1]) == kCompleteCommand) {
+    return print_completions(app, std::vector<std::string>(argv + 2, argv + argc));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError& error) {

@@ -23,20 +23,31 @@ namespace fs = std::filesystem;
 struct PythonCommand {
   const char* name;
   const char* help;
+  std::array<std::string_view, 11> flags;  // empty ones at the end are none
 };
 
 // The same names as in python/lumen_engine/commands.py.
 constexpr std::array kCommands = {
-    PythonCommand{"top", "a running server, live"},
-    PythonCommand{"slow", "the slowest requests of a server, with their stages"},
-    PythonCommand{"trace", "the last requests of a server, as a file for Perfetto"},
-    PythonCommand{"perf", "profile a server under load by the hardware's counters"},
-    PythonCommand{"ps", "the models of a running server"},
-    PythonCommand{"load", "load models of a running server, or load them anew"},
-    PythonCommand{"unload", "unload models of a running server"},
-    PythonCommand{"record", "a sample of the rows that clients send for a model"},
-    PythonCommand{"quantize", "an INT8 version of a model, where it pays"},
-    PythonCommand{"dashboard", "figures of CSVs, benches and a live server, in the browser"},
+    PythonCommand{"top", "a running server, live",
+                  {"--help", "--hz", "--once", "--json", "--interval"}},
+    PythonCommand{"slow", "the slowest requests of a server, with their stages",
+                  {"--help", "--model", "--count", "--json"}},
+    PythonCommand{"trace", "the last requests of a server, as a file for Perfetto",
+                  {"--help", "--model"}},
+    PythonCommand{"perf", "profile a server under load by the hardware's counters",
+                  {"--help", "--model", "--model-repository", "--clients", "--warm-up", "--json", "--flame", "--callgrind", "--no-callgrind", "--server-arg"}},
+    PythonCommand{"ps", "the models of a running server",
+                  {"--help", "--unix", "--json"}},
+    PythonCommand{"load", "load models of a running server, or load them anew",
+                  {"--help", "--unix"}},
+    PythonCommand{"unload", "unload models of a running server",
+                  {"--help", "--unix"}},
+    PythonCommand{"record", "a sample of the rows that clients send for a model",
+                  {"--help", "--version", "--rows", "--seconds", "--output", "--unix"}},
+    PythonCommand{"quantize", "an INT8 version of a model, where it pays",
+                  {"--help", "--data", "--metric", "--gate", "--dry-run", "--json"}},
+    PythonCommand{"dashboard", "figures of CSVs, benches and a live server, in the browser",
+                  {"--help", "--port", "--address", "--base-url-path", "--proxy-host"}},
 };
 
 // Empty in an installed lumen.
@@ -149,6 +160,13 @@ std::optional<int> run_python_command(char** argv) {
   const std::string python = find_python(argv[0]);
   set_environment();
   return become_python(python, argv);
+}
+
+std::span<const std::string_view> flags_of_python_command(std::string_view name) {
+  const auto* const found = std::ranges::find(kCommands, name, &PythonCommand::name);
+  if (found == kCommands.end()) return {};
+  const auto* const end = std::ranges::find(found->flags, std::string_view());
+  return {found->flags.begin(), end};
 }
 
 void list_python_commands(CLI::App& app) {

@@ -7,10 +7,15 @@
 #include <CLI/CLI.hpp>
 
 #include <optional>
+#include <span>
+#include <string_view>
 
 // If argv[1] is one of them, runs it and returns the exit status, but only where that fails.
 // Otherwise nothing. Before the command line is parsed: their arguments, --help too, are theirs.
 [[nodiscard]] std::optional<int> run_python_command(char** argv);
+
+// The long flags of one of them, for completion; empty: it is none.
+[[nodiscard]] std::span<const std::string_view> flags_of_python_command(std::string_view name);
 
 // A line for each in `lumen --help`.
 void list_python_commands(CLI::App& app);

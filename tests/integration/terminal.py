@@ -45,7 +45,7 @@ class Terminal:
 
     def press(self, *keys: str) -> None:
         """Names as tmux has them: `q`, `Space`, `Enter`, `Escape`, `Down`."""
-        self._tmux("send-keys", *keys)
+        self._tmux("send-keys", "--", *keys)
 
     def resize(self, columns: int, lines: int) -> None:
         """Until the window has that size."""
