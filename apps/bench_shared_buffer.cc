@@ -157,8 +157,7 @@ bool run_shared(const Arguments& a, SharedBuffer::Mode mode, Row& row, Flushed& 
   auto buffer = SharedBuffer::create(o);
   if (!buffer.ok()) {
     std::fprintf(stderr, "lumen bench shared-buffer: %.*s\n",
-                 static_cast<int>(buffer.status().message().size()),
-                 buffer.status().c_message());
+                 static_cast<int>(buffer.status().message().size()), buffer.status().c_message());
     return false;
   }
   measure(a, row, [&](auto at_start, auto at_end) {

@@ -85,8 +85,7 @@ void add_flags(std::vector<Completion>& found, const CLI::App& command, std::str
 }
 
 // Of a setting with words of its own.
-void add_values(std::vector<Completion>& found, const std::string& flag,
-                std::string_view partial) {
+void add_values(std::vector<Completion>& found, const std::string& flag, std::string_view partial) {
   for (const lumen::server::Setting& setting : lumen::server::settings()) {
     if (setting.flag() != flag) continue;
     for (const std::string_view word : setting.values.words) {

@@ -28,25 +28,29 @@ struct PythonCommand {
 
 // The same names as in python/lumen_engine/commands.py.
 constexpr std::array kCommands = {
-    PythonCommand{"top", "a running server, live",
-                  {"--help", "--hz", "--once", "--json", "--interval"}},
-    PythonCommand{"slow", "the slowest requests of a server, with their stages",
+    PythonCommand{
+        "top", "a running server, live", {"--help", "--hz", "--once", "--json", "--interval"}},
+    PythonCommand{"slow",
+                  "the slowest requests of a server, with their stages",
                   {"--help", "--model", "--count", "--json"}},
-    PythonCommand{"trace", "the last requests of a server, as a file for Perfetto",
-                  {"--help", "--model"}},
-    PythonCommand{"perf", "profile a server under load by the hardware's counters",
-                  {"--help", "--model", "--model-repository", "--clients", "--warm-up", "--json", "--flame", "--callgrind", "--no-callgrind", "--server-arg"}},
-    PythonCommand{"ps", "the models of a running server",
-                  {"--help", "--unix", "--json"}},
-    PythonCommand{"load", "load models of a running server, or load them anew",
-                  {"--help", "--unix"}},
-    PythonCommand{"unload", "unload models of a running server",
-                  {"--help", "--unix"}},
-    PythonCommand{"record", "a sample of the rows that clients send for a model",
+    PythonCommand{
+        "trace", "the last requests of a server, as a file for Perfetto", {"--help", "--model"}},
+    PythonCommand{"perf",
+                  "profile a server under load by the hardware's counters",
+                  {"--help", "--model", "--model-repository", "--clients", "--warm-up", "--json",
+                   "--flame", "--callgrind", "--no-callgrind", "--server-arg"}},
+    PythonCommand{"ps", "the models of a running server", {"--help", "--unix", "--json"}},
+    PythonCommand{
+        "load", "load models of a running server, or load them anew", {"--help", "--unix"}},
+    PythonCommand{"unload", "unload models of a running server", {"--help", "--unix"}},
+    PythonCommand{"record",
+                  "a sample of the rows that clients send for a model",
                   {"--help", "--version", "--rows", "--seconds", "--output", "--unix"}},
-    PythonCommand{"quantize", "an INT8 version of a model, where it pays",
+    PythonCommand{"quantize",
+                  "an INT8 version of a model, where it pays",
                   {"--help", "--data", "--metric", "--gate", "--dry-run", "--json"}},
-    PythonCommand{"dashboard", "figures of CSVs, benches and a live server, in the browser",
+    PythonCommand{"dashboard",
+                  "figures of CSVs, benches and a live server, in the browser",
                   {"--help", "--port", "--address", "--base-url-path", "--proxy-host"}},
 };
 

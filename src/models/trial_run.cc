@@ -11,7 +11,8 @@ void TrialRun::make_up(const TensorView& view, size_t first_element) {
   const size_t size = element_size(view.type);
   const size_t count = view.byte_size / size;
   for (size_t i = 0; i < count; ++i) {
-    uint64_t bits = (first_element + i) * 0x9E37'79B9'7F4A'7C15u;  // Weyl's sequence, the golden ratio
+    uint64_t bits =
+        (first_element + i) * 0x9E37'79B9'7F4A'7C15u;  // Weyl's sequence, the golden ratio
     bits ^= bits >> 31;
     std::byte* place = view.data + i * size;
     if (view.type == ElementType::kFp32) {

@@ -156,9 +156,9 @@ std::string read_shape(const std::string& path, const Json& value, WarmUpInput& 
 }
 
 std::string read_input(const std::string& path, const Json& value, WarmUpInput& input) {
-  std::string problem = check_keys(
-      path, value, kInputKeys,
-      "an object, as {\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [1, 4]}");
+  std::string problem =
+      check_keys(path, value, kInputKeys,
+                 "an object, as {\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [1, 4]}");
   if (!problem.empty()) return problem;
   const Json none;
   const auto at = [&](std::string_view key) -> const Json& {
@@ -202,8 +202,7 @@ std::string read_request(const std::string& path, const Json& value, WarmUpReque
     WarmUpInput input;
     problem = read_input(here, one, input);
     if (!problem.empty()) return problem;
-    if (std::ranges::find(request.inputs, input.name, &WarmUpInput::name) !=
-        request.inputs.end()) {
+    if (std::ranges::find(request.inputs, input.name, &WarmUpInput::name) != request.inputs.end()) {
       return got_wanted(here + ".name", one["name"], "each input once");
     }
     request.inputs.push_back(std::move(input));

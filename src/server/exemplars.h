@@ -1,4 +1,4 @@
-// Exemplars of /metrics: recent requests whose clients record their trace, from the flight recorder.
+// Exemplars of /metrics: recent requests whose clients record their trace, by the flight recorder.
 // Threads: any, while requests are recorded. Memory: the heap. Errors: none.
 #pragma once
 

@@ -42,7 +42,7 @@ struct HttpHead {
   bool is_preflight = false;
   bool from_browser = false;  // Origin or Sec-Fetch-Site was sent: a page can leave out neither
   std::string_view content_encoding;  // empty: identity
-  std::string_view accept;  // as sent (wire/accept.h); empty: none
+  std::string_view accept;            // as sent (wire/accept.h); empty: none
   std::string_view accept_encoding;
   std::string_view authorization;  // as sent; empty: none
   std::string_view traceparent;    // as sent (wire/traceparent.h); empty: none, or more than one

@@ -102,8 +102,7 @@ class DeviceBackend final : public Backend {
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     LUMEN_RETURN_IF_ERROR(check_source(source, name_.c_str()));
     if (const Status here = availability(); !here.ok()) {
-      return Status::error(here.code(), "model '%s': %s", source.name.c_str(),
-                           here.c_message());
+      return Status::error(here.code(), "model '%s': %s", source.name.c_str(), here.c_message());
     }
     Result<std::shared_ptr<Library>> library = Library::open();
     if (!library.ok()) return library.status();

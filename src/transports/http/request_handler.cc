@@ -93,9 +93,10 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
   // Until something wants it, a body that is still to come is dropped after the reply.
   const Endpoint endpoint = context.route.endpoint;
   if (endpoint == Endpoint::kUnknown) {
-    return refuse(context, Status::error(Code::kNotFound,
-                                         "path '%.*s' is not known; GET /openapi.json lists the known ones",
-                                         echo_width(head.path, 200), head.path.data()));
+    return refuse(context,
+                  Status::error(Code::kNotFound,
+                                "path '%.*s' is not known; GET /openapi.json lists the known ones",
+                                echo_width(head.path, 200), head.path.data()));
   }
   if (head.method_name == "OPTIONS" && head.is_preflight && !head.origin.empty()) {
     return answer_preflight(context);
@@ -182,9 +183,9 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
     case Endpoint::kPage: return answer_page(context);
     case Endpoint::kMetrics:
-      return host_.ask(context, host_.services().metrics,
-                       wants_open_metrics(context.head().accept) ? service::kOpenMetrics
-                                                                 : std::string_view());
+      return host_.ask(
+          context, host_.services().metrics,
+          wants_open_metrics(context.head().accept) ? service::kOpenMetrics : std::string_view());
     // As a server without a GPU: clients ask for these whether they use them or not.
     case Endpoint::kCudaRegions: return reply(context, "[]");
     case Endpoint::kUnregisterCudaRegion: return reply(context, "{}");

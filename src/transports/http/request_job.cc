@@ -33,8 +33,8 @@ Status RequestHandler::check_key(RequestContext& context) noexcept {
   const ApiKeys* const keys = context.is_local ? nullptr : host_.services().keys.now();
   const Endpoint endpoint = context.route.endpoint;
   // Probes of load balancers and Kubernetes have no key; a page asks for one, and then sends it.
-  const bool is_open = endpoint == Endpoint::kLive || endpoint == Endpoint::kReady ||
-                       endpoint == Endpoint::kPage;
+  const bool is_open =
+      endpoint == Endpoint::kLive || endpoint == Endpoint::kReady || endpoint == Endpoint::kPage;
   if (keys == nullptr || is_open) return {};
   const std::string_view sent = context.head().authorization;
   context.role = keys->role_of(sent);

@@ -32,8 +32,8 @@ std::string refusal_of_input(const std::string& input) {
 }
 
 std::string refusal_of_data(const std::string& type, const std::string& data) {
-  return refusal_of_input(R"({"name": "x", "shape": [2], "datatype": ")" + type +
-                          R"(", "data": )" + data + "}");
+  return refusal_of_input(R"({"name": "x", "shape": [2], "datatype": ")" + type + R"(", "data": )" +
+                          data + "}");
 }
 
 template <typename T>

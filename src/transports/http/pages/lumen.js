@@ -184,7 +184,7 @@ async function choose(model) {
   const serves = metadata.inputs !== undefined;
   const parameters = metadata.parameters || {};
   $("why").textContent = serves
-    ? "Runs by " + parameters.backend + " in " + parameters.precision + ": " + parameters.backend_why
+    ? "Backend " + parameters.backend + ", " + parameters.precision + ": " + parameters.backend_why
     : metadata.error;
   $("tensors").tBodies[0].replaceChildren(...(serves ? tensorRows(metadata) : []));
   for (const part of ["tensors", "request", "copy", "request-note"]) $(part).hidden = !serves;
