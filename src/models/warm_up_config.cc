@@ -37,7 +37,8 @@ std::string check_keys(const std::string& path, const Json& value,
   if (!value.is_object()) return got_wanted(path, value, wanted);
   for (const auto& [key, one] : value.items()) {
     if (std::ranges::find(keys, std::string_view(key)) == keys.end()) {
-      return "unknown key " + shown(Json(key)) + " in \"" + path + "\"; wanted " + wanted;
+      std::string problem = "unknown key " + shown(Json(key));
+      return problem.append(" in \"").append(path).append("\"; wanted ").append(wanted);
     }
   }
   return {};

@@ -1,4 +1,4 @@
-"""docs/dashboard/grafana.json: a dashboard by Grafana's own model, with queries that have answers."""
+"""docs/dashboard/grafana.json: a board by Grafana's own model; its queries ask for our series."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from integration.raw_http import Connection, get, post, post_json
 
 StartServer = Callable[..., Server]
 EXAMPLES = 20 * int(os.environ.get("LUMEN_STRESS_SCALE", "1"))
-# A document can't say which tensors a model takes: that a request which fits the document is served.
+# That a request which fits the document is served: it can't say which tensors a model takes.
 LEFT_OUT = "positive_data_acceptance"
 
 
