@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -96,7 +95,7 @@ def test_where_lumen_has_no_word_a_shell_completes_file_names(tmp_path: Path) ->
 def test_the_flags_of_python_commands_are_theirs(command: str) -> None:
     """apps/python_command.cc lists them, so that no Python has to start for a tab."""
     done = subprocess.run(
-        [sys.executable, "-m", "lumen_engine", command, "--help"],
+        [str(lumen_binary()), command, "--help"],
         capture_output=True,
         text=True,
         check=True,

@@ -120,7 +120,9 @@ def test_every_python_requirement_is_pinned(project_root: Path) -> None:
     files = [project_root / "requirements.txt", *(project_root / "tools").glob("requirements*.txt")]
     for path in files:
         for name in dev_setup.names_in(path):
-            assert re.fullmatch(r"[\w.\-]+(\[\w+\])?==[\w.]+", name), f"{path.name}: {name}"
+            # A version may have an epoch: 1!2.0.
+            pattern = r"[\w.\-]+(\[\w+\])?==(\d+!)?[\w.]+"
+            assert re.fullmatch(pattern, name), f"{path.name}: {name}"
 
 
 @pytest.mark.parametrize("package", ["openvino", "onnxruntime"])
