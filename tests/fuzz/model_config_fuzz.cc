@@ -8,16 +8,30 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 using lumen::Result;
 using lumen::fuzz::Copy;
 using lumen::models::ModelOptions;
 using lumen::models::Precision;
+using lumen::models::WarmUpInput;
+using lumen::models::WarmUpRequest;
 
 namespace {
 
 constexpr uint32_t kMaxBatchSize = 4096;  // of model_config.cc
+constexpr uint32_t kMostRuns = 1000;      // of warm_up_config.cc
+
+// Given data are as long as the shape says.
+void check_input(const WarmUpInput& input) {
+  if (input.data != WarmUpInput::Data::kGiven) return LUMEN_CHECK(input.bytes.empty());
+  const std::optional<size_t> count = input.shape.element_count();
+  LUMEN_CHECK(count.has_value());
+  const size_t element = lumen::element_size(input.type);
+  LUMEN_CHECK(element == 0 ? input.bytes.size() >= *count * sizeof(uint32_t)
+                           : input.bytes.size() == *count * element);
+}
 
 void check_options(const ModelOptions& options) {
   LUMEN_CHECK(options.precision == Precision::kF32 || options.precision == Precision::kBf16 ||
@@ -27,6 +41,10 @@ void check_options(const ModelOptions& options) {
   std::ranges::sort(sizes);
   LUMEN_CHECK(std::ranges::adjacent_find(sizes) == sizes.end());
   LUMEN_CHECK(sizes.empty() || (sizes.front() >= 1 && sizes.back() <= kMaxBatchSize));
+  for (const WarmUpRequest& request : options.warm_up) {
+    LUMEN_CHECK(request.count >= 1 && request.count <= kMostRuns);
+    for (const WarmUpInput& input : request.inputs) check_input(input);
+  }
 }
 
 void check_is_json(std::string_view text) {
