@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@contextmanager
+def served(page: Page, models: Path, *arguments: str) -> Iterator[Server]:
+    """The page leaves before the server ends, or it would ask one that is gone."""
+    with Server(models, *arguments) as server:
+        yield server
+        page.goto("about:blank")
+
+
 def opened(page: Page, server: Server, path: str = "/") -> Page:
     page.goto(f"http://{server.url}{path}")
     expect(page.locator("#models tbody tr").first).to_be_visible()
@@ -75,7 +84,7 @@ def request_of(page: Page, model: str) -> str:
 
 
 def test_each_model_has_a_request_that_works_as_it_is_copied(page: Page, models: Path) -> None:
-    with Server(models) as server:
+    with served(page, models) as server:
         opened(page, server)
         expect(page.locator("#state")).to_have_text("ready")
         rows = page.locator("#models tbody tr")
@@ -104,7 +113,7 @@ def test_each_model_has_a_request_that_works_as_it_is_copied(page: Page, models:
 
 
 def test_the_figures_are_those_of_the_traffic_and_follow_a_load(page: Page, models: Path) -> None:
-    with Server(models, "--tcp-control", "on") as server:
+    with served(page, models, "--tcp-control", "on") as server:
         opened(page, server)
         cells = page.locator("#models tbody tr", has_text="mlp").locator("td")
         expect(cells.nth(3)).to_have_text("0")
@@ -126,7 +135,7 @@ def test_a_key_is_asked_for_and_kept_for_this_page_only(
     keys = tmp_path / "keys"
     keys.write_text("infer 0123456789abcdef0123456789abcdef\n")
     keys.chmod(0o600)
-    with Server(models, "--api-key-file", str(keys)) as server:
+    with served(page, models, "--api-key-file", str(keys)) as server:
         page.goto(f"http://{server.url}/")
         expect(page.locator("#key-form")).to_be_visible()
         page.locator("#key").fill("0123456789abcdef0123456789abcdef")
@@ -140,7 +149,7 @@ def test_a_key_is_asked_for_and_kept_for_this_page_only(
 
 def test_names_of_models_are_text(page: Page) -> None:
     """The script of the page, with metadata as a hostile model would have it."""
-    with Server(MODELS) as server:
+    with served(page, MODELS) as server:
         metadata = {
             "name": "mlp",
             "versions": ["1"],
