@@ -10,8 +10,14 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 namespace {
+
+struct Completion {
+  std::string word;
+  std::string help;  // one line; empty: none
+};
 
 struct Shell {
   std::string_view name;
@@ -104,8 +110,6 @@ int print_script(const std::string& shell) {
   return 0;
 }
 
-}  // namespace
-
 std::vector<Completion> completions(const CLI::App& app, std::span<const std::string> words) {
   std::vector<Completion> found;
   const std::string partial = words.empty() ? std::string() : words.back();
@@ -129,6 +133,8 @@ std::vector<Completion> completions(const CLI::App& app, std::span<const std::st
   std::ranges::sort(found, {}, &Completion::word);
   return found;
 }
+
+}  // namespace
 
 int print_completions(const CLI::App& app, std::span<const std::string> words) {
   for (const Completion& one : completions(app, words)) {

@@ -7,21 +7,13 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 // The first argument of a shell's question; the others are the words behind "lumen", of which the
 // last is the one to complete, perhaps empty.
 inline constexpr const char* kCompleteCommand = "__complete";
 
-struct Completion {
-  std::string word;
-  std::string help;  // one line; empty: none
-};
-
-// In the order of their names. Empty: the shell may complete file names.
-[[nodiscard]] std::vector<Completion> completions(const CLI::App& app,
-                                                  std::span<const std::string> words);
-// A line for each: the word, a tab, the help.
+// A line for each word that fits, in their order: the word, a tab, its help. None: the shell may
+// complete file names.
 [[nodiscard]] int print_completions(const CLI::App& app, std::span<const std::string> words);
 
 void add_completion_command(CLI::App& app, int& exit_status);

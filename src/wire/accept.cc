@@ -1,6 +1,8 @@
 // See the header.
 #include <lumen/wire/accept.h>
 
+#include "wire/ascii.h"
+
 #include <algorithm>
 
 namespace lumen::wire {
@@ -8,24 +10,11 @@ namespace {
 
 constexpr int kWhole = 1000;
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
-std::string_view trimmed(std::string_view text) noexcept {
-  constexpr std::string_view kBlanks = " \t";
-  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  text.remove_prefix(begin);
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
 // Cuts the text up to `end` off, or all of it.
 std::string_view take_until(std::string_view& text, char end) noexcept {
   const std::string_view taken = text.substr(0, text.find(end));
   text.remove_prefix(std::min(taken.size() + 1, text.size()));
   return taken;
-}
-
-bool same(std::string_view a, std::string_view b) noexcept {
-  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 // "1", "0.5", with up to three decimals; kNotListed: no such number.
@@ -46,8 +35,8 @@ int weight_of(std::string_view text) noexcept {
 int quality(std::string_view parameters) noexcept {
   while (!parameters.empty()) {
     std::string_view value = take_until(parameters, ';');
-    const std::string_view name = trimmed(take_until(value, '='));
-    if (same(name, "q")) return weight_of(trimmed(value));
+    const std::string_view name = trim_blanks(take_until(value, '='));
+    if (equals_ignoring_case(name, "q")) return weight_of(trim_blanks(value));
   }
   return kWhole;
 }
@@ -58,7 +47,8 @@ int quality_of(std::string_view list, std::string_view name) noexcept {
   int best = kNotListed;
   while (!list.empty()) {
     std::string_view element = take_until(list, ',');
-    if (same(trimmed(take_until(element, ';')), name)) best = std::max(best, quality(element));
+    if (equals_ignoring_case(trim_blanks(take_until(element, ';')), name))
+      best = std::max(best, quality(element));
   }
   return best;
 }

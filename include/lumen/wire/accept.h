@@ -8,8 +8,9 @@ namespace lumen::wire {
 
 inline constexpr int kNotListed = -1;
 
-// How much the client wants `name`, in thousandths: 0, "not this", to 1000; kNotListed where the
-// list does not name it. Other parameters than q are passed over. Of several elements the largest.
+// How much the client wants `name`, which is lower case, in thousandths: 0, "not this", to 1000;
+// kNotListed where the list does not name it. Other parameters than q are passed over. Of several
+// elements the largest.
 [[nodiscard]] int quality_of(std::string_view list, std::string_view name) noexcept;
 
 }  // namespace lumen::wire

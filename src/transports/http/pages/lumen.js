@@ -52,7 +52,7 @@ function shownCount(number) {
   return number.toLocaleString("en", {maximumFractionDigits: number < 10 ? 1 : 0});
 }
 
-// What has happened since the last look; null: nothing to compare with.
+// The events since the last look; null: it is the first.
 function change(now, then, read) {
   if (!then) return null;
   const [a, b] = [read(then), read(now)];
