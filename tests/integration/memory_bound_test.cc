@@ -3,6 +3,8 @@
 // Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
 #include "support/fake_server.h"
 
+#include <lumen/base/clock.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,6 +99,35 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForScrapersThatDoNotRead) {
   // More than contexts, so they have given way to each other; a client that asks now is answered
   // all the same.
   while (total("timeouts") < 100) std::this_thread::yield();
+  for (int i = 0; i < 10; ++i) expect_health();
+  EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
+}
+
+// Was: a connection that had given its context up counted again while the reply that said so had not
+// left yet. One connection that waited for a context was forgotten for each that counted twice.
+TEST_F(MemoryBound, AHealthCheckDoesNotWaitForClientsThatDoNotReadThatTheyAreLate) {
+  options_.timeouts.write_stall_ns = 60'000'000'000u;
+  start();
+  const std::string request = get_request("/v2/health/live");
+  std::string fill;  // as many requests as a socket that nobody reads has room for replies
+  HttpClient deaf = unix_client();
+  ASSERT_TRUE(deaf.send(request));
+  uint64_t sent = 0;
+  while ((sent = total("sent_bytes")) == 0) std::this_thread::yield();
+  const uint64_t reply_bytes = sent;
+  for (bool has_left = true; has_left;) {
+    fill += request;
+    ASSERT_TRUE(deaf.send(request));
+    sent += reply_bytes;
+    const uint64_t until = now_ns() + 500'000'000;
+    while (total("sent_bytes") < sent && now_ns() < until) std::this_thread::yield();
+    has_left = total("sent_bytes") >= sent;
+  }
+  std::vector<HttpClient> late;
+  for (int i = 0; i < 200; ++i) {
+    late.push_back(unix_client());
+    ASSERT_TRUE(late.back().send(fill + request.substr(0, request.size() - 2)));
+  }
   for (int i = 0; i < 10; ++i) expect_health();
   EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
 }

@@ -53,7 +53,6 @@ RequestContext* ContextPool::acquire(HttpConnection& connection) noexcept {
     (waiting_first_ == nullptr ? waiting_first_ : waiting_last_->next_free) = &connection;
     waiting_last_ = &connection;
     ++waiting_;
-    ++ways_owed_;
     return nullptr;
   }
   free_ = context->next_free;
@@ -83,26 +82,35 @@ void ContextPool::stop_waiting(HttpConnection& connection) noexcept {
 
 size_t ContextPool::serve_waiting() noexcept {
   size_t served = give_contexts();
-  make_way();
+  while (waiting_ > 0 && one_gives_way()) {
+  }
   served += give_contexts();
   return served + give_room();
 }
 
-void ContextPool::make_way() noexcept {
-  // Some have gone, or have got a context that came free by itself.
-  ways_owed_ = std::min(ways_owed_, waiting_);
-  while (ways_owed_ > 0 && one_gives_way()) --ways_owed_;
-}
-
-// Ends its walk with the first that gives way, since that may change all lists.
+// Ends its walk with the first that gives way, since that may change all lists. One that has given
+// way before still sends the reply that says so; where that reply is stuck, it is closed.
 bool ContextPool::one_gives_way() noexcept {
   for (net::TimeoutList* list :
        {&timeouts_.head, &timeouts_.room, &timeouts_.body, &timeouts_.write}) {
     for (net::TimeoutEntry* entry = list->oldest(); entry != nullptr; entry = list->after(*entry)) {
-      if (static_cast<HttpConnection*>(entry->owner)->give_way()) return true;
+      auto& connection = *static_cast<HttpConnection*>(entry->owner);
+      RequestContext& context = connection.context();
+      const bool is_new = !context.gives_way;
+      if (is_new && coming_ >= waiting_) continue;
+      // Before, since the context may come free within the call.
+      if (is_new) set_gives_way(context, true);
+      if (connection.give_way()) return true;
+      if (is_new) set_gives_way(context, false);
     }
   }
   return false;
+}
+
+void ContextPool::set_gives_way(RequestContext& context, bool gives_way) noexcept {
+  if (context.gives_way == gives_way) return;
+  context.gives_way = gives_way;
+  gives_way ? ++coming_ : --coming_;
 }
 
 // In order. A connection that is resumed may release its context at once; it does not wait again
@@ -124,6 +132,7 @@ size_t ContextPool::give_contexts() noexcept {
 
 void ContextPool::end_request(RequestContext& context) noexcept {
   LUMEN_CHECK(!context.is_away);  // the engine or a step would write into the next request
+  set_gives_way(context, false);  // a connection may keep it for the next request of its client
   const bool is_of_a_model = context.call.infer.model != nullptr;
   end_call(context);
   const RequestMemory::Usage usage = context.reset();
@@ -237,7 +246,7 @@ void ContextPool::settle(RequestContext& context) noexcept {
 }
 
 void ContextPool::check_at_rest() const noexcept {
-  LUMEN_CHECK(waiting_first_ == nullptr && waiting_ == 0);
+  LUMEN_CHECK(waiting_first_ == nullptr && waiting_ == 0 && coming_ == 0);
   LUMEN_CHECK(timeouts_.room.oldest() == nullptr && granted_.oldest() == nullptr);
   LUMEN_CHECK(shares_.is_unused());
   size_t free = 0;

@@ -62,9 +62,9 @@ class ContextPool final : public service::CallRoom {
   // go to connections that wait for them. Returns how many of these went on.
   size_t serve_waiting() noexcept;
   void show_memory() noexcept;
-  // A connection waits for which no other has given way yet: another may be able to, a moment
-  // later.
-  [[nodiscard]] bool owes_ways() const noexcept { return ways_owed_ > 0; }
+  // A connection waits for a context. Those that could not give way may be able to a moment later,
+  // which no event tells: a reply that does not move.
+  [[nodiscard]] bool is_awaited() const noexcept { return waiting_ > 0; }
   // serve_waiting() has something to do at once.
   [[nodiscard]] bool owes_a_turn() const noexcept {
     return owes_room_ || (free_ != nullptr && waiting_first_ != nullptr);
@@ -73,8 +73,8 @@ class ContextPool final : public service::CallRoom {
   void check_at_rest() const noexcept;
 
  private:
-  void make_way() noexcept;
   [[nodiscard]] bool one_gives_way() noexcept;
+  void set_gives_way(RequestContext& context, bool gives_way) noexcept;
   size_t give_contexts() noexcept;
   size_t give_room() noexcept;
   size_t drop_kept_pages() noexcept;
@@ -94,7 +94,7 @@ class ContextPool final : public service::CallRoom {
   HttpConnection* waiting_first_ = nullptr;  // for a context, in order
   HttpConnection* waiting_last_ = nullptr;
   size_t waiting_ = 0;
-  size_t ways_owed_ = 0;  // of those that wait, for how many nobody has given way yet
+  size_t coming_ = 0;  // contexts whose connections have given way, and that are not free yet
   bool owes_room_ =
       false;  // memory or a call has come free since requests that wait for it were looked at
   // Requests that have their memory and are about to be read: empty but within give_room(). A list

@@ -40,8 +40,9 @@ bool HttpConnection::give_way() noexcept {
       return true;
     case State::kWriting:
     case State::kContinue:
-      // A reply that has just begun to leave may be gone with the next turn.
-      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 ||
+      // A reply that has just begun to leave may be gone with the next turn, and one that began in
+      // a long turn may be gone although the loop has not come to that yet.
+      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 || host_.loop().look_now(stream_) ||
           context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
         return false;
       }

@@ -16,6 +16,8 @@ namespace {
 // turn accepts no more than this many.
 constexpr size_t kSpareConnections = 64;
 constexpr size_t kScratchBytes = 64 * 1024;
+// While connections wait for a context: how often it is looked whether replies move.
+constexpr uint64_t kLookForWaysNs = 1'000'000;
 
 }  // namespace
 
@@ -142,7 +144,7 @@ std::string_view HttpTransport::http_date() noexcept {
 uint64_t HttpTransport::next_deadline_ns() noexcept {
   uint64_t next = UINT64_MAX;
   for (net::TimeoutList* list : timeouts_.all()) next = std::min(next, list->next_deadline_ns());
-  if (contexts_.owes_ways()) next = std::min(next, coarse_now_ns());
+  if (contexts_.is_awaited()) next = std::min(next, coarse_now_ns() + kLookForWaysNs);
   return next;
 }
 

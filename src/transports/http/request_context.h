@@ -60,6 +60,7 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   Role role = Role::kNone;        // of its key; kNone: none was asked for
   bool close_after = false;       // the connection ends with its reply
   bool is_away = false;           // the engine, a step or the control plane has it
+  bool gives_way = false;         // it comes free, for a connection that waits for a context
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------
