@@ -24,37 +24,14 @@ MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::C
         run();
       }) {}
 
-void MetricsThread::submit(service::Job& job) noexcept {
-  job.next = waiting_.load(std::memory_order_relaxed);  // relaxed: the exchange looks again
-  // sync[metrics.waiting]: seq_cst, the job, against the sleeper's announcement of itself
-  while (!waiting_.compare_exchange_weak(job.next, &job, std::memory_order_seq_cst,
-                                         std::memory_order_relaxed)) {
-  }
-  bell_.wake_published();
-}
-
 void MetricsThread::join() {
-  // sync[metrics.stop]: seq_cst, against the sleeper's announcement of itself
-  stop_.store(true, std::memory_order_seq_cst);
-  bell_.wake_published();
+  jobs_.stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void MetricsThread::run() {
   name_this_thread("lumen-metrics");
-  for (;;) {
-    const Doorbell::Ticket ticket = bell_.prepare();
-    // sync[metrics.waiting]: seq_cst, the look between announcing oneself and sleeping
-    service::Job* const first = waiting_.exchange(nullptr, std::memory_order_seq_cst);
-    // sync[metrics.stop]: seq_cst, as above
-    if (first == nullptr && !stop_.load(std::memory_order_seq_cst)) {
-      (void)bell_.wait(ticket);
-      continue;
-    }
-    bell_.cancel();
-    if (first == nullptr) return;
-    answer(first);
-  }
+  while (service::Job* const first = jobs_.take_all()) answer(first);
 }
 
 void MetricsThread::answer(service::Job* first) {
@@ -63,7 +40,7 @@ void MetricsThread::answer(service::Job* first) {
   texts_.prometheus.clear();
   texts_.open_metrics.clear();
   for (service::Job* job = first; job != nullptr;) {
-    service::Job* const next = std::exchange(job->next, nullptr);
+    service::Job* const next = job->next;
     const bool is_open = job->text == service::kOpenMetrics;
     std::vector<char>& text = is_open ? texts_.open_metrics : texts_.prometheus;
     try {

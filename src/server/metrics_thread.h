@@ -7,16 +7,15 @@
 #pragma once
 
 #include <lumen/answers/response_cache.h>
-#include <lumen/base/doorbell.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/telemetry/prometheus.h>
 #include <lumen/telemetry/trace_log.h>
 
+#include "server/job_stack.h"
 #include "server/nvidia_figures.h"
 
-#include <atomic>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -33,7 +32,7 @@ class MetricsThread final : public service::JobThread {
   MetricsThread(const MetricsThread&) = delete;
   MetricsThread& operator=(const MetricsThread&) = delete;
 
-  void submit(service::Job& job) noexcept override;
+  void submit(service::Job& job) noexcept override { jobs_.push(job); }
   // After the I/O threads have ended. Idempotent.
   void join();
 
@@ -53,9 +52,7 @@ class MetricsThread final : public service::JobThread {
   const telemetry::TraceLog* trace_log_;
   std::optional<NvidiaFigures> nvidia_;  // from the first scrape on
   Texts texts_;
-  std::atomic<service::Job*> waiting_{nullptr};  // the newest first
-  std::atomic<bool> stop_{false};
-  Doorbell bell_;  // woken when one of these has changed
+  JobStack<service::Job> jobs_;
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include "server/log_settings.h"
 #include "server/metrics_thread.h"
 #include "server/model_loader.h"
+#include "server/reply_compressor.h"
 
 #include <lumen/answers/response_cache.h>
 #include <lumen/base/clock.h>
@@ -54,6 +55,7 @@ http::Options http_options_of(const ServerOptions& options) {
           .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
           .tcp_control = options.tcp_control,
           .tcp_shm = options.tcp_shm,
+          .reply_compression = options.reply_compression,
           .regions = options.regions,
           .timeouts = options.timeouts};
 }
@@ -160,6 +162,7 @@ class RunningServer final : public Server {
   std::unique_ptr<JobQueue> control_thread_;
   std::unique_ptr<JobQueue> loader_thread_;
   std::unique_ptr<MetricsThread> metrics_;
+  std::unique_ptr<ReplyCompressor> compressor_;
   std::vector<std::unique_ptr<IoThread>> io_threads_;
   std::vector<std::thread> threads_;
 };
@@ -231,6 +234,11 @@ Status RunningServer::start(models::Backends backends) {
   control_thread_ = std::make_unique<JobQueue>("lumen-control", *control_);
   loader_thread_ = std::make_unique<JobQueue>("lumen-loader", *loader_);
   metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get());
+  if (options_.reply_compression != http::ReplyCompression::kOff) {
+    auto compressor = ReplyCompressor::create();
+    if (!compressor.ok()) return compressor.status();
+    compressor_ = std::move(*compressor);
+  }
   return start_io_threads();
 }
 
@@ -433,7 +441,8 @@ Status RunningServer::start_io_threads() {
                                 .backends = repository_->backends(),
                                 .control = *control_thread_,
                                 .loader = *loader_thread_,
-                                .metrics = *metrics_};
+                                .metrics = *metrics_,
+                                .compressor = compressor_.get()};
   shm_options_ = {.overload_status = options_.overload_status,
                   .max_body_bytes = options_.max_body_bytes,
                   .max_active_requests = options_.max_active_requests};
@@ -501,6 +510,7 @@ void RunningServer::drain() noexcept {
   if (control_thread_ != nullptr) control_thread_->join();
   if (loader_thread_ != nullptr) loader_thread_->join();
   if (metrics_ != nullptr) metrics_->join();
+  if (compressor_ != nullptr) compressor_->join();
   // The I/O threads have answered everything they submitted, so the engine is empty by now.
   if (engine_ != nullptr) engine_->drain();
   if (trace_log_ != nullptr) trace_log_->close();

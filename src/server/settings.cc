@@ -264,6 +264,10 @@ constexpr Setting kSettings[] = {
     row<&S::tcp_shm>("server.tcp_shm", kRestart, words(kOffOn),
                      "whether clients that connect to a loopback address may have system shared "
                      "memory over TCP, as those of the unix socket may"),
+    row<&S::reply_compression>(
+        "server.reply_compression", kRestart, words(http::kReplyCompressionNames),
+        "which replies of inferences are compressed for clients whose Accept-Encoding names gzip "
+        "or deflate; auto: where it names nothing else; on: all"),
     row<&S::api_key_file>("server.api_key_file", kRestart, {.form = "a path"},
                           "keys that clients of TCP need, in lines infer KEY or control KEY, sent "
                           "as Authorization: Bearer KEY; SIGHUP reads the file again"),

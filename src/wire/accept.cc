@@ -53,4 +53,12 @@ int quality_of(std::string_view list, std::string_view name) noexcept {
   return best;
 }
 
+size_t elements_of(std::string_view list) noexcept {
+  size_t count = 0;
+  while (!list.empty()) {
+    if (!trim_blanks(take_until(list, ',')).empty()) ++count;
+  }
+  return count;
+}
+
 }  // namespace lumen::wire

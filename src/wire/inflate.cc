@@ -3,8 +3,6 @@
 
 #include <lumen/base/check.h>
 
-#include "wire/ascii.h"
-
 #include <algorithm>
 #include <climits>
 #include <memory>
@@ -19,15 +17,6 @@ constexpr int kWindowBits = 15;
 constexpr int kGzipFrame = 16;
 
 }  // namespace
-
-std::optional<ContentCoding> parse_content_coding(std::string_view value) noexcept {
-  if (value.empty() || equals_ignoring_case(value, "identity")) return ContentCoding::kIdentity;
-  if (equals_ignoring_case(value, "gzip") || equals_ignoring_case(value, "x-gzip")) {
-    return ContentCoding::kGzip;
-  }
-  if (equals_ignoring_case(value, "deflate")) return ContentCoding::kDeflate;
-  return std::nullopt;
-}
 
 Inflater* Inflater::create(ContentCoding coding, std::span<std::byte> memory) noexcept {
   static_assert(std::is_trivially_destructible_v<Inflater>, "it goes with its block");

@@ -92,6 +92,20 @@ TEST_P(DataPlaneProtocol, ACompressedBodyAllocatesNothing) {
   expect_none("gzip", served.count(request, false).data_plane);
 }
 
+TEST_P(DataPlaneProtocol, ACompressedReplyAllocatesNothing) {
+  start();
+  constexpr size_t kRows = 100;  // whose answers are alike
+  const std::string json =
+      R"({"inputs":[{"name":"input","datatype":"FP32","shape":[100,256],"parameters":)"
+      R"({"binary_data_size":102400}}]})";
+  const std::string request = post_request(
+      kPath, json + std::string(kRows * kInputBytes, '\0'),
+      "Accept-Encoding: gzip\r\nInference-Header-Content-Length: " + std::to_string(json.size()) +
+          "\r\n");
+  expect_none("a compressed reply", served.count(request, false).data_plane);
+  EXPECT_GE(served.server->counters().total("replies_compressed"), uint64_t{kRequests});
+}
+
 INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneProtocol,
                          testing::Values(QueueType::kMpmc, QueueType::kInline, QueueType::kAuto),
                          [](const testing::TestParamInfo<QueueType>& one) {

@@ -2,6 +2,7 @@
 #include "simulation/client.h"
 
 #include "simulation/backend.h"
+#include "support/compress.h"
 #include "support/http_client.h"
 
 #include <cstring>
@@ -46,9 +47,13 @@ std::string infer_request(const std::string& model, const std::string& id,
   if (random().one_in(16)) json += R"(,"no_cache":true)";
   if (random().one_in(8)) json += R"(,"ttl_ms":)" + std::to_string(1 + random().below(20));
   json += "}}" + std::string(spare, ' ');
-  return server::post_request(
-      "/v2/models/" + model + "/infer", as_text ? json : json + bytes,
-      "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n");
+  std::string headers = "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n";
+  if (random().one_in(4)) {
+    headers +=
+        std::string("Accept-Encoding: ") + (random().one_in(2) ? "gzip" : "deflate") + "\r\n";
+  }
+  return server::post_request("/v2/models/" + model + "/infer", as_text ? json : json + bytes,
+                              headers);
 }
 
 // Each row of four floats so many times.
@@ -277,7 +282,11 @@ bool SimClient::read_reply() {
     unread_ += more;
   }
   const std::string head = unread_.substr(0, end + 4);
-  const std::string body = unread_.substr(end + 4, length);
+  std::string body = unread_.substr(end + 4, length);
+  if (head.find("\r\nContent-Encoding: ") != std::string::npos) {
+    body = test::inflate(body);
+    ++tally_.compressed;
+  }
   unread_.erase(0, end + 4 + length);
   if (asked_.empty()) fail("a reply that nobody asked for: %s", head.c_str());
   check(asked_.front(), head, body);

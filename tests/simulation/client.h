@@ -37,6 +37,7 @@ struct Tally {
   uint64_t unanswered = 0;
   uint64_t failures = 0;    // runs that were to fail, and did
   uint64_t not_there = 0;   // requests to the model that had gone
+  uint64_t compressed = 0;  // replies
   uint64_t next_value = 1;  // no two requests hold the same, but where they repeat each other
   bool repeats = false;
   size_t large_one_in = 150;  // requests

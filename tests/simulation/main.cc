@@ -114,6 +114,7 @@ constexpr Event kEvents[] = {
     {"timeouts", &Sum::timeouts},
     {"cancelled", &Sum::cancelled},
     {"run in the call of another", &Sum::packed},
+    {"replies that were compressed", &Sum::compressed},
     {"refused for memory", &Sum::memory_refused},
     {"live changes", &Sum::swaps},
     {"that failed", &Sum::swaps_failed},

@@ -287,6 +287,7 @@ void World::add_up() {
   sum_.late += tally_.by_status[504];
   sum_.failures += tally_.failures;
   sum_.not_there += tally_.not_there;
+  sum_.compressed += tally_.compressed;
   sum_.timeouts += counters.total("timeouts");
   sum_.cancelled += counters.total("cancelled");
   sum_.swaps += counters.total("engine_swaps");

@@ -39,6 +39,12 @@ find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 
+find_path(LUMEN_INCLUDE_OF_libdeflate libdeflate.h)
+find_library(LUMEN_LIBDEFLATE deflate)
+if(NOT LUMEN_INCLUDE_OF_libdeflate OR NOT LUMEN_LIBDEFLATE)
+  message(FATAL_ERROR "no libdeflate (Debian: libdeflate-dev)\n  Run ./dev setup, then this again.")
+endif()
+
 # Headers alone: nothing of them is linked.
 foreach(header xxhash.h highwayhash/highwayhash.h)
   cmake_path(GET header STEM stem)

@@ -107,6 +107,8 @@ struct ServerOptions {
   // load and unload models and change settings, and have shared memory.
   bool tcp_control = false;
   bool tcp_shm = false;
+  // Of the replies to inferences; by a thread of its own.
+  http::ReplyCompression reply_compression = http::ReplyCompression::kAuto;
   // A file of keys that clients of TCP need, each with a role (http::ApiKeys); empty: none are
   // needed. Its owner's alone to read.
   std::filesystem::path api_key_file;

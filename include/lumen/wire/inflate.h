@@ -4,22 +4,17 @@
 // Errors: State::kRefused, with the answer.
 #pragma once
 
+#include <lumen/wire/content_coding.h>
 #include <lumen/wire/http.h>
 
 #include <zlib.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
 namespace lumen::wire {
-
-enum class ContentCoding : uint8_t { kIdentity, kGzip, kDeflate };
-
-// The value of Content-Encoding; nullopt: another coding, or several.
-[[nodiscard]] std::optional<ContentCoding> parse_content_coding(std::string_view value) noexcept;
 
 class Inflater {
  public:

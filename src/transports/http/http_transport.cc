@@ -92,7 +92,8 @@ size_t HttpTransport::take_returned() noexcept {
   while (returned_.try_pop(context)) {
     ++done;
     LUMEN_CHECK(context->is_away);  // it comes back once
-    if (!thread_.dispatcher.take_back(context->call)) continue;
+    // The call of a reply that was compressed has come back before.
+    if (!context->is_compressing && !thread_.dispatcher.take_back(context->call)) continue;
     --away_;
     context->is_away = false;
     context->connection->on_returned();
@@ -115,6 +116,15 @@ Next HttpTransport::ask(RequestContext& context, service::JobThread& thread,
   context.job.text = text;
   thread.submit(context.job);
   return Next::kAway;
+}
+
+bool HttpTransport::compress(RequestContext& context) noexcept {
+  LUMEN_CHECK(!context.is_away);
+  if (!services_.compressor->submit(context.compression)) return false;
+  ++away_;
+  context.is_away = true;
+  context.is_compressing = true;
+  return true;
 }
 
 // Bodies that were not inflated within one turn go on, each a piece.

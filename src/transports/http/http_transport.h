@@ -72,6 +72,8 @@ class HttpTransport final : public transports::Transport {
   // Gives the request to a thread of the control plane.
   [[nodiscard]] Next ask(RequestContext& context, service::JobThread& thread,
                          std::string_view text) noexcept;
+  // Gives the body of its reply to the thread that compresses. False: that has too much to do.
+  [[nodiscard]] bool compress(RequestContext& context) noexcept;
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
   // It no longer counts as open; then, once nothing holds it, it can be another client's.

@@ -5,6 +5,19 @@
 #include <cstring>
 
 namespace lumen::http {
+namespace {
+
+bool is_segment(const wire::ReplyOutput& output) noexcept {
+  return output.binary && output.tensor.byte_size > 0;
+}
+
+void describe_body(const wire::EncodedReply& reply, wire::ResponseHead& head) noexcept {
+  if (!reply.has_binary) return;
+  head.content_type = "application/octet-stream";
+  head.inference_header_length = reply.json.size();
+}
+
+}  // namespace
 
 void ReplyWriter::add(const void* data, size_t bytes) noexcept {
   if (bytes > 0) segments_[count_++] = {const_cast<void*>(data), bytes};
@@ -44,9 +57,6 @@ bool ReplyWriter::write_infer(const wire::HttpHead& request, wire::ResponseHead 
                               const wire::EncodedReply& reply,
                               std::span<const wire::ReplyOutput> outputs, std::string_view date,
                               Allocator& memory) noexcept {
-  const auto is_segment = [](const wire::ReplyOutput& output) {
-    return output.binary && output.tensor.byte_size > 0;
-  };
   std::span<std::byte> together;
   if (outputs.size() > kMaxOutputSegments &&
       static_cast<size_t>(std::ranges::count_if(outputs, is_segment)) > kMaxOutputSegments) {
@@ -54,10 +64,7 @@ bool ReplyWriter::write_infer(const wire::HttpHead& request, wire::ResponseHead 
     if (together.size() != reply.binary_bytes) return false;
   }
   head.content_length = reply.json.size() + reply.binary_bytes;
-  if (reply.has_binary) {
-    head.content_type = "application/octet-stream";
-    head.inference_header_length = reply.json.size();
-  }
+  describe_body(reply, head);
   begin(request, head, date);
   add(reply.json.data(), reply.json.size());
   size_t copied = 0;
@@ -73,6 +80,31 @@ bool ReplyWriter::write_infer(const wire::HttpHead& request, wire::ResponseHead 
   add(together.data(), together.size());
   gather();
   return true;
+}
+
+std::span<const std::span<const std::byte>> ReplyWriter::pieces_of(
+    const wire::EncodedReply& reply, std::span<const wire::ReplyOutput> outputs,
+    Allocator& memory) noexcept {
+  const size_t count = 1 + static_cast<size_t>(std::ranges::count_if(outputs, is_segment));
+  const auto pieces = memory.allocate_array<std::span<const std::byte>>(count);
+  if (pieces.size() != count) return {};
+  pieces.front() = std::as_bytes(std::span(reply.json));
+  size_t used = 1;
+  for (const wire::ReplyOutput& output : outputs) {
+    if (!is_segment(output)) continue;
+    pieces[used++] = {static_cast<const std::byte*>(output.tensor.data), output.tensor.byte_size};
+  }
+  return pieces;
+}
+
+void ReplyWriter::write_compressed(const wire::HttpHead& request, wire::ResponseHead head,
+                                   const wire::EncodedReply& reply, std::span<const std::byte> body,
+                                   std::string_view date) noexcept {
+  describe_body(reply, head);
+  head.content_length = body.size();
+  begin(request, head, date);
+  add(body.data(), body.size());
+  gather();
 }
 
 void ReplyWriter::write_continue() noexcept {

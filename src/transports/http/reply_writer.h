@@ -34,6 +34,14 @@ class ReplyWriter {
                                  const wire::EncodedReply& reply,
                                  std::span<const wire::ReplyOutput> outputs, std::string_view date,
                                  Allocator& memory) noexcept;
+  // The body that write_infer() would write, in order; empty: `memory` has no room for the list.
+  [[nodiscard]] static std::span<const std::span<const std::byte>> pieces_of(
+      const wire::EncodedReply& reply, std::span<const wire::ReplyOutput> outputs,
+      Allocator& memory) noexcept;
+  // The same reply with its body compressed; `head` has the line that says how.
+  void write_compressed(const wire::HttpHead& request, wire::ResponseHead head,
+                        const wire::EncodedReply& reply, std::span<const std::byte> body,
+                        std::string_view date) noexcept;
   // "100 Continue", ahead of the reply.
   void write_continue() noexcept;
 

@@ -74,6 +74,8 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   encode_status = {};
   encoded = {};
   reply_outputs = {};
+  compression = {};
+  is_compressing = false;
   return usage;
 }
 
@@ -143,6 +145,12 @@ void RequestContext::on_returned(service::Call& of_mine) noexcept {
 }
 
 void RequestContext::on_done(service::Job& of_mine) noexcept {
+  (void)of_mine;
+  host->post(*this);
+  host->wake();
+}
+
+void RequestContext::on_compressed(service::CompressionJob& of_mine) noexcept {
   (void)of_mine;
   host->post(*this);
   host->wake();

@@ -14,6 +14,7 @@
 #include <lumen/models/model_repository.h>
 #include <lumen/net/loop.h>
 #include <lumen/service/call.h>
+#include <lumen/service/compression.h>
 #include <lumen/service/job.h>
 #include <lumen/service/memory_need.h>
 #include <lumen/transports/http/api_keys.h>
@@ -30,7 +31,9 @@ namespace lumen::http {
 class HttpConnection;
 class HttpTransport;
 
-class RequestContext final : public service::CallOwner, public service::JobOwner {
+class RequestContext final : public service::CallOwner,
+                             public service::JobOwner,
+                             public service::CompressionOwner {
  public:
   // `budget`, which outlives it, bounds its memory. Errors: why there is no region; kTooLarge where
   // the budget has no room for its base.
@@ -68,12 +71,15 @@ class RequestContext final : public service::CallOwner, public service::JobOwner
   Status encode_status;                           // why the outputs can't be said; otherwise ok
   wire::EncodedReply encoded;
   std::span<const wire::ReplyOutput> reply_outputs;
+  service::CompressionJob compression;
+  bool is_compressing = false;  // its call has come back, and its reply is away
   ReplyWriter reply;
 
   // --- of its call, by the thread that has run the model -----------------------------------------
   void encode(service::Call& call) noexcept override;
   void on_returned(service::Call& call) noexcept override;
   void on_done(service::Job& job) noexcept override;
+  void on_compressed(service::CompressionJob& job) noexcept override;
 
   // --- whose it is ------------------------------------------------------------------------------
   HttpTransport* host = nullptr;

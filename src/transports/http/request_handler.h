@@ -83,6 +83,8 @@ class RequestHandler {
   [[nodiscard]] Next reply_copy(RequestContext& context, std::string_view document,
                                 int status = 200) noexcept;
   [[nodiscard]] Next reply_infer(RequestContext& context) noexcept;
+  // True: the reply is away to be compressed.
+  [[nodiscard]] bool compress(RequestContext& context) noexcept;
   // `extra`: header lines.
   [[nodiscard]] Next refuse(RequestContext& context, const Status& status,
                             std::string_view extra = {}) noexcept;

@@ -11,15 +11,23 @@
 #include <lumen/wire/status_map.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lumen::http {
+namespace {
+
+// A smaller reply goes in one packet anyway.
+constexpr size_t kLeastCompressedBytes = 1024;
+
+}  // namespace
 
 Next RequestHandler::on_returned(RequestContext& context) noexcept {
   const Endpoint endpoint = context.route.endpoint;
   if (endpoint == Endpoint::kMetrics || topic_of(endpoint)) return reply_job(context);
+  if (std::exchange(context.is_compressing, false)) return reply_infer(context);
   if (!context.call.infer.status.ok()) return refuse(context, context.call.infer.status);
   if (!context.encode_status.ok()) return refuse(context, context.encode_status);
-  return reply_infer(context);
+  return compress(context) ? Next::kAway : reply_infer(context);
 }
 
 Next RequestHandler::on_bad_head(RequestContext& context) noexcept {
@@ -107,9 +115,36 @@ Next RequestHandler::reply_copy(RequestContext& context, std::string_view docume
   return reply(context, {room.data(), room.size()}, "application/json", status);
 }
 
+bool RequestHandler::compress(RequestContext& context) noexcept {
+  const Services& services = host_.services();
+  if (services.compressor == nullptr) return false;
+  const bool only_alone = services.options.reply_compression == ReplyCompression::kAuto;
+  const wire::ContentCoding coding = wire::reply_coding(context.head().accept_encoding, only_alone);
+  const size_t bytes = context.encoded.json.size() + context.encoded.binary_bytes;
+  if (coding == wire::ContentCoding::kIdentity || bytes < kLeastCompressedBytes) return false;
+  const std::span<const std::span<const std::byte>> pieces =
+      ReplyWriter::pieces_of(context.encoded, context.reply_outputs, context.memory);
+  if (pieces.empty()) return false;
+  context.compression = {.owner = &context,
+                         .memory = &context.memory,
+                         .coding = coding,
+                         .pieces = pieces,
+                         .bytes = bytes};
+  return host_.compress(context);
+}
+
 Next RequestHandler::reply_infer(RequestContext& context) noexcept {
-  if (!context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
-                                 context.reply_outputs, host_.http_date(), context.memory)) {
+  const service::CompressionJob& compression = context.compression;
+  if (!compression.compressed.empty()) {
+    wire::ResponseHead head = head_of(context, 200);
+    head.extra = wire::content_encoding_line(compression.coding);
+    context.reply.write_compressed(context.head(), head, context.encoded, compression.compressed,
+                                   host_.http_date());
+    host_.counters().add("replies_compressed");
+    host_.counters().add("replies_compressed_saved_bytes",
+                         compression.bytes - compression.compressed.size());
+  } else if (!context.reply.write_infer(context.head(), head_of(context, 200), context.encoded,
+                                        context.reply_outputs, host_.http_date(), context.memory)) {
     return refuse(
         context, Status::error(Code::kTooLarge,
                                "the outputs do not fit a request's memory; ask for fewer, or raise "

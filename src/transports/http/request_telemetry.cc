@@ -7,7 +7,8 @@ void HttpTransport::record(const RequestContext& context) noexcept {
   const models::InferRequest& infer = context.call.infer;
   if (infer.model == nullptr || context.route.endpoint != Endpoint::kInfer) return;
   const service::ReplyMoment out = service::ReplyMoment::now();
-  if (infer.times.postprocessed_ns != 0) {
+  // The time of a compression is that client's choice, and no measure for the budgets of others.
+  if (infer.times.postprocessed_ns != 0 && context.compression.owner == nullptr) {
     reply_time_.add(out.now_ns - infer.times.postprocessed_ns);
   }
   thread_.recorder.record(context.call, context.reply.status(), context.infer_head.id.value_or(""),

@@ -102,6 +102,7 @@ const std::map<std::string, Rule>& rules() {
       {"tcp_control", word("server", false, {"off", "on"})},
       {"api_key_file", text("server", {"", "keys", "/a/b"}, {})},
       {"tcp_shm", word("server", false, {"off", "on"})},
+      {"reply_compression", word("server", false, {"off", "auto", "on"})},
       {"model_control", word("server", false, {"none", "explicit", "poll"})},
       {"poll_interval_ms", number("server", false, 10, kDayMs)},
       {"recording_bytes", number("server", false, 4096, uint64_t{1} << 40)},

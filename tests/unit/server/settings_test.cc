@@ -117,6 +117,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"recording", "on"},
       {"tcp_control", "on"},
       {"tcp_shm", "on"},
+      {"reply_compression", "on"},
       {"api_key_file", "keys"},
       {"model_control", "poll"},
       {"poll_interval_ms", "250"},

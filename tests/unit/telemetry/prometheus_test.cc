@@ -153,7 +153,9 @@ TEST_F(Prometheus, EachFigureOfTheServerStandsUnderItsName) {
       {"memory_bound_bytes", "lumen_memory_bound_bytes"},
       {"memory_reserved_bytes", "lumen_memory_reserved_bytes"},
       {"memory_waiting", "lumen_memory_waiting_requests"},
-      {"memory_refused", "lumen_memory_refused_total"}};
+      {"memory_refused", "lumen_memory_refused_total"},
+      {"replies_compressed", "lumen_replies_compressed_total"},
+      {"replies_compressed_saved_bytes", "lumen_replies_compressed_saved_bytes_total"}};
   uint64_t next = 1;
   for (const auto& [counter, name] : figures) writer_.add(counter, next++);
   writer_.add("responses_2xx", 100);

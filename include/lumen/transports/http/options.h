@@ -5,8 +5,10 @@
 #include <lumen/base/limits.h>
 #include <lumen/memory/request_memory.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace lumen::http {
 
@@ -27,6 +29,14 @@ struct TimeoutOptions {
   uint64_t room_ns = 5'000'000'000u;
 };
 
+// Of the replies to inferences, for clients whose Accept-Encoding names gzip or deflate.
+enum class ReplyCompression : uint8_t {
+  kOff,
+  kAuto,  // where the client names nothing else
+  kOn,
+};
+inline constexpr std::array<std::string_view, 3> kReplyCompressionNames = {"off", "auto", "on"};
+
 struct Options {
   uint32_t io_thread_count;
   uint32_t overload_status;  // where a request finds the queue full, or no memory
@@ -39,6 +49,7 @@ struct Options {
   // settings, and have shared memory.
   bool tcp_control = false;
   bool tcp_shm = false;
+  ReplyCompression reply_compression = ReplyCompression::kAuto;
   RegionOptions regions;
   TimeoutOptions timeouts;
 };

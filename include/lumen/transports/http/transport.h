@@ -4,6 +4,7 @@
 #pragma once
 
 #include <lumen/models/backends.h>
+#include <lumen/service/compression.h>
 #include <lumen/service/job.h>
 #include <lumen/transports/common/transport.h>
 #include <lumen/transports/http/api_keys.h>
@@ -33,6 +34,7 @@ struct Services {
   service::JobThread& control;          // settings, recordings, shared memory
   service::JobThread& loader;           // models that come and go
   service::JobThread& metrics;
+  service::CompressionThread* compressor;  // of replies; nullptr: none is compressed
 };
 
 [[nodiscard]] Result<std::unique_ptr<transports::Transport>> make_transport(
