@@ -124,6 +124,7 @@ class RunningServer final : public Server {
   Status check_address_space() const;
   void fit_descriptors();
   void fit_memory();
+  http::Services http_services() const;
   Status start_io_threads();
   void add_to_tables(const models::Model& model);
   Status make_counters();
@@ -428,21 +429,25 @@ void RunningServer::fit_memory() {
   report_(is_too_little ? LogLevel::kWarn : LogLevel::kInfo, text);
 }
 
+http::Services RunningServer::http_services() const {
+  return {.options = http_options_,
+          .documents = *documents_,
+          .hosts = hosts_,
+          .cors = cors_,
+          .keys = keys_,
+          .is_leaving = is_leaving_,
+          .backends = repository_->backends(),
+          .control = *control_thread_,
+          .loader = *loader_thread_,
+          .metrics = *metrics_,
+          .compressor = compressor_.get()};
+}
+
 Status RunningServer::start_io_threads() {
   fit_descriptors();
   fit_memory();
   http_options_ = http_options_of(options_);
-  const http::Services services{.options = http_options_,
-                                .documents = *documents_,
-                                .hosts = hosts_,
-                                .cors = cors_,
-                                .keys = keys_,
-                                .is_leaving = is_leaving_,
-                                .backends = repository_->backends(),
-                                .control = *control_thread_,
-                                .loader = *loader_thread_,
-                                .metrics = *metrics_,
-                                .compressor = compressor_.get()};
+  const http::Services services = http_services();
   shm_options_ = {.overload_status = options_.overload_status,
                   .max_body_bytes = options_.max_body_bytes,
                   .max_active_requests = options_.max_active_requests};

@@ -103,8 +103,8 @@ TEST_F(MemoryBound, AHealthCheckDoesNotWaitForScrapersThatDoNotRead) {
   EXPECT_EQ(200, client().exchange(infer_of(1024)).status);
 }
 
-// Was: a connection that had given its context up counted again while the reply that said so had not
-// left yet. One connection that waited for a context was forgotten for each that counted twice.
+// Was: a connection that had given its context up counted again while the reply that said so had
+// not left yet. One connection that waited for a context was forgotten for each that counted twice.
 TEST_F(MemoryBound, AHealthCheckDoesNotWaitForClientsThatDoNotReadThatTheyAreLate) {
   options_.timeouts.write_stall_ns = 60'000'000'000u;
   start();

@@ -1,5 +1,7 @@
-"""Compressed replies: tritonclient 2.73.0 (sync, aio), requests, and bytes by hand, each against the
-same reply uncompressed."""
+"""Compressed replies: tritonclient 2.73.0 (sync, aio), requests, and bytes by hand.
+
+Each is compared with the same reply uncompressed.
+"""
 
 from __future__ import annotations
 

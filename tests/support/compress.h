@@ -1,4 +1,5 @@
-// A body as a client compresses and inflates it, by zlib. Threads: any. Memory: the heap. Errors: LUMEN_CHECK.
+// A body as a client compresses and inflates it, by zlib. Threads: any. Memory: the heap. Errors:
+// LUMEN_CHECK.
 #pragma once
 
 #include <lumen/base/check.h>
