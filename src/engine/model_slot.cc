@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace lumen::engine {
@@ -68,15 +71,32 @@ Measured measure(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int leas
   return measured;
 }
 
+// The first call of a size does work that later ones use again. Its failure is no news: the size
+// was measured before, and a request will tell.
+void run_once(ModelSlot& slot, RequestMemory& memory, uint32_t rows, int64_t free_size = 0) {
+  slot.has_run = true;
+  memory.reset(kBatchBytes);
+  (void)models::TrialRun(slot.model->metadata(), slot.model, memory)
+      .run(*slot.instance, 0, rows, free_size);
+}
+
 // The time with which admission and the choice of a queue reckon until requests have run: otherwise
 // the first burst would all be let in.
 Status learn_service_time(ModelSlot& slot) {
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return memory.status();
-  // 0: rows can't be made up for it, and its first request will tell.
-  const Measured one = measure(slot, *memory, 1, 1, models::TrialRun::kUsualFreeSize);
-  if (one.ns > 0) slot.model->service_time().restart(one.ns);
-  if (one.ns > 0) slot.model->run_costs().add(one.input_bytes, one.ns);
+  std::optional<models::KnownCosts::Request>& known = slot.model->known_costs().request;
+  if (known) {
+    run_once(slot, *memory, 1, models::TrialRun::kUsualFreeSize);
+  } else {
+    const Measured one = measure(slot, *memory, 1, 1, models::TrialRun::kUsualFreeSize);
+    // Otherwise rows can't be made up for it, and its first request will tell.
+    if (one.ns > 0) known = {.ns = one.ns, .input_bytes = one.input_bytes};
+  }
+  if (known) {
+    slot.model->service_time().restart(known->ns);
+    slot.model->run_costs().add(known->input_bytes, known->ns);
+  }
   return {};
 }
 
@@ -97,6 +117,13 @@ Result<std::vector<models::SizeCost>> measure_sizes(ModelSlot& slot,
   return costs;
 }
 
+Status run_each_once(ModelSlot& slot, std::span<const models::SizeCost> sizes) {
+  Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
+  if (!memory.ok()) return memory.status();
+  for (const models::SizeCost& size : sizes) run_once(slot, *memory, size.rows);
+  return {};
+}
+
 enum class Compiled : uint8_t { kNo, kYes };
 
 Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOptions& regions,
@@ -104,17 +131,20 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
   // The same sizes cost more where the instance was not compiled for them.
   std::vector<uint32_t> key = sizes;
   if (compiled == Compiled::kNo) key.push_back(0);
-  auto known = slot.model->size_costs().find(key);
-  if (known == slot.model->size_costs().end()) {
+  auto& all = slot.model->known_costs().sizes;
+  auto known = all.find(key);
+  const bool is_known = known != all.end();
+  if (!is_known) {
     Result<std::vector<models::SizeCost>> measured = measure_sizes(slot, sizes);
     if (!measured.ok()) return measured.status();
-    known = slot.model->size_costs().emplace(key, std::move(*measured)).first;
+    known = all.emplace(key, std::move(*measured)).first;
   }
   const std::vector<models::SizeCost>& costs = known->second;
   const auto largest = std::ranges::max_element(costs, {}, &models::SizeCost::rows);
   if (costs.size() < 2) return {};
   slot.plan = BatchPlan(costs, std::min(config.batch_size, largest->rows));
   if (!slot.plan.packs()) return {};
+  if (is_known) LUMEN_RETURN_IF_ERROR(run_each_once(slot, costs));
   const auto kind = config.allocator_type == models::AllocatorType::kStandard
                         ? RequestMemory::Kind::kHeap
                         : RequestMemory::Kind::kArena;
@@ -129,13 +159,17 @@ Status plan_batches(ModelSlot& slot, const EngineConfig& config, const RegionOpt
 // By a call of few rows: most models that gain nothing then gain nothing with more, and all sizes
 // of a heavy one would take seconds.
 bool gains_by_packing(ModelSlot& slot, const std::vector<uint32_t>& sizes) {
+  const uint32_t rows = std::min(sizes.back(), kTrialRows);
+  std::map<uint32_t, bool>& all = slot.model->known_costs().gains_by_packing;
+  if (const auto known = all.find(rows); known != all.end()) return known->second;
   Result<RequestMemory> memory = RequestMemory::create(kBatchBytes);
   if (!memory.ok()) return false;
-  const uint32_t rows = std::min(sizes.back(), kTrialRows);
   const uint64_t one_ns = measure(slot, *memory, 1).ns;
   const uint64_t several_ns = measure(slot, *memory, rows).ns;
-  return one_ns > 0 && several_ns > 0 &&
-         several_ns * 100 < one_ns * rows * (100 - kLeastGainPercent);
+  if (one_ns == 0 || several_ns == 0) return false;
+  const bool gains = several_ns * 100 < one_ns * rows * (100 - kLeastGainPercent);
+  all.emplace(rows, gains);
+  return gains;
 }
 
 std::vector<uint32_t> sizes_for(const models::Model& model, const EngineConfig& config) {

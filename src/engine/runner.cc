@@ -71,6 +71,7 @@ Status run_measured(ModelSlot& slot, InstanceMemory& memory, Trial&& trial) {
   Status status = trial();
   slot.run_bytes += making.end();
   if (slot.has_run) slot.model->set_first_run_bytes(slot.run_bytes);
+  slot.model->keep_known_costs();
   return status;
 }
 

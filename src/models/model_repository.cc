@@ -10,6 +10,7 @@
 #include <lumen/onnx/model_file.h>
 
 #include <lumen/models/builders.h>
+#include "models/choice_cache.h"
 #include "models/choose_backend.h"
 #include "models/labels.h"
 #include "models/load_gate.h"
@@ -145,6 +146,12 @@ Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t>
   Result<std::unique_ptr<Instance>> made = loaded_->create_instance(batch_sizes);
   if (made.ok()) LUMEN_RETURN_IF_ERROR(run_warm_up(*this, **made, warm_up_));
   return made;
+}
+
+void Model::keep_known_costs() {
+  if (costs_file_.empty() || known_costs_ == kept_costs_) return;
+  ChoiceCache(costs_file_).put_costs(costs_key_, known_costs_);
+  kept_costs_ = known_costs_;
 }
 
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
@@ -328,6 +335,13 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   model.scheduling_ = source.options.scheduling;
   model.warm_up_ = source.options.warm_up;
   model.file_bytes_ = bytes_of(source.file);
+  if (!options_.cache.empty() && chosen->entry->backend->traits().has_lasting_costs) {
+    model.costs_file_ = options_.cache;
+    model.costs_key_ = ChoiceCache::key_of(source, chosen->entry->backend->description(), "costs");
+    model.known_costs_ =
+        ChoiceCache(model.costs_file_).find_costs(model.costs_key_).value_or(KnownCosts());
+    model.kept_costs_ = model.known_costs_;
+  }
   model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;
   return {};

@@ -169,6 +169,8 @@ class LoadedModel {
 
 // The engine's freedom with a backend's instances.
 struct BackendTraits {
+  // A call takes as long in the next process on this CPU, so that times are worth keeping.
+  bool has_lasting_costs = false;
   // One instance of a model serves all threads that run it: its start() is called by several
   // threads at once, and max_in_flight() is the number of requests that each of them may have
   // pending.

@@ -10,9 +10,9 @@
 #include <lumen/models/backend_choice.h>
 #include <lumen/models/backends.h>
 #include <lumen/models/batch_times.h>
+#include <lumen/models/known_costs.h>
 #include <lumen/models/metadata.h>
 #include <lumen/models/run_costs.h>
-#include <lumen/models/size_cost.h>
 #include <lumen/models/smoothed_time.h>
 #include <lumen/models/tensor_names.h>
 #include <lumen/telemetry/counters.h>
@@ -99,12 +99,10 @@ class Model {
   // Of its calls, by their size.
   [[nodiscard]] BatchTimes& batch_times() noexcept { return batch_times_; }
   [[nodiscard]] const BatchTimes& batch_times() const noexcept { return batch_times_; }
-  // Times of calls of the sizes that the key names, if they were measured: once for the model, not
-  // for each instance and change. A few entries at most: the key follows from batch_size. Control
-  // plane only.
-  [[nodiscard]] std::map<std::vector<uint32_t>, std::vector<SizeCost>>& size_costs() noexcept {
-    return size_costs_;
-  }
+  // Measured by the engine, in this process or at an earlier start. Control plane only.
+  [[nodiscard]] KnownCosts& known_costs() noexcept { return known_costs_; }
+  // Keeps them for the next start, where LoadOptions::cache says so and they have changed.
+  void keep_known_costs();
   // The growth of an instance's memory in its first run, by the last one that ran on the control
   // plane: not each does. Control plane only.
   [[nodiscard]] uint64_t first_run_bytes() const noexcept { return first_run_bytes_; }
@@ -138,7 +136,10 @@ class Model {
   const std::shared_ptr<ModelIndices> indices_;
   const uint32_t index_;
   telemetry::Counters* const counters_;
-  std::map<std::vector<uint32_t>, std::vector<SizeCost>> size_costs_;
+  KnownCosts known_costs_;
+  KnownCosts kept_costs_;             // as they are in the file
+  std::filesystem::path costs_file_;  // empty: they are not kept
+  std::string costs_key_;
   uint64_t first_run_bytes_ = 0;
   uint64_t file_bytes_ = 0;
   // Written by every worker after each call; the members above are read by all for each request.

@@ -9,6 +9,7 @@ namespace lumen::models {
 struct SizeCost {
   uint32_t rows = 1;
   uint64_t ns = 0;  // of one call
+  bool operator==(const SizeCost&) const = default;
 };
 
 }  // namespace lumen::models

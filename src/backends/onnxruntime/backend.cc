@@ -41,7 +41,10 @@ class OnnxRuntimeBackend final : public Backend {
     return library.ok() ? "ONNX Runtime " + Library::version() : "ONNX Runtime (not found)";
   }
   BackendTraits traits() const noexcept override {
-    return {.loads_in_parallel = true, .is_reference = true, .operators = &kOperators};
+    return {.has_lasting_costs = true,
+            .loads_in_parallel = true,
+            .is_reference = true,
+            .operators = &kOperators};
   }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {

@@ -361,7 +361,7 @@ class OpenVinoBackend final : public Backend {
 
   // Each instance compiles a clone of its own; OpenVINO's AUTO device does the same.
   BackendTraits traits() const noexcept override {
-    return {.loads_in_parallel = true, .operators = &kOperators};
+    return {.has_lasting_costs = true, .loads_in_parallel = true, .operators = &kOperators};
   }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
