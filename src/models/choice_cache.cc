@@ -1,6 +1,8 @@
 // See the header.
 #include "models/choice_cache.h"
 
+#include "models/cache_folder.h"
+
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <mutex>
@@ -53,13 +54,19 @@ class Hash {
   uint64_t hash_ = 0xCBF2'9CE4'8422'2325u;
 };
 
-std::string cpu_name() {
+}  // namespace
+
+// Its name and, since a virtual machine's name may say nothing, its instruction sets.
+std::string cpu_identity() {
   std::ifstream stream("/proc/cpuinfo");
-  for (std::string line; std::getline(stream, line);) {
-    if (line.starts_with("model name") || line.starts_with("flags")) return line;
+  std::string found;
+  for (std::string line; std::getline(stream, line) && !line.empty();) {
+    if (line.starts_with("model name") || line.starts_with("flags")) found += line;
   }
-  return {};
+  return found;
 }
+
+namespace {
 
 Json read(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -160,32 +167,31 @@ std::optional<BackendChoice> from_json(const Json& json) {
 }  // namespace
 
 std::filesystem::path default_choices_file() {
-  // The XDG base directory specification: a path that is not absolute is to be ignored.
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && value[0] == '/' ? std::filesystem::path(value)
-                                               : std::filesystem::path();
-  };
-  std::filesystem::path folder = absolute("XDG_CACHE_HOME");
-  if (folder.empty() && !absolute("HOME").empty()) folder = absolute("HOME") / ".cache";
-  return folder.empty() ? folder : folder / "lumen" / "backends.json";
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "backends.json";
 }
 
-std::string ChoiceCache::key_of(const ModelSource& source, std::string_view backends,
-                                std::string_view tables) {
+std::string ChoiceCache::content_of(const ModelSource& source) {
   Hash hash;
   hash.add_file(source.file);
   // The weights of OpenVINO's own form lie beside it; those of ONNX may, in files of any name.
   if (source.file.extension() == ".xml") {
     hash.add_file(std::filesystem::path(source.file).replace_extension(".bin"));
   }
+  return hash.text();
+}
+
+std::string ChoiceCache::key_of(const ModelSource& source, std::string_view backends,
+                                std::string_view tables) {
+  Hash hash;
+  hash.add(source.content.empty() ? content_of(source) : source.content);
   if (source.rows != nullptr) {  // by which a quantised model's backends were judged
     hash.add_file(source.file.parent_path() / "quantization.json");
     hash.add_file(source.file.parent_path() / "quantization.rows");
   }
   hash.add(std::to_string(static_cast<int>(source.options.precision)));
   for (const uint32_t rows : source.options.batch_sizes) hash.add(std::to_string(rows));
-  hash.add(cpu_name());
+  hash.add(cpu_identity());
   const DeviceOptions& device = source.options.device;
   if (device != DeviceOptions()) {
     hash.add(std::to_string(device.id.value_or(UINT32_MAX)) + " " + std::to_string(device.streams) +

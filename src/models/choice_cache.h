@@ -1,5 +1,5 @@
-// Choices of backends and times of models' calls, kept in a JSON file from one start to the next. The key of a choice: the
-// model's content, its options, the CPU and the backends' versions.
+// Choices of backends and times of models' calls, kept in a JSON file from one start to the next.
+// The key: the model's content, its options, the CPU and the backends' versions.
 // Threads: control plane, several at once. Memory: the heap. Errors: a file that can't be read or
 // written is no cache; it costs the time of measuring again and nothing else.
 #pragma once
@@ -15,11 +15,16 @@
 
 namespace lumen::models {
 
+// Of this machine's CPU, as far as compiled code and times depend on it.
+[[nodiscard]] std::string cpu_identity();
+
 class ChoiceCache {
  public:
   // Empty: finds nothing, keeps nothing.
   explicit ChoiceCache(std::filesystem::path file) : file_(std::move(file)) {}
 
+  // A short text that follows from the bytes of the model's files.
+  [[nodiscard]] static std::string content_of(const ModelSource& source);
   // `backends`: their names and versions. `tables`: the versions of their operator tables.
   [[nodiscard]] static std::string key_of(const ModelSource& source, std::string_view backends,
                                           std::string_view tables);

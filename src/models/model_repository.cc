@@ -88,6 +88,10 @@ uint64_t bytes_of(const std::filesystem::path& file) {
   return error ? bytes : bytes + weights;
 }
 
+// A compiled model that was read from a file has weights of its own in memory, where those that
+// were compiled in this process share them: of larger ones that costs more than it saves.
+constexpr uint64_t kMostBytesToKeep = uint64_t{32} << 20;
+
 uint32_t threads_for(const Backends& backends, const LoadOptions& options) {
   if (!backends.loads_in_parallel()) return 1;
   return options.threads != 0 ? options.threads : std::min(usable_cpu_count(), kMostBuilders);
@@ -178,6 +182,8 @@ ModelRepository::ModelRepository(std::filesystem::path directory, Backends backe
       gate_(std::make_unique<LoadGate>()),
       backends_(std::move(backends)),
       options_(std::move(options)),
+      compiled_(options_.compiled.empty() ? nullptr
+                                          : std::make_shared<CompiledCache>(options_.compiled)),
       builders_(std::make_unique<Builders>(threads_for(backends_, options_))),
       background_builders_(
           std::make_unique<Builders>(threads_for(backends_, options_), *builders_)) {}
@@ -300,12 +306,31 @@ std::string why_not_packed(const ModelSource& source) {
 
 }  // namespace
 
+namespace {
+
+// Its content is known by its file, with the weights beside it of OpenVINO's own form. ONNX's may
+// lie in files of any name.
+bool is_one_file(const ModelSource& source) {
+  if (source.file.extension() == ".xml") return true;
+  return source.graph != nullptr && source.graph->model().ok() &&
+         onnx::is_self_contained(*source.graph->model());
+}
+
+}  // namespace
+
 Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   LoadGate::Loading loading(*gate_);
   Result<std::shared_ptr<const RecordedRows>> rows = RecordedRows::read(found.file);
   if (!rows.ok()) return rows.status();
   ModelSource source = with_graph(found);
   source.rows = std::move(*rows);
+  source.content = ChoiceCache::content_of(source);
+  if (compiled_ != nullptr && bytes_of(source.file) <= kMostBytesToKeep && is_one_file(source)) {
+    source.compiled = compiled_;
+    // The path, too, so that nobody's model can be mistaken for another's, whatever its bytes are.
+    source.compiled_identity = std::filesystem::absolute(source.file).string() + "\n" +
+                               source.content + "\n" + cpu_identity() + "\n";
+  }
   Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
   if (!chosen.ok()) {
     model.choice_.backend =

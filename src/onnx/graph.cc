@@ -327,6 +327,35 @@ Result<Model> read_model(std::span<const std::byte> file) {
   return model;
 }
 
+namespace {
+
+bool is_self_contained(const Graph& graph);
+
+bool is_self_contained(const Attribute& attribute) {
+  switch (attribute.kind) {
+    case Attribute::Kind::kOther: return false;
+    case Attribute::Kind::kTensor: return attribute.tensor && !attribute.tensor->is_external;
+    case Attribute::Kind::kGraph: return attribute.graph && is_self_contained(*attribute.graph);
+    default: return true;
+  }
+}
+
+bool is_self_contained(const Graph& graph) {
+  return !graph.has_sparse_initializers &&
+         std::ranges::none_of(graph.initializers, &Tensor::is_external) &&
+         std::ranges::all_of(graph.nodes, [](const Node& node) {
+           return std::ranges::all_of(node.attributes, [](const Attribute& attribute) {
+             return is_self_contained(attribute);
+           });
+         });
+}
+
+}  // namespace
+
+bool is_self_contained(const Model& model) {
+  return model.functions.empty() && is_self_contained(model.graph);
+}
+
 bool has_free_axes(const Graph& graph) {
   return std::ranges::any_of(graph.inputs, [](const Value& input) {
     return std::ranges::any_of(input.shape, [](const Dimension& one) { return one.size < 0; });

@@ -177,6 +177,9 @@ models::LoadOptions load_options(const ServerOptions& options) {
                               .trials = options.load_trials};
   if (options.backend_choices.empty()) loading.cache = models::default_choices_file();
   if (options.backend_choices == kOff) loading.cache.clear();
+  loading.compiled = options.compiled_models;
+  if (options.compiled_models.empty()) loading.compiled = models::default_compiled_folder();
+  if (options.compiled_models == kOff) loading.compiled.clear();
   return loading;
 }
 

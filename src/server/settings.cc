@@ -248,6 +248,9 @@ constexpr Setting kSettings[] = {
     row<&S::backend_choices>("server.backend_choices", kRestart, {.form = "a path, or off"},
                              "where the choices of auto are kept for the next start; not set: "
                              "$XDG_CACHE_HOME/lumen/backends.json"),
+    row<&S::compiled_models>("server.compiled_models", kRestart, {.form = "a path, or off"},
+                             "the folder where models as compiled are kept for the next start; not "
+                             "set: $XDG_CACHE_HOME/lumen/compiled"),
     row<&S::io_thread_count>("server.io_threads", kRestart, numbers(1, limits::kMaxIoThreads),
                              "event loops, each with its own listener"),
     row<&S::loop>("server.loop", kRestart, words(net::kLoopNames),

@@ -335,11 +335,14 @@ def test_a_stop_waits_for_replies_that_are_compressed(models: Path) -> None:
             connections.append(one)
         eventually(lambda: b"R" in state_of(server, "lumen-compress"), "a reply is compressed")
         server.interrupt()
+        codings = []
         for one in connections:
             reply = one.reply()
-            assert reply.headers["content-encoding"] == "gzip"
-            assert gzip.decompress(reply.body).endswith(array.tobytes())
+            codings.append(reply.headers.get("content-encoding", ""))
+            body = gzip.decompress(reply.body) if codings[-1] else reply.body
+            assert body.endswith(array.tobytes())
             one.socket.close()
+        assert "gzip" in codings, "of those behind 4 MiB of others each may go as it is"
         assert server.wait() == 0
 
 

@@ -241,7 +241,8 @@ function(lumen_test_program NAME)
       target_precompile_headers(${NAME} REUSE_FROM precompiled)
     endif()
     add_test(NAME ${NAME} COMMAND ${NAME})
-    set_tests_properties(${NAME} PROPERTIES LABELS cpp)
+    # The user's own cache is not for tests.
+    set_tests_properties(${NAME} PROPERTIES LABELS cpp ENVIRONMENT "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
   endif()
 endfunction()
 

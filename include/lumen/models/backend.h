@@ -109,6 +109,8 @@ struct ModelOptions {
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 
+class CompiledCache;
+
 struct ModelSource {
   std::string name;
   std::string version;
@@ -121,6 +123,12 @@ struct ModelSource {
   std::vector<std::string> label_lines = {};
   // Differs once a file of the version, its config.json or labels.txt has changed.
   std::string stamp = {};
+  // While it is loaded: a short text that follows from the bytes of its files. Empty: not known.
+  std::string content = {};
+  // Where the backend may keep what it compiles of it, and the text that names this model on this
+  // machine there. nullptr: nowhere.
+  std::shared_ptr<CompiledCache> compiled = nullptr;
+  std::string compiled_identity = {};
   // Of a quantised version, while it is loaded: rows with the f32 model's answers.
   std::shared_ptr<const RecordedRows> rows = nullptr;
 };

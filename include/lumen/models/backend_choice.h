@@ -45,6 +45,8 @@ struct LoadOptions {
   uint64_t budget_ns = 1'000'000'000;
   // Where choices are kept from one start to the next; empty: nowhere.
   std::filesystem::path cache;
+  // The folder of models as compiled; empty: none are kept.
+  std::filesystem::path compiled = {};
   // Symbolic links that lead out of the repository are followed, too.
   bool follow_links = false;
   // Models that are loaded at once; 0: as many as there are usable CPUs, at most 8.

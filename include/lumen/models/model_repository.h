@@ -10,6 +10,7 @@
 #include <lumen/models/backend_choice.h>
 #include <lumen/models/backends.h>
 #include <lumen/models/batch_times.h>
+#include <lumen/models/compiled_cache.h>
 #include <lumen/models/known_costs.h>
 #include <lumen/models/metadata.h>
 #include <lumen/models/run_costs.h>
@@ -218,6 +219,7 @@ class ModelRepository {
   const std::unique_ptr<LoadGate> gate_;
   Backends backends_;
   const LoadOptions options_;
+  std::shared_ptr<CompiledCache> compiled_;  // nullptr: none are kept
   const std::unique_ptr<Builders> builders_;
   const std::unique_ptr<Builders> background_builders_;
   const std::shared_ptr<ModelIndices> indices_ = std::make_shared<ModelIndices>();

@@ -128,6 +128,10 @@ struct Model {
 
 [[nodiscard]] Result<Model> read_model(std::span<const std::byte> file);
 
+// Whether the file alone holds all numbers of the model, as far as can be seen: false where a
+// tensor lies in another file, and for functions, sparse tensors and lists, which are not looked
+// into.
+[[nodiscard]] bool is_self_contained(const Model& model);
 // Whether an axis of an input has any size.
 [[nodiscard]] bool has_free_axes(const Graph& graph);
 // Names of all values that a node of the graph computes. An output that is not one of these is an

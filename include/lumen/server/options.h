@@ -86,6 +86,8 @@ struct ServerOptions {
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
   // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.
   std::string backend_choices;
+  // The folder of models as compiled, or "off". Empty: $XDG_CACHE_HOME/lumen/compiled.
+  std::string compiled_models;
   engine::EngineConfig engine{.queue_type = models::QueueType::kAuto};
   // The threads that run models.
   PinThreads pin_threads;

@@ -6,6 +6,7 @@
 
 #include <lumen/base/clock.h>
 #include <lumen/base/limits.h>
+#include <lumen/models/compiled_cache.h>
 #include <lumen/models/validate.h>
 #include <lumen/onnx/model_file.h>
 
@@ -30,6 +31,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -39,6 +41,8 @@ namespace lumen::backends::openvino {
 namespace {
 
 constexpr int kWarmupRuns = 3;
+// In the identities of compiled models: for the shapes that no other form takes.
+constexpr const char* kAnyShape = "any shape";
 
 // OpenVINO 2026.4 frees the strings of an output twice where it is an input passed on (its own
 // Python API crashes on ONNX Identity of strings). Unpacked and packed again they have memory of
@@ -212,6 +216,8 @@ class OpenVinoModel final : public LoadedModel {
       : core_(core),
         model_(std::move(model)),
         options_(source.options),
+        compiled_(source.compiled),
+        identity_(identity_of(source)),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)) {
     metadata_.name = source.name;
@@ -251,18 +257,18 @@ class OpenVinoModel final : public LoadedModel {
     const bool strings =
         std::ranges::any_of(inputs_, is_string) || std::ranges::any_of(outputs_, is_string);
     if (!strings && !model->is_dynamic()) {
-      instance.add_static(0, compile(model));
+      instance.add_static(0, compile_or_read("static", [&] { return compile(model); }));
       return;
     }
     if (!strings && only_rows_are_free()) {
       std::set<uint32_t> sizes(options_.batch_sizes.begin(), options_.batch_sizes.end());
       sizes.insert(batch_sizes.begin(), batch_sizes.end());
       for (const uint32_t rows : sizes) {
-        if (auto compiled = compile_rows(*model, rows))
+        if (auto compiled = compile_or_read_rows(*model, rows))
           instance.add_static(rows, std::move(*compiled));
       }
     }
-    instance.add_dynamic(compile(model), *model);
+    instance.add_dynamic(compile_or_read(kAnyShape, [&] { return compile(model); }), *model);
   }
 
   // For an instance whose run failed, on its worker's thread, perhaps on several at once.
@@ -281,6 +287,58 @@ class OpenVinoModel final : public LoadedModel {
       return shape.rank() > 0 && shape[0] == Shape::kDynamic &&
              std::ranges::none_of(rest, [](int64_t d) { return d < 0; });
     });
+  }
+
+  static std::string identity_of(const ModelSource& source) {
+    std::string identity = source.compiled_identity;
+    identity += ov::get_openvino_version().buildNumber;
+    identity += " precision " + std::to_string(static_cast<int>(source.options.precision));
+    identity += " shape_cache " + std::to_string(source.options.shape_cache);
+    return identity;
+  }
+
+  // `shape`: the part of the identity that differs between the compiled forms of the model.
+  template <typename Compile>
+  ov::CompiledModel compile_or_read(const std::string& shape, Compile&& compile_now) {
+    if (compiled_ == nullptr) return compile_now();
+    const std::string identity = identity_ + " " + shape;
+    const bool is_dynamic = shape == kAnyShape && model_->is_dynamic();
+    if (auto found = read_compiled(identity, is_dynamic)) return *found;
+    ov::CompiledModel compiled = compile_now();
+    std::ostringstream stream;
+    try {
+      compiled.export_model(stream);
+    } catch (const ov::Exception&) {
+      return compiled;  // of a kind that OpenVINO can't write
+    }
+    compiled_->put(identity, stream.view());
+    return compiled;
+  }
+
+  std::optional<ov::CompiledModel> compile_or_read_rows(const ov::Model& model, uint32_t rows) {
+    if (compiled_ == nullptr) return compile_rows(model, rows);
+    try {
+      return compile_or_read("rows " + std::to_string(rows), [&] {
+        std::optional<ov::CompiledModel> compiled = compile_rows(model, rows);
+        if (!compiled) throw NoSuchRows();
+        return *compiled;
+      });
+    } catch (const NoSuchRows&) {
+      return std::nullopt;
+    }
+  }
+  struct NoSuchRows {};
+
+  std::optional<ov::CompiledModel> read_compiled(const std::string& identity, bool is_dynamic) {
+    std::optional<std::string> bytes = compiled_->find(identity);
+    if (!bytes) return std::nullopt;
+    try {
+      std::istringstream stream(std::move(*bytes));
+      return core_.import_model(stream, "CPU", is_dynamic ? dynamic_properties() : properties());
+    } catch (const std::exception&) {
+      compiled_->remove(identity);
+      return std::nullopt;
+    }
   }
 
   // nullopt: the model can't have that many rows (its first axis is no batch after all, or the
@@ -302,7 +360,8 @@ class OpenVinoModel final : public LoadedModel {
     }
   }
 
-  ov::CompiledModel compile(const std::shared_ptr<ov::Model>& model) {
+  // Of all compiled forms.
+  ov::AnyMap properties() const {
     ov::AnyMap properties = {
         ov::inference_num_threads(1),
         ov::num_streams(1),
@@ -315,23 +374,33 @@ class OpenVinoModel final : public LoadedModel {
         // small MLP instead of 1.6, and the worker's pinning is gone.
         {"EXCLUSIVE_ASYNC_REQUESTS", true},
     };
-    // Of each kind of operation, the kernels that OpenVINO keeps for shapes seen before; 5,000 by
-    // default. If no shape is free it keeps only those that the model needs.
-    if (model->is_dynamic()) {
-      properties.emplace("CPU_RUNTIME_CACHE_CAPACITY", std::to_string(options_.shape_cache));
-    }
     if (options_.precision == Precision::kF32) {
       properties.insert(ov::hint::inference_precision(ov::element::f32));
     } else if (options_.precision == Precision::kBf16) {
       properties.insert(ov::hint::inference_precision(ov::element::bf16));
     }
-    return core_.compile_model(model, "CPU", properties);
+    return properties;
+  }
+
+  // Of each kind of operation, the kernels that OpenVINO keeps for shapes seen before; 5,000 by
+  // default. If no shape is free it keeps only those that the model needs.
+  ov::AnyMap dynamic_properties() const {
+    ov::AnyMap all = properties();
+    all.emplace("CPU_RUNTIME_CACHE_CAPACITY", std::to_string(options_.shape_cache));
+    return all;
+  }
+
+  ov::CompiledModel compile(const std::shared_ptr<ov::Model>& model) {
+    return core_.compile_model(model, "CPU",
+                               model->is_dynamic() ? dynamic_properties() : properties());
   }
 
   ov::Core& core_;
   std::shared_ptr<ov::Model> model_;
   std::mutex cloning_;
   ModelOptions options_;
+  const std::shared_ptr<models::CompiledCache> compiled_;  // nullptr: none are kept
+  const std::string identity_;                             // but for the rows
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
   ModelMetadata metadata_;

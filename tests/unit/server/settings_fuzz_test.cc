@@ -94,6 +94,7 @@ const std::map<std::string, Rule>& rules() {
       {"backend", text("server", {"auto", "openvino", "another"}, {""})},
       {"backend_trial_ms", number("server", false, 0, 60'000)},
       {"backend_choices", text("server", {"", "off", "a/b.json"}, {})},
+      {"compiled_models", text("server", {"", "off", "a/b"}, {})},
       {"execution_providers", text("server", {"[]", R"([{"name": "cuda"}])"},
                                    {"", "[", "{}", "[1]", R"([{"name": "a"}])", "[{}]"}, true)},
       {"io_threads", number("server", false, 1, 64)},

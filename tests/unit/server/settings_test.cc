@@ -111,6 +111,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"backend", "onnxruntime"},
       {"backend_trial_ms", "47"},
       {"backend_choices", "c.json"},
+      {"compiled_models", "compiled"},
       {"execution_providers", R"([{"name":"cuda","device_id":1}])"},
       {"io_threads", "3"},
       {"loop", "io_uring"},
