@@ -3,20 +3,24 @@ choose the same at each?
 
 A start is from the executable's start to the answer 200 of /v2/health/ready; the repository is the
 demo's, its files in the page cache (`openvino` leaves out one of its five models, trees). First:
-without kept choices, so that `auto` tries and measures; second: with those of the first. The kinds
-of start take turns. --choices N: so many first starts with `auto`, and for each model that both
-backends were measured for how often each was chosen, and how far apart their calls were.
+nothing is kept, so that `auto` tries and measures; second: with all that the first has kept: choices,
+times of calls and compiled models. The kinds of start take turns. And the second start of 20
+models, four copies of each of five, against the same start with nothing kept. --choices N: so many
+first starts with `auto`, and for each model that both backends were measured for how often each was
+chosen, and how far apart their calls were.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
 import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,13 +38,28 @@ STARTS = ("first", "second")
 # Of calls of the two backends, from which on the choice is to be the same.
 CLEARLY_APART = 0.1
 CHOICES, QUICK_CHOICES = 20, 5
+MANY = ("squeezenet", "convnet", "digits", "mlp", "identity")
+COPIES = 4
 
 
-def start(backend: str, choices: Path) -> tuple[float, dict[str, Any]]:
+@dataclass
+class Kept:
+    """Where a start keeps what the next one reads; nowhere without a folder."""
+
+    folder: Path | None
+
+    def words(self) -> list[str]:
+        if self.folder is None:
+            return ["--backend-choices", "off", "--compiled-models", "off"]
+        choices, compiled = self.folder / "backends.json", self.folder / "compiled"
+        return ["--backend-choices", str(choices), "--compiled-models", str(compiled)]
+
+
+def start(backend: str, kept: Kept, models: Path = MODELS) -> tuple[float, dict[str, Any]]:
     """Milliseconds until it is ready, and the backend in each model's document."""
-    words = ["--backend", backend, "--backend-choices", str(choices)]
+    words = ["--backend", backend, *kept.words()]
     begin = time.monotonic()
-    with Server(MODELS, words, executable=program("lumen"), start_timeout_s=300) as server:
+    with Server(models, words, executable=program("lumen"), start_timeout_s=300) as server:
 
         def get(path: str) -> Any:
             try:
@@ -52,7 +71,7 @@ def start(backend: str, choices: Path) -> tuple[float, dict[str, Any]]:
         while not get("/v2/health/ready").get("ready"):
             time.sleep(0.001)
         took_ms = (time.monotonic() - begin) * 1e3
-        names = [folder.name for folder in MODELS.iterdir() if (folder / "1").is_dir()]
+        names = [folder.name for folder in models.iterdir() if (folder / "1").is_dir()]
         return took_ms, {name: get(f"/v2/models/{name}").get("parameters") for name in names}
 
 
@@ -61,7 +80,7 @@ def time_starts(run: Run, folder: Path) -> None:
     for number, turn in enumerate(run.turns(BACKENDS)):
         for backend in turn:
             for kind in STARTS:
-                took_ms = start(backend, folder / f"{backend}-{number}.json")[0]
+                took_ms = start(backend, Kept(folder / f"{backend}-{number}"))[0]
                 taken[kind, backend].append(took_ms)
     for kind, backend in sorted(taken):
         rounds = {backend: taken[kind, backend]}
@@ -69,6 +88,30 @@ def time_starts(run: Run, folder: Path) -> None:
             rival = min(RIVALS, key=lambda name: median(taken[kind, name]))
             rounds[rival] = taken[kind, rival]
         run.add(make_row(f"{kind} start, {backend}", "until ready", "ms", rounds))
+
+
+def time_many_models(run: Run, folder: Path) -> None:
+    models = folder / "models"
+    for name in MANY:
+        for copy in range(COPIES):
+            shutil.copytree(MODELS / name, models / f"{name}{copy}")
+    kept = {backend: Kept(folder / f"many-{backend}") for backend in ("auto", "openvino")}
+    kinds = {"auto": ("auto", kept["auto"]), "openvino": ("openvino", kept["openvino"])}
+    for backend, folder_of in kept.items():
+        start(backend, folder_of, models)
+    kinds["nothing kept"] = ("openvino", Kept(None))
+    taken: dict[str, list[float]] = defaultdict(list)
+    for turn in run.turns(tuple(kinds)):
+        for kind in turn:
+            backend, where = kinds[kind]
+            taken[kind].append(start(backend, where, models)[0])
+    count = COPIES * len(MANY)
+    for backend in kept:
+        rounds = {backend: taken[backend]}
+        if backend == "openvino":
+            rounds["nothing kept"] = taken["nothing kept"]
+        name = f"second start of {count} models, {backend}"
+        run.add(make_row(name, "until ready", "ms", rounds))
 
 
 def cost(tried: dict[str, Any]) -> float:
@@ -82,7 +125,7 @@ def count_choices(run: Run, starts: int, folder: Path) -> None:
     chosen: dict[str, list[str]] = defaultdict(list)
     ratios: dict[str, list[float]] = defaultdict(list)
     for number in range(starts):
-        for name, found in start("auto", folder / f"choices-{number}.json")[1].items():
+        for name, found in start("auto", Kept(folder / f"choices-{number}"))[1].items():
             costs = {one["name"]: cost(one) for one in found["backends_tried"] if one["costs"]}
             if len(costs) == len(RIVALS):
                 chosen[name].append(found["backend"])
@@ -107,6 +150,7 @@ def count_choices(run: Run, starts: int, folder: Path) -> None:
 def measure(run: Run) -> None:
     with tempfile.TemporaryDirectory() as name:
         time_starts(run, Path(name))
+        time_many_models(run, Path(name))
         starts = run.options.choices
         starts = run.pick(CHOICES, QUICK_CHOICES) if starts is None else int(starts)
         count_choices(run, starts, Path(name))
@@ -115,12 +159,13 @@ def measure(run: Run) -> None:
 BENCH = Bench(
     title="Starts",
     measure=measure,
-    minutes=1.4,
-    quick_minutes=0.5,
+    minutes=2.1,
+    quick_minutes=0.9,
     rounds=(7, 2),
     options=(Option("--choices", None, f"first starts of auto: {CHOICES}, quick {QUICK_CHOICES}"),),
     sources=("include/**", "src/**", "apps/**", "models/tabular/*.py"),
     goals=(
+        Goal("^second start of", "at_most", 1000, "under a second", metric="until ready"),
         Goal(
             "^choice for .*, clearly apart",
             "at_most",

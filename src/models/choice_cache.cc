@@ -10,12 +10,9 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <mutex>
-#include <stdexcept>
 #include <system_error>
-#include <vector>
 
 namespace lumen::models {
 namespace {
@@ -26,8 +23,6 @@ using Json = nlohmann::json;
 constexpr int kVersion = 2;
 // Then the file is begun anew: models come and go, and nobody says which are gone.
 constexpr size_t kMaxChoices = 2000;
-constexpr const char* kChoices = "choices";
-constexpr const char* kCosts = "costs";
 
 // FNV-1a over 64 bits. Two models with one hash get one choice, and that may be the slower
 // backend's.
@@ -72,72 +67,17 @@ Json read(const std::filesystem::path& file) {
   std::ifstream stream(file);
   Json json = Json::parse(stream, nullptr, false);
   const bool is_ours = json.is_object() && json.contains("version") &&
-                       json["version"] == kVersion && json.contains(kChoices) &&
-                       json[kChoices].is_object();
-  return is_ours ? json : Json{{"version", kVersion}, {kChoices, Json::object()}};
-}
-
-std::string text_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace);
-}
-
-Json to_json(const std::vector<SizeCost>& costs) {
-  Json all = Json::array();
-  for (const SizeCost& cost : costs) all.push_back({{"rows", cost.rows}, {"ns", cost.ns}});
-  return all;
-}
-
-// Throws Json's exceptions, and for rows or a time of 0.
-std::vector<SizeCost> size_costs_from_json(const Json& json) {
-  std::vector<SizeCost> costs;
-  for (const Json& cost : json) {
-    costs.push_back({cost.at("rows").get<uint32_t>(), cost.at("ns").get<uint64_t>()});
-    if (costs.back().rows == 0 || costs.back().ns == 0) throw std::out_of_range("a cost of 0");
-  }
-  return costs;
-}
-
-Json to_json(const KnownCosts& costs) {
-  Json gains = Json::array();
-  for (const auto& [rows, is_gain] : costs.gains_by_packing) {
-    gains.push_back({{"rows", rows}, {"gains", is_gain}});
-  }
-  Json sizes = Json::array();
-  for (const auto& [key, of_key] : costs.sizes) {
-    sizes.push_back({{"sizes", key}, {"costs", to_json(of_key)}});
-  }
-  Json json = {{"gains_by_packing", std::move(gains)}, {"sizes", std::move(sizes)}};
-  if (costs.request) {
-    json["request"] = {{"ns", costs.request->ns}, {"input_bytes", costs.request->input_bytes}};
-  }
-  return json;
-}
-
-// nullopt: of another form than to_json() gives it; then the model is measured again.
-std::optional<KnownCosts> costs_from_json(const Json& json) {
-  try {
-    KnownCosts costs;
-    if (const auto request = json.find("request"); request != json.end()) {
-      costs.request = {.ns = request->at("ns").get<uint64_t>(),
-                       .input_bytes = request->at("input_bytes").get<uint64_t>()};
-    }
-    for (const Json& one : json.at("gains_by_packing")) {
-      costs.gains_by_packing[one.at("rows").get<uint32_t>()] = one.at("gains").get<bool>();
-    }
-    for (const Json& one : json.at("sizes")) {
-      costs.sizes[one.at("sizes").get<std::vector<uint32_t>>()] =
-          size_costs_from_json(one.at("costs"));
-    }
-    return costs;
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+                       json["version"] == kVersion && json.contains("choices") &&
+                       json["choices"].is_object();
+  return is_ours ? json : Json{{"version", kVersion}, {"choices", Json::object()}};
 }
 
 Json to_json(const BackendChoice& choice) {
   Json tried = Json::array();
   for (const TriedBackend& one : choice.tried) {
-    tried.push_back({{"name", one.name}, {"problem", one.problem}, {"costs", to_json(one.costs)}});
+    Json costs = Json::array();
+    for (const SizeCost& cost : one.costs) costs.push_back({{"rows", cost.rows}, {"ns", cost.ns}});
+    tried.push_back({{"name", one.name}, {"problem", one.problem}, {"costs", std::move(costs)}});
   }
   return {{"backend", choice.backend},
           {"why", choice.why},
@@ -156,10 +96,12 @@ std::optional<BackendChoice> from_json(const Json& json) {
       TriedBackend& tried = choice.tried.emplace_back();
       tried.name = one.at("name").get<std::string>();
       tried.problem = one.at("problem").get<std::string>();
-      tried.costs = size_costs_from_json(one.at("costs"));
+      for (const Json& cost : one.at("costs")) {
+        tried.costs.push_back({cost.at("rows").get<uint32_t>(), cost.at("ns").get<uint64_t>()});
+      }
     }
     return choice;
-  } catch (const std::exception&) {
+  } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
@@ -206,28 +148,11 @@ std::string ChoiceCache::key_of(const ModelSource& source, std::string_view back
 std::optional<BackendChoice> ChoiceCache::find(const std::string& key) const {
   if (file_.empty()) return std::nullopt;
   const Json json = read(file_);
-  const auto found = json[kChoices].find(key);
-  return found == json[kChoices].end() ? std::nullopt : from_json(*found);
+  const auto found = json["choices"].find(key);
+  return found == json["choices"].end() ? std::nullopt : from_json(*found);
 }
 
 void ChoiceCache::put(const std::string& key, const BackendChoice& choice) const {
-  write(kChoices, key, text_of(to_json(choice)));
-}
-
-std::optional<KnownCosts> ChoiceCache::find_costs(const std::string& key) const {
-  if (file_.empty()) return std::nullopt;
-  const Json json = read(file_);
-  const auto all = json.find(kCosts);
-  if (all == json.end() || !all->is_object()) return std::nullopt;
-  const auto found = all->find(key);
-  return found == all->end() ? std::nullopt : costs_from_json(*found);
-}
-
-void ChoiceCache::put_costs(const std::string& key, const KnownCosts& costs) const {
-  write(kCosts, key, text_of(to_json(costs)));
-}
-
-void ChoiceCache::write(const char* part, const std::string& key, const std::string& text) const {
   if (file_.empty()) return;
   // The file is read and written anew: without this, one of two threads would lose the other's
   // choice. Another process may lose one all the same, which costs measuring it again.
@@ -236,15 +161,14 @@ void ChoiceCache::write(const char* part, const std::string& key, const std::str
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   Json json = read(file_);
-  Json& all = json[part];
-  if (!all.is_object() || all.size() >= kMaxChoices) all = Json::object();
-  all[key] = Json::parse(text, nullptr, false);
+  if (json["choices"].size() >= kMaxChoices) json["choices"] = Json::object();
+  json["choices"][key] = to_json(choice);
   // Renamed into place, so that a reader sees one whole file or the other.
   std::filesystem::path written = file_;
   written += '.';
   written += std::to_string(::getpid());
   std::ofstream stream(written);
-  stream << text_of(json) << '\n';
+  stream << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
   stream.close();
   if (stream) std::filesystem::rename(written, file_, error);
   if (!stream || error) std::filesystem::remove(written, error);

@@ -145,32 +145,42 @@ void CompiledCache::remove(std::string_view identity) noexcept {
   ::unlink(path_of(identity).c_str());
 }
 
-// Files that were left half-written by a process that ended are among those that go.
-void CompiledCache::make_room(uint64_t bytes) {
-  struct Found {
-    std::filesystem::file_time_type used;
-    uint64_t bytes;
-    std::filesystem::path path;
-  };
-  std::vector<Found> all;
-  uint64_t total = 0;
+struct CompiledCache::File {
+  std::filesystem::file_time_type used;
+  uint64_t bytes;
+  std::filesystem::path path;
+};
+
+std::vector<CompiledCache::File> CompiledCache::all_files() const {
+  std::vector<File> all;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end;
        at.increment(error)) {
     std::error_code gone;
     const uint64_t size = at->file_size(gone);
     const auto used = at->last_write_time(gone);
-    if (gone) continue;  // another process has removed it
-    total += size;
-    all.push_back({used, size, at->path()});
+    if (!gone) all.push_back({used, size, at->path()});  // else another process has removed it
   }
-  if (total + bytes <= most_bytes_) return;
-  std::ranges::sort(all, {}, &Found::used);
-  for (const Found& one : all) {
-    if (total + bytes <= most_bytes_) return;
+  return all;
+}
+
+// The folder is read once, and again when it seems to be full: other processes write there, too.
+// Files that were left half-written by a process that ended are among those that go.
+void CompiledCache::make_room(uint64_t bytes) {
+  if (bytes_ && *bytes_ + bytes <= most_bytes_) {
+    *bytes_ += bytes;
+    return;
+  }
+  std::vector<File> all = all_files();
+  uint64_t total = bytes;
+  for (const File& one : all) total += one.bytes;
+  std::ranges::sort(all, {}, &File::used);
+  for (const File& one : all) {
+    if (total <= most_bytes_) break;
     ::unlink(one.path.c_str());
     total -= one.bytes;
   }
+  bytes_ = total;
 }
 
 }  // namespace lumen::models

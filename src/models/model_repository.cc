@@ -152,9 +152,16 @@ Result<std::unique_ptr<Instance>> Model::make_instance(std::span<const uint32_t>
   return made;
 }
 
+void Model::read_known_costs() {
+  const std::optional<std::string> text = costs_cache_->find(costs_identity_);
+  if (!text) return;
+  known_costs_ = parse_known_costs(*text).value_or(KnownCosts());
+  kept_costs_ = known_costs_;
+}
+
 void Model::keep_known_costs() {
-  if (costs_file_.empty() || known_costs_ == kept_costs_) return;
-  ChoiceCache(costs_file_).put_costs(costs_key_, known_costs_);
+  if (costs_cache_ == nullptr || known_costs_ == kept_costs_) return;
+  costs_cache_->put(costs_identity_, to_text(known_costs_));
   kept_costs_ = known_costs_;
 }
 
@@ -316,6 +323,21 @@ bool is_one_file(const ModelSource& source) {
          onnx::is_self_contained(*source.graph->model());
 }
 
+// The path, too, so that no model can be mistaken for another one, whatever its bytes are.
+std::string identity_of(const ModelSource& source) {
+  return std::filesystem::absolute(source.file).string() + "\n" + source.content + "\n" +
+         cpu_identity() + "\n";
+}
+
+std::string costs_identity(const ModelSource& source, const Backend& backend, uint32_t precision) {
+  std::string identity = source.compiled_identity + backend.description() + " precision " +
+                         std::to_string(precision) + " costs";
+  for (const uint32_t rows : source.options.batch_sizes) {
+    identity.append(1, ' ').append(std::to_string(rows));
+  }
+  return identity;
+}
+
 }  // namespace
 
 Status ModelRepository::load_into(Model& model, const ModelSource& found) {
@@ -325,12 +347,8 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   ModelSource source = with_graph(found);
   source.rows = std::move(*rows);
   source.content = ChoiceCache::content_of(source);
-  if (compiled_ != nullptr && bytes_of(source.file) <= kMostBytesToKeep && is_one_file(source)) {
-    source.compiled = compiled_;
-    // The path, too, so that nobody's model can be mistaken for another's, whatever its bytes are.
-    source.compiled_identity = std::filesystem::absolute(source.file).string() + "\n" +
-                               source.content + "\n" + cpu_identity() + "\n";
-  }
+  if (compiled_ != nullptr) source.compiled_identity = identity_of(source);
+  if (bytes_of(source.file) <= kMostBytesToKeep && is_one_file(source)) source.compiled = compiled_;
   Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
   if (!chosen.ok()) {
     model.choice_.backend =
@@ -360,12 +378,10 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   model.scheduling_ = source.options.scheduling;
   model.warm_up_ = source.options.warm_up;
   model.file_bytes_ = bytes_of(source.file);
-  if (!options_.cache.empty() && chosen->entry->backend->traits().has_lasting_costs) {
-    model.costs_file_ = options_.cache;
-    model.costs_key_ = ChoiceCache::key_of(source, chosen->entry->backend->description(), "costs");
-    model.known_costs_ =
-        ChoiceCache(model.costs_file_).find_costs(model.costs_key_).value_or(KnownCosts());
-    model.kept_costs_ = model.known_costs_;
+  if (compiled_ != nullptr && model.traits().has_lasting_costs) {
+    model.costs_cache_ = compiled_;
+    model.costs_identity_ = costs_identity(source, *model.backend_->backend, model.precision_);
+    model.read_known_costs();
   }
   model.loaded_ = std::move(chosen->loaded);
   model.state_ = ModelState::kReady;

@@ -3,8 +3,8 @@
 
 #include "server/asked_by.h"
 #include "server/job_json.h"
+#include "server/region_request.h"
 
-#include <lumen/base/limits.h>
 #include <lumen/base/machine_memory.h>
 #include <lumen/service/shared_region.h>
 #include <lumen/wire/json_text.h>
@@ -18,21 +18,6 @@
 
 namespace lumen::server {
 namespace {
-
-using nlohmann::json;
-
-constexpr const char* kWanted = R"({"key": "/NAME", "offset": 0, "byte_size": 1024})";
-
-Status read_number(const json& body, const char* key, uint64_t& number) {
-  const auto found = body.find(key);
-  if (found == body.end()) return {};
-  if (!found->is_number_unsigned()) {
-    return Status::error(Code::kInvalidArgument, "%s: got %s, wanted bytes, 0 to %llu", key,
-                         shown(*found).c_str(), static_cast<unsigned long long>(UINT64_MAX));
-  }
-  number = found->get<uint64_t>();
-  return {};
-}
 
 // A client sees and removes the regions of its own user; over TCP those of the server's.
 uid_t user_of(const service::Job& job) { return job.by ? job.by->uid : ::geteuid(); }
@@ -90,25 +75,11 @@ Status SharedRegions::tell(service::Job& job) const {
 }
 
 Status SharedRegions::enter(const service::Job& job) {
-  const Result<json> body = parse_job(job.text, kWanted);
-  if (!body.ok()) return body.status();
-  if (job.subject.size() > limits::kMaxNameBytes) {
-    return Status::error(Code::kInvalidArgument,
-                         "the name of a region has %zu bytes, wanted 1 to %zu", job.subject.size(),
-                         limits::kMaxNameBytes);
-  }
-  const auto key = body->find("key");
-  if (key == body->end() || !key->is_string()) {
-    return Status::error(Code::kInvalidArgument, "key: got %s; wanted %s",
-                         key == body->end() ? "none" : shown(*key).c_str(), kWanted);
-  }
-  service::SharedRegion::Source source{.name = std::string(job.subject),
-                                       .key = key->get<std::string>()};
-  LUMEN_RETURN_IF_ERROR(read_number(*body, "offset", source.offset));
-  LUMEN_RETURN_IF_ERROR(read_number(*body, "byte_size", source.byte_size));
-  LUMEN_RETURN_IF_ERROR(check_room(*catalog_.snapshot(), source.byte_size));
+  Result<service::SharedRegion::Source> source = parse_registration(job.subject, job.text);
+  if (!source.ok()) return source.status();
+  LUMEN_RETURN_IF_ERROR(check_room(*catalog_.snapshot(), source->byte_size));
   const std::optional<uid_t> user = job.by ? std::optional(job.by->uid) : std::nullopt;
-  const auto region = service::SharedRegion::open(std::move(source), user);
+  const auto region = service::SharedRegion::open(*std::move(source), user);
   if (!region.ok()) return region.status();
   return catalog_.add_region(*region);
 }

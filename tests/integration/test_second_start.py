@@ -35,7 +35,9 @@ def serve(models: Path, cache: Path, *arguments: str) -> Server:
 
 
 def blobs(cache: Path) -> list[Path]:
-    return sorted((cache / "lumen" / "compiled").glob("*.blob"))
+    """Of compiled models; times of calls are files there, too."""
+    files = sorted((cache / "lumen" / "compiled").glob("*.blob"))
+    return [path for path in files if b" costs" not in path.read_bytes()[:4096]]
 
 
 def answer(server: Server, model: str, array: np.ndarray, name: str) -> np.ndarray:
@@ -171,3 +173,23 @@ def test_other_users_may_not_write_the_folder(tmp_path: Path, cache: Path) -> No
     with serve(models, cache) as server:
         assert answer(server, "mlp", array, "input").shape == (1, 10)
     assert {path: path.stat().st_mtime_ns for path in blobs(cache)} == before, "neither read"
+
+
+@pytest.mark.parametrize("backend", ["openvino", "onnxruntime"])
+def test_times_of_calls_are_measured_once(tmp_path: Path, cache: Path, backend: str) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+
+    def costs() -> dict[Path, tuple[int, bytes]]:
+        files = (cache / "lumen" / "compiled").glob("*.blob")
+        found = {path: path.read_bytes() for path in files}
+        return {
+            path: (path.stat().st_ino, data) for path, data in found.items() if b" costs" in data
+        }
+
+    with serve(models, cache, "--backend", backend):
+        pass
+    first = costs()
+    assert len(first) == 1
+    with serve(models, cache, "--backend", backend):
+        pass
+    assert costs() == first, "a file that is written again is another one"

@@ -1,5 +1,5 @@
-// CompiledCache: models as a backend has compiled them, in files that the next start reads. A file
-// is found by its identity, a text that says all that the compiled bytes depend on.
+// CompiledCache: models as a backend has compiled them, and times of their calls, in files that the
+// next start reads. A file is found by its identity, a text that says all that its bytes depend on.
 // Threads: any, several at once. Memory: the heap. Errors: a file that can't be read, is damaged
 // or another user's is none; one that can't be written is not kept.
 #pragma once
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lumen::models {
 
@@ -30,11 +31,15 @@ class CompiledCache {
  private:
   [[nodiscard]] std::filesystem::path path_of(std::string_view identity) const;
   [[nodiscard]] bool is_ours() const;
+  // Both hold `writing_`.
   void make_room(uint64_t bytes);
+  struct File;
+  [[nodiscard]] std::vector<File> all_files() const;
 
   const std::filesystem::path folder_;
   const uint64_t most_bytes_;
   std::mutex writing_;
+  std::optional<uint64_t> bytes_;  // of all files, as far as this process knows
 };
 
 // $XDG_CACHE_HOME/lumen/compiled, or below $HOME/.cache; empty where the environment names neither.

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace lumen::models {
@@ -27,5 +29,10 @@ struct KnownCosts {
   std::map<std::vector<uint32_t>, std::vector<SizeCost>> sizes;
   bool operator==(const KnownCosts&) const = default;
 };
+
+// For a file.
+[[nodiscard]] std::string to_text(const KnownCosts& costs);
+// nullopt: of another form than to_text() gives it.
+[[nodiscard]] std::optional<KnownCosts> parse_known_costs(std::string_view text);
 
 }  // namespace lumen::models

@@ -102,7 +102,7 @@ class Model {
   [[nodiscard]] const BatchTimes& batch_times() const noexcept { return batch_times_; }
   // Measured by the engine, in this process or at an earlier start. Control plane only.
   [[nodiscard]] KnownCosts& known_costs() noexcept { return known_costs_; }
-  // Keeps them for the next start, where LoadOptions::cache says so and they have changed.
+  // Keeps them for the next start, where LoadOptions::compiled says so and they have changed.
   void keep_known_costs();
   // The growth of an instance's memory in its first run, by the last one that ran on the control
   // plane: not each does. Control plane only.
@@ -118,6 +118,7 @@ class Model {
 
  private:
   friend class ModelRepository;
+  void read_known_costs();
   ModelState state_ = ModelState::kUnavailable;
   std::string reason_;
   const std::string stamp_;
@@ -138,9 +139,9 @@ class Model {
   const uint32_t index_;
   telemetry::Counters* const counters_;
   KnownCosts known_costs_;
-  KnownCosts kept_costs_;             // as they are in the file
-  std::filesystem::path costs_file_;  // empty: they are not kept
-  std::string costs_key_;
+  KnownCosts kept_costs_;                       // as they are in the file
+  std::shared_ptr<CompiledCache> costs_cache_;  // nullptr: they are not kept
+  std::string costs_identity_;
   uint64_t first_run_bytes_ = 0;
   uint64_t file_bytes_ = 0;
   // Written by every worker after each call; the members above are read by all for each request.

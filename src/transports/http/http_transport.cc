@@ -154,7 +154,7 @@ std::string_view HttpTransport::http_date() noexcept {
 uint64_t HttpTransport::next_deadline_ns() noexcept {
   uint64_t next = UINT64_MAX;
   for (net::TimeoutList* list : timeouts_.all()) next = std::min(next, list->next_deadline_ns());
-  if (contexts_.is_awaited()) next = std::min(next, coarse_now_ns() + kLookForWaysNs);
+  if (contexts_.is_awaited()) next = std::min(next, now_ns() + kLookForWaysNs);
   return next;
 }
 

@@ -1,8 +1,7 @@
-// Files of compiled models: damage, other users, room, several threads. And times of calls in the
-// file of choices.
+// Files of compiled models: damage, other users, room, several threads. And times of calls as text.
 #include <lumen/models/compiled_cache.h>
+#include <lumen/models/known_costs.h>
 
-#include "models/choice_cache.h"
 #include "support/temp_repository.h"
 
 #include <gtest/gtest.h>
@@ -163,35 +162,25 @@ TEST_F(CompiledModels, SeveralThreadsReadWholeFiles) {
   EXPECT_EQ(files_in(folder_).size(), 5u) << "no file is left half-written";
 }
 
-TEST(KnownCostsInTheFile, AreThoseThatWereKept) {
-  const TempRepository folder;
-  const ChoiceCache cache(folder.path() / "choices.json");
+TEST(KnownCostsAsText, AreTheSameAgain) {
   KnownCosts costs;
+  EXPECT_EQ(parse_known_costs(to_text(costs)), costs);
   costs.request = {.ns = 1234, .input_bytes = 64};
   costs.gains_by_packing = {{2, false}, {4, true}};
   costs.sizes[{2, 4}] = {{1, 1000}, {2, 1500}, {4, 1600}};
   costs.sizes[{2, 4, 0}] = {};
-  cache.put("model", {.backend = "first"});
-  cache.put_costs("model", costs);
-  cache.put("another", {.backend = "second"});
-  EXPECT_EQ(cache.find_costs("model"), costs);
-  EXPECT_FALSE(cache.find_costs("another").has_value());
-  ASSERT_TRUE(cache.find("model").has_value());
-  EXPECT_EQ(cache.find("model")->backend, "first");
+  EXPECT_EQ(parse_known_costs(to_text(costs)), costs);
 }
 
-TEST(KnownCostsInTheFile, OfAnotherFormAreMeasuredAgain) {
-  const TempRepository folder;
-  const ChoiceCache cache(folder.path() / "choices.json");
-  for (const char* costs :
-       {"1", "{}", R"({"gains_by_packing": [], "sizes": 1})",
-        R"({"gains_by_packing": [{"rows": -1, "gains": true}], "sizes": [{}]})",
+TEST(KnownCostsAsText, OfAnotherFormAreNone) {
+  for (const char* text :
+       {"", "1", "{}", R"({"gains_by_packing": [], "sizes": 1})",
+        R"({"gains_by_packing": [{"rows": "a", "gains": true}], "sizes": []})",
         R"({"gains_by_packing": [], "sizes": [{"sizes": [2], "costs": [{"rows": 0, "ns": 1}]}]})",
         R"({"gains_by_packing": [], "sizes": [{"sizes": [2], "costs": [{"rows": 2, "ns": 0}]}]})",
+        R"({"gains_by_packing": [], "sizes": [], "request": {"ns": 0, "input_bytes": 1}})",
         R"({"gains_by_packing": [], "sizes": [], "request": {"ns": "1"}})"}) {
-    folder.write("choices.json", R"({"version": 2, "choices": {}, "costs": {"model": )" +
-                                     std::string(costs) + "}}");
-    EXPECT_FALSE(cache.find_costs("model").has_value()) << costs;
+    EXPECT_FALSE(parse_known_costs(text).has_value()) << text;
   }
 }
 
