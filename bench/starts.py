@@ -3,11 +3,11 @@ choose the same at each?
 
 A start is from the executable's start to the answer 200 of /v2/health/ready; the repository is the
 demo's, its files in the page cache (`openvino` leaves out one of its five models, trees). First:
-nothing is kept, so that `auto` tries and measures; second: with all that the first has kept: choices,
-times of calls and compiled models. The kinds of start take turns. And the second start of 20
-models, four copies of each of five, against the same start with nothing kept. --choices N: so many
-first starts with `auto`, and for each model that both backends were measured for how often each was
-chosen, and how far apart their calls were.
+nothing is kept, so that `auto` tries and measures; second: with all that the first has kept
+(choices, times of calls, compiled models). The kinds of start take turns. And the second start of
+20 models, four copies of each of five, against the same start with nothing kept. --choices N: so
+many first starts with `auto`, and for each model that both backends were measured for how often
+each was chosen, and how far apart their calls were.
 """
 
 from __future__ import annotations
