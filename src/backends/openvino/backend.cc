@@ -41,7 +41,10 @@ namespace lumen::backends::openvino {
 namespace {
 
 constexpr int kWarmupRuns = 3;
-// In the identities of compiled models: for the shapes that no other form takes.
+// In the identities of compiled models. Raised where a model is changed before it is compiled, or
+// compiled by other properties: the files of earlier versions are not read then.
+constexpr const char* kForm = " form 1";
+// For the shapes that no other form takes.
 constexpr const char* kAnyShape = "any shape";
 
 // OpenVINO 2026.4 frees the strings of an output twice where it is an input passed on (its own
@@ -291,6 +294,8 @@ class OpenVinoModel final : public LoadedModel {
 
   static std::string identity_of(const ModelSource& source) {
     std::string identity = source.compiled_identity;
+    identity += kForm;
+    identity += ' ';
     identity += ov::get_openvino_version().buildNumber;
     identity += " precision " + std::to_string(static_cast<int>(source.options.precision));
     identity += " shape_cache " + std::to_string(source.options.shape_cache);
