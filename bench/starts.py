@@ -37,7 +37,7 @@ BACKENDS = (*RIVALS, "auto")
 STARTS = ("first", "second")
 # Of calls of the two backends, from which on the choice is to be the same.
 CLEARLY_APART = 0.1
-CHOICES, QUICK_CHOICES = 20, 4
+CHOICES, QUICK_CHOICES = 20, 3
 MANY = ("squeezenet", "convnet", "digits", "mlp", "identity")
 COPIES = 4
 
