@@ -1,6 +1,8 @@
 // See the header.
 #include "models/choice_cache.h"
 
+#include <lumen/models/compiled_cache.h>
+
 #include "models/cache_folder.h"
 
 #include <nlohmann/json.hpp>
@@ -113,12 +115,12 @@ std::filesystem::path default_choices_file() {
   return folder.empty() ? folder : folder / "backends.json";
 }
 
-std::string ChoiceCache::content_of(const ModelSource& source) {
+std::string content_of_model(const std::filesystem::path& file) {
   Hash hash;
-  hash.add_file(source.file);
-  // The weights of OpenVINO's own form lie beside it; those of ONNX may, in files of any name.
-  if (source.file.extension() == ".xml") {
-    hash.add_file(std::filesystem::path(source.file).replace_extension(".bin"));
+  hash.add_file(file);
+  // Those of ONNX may lie beside it, too, in files of any name.
+  if (file.extension() == ".xml") {
+    hash.add_file(std::filesystem::path(file).replace_extension(".bin"));
   }
   return hash.text();
 }
@@ -126,7 +128,7 @@ std::string ChoiceCache::content_of(const ModelSource& source) {
 std::string ChoiceCache::key_of(const ModelSource& source, std::string_view backends,
                                 std::string_view tables) {
   Hash hash;
-  hash.add(source.content.empty() ? content_of(source) : source.content);
+  hash.add(source.content.empty() ? content_of_model(source.file) : source.content);
   if (source.rows != nullptr) {  // by which a quantised model's backends were judged
     hash.add_file(source.file.parent_path() / "quantization.json");
     hash.add_file(source.file.parent_path() / "quantization.rows");

@@ -22,8 +22,6 @@ class ChoiceCache {
   // Empty: finds nothing, keeps nothing.
   explicit ChoiceCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-  // A short text that follows from the bytes of the model's files.
-  [[nodiscard]] static std::string content_of(const ModelSource& source);
   // `backends`: their names and versions. `tables`: the versions of their operator tables.
   [[nodiscard]] static std::string key_of(const ModelSource& source, std::string_view backends,
                                           std::string_view tables);

@@ -348,8 +348,10 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   if (!rows.ok()) return rows.status();
   ModelSource source = with_graph(found);
   source.rows = std::move(*rows);
-  source.content = ChoiceCache::content_of(source);
-  if (compiled_ != nullptr) source.compiled_identity = identity_of(source);
+  if (compiled_ != nullptr) {
+    source.content = content_of_model(source.file);
+    source.compiled_identity = identity_of(source);
+  }
   if (bytes_of(source.file) <= kMostBytesToKeep && is_one_file(source)) source.compiled = compiled_;
   Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
   if (!chosen.ok()) {

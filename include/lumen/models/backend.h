@@ -123,7 +123,7 @@ struct ModelSource {
   std::vector<std::string> label_lines = {};
   // Differs once a file of the version, its config.json or labels.txt has changed.
   std::string stamp = {};
-  // While it is loaded: a short text that follows from the bytes of its files. Empty: not known.
+  // While it is loaded: content_of_model(), before the backend reads the file. Empty: not known.
   std::string content = {};
   // Where the backend may keep what it compiles of it, and the text that names this model on this
   // machine there. nullptr: nowhere.

@@ -42,6 +42,10 @@ class CompiledCache {
   std::optional<uint64_t> bytes_;  // of all files, as far as this process knows
 };
 
+// A short text that follows from the bytes of a model's file, with the weights beside it of
+// OpenVINO's own form.
+[[nodiscard]] std::string content_of_model(const std::filesystem::path& file);
+
 // $XDG_CACHE_HOME/lumen/compiled, or below $HOME/.cache; empty where the environment names neither.
 [[nodiscard]] std::filesystem::path default_compiled_folder();
 

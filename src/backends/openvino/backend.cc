@@ -219,7 +219,7 @@ class OpenVinoModel final : public LoadedModel {
       : core_(core),
         model_(std::move(model)),
         options_(source.options),
-        compiled_(source.compiled),
+        compiled_(is_as_named(source) ? source.compiled : nullptr),
         identity_(identity_of(source)),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)) {
@@ -290,6 +290,12 @@ class OpenVinoModel final : public LoadedModel {
       return shape.rank() > 0 && shape[0] == Shape::kDynamic &&
              std::ranges::none_of(rest, [](int64_t d) { return d < 0; });
     });
+  }
+
+  // The file has been read by now. One that was replaced meanwhile would be kept under the name of
+  // the other content, and answer for it once that is back.
+  static bool is_as_named(const ModelSource& source) {
+    return source.compiled != nullptr && models::content_of_model(source.file) == source.content;
   }
 
   static std::string identity_of(const ModelSource& source) {

@@ -3,6 +3,7 @@
 #include <lumen/base/cpu.h>
 #include <lumen/engine/engine.h>
 #include <lumen/models/backend.h>
+#include <lumen/models/compiled_cache.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/models/validate.h>
 
@@ -19,6 +20,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <random>
 #include <thread>
 #include <tuple>
@@ -399,6 +402,27 @@ TEST_F(FailedRunTest, KnowsWhichAxesTheModelTiesTogether) {
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("'left' and 'right'"), HasSubstr("[2,4] and [3,4]")));
+}
+
+// A file that is replaced while it is loaded: its old content names it, its new one is compiled.
+// Kept so, it would answer for the old content once that is back.
+TEST(OpenVinoBackend, KeepsNothingOfAFileThatHasChangedSinceItWasNamed) {
+  const models::TempRepository files;
+  const std::filesystem::path folder = files.path() / "compiled";
+  models::ModelSource source{.name = "mlp",
+                             .version = "1",
+                             .file = test::source_path("models/mlp/1/model.onnx"),
+                             .options = {}};
+  source.compiled = std::make_shared<models::CompiledCache>(folder);
+  source.compiled_identity = "a test's";
+  const auto backend = backends::make_openvino();
+  for (const bool is_same : {false, true}) {
+    source.content = is_same ? models::content_of_model(source.file) : "another";
+    const auto loaded = backend->load(source);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    ASSERT_TRUE((*loaded)->create_instance({}).ok());
+    EXPECT_EQ(std::filesystem::exists(folder), is_same);
+  }
 }
 
 TEST(OpenVinoBackend, NamesItsVersion) {
