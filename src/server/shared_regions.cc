@@ -89,8 +89,9 @@ Status SharedRegions::leave(const service::Job& job) {
   const auto catalog = catalog_.snapshot();
   const uid_t user = user_of(job);
   if (!job.subject.empty()) {
-    return has_region(*catalog, job.subject, user) ? catalog_.remove_region(job.subject)
-                                                   : service::region_not_found(job.subject);
+    // Without one it is done already: programs clean up before they begin, and Triton answers so.
+    if (!has_region(*catalog, job.subject, user)) return {};
+    return catalog_.remove_region(job.subject);
   }
   for (const auto& region : catalog->regions) {
     if (region->user() != user) continue;

@@ -405,7 +405,7 @@ def test_another_user_sees_no_region_and_takes_none_away(tmp_path: Path) -> None
                 assert done.returncode == 0, done.stderr
                 status, unregister, unregister_all = done.stdout.splitlines()
                 assert " 200 " in status and status.endswith(" []"), status
-                assert " 404 " in unregister and "not registered" in unregister
+                assert " 200 " in unregister, unregister
                 assert " 200 " in unregister_all
                 assert [r["name"] for r in client.get_system_shared_memory_status()] == ["in"]
     finally:

@@ -187,7 +187,9 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
           context, host_.services().metrics,
           wants_open_metrics(context.head().accept) ? service::kOpenMetrics : std::string_view());
     // As a server without a GPU: clients ask for these whether they use them or not.
-    case Endpoint::kCudaRegions: return reply(context, "[]");
+    case Endpoint::kCudaRegions:
+      if (!route.region.empty()) return refuse(context, service::region_not_found(route.region));
+      return reply(context, "[]");
     case Endpoint::kUnregisterCudaRegion: return reply(context, "{}");
     case Endpoint::kRegisterCudaRegion:
       return refuse(context,

@@ -1,0 +1,168 @@
+"""Triton's own server, from PyPI, as the oracle: the same requests to both, the answers compared.
+
+A refusal is a refusal: Triton answers 500 for many mistakes of the client that are 400 here. Other
+differences stand in integration.triton_cases.DIFFER with the reason, and must still be there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from integration import triton_cases
+from integration.harness import FIXTURES, SANITIZED, Server, copy_models
+from integration.raw_http import Connection, Reply
+from integration.triton_cases import Ask
+from integration.triton_server import TYPED, TritonServer
+from tritonclient.utils import triton_to_np_dtype
+
+pytestmark = pytest.mark.skipif(SANITIZED, reason="of answers, which no sanitizer changes")
+Addresses = tuple[tuple[str, int], tuple[str, int]]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+    """The addresses of Triton and of Lumen."""
+    folder = tmp_path_factory.mktemp("both")
+    names = ["add_sub", "identity_types"]
+    sources = [FIXTURES / name for name in names] + [FIXTURES.parent / "backend" / "identity_bytes"]
+    models = copy_models(folder / "lumen", sources)
+    flags = ["--backend", "onnxruntime", "--tcp-shm", "on", "--tcp-control", "on"]
+    with (
+        TritonServer(folder / "triton") as oracle,
+        Server(models, *flags, "--model-control", "explicit") as server,
+    ):
+        yield oracle.address, server.address
+
+
+@pytest.fixture
+def region() -> Iterator[str]:
+    name = f"lmtest-triton-{os.getpid()}"
+    path = Path("/dev/shm") / name
+    path.write_bytes(triton_cases.VALUES.ljust(4096, b"\0"))
+    yield f"/{name}"
+    path.unlink()
+
+
+def ask(address: tuple[str, int], request: Ask) -> Reply:
+    lines = [f"{request.method} {request.path} HTTP/1.1", "Host: x", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in request.headers.items()]
+    if request.method != "GET":
+        lines.append(f"Content-Length: {len(request.body)}")
+    with Connection(address) as connection:
+        connection.send("\r\n".join([*lines, "", ""]).encode() + request.body)
+        return connection.reply()
+
+
+def kind_of(reply: Reply) -> int:
+    """The status; all refusals of a request's content are one."""
+    return 400 if reply.status in (400, 500, 503) else reply.status
+
+
+def is_close(a: Any, b: Any) -> bool:
+    """Equal JSON; numbers of Triton are written with the digits of a double."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() <= b.keys() and all(is_close(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(is_close, a, b))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return math.isclose(a, b, rel_tol=1e-6)
+    return bool(a == b)
+
+
+# Of documents that name the server and its backend.
+OWN_WORDS = ("version", "platform", "extensions", "log_format")
+
+
+def parts(reply: Reply, request: Ask) -> tuple[Any, bytes]:
+    """The JSON, without the words that are each server's own, and the bytes behind it."""
+    size = int(reply.headers.get("inference-header-content-length", len(reply.body)))
+    # Triton writes texts that are not UTF-8 into JSON as they are.
+    document = json.loads(reply.body[:size].decode(errors="surrogateescape") or "{}")
+    if request.path in ("/v2", "/v2/logging") or request.path.startswith("/v2/models/add_sub"):
+        if isinstance(document, dict):
+            words = ("name", *OWN_WORDS) if request.path == "/v2" else OWN_WORDS
+            document = {key: value for key, value in document.items() if key not in words}
+    return document, reply.body[size:]
+
+
+def difference(request: Ask, oracle: Reply, ours: Reply) -> str:
+    """Empty: they agree. Lumen may say more than Triton, never less."""
+    if kind_of(oracle) != kind_of(ours):
+        return (
+            f"Triton {oracle.status} {oracle.body[:150]!r}, Lumen {ours.status} {ours.body[:150]!r}"
+        )
+    if ours.status != 200:
+        return ""
+    theirs, tail = parts(oracle, request)
+    own, own_tail = parts(ours, request)
+    if is_close(theirs, own) and tail == own_tail:
+        return ""
+    return f"Triton {oracle.body[:300]!r}, Lumen {ours.body[:300]!r}"
+
+
+def test_answers_are_those_of_triton_but_for_the_listed_ones(both: Addresses, region: str) -> None:
+    found: dict[str, str] = {}
+    asked = triton_cases.build(region)
+    for name, request in asked.items():
+        oracle, ours = (ask(address, request) for address in both)
+        assert ours.status < 500 or ours.status in (501, 503), (name, ours)
+        if words := difference(request, oracle, ours):
+            found[name] = words
+    unexpected = found.keys() - triton_cases.DIFFER.keys()
+    assert not unexpected, "\n".join(f"{name}: {found[name]}" for name in sorted(unexpected))
+    agree = triton_cases.DIFFER.keys() - found.keys()
+    assert not agree, f"these do not differ any more, take them from DIFFER: {sorted(agree)}"
+    assert len(asked) > 400
+
+
+def random_arrays(seed: int) -> dict[str, np.ndarray]:
+    """One for each input of identity_types, all of the same length; every bit at random."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 40))
+    arrays = {}
+    for datatype in TYPED:
+        dtype = np.dtype(triton_to_np_dtype(datatype))
+        data = rng.bytes(count * dtype.itemsize)
+        array = np.frombuffer(data, np.uint8).astype(bool) if datatype == "BOOL" else None
+        arrays[datatype] = np.frombuffer(data, dtype) if array is None else array
+    return arrays
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_tensors_come_back_bit_for_bit_as_from_triton(both: Addresses, seed: int) -> None:
+    arrays = random_arrays(seed)
+    rng = np.random.default_rng(seed)
+    inputs, outputs = [], []
+    for datatype, array in arrays.items():
+        tensor = triton.InferInput(f"{datatype.lower()}_in", list(array.shape), datatype)
+        # JSON has no infinite numbers.
+        is_finite = array.dtype.kind != "f" or bool(np.isfinite(array).all())
+        as_json = datatype != "FP16" and is_finite and rng.random() < 0.5
+        tensor.set_data_from_numpy(array, binary_data=not as_json)
+        inputs.append(tensor)
+        # Triton has no JSON for FP16.
+        binary = datatype == "FP16" or not is_finite or bool(rng.random() < 0.5)
+        outputs.append(triton.InferRequestedOutput(f"{datatype.lower()}_out", binary_data=binary))
+    rng.shuffle(inputs)
+    replies = []
+    for host, port in both:
+        with triton.InferenceServerClient(f"{host}:{port}") as client:
+            replies.append(client.infer("identity_types", inputs, outputs=outputs))
+    for datatype, array in arrays.items():
+        name = f"{datatype.lower()}_out"
+        theirs, ours = (reply.as_numpy(name) for reply in replies)
+        assert [reply.get_output(name)["shape"] for reply in replies] == [[len(array)]] * 2
+        assert ours.dtype == theirs.dtype == array.dtype, name
+        assert ours.tobytes() == array.tobytes(), (seed, name)
+        # Triton's reader of JSON rounds some numbers wrongly, by the last bit.
+        np.testing.assert_allclose(theirs, array, rtol=1e-14, err_msg=name)

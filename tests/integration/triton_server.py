@@ -1,0 +1,136 @@
+"""Triton's own server from PyPI, with models of its Python backend that mirror our fixtures.
+
+Errors: AssertionError with Triton's log where it does not become ready.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+
+from integration.harness import PATIENCE, ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+import judges
+
+# name: (data type in Triton's words, dims)
+Tensors = dict[str, tuple[str, list[int]]]
+
+TYPED = ("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64")
+TYPED += ("FP16", "FP32", "FP64")
+
+PROGRAM = """\
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        replies = []
+        for request in requests:
+            inputs = {{t.name(): t.as_numpy() for t in request.inputs()}}
+            outputs = self.run(inputs)
+            wanted = request.requested_output_names()
+            tensors = [pb.Tensor(name, array) for name, array in outputs.items() if name in wanted]
+            replies.append(pb.InferenceResponse(tensors))
+        return replies
+
+    def run(self, inputs):
+        {body}
+"""
+
+MODELS: dict[str, tuple[Tensors, Tensors, str]] = {
+    "add_sub": (
+        {"left": ("FP32", [2, 3]), "right": ("FP32", [2, 3])},
+        {"sum": ("FP32", [2, 3]), "difference": ("FP32", [2, 3])},
+        "a, b = inputs['left'], inputs['right']; return {'sum': a + b, 'difference': a - b}",
+    ),
+    "identity_types": (
+        {f"{t.lower()}_in": (t, [-1]) for t in TYPED},
+        {f"{t.lower()}_out": (t, [-1]) for t in TYPED},
+        "return {name[:-2] + 'out': array for name, array in inputs.items()}",
+    ),
+    "identity_bytes": (
+        {"x": ("STRING", [-1])},
+        {"y": ("STRING", [-1])},
+        "return {'y': inputs['x']}",
+    ),
+}
+
+
+def write_repository(folder: Path) -> Path:
+    for name, (inputs, outputs, body) in MODELS.items():
+        version = folder / name / "1"
+        version.mkdir(parents=True)
+        (version / "model.py").write_text(PROGRAM.format(body=body))
+        lines = ['backend: "python"', "max_batch_size: 0"]
+        for side, tensors in (("input", inputs), ("output", outputs)):
+            for tensor, (datatype, dims) in tensors.items():
+                form = f'name: "{tensor}" data_type: TYPE_{datatype} dims: {dims}'
+                lines.append(f"{side} {{ {form} }}")
+        (folder / name / "config.pbtxt").write_text("\n".join(lines))
+    return folder
+
+
+def free_ports(count: int) -> list[int]:
+    """Triton takes no port 0. Another program may take one of these before Triton does."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class TritonServer:
+    """`with TritonServer(tmp_path) as triton:` — loopback only, explicit model control."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "triton.log"
+        http, grpc, metrics = free_ports(3)
+        self.address = ("127.0.0.1", http)
+        self.grpc = f"127.0.0.1:{grpc}"
+        place = judges.triton()
+        words = [str(place / "bin" / "tritonserver"), "--model-repository"]
+        words += [str(write_repository(folder / "models"))]
+        words += ["--backend-directory", str(place / "backends")]
+        words += ["--model-control-mode", "explicit", *[f"--load-model={n}" for n in MODELS]]
+        for name, port in (("http", http), ("grpc", grpc), ("metrics", metrics)):
+            words += [f"--{name}-address", "127.0.0.1", f"--{name}-port", str(port)]
+        self._words = words
+
+    def __enter__(self) -> TritonServer:
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                self._words, env=judges.triton_environment(), stdout=log, stderr=log
+            )
+        end = time.monotonic() + 60 * PATIENCE
+        while not self._ready():
+            gone = self.process.poll() is not None
+            if gone or time.monotonic() > end:
+                self.process.kill()
+                raise AssertionError(f"Triton did not start:\n{self.log.read_text()}")
+            time.sleep(0.1)  # sleep: a process of others that tells nobody when it is ready
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(30 * PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _ready(self) -> bool:
+        url = f"http://{self.address[0]}:{self.address[1]}/v2/health/ready"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False

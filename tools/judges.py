@@ -1,0 +1,75 @@
+"""Judges from PyPI that want packages of their own versions, each with an environment of its own.
+
+    python3 tools/judges.py [triton | kserve | mlserver]...
+
+They lie in .build/judges, made where they are missing: tools/requirements-NAME.txt and nothing
+else. Triton's server is inside the wheel nvidia-pytriton; its Python backend was built for NumPy 1
+(with NumPy 2 each output that it reads is empty). Standard library only. Errors: SystemExit with
+pip's words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".build" / "judges"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def environment(name: str) -> Path:
+    """The folder of the judge's environment."""
+    requirements = ROOT / "tools" / f"requirements-{name}.txt"
+    key = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = FOLDER / f"{name}-{key}"
+    mark = folder / "made"  # written last: a half-made environment has none
+    if not mark.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        command = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        command += ["install", "--quiet", "--no-deps", "-r", str(requirements)]
+        if subprocess.run(command).returncode != 0:
+            raise SystemExit(f"pip could not install {requirements.name} (see above)")
+        mark.touch()
+    return folder
+
+
+def interpreter(name: str) -> Path:
+    return environment(name) / "bin" / "python"
+
+
+def triton() -> Path:
+    """The folder with bin/tritonserver and backends/."""
+    packages = environment("triton") / "lib" / f"python{VERSION}" / "site-packages"
+    server = packages / "pytriton" / "tritonserver"
+    stub = server / "python_backend_stubs" / VERSION / "triton_python_backend_stub"
+    if not stub.is_file():
+        raise SystemExit(f"nvidia-pytriton has no Python backend for Python {VERSION}")
+    place = server / "backends" / "python" / stub.name
+    if not place.is_file():
+        shutil.copy(stub, place)
+    for program in (server / "bin" / "tritonserver", place):
+        program.chmod(0o755)
+    return server
+
+
+def triton_environment() -> dict[str, str]:
+    """The variables that its server wants: its libraries, and the Python of its backend."""
+    libraries = [str(triton().parents[1] / "nvidia_pytriton.libs")]
+    if where := sysconfig.get_config_var("LIBDIR"):
+        libraries.append(where)
+    programs = [str(interpreter("triton").parent), os.environ.get("PATH", "")]
+    changed = {"LD_LIBRARY_PATH": ":".join(libraries), "PATH": ":".join(programs)}
+    return {**os.environ, **changed}
+
+
+if __name__ == "__main__":
+    for judge in sys.argv[1:] or ("triton", "kserve", "mlserver"):
+        print(triton() if judge == "triton" else environment(judge))
