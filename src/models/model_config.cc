@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/json_text.h"
+#include "models/triton_keys.h"
 #include "models/warm_up_config.h"
 
 #include <algorithm>
@@ -428,12 +429,17 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
   }
   for (const auto& [key, value] : document.items()) {
     const auto* const found = std::ranges::find(kKeys, std::string_view(key), &Key::name);
-    if (found == kKeys.end()) {
-      config.fail("unknown key " + shown(Json(key)) + hint_of_key(key));
-    } else {
+    if (found != kKeys.end()) {
       found->read(config, value);
+    } else if (!is_triton_key(key)) {
+      config.fail("unknown key " + shown(Json(key)) + hint_of_key(key));
     }
     if (!config.status.ok()) return config.status;
+  }
+  const std::string problem = read_triton_keys(document, config.options);
+  if (!problem.empty()) {
+    config.fail(problem);
+    return config.status;
   }
   check_scheduling(config);
   if (!config.status.ok()) return config.status;

@@ -367,6 +367,8 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   // find() rests on the order of the scan's names, for any name that a backend puts there.
   model.metadata_.name = source.name;
   model.metadata_.version = source.version;
+  LUMEN_RETURN_IF_ERROR(check_stated(source.options.stated, model.metadata_));
+  model.stated_rows_ = source.options.stated.max_batch_size;
   model.input_names_ = TensorNames(model.metadata_.inputs);
   model.output_names_ = TensorNames(model.metadata_.outputs);
   model.backend_ = chosen->entry;

@@ -52,7 +52,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     broken = models / "broken" / "1"
     broken.mkdir(parents=True)
     (broken / "model.onnx").write_bytes(b"none")
-    with Server(models) as server:
+    with Server(models, "--tcp-control", "on") as server:
         yield server
 
 
@@ -99,6 +99,38 @@ def test_a_model_has_rows_in_its_config_where_they_may_share_a_run(served: Serve
         assert configs["add_one_fixed"]["max_batch_size"] == 0
         assert configs["add_one_fixed"]["input"][0]["dims"] == [2, 16384]
         assert "model_configuration" in client.get_server_metadata()["extensions"]
+
+
+def test_a_model_is_loaded_with_the_config_that_was_read_of_it(served: Server) -> None:
+    message = triton_messages().ModelConfig
+    with triton.InferenceServerClient(served.url) as client:
+        for name in names_of_ready(served):
+            before = client.get_model_config(name)
+            # As gRPC's clients write it: 64-bit integers are strings there.
+            other = json_format.MessageToJson(
+                json_format.ParseDict(before, message()), preserving_proto_field_name=True
+            )
+            for text in (json.dumps(before), other):
+                client.load_model(name, config=text)
+                assert client.get_model_config(name) == before
+
+
+def test_a_config_of_another_model_is_refused_with_both_sides(served: Server) -> None:
+    with triton.InferenceServerClient(served.url) as client:
+        before = client.get_model_config("mlp")
+        for changes, words in (
+            ({"name": "digits"}, "is of model 'digits', and this is model 'mlp'"),
+            ({"input": before["output"]}, "says input 'output' is FP32 [10]"),
+            ({"max_batch_size": 0}, "says input 'input' is FP32 [256]; the model has FP32 [-1,256]"),
+            ({"instance_group": [{"kind": "KIND_GPU"}]}, "wanted \"KIND_CPU\" or \"KIND_AUTO\""),
+        ):
+            with pytest.raises(InferenceServerException) as refused:
+                client.load_model("mlp", config=json.dumps(before | changes))
+            assert words in str(refused.value)
+            assert client.get_model_config("mlp") == before, "the old one serves"
+        client.load_model("mlp", config=json.dumps(before | {"max_batch_size": 8}))
+        assert client.get_model_config("mlp")["max_batch_size"] == 8
+        client.load_model("mlp", config=json.dumps(before))
 
 
 def test_the_aio_client_gets_the_same(served: Server) -> None:

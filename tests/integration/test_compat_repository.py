@@ -158,7 +158,7 @@ def test_a_configuration_of_the_call_counts_until_the_next_one(start: Any, model
     assert client.get_model_config("mlp")["response_cache"] == {"enable": True}
     assert client.get_model_config("mlp")["version_policy"] == {"latest": {"num_versions": 1}}
     for wrong, words in (
-        ('{"max_batch_size": 8}', 'configuration of the load call: unknown key "max_batch_size"'),
+        ('{"max_batch": 8}', 'configuration of the load call: unknown key "max_batch"'),
         ("{", "configuration of the load call: line 1 is not JSON"),
     ):
         with pytest.raises(InferenceServerException, match=words):

@@ -125,6 +125,24 @@ def test_answers_are_those_of_triton_but_for_the_listed_ones(both: Addresses, re
     assert len(asked) > 400
 
 
+def test_the_config_that_triton_says_is_taken(both: Addresses) -> None:
+    for name in ("add_sub", "identity_bytes"):
+        path = f"/v2/models/{name}"
+        theirs, ours = (ask(at, Ask("GET", f"{path}/config")).json() for at in both)
+        theirs |= {"backend": "onnxruntime", "default_model_filename": "model.onnx"}
+        # Of the Python backend alone.
+        assert theirs.pop("instance_group")[0]["kind"] == "KIND_CPU"
+        call = json.dumps({"parameters": {"config": json.dumps(theirs)}}).encode()
+        reply = ask(both[1], Ask("POST", f"/v2/repository/models/{name}/load", call))
+        assert reply.status == 200, (theirs, reply)
+        loaded = ask(both[1], Ask("GET", f"{path}/config")).json()
+        assert loaded["version_policy"] == theirs["version_policy"]
+        for side in ("input", "output"):
+            for one, other in zip(theirs[side], loaded[side], strict=True):
+                assert one | other == one, "Lumen says less, and the same"
+        ask(both[1], Ask("POST", f"/v2/repository/models/{name}/load", b""))
+
+
 def random_arrays(seed: int) -> dict[str, np.ndarray]:
     """One for each input of identity_types, all of the same length; every bit at random."""
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@
 #include <lumen/models/metadata.h>
 #include <lumen/models/model_scheduling.h>
 #include <lumen/models/operator_table.h>
+#include <lumen/models/stated_form.h>
 #include <lumen/models/warm_up.h>
 
 #include <array>
@@ -106,6 +107,7 @@ struct ModelOptions {
   VersionPolicy versions = {};
   Labels labels = {};
   std::vector<WarmUpRequest> warm_up = {};
+  StatedForm stated = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 

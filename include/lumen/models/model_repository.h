@@ -110,6 +110,8 @@ class Model {
   void set_first_run_bytes(uint64_t bytes) noexcept { first_run_bytes_ = bytes; }
   // Of its file, with weights that lie beside it in a file of OpenVINO's; 0: not loaded.
   [[nodiscard]] uint64_t file_bytes() const noexcept { return file_bytes_; }
+  // max_batch_size of a configuration in Triton's form; nullopt: not said.
+  [[nodiscard]] std::optional<uint32_t> stated_rows() const noexcept { return stated_rows_; }
   // Control plane only, before the engine's workers run.
   void mark_unavailable(std::string reason) {
     state_ = ModelState::kUnavailable;
@@ -144,6 +146,7 @@ class Model {
   std::string costs_identity_;
   uint64_t first_run_bytes_ = 0;
   uint64_t file_bytes_ = 0;
+  std::optional<uint32_t> stated_rows_;
   // Written by every worker after each call; the members above are read by all for each request.
   alignas(kFalseSharingRange) SmoothedTime service_time_;
   RunCosts run_costs_;

@@ -1,0 +1,62 @@
+// See the header.
+#include <lumen/models/stated_form.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace lumen::models {
+namespace {
+
+std::string text_of(ElementType type, const Shape& shape) {
+  std::string text(element_type_name(type));
+  text += " [";
+  for (size_t axis = 0; axis < shape.rank(); ++axis) {
+    if (axis > 0) text += ',';
+    text += std::to_string(shape[axis]);
+  }
+  return text + ']';
+}
+
+bool agrees(const StatedTensor& stated, const TensorSpec& tensor, bool has_rows) {
+  const size_t first = has_rows ? 1 : 0;
+  const Shape& shape = tensor.shape;
+  if (stated.type != tensor.type || shape.rank() != stated.dims.rank() + first) return false;
+  if (has_rows && shape[0] != Shape::kDynamic) return false;
+  for (size_t axis = first; axis < shape.rank(); ++axis) {
+    const int64_t size = stated.dims[axis - first];
+    if (shape[axis] != Shape::kDynamic && shape[axis] != size) return false;
+  }
+  return true;
+}
+
+Status check_side(std::string_view side, const std::vector<StatedTensor>& stated,
+                  const std::vector<TensorSpec>& tensors, bool has_rows) {
+  for (const StatedTensor& one : stated) {
+    const auto found = std::ranges::find(tensors, one.name, &TensorSpec::name);
+    const bool is_there = found != tensors.end();
+    if (is_there && agrees(one, *found, has_rows)) continue;
+    const std::string got = text_of(one.type, one.dims);
+    const std::string wanted =
+        is_there ? text_of(found->type, found->shape) : "none of that name";
+    return Status::error(
+        Code::kInvalidArgument, "the configuration says %s '%.200s' is %s%s; the model has %s",
+        std::string(side).c_str(), one.name.c_str(), got.c_str(),
+        has_rows ? " behind a free axis of rows, as max_batch_size is not 0" : "", wanted.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_stated(const StatedForm& form, const ModelMetadata& metadata) {
+  if (!form.name.empty() && form.name != metadata.name) {
+    return Status::error(Code::kInvalidArgument,
+                         "the configuration is of model '%.200s', and this is model '%s'",
+                         form.name.c_str(), metadata.name.c_str());
+  }
+  const bool has_rows = form.max_batch_size.value_or(0) > 0;
+  LUMEN_RETURN_IF_ERROR(check_side("input", form.inputs, metadata.inputs, has_rows));
+  return check_side("output", form.outputs, metadata.outputs, has_rows);
+}
+
+}  // namespace lumen::models
