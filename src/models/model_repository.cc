@@ -224,14 +224,17 @@ std::shared_ptr<Model> ModelRepository::make_model(const FoundModel& found) {
   auto model = std::make_shared<Model>(indices_, *index, counters_, found.source);
   Status status = counters_.assign_model(*index, found.source.name, found.source.version);
   if (status.ok()) status = found.status;
-  if (!status.ok()) model->mark_unavailable(reason_text(status, directory_, found.source));
+  if (!status.ok()) {
+    const auto directory = directory_of(found.source.name);
+    model->mark_unavailable(reason_text(status, directory, found.source));
+  }
   return model;
 }
 
 void ModelRepository::load_model(Model& model, const ModelSource& found) {
   if (!model.reason().empty()) return;
   const Status status = load_into(model, found);
-  if (!status.ok()) model.mark_unavailable(reason_text(status, directory_, found));
+  if (!status.ok()) model.mark_unavailable(reason_text(status, directory_of(found.name), found));
 }
 
 namespace {
@@ -242,6 +245,21 @@ std::optional<ConfigInstead> instead_of(std::string_view model, const std::strin
 
 }  // namespace
 
+void ModelRepository::read_from(std::string_view name, std::filesystem::path directory) {
+  const std::lock_guard lock(elsewhere_mutex_);
+  if (directory.empty()) {
+    if (const auto found = elsewhere_.find(name); found != elsewhere_.end()) elsewhere_.erase(found);
+  } else {
+    elsewhere_[std::string(name)] = std::move(directory);
+  }
+}
+
+std::filesystem::path ModelRepository::directory_of(std::string_view name) const {
+  const std::lock_guard lock(elsewhere_mutex_);
+  const auto found = elsewhere_.find(name);
+  return found == elsewhere_.end() ? directory_ : found->second;
+}
+
 Status ModelRepository::check_config(const std::string& config) {
   return parse_model_config(config, kConfigOfCall).status();
 }
@@ -249,8 +267,9 @@ Status ModelRepository::check_config(const std::string& config) {
 Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                                                      std::string_view version,
                                                      const std::string* config) {
+  const std::filesystem::path directory = directory_of(name);
   Result<std::vector<FoundModel>> found =
-      scan_repository(directory_, options_.follow_links, instead_of(name, config));
+      scan_repository(directory, options_.follow_links, instead_of(name, config));
   if (!found.ok()) return found.status();
   const FoundModel* wanted = nullptr;
   for (const FoundModel& one : *found) {
@@ -262,7 +281,7 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                          static_cast<int>(std::min(name.size(), limits::kMaxNameBytes)),
                          name.data(),
                          static_cast<int>(std::min(version.size(), limits::kMaxNameBytes)),
-                         version.data(), directory_.c_str());
+                         version.data(), directory.c_str());
   }
   const TrialsInUse trials(options_.trials);
   std::shared_ptr<Model> model = make_model(*wanted);
@@ -279,7 +298,7 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
 Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk(
     std::string_view name, const std::string* config) const {
   const Result<std::vector<FoundModel>> found =
-      scan_repository(directory_, options_.follow_links, instead_of(name, config));
+      scan_repository(directory_of(name), options_.follow_links, instead_of(name, config));
   if (!found.ok()) return found.status();
   std::vector<OnDisk> all;
   for (const FoundModel& one : *found) {
@@ -348,11 +367,15 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   if (!rows.ok()) return rows.status();
   ModelSource source = with_graph(found);
   source.rows = std::move(*rows);
-  if (compiled_ != nullptr) {
+  // Elsewhere the path is of this process alone, and would never be found again.
+  const bool is_kept = compiled_ != nullptr && directory_of(found.name) == directory_;
+  if (is_kept) {
     source.content = content_of_model(source.file);
     source.compiled_identity = identity_of(source);
   }
-  if (bytes_of(source.file) <= kMostBytesToKeep && is_one_file(source)) source.compiled = compiled_;
+  if (is_kept && bytes_of(source.file) <= kMostBytesToKeep && is_one_file(source)) {
+    source.compiled = compiled_;
+  }
   Result<ChosenBackend> chosen = choose_backend(backends_, source, options_, loading);
   if (!chosen.ok()) {
     model.choice_.backend =
@@ -384,7 +407,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   model.scheduling_ = source.options.scheduling;
   model.warm_up_ = source.options.warm_up;
   model.file_bytes_ = bytes_of(source.file);
-  if (compiled_ != nullptr && model.traits().has_lasting_costs) {
+  if (is_kept && model.traits().has_lasting_costs) {
     model.costs_cache_ = compiled_;
     model.costs_identity_ = costs_identity(source, *model.backend_->backend, model.precision_);
     model.read_known_costs();

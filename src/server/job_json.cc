@@ -5,11 +5,11 @@ namespace lumen::server {
 
 using nlohmann::json;
 
-Result<json> parse_job(std::string_view text, const char* wanted) {
+Result<json> parse_job(std::string_view text, const char* wanted, size_t most_bytes) {
   if (text.empty()) return json::object();
-  if (text.size() > kMaxJobBytes) {
+  if (text.size() > most_bytes) {
     return Status::error(Code::kTooLarge, "body: got %zu bytes, wanted %zu at most", text.size(),
-                         kMaxJobBytes);
+                         most_bytes);
   }
   bool is_too_deep = false;
   const auto look = [&](int depth, json::parse_event_t, json&) {

@@ -36,39 +36,48 @@ Status check_unload(std::string_view text) {
 }
 
 // The configuration that a load call brings along, as the text of a config.json.
-Result<std::optional<std::string>> config_of(std::string_view text) {
-  const Result<json> body = parse_job(text, R"({"parameters": {"config": "{}"}})");
-  if (!body.ok()) return body.status();
-  std::optional<std::string> config;
-  const Result<json> parameters = parameters_of(*body);
-  if (!parameters.ok()) return parameters.status();
-  for (const auto& [key, value] : parameters->items()) {
-    if (key.starts_with("file:")) {
-      return Status::error(Code::kUnsupported,
-                           "parameter %s: the files of models are loaded as they lie in the "
-                           "repository; put the file there",
-                           shown(json(key)).c_str());
-    }
-    if (key != "config") continue;
-    if (!value.is_string()) {
-      return Status::error(Code::kInvalidArgument,
-                           "config: got %s, wanted the text of a config.json, as a string",
-                           shown(value).c_str());
-    }
-    config = value.get<std::string>();
-    LUMEN_RETURN_IF_ERROR(models::ModelRepository::check_config(*config));
+Result<std::optional<std::string>> config_of(const json& parameters) {
+  const auto found = parameters.find("config");
+  if (found == parameters.end()) return std::optional<std::string>();
+  if (!found->is_string()) {
+    return Status::error(Code::kInvalidArgument,
+                         "config: got %s, wanted the text of a config.json, as a string",
+                         shown(*found).c_str());
   }
+  std::optional<std::string> config = found->get<std::string>();
+  LUMEN_RETURN_IF_ERROR(models::ModelRepository::check_config(*config));
   return config;
+}
+
+// nullptr: the call brings none along.
+Result<std::unique_ptr<CallFiles>> files_of(std::string_view model, const json& parameters,
+                                            bool takes_files, bool has_config) {
+  const std::string first = CallFiles::first_key(parameters);
+  if (first.empty()) return std::unique_ptr<CallFiles>();
+  if (!takes_files) {
+    return Status::error(Code::kUnsupported,
+                         "parameter %s: this server loads files as they lie in the repository; put "
+                         "the file there, or start the server with --load-files on",
+                         shown(json(first)).c_str());
+  }
+  if (!has_config) {
+    return Status::error(Code::kInvalidArgument,
+                         "parameter %s: files come with a configuration; send \"config\", \"{}\" "
+                         "at least",
+                         shown(json(first)).c_str());
+  }
+  return CallFiles::write(model, parameters);
 }
 
 }  // namespace
 
-ModelLoader::ModelLoader(service::Catalog& catalog, const models::ModelRepository& repository,
+ModelLoader::ModelLoader(service::Catalog& catalog, models::ModelRepository& repository,
                          Report report, const ServerOptions& options)
     : catalog_(catalog),
       repository_(repository),
       report_(std::move(report)),
       control_(options.model_control),
+      takes_files_(options.load_files),
       interval_ns_(options.poll_interval_ns) {
   if (control_ != ModelControl::kPoll) return;
   for (const service::CatalogModel& entry : catalog_.snapshot()->models) {
@@ -97,11 +106,47 @@ Status ModelLoader::change(const service::Job& job) {
   }
   if (job.topic == service::Job::Topic::kUnloadModel) {
     LUMEN_RETURN_IF_ERROR(check_unload(job.text));
-    return catalog_.unload(job.subject);
+    return unload(std::string(job.subject));
   }
-  const auto config = config_of(job.text);
+  // With files a body is as large as the server takes them.
+  const size_t most_bytes = takes_files_ ? SIZE_MAX : kMaxJobBytes;
+  const Result<json> body =
+      parse_job(job.text, R"({"parameters": {"config": "{}"}})", most_bytes);
+  if (!body.ok()) return body.status();
+  const Result<json> parameters = parameters_of(*body);
+  if (!parameters.ok()) return parameters.status();
+  const auto config = config_of(*parameters);
   if (!config.ok()) return config.status();
-  return catalog_.reload(job.subject, config->has_value() ? &**config : nullptr);
+  auto files = files_of(job.subject, *parameters, takes_files_, config->has_value());
+  if (!files.ok()) return files.status();
+  return reload(std::string(job.subject), config->has_value() ? &**config : nullptr,
+                std::move(*files));
+}
+
+Status ModelLoader::reload(const std::string& name, const std::string* config,
+                           std::unique_ptr<CallFiles> files) {
+  const auto read_from = [&](const CallFiles* source) {
+    repository_.read_from(name, source == nullptr ? std::filesystem::path() : source->repository());
+  };
+  read_from(files.get());
+  Status status = catalog_.reload(name, config);
+  std::unique_ptr<CallFiles>& kept = files_[name];
+  if (status.ok()) {
+    kept = std::move(files);
+  } else {
+    read_from(kept.get());
+  }
+  if (kept == nullptr) files_.erase(name);
+  return status;
+}
+
+Status ModelLoader::unload(const std::string& name) {
+  Status status = catalog_.unload(name);
+  if (status.ok()) {
+    repository_.read_from(name, {});
+    files_.erase(name);
+  }
+  return status;
 }
 
 Result<ModelLoader::Stamps> ModelLoader::look() const {
@@ -133,7 +178,7 @@ void ModelLoader::on_time() {
   }
   for (auto taken = taken_.begin(); taken != taken_.end();) {
     const bool is_there = now->contains(taken->first) || before.contains(taken->first);
-    if (!is_there && catalog_.unload(taken->first).ok()) {
+    if (!is_there && unload(taken->first).ok()) {
       report_(LogLevel::kInfo, "model " + taken->first + " has left the repository: unloaded");
     }
     taken = is_there ? std::next(taken) : taken_.erase(taken);
@@ -141,7 +186,7 @@ void ModelLoader::on_time() {
 }
 
 void ModelLoader::load(const std::string& name) {
-  const Status status = catalog_.reload(name);
+  const Status status = reload(name, nullptr, nullptr);
   std::string text = "model " + name + " has changed in the repository";
   report_(status.ok() ? LogLevel::kInfo : LogLevel::kWarn,
           status.ok() ? text.append(": loaded") : text.append(": ").append(status.message()));

@@ -3,6 +3,7 @@
 // to the log.
 #pragma once
 
+#include "server/call_files.h"
 #include "server/job_queue.h"
 
 #include <lumen/models/model_repository.h>
@@ -12,13 +13,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace lumen::server {
 
 class ModelLoader final : public JobHandler {
  public:
-  ModelLoader(service::Catalog& catalog, const models::ModelRepository& repository, Report report,
+  ModelLoader(service::Catalog& catalog, models::ModelRepository& repository, Report report,
               const ServerOptions& options);
 
   void handle(service::Job& job) override;
@@ -30,18 +32,25 @@ class ModelLoader final : public JobHandler {
   using Stamps = std::map<std::string, std::string>;
 
   [[nodiscard]] Status change(const service::Job& job);
+  // Loads the model from the repository, or from `files`. These take the place of those from an
+  // earlier call once it is loaded.
+  [[nodiscard]] Status reload(const std::string& name, const std::string* config,
+                              std::unique_ptr<CallFiles> files);
+  [[nodiscard]] Status unload(const std::string& name);
   [[nodiscard]] Result<Stamps> look() const;
   void load(const std::string& name);
 
   service::Catalog& catalog_;
-  const models::ModelRepository& repository_;
+  models::ModelRepository& repository_;
   const Report report_;
   const ModelControl control_;
+  const bool takes_files_;
   const uint64_t interval_ns_;
   uint64_t next_look_ns_ = UINT64_MAX;
   Stamps seen_;          // at the last look
   Stamps taken_;         // that are served, or were refused
   std::string problem_;  // of the last look
+  std::map<std::string, std::unique_ptr<CallFiles>> files_;  // by model
 };
 
 }  // namespace lumen::server

@@ -281,6 +281,9 @@ constexpr Setting kSettings[] = {
     row<&S::poll_interval_ns>("server.poll_interval_ms", kRestart, milliseconds(10),
                               "how often model_control poll looks at the repository; a change is "
                               "taken once two looks find the same files"),
+    row<&S::load_files>("server.load_files", kRestart, words(kOffOn),
+                        "whether load calls may bring the files of their model along, as base64 in "
+                        "the body; they are kept in a folder of their own below $TMPDIR"),
     row<&S::overload_status>("server.overload_status", kRestart, words(kOverloadStatuses),
                              "HTTP status of the reply to one request too many"),
     row<&S::max_body_bytes>("server.max_body_bytes", kRestart, numbers(1024, uint64_t{16} << 30),

@@ -121,8 +121,11 @@ def test_a_config_of_another_model_is_refused_with_both_sides(served: Server) ->
         for changes, words in (
             ({"name": "digits"}, "is of model 'digits', and this is model 'mlp'"),
             ({"input": before["output"]}, "says input 'output' is FP32 [10]"),
-            ({"max_batch_size": 0}, "says input 'input' is FP32 [256]; the model has FP32 [-1,256]"),
-            ({"instance_group": [{"kind": "KIND_GPU"}]}, "wanted \"KIND_CPU\" or \"KIND_AUTO\""),
+            (
+                {"max_batch_size": 0},
+                "says input 'input' is FP32 [256]; the model has FP32 [-1,256]",
+            ),
+            ({"instance_group": [{"kind": "KIND_GPU"}]}, 'wanted "KIND_CPU" or "KIND_AUTO"'),
         ):
             with pytest.raises(InferenceServerException) as refused:
                 client.load_model("mlp", config=json.dumps(before | changes))

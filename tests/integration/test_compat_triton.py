@@ -35,6 +35,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
     sources = [FIXTURES / name for name in names] + [FIXTURES.parent / "backend" / "identity_bytes"]
     models = copy_models(folder / "lumen", sources)
     flags = ["--backend", "onnxruntime", "--tcp-shm", "on", "--tcp-control", "on"]
+    flags += ["--load-files", "on"]
     with (
         TritonServer(folder / "triton") as oracle,
         Server(models, *flags, "--model-control", "explicit") as server,

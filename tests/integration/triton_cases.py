@@ -429,8 +429,6 @@ DIFFER: dict[str, str] = {
     "load of no model {}": NOT_FOUND,
     "load of no model no parameters": NOT_FOUND,
     "unload of no model": "MLServer says 404, too; Triton takes it without a word",
-    "load file without config": "files are refused unless --load-files is on",
-    "load of no model file without config": "files are refused unless --load-files is on",
     "shared output and binary": "the region counts",
     "register cuda": "501: there is no CUDA memory to register",
 }

@@ -190,6 +190,9 @@ class ModelRepository {
   // model `name`, in place of its config.json; nullptr: that counts.
   [[nodiscard]] Result<std::vector<OnDisk>> on_disk(std::string_view name = {},
                                                     const std::string* config = nullptr) const;
+  // From now on the model `name` is read from this repository instead; empty: from its own again.
+  // Models of other repositories are not kept as compiled. Any thread.
+  void read_from(std::string_view name, std::filesystem::path directory);
   // Whether `config` is the text of a config.json, for any model. Any thread.
   [[nodiscard]] static Status check_config(const std::string& config);
   // For a catalog while it serves, one at a time: loads one version more from the directory
@@ -218,7 +221,10 @@ class ModelRepository {
   // Several models at once.
   void load_model(Model& model, const ModelSource& found);
   [[nodiscard]] Status load_into(Model& model, const ModelSource& found);
+  [[nodiscard]] std::filesystem::path directory_of(std::string_view name) const;
   const std::filesystem::path directory_;
+  mutable std::mutex elsewhere_mutex_;
+  std::map<std::string, std::filesystem::path, std::less<>> elsewhere_;  // by model
   telemetry::Counters& counters_;
   const std::unique_ptr<LoadGate> gate_;
   Backends backends_;

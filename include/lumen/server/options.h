@@ -117,6 +117,8 @@ struct ServerOptions {
   // How models come and go while the server serves.
   ModelControl model_control = ModelControl::kExplicit;
   uint64_t poll_interval_ns = 1'000'000'000u;  // with kPoll
+  // Whether load calls may bring the files of their model along.
+  bool load_files = false;
   // 429, or 503 as Triton answers when the queue is full.
   uint32_t overload_status = 429;
   size_t max_body_bytes = limits::kDefaultMaxBodyBytes;

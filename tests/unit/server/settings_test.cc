@@ -121,6 +121,7 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"reply_compression", "on"},
       {"api_key_file", "keys"},
       {"model_control", "poll"},
+      {"load_files", "on"},
       {"poll_interval_ms", "250"},
       {"recording_bytes", "8192"},
       {"overload_status", "503"},
