@@ -9,7 +9,8 @@
 namespace lumen::service {
 
 // Rows of one request that the configuration names as the most, unless the model's own names
-// others. Nothing refuses more: the memory of a request bounds them. As large as the largest size that config.json may name in batch_sizes.
+// others. Nothing refuses more: the memory of a request bounds them. As large as the largest size
+// that config.json may name in batch_sizes.
 inline constexpr uint64_t kConfiguredRows = 4096;
 
 // `model` is ready.
