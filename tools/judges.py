@@ -1,11 +1,12 @@
-"""Judges from PyPI that want packages of their own versions, each with an environment of its own.
+"""Judges that are not installed on the machine, each in a folder of its own below .build/judges.
 
-    python3 tools/judges.py [triton | kserve | mlserver]...
+    python3 tools/judges.py [triton | kserve | mlserver | prometheus]...
 
-They lie in .build/judges, made where they are missing: tools/requirements-NAME.txt and nothing
-else. Triton's server is inside the wheel nvidia-pytriton; its Python backend was built for NumPy 1
-(with NumPy 2 each output that it reads is empty). Standard library only. Errors: SystemExit with
-pip's words.
+They are made where they are missing. Those from PyPI want packages of versions that differ from
+ours: each has an environment with tools/requirements-NAME.txt and nothing else. Triton's server is
+inside the wheel nvidia-pytriton; its Python backend was built for NumPy 1 (with NumPy 2 each output
+that it reads is empty). Prometheus is Debian's package, unpacked: installed it would be a service.
+Standard library only. Errors: SystemExit with the words of pip or apt.
 """
 
 from __future__ import annotations
@@ -41,6 +42,22 @@ def environment(name: str) -> Path:
     return folder
 
 
+def prometheus() -> Path:
+    """The program."""
+    folder = FOLDER / "prometheus"
+    program = folder / "usr" / "bin" / "prometheus"
+    if not program.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        done = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=folder)
+        packages = list(folder.glob("prometheus_*.deb"))
+        if done.returncode != 0 or len(packages) != 1:
+            raise SystemExit("apt-get could not download prometheus (see above)")
+        subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
+        packages[0].unlink()
+    return program
+
+
 def interpreter(name: str) -> Path:
     return environment(name) / "bin" / "python"
 
@@ -71,5 +88,6 @@ def triton_environment() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for judge in sys.argv[1:] or ("triton", "kserve", "mlserver"):
-        print(triton() if judge == "triton" else environment(judge))
+    for judge in sys.argv[1:] or ("triton", "kserve", "mlserver", "prometheus"):
+        programs = {"triton": triton, "prometheus": prometheus}
+        print(programs[judge]() if judge in programs else environment(judge))

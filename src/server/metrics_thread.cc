@@ -16,6 +16,21 @@
 #include <vector>
 
 namespace lumen::server {
+namespace {
+
+// In the order of telemetry::MetricsFormat.
+constexpr std::array kContentTypes = {telemetry::kPrometheusContentType,
+                                      telemetry::kOpenMetricsContentType,
+                                      telemetry::kMetricsProtobufContentType};
+
+telemetry::MetricsFormat format_of(const service::Job& job) noexcept {
+  using telemetry::MetricsFormat;
+  if (job.text == service::kMetricsProtobuf) return MetricsFormat::kProtobuf;
+  return job.text == service::kOpenMetrics ? MetricsFormat::kOpenMetrics
+                                           : MetricsFormat::kPrometheus;
+}
+
+}  // namespace
 
 MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
                              const answers::ResponseCache& cache,
@@ -37,21 +52,17 @@ void MetricsThread::run() {
 void MetricsThread::answer(service::Job* first) {
   using telemetry::MetricsFormat;
   Status status;
-  texts_.prometheus.clear();
-  texts_.open_metrics.clear();
+  for (std::vector<char>& text : texts_) text.clear();
   for (service::Job* job = first; job != nullptr;) {
     service::Job* const next = job->next;
-    const bool is_open = job->text == service::kOpenMetrics;
-    std::vector<char>& text = is_open ? texts_.open_metrics : texts_.prometheus;
+    const MetricsFormat format = format_of(*job);
+    std::vector<char>& text = texts_[static_cast<size_t>(format)];
     try {
-      if (text.empty() && status.ok()) {
-        render(is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus, text);
-      }
+      if (text.empty() && status.ok()) render(format, text);
     } catch (const std::bad_alloc&) {
       status = Status::error(Code::kUnavailable, "the server has no memory left for its metrics");
     }
-    job->content_type =
-        is_open ? telemetry::kOpenMetricsContentType : telemetry::kPrometheusContentType;
+    job->content_type = kContentTypes[static_cast<size_t>(format)];
     job->status = status;
     if (status.ok()) job->answer({text.data(), text.size()});
     job->owner->on_done(*job);
@@ -77,9 +88,12 @@ void MetricsThread::render(telemetry::MetricsFormat format, std::vector<char>& t
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
   input.format = format;
   std::vector<telemetry::PrometheusExemplar> exemplars;
-  if (format == telemetry::MetricsFormat::kOpenMetrics) {
+  if (format != telemetry::MetricsFormat::kPrometheus) {
     exemplars = recent_exemplars(counters_, *catalog);
     input.exemplars = exemplars;
+  }
+  if (format == telemetry::MetricsFormat::kProtobuf) {
+    return telemetry::write_prometheus_protobuf(input, text);
   }
   text.resize(telemetry::prometheus_size_bound(input));
   text.resize(telemetry::write_prometheus(input, text).value_or(0));

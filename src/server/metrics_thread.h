@@ -16,6 +16,7 @@
 #include "server/job_stack.h"
 #include "server/nvidia_figures.h"
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -39,11 +40,8 @@ class MetricsThread final : public service::JobThread {
  private:
   void run();
   void answer(service::Job* first);
-  // The text of each format that one of the jobs wants.
-  struct Texts {
-    std::vector<char> prometheus;
-    std::vector<char> open_metrics;
-  };
+  // The metrics in each format that one of the jobs wants, by MetricsFormat.
+  using Texts = std::array<std::vector<char>, 3>;
   void render(telemetry::MetricsFormat format, std::vector<char>& text);
 
   const service::Catalog& catalog_;

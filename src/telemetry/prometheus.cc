@@ -2,6 +2,8 @@
 // Threads: any. Memory: none. Errors: nullopt.
 #include <lumen/telemetry/prometheus.h>
 
+#include "telemetry/exposition.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -166,47 +168,9 @@ void models_part(Sink& out, const PrometheusInput& input) {
   }
 }
 
-// The counts of all shards, gathered under the coarse bounds; the last is +Inf.
-using CoarseCounts = std::array<uint64_t, kPrometheusBoundsNs.size() + 1>;
-
-CoarseCounts coarse_counts(const StageHistograms& stages, size_t model, Stage stage) {
-  CoarseCounts counts{};
-  for (size_t shard = 0; shard < stages.shards(); ++shard) {
-    const Histogram& histogram = stages.of(model, stage, shard);
-    if (histogram.was_empty()) continue;
-    size_t fine = 0;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      // The fine bucket that holds the bound counts as below it: up to 1.6 % above are let in.
-      const size_t end = i < kPrometheusBoundsNs.size()
-                             ? Histogram::bucket_of(kPrometheusBoundsNs[i]) + 1
-                             : Histogram::kBuckets;
-      for (; fine < end; ++fine) counts[i] += histogram.count_of(fine);
-    }
-  }
-  return counts;
-}
-
-uint64_t sum_of(const StageHistograms& stages, size_t model, Stage stage) {
-  uint64_t sum = 0;
-  for (size_t shard = 0; shard < stages.shards(); ++shard) {
-    sum += stages.of(model, stage, shard).sum();
-  }
-  return sum;
-}
-
-// The first bound that is not below it.
-size_t bucket_of(const PrometheusExemplar& exemplar) noexcept {
-  return static_cast<size_t>(std::ranges::lower_bound(kPrometheusBoundsNs, exemplar.total_ns) -
-                             kPrometheusBoundsNs.begin());
-}
-
 void write_exemplar(Sink& out, const PrometheusExemplar& exemplar) {
-  out << " # {trace_id=\"";
-  for (const uint8_t byte : exemplar.traceparent.trace_id) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    out << kDigits.substr(byte >> 4, 1) << kDigits.substr(byte & 15, 1);
-  }
-  out << "\"} ";
+  const std::array<char, 32> id = trace_id_text(exemplar.traceparent);
+  out << " # {trace_id=\"" << std::string_view(id.data(), id.size()) << "\"} ";
   out.seconds(exemplar.total_ns) << " ";
   out.seconds(static_cast<uint64_t>(exemplar.wall_ns));
 }
@@ -215,22 +179,21 @@ void write_exemplar(Sink& out, const PrometheusExemplar& exemplar) {
 void exemplar_of(Sink& out, std::span<const PrometheusExemplar> exemplars, uint32_t model,
                  size_t bucket) {
   if (out.measures()) return write_exemplar(out, {});
-  for (auto one = exemplars.rbegin(); one != exemplars.rend(); ++one) {
-    if (one->model == model && bucket_of(*one) == bucket) return write_exemplar(out, *one);
-  }
+  const PrometheusExemplar* const one = exemplar_in(exemplars, model, bucket);
+  if (one != nullptr) write_exemplar(out, *one);
 }
 
 void stage_lines(Sink& out, const PrometheusInput& input, const PrometheusModel& model,
                  Stage stage) {
   const StageHistograms& stages = input.counters.stages();
-  constexpr std::string_view kName = "lumen_stage_duration_seconds";
   const auto labels = [&](std::string_view suffix) {
-    out << kName << suffix;
+    out << kStageFamily << suffix;
     model_labels(out, model);
     out << ",stage=\"" << kStageNames[static_cast<size_t>(stage)] << "\"";
   };
   const CoarseCounts counts =
-      out.measures() ? CoarseCounts{} : coarse_counts(stages, model.index, stage);
+      out.measures() ? CoarseCounts{}
+                     : coarse_counts(fine_counts(stages, model.index, stage));
   uint64_t below = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     below += counts[i];
@@ -252,7 +215,7 @@ void stage_lines(Sink& out, const PrometheusInput& input, const PrometheusModel&
 
 void stages_part(Sink& out, const PrometheusInput& input) {
   const StageHistograms& stages = input.counters.stages();
-  family(out, "lumen_stage_duration_seconds", "Time that requests spent in a stage.", "histogram");
+  family(out, kStageFamily, kStageHelp, "histogram");
   for (const PrometheusModel& model : input.models) {
     if (model.index >= stages.models()) continue;
     for (size_t i = 0; i < kStageCount; ++i) {
@@ -262,21 +225,9 @@ void stages_part(Sink& out, const PrometheusInput& input) {
 }
 
 void trace_part(Sink& out, const TraceLogCounters& trace) {
-  plain(out, "lumen_trace_records_written_total", "Lines in the telemetry CSV.", kCounter,
-        trace.written);
-  plain(out, "lumen_trace_records_dropped_total",
-        "Requests without a line in the telemetry CSV, because the disk didn't follow.", kCounter,
-        trace.dropped);
-  plain(out, "lumen_trace_traceparents_written_total",
-        "Lines in the file of traceparents beside the telemetry CSV.", kCounter,
-        trace.traceparents_written);
-  plain(out, "lumen_trace_traceparents_dropped_total",
-        "Requests with a traceparent without a line in that file, because the disk didn't follow.",
-        kCounter, trace.traceparents_dropped);
-  plain(out, "lumen_trace_write_errors_total", "Failed writes of the two files.", kCounter,
-        trace.write_errors);
-  plain(out, "lumen_trace_rotations_total", "Rotations of the two files.", kCounter,
-        trace.rotations);
+  for (const TraceFigure& figure : kTraceFigures) {
+    plain(out, figure.name, figure.help, kCounter, trace.*figure.value);
+  }
 }
 
 void figures_part(Sink& out, std::span<const PrometheusFigure> figures) {

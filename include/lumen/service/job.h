@@ -18,8 +18,10 @@ namespace lumen::service {
 
 struct Job;
 
-// The text of a job for metrics that are wanted as OpenMetrics; empty: as Prometheus' own format.
+// The text of a job for metrics that are wanted as OpenMetrics or as Prometheus' messages; empty: as
+// Prometheus' own text.
 inline constexpr std::string_view kOpenMetrics = "openmetrics";
+inline constexpr std::string_view kMetricsProtobuf = "protobuf";
 
 class JobOwner {
  public:

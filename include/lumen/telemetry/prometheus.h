@@ -1,7 +1,8 @@
-// prometheus: Lumen's counters as Prometheus' text format 0.0.4, or as OpenMetrics 1.0 with
-// exemplars. docs/formats/metrics.md lists them.
-// Threads: any; reads counters that others go on writing. Memory: none, it writes into the
-// caller's.
+// prometheus: Lumen's counters as Prometheus' text format 0.0.4, as OpenMetrics 1.0 with exemplars,
+// or as Prometheus' protobuf messages with native histograms too. docs/formats/metrics.md lists
+// them.
+// Threads: any; reads counters that others go on writing. Memory: none for the texts, which are
+// written into the caller's; the heap for the messages.
 // Errors: nullopt when the text doesn't fit; prometheus_size_bound() tells a size that always fits.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace lumen::telemetry {
 
@@ -23,7 +25,10 @@ inline constexpr std::string_view kPrometheusContentType =
 inline constexpr std::string_view kOpenMetricsContentType =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics };
+inline constexpr std::string_view kMetricsProtobufContentType =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics, kProtobuf };
 
 // Upper bounds of the buckets of lumen_stage_duration_seconds: 1, 2.5, 5 a decade; +Inf follows.
 inline constexpr std::array<uint64_t, 22> kPrometheusBoundsNs = {
@@ -66,8 +71,8 @@ struct PrometheusInput {
   std::span<const PrometheusModel> models = {};
   std::optional<TraceLogCounters> trace = std::nullopt;
   std::span<const PrometheusFigure> figures = {};
-  MetricsFormat format = MetricsFormat::kPrometheus;
-  // With kOpenMetrics; of those of one bucket the last.
+  MetricsFormat format = MetricsFormat::kPrometheus;  // of the texts
+  // With kOpenMetrics and in messages; of those of one bucket the last.
   std::span<const PrometheusExemplar> exemplars = {};
 };
 
@@ -75,6 +80,10 @@ struct PrometheusInput {
 // of the buckets that were read, also while others record; _sum may be that of a moment later.
 [[nodiscard]] std::optional<size_t> write_prometheus(const PrometheusInput& input,
                                                      std::span<char> out) noexcept;
+
+// Behind the content of `out`, the messages of the families, each behind its length. Well-formed at
+// any moment, too.
+void write_prometheus_protobuf(const PrometheusInput& input, std::vector<char>& out);
 
 // For any values: it holds for these models and figures with these labels.
 [[nodiscard]] size_t prometheus_size_bound(const PrometheusInput& input) noexcept;

@@ -31,10 +31,13 @@ bool takes(const EndpointTraits& endpoint, HttpMethod method) noexcept {
   return is_get ? endpoint.takes_get : method == HttpMethod::kPost && endpoint.takes_post;
 }
 
-// A scraper names both formats with weights; others name neither.
-bool wants_open_metrics(std::string_view accept) noexcept {
+// The text of the job: a scraper names the formats with weights, others name none.
+std::string_view metrics_format(std::string_view accept) noexcept {
+  const int text = wire::quality_of(accept, "text/plain");
   const int open_metrics = wire::quality_of(accept, "application/openmetrics-text");
-  return open_metrics > 0 && open_metrics >= wire::quality_of(accept, "text/plain");
+  const int protobuf = wire::quality_of(accept, "application/vnd.google.protobuf");
+  if (protobuf > 0 && protobuf >= std::max(text, open_metrics)) return service::kMetricsProtobuf;
+  return open_metrics > 0 && open_metrics >= text ? service::kOpenMetrics : std::string_view();
 }
 
 // The raw form (Inference-Header-Content-Length: 0): the whole body is the only input, batch 1 or
@@ -183,9 +186,8 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
     case Endpoint::kPage: return answer_page(context);
     case Endpoint::kMetrics:
-      return host_.ask(
-          context, host_.services().metrics,
-          wants_open_metrics(context.head().accept) ? service::kOpenMetrics : std::string_view());
+      return host_.ask(context, host_.services().metrics,
+                       metrics_format(context.head().accept));
     // As a server without a GPU: clients ask for these whether they use them or not.
     case Endpoint::kCudaRegions:
       if (!route.region.empty()) return refuse(context, service::region_not_found(route.region));
