@@ -175,8 +175,8 @@ Message exemplar_of(const PrometheusExemplar& exemplar) {
   return made;
 }
 
-// Native buckets of schema 3: eight to a power of two, bucket i from 2^((i-1)/8) to 2^(i/8) seconds,
-// its end included. They are 9 % wide, so the histogram's own, of 1.6 %, fall into one each but for
+// Native buckets of schema 3: eight to a power of two, bucket i from 2^((i-1)/8) to 2^(i/8) s, its
+// end included. They are 9 % wide, so the histogram's own, of 1.6 %, fall into one each but for
 // those at a bound.
 constexpr int kSchema = 3;
 constexpr int kLeastIndex = -240;  // 1 ns is in -239

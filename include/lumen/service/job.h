@@ -18,7 +18,7 @@ namespace lumen::service {
 
 struct Job;
 
-// The text of a job for metrics that are wanted as OpenMetrics or as Prometheus' messages; empty: as
+// The text of a job for metrics that are wanted as OpenMetrics or as messages; empty: as
 // Prometheus' own text.
 inline constexpr std::string_view kOpenMetrics = "openmetrics";
 inline constexpr std::string_view kMetricsProtobuf = "protobuf";
