@@ -14,6 +14,7 @@
 #include <lumen/models/execution_provider.h>
 #include <lumen/server/server.h>
 #include <lumen/server/settings.h>
+#include <lumen/telemetry/crash_report.h>
 
 #include <spdlog/spdlog.h>
 
@@ -225,7 +226,36 @@ Result<std::unique_ptr<Server>> start_server(const ServerOptions& options) {
   return Server::start(options, lumen::backends::with_devices(*providers), report);
 }
 
+void warn_of_models(const Server& server, const ServerOptions& options) {
+  for (const auto& model : server.models().models()) {
+    if (model->state() == ModelState::kUnavailable) {
+      spdlog::warn("model {}/{} is unavailable: {}", model->metadata().name,
+                   model->metadata().version, model->reason());
+    } else if (model->choice().answers_differ) {
+      spdlog::warn("model {}/{} is served by {}, which {}", model->metadata().name,
+                   model->metadata().version, model->choice().backend, model->choice().why);
+    }
+    warn_of_operators(*model);
+  }
+  if (server.models().models().empty()) {
+    spdlog::warn("the model repository {} has no model; wanted <model>/<version>/model.onnx",
+                 options.model_repository.string());
+  }
+}
+
+// While it lives a crash tells the last requests of the server, too.
+class RequestsInCrashReport {
+ public:
+  explicit RequestsInCrashReport(const Server& server) noexcept {
+    lumen::telemetry::report_requests_of(&server.counters());
+  }
+  ~RequestsInCrashReport() { lumen::telemetry::report_requests_of(nullptr); }
+  RequestsInCrashReport(const RequestsInCrashReport&) = delete;
+  RequestsInCrashReport& operator=(const RequestsInCrashReport&) = delete;
+};
+
 int run_serve(const ServeArguments& arguments) {
+  lumen::telemetry::report_crashes();
   configure_log_by_flags(arguments);
   auto gathered = gather_options(arguments);
   if (!gathered.ok()) return fail(gathered.status());
@@ -250,20 +280,8 @@ int run_serve(const ServeArguments& arguments) {
   if (has_failed) return fail(started.status());
   if (was_stopped) return 0;  // without having served
   Server& server = **started;
-  for (const auto& model : server.models().models()) {
-    if (model->state() == ModelState::kUnavailable) {
-      spdlog::warn("model {}/{} is unavailable: {}", model->metadata().name,
-                   model->metadata().version, model->reason());
-    } else if (model->choice().answers_differ) {
-      spdlog::warn("model {}/{} is served by {}, which {}", model->metadata().name,
-                   model->metadata().version, model->choice().backend, model->choice().why);
-    }
-    warn_of_operators(*model);
-  }
-  if (server.models().models().empty()) {
-    spdlog::warn("the model repository {} has no model; wanted <model>/<version>/model.onnx",
-                 options.model_repository.string());
-  }
+  const RequestsInCrashReport crashes(server);
+  warn_of_models(server, options);
   if (!server.unix_note().empty()) spdlog::warn("{}", server.unix_note());
   warn_of_overcommit(options);
   const std::string note = lumen::server::overload_note(options, options.engine);

@@ -64,6 +64,8 @@ void on_bus_error(int, siginfo_t* info, void*) noexcept {
   if (!replace_page(reinterpret_cast<uintptr_t>(info->si_addr))) {
     // Not ours: the instruction runs again and finds the action that was there before us.
     (void)::sigaction(SIGBUS, &action_before, nullptr);
+    // One that a process has sent belongs to no instruction.
+    if (info->si_code <= 0) (void)::raise(SIGBUS);
   }
   errno = error_before;
 }
