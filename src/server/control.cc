@@ -84,7 +84,7 @@ Control::Control(engine::Engine& engine, service::Catalog& catalog,
       report_(log.report()),
       options_(options),
       recordings_(catalog, sampler, report_),
-      regions_(catalog, report_) {}
+      regions_(catalog, report_, options) {}
 
 Status Control::change(const service::Job& job) {
   const auto config = parse_engine_section(job.text, engine_.config());

@@ -267,6 +267,12 @@ constexpr Setting kSettings[] = {
     row<&S::tcp_shm>("server.tcp_shm", kRestart, words(kOffOn),
                      "whether clients that connect to a loopback address may have system shared "
                      "memory over TCP, as those of the unix socket may"),
+    row<&S::shm_key_prefix>("server.shm_key_prefix", kRestart, {.form = "a text"},
+                            "how the keys of regions of system shared memory begin; not set: any "
+                            "that does not begin with lumen"),
+    row<&S::shm_user_bytes>("server.shm_user_bytes", kRestart, numbers(0, uint64_t{1} << 50),
+                            "how many bytes the regions of one user may have together; 0: as many "
+                            "as the machine has memory"),
     row<&S::reply_compression>(
         "server.reply_compression", kRestart, words(http::kReplyCompressionNames),
         "which replies of inferences are compressed for clients whose Accept-Encoding names gzip "

@@ -27,18 +27,43 @@ bool has_region(const service::CatalogSnapshot& catalog, std::string_view name, 
   return region != nullptr && region->user() == user;
 }
 
-// Addresses of all regions together: a file may be longer than the memory that it has.
-Status check_room(const service::CatalogSnapshot& catalog, uint64_t more) {
+// Addresses of regions together: a file may be longer than the memory that it has.
+Status check_room(const service::CatalogSnapshot& catalog, uint64_t more, uid_t user,
+                  uint64_t most_of_user) {
+  using ull = unsigned long long;
   uint64_t sum = more;
+  uint64_t of_user = more;
+  const auto add = [](uint64_t& total, uint64_t bytes) {
+    if (__builtin_add_overflow(total, bytes, &total)) total = UINT64_MAX;
+  };
   for (const auto& region : catalog.regions) {
-    if (__builtin_add_overflow(sum, region->source().byte_size, &sum)) sum = UINT64_MAX;
+    add(sum, region->source().byte_size);
+    if (region->user() == user) add(of_user, region->source().byte_size);
+  }
+  if (most_of_user != 0 && of_user > most_of_user) {
+    return Status::error(Code::kResourceExhausted,
+                         "the regions of user %u would have %llu bytes, more than the %llu of "
+                         "--shm-user-bytes; unregister those that are not used",
+                         user, ull{of_user}, ull{most_of_user});
   }
   const uint64_t most = machine_memory().bytes;
   if (sum <= most) return {};
   return Status::error(Code::kResourceExhausted,
                        "all regions together would have %llu bytes, more than the %llu of this "
                        "machine's memory; unregister those that are not used",
-                       static_cast<unsigned long long>(sum), static_cast<unsigned long long>(most));
+                       ull{sum}, ull{most});
+}
+
+// With or without the slash.
+Status check_prefix(std::string_view key, std::string_view prefix) {
+  const auto bare = [](std::string_view text) {
+    return text.substr(text.starts_with('/') ? 1 : 0);
+  };
+  if (bare(key).starts_with(bare(prefix))) return {};
+  return Status::error(Code::kForbidden,
+                       "key %s: wanted one that begins with '%s', as --shm-key-prefix says",
+                       shown(nlohmann::json(std::string(key))).c_str(),
+                       std::string(bare(prefix)).c_str());
 }
 
 }  // namespace
@@ -77,7 +102,9 @@ Status SharedRegions::tell(service::Job& job) const {
 Status SharedRegions::enter(const service::Job& job) {
   Result<service::SharedRegion::Source> source = parse_registration(job.subject, job.text);
   if (!source.ok()) return source.status();
-  LUMEN_RETURN_IF_ERROR(check_room(*catalog_.snapshot(), source->byte_size));
+  LUMEN_RETURN_IF_ERROR(check_prefix(source->key, key_prefix_));
+  LUMEN_RETURN_IF_ERROR(
+      check_room(*catalog_.snapshot(), source->byte_size, user_of(job), user_bytes_));
   const std::optional<uid_t> user = job.by ? std::optional(job.by->uid) : std::nullopt;
   const auto region = service::SharedRegion::open(*std::move(source), user);
   if (!region.ok()) return region.status();

@@ -8,12 +8,18 @@
 #include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
 
+#include <cstdint>
+#include <string>
+
 namespace lumen::server {
 
 class SharedRegions {
  public:
-  SharedRegions(service::Catalog& catalog, Report report)
-      : catalog_(catalog), report_(std::move(report)) {}
+  SharedRegions(service::Catalog& catalog, Report report, const ServerOptions& options)
+      : catalog_(catalog),
+        report_(std::move(report)),
+        key_prefix_(options.shm_key_prefix),
+        user_bytes_(options.shm_user_bytes) {}
 
   void handle(service::Job& job);
 
@@ -24,6 +30,8 @@ class SharedRegions {
 
   service::Catalog& catalog_;
   const Report report_;
+  const std::string key_prefix_;
+  const uint64_t user_bytes_;
 };
 
 }  // namespace lumen::server

@@ -262,6 +262,31 @@ def test_a_registration_that_means_nothing_is_refused(
     assert [one["name"] for one in client.get_system_shared_memory_status()] == ["page"]
 
 
+def test_keys_have_the_prefix_and_users_the_bytes_that_are_set(tmp_path: Path) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    flags = ["--tcp-shm", "on", "--shm-key-prefix", (PREFIX + "mine-").lstrip("/")]
+    handles = [
+        shm.create_shared_memory_region(name, PREFIX + name, 4096) for name in ("mine-1", "other")
+    ]
+    try:
+        with Server(models, *flags, "--shm-user-bytes", "6000") as server:
+            with triton.InferenceServerClient(server.url) as client:
+                register = client.register_system_shared_memory
+                with pytest.raises(InferenceServerException, match="--shm-key-prefix") as caught:
+                    register("b", PREFIX + "other", 1024)
+                assert caught.value.status() == "403"
+                register("a", PREFIX + "mine-1", 4096)
+                register("b", (PREFIX + "mine-1").lstrip("/"), 1904)
+                with pytest.raises(InferenceServerException, match="6001 bytes, more") as caught:
+                    register("c", PREFIX + "mine-1", 1)
+                assert caught.value.status() == "429"
+                client.unregister_system_shared_memory("b")
+                register("c", PREFIX + "mine-1", 1)
+    finally:
+        for handle in handles:
+            shm.destroy_shared_memory_region(handle)
+
+
 def test_a_name_is_registered_once(client: Any, region: Any) -> None:
     region("once", 100)
     with pytest.raises(InferenceServerException, match="'once' is registered already") as caught:

@@ -109,6 +109,10 @@ struct ServerOptions {
   // load and unload models and change settings, and have shared memory.
   bool tcp_control = false;
   bool tcp_shm = false;
+  // Of regions of system shared memory: how their keys begin (without the slash), and how many
+  // bytes those of one user may have together, 0: as many as the machine has memory.
+  std::string shm_key_prefix;
+  uint64_t shm_user_bytes = 0;
   // Of the replies to inferences; by a thread of its own.
   http::ReplyCompression reply_compression = http::ReplyCompression::kAuto;
   // A file of keys that clients of TCP need, each with a role (http::ApiKeys); empty: none are

@@ -102,6 +102,8 @@ const std::map<std::string, Rule>& rules() {
       {"recording", word("server", false, {"off", "on"})},
       {"tcp_control", word("server", false, {"off", "on"})},
       {"api_key_file", text("server", {"", "keys", "/a/b"}, {})},
+      {"shm_key_prefix", text("server", {"", "app-", "/app"}, {})},
+      {"shm_user_bytes", number("server", false, 0, uint64_t{1} << 50)},
       {"tcp_shm", word("server", false, {"off", "on"})},
       {"reply_compression", word("server", false, {"off", "auto", "on"})},
       {"load_files", word("server", false, {"off", "on"})},

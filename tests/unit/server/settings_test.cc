@@ -122,6 +122,8 @@ TEST_F(ConfigFile, EveryKeyTakesItsOwnDefaultAndEveryOtherValue) {
       {"api_key_file", "keys"},
       {"model_control", "poll"},
       {"load_files", "on"},
+      {"shm_key_prefix", "app-"},
+      {"shm_user_bytes", "65536"},
       {"poll_interval_ms", "250"},
       {"recording_bytes", "8192"},
       {"overload_status", "503"},
