@@ -248,7 +248,8 @@ std::optional<ConfigInstead> instead_of(std::string_view model, const std::strin
 void ModelRepository::read_from(std::string_view name, std::filesystem::path directory) {
   const std::lock_guard lock(elsewhere_mutex_);
   if (directory.empty()) {
-    if (const auto found = elsewhere_.find(name); found != elsewhere_.end()) elsewhere_.erase(found);
+    if (const auto found = elsewhere_.find(name); found != elsewhere_.end())
+      elsewhere_.erase(found);
   } else {
     elsewhere_[std::string(name)] = std::move(directory);
   }

@@ -36,8 +36,7 @@ Status check_side(std::string_view side, const std::vector<StatedTensor>& stated
     const bool is_there = found != tensors.end();
     if (is_there && agrees(one, *found, has_rows)) continue;
     const std::string got = text_of(one.type, one.dims);
-    const std::string wanted =
-        is_there ? text_of(found->type, found->shape) : "none of that name";
+    const std::string wanted = is_there ? text_of(found->type, found->shape) : "none of that name";
     return Status::error(
         Code::kInvalidArgument, "the configuration says %s '%.200s' is %s%s; the model has %s",
         std::string(side).c_str(), one.name.c_str(), got.c_str(),

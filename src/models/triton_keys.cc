@@ -25,9 +25,9 @@ constexpr int64_t kMostRows = INT32_MAX;
 
 // Of no use here, and refused unless they are empty: each would change answers or limits.
 constexpr std::array<std::string_view, 10> kOnlyDefault = {
-    "batch_input",   "batch_output",     "cc_model_filenames",      "ensemble_scheduling",
-    "metric_tags",   "model_operations", "model_repository_agents", "model_metrics",
-    "runtime",       "sequence_batching"};
+    "batch_input", "batch_output",     "cc_model_filenames",      "ensemble_scheduling",
+    "metric_tags", "model_operations", "model_repository_agents", "model_metrics",
+    "runtime",     "sequence_batching"};
 
 std::string got_wanted(const std::string& path, const Json& value, const std::string& wanted) {
   return "key \"" + path + "\": got " + shown(value) + ", wanted " + wanted;
@@ -36,7 +36,8 @@ std::string got_wanted(const std::string& path, const Json& value, const std::st
 // As protobuf leaves a field out, alone or in an object or a list of such.
 bool is_default(const Json& value) {
   if (value.is_object()) {
-    return std::ranges::all_of(value.items(), [](const auto& one) { return is_default(one.value()); });
+    return std::ranges::all_of(value.items(),
+                               [](const auto& one) { return is_default(one.value()); });
   }
   return value.is_null() || value == false || value == 0 || value == "" || value == "0" ||
          value == "FORMAT_NONE" || value == "PRIORITY_DEFAULT" ||
@@ -164,9 +165,9 @@ std::string read_tensor(const std::string& path, const Json& value, StatedTensor
   tensor.type = *type;
   const auto dims = shape_of(at("dims"));
   if (!dims) {
-    return got_wanted(path + ".dims", at("dims"),
-                      "a list of at most " + std::to_string(limits::kMaxRank) +
-                          " sizes, -1 for a free one");
+    return got_wanted(
+        path + ".dims", at("dims"),
+        "a list of at most " + std::to_string(limits::kMaxRank) + " sizes, -1 for a free one");
   }
   tensor.dims = *dims;
   for (const auto& [key, one] : value.items()) {
@@ -242,7 +243,8 @@ std::string read_dynamic_batching(const Json&, const Json& value, ModelOptions&)
 
 std::string read_transactions(const Json&, const Json& value, ModelOptions&) {
   if (is_default(value)) return {};
-  return got_wanted("model_transaction_policy", value, "{\"decoupled\": false}: one reply a request");
+  return got_wanted("model_transaction_policy", value,
+                    "{\"decoupled\": false}: one reply a request");
 }
 
 std::string read_parameters(const Json& document, const Json& value, ModelOptions& options) {
@@ -291,7 +293,8 @@ Json warm_up_of(const Json& entry, bool has_rows) {
       if (const auto number = within(size, 0, INT64_MAX)) size = static_cast<uint64_t>(*number);
     }
     const Json rows = entry.value("batch_size", Json(0));
-    if (has_rows && shape.is_array()) shape.insert(shape.begin(), is_default(rows) ? Json(1U) : rows);
+    if (has_rows && shape.is_array())
+      shape.insert(shape.begin(), is_default(rows) ? Json(1U) : rows);
     const auto type = type_of(one.value("data_type", Json()));
     Json input = {{"name", name}, {"shape", std::move(shape)}};
     if (type) input["datatype"] = element_type_name(*type);

@@ -73,7 +73,8 @@ Result<std::unique_ptr<CallFiles>> CallFiles::write(std::string_view model,
                          shown(json(std::string(model))).c_str(), limits::kMaxNameBytes);
   }
   std::error_code error;
-  std::string folder = (std::filesystem::temp_directory_path(error) / "lumen-model-XXXXXX").string();
+  std::string folder =
+      (std::filesystem::temp_directory_path(error) / "lumen-model-XXXXXX").string();
   if (error) return Status::from_errno(error.value(), "finding $TMPDIR, or /tmp");
   // Its owner's alone: 0700.
   if (::mkdtemp(folder.data()) == nullptr) {

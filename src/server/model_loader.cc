@@ -110,8 +110,7 @@ Status ModelLoader::change(const service::Job& job) {
   }
   // With files a body is as large as the server takes them.
   const size_t most_bytes = takes_files_ ? SIZE_MAX : kMaxJobBytes;
-  const Result<json> body =
-      parse_job(job.text, R"({"parameters": {"config": "{}"}})", most_bytes);
+  const Result<json> body = parse_job(job.text, R"({"parameters": {"config": "{}"}})", most_bytes);
   if (!body.ok()) return body.status();
   const Result<json> parameters = parameters_of(*body);
   if (!parameters.ok()) return parameters.status();

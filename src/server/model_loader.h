@@ -47,9 +47,9 @@ class ModelLoader final : public JobHandler {
   const bool takes_files_;
   const uint64_t interval_ns_;
   uint64_t next_look_ns_ = UINT64_MAX;
-  Stamps seen_;          // at the last look
-  Stamps taken_;         // that are served, or were refused
-  std::string problem_;  // of the last look
+  Stamps seen_;                                              // at the last look
+  Stamps taken_;                                             // that are served, or were refused
+  std::string problem_;                                      // of the last look
   std::map<std::string, std::unique_ptr<CallFiles>> files_;  // by model
 };
 

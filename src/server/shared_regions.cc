@@ -60,10 +60,9 @@ Status check_prefix(std::string_view key, std::string_view prefix) {
     return text.substr(text.starts_with('/') ? 1 : 0);
   };
   if (bare(key).starts_with(bare(prefix))) return {};
-  return Status::error(Code::kForbidden,
-                       "key %s: wanted one that begins with '%s', as --shm-key-prefix says",
-                       shown(nlohmann::json(std::string(key))).c_str(),
-                       std::string(bare(prefix)).c_str());
+  return Status::error(
+      Code::kForbidden, "key %s: wanted one that begins with '%s', as --shm-key-prefix says",
+      shown(nlohmann::json(std::string(key))).c_str(), std::string(bare(prefix)).c_str());
 }
 
 }  // namespace

@@ -91,8 +91,8 @@ void write_triton_config(JsonWriter& json, const models::Model& model) {
   json.key("platform").string(metadata.platform);
   json.key("backend").string(model.choice().backend);
   write_policy(json, model.versions());
-  json.key("max_batch_size").unsigned_integer(
-      by_rows ? model.stated_rows().value_or(kConfiguredRows) : 0);
+  json.key("max_batch_size")
+      .unsigned_integer(by_rows ? model.stated_rows().value_or(kConfiguredRows) : 0);
   write_tensors(json, "input", metadata.inputs, by_rows);
   write_tensors(json, "output", metadata.outputs, by_rows);
   if (by_rows) json.key("dynamic_batching").begin_object().end_object();

@@ -73,7 +73,9 @@ class Newest {
     for (size_t i = size_ - 1; i > at; --i) records_[i] = records_[i - 1];
     records_[at] = record;
   }
-  [[nodiscard]] std::span<const FlightRecord> all() const noexcept { return {records_.data(), size_}; }
+  [[nodiscard]] std::span<const FlightRecord> all() const noexcept {
+    return {records_.data(), size_};
+  }
 
  private:
   std::array<FlightRecord, kRequestsInCrashReport> records_{};
@@ -148,7 +150,8 @@ void on_fault(int number, siginfo_t* info, void*) noexcept {
   Line line;
   line << "lumen: crashed by " << (fault == kFaults.end() ? "a signal" : fault->name);
   (line << " at address 0x").number(reinterpret_cast<uintptr_t>(info->si_addr), 16);
-  (line << " in thread " << thread.data() << ", ").number(static_cast<uint64_t>(::syscall(SYS_gettid)));
+  (line << " in thread " << thread.data() << ", ")
+      .number(static_cast<uint64_t>(::syscall(SYS_gettid)));
   line.end();
   // sync[crash.counters]: acquire; the counters are whole
   const Counters* const counters = counters_of_report.load(std::memory_order_acquire);

@@ -192,8 +192,7 @@ void stage_lines(Sink& out, const PrometheusInput& input, const PrometheusModel&
     out << ",stage=\"" << kStageNames[static_cast<size_t>(stage)] << "\"";
   };
   const CoarseCounts counts =
-      out.measures() ? CoarseCounts{}
-                     : coarse_counts(fine_counts(stages, model.index, stage));
+      out.measures() ? CoarseCounts{} : coarse_counts(fine_counts(stages, model.index, stage));
   uint64_t below = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     below += counts[i];

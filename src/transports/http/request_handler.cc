@@ -186,8 +186,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
     case Endpoint::kPage: return answer_page(context);
     case Endpoint::kMetrics:
-      return host_.ask(context, host_.services().metrics,
-                       metrics_format(context.head().accept));
+      return host_.ask(context, host_.services().metrics, metrics_format(context.head().accept));
     // As a server without a GPU: clients ask for these whether they use them or not.
     case Endpoint::kCudaRegions:
       if (!route.region.empty()) return refuse(context, service::region_not_found(route.region));

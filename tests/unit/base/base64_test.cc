@@ -9,9 +9,13 @@ namespace lumen {
 namespace {
 
 TEST(Base64, DecodesTheExamplesOfItsStandard) {
-  const std::pair<const char*, const char*> rows[] = {
-      {"", ""},           {"Zg==", "f"},         {"Zm8=", "fo"},        {"Zm9v", "foo"},
-      {"Zm9vYg==", "foob"}, {"Zm9vYmE=", "fooba"}, {"Zm9vYmFy", "foobar"}};
+  const std::pair<const char*, const char*> rows[] = {{"", ""},
+                                                      {"Zg==", "f"},
+                                                      {"Zm8=", "fo"},
+                                                      {"Zm9v", "foo"},
+                                                      {"Zm9vYg==", "foob"},
+                                                      {"Zm9vYmE=", "fooba"},
+                                                      {"Zm9vYmFy", "foobar"}};
   for (const auto& [text, bytes] : rows) EXPECT_EQ(decode_base64(text), bytes) << text;
   EXPECT_EQ(decode_base64("/+8A"), std::string("\xff\xef\0", 3));
 }

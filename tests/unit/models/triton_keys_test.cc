@@ -94,9 +94,10 @@ TEST(TritonKeys, WarmUpRequestsHaveTheRowsOfTheirBatch) {
   EXPECT_THAT(refusal(R"({"model_warmup": [{"inputs": {"x": {"data_type": "TYPE_FP32", "dims": [1],
       "input_data_file": "raw"}}}]})"),
               HasSubstr("warmup[0].inputs[0].data"));
-  for (const char* wrong : {R"({"model_warmup": [{"inputs": [1]}]})", R"({"model_warmup": [1]})",
-                            R"({"model_warmup": {}})", R"({"model_warmup": [{"inputs": {"x": 1}}]})",
-                            R"({"max_batch_size": 1, "model_warmup": [{"inputs": {"x":
+  for (const char* wrong :
+       {R"({"model_warmup": [{"inputs": [1]}]})", R"({"model_warmup": [1]})",
+        R"({"model_warmup": {}})", R"({"model_warmup": [{"inputs": {"x": 1}}]})",
+        R"({"max_batch_size": 1, "model_warmup": [{"inputs": {"x":
                                {"data_type": "TYPE_FP32", "dims": {"a": 1}}}}]})"}) {
     EXPECT_THAT(refusal(wrong), HasSubstr("warmup")) << wrong;
   }
@@ -112,7 +113,8 @@ TEST(TritonKeys, DefaultsOfKeysThatCanNotBeFollowedAreTaken) {
                                  "f")
                   .ok());
   const std::vector<std::pair<const char*, const char*>> wrong = {
-      {R"({"ensemble_scheduling": {"step": [{"model_name": "a"}]}})", "key \"ensemble_scheduling\""},
+      {R"({"ensemble_scheduling": {"step": [{"model_name": "a"}]}})",
+       "key \"ensemble_scheduling\""},
       {R"({"sequence_batching": {"max_sequence_idle_microseconds": 5}})", "\"sequence_batching\""},
       {R"({"optimization": {"cuda": {"graphs": true}}})", "key \"optimization.cuda\""},
       {R"({"dynamic_batching": {"priority_levels": 2}})", "\"dynamic_batching.priority_levels\""},
