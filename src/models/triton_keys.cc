@@ -39,9 +39,11 @@ bool is_default(const Json& value) {
     return std::ranges::all_of(value.items(),
                                [](const auto& one) { return is_default(one.value()); });
   }
-  return value.is_null() || value == false || value == 0 || value == "" || value == "0" ||
-         value == "FORMAT_NONE" || value == "PRIORITY_DEFAULT" ||
-         (value.is_array() && std::ranges::all_of(value, is_default));
+  if (value.is_array()) return std::ranges::all_of(value, is_default);
+  const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+  const bool is_default_text =
+      text.empty() || text == "0" || text == "FORMAT_NONE" || text == "PRIORITY_DEFAULT";
+  return value.is_null() || value == false || value == 0 || (value.is_string() && is_default_text);
 }
 
 // Protobuf's JSON writes 64-bit integers as strings.
@@ -174,7 +176,8 @@ std::string read_tensor(const std::string& path, const Json& value, StatedTensor
     const bool is_read = key == "name" || key == "data_type" || key == "dims";
     if (is_read || is_default(one)) continue;
     if (key == "label_filename" && one == "labels.txt") continue;
-    return got_wanted(path + '.' + key, one, "none: this server can't follow it");
+    std::string place = path;
+    return got_wanted(place.append(".").append(key), one, "none: this server can't follow it");
   }
   return {};
 }
