@@ -11,6 +11,7 @@ Standard library only. Errors: SystemExit with the words of pip or apt.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -18,11 +19,22 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".build" / "judges"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Tests run in several processes, and one makes a judge."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def environment(name: str) -> Path:
@@ -31,7 +43,9 @@ def environment(name: str) -> Path:
     key = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()[:12]
     folder = FOLDER / f"{name}-{key}"
     mark = folder / "made"  # written last: a half-made environment has none
-    if not mark.is_file():
+    with alone():
+        if mark.is_file():
+            return folder
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder, with_pip=True)
         command = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
@@ -46,7 +60,9 @@ def prometheus() -> Path:
     """The program."""
     folder = FOLDER / "prometheus"
     program = folder / "usr" / "bin" / "prometheus"
-    if not program.is_file():
+    with alone():
+        if program.is_file() and not list(folder.glob("*.deb")):  # removed last
+            return program
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         done = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=folder)
@@ -70,10 +86,11 @@ def triton() -> Path:
     if not stub.is_file():
         raise SystemExit(f"nvidia-pytriton has no Python backend for Python {VERSION}")
     place = server / "backends" / "python" / stub.name
-    if not place.is_file():
-        shutil.copy(stub, place)
-    for program in (server / "bin" / "tritonserver", place):
-        program.chmod(0o755)
+    with alone():
+        if not place.is_file():
+            shutil.copy(stub, place)
+        for program in (server / "bin" / "tritonserver", place):
+            program.chmod(0o755)
     return server
 
 
