@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,6 +98,9 @@ Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& 
                             double rate) {
   auto target = client::parse_target(arguments.url);
   if (!target.ok()) return target.status();
+  // Not an argument: those are seen by all users of the machine.
+  const char* const key = std::getenv("LUMEN_API_KEY");
+  LUMEN_RETURN_IF_ERROR(client::set_key(*target, key == nullptr ? "" : key));
   auto model = client::read_model_info(*target, model_name, arguments.version);
   if (!model.ok()) return model.status();
   auto inputs = make_inputs(*model, arguments);

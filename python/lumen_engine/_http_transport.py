@@ -35,8 +35,14 @@ class HttpTransport:
         STATISTICS: "/stats",
     }
 
-    def __init__(self, connection: http.client.HTTPConnection, base_path: str = "") -> None:
+    def __init__(
+        self,
+        connection: http.client.HTTPConnection,
+        base_path: str = "",
+        api_key: str | None = None,
+    ) -> None:
         self._connection = connection
+        self._key = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._base = base_path + "/v2"
         self._lock = threading.Lock()
 
@@ -49,7 +55,7 @@ class HttpTransport:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         with self._lock:
             try:
-                self._connection.request(method, path, body, dict(headers))
+                self._connection.request(method, path, body, {**headers, **self._key})
                 reply = self._connection.getresponse()
                 content = reply.read()
             except (OSError, http.client.HTTPException):
@@ -129,11 +135,12 @@ class HttpTransport:
         self._connection.close()
 
 
-def connect(url: str, timeout: float | None) -> HttpTransport:
+def connect(url: str, timeout: float | None, api_key: str | None = None) -> HttpTransport:
     if url.startswith("unix:"):
-        return HttpTransport(UnixHttpConnection(url.removeprefix("unix:"), timeout))
+        connection = UnixHttpConnection(url.removeprefix("unix:"), timeout)
+        return HttpTransport(connection, api_key=api_key)
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError(f"URL {url!r}: wanted bus:/PATH, unix:/PATH or http://HOST:PORT")
     connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout)
-    return HttpTransport(connection, parts.path.rstrip("/"))
+    return HttpTransport(connection, parts.path.rstrip("/"), api_key)

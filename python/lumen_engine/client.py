@@ -53,9 +53,9 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-def transport_of(url: str, timeout: float | None) -> Transport:
+def transport_of(url: str, timeout: float | None, api_key: str | None) -> Transport:
     if not url.startswith("bus:"):
-        return _http_transport.connect(url, timeout)
+        return _http_transport.connect(url, timeout, api_key)
     # A client over HTTP needs no extension.
     from lumen_engine._bus_transport import BusTransport  # noqa: PLC0415
 
@@ -63,11 +63,16 @@ def transport_of(url: str, timeout: float | None) -> Transport:
 
 
 class Client:
-    """`url`: bus:/PATH, unix:/PATH or http://HOST:PORT; `timeout`: of a reply, None: for ever."""
+    """`url`: bus:/PATH, unix:/PATH or http://HOST:PORT; `timeout`: of a reply, None: for ever.
 
-    def __init__(self, url: str, *, timeout: float | None = 20.0) -> None:
+    `api_key`: for a server over TCP with --api-key-file; the bus and unix sockets need none.
+    """
+
+    def __init__(
+        self, url: str, *, timeout: float | None = 20.0, api_key: str | None = None
+    ) -> None:
         self.url = url
-        self._transport = transport_of(url, timeout)
+        self._transport = transport_of(url, timeout, api_key)
         self._lock = threading.Lock()
         self._metadata: dict[tuple[str, str], Any] = {}
 

@@ -109,7 +109,8 @@ Result<Reply> fetch(const Target& target, std::string_view path, uint64_t timeou
     }
   }
   const std::string request = "GET " + target.base_path + std::string(path) +
-                              " HTTP/1.1\r\nHost: " + target.host + "\r\nConnection: close\r\n\r\n";
+                              " HTTP/1.1\r\nHost: " + target.host + "\r\n" + target.head_lines +
+                              "Connection: close\r\n\r\n";
   if (const std::string why = send_all(fd, request, deadline_ns); !why.empty()) {
     return failed(target, path, why.c_str());
   }

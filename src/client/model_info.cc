@@ -181,8 +181,8 @@ std::string build_request(const Target& target, const ModelInfo& model,
   const std::string json = document.dump();
   const std::string version = model.version.empty() ? "" : "/versions/" + model.version;
   std::string request = "POST " + target.base_path + "/v2/models/" + model.name + version +
-                        "/infer HTTP/1.1\r\nHost: " + target.host +
-                        "\r\nContent-Length: " + std::to_string(json.size() + payload_bytes) +
+                        "/infer HTTP/1.1\r\nHost: " + target.host + "\r\n" + target.head_lines +
+                        "Content-Length: " + std::to_string(json.size() + payload_bytes) +
                         "\r\nInference-Header-Content-Length: " + std::to_string(json.size()) +
                         "\r\n";
   if (use == ConnectionUse::kOneRequest) request += "Connection: close\r\n";

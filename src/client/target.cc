@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -107,6 +108,18 @@ void set_base_path(Target& target, std::string_view path) {
 
 bool looks_like_url(std::string_view word) noexcept {
   return word.find(':') != std::string_view::npos || word.find('/') != std::string_view::npos;
+}
+
+Status set_key(Target& target, std::string_view key) {
+  const auto is_visible = [](char c) { return c > ' ' && c < 0x7f; };
+  if (!std::ranges::all_of(key, is_visible)) {
+    return Status::error(Code::kInvalidArgument,
+                         "the API key has %zu characters that are not all visible ASCII; wanted "
+                         "the KEY of a line of the server's api_key_file",
+                         key.size());
+  }
+  target.head_lines = key.empty() ? "" : "Authorization: Bearer " + std::string(key) + "\r\n";
+  return {};
 }
 
 Result<Target> parse_target(std::string_view url) {

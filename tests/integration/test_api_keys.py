@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from integration.harness import MODELS, Server, UnixConnection, copy_models, run_serve
+from integration.harness import (
+    MODELS,
+    Server,
+    UnixConnection,
+    copy_models,
+    lumen_binary,
+    run_serve,
+)
 from integration.raw_http import Connection, Reply
+from lumen_engine.client import Client, InferError
 
 INFER, CONTROL, LATER = "infer-key-0123456789", "control-key-0123456789", "later-key-0123456789"
 BODY = json.dumps(
@@ -155,3 +165,30 @@ def test_a_server_whose_keys_can_not_be_read_does_not_start(tmp_path: Path) -> N
     empty = write_keys(tmp_path / "empty")
     refused = run_serve("--api-key-file", str(empty), "--http", "127.0.0.1:0")
     assert refused.returncode != 0 and "it has no key" in refused.stderr + refused.stdout
+
+
+def test_lumen_bench_and_the_python_client_send_a_key(one: Server) -> None:
+    rows = {"input": np.arange(4, dtype=np.float32).reshape(1, 4)}
+    with Client(f"http://{one.url}", api_key=INFER) as client:
+        np.testing.assert_array_equal(client.infer("identity", rows)["output"], rows["input"])
+        assert client.metadata("identity")["name"] == "identity"
+    with Client(f"http://{one.url}") as client, pytest.raises(InferError) as refused:
+        client.infer("identity", rows)
+    assert refused.value.status == 401
+
+    def bench(key: str | None) -> subprocess.CompletedProcess[str]:
+        words = [str(lumen_binary()), "bench", f"http://{one.url}", "--model", "identity"]
+        words += ["--clients", "2", "--requests", "50", "--warm-up", "0"]
+        environment = {name: value for name, value in os.environ.items() if name != "LUMEN_API_KEY"}
+        environment |= {} if key is None else {"LUMEN_API_KEY": key}
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+
+    done = bench(INFER)
+    assert done.returncode == 0, done.stderr
+    assert "errors" in done.stdout and "none" in done.stdout
+    for key in (None, "another-key-0123456789"):
+        done = bench(key)
+        assert done.returncode == 1 and "401" in done.stderr, done.stderr
+    done = bench("two words-0123456789")
+    assert done.returncode == 1 and "visible ASCII" in done.stderr
+    assert "two words" not in done.stderr, "an error never says a key"

@@ -19,6 +19,8 @@ struct Target {
   std::string url;        // as given, for messages
   std::string host;       // of the Host header
   std::string base_path;  // "" or "/prefix", put before every path
+  // Lines of each request's head, each with its end; see set_key().
+  std::string head_lines = {};
   sockaddr_storage address{};
   socklen_t address_bytes = 0;
   std::string bus_path;  // not empty: over the bus, and all else but the URL is not used
@@ -32,6 +34,10 @@ struct Target {
 [[nodiscard]] bool looks_like_url(std::string_view word) noexcept;
 
 [[nodiscard]] Result<Target> parse_target(std::string_view url);
+
+// From now on requests have the API key `key`; empty: none. Errors: it has characters that no
+// header can carry. They don't say the key.
+[[nodiscard]] Status set_key(Target& target, std::string_view key);
 
 // A socket that is connected or, over TCP, connecting; it never blocks afterwards. Over a unix
 // socket connect() waits where the listener's backlog is full (there is no EINPROGRESS),
