@@ -65,6 +65,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         "--load", choices=contests.LOADS, default="http", help="of the server (http)"
     )
     parser.add_argument("--queue-type", default="inline", help="of the server (inline)")
+    parser.add_argument(
+        "--backend",
+        default="openvino",
+        help="of the server (openvino); with auto each build may choose another",
+    )
     parser.add_argument("--preset", help="refs are built with (release; with --program native)")
     parser.add_argument(
         "--within", type=share, default=0.01, help="interval to reach, plus or minus (1%%)"
@@ -167,7 +172,9 @@ def main(words: Sequence[str]) -> int:
         keys = (arguments.less, arguments.more)
         contest = contests.Program(both, target, arguments.arguments, *keys)
     else:
-        contest = contests.Serving(both, arguments.queue_type, load=arguments.load)
+        contest = contests.Serving(
+            both, arguments.queue_type, load=arguments.load, backend=arguments.backend
+        )
     pairs, reached = measure(contest, arguments)
     rows = describe(contest, pairs, arguments)
     if arguments.json:

@@ -80,11 +80,13 @@ class Serving:
         queue_type: str,
         slice_s: float = SLICE_S,
         load: str = "http",
+        backend: str = "openvino",
     ) -> None:
         self.builds = builds
         self.queue_type = queue_type
         self.slice_s = slice_s
         self.load = LOADS[load]
+        self.backend = backend
         self.client = builds[1].program("lumen")  # one for both
 
     def block(self, who: Sequence[int]) -> list[Costs]:
@@ -92,7 +94,7 @@ class Serving:
         with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
             for model in self.load.models:
                 shutil.copytree(ROOT / "models" / model, Path(name) / "models" / model)
-            words = ["--queue-type", self.queue_type]
+            words = ["--queue-type", self.queue_type, "--backend", self.backend]
             servers: dict[int, Server] = {}
             for at in dict.fromkeys(who):
                 binary = self.builds[at].program("lumen")
