@@ -1,6 +1,6 @@
 """KServe's SDK against the server whose address is the argument: prints each answer as JSON.
 
-Runs in an environment of its own (tools/judges.py), which has no part of Lumen.
+Runs in an environment of its own (tools/judge_programs.py), which has no part of Lumen.
 """
 
 from __future__ import annotations

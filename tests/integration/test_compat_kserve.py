@@ -24,7 +24,7 @@ from integration.harness import (
 from integration.raw_http import post_json
 
 sys.path.insert(0, str(ROOT / "tools"))
-import judges
+import judge_programs
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="of answers, which no sanitizer changes")
 CALLS = Path(__file__).with_name("kserve_calls.py")
@@ -53,7 +53,7 @@ def run(*words: str | Path) -> str:
 
 
 def test_the_sdk_of_kserve_gets_what_it_asks_for(served: Server) -> None:
-    answers = json.loads(run(judges.interpreter("kserve"), CALLS, f"http://{served.url}"))
+    answers = json.loads(run(judge_programs.interpreter("kserve"), CALLS, f"http://{served.url}"))
     assert [answers[name] for name in ("ready", "live", "model ready")] == [True] * 3
     assert answers["no model ready"] is False
     left = np.arange(6, dtype=np.float32).reshape(2, 3) / 7
@@ -73,7 +73,7 @@ def test_the_sdk_of_kserve_gets_what_it_asks_for(served: Server) -> None:
 def batch(served: Server, folder: Path, rows: list[Any], *words: str) -> list[dict[str, Any]]:
     source, target = folder / "requests.txt", folder / "replies.txt"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    program = judges.environment("mlserver") / "bin" / "mlserver"
+    program = judge_programs.environment("mlserver") / "bin" / "mlserver"
     files = ["-i", source, "-o", target]
     run(program, "infer", "-u", served.url, "-m", "mlp", *files, "--retries", "1", *words)
     replies = [json.loads(line) for line in target.read_text().splitlines()]

@@ -16,7 +16,7 @@ from types import TracebackType
 from integration.harness import PATIENCE, ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
-import judges
+import judge_programs
 
 # name: (data type in Triton's words, dims)
 Tensors = dict[str, tuple[str, list[int]]]
@@ -94,7 +94,7 @@ class TritonServer:
         http, grpc, metrics = free_ports(3)
         self.address = ("127.0.0.1", http)
         self.grpc = f"127.0.0.1:{grpc}"
-        place = judges.triton()
+        place = judge_programs.triton()
         words = [str(place / "bin" / "tritonserver"), "--model-repository"]
         words += [str(write_repository(folder / "models"))]
         words += ["--backend-directory", str(place / "backends")]
@@ -106,7 +106,7 @@ class TritonServer:
     def __enter__(self) -> TritonServer:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                self._words, env=judges.triton_environment(), stdout=log, stderr=log
+                self._words, env=judge_programs.triton_environment(), stdout=log, stderr=log
             )
         end = time.monotonic() + 60 * PATIENCE
         while not self._ready():
