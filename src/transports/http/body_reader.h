@@ -77,7 +77,7 @@ class ChunkedReader final : public BodyReader {
     const wire::ChunkedDecoder::Step step = decoder_.decode(input, space);
     buffer_->take(step.consumed);
     switch (step.state) {
-      case wire::ChunkedDecoder::State::kNeedMore: buffer_->make_room(); break;
+      case wire::ChunkedDecoder::State::kNeedMore: break;
       case wire::ChunkedDecoder::State::kComplete: return {Progress::kComplete, step.produced, {}};
       case wire::ChunkedDecoder::State::kRefused: return {Progress::kRefused, 0, step.refusal};
     }

@@ -172,7 +172,7 @@ void HttpConnection::go_on(RequestBody::Progress progress) noexcept {
 }
 
 void HttpConnection::inflate_on() noexcept {
-  state_ = State::kText;
+  state_ = context_->body.is_in_tensors() ? State::kTensors : State::kText;
   start(host_.timeouts().body);
   go_on(context_->body.go_on());
 }

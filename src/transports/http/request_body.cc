@@ -6,8 +6,22 @@
 #include <lumen/wire/oip.h>
 
 #include <algorithm>
+#include <array>
 
 namespace lumen::http {
+namespace {
+
+// 0.5 ms of inflating: one receive may bring a thousand times as much.
+constexpr size_t kMostAtOnce = 256 * 1024;
+
+constexpr wire::Refusal kMoreBytes{
+    400,
+    "more bytes follow the JSON than the binary_data_size of all inputs add up to; check "
+    "Inference-Header-Content-Length"};
+constexpr wire::Refusal kFewerBytes{
+    400, "the body ends before the binary_data_size of all inputs; send the bytes of all of them"};
+
+}  // namespace
 
 void RequestBody::begin(const wire::HttpHead& head) noexcept {
   is_chunked_ = head.framing == wire::BodyFraming::kChunked;
@@ -68,8 +82,6 @@ RequestBody::Progress RequestBody::begin_collecting(size_t max_bytes,
 }
 
 RequestBody::Progress RequestBody::collect() noexcept {
-  // 0.5 ms of inflating: one receive may bring a thousand times as much.
-  constexpr size_t kMostAtOnce = 256 * 1024;
   size_t taken = 0;
   for (;;) {
     const size_t room =
@@ -82,12 +94,50 @@ RequestBody::Progress RequestBody::collect() noexcept {
     const BodyReader::Step step = reader_->read(space);
     collected_ = {collected_.data(), collected_.size() + step.bytes};
     taken += step.bytes;
-    if (step.progress == BodyReader::Progress::kRefused) {
-      refusal_ = step.refusal;
-      return Progress::kRefused;
-    }
+    if (step.progress == BodyReader::Progress::kRefused) return refuse(step.refusal);
     if (step.progress == BodyReader::Progress::kComplete) return end_collecting();
-    if (!step.has_more) {
+    if (step.has_more && taken < kMostAtOnce) continue;
+    if (may_stream()) return begin_streaming();
+    if (step.has_more) return Progress::kHasMore;
+    buffer_->make_room();
+    return Progress::kNeedMore;
+  }
+}
+
+// The rest is decoded to its places: a large tensor is in memory once.
+RequestBody::Progress RequestBody::begin_streaming() noexcept {
+  is_streamed_ = true;
+  memory_->shrink_last(collected_.data(), collected_.size() + wire::JsonParser::kPadding);
+  text_ = std::string_view(collected_.data(), text_bytes_);
+  total_bytes_ = collected_.size();  // so far
+  return Progress::kComplete;
+}
+
+RequestBody::Progress RequestBody::stream() noexcept {
+  size_t taken = 0;
+  for (;;) {
+    // Once the tensors are there the coding's own end is to come, and no byte of a body.
+    std::array<char, 64> beyond;
+    std::span<char> space(beyond);
+    if (!places_->empty()) {
+      const iovec& first = places_->segments().front();
+      space = {static_cast<char*>(first.iov_base),
+               std::min(first.iov_len, limits::kReceiveBufferBytes)};
+    }
+    const size_t unread = buffer_->unread().size();
+    const BodyReader::Step step = reader_->read(space);
+    if (step.progress == BodyReader::Progress::kRefused) return refuse(step.refusal);
+    if (places_->empty() && step.bytes > 0) return refuse(kMoreBytes);
+    places_->advance(step.bytes);
+    taken += step.bytes;
+    total_bytes_ += step.bytes;
+    if (step.progress == BodyReader::Progress::kComplete) {
+      is_complete_ = true;
+      return places_->empty() ? Progress::kComplete : refuse(kFewerBytes);
+    }
+    // Chunks are read as far as there is space, which may be less than has been received.
+    const bool has_read = step.bytes > 0 || buffer_->unread().size() < unread;
+    if (!step.has_more && (buffer_->unread().empty() || !has_read)) {
       buffer_->make_room();
       return Progress::kNeedMore;
     }
@@ -108,7 +158,12 @@ RequestBody::Progress RequestBody::end_collecting() noexcept {
 
 RequestBody::Progress RequestBody::begin_tensors(service::Places& places) noexcept {
   if (is_collected()) {
-    (void)places.fill({collected_.data() + text_.size(), collected_.size() - text_.size()});
+    const std::span<const char> rest = collected_.subspan(text_.size());
+    const size_t filled = places.fill({rest.data(), rest.size()});
+    if (is_streamed_) {
+      places_ = &places;
+      return filled == rest.size() ? stream() : refuse(kMoreBytes);
+    }
   } else {
     identity_.take(places.fill(identity_.received()));
   }
@@ -117,17 +172,18 @@ RequestBody::Progress RequestBody::begin_tensors(service::Places& places) noexce
 }
 
 std::span<iovec> RequestBody::wanted() noexcept {
-  return places_ != nullptr ? places_->segments() : buffer_->wanted();
+  return places_ != nullptr && !is_streamed_ ? places_->segments() : buffer_->wanted();
 }
 
 RequestBody::Progress RequestBody::received(size_t bytes) noexcept {
-  if (places_ != nullptr) {
+  if (places_ != nullptr && !is_streamed_) {
     identity_.pass(bytes);
     places_->advance(bytes);
     if (places_ != &text_place_) direct_bytes_ += bytes;
     return places_->empty() ? Progress::kComplete : Progress::kNeedMore;
   }
   buffer_->add(bytes);
+  if (is_streamed_) return stream();
   return is_collected() ? collect() : take_text();
 }
 

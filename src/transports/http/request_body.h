@@ -1,6 +1,8 @@
 // RequestBody: a request's body on its way: first its text (JSON, or nothing), then its tensors,
-// each byte to where it belongs. Text that fits stays in the receive buffer; longer text and
-// chunked bodies are collected; tensors are received straight into their places.
+// each byte to where it belongs. Text that fits stays in the receive buffer; longer text is
+// collected. Tensors are received straight into their places, and those of a chunked or compressed
+// body are decoded into them. Such a body is collected as far as one receive has brought it, and
+// to its end where its length is needed to understand it.
 //
 //   begin(head) ─► begin_text() ─► text() ─► begin_tensors(places) ─► end
 //                     └─ kNeedMore: receive into wanted(), then received() ─┘
@@ -53,7 +55,13 @@ class RequestBody {
   // So many have been received there.
   [[nodiscard]] Progress received(size_t bytes) noexcept;
   // After kHasMore.
-  [[nodiscard]] Progress go_on() noexcept { return collect(); }
+  [[nodiscard]] Progress go_on() noexcept { return is_in_tensors() ? stream() : collect(); }
+  [[nodiscard]] bool is_in_tensors() const noexcept {
+    return places_ != nullptr && places_ != &text_place_;
+  }
+  // Whether the tensors' bytes are known when the text is there; otherwise their places say how
+  // many are to come, and more or fewer of them are refused.
+  [[nodiscard]] bool is_length_known() const noexcept { return !is_streamed_; }
   // The rest is of no use: its part in the receive buffer is dropped, then `bytes` of the socket.
   void drop_received() noexcept { identity_.take(identity_.received().size()); }
   void drop(size_t bytes) noexcept { identity_.pass(bytes); }
@@ -74,6 +82,16 @@ class RequestBody {
   [[nodiscard]] Progress begin_collecting(size_t max_bytes, RequestMemory& memory) noexcept;
   [[nodiscard]] Progress collect() noexcept;
   [[nodiscard]] Progress end_collecting() noexcept;
+  // Where the text is whole and has to wait for the rest no longer.
+  [[nodiscard]] bool may_stream() const noexcept {
+    return text_bytes_ != 0 && text_bytes_ != UINT64_MAX && collected_.size() >= text_bytes_;
+  }
+  [[nodiscard]] Progress begin_streaming() noexcept;
+  [[nodiscard]] Progress stream() noexcept;
+  [[nodiscard]] Progress refuse(wire::Refusal refusal) noexcept {
+    refusal_ = refusal;
+    return Progress::kRefused;
+  }
   [[nodiscard]] bool is_collected() const noexcept {
     return is_chunked_ || coding_ != wire::ContentCoding::kIdentity;
   }
@@ -97,7 +115,8 @@ class RequestBody {
   size_t max_bytes_ = 0;
   wire::Refusal refusal_;
   bool is_chunked_ = false;
-  bool is_complete_ = false;  // a chunked body
+  bool is_complete_ = false;  // a chunked or compressed body
+  bool is_streamed_ = false;  // to the tensors' places, from the reader
 };
 
 }  // namespace lumen::http

@@ -240,7 +240,9 @@ Next RequestHandler::on_text(RequestContext& context) noexcept {
     if (!head.ok()) return refuse(context, head.status());
     context.infer_head = *head;
   }
-  const size_t tensor_bytes = context.body.total_bytes() - text.size();
+  const size_t tensor_bytes = context.body.is_length_known()
+                                  ? context.body.total_bytes() - text.size()
+                                  : context.infer_head.binary_bytes;
   const Status status = is_raw ? bind_raw(context, tensor_bytes) : bind(context, tensor_bytes);
   return status.ok() ? Next::kReadTensors : refuse(context, status);
 }

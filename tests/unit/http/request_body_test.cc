@@ -143,13 +143,14 @@ struct Feed {
     return deliver(body.begin_text(bytes, 100, memory), pieces);
   }
   // The tensors go into two places that don't lie together; returns the bytes there.
-  std::string tensors(size_t bytes, std::vector<std::string_view>& pieces) {
+  std::string tensors(size_t bytes, std::vector<std::string_view>& pieces,
+                      Progress wanted = Progress::kComplete) {
     std::string first(bytes / 3, '.');
     std::string second(bytes - first.size(), '.');
     std::array<iovec, 2> segments{iovec{first.data(), first.size()},
                                   iovec{second.data(), second.size()}};
     service::Places places(segments);
-    EXPECT_EQ(Progress::kComplete, deliver(body.begin_tensors(places), pieces));
+    EXPECT_EQ(wanted, deliver(body.begin_tensors(places), pieces));
     return first + second;
   }
 
@@ -168,8 +169,8 @@ void expect_parts(wire::BodyFraming framing, std::string_view bytes, size_t text
       feed.begin(framing, bytes);
       ASSERT_EQ(Progress::kComplete, feed.text(text_bytes, pieces));
       EXPECT_EQ(kPlain.substr(0, text_bytes), feed.body.text());
-      EXPECT_EQ(kPlain.size(), feed.body.total_bytes());
       EXPECT_EQ(kPlain.substr(text_bytes), feed.tensors(kPlain.size() - text_bytes, pieces));
+      EXPECT_EQ(kPlain.size(), feed.body.total_bytes());
       EXPECT_EQ(0u, feed.body.left());
       EXPECT_TRUE(feed.body.is_end_known());
       EXPECT_TRUE(feed.of.buffer.unread().empty());
@@ -219,13 +220,39 @@ TEST(RequestBody, ACompressedBodyIsSplitByItsPlainBytes) {
         feed.body.decode_by(wire::ContentCoding::kGzip);
         ASSERT_EQ(Progress::kComplete, feed.text(text_bytes, pieces));
         EXPECT_EQ(kPlain.substr(0, text_bytes), feed.body.text());
-        EXPECT_EQ(kPlain.size(), feed.body.total_bytes());
         EXPECT_EQ(kPlain.substr(text_bytes), feed.tensors(kPlain.size() - text_bytes, pieces));
+        EXPECT_EQ(kPlain.size(), feed.body.total_bytes());
         EXPECT_EQ(0u, feed.body.left());
         EXPECT_TRUE(feed.body.is_end_known());
       });
     }
   }
+}
+
+TEST(RequestBody, BytesThatThePlacesDoNotExpectAreRefused) {
+  const std::string packed = gzip_of(kPlain);
+  constexpr size_t kText = 9;
+  size_t refused = 0;
+  for (const auto& [framing, sent] :
+       {std::pair(wire::BodyFraming::kLength, packed),
+        std::pair(wire::BodyFraming::kChunked, in_chunks(packed)),
+        std::pair(wire::BodyFraming::kChunked, in_chunks(std::string(kPlain)))}) {
+    for (const size_t expected : {kPlain.size() - kText - 1, kPlain.size() - kText + 1}) {
+      at_each_cut(sent, [&](std::vector<std::string_view> pieces) {
+        Feed feed;
+        feed.begin(framing, sent);
+        if (sent != in_chunks(std::string(kPlain))) {
+          feed.body.decode_by(wire::ContentCoding::kGzip);
+        }
+        ASSERT_EQ(Progress::kComplete, feed.text(kText, pieces));
+        if (feed.body.is_length_known()) return;  // the binder compares the lengths then
+        feed.tensors(expected, pieces, Progress::kRefused);
+        EXPECT_EQ(400, feed.body.refusal().status);
+        ++refused;
+      });
+    }
+  }
+  EXPECT_GT(refused, 0U);
 }
 
 TEST(RequestBody, ACompressedBodyIsBoundedByItsPlainBytes) {
