@@ -137,8 +137,8 @@ class HttpTransport:
 
 def connect(url: str, timeout: float | None, api_key: str | None = None) -> HttpTransport:
     if url.startswith("unix:"):
-        connection = UnixHttpConnection(url.removeprefix("unix:"), timeout)
-        return HttpTransport(connection, api_key=api_key)
+        by_unix = UnixHttpConnection(url.removeprefix("unix:"), timeout)
+        return HttpTransport(by_unix, api_key=api_key)
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError(f"URL {url!r}: wanted bus:/PATH, unix:/PATH or http://HOST:PORT")

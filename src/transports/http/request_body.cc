@@ -2,6 +2,7 @@
 #include "transports/http/request_body.h"
 
 #include <lumen/base/cache_line.h>
+#include <lumen/base/check.h>
 #include <lumen/base/limits.h>
 #include <lumen/wire/oip.h>
 
@@ -114,6 +115,7 @@ RequestBody::Progress RequestBody::begin_streaming() noexcept {
 }
 
 RequestBody::Progress RequestBody::stream() noexcept {
+  LUMEN_CHECK(places_ != nullptr);
   size_t taken = 0;
   for (;;) {
     // Once the tensors are there the coding's own end is to come, and no byte of a body.
