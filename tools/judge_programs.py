@@ -65,9 +65,14 @@ def prometheus() -> Path:
             return program
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        done = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=folder)
+        download = ["apt-get", "download", "-qq", "prometheus"]
+        if subprocess.run(download, cwd=folder).returncode != 0:
+            # The lists of packages may be missing or old.
+            root = ["sudo", "-n"] if os.geteuid() != 0 else []
+            subprocess.run([*root, "apt-get", "update", "-qq"])
+            subprocess.run(download, cwd=folder)
         packages = list(folder.glob("prometheus_*.deb"))
-        if done.returncode != 0 or len(packages) != 1:
+        if len(packages) != 1:
             raise SystemExit("apt-get could not download prometheus (see above)")
         subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
         packages[0].unlink()

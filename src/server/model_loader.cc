@@ -6,6 +6,8 @@
 
 #include <lumen/base/clock.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -129,14 +131,30 @@ Status ModelLoader::reload(const std::string& name, const std::string* config,
   };
   read_from(files.get());
   Status status = catalog_.reload(name, config);
-  std::unique_ptr<CallFiles>& kept = files_[name];
+  Kept& kept = files_[name];
   if (status.ok()) {
-    kept = std::move(files);
+    kept.counted = std::move(files);
+    kept.in_use.clear();
   } else {
-    read_from(kept.get());
+    // Instances of these are made later, too.
+    auto versions = repository_.on_disk(name, config);
+    if (files != nullptr && versions.ok()) {
+      kept.in_use.emplace_back(std::move(files), *std::move(versions));
+    }
+    std::erase_if(kept.in_use, [&](const auto& one) { return !is_served(one.second); });
+    read_from(kept.counted.get());
   }
-  if (kept == nullptr) files_.erase(name);
+  if (kept.counted == nullptr && kept.in_use.empty()) files_.erase(name);
   return status;
+}
+
+bool ModelLoader::is_served(const Versions& versions) const {
+  const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
+  return std::ranges::any_of(versions, [&](const models::ModelRepository::OnDisk& one) {
+    const service::CatalogModel* const entry = catalog->find(one.name, one.version);
+    return entry != nullptr && entry->model->stamp() == one.stamp &&
+           entry->model->state() == models::ModelState::kReady;
+  });
 }
 
 Status ModelLoader::unload(const std::string& name) {

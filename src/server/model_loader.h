@@ -15,6 +15,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lumen::server {
 
@@ -33,9 +35,12 @@ class ModelLoader final : public JobHandler {
 
   [[nodiscard]] Status change(const service::Job& job);
   // Loads the model from the repository, or from `files`. These take the place of those from an
-  // earlier call once it is loaded.
+  // earlier call once all of its versions are loaded.
   [[nodiscard]] Status reload(const std::string& name, const std::string* config,
                               std::unique_ptr<CallFiles> files);
+  using Versions = std::vector<models::ModelRepository::OnDisk>;
+  // Whether one of them is served as it was then.
+  [[nodiscard]] bool is_served(const Versions& versions) const;
   [[nodiscard]] Status unload(const std::string& name);
   [[nodiscard]] Result<Stamps> look() const;
   void load(const std::string& name);
@@ -47,10 +52,16 @@ class ModelLoader final : public JobHandler {
   const bool takes_files_;
   const uint64_t interval_ns_;
   uint64_t next_look_ns_ = UINT64_MAX;
-  Stamps seen_;                                              // at the last look
-  Stamps taken_;                                             // that are served, or were refused
-  std::string problem_;                                      // of the last look
-  std::map<std::string, std::unique_ptr<CallFiles>> files_;  // by model
+  Stamps seen_;          // at the last look
+  Stamps taken_;         // that are served, or were refused
+  std::string problem_;  // of the last look
+  // The files of a model that came with load calls.
+  struct Kept {
+    std::unique_ptr<CallFiles> counted;  // that a load without files would end; nullptr: none
+    // Of calls that failed for one version, and whose other versions are served.
+    std::vector<std::pair<std::unique_ptr<CallFiles>, Versions>> in_use;
+  };
+  std::map<std::string, Kept> files_;  // by model
 };
 
 }  // namespace lumen::server

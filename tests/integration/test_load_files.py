@@ -107,6 +107,29 @@ def test_a_broken_file_leaves_the_model_as_it_was(client: Any, scratch: Path) ->
         assert folders(scratch) == kept
 
 
+def test_files_stay_while_one_version_of_a_failed_call_is_served(
+    tmp_path: Path, scratch: Path
+) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    flags = ["--tcp-control", "on", "--load-files", "on", "--queue-type", "mpmc"]
+    path = tmp_path / "lumen.sock"
+    with Server(models, *flags, unix=str(path), env={"TMPDIR": str(scratch)}) as server:
+        with triton.InferenceServerClient(server.url) as client:
+            files = {"file:1/model.onnx": MLP, "file:2/model.onnx": MLP[:1000]}
+            for _ in range(3):
+                with pytest.raises(InferenceServerException, match="made/2/model.onnx"):
+                    client.load_model("made", config='{"backend": "onnxruntime"}', files=files)
+            before = infer(client, "made", "1")
+            assert len(folders(scratch)) == 1, "no version of the calls before is served"
+            for count in (1, 2):
+                change = post_json("/v2/lumen/engine", {"engine": {"thread_count": count}})
+                with UnixConnection(path) as connection:
+                    assert connection.exchange(change).status == 200
+                np.testing.assert_array_equal(infer(client, "made", "1"), before)
+            client.load_model("made", config="{}", files={"file:1/model.onnx": MLP})
+            assert len(folders(scratch)) == 1
+
+
 @pytest.mark.parametrize("backend", ["openvino", "onnxruntime"])
 def test_the_engine_makes_instances_of_it_later(
     tmp_path: Path, scratch: Path, backend: str
