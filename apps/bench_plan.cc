@@ -4,6 +4,7 @@
 #include <lumen/client/load_run.h>
 #include <lumen/client/report_parts.h>
 #include <lumen/client/stop_flag.h>
+#include <lumen/tensor/type_text.h>
 #include "bench_arguments.h"
 
 #include <algorithm>
@@ -109,7 +110,7 @@ Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& 
   BenchPlan made;
   for (const client::InputTensor& input : *inputs) {
     if (!made.inputs_text.empty()) made.inputs_text += ", ";
-    made.inputs_text += input.name + " " + client::type_text(input.type, input.shape);
+    made.inputs_text += input.name + " " + lumen::type_text(input.type, input.shape);
   }
   client::LoadPlan& plan = made.plan;
   const auto use =

@@ -1,6 +1,7 @@
 // Reads a model's metadata and writes infer requests. Control plane; the heap; as model_info.h
 // says.
 #include <lumen/client/model_info.h>
+#include <lumen/tensor/type_text.h>
 
 #include "client/bus_load.h"
 #include "client/fetch.h"
@@ -118,16 +119,6 @@ Result<ModelInfo> read_model_info(const Target& target, const std::string& name,
   auto info = parse_model_info(reply->body);
   if (info.ok()) info->version = version;
   return info;
-}
-
-std::string type_text(ElementType type, const Shape& shape) {
-  std::string text(element_type_name(type));
-  text += '[';
-  for (size_t i = 0; i < shape.rank(); ++i) {
-    if (i > 0) text += ',';
-    text += std::to_string(shape[i]);
-  }
-  return text + ']';
 }
 
 InputTensor random_input(const TensorInfo& info, uint64_t seed) {

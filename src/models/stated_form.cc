@@ -1,21 +1,13 @@
 // See the header.
 #include <lumen/models/stated_form.h>
 
+#include <lumen/tensor/type_text.h>
+
 #include <algorithm>
 #include <string_view>
 
 namespace lumen::models {
 namespace {
-
-std::string text_of(ElementType type, const Shape& shape) {
-  std::string text(element_type_name(type));
-  text += " [";
-  for (size_t axis = 0; axis < shape.rank(); ++axis) {
-    if (axis > 0) text += ',';
-    text += std::to_string(shape[axis]);
-  }
-  return text + ']';
-}
 
 bool agrees(const StatedTensor& stated, const TensorSpec& tensor, bool has_rows) {
   const size_t first = has_rows ? 1 : 0;
@@ -35,8 +27,9 @@ Status check_side(std::string_view side, const std::vector<StatedTensor>& stated
     const auto found = std::ranges::find(tensors, one.name, &TensorSpec::name);
     const bool is_there = found != tensors.end();
     if (is_there && agrees(one, *found, has_rows)) continue;
-    const std::string got = text_of(one.type, one.dims);
-    const std::string wanted = is_there ? text_of(found->type, found->shape) : "none of that name";
+    const std::string got = type_text(one.type, one.dims);
+    const std::string wanted =
+        is_there ? type_text(found->type, found->shape) : "none of that name";
     return Status::error(
         Code::kInvalidArgument, "the configuration says %s '%.200s' is %s%s; the model has %s",
         std::string(side).c_str(), one.name.c_str(), got.c_str(),

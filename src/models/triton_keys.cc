@@ -29,10 +29,6 @@ constexpr std::array<std::string_view, 10> kOnlyDefault = {
     "metric_tags", "model_operations", "model_repository_agents", "model_metrics",
     "runtime",     "sequence_batching"};
 
-std::string got_wanted(const std::string& path, const Json& value, const std::string& wanted) {
-  return "key \"" + path + "\": got " + shown(value) + ", wanted " + wanted;
-}
-
 // As protobuf leaves a field out, alone or in an object or a list of such.
 bool is_default(const Json& value) {
   if (value.is_object()) {
@@ -111,7 +107,8 @@ std::string read_version_policy(const Json& document, const Json& value, ModelOp
   }
   if (is("specific")) {
     std::vector<int64_t> numbers;
-    for (const Json& one : value["specific"].value("versions", Json::array())) {
+    const Json listed = value["specific"].value("versions", Json());
+    for (const Json& one : listed.is_array() ? listed : Json::array()) {
       numbers.push_back(within(one, 1, INT64_MAX).value_or(0));
     }
     std::ranges::sort(numbers);

@@ -26,10 +26,6 @@ constexpr uint32_t kMostRuns = 1000;
 constexpr std::array<std::string_view, 2> kRequestKeys = {"inputs", "count"};
 constexpr std::array<std::string_view, 4> kInputKeys = {"name", "datatype", "shape", "data"};
 
-std::string got_wanted(const std::string& path, const Json& value, const std::string& wanted) {
-  return "key \"" + path + "\": got " + shown(value) + ", wanted " + wanted;
-}
-
 // Empty: `value` is an object that has none but these keys.
 template <size_t N>
 std::string check_keys(const std::string& path, const Json& value,

@@ -120,10 +120,10 @@ def test_a_config_of_another_model_is_refused_with_both_sides(served: Server) ->
         before = client.get_model_config("mlp")
         for changes, words in (
             ({"name": "digits"}, "is of model 'digits', and this is model 'mlp'"),
-            ({"input": before["output"]}, "says input 'output' is FP32 [10]"),
+            ({"input": before["output"]}, "says input 'output' is FP32[10]"),
             (
                 {"max_batch_size": 0},
-                "says input 'input' is FP32 [256]; the model has FP32 [-1,256]",
+                "says input 'input' is FP32[256]; the model has FP32[-1,256]",
             ),
             ({"instance_group": [{"kind": "KIND_GPU"}]}, 'wanted "KIND_CPU" or "KIND_AUTO"'),
         ):

@@ -56,6 +56,13 @@ def infer(client: Any, model: str, version: str = "") -> np.ndarray:
     return client.infer(model, [tensor], version).as_numpy("output")
 
 
+def change_threads(path: Path, count: int) -> None:
+    """Each change makes instances of all models anew."""
+    with UnixConnection(path) as connection:
+        reply = connection.exchange(post_json("/v2/lumen/engine", {"thread_count": count}))
+        assert (reply.status, reply.json()["engine"]["thread_count"]) == (200, count), reply
+
+
 def folders(scratch: Path) -> list[Path]:
     return sorted(scratch.glob("lumen-model-*"))
 
@@ -122,9 +129,7 @@ def test_files_stay_while_one_version_of_a_failed_call_is_served(
             before = infer(client, "made", "1")
             assert len(folders(scratch)) == 1, "no version of the calls before is served"
             for count in (1, 2):
-                change = post_json("/v2/lumen/engine", {"engine": {"thread_count": count}})
-                with UnixConnection(path) as connection:
-                    assert connection.exchange(change).status == 200
+                change_threads(path, count)
                 np.testing.assert_array_equal(infer(client, "made", "1"), before)
             client.load_model("made", config="{}", files={"file:1/model.onnx": MLP})
             assert len(folders(scratch)) == 1
@@ -143,10 +148,7 @@ def test_the_engine_makes_instances_of_it_later(
             client.load_model("made", config=config, files={"file:1/model.onnx": MLP})
             before = infer(client, "made")
             for count in (1, 2):
-                change = post_json("/v2/lumen/engine", {"engine": {"thread_count": count}})
-                with UnixConnection(path) as connection:
-                    reply = connection.exchange(change)
-                    assert reply.status == 200, reply
+                change_threads(path, count)
                 np.testing.assert_array_equal(infer(client, "made"), before)
 
 

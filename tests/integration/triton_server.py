@@ -8,12 +8,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from integration.harness import PATIENCE, ROOT
+from integration.harness import PATIENCE, ROOT, eventually
 
 sys.path.insert(0, str(ROOT / "tools"))
 import judge_programs
@@ -108,13 +107,15 @@ class TritonServer:
             self.process = subprocess.Popen(
                 self._words, env=judge_programs.triton_environment(), stdout=log, stderr=log
             )
-        end = time.monotonic() + 60 * PATIENCE
-        while not self._ready():
-            gone = self.process.poll() is not None
-            if gone or time.monotonic() > end:
-                self.process.kill()
-                raise AssertionError(f"Triton did not start:\n{self.log.read_text()}")
-            time.sleep(0.1)  # sleep: a process of others that tells nobody when it is ready
+        try:
+            eventually(
+                lambda: self._ready() or self.process.poll() is not None, self.log.read_text, 60
+            )
+            assert self.process.poll() is None, self.log.read_text()
+        except AssertionError:
+            self.process.kill()
+            self.process.wait()
+            raise
         return self
 
     def __exit__(

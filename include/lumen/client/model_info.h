@@ -43,9 +43,6 @@ struct InputTensor {
   std::string bytes;
 };
 
-// "FP32[1,3,224,224]"
-[[nodiscard]] std::string type_text(ElementType type, const Shape& shape);
-
 // Free axes become 1; values are pseudo-random from `seed`: floats in [0, 1), integers 0 to 7, so
 // that they are valid indices of nearly any table.
 [[nodiscard]] InputTensor random_input(const TensorInfo& info, uint64_t seed);

@@ -1,5 +1,6 @@
 // A model's metadata, inputs made from it, and the request that carries them.
 #include <lumen/client/model_info.h>
+#include <lumen/tensor/type_text.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

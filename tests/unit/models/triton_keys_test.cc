@@ -46,6 +46,7 @@ TEST(TritonKeys, VersionPoliciesAreThoseOfVersions) {
   for (const char* wrong :
        {R"({"version_policy": {"latest": {"num_versions": -1}}})",
         R"({"version_policy": {"specific": {"versions": [1, 1]}}})",
+        R"({"version_policy": {"specific": {"versions": 3}}})",
         R"({"version_policy": {"specific": {"versions": []}}})", R"({"version_policy": [1]})",
         R"({"version_policy": {"all": {}, "latest": {}}})"}) {
     EXPECT_THAT(refusal(wrong), HasSubstr("key \"version_policy\": got ")) << wrong;
@@ -164,12 +165,12 @@ TEST(TritonKeys, StatedTensorsAreHeldAgainstTheModel) {
   const std::vector<std::pair<const char*, const char*>> wrong = {
       {R"({"input": [{"name": "z", "data_type": "TYPE_FP32", "dims": [3]}]})", "none of that name"},
       {R"({"input": [{"name": "x", "data_type": "TYPE_INT8", "dims": [-1, 3]}]})",
-       "input 'x' is INT8 [-1,3]; the model has FP32 [-1,3]"},
-      {R"({"input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [3]}]})", "is FP32 [3]; the"},
+       "input 'x' is INT8[-1,3]; the model has FP32[-1,3]"},
+      {R"({"input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [3]}]})", "is FP32[3]; the"},
       {R"({"max_batch_size": 1, "output": [{"name": "y", "data_type": "TYPE_FP32", "dims":
           [-1, 3]}]})",
-       "output 'y' is FP32 [-1,3] behind a free axis of rows"},
-      {R"({"input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, -1]}]})", "FP32 [-1,3]"},
+       "output 'y' is FP32[-1,3] behind a free axis of rows"},
+      {R"({"input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [-1, -1]}]})", "FP32[-1,3]"},
   };
   for (const auto& [text, words] : wrong) EXPECT_THAT(problem(text), HasSubstr(words)) << text;
 }
