@@ -5,6 +5,7 @@
 
 #include <lumen/base/text_file.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -347,23 +348,27 @@ void ask_for_time_slice(uint64_t ns) noexcept {
   (void)::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
-namespace {
-
-Status set_policy(pthread_t thread, int policy, const char* name) noexcept {
-  const sched_param parameters{};  // 0, the only priority that these policies have
-  const int error = ::pthread_setschedparam(thread, policy, &parameters);
-  if (error == 0) return {};
-  return Status::from_errno(error, "pthread_setschedparam(%s)", name);
-}
-
-}  // namespace
-
 Status run_this_thread_in_background() noexcept {
-  return set_policy(::pthread_self(), SCHED_IDLE, "SCHED_IDLE");
+  const sched_param parameters{};  // 0, the only priority that this policy has
+  const int error = ::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &parameters);
+  if (error == 0) return {};
+  return Status::from_errno(error, "pthread_setschedparam(SCHED_IDLE)");
 }
 
-Status run_thread_as_usual(std::thread& thread) noexcept {
-  return set_policy(thread.native_handle(), SCHED_OTHER, "SCHED_OTHER");
+void run_all_threads_as_usual() noexcept {
+  const sched_param parameters{};
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir("/proc/self/task"), ::closedir);
+  if (tasks == nullptr) return;
+  while (const dirent* const task = ::readdir(tasks.get())) {
+    pid_t thread = 0;
+    const std::string_view name(task->d_name);
+    const char* const end = name.data() + name.size();
+    if (std::from_chars(name.data(), end, thread).ptr != end) continue;  // "." and ".."
+    // One that has ended meanwhile is no error.
+    if (::sched_getscheduler(thread) == SCHED_IDLE) {
+      (void)::sched_setscheduler(thread, SCHED_OTHER, &parameters);
+    }
+  }
 }
 
 void name_this_thread(std::string_view name) noexcept {

@@ -170,7 +170,8 @@ void Model::keep_known_costs() {
 Result<std::unique_ptr<ModelRepository>> ModelRepository::open(
     const std::filesystem::path& directory, Backends backends, telemetry::Counters& counters,
     LoadOptions options, const OnLoaded& on_loaded) {
-  Result<std::vector<FoundModel>> found = scan_repository(directory, options.follow_links);
+  Result<std::vector<FoundModel>> found =
+      scan_repository(directory, {.follow_links = options.follow_links});
   if (!found.ok()) return found.status();
   if (found->size() > limits::kMaxModels) {
     return Status::error(Code::kTooLarge,
@@ -269,8 +270,9 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                                                      std::string_view version,
                                                      const std::string* config) {
   const std::filesystem::path directory = directory_of(name);
-  Result<std::vector<FoundModel>> found =
-      scan_repository(directory, options_.follow_links, instead_of(name, config));
+  Result<std::vector<FoundModel>> found = scan_repository(
+      directory,
+      {.follow_links = options_.follow_links, .instead = instead_of(name, config), .only = name});
   if (!found.ok()) return found.status();
   const FoundModel* wanted = nullptr;
   for (const FoundModel& one : *found) {
@@ -298,8 +300,9 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
 
 Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk(
     std::string_view name, const std::string* config) const {
-  const Result<std::vector<FoundModel>> found =
-      scan_repository(directory_of(name), options_.follow_links, instead_of(name, config));
+  const Result<std::vector<FoundModel>> found = scan_repository(
+      directory_of(name),
+      {.follow_links = options_.follow_links, .instead = instead_of(name, config), .only = name});
   if (!found.ok()) return found.status();
   std::vector<OnDisk> all;
   for (const FoundModel& one : *found) {
@@ -309,7 +312,8 @@ Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk(
   return all;
 }
 
-void ModelRepository::forget(const Model& model) {
+void ModelRepository::forget(Model& model) {
+  model.loaded_.reset();
   const std::lock_guard lock(models_mutex_);
   std::erase_if(models_, [&](const auto& kept) { return kept.get() == &model; });
 }

@@ -280,8 +280,7 @@ void add_loose_file(const std::filesystem::path& path, std::vector<FoundModel>& 
 }  // namespace
 
 Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& directory,
-                                                bool follow_links,
-                                                const std::optional<ConfigInstead>& instead) {
+                                                const ScanOptions& options) {
   const UniqueFd root = open_directory(AT_FDCWD, directory.c_str());
   if (!root.valid()) {
     return Status::from_errno(errno,
@@ -292,21 +291,25 @@ Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& dir
   Result<std::vector<Entry>> entries = list(root.get(), directory);
   if (!entries.ok()) return entries.status();
   std::error_code error;
-  const Bounds bounds = follow_links ? Bounds() : std::filesystem::canonical(directory, error);
+  const Bounds bounds =
+      options.follow_links ? Bounds() : std::filesystem::canonical(directory, error);
   if (error) return Status::from_errno(error.value(), "model repository %s", directory.c_str());
   std::vector<FoundModel> models;
   for (const Entry& entry : *entries) {
     const std::filesystem::path path = directory / entry.name;
+    const bool is_loose_file = entry.kind == Kind::kFile && path.extension() == ".onnx";
+    const std::string name = printable(is_loose_file ? path.stem().string() : entry.name);
+    if (!options.only.empty() && name != options.only) continue;
     if (entry.kind == Kind::kDirectory || entry.kind == Kind::kDeadLink) {
       FoundModel found;
       found.status = check_links(path, bounds);
       if (found.status.ok()) {
-        scan_model(root.get(), path, bounds, instead, models);
+        scan_model(root.get(), path, bounds, options.instead, models);
         continue;
       }
-      found.source.name = printable(entry.name);
+      found.source.name = name;
       models.push_back(std::move(found));
-    } else if (entry.kind == Kind::kFile && path.extension() == ".onnx") {
+    } else if (is_loose_file) {
       add_loose_file(path, models);
     }
   }

@@ -26,12 +26,17 @@ struct ConfigInstead {
   std::string_view text;
 };
 
+struct ScanOptions {
+  bool follow_links = false;
+  std::optional<ConfigInstead> instead = std::nullopt;
+  std::string_view only = {};  // the model of this name; empty: all
+};
+
 // Sorted by name, then version as a number. Skipped without a word: plain files, hidden entries and
 // directories without a version in them (a repository may hold scripts). A symbolic link that leads
-// out of `directory` (which itself may be one) is refused, unless `follow_links`; a link within it
+// out of `directory` (which itself may be one) is refused, unless options.follow_links; a link within it
 // is taken as its target.
 [[nodiscard]] Result<std::vector<FoundModel>> scan_repository(
-    const std::filesystem::path& directory, bool follow_links = false,
-    const std::optional<ConfigInstead>& instead = std::nullopt);
+    const std::filesystem::path& directory, const ScanOptions& options = {});
 
 }  // namespace lumen::models

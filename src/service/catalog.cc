@@ -301,7 +301,6 @@ Status Catalog::reload(std::string_view name, const std::string* config) {
   if (is_closed_) return shutting_down();
   Result<std::vector<models::ModelRepository::OnDisk>> found = repository_.on_disk(name, config);
   if (!found.ok()) return found.status();
-  std::erase_if(*found, [name](const auto& one) { return one.name != name; });
   if (found->empty()) return model_not_found(name, {});
   Status first;
   for (const auto& one : *found) {

@@ -105,7 +105,7 @@ void check(const FoundModel& found, const fs::path& root, bool follows_links) {
 }
 
 std::vector<FoundModel> scan(const fs::path& folder, bool follows_links) {
-  auto found = scan_repository(folder, follows_links);
+  auto found = scan_repository(folder, {.follow_links = follows_links});
   LUMEN_CHECK(found.ok());
   for (const FoundModel& one : *found) check(one, fs::canonical(folder), follows_links);
   return *std::move(found);

@@ -186,8 +186,9 @@ class ModelRepository {
     // Of a model without a version that can be read: what is wrong with its folder.
     Status status{};
   };
-  // In the order of the list above. Control plane; reads no model. `config`, here and below: of the
-  // model `name`, in place of its config.json; nullptr: that counts.
+  // Of the model `name`, or of all (empty), in the order of the list above. Control plane; reads no
+  // model. `config`, here and below: of the model, in place of its config.json; nullptr: that
+  // counts.
   [[nodiscard]] Result<std::vector<OnDisk>> on_disk(std::string_view name = {},
                                                     const std::string* config = nullptr) const;
   // From now on the model `name` is read from this repository instead; empty: from its own again.
@@ -200,8 +201,9 @@ class ModelRepository {
   // loaded is unavailable, with its reason. Errors: it is not there, or no index is free.
   [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name, std::string_view version,
                                                     const std::string* config = nullptr);
-  // Not kept any more; it lives as long as others keep it.
-  void forget(const Model& model);
+  // Not kept any more; it lives as long as others keep it, without its backend's part, of which no
+  // instance is left.
+  void forget(Model& model);
   [[nodiscard]] Backends& backends() noexcept { return backends_; }
   [[nodiscard]] const Backends& backends() const noexcept { return backends_; }
   [[nodiscard]] telemetry::Counters& counters() const noexcept { return counters_; }

@@ -10,8 +10,8 @@
 #include <lumen/models/validate.h>
 #include <lumen/onnx/model_file.h>
 
+#include "backends/openvino/compiler.h"
 #include "backends/openvino/memory_policy.h"
-#include "backends/openvino/opening_thread.h"
 #include "backends/openvino/operators.h"
 #include "backends/openvino/plan.h"
 #include "backends/openvino/shapes.h"
@@ -214,9 +214,9 @@ class OpenVinoInstance final : public Instance {
 
 class OpenVinoModel final : public LoadedModel {
  public:
-  OpenVinoModel(ov::Core& core, std::shared_ptr<ov::Model> model, const ModelSource& source,
+  OpenVinoModel(Compiler& compiler, std::shared_ptr<ov::Model> model, const ModelSource& source,
                 std::vector<Port> inputs, std::vector<Port> outputs)
-      : core_(core),
+      : compiler_(compiler),
         model_(std::move(model)),
         options_(source.options),
         compiled_(is_as_named(source) ? source.compiled : nullptr),
@@ -345,7 +345,7 @@ class OpenVinoModel final : public LoadedModel {
     if (!bytes) return std::nullopt;
     try {
       std::istringstream stream(std::move(*bytes));
-      return core_.import_model(stream, "CPU", is_dynamic ? dynamic_properties() : properties());
+      return compiler_.import(stream, is_dynamic ? dynamic_properties() : properties());
     } catch (const std::exception&) {
       compiled_->remove(identity);
       return std::nullopt;
@@ -402,11 +402,10 @@ class OpenVinoModel final : public LoadedModel {
   }
 
   ov::CompiledModel compile(const std::shared_ptr<ov::Model>& model) {
-    return core_.compile_model(model, "CPU",
-                               model->is_dynamic() ? dynamic_properties() : properties());
+    return compiler_.compile(model, model->is_dynamic() ? dynamic_properties() : properties());
   }
 
-  ov::Core& core_;
+  Compiler& compiler_;
   std::shared_ptr<ov::Model> model_;
   std::mutex cloning_;
   ModelOptions options_;
@@ -447,7 +446,7 @@ class OpenVinoBackend final : public Backend {
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
     return or_failed(
         Code::kUnavailable, "loading", source.name, [&]() -> Result<std::unique_ptr<LoadedModel>> {
-          open_core();
+          compiler_.open();
           std::shared_ptr<ov::Model> model = read_model(source.file);
           const PortNames names = port_names(source);
           auto inputs = describe_ports(source.name, model->inputs(), "input", names.inputs);
@@ -456,7 +455,7 @@ class OpenVinoBackend final : public Backend {
           if (!outputs.ok()) return outputs.status();
           give_strings_their_own_memory(*model);
           return std::unique_ptr<LoadedModel>(std::make_unique<OpenVinoModel>(
-              *core_, std::move(model), source, std::move(*inputs), std::move(*outputs)));
+              compiler_, std::move(model), source, std::move(*inputs), std::move(*outputs)));
         });
   }
 
@@ -470,22 +469,7 @@ class OpenVinoBackend final : public Backend {
     return frontend->convert(input);
   }
 
-  void open_core() {
-    const std::lock_guard lock(opening_);
-    if (core_) return;
-    const OnOneCpu narrow;
-    const SignalStack own;
-    try {
-      core_.emplace();
-      (void)core_->get_property("CPU", ov::device::full_name);  // loads the plugin
-    } catch (...) {
-      core_.reset();
-      throw;
-    }
-  }
-
-  std::mutex opening_;
-  std::optional<ov::Core> core_;
+  Compiler compiler_;
   ov::frontend::FrontEndManager frontends_;
 };
 

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <fstream>
+#include <semaphore>
 #include <string>
 #include <thread>
 
@@ -176,6 +178,32 @@ TEST(UsableCpus, AreTheCpusThatTheThreadIsPinnedTo) {
 TEST(PinThisThread, RefusesACpuThatIsNotThere) {
   EXPECT_FALSE(pin_this_thread(8191).ok());
   EXPECT_EQ(pin_this_thread(1'000'000).code(), Code::kInvalidArgument);
+}
+
+int policy_of(std::thread& thread) {
+  int policy = -1;
+  sched_param parameters{};
+  EXPECT_EQ(::pthread_getschedparam(thread.native_handle(), &policy, &parameters), 0);
+  return policy;
+}
+
+TEST(RunAllThreadsAsUsual, TakesThreadsOutOfTheBackgroundWhereTheKernelAllowsIt) {
+  std::binary_semaphore is_in_background(0);
+  std::binary_semaphore end(0);
+  std::thread thread([&] {
+    EXPECT_TRUE(run_this_thread_in_background().ok());
+    is_in_background.release();
+    end.acquire();
+  });
+  is_in_background.acquire();
+  EXPECT_EQ(policy_of(thread), SCHED_IDLE);
+  run_all_threads_as_usual();
+  const int policy = policy_of(thread);
+  const sched_param parameters{};
+  const bool may = ::pthread_setschedparam(thread.native_handle(), SCHED_OTHER, &parameters) == 0;
+  EXPECT_EQ(policy, may ? SCHED_OTHER : SCHED_IDLE);
+  end.release();
+  thread.join();
 }
 
 TEST(NameThisThread, CutsALongName) {
