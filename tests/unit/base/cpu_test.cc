@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <semaphore>
@@ -180,27 +181,22 @@ TEST(PinThisThread, RefusesACpuThatIsNotThere) {
   EXPECT_EQ(pin_this_thread(1'000'000).code(), Code::kInvalidArgument);
 }
 
-int policy_of(std::thread& thread) {
-  int policy = -1;
-  sched_param parameters{};
-  EXPECT_EQ(::pthread_getschedparam(thread.native_handle(), &policy, &parameters), 0);
-  return policy;
-}
-
 TEST(RunAllThreadsAsUsual, TakesThreadsOutOfTheBackgroundWhereTheKernelAllowsIt) {
   std::binary_semaphore is_in_background(0);
   std::binary_semaphore end(0);
+  pid_t id = 0;  // the policy that a pthread_t tells is the one that was set by it
   std::thread thread([&] {
+    id = ::gettid();
     EXPECT_TRUE(run_this_thread_in_background().ok());
     is_in_background.release();
     end.acquire();
   });
   is_in_background.acquire();
-  EXPECT_EQ(policy_of(thread), SCHED_IDLE);
+  EXPECT_EQ(::sched_getscheduler(id), SCHED_IDLE);
   run_all_threads_as_usual();
-  const int policy = policy_of(thread);
+  const int policy = ::sched_getscheduler(id);
   const sched_param parameters{};
-  const bool may = ::pthread_setschedparam(thread.native_handle(), SCHED_OTHER, &parameters) == 0;
+  const bool may = ::sched_setscheduler(id, SCHED_OTHER, &parameters) == 0;
   EXPECT_EQ(policy, may ? SCHED_OTHER : SCHED_IDLE);
   end.release();
   thread.join();
