@@ -95,8 +95,8 @@ bool Builders::try_run(std::span<const Job> jobs) {
   }
   const auto is_done = [this] { return done_ == jobs_.size(); };
   if (usual_ != nullptr && !changed_.wait_for(lock, kPatience, is_done)) {
-    // The threads of backends that work for the jobs, too. Refused to most users: the jobs then take
-    // the time that they take.
+    // The threads of backends that work for the jobs, too. Refused to most users: the jobs then
+    // take the time that they take.
     run_all_threads_as_usual();
   }
   changed_.wait(lock, is_done);

@@ -34,8 +34,8 @@ struct ScanOptions {
 
 // Sorted by name, then version as a number. Skipped without a word: plain files, hidden entries and
 // directories without a version in them (a repository may hold scripts). A symbolic link that leads
-// out of `directory` (which itself may be one) is refused, unless options.follow_links; a link within it
-// is taken as its target.
+// out of `directory` (which itself may be one) is refused, unless options.follow_links; a link
+// within it is taken as its target.
 [[nodiscard]] Result<std::vector<FoundModel>> scan_repository(
     const std::filesystem::path& directory, const ScanOptions& options = {});
 

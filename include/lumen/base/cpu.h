@@ -105,8 +105,8 @@ inline constexpr uint64_t kShortestTimeSliceNs = 100'000;  // that the kernel gr
 // From now on the thread runs only where no other thread wants the CPU (SCHED_IDLE). Threads and
 // processes that it starts inherit this.
 [[nodiscard]] Status run_this_thread_in_background() noexcept;
-// Undoes it, for all threads of this process. Needs CAP_SYS_NICE or a limit of nice (RLIMIT_NICE) of
-// 20 or more; without, nothing changes.
+// Undoes it, for all threads of this process. Needs CAP_SYS_NICE or a limit of nice (RLIMIT_NICE)
+// of 20 or more; without, nothing changes.
 void run_all_threads_as_usual() noexcept;
 // Shown by ps -L and perf; the kernel keeps 15 bytes, the rest is cut.
 void name_this_thread(std::string_view name) noexcept;
