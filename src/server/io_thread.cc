@@ -40,15 +40,16 @@ Result<std::unique_ptr<IoThread>> IoThread::create(
   if (!loop.ok()) return loop.status();
   io->loop_ = std::move(*loop);
   parts.submitter.set_wake_sink(*io);
-  const transports::ThreadServices services{.index = parts.index,
-                                            .loop = *io->loop_,
-                                            .intake = io->intake_,
-                                            .dispatcher = io->dispatcher_,
-                                            .counters = io->counters_,
-                                            .recorder = io->recorder_};
+  transports::ThreadServices services{.index = parts.index,
+                                      .loop = *io->loop_,
+                                      .intake = io->intake_,
+                                      .dispatcher = io->dispatcher_,
+                                      .counters = io->counters_,
+                                      .recorder = io->recorder_};
   for (const transports::MakeTransport& make : make_transports) {
     Result<std::unique_ptr<transports::Transport>> transport = make(services);
     if (!transport.ok()) return transport.status();
+    if ((*transport)->http2() != nullptr) services.http2 = (*transport)->http2();
     io->transports_.push_back(std::move(*transport));
   }
   LUMEN_RETURN_IF_ERROR(io->listen(std::move(sockets)));

@@ -20,6 +20,7 @@
 #include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
 #include <lumen/service/row_sampler.h>
+#include <lumen/transports/grpc/transport.h>
 #include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
 #include <lumen/transports/http/memory_limits.h>
@@ -152,6 +153,7 @@ class RunningServer final : public Server {
   std::atomic<bool> is_leaving_{false};
   http::Options http_options_{};
   shm::Options shm_options_{};
+  grpc::Options grpc_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<answers::ResponseCache> cache_;
@@ -454,7 +456,18 @@ Status RunningServer::start_io_threads() {
   shm_options_ = {.overload_status = options_.overload_status,
                   .max_body_bytes = options_.max_body_bytes,
                   .max_active_requests = options_.max_active_requests};
+  grpc_options_ = {.max_message_bytes = options_.max_body_bytes,
+                   .max_connections = options_.max_connections,
+                   .max_active_requests = options_.max_active_requests,
+                   .max_memory_bytes = http_options_.max_memory_bytes,
+                   .idle_ns = options_.timeouts.idle_ns,
+                   .body_period_ns = options_.timeouts.body_period_ns,
+                   .write_stall_ns = options_.timeouts.write_stall_ns};
   std::vector<transports::MakeTransport> make_transports;
+  make_transports.emplace_back([this](const transports::ThreadServices& thread) {
+    return grpc::make_transport(
+        {grpc_options_, *documents_, is_leaving_, !options_.api_key_file.empty()}, thread);
+  });
   make_transports.emplace_back([&services](const transports::ThreadServices& thread) {
     return http::make_transport(services, thread);
   });

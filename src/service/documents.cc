@@ -1,6 +1,8 @@
 // Rendering of metadata, index and statistics. Control plane but for write_statistics (any thread).
 #include <lumen/service/documents.h>
 
+#include "service/grpc_documents.h"
+
 #include <lumen/wire/json_text.h>
 
 #include "service/triton_config.h"
@@ -126,6 +128,7 @@ Documents::Documents() {
     for (std::string_view extension : kExtensions) json.string(extension);
     json.end_array().end_object();
   });
+  grpc_server_metadata_ = describe_server(LUMEN_VERSION);
 }
 
 ModelDocuments Documents::describe(const models::Model& model,
@@ -153,6 +156,7 @@ ModelDocuments Documents::describe(const models::Model& model,
   });
   if (model.state() == models::ModelState::kReady) {
     documents.config = json_text([&](JsonWriter& json) { write_triton_config(json, model); });
+    documents.grpc_metadata = describe_model(model, versions);
   }
   return documents;
 }

@@ -45,6 +45,12 @@ if(NOT LUMEN_INCLUDE_OF_libdeflate OR NOT LUMEN_LIBDEFLATE)
   message(FATAL_ERROR "no libdeflate (Debian: libdeflate-dev)\n  Run ./dev setup, then this again.")
 endif()
 
+find_path(LUMEN_INCLUDE_OF_nghttp2 nghttp2/nghttp2.h)
+find_library(LUMEN_LIBNGHTTP2 nghttp2)
+if(NOT LUMEN_INCLUDE_OF_nghttp2 OR NOT LUMEN_LIBNGHTTP2)
+  message(FATAL_ERROR "no nghttp2 (Debian: libnghttp2-dev)\n  Run ./dev setup, then this again.")
+endif()
+
 # Headers alone: nothing of them is linked.
 foreach(header xxhash.h highwayhash/highwayhash.h)
   cmake_path(GET header STEM stem)

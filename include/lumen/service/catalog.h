@@ -45,7 +45,8 @@ namespace lumen::service {
 struct ModelDocuments {
   std::string metadata;
   std::string ready;
-  std::string config{};  // as Triton writes it; of a model that is ready
+  std::string config{};         // as Triton writes it; of a model that is ready
+  std::string grpc_metadata{};  // ModelMetadataResponse; of a model that is ready
 };
 
 struct CatalogModel {

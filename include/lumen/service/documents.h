@@ -21,6 +21,10 @@ class Documents {
   Documents();
 
   [[nodiscard]] std::string_view server_metadata() const noexcept { return server_metadata_; }
+  // ServerMetadataResponse.
+  [[nodiscard]] std::string_view grpc_server_metadata() const noexcept {
+    return grpc_server_metadata_;
+  }
   // Of one model; `versions`: of its name. Control plane.
   [[nodiscard]] static ModelDocuments describe(const models::Model& model,
                                                std::span<const std::string> versions);
@@ -36,6 +40,7 @@ class Documents {
 
  private:
   std::string server_metadata_;
+  std::string grpc_server_metadata_;
 };
 
 }  // namespace lumen::service

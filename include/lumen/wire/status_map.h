@@ -3,6 +3,8 @@
 
 #include <lumen/base/result.h>
 
+#include <cstdint>
+
 namespace lumen::wire {
 
 // As Triton answers: 400 for all that is the caller's fault and has no better word.
@@ -28,6 +30,31 @@ namespace lumen::wire {
     case Code::kDeadlineExceeded: return 504;
   }
   return 500;
+}
+
+// The numbers of gRPC's status codes.
+[[nodiscard]] constexpr uint32_t grpc_status(Code code) noexcept {
+  switch (code) {
+    case Code::kOk: return 0;
+    case Code::kCancelled: return 1;
+    case Code::kInvalidArgument: return 3;
+    case Code::kDeadlineExceeded: return 4;
+    case Code::kRequestTimeout: return 4;
+    case Code::kNotFound: return 5;
+    case Code::kAlreadyExists: return 6;
+    case Code::kForbidden: return 7;
+    case Code::kTooLarge: return 8;
+    case Code::kResourceExhausted: return 8;
+    case Code::kOverBudget: return 8;
+    case Code::kNoMemory: return 8;
+    case Code::kMethodNotAllowed: return 12;
+    case Code::kUnsupportedMediaType: return 12;
+    case Code::kUnsupported: return 12;
+    case Code::kInternal: return 13;
+    case Code::kUnavailable: return 14;
+    case Code::kUnauthenticated: return 16;
+  }
+  return 13;
 }
 
 // One request too many: the server's overload_status is the answer.

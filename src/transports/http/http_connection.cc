@@ -7,9 +7,15 @@
 #include <lumen/base/clock.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace lumen::http {
+namespace {
+
+constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+}  // namespace
 
 void HttpConnection::open(net::Socket socket, bool is_local) noexcept {
   is_local_ = is_local;
@@ -25,7 +31,10 @@ void HttpConnection::open(net::Socket socket, bool is_local) noexcept {
 }
 
 void HttpConnection::close(net::Loop::Closing how) noexcept {
-  if (state_ == State::kFree || state_ == State::kAbandoned || state_ == State::kClosing) return;
+  if (state_ == State::kFree || state_ == State::kAbandoned || state_ == State::kClosing ||
+      state_ == State::kTaken) {
+    return;
+  }
   timeout_.unlink();
   if (state_ == State::kWaitingContext) host_.contexts().stop_waiting(*this);
   if (!lent_.empty()) host_.loop().give_back(std::exchange(lent_, {}));
@@ -52,7 +61,10 @@ void HttpConnection::finish_closing() noexcept {
 
 void HttpConnection::on_closed(net::Stream&) noexcept {
   in_loop_ = false;
-  if (state_ == State::kClosing) finish_closing();
+  if (state_ == State::kTaken)
+    begin_closing();
+  else if (state_ == State::kClosing)
+    finish_closing();
 }
 
 void HttpConnection::on_drain() noexcept {
@@ -95,7 +107,34 @@ void HttpConnection::begin_head() noexcept {
   }
 }
 
+// The preface of HTTP/2, with which a connection begins whose client knows that it is spoken here
+// (RFC 9113, 3.4). No request of HTTP/1.1 does.
+void HttpConnection::hand_over() noexcept {
+  timeout_.unlink();
+  const std::string_view received = context_->buffer.unread();
+  state_ = State::kTaken;
+  if (!host_.thread().http2->take(stream_, {received.data(), received.size()}, is_local_)) {
+    state_ = State::kHead;
+    close();
+    return;
+  }
+  context_->buffer.clear();
+  host_.contexts().release(*std::exchange(context_, nullptr));
+}
+
 void HttpConnection::read_head() noexcept {
+  const bool is_first = accepted_ns_ != 0;
+  if (is_first && host_.thread().http2 != nullptr) {
+    const std::string_view received = context_->buffer.unread();
+    if (received.starts_with(kHttp2Preface)) {
+      hand_over();
+      return;
+    }
+    if (kHttp2Preface.starts_with(received)) {
+      host_.loop().receive(stream_, context_->buffer.wanted());
+      return;
+    }
+  }
   switch (context_->head_reader.read(context_->buffer)) {
     case wire::HeadProgress::kNeedMore:
       host_.loop().receive(stream_, context_->buffer.wanted());

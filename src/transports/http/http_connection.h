@@ -42,6 +42,7 @@ class HttpConnection final : public net::StreamHandler {
     kDiscard,    // dropping the rest of a refused body, the connection lives on
     kLinger,     // our side is closed, dropping bytes that still come
     kTimedOut,   // waits for the loop to give the buffers back, then answers 408
+    kTaken,      // another transport has the stream: its client speaks HTTP/2
     kAbandoned,  // closed by force while the engine has its request
     kClosing,    // until the loop has let go of the stream and of the context's memory
   };
@@ -79,6 +80,7 @@ class HttpConnection final : public net::StreamHandler {
  private:
   void begin_head() noexcept;
   void read_head() noexcept;
+  void hand_over() noexcept;
   void go_on(Next next) noexcept;
   void go_on(RequestBody::Progress progress) noexcept;
   void begin_body() noexcept;

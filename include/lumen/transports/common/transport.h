@@ -15,6 +15,7 @@
 #include <lumen/service/intake.h>
 #include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
+#include <lumen/transports/common/stream_taker.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,7 @@ struct ThreadServices {
   service::Dispatcher& dispatcher;
   telemetry::CounterWriter& counters;
   service::RequestRecorder& recorder;
+  StreamTaker* http2 = nullptr;  // of a transport that was made before; nullptr: there is none
 };
 
 class Transport {
@@ -43,6 +45,9 @@ class Transport {
     (void)is_local;
     return nullptr;
   }
+
+  // Takes connections that begin with HTTP/2's preface; nullptr: it speaks no HTTP/2.
+  [[nodiscard]] virtual StreamTaker* http2() noexcept { return nullptr; }
 
   // Takes requests that the loop does not deliver, up to a bound for each client; returns how many.
   virtual size_t take_requests() noexcept { return 0; }

@@ -1,0 +1,42 @@
+// The transport of gRPC: inference.GRPCInferenceService over HTTP/2, on connections whose clients
+// begin with HTTP/2's preface.
+// Threads: its I/O thread; make_transport() before it runs. Memory: everything in make_transport().
+// Errors: make_transport() returns why; afterwards replies with a status of gRPC.
+#pragma once
+
+#include <lumen/transports/common/transport.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace lumen::service {
+class Documents;
+}
+
+namespace lumen::grpc {
+
+// Of one I/O thread.
+struct Options {
+  size_t max_message_bytes;
+  size_t max_connections;
+  size_t max_active_requests;
+  size_t max_memory_bytes;  // of all requests
+  uint64_t idle_ns;         // a connection without a request
+  uint64_t body_period_ns;  // the next bytes of a request that has begun
+  uint64_t write_stall_ns;  // a reply must make progress within this time
+};
+
+// The parts that the transports of all I/O threads share.
+struct Services {
+  const Options& options;
+  const service::Documents& documents;
+  const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
+  bool wants_keys;                      // of TCP's clients, which gRPC can't read yet
+};
+
+[[nodiscard]] Result<std::unique_ptr<transports::Transport>> make_transport(
+    const Services& services, const transports::ThreadServices& thread);
+
+}  // namespace lumen::grpc

@@ -1,0 +1,36 @@
+// CallHandler: the meaning of a call, once its message is there.
+// Threads: its I/O thread. Memory: the request's. Errors: a refusal with a status of gRPC.
+#pragma once
+
+#include "transports/grpc/request.h"
+
+#include <string_view>
+
+namespace lumen::grpc {
+
+class CallHandler {
+ public:
+  explicit CallHandler(GrpcTransport& host) noexcept : host_(host) {}
+  CallHandler(const CallHandler&) = delete;
+  CallHandler& operator=(const CallHandler&) = delete;
+
+  // kOk: it is answered, or with the engine.
+  [[nodiscard]] Status on_call(Request& request) noexcept;
+  // It has come back from there.
+  [[nodiscard]] Status on_returned(Request& request) noexcept;
+
+ private:
+  [[nodiscard]] Status infer(Request& request) noexcept;
+  [[nodiscard]] Status bind(Request& request) noexcept;
+  [[nodiscard]] Status model_ready(Request& request) noexcept;
+  [[nodiscard]] Status model_metadata(Request& request) noexcept;
+  [[nodiscard]] Status health(Request& request) noexcept;
+  [[nodiscard]] bool is_ready() const noexcept;
+  // A message whose only field is number 1; `value` is below 128.
+  [[nodiscard]] Status reply_number(Request& request, uint8_t value) noexcept;
+  [[nodiscard]] Status reply_text(Request& request, std::string_view text) noexcept;
+
+  GrpcTransport& host_;
+};
+
+}  // namespace lumen::grpc

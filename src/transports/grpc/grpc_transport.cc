@@ -1,0 +1,211 @@
+// Connections that come, calls that come back, timeouts, drain. See the header.
+#include "transports/grpc/grpc_transport.h"
+
+#include <lumen/base/check.h>
+#include <lumen/base/clock.h>
+#include <lumen/service/failure_reason.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace lumen::grpc {
+namespace {
+
+// Beside its message: lists, copies, outputs.
+constexpr size_t kListBytes = size_t{1} << 20;
+// nghttp2's memory of one connection: its tables, buffers and streams. Virtual until touched.
+constexpr size_t kSessionBytes = size_t{256} << 10;
+constexpr size_t kBufferBytes = GrpcConnection::kReceiveBytes + GrpcConnection::kSendBytes;
+// A connection that was given back is free once its calls are back from the engine.
+constexpr size_t kSpareConnections = 64;
+
+}  // namespace
+
+nghttp2_session_callbacks* make_callbacks() noexcept;  // grpc_connection.cc
+
+Result<std::unique_ptr<transports::Transport>> make_transport(
+    const Services& services, const transports::ThreadServices& thread) {
+  auto host = std::make_unique<GrpcTransport>(services, thread);
+  LUMEN_RETURN_IF_ERROR(host->create());
+  return std::unique_ptr<transports::Transport>(std::move(host));
+}
+
+GrpcTransport::GrpcTransport(const Services& services, const transports::ThreadServices& thread)
+    : services_(services),
+      thread_(thread),
+      budget_(services.options.max_memory_bytes +
+              services.options.max_active_requests * kPageBytes),
+      no_room_(Status::error(Code::kNoMemory,
+                             "no memory for this request: max_active_requests or "
+                             "max_memory_bytes is used up by others; try again")),
+      idle_(services.options.idle_ns),
+      receiving_(services.options.body_period_ns),
+      writing_(services.options.write_stall_ns),
+      shares_(services.options.max_active_requests),
+      returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {}
+
+GrpcTransport::~GrpcTransport() {
+  nghttp2_session_callbacks_del(callbacks_);
+  nghttp2_option_del(options_);
+}
+
+Status GrpcTransport::create() {
+  const Options& options = services_.options;
+  const size_t connections = options.max_connections + kSpareConnections;
+  LUMEN_RETURN_IF_ERROR(session_memory_.create(connections * kSessionBytes));
+  Result<RequestMemory> buffers = RequestMemory::create(connections * kBufferBytes);
+  if (!buffers.ok()) return buffers.status();
+  buffers_ = std::move(*buffers);
+  callbacks_ = make_callbacks();
+  if (callbacks_ == nullptr || nghttp2_option_new(&options_) != 0) {
+    return Status::error(Code::kNoMemory, "no memory for nghttp2's callbacks");
+  }
+  nghttp2_option_set_no_auto_window_update(options_, 1);
+  nghttp2_option_set_no_closed_streams(options_, 1);
+  for (size_t i = 0; i < connections; ++i) {
+    const std::span<char> room = buffers_.allocate_array<char>(kBufferBytes);
+    LUMEN_CHECK(room.size() == kBufferBytes);
+    connections_.push_back(std::make_unique<GrpcConnection>(*this, room));
+    connections_.back()->next_free = std::exchange(free_connections_, connections_.back().get());
+  }
+  for (size_t i = 0; i < options.max_active_requests; ++i) {
+    auto request = std::make_unique<Request>(*this);
+    Result<RequestMemory> memory =
+        RequestMemory::create(2 * options.max_message_bytes + kListBytes);
+    if (!memory.ok()) return memory.status();
+    request->memory = std::move(*memory);
+    LUMEN_CHECK(request->memory.charge_to(budget_, kPageBytes));
+    request->reset();
+    request->next = std::exchange(free_, request.get());
+    requests_.push_back(std::move(request));
+  }
+  return {};
+}
+
+bool GrpcTransport::take(net::Stream& stream, std::span<const char> received,
+                         bool is_local) noexcept {
+  GrpcConnection* const connection = free_connections_;
+  if (connection == nullptr || draining_) return false;
+  free_connections_ = std::exchange(connection->next_free, nullptr);
+  ++open_;
+  if (connection->open(stream, received, is_local)) return true;
+  connection_closed(*connection);
+  return false;
+}
+
+void GrpcTransport::connection_closed(GrpcConnection& connection) noexcept {
+  --open_;
+  connection.next_free = std::exchange(free_connections_, &connection);
+}
+
+Request* GrpcTransport::acquire() noexcept {
+  Request* const request = free_;
+  if (request == nullptr) {
+    (void)no_room();
+    return nullptr;
+  }
+  free_ = std::exchange(request->next, nullptr);
+  return request;
+}
+
+void GrpcTransport::release(Request& request) noexcept {
+  request.reset();
+  request.next = std::exchange(free_, &request);
+}
+
+bool GrpcTransport::submit(Request& request) noexcept {
+  LUMEN_CHECK(!request.is_away);
+  if (!thread_.dispatcher.submit(request.call)) return false;
+  ++away_;
+  request.is_away = true;
+  return true;
+}
+
+bool GrpcTransport::take(service::Call& call, const service::ModelNeed&,
+                         const service::BodySize&) noexcept {
+  auto& request = static_cast<Request&>(*call.owner);
+  const models::Model& model = *call.infer.model;
+  if (thread_.intake.catalog().models.size() > 1 && !shares_.has_call_share(model)) return false;
+  request.room_of = &model;
+  shares_.begin(model, 0);
+  return true;
+}
+
+const Status& GrpcTransport::no_room() noexcept {
+  thread_.counters.add("memory_refused");
+  return no_room_;
+}
+
+void GrpcTransport::post(Request& request) noexcept {
+  // The ring has a place for every request there is, so it can't be full.
+  LUMEN_CHECK(returned_.try_push(&request));
+}
+
+size_t GrpcTransport::take_returned() noexcept {
+  size_t done = 0;
+  for (Request* request = nullptr; returned_.try_pop(request); ++done) {
+    if (!thread_.dispatcher.take_back(request->call)) continue;
+    --away_;
+    request->is_away = false;
+    GrpcConnection& connection = *request->connection;
+    if (request->is_closed) {
+      connection.drop_ended();
+      continue;
+    }
+    const Status status = handler_.on_returned(*request);
+    if (!status.ok()) connection.refuse(*request, status);
+  }
+  return done;
+}
+
+// Once a call: its reply has left, or its client.
+void GrpcTransport::end_call(Request& request) noexcept {
+  using telemetry::ServerCounter;
+  const models::InferRequest& infer = request.call.infer;
+  const int status = request.is_answered ? request.status : 499;
+  thread_.counters.add(status < 400   ? ServerCounter("responses_2xx")
+                       : status < 500 ? ServerCounter("responses_4xx")
+                                      : ServerCounter("responses_5xx"));
+  if (infer.model != nullptr) {
+    const service::ReplyMoment out = service::ReplyMoment::now();
+    if (status >= 400) {
+      const Code code = request.is_answered ? infer.status.code() : Code::kCancelled;
+      thread_.counters.add_time(infer.model->index(), "failure",
+                                out.now_ns - infer.times.received_ns);
+      thread_.counters.add(infer.model->index(), service::failure_reason(code));
+    }
+    thread_.recorder.record(request.call, status, request.head.id.value_or(""), out);
+  }
+  if (request.room_of != nullptr) shares_.end(*std::exchange(request.room_of, nullptr), 0);
+  thread_.intake.leave(request.call);
+}
+
+uint64_t GrpcTransport::next_deadline_ns() noexcept {
+  return std::min(
+      {idle_.next_deadline_ns(), receiving_.next_deadline_ns(), writing_.next_deadline_ns()});
+}
+
+void GrpcTransport::end_turn(uint64_t now_ns) noexcept {
+  while (net::TimeoutEntry* const entry = receiving_.take_expired(now_ns)) {
+    auto& request = *static_cast<Request*>(entry->owner);
+    request.connection->refuse(
+        request, Status::error(Code::kDeadlineExceeded, "the request did not arrive in time"));
+  }
+  for (net::TimeoutList* list : {&idle_, &writing_}) {
+    while (net::TimeoutEntry* const entry = list->take_expired(now_ns)) {
+      static_cast<GrpcConnection*>(entry->owner)->on_timeout();
+    }
+  }
+}
+
+void GrpcTransport::begin_drain() noexcept {
+  draining_ = true;
+  for (const auto& connection : connections_) connection->begin_drain();
+}
+
+void GrpcTransport::close_all() noexcept {
+  for (const auto& connection : connections_) connection->close();
+}
+
+}  // namespace lumen::grpc
