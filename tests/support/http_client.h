@@ -80,6 +80,15 @@ class HttpClient {
     buffer_.erase(0, end + 4 + length);
     return reply;
   }
+  // So many, whatever they are. False: the server has closed before.
+  bool read_bytes(size_t count, std::string& bytes) {
+    while (buffer_.size() < count) {
+      if (!read_more()) return false;
+    }
+    bytes = buffer_.substr(0, count);
+    buffer_.erase(0, count);
+    return true;
+  }
   HttpReply exchange(std::string_view request) {
     send(request);
     return read();

@@ -310,7 +310,7 @@ void GrpcConnection::answer(Request& request) noexcept {
   // It fails where the stream has ended or no memory is left: on_stream_closed() then follows, with
   // the connection's end at the latest.
   (void)nghttp2_submit_response(session_, request.stream, head.data(), head.size(), &provider);
-  if (!is_feeding_) flush();
+  host_.flush_later(*this);
 }
 
 void GrpcConnection::refuse(Request& request, const Status& refused) noexcept {
@@ -321,7 +321,7 @@ void GrpcConnection::refuse(Request& request, const Status& refused) noexcept {
   request.status = wire::http_status(status.code());
   request.call.infer.status = status;
   submit_status(&request, request.stream, 200, true);
-  if (!is_feeding_) flush();
+  host_.flush_later(*this);
 }
 
 // Without a message. `request`: nullptr, if there was none for it.

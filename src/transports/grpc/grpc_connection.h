@@ -71,6 +71,9 @@ class GrpcConnection final : public net::StreamHandler {
   void on_closed(net::Stream& stream) noexcept override;
 
   GrpcConnection* next_free = nullptr;
+  // Of its transport: it has replies that were not handed to the loop.
+  GrpcConnection* next_with_replies = nullptr;
+  bool has_replies = false;
 
  private:
   enum class State : uint8_t { kFree, kOpen, kClosing };

@@ -17,8 +17,15 @@ constexpr size_t kListBytes = size_t{1} << 20;
 // nghttp2's memory of one connection: its tables, buffers and streams. Virtual until touched.
 constexpr size_t kSessionBytes = size_t{256} << 10;
 constexpr size_t kBufferBytes = GrpcConnection::kReceiveBytes + GrpcConnection::kSendBytes;
+// Requests beside max_active_requests: those whose replies leave, and health and metadata while all
+// others run.
+constexpr size_t kSpareRequests = 64;
 // A connection that was given back is free once its calls are back from the engine.
 constexpr size_t kSpareConnections = 64;
+
+size_t requests_of(const Options& options) noexcept {
+  return options.max_active_requests + kSpareRequests;
+}
 
 }  // namespace
 
@@ -34,16 +41,15 @@ Result<std::unique_ptr<transports::Transport>> make_transport(
 GrpcTransport::GrpcTransport(const Services& services, const transports::ThreadServices& thread)
     : services_(services),
       thread_(thread),
-      budget_(services.options.max_memory_bytes +
-              services.options.max_active_requests * kPageBytes),
+      budget_(services.options.max_memory_bytes + requests_of(services.options) * kPageBytes),
       no_room_(Status::error(Code::kNoMemory,
                              "no memory for this request: max_active_requests or "
                              "max_memory_bytes is used up by others; try again")),
       idle_(services.options.idle_ns),
       receiving_(services.options.body_period_ns),
       writing_(services.options.write_stall_ns),
-      shares_(services.options.max_active_requests),
-      returned_(std::bit_ceil(std::max<size_t>(services.options.max_active_requests, 2))) {}
+      shares_(requests_of(services.options)),
+      returned_(std::bit_ceil(requests_of(services.options))) {}
 
 GrpcTransport::~GrpcTransport() {
   nghttp2_session_callbacks_del(callbacks_);
@@ -62,14 +68,13 @@ Status GrpcTransport::create() {
     return Status::error(Code::kNoMemory, "no memory for nghttp2's callbacks");
   }
   nghttp2_option_set_no_auto_window_update(options_, 1);
-  nghttp2_option_set_no_closed_streams(options_, 1);
   for (size_t i = 0; i < connections; ++i) {
     const std::span<char> room = buffers_.allocate_array<char>(kBufferBytes);
     LUMEN_CHECK(room.size() == kBufferBytes);
     connections_.push_back(std::make_unique<GrpcConnection>(*this, room));
     connections_.back()->next_free = std::exchange(free_connections_, connections_.back().get());
   }
-  for (size_t i = 0; i < options.max_active_requests; ++i) {
+  for (size_t i = 0; i < requests_of(options); ++i) {
     auto request = std::make_unique<Request>(*this);
     Result<RequestMemory> memory =
         RequestMemory::create(2 * options.max_message_bytes + kListBytes);
@@ -156,6 +161,7 @@ size_t GrpcTransport::take_returned() noexcept {
     const Status status = handler_.on_returned(*request);
     if (!status.ok()) connection.refuse(*request, status);
   }
+  flush_all();
   return done;
 }
 
@@ -181,6 +187,20 @@ void GrpcTransport::end_call(Request& request) noexcept {
   thread_.intake.leave(request.call);
 }
 
+void GrpcTransport::flush_later(GrpcConnection& connection) noexcept {
+  if (std::exchange(connection.has_replies, true)) return;
+  connection.next_with_replies = std::exchange(with_replies_, &connection);
+}
+
+void GrpcTransport::flush_all() noexcept {
+  while (with_replies_ != nullptr) {
+    GrpcConnection& connection = *with_replies_;
+    with_replies_ = std::exchange(connection.next_with_replies, nullptr);
+    connection.has_replies = false;
+    connection.flush();
+  }
+}
+
 uint64_t GrpcTransport::next_deadline_ns() noexcept {
   return std::min(
       {idle_.next_deadline_ns(), receiving_.next_deadline_ns(), writing_.next_deadline_ns()});
@@ -197,6 +217,7 @@ void GrpcTransport::end_turn(uint64_t now_ns) noexcept {
       static_cast<GrpcConnection*>(entry->owner)->on_timeout();
     }
   }
+  flush_all();
 }
 
 void GrpcTransport::begin_drain() noexcept {

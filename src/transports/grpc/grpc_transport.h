@@ -59,9 +59,13 @@ class GrpcTransport final : public transports::Transport,
   [[nodiscard]] bool take(service::Call& call, const service::ModelNeed& model,
                           const service::BodySize& body) noexcept override;
   [[nodiscard]] const Status& no_room() noexcept;
+  // Its replies leave at the end of this round, so that many leave together.
+  void flush_later(GrpcConnection& connection) noexcept;
   void connection_closed(GrpcConnection& connection) noexcept;
 
  private:
+  void flush_all() noexcept;
+
   const Services services_;
   const transports::ThreadServices thread_;
   MemoryBudget budget_;
@@ -72,11 +76,12 @@ class GrpcTransport final : public transports::Transport,
   nghttp2_option* options_ = nullptr;
   std::vector<std::unique_ptr<GrpcConnection>> connections_;
   GrpcConnection* free_connections_ = nullptr;
+  GrpcConnection* with_replies_ = nullptr;
   std::vector<std::unique_ptr<Request>> requests_;
   Request* free_ = nullptr;
   CallHandler handler_{*this};
   net::TimeoutList idle_, receiving_, writing_;
-  service::ModelShares shares_;  // of max_active_requests
+  service::ModelShares shares_;  // of the requests
   size_t open_ = 0;
   size_t away_ = 0;  // submitted, and not come back
   MpmcQueue<Request*> returned_;

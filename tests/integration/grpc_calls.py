@@ -1,0 +1,232 @@
+"""Calls of tritonclient's gRPC client, sync and aio, and of grpc itself, against a Lumen server.
+
+    grpc_calls.py HOST:PORT
+
+Runs in the environment of tools/requirements-grpc.txt. Prints the names of the checks that held;
+any other end is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import tritonclient.grpc as triton
+import tritonclient.grpc.aio as triton_aio
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+TYPES = {
+    "BOOL": np.bool_,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
+    "FP16": np.float16,
+    "FP32": np.float32,
+    "FP64": np.float64,
+}
+CONTENTS = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+}
+RNG = np.random.default_rng(3)
+
+
+def tensor(name: str, array: np.ndarray, datatype: str) -> triton.InferInput:
+    return triton.InferInput(name, list(array.shape), datatype).set_data_from_numpy(array)
+
+
+def random_array(datatype: str, shape: tuple[int, ...]) -> np.ndarray:
+    kind = TYPES[datatype]
+    count = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+    if kind is np.bool_:
+        return RNG.integers(0, 2, shape).astype(np.bool_)
+    return np.frombuffer(RNG.bytes(count), kind).reshape(shape)
+
+
+def code_of(call: Callable[[], object]) -> tuple[str, str]:
+    try:
+        call()
+    except triton.InferenceServerException as refused:
+        return refused.status() or "", refused.message() or ""
+    except grpc.RpcError as refused:
+        return str(refused.code()), refused.details() or ""
+    return "OK", ""
+
+
+class Checks:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client = triton.InferenceServerClient(url)
+        self.channel = grpc.insecure_channel(url, [("grpc.max_receive_message_length", -1)])
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+
+    def documents(self) -> None:
+        client = self.client
+        assert client.is_server_live() and client.is_server_ready()
+        assert client.is_model_ready("mlp") and client.is_model_ready("mlp", "1")
+        server = client.get_server_metadata()
+        assert server.name == "lumen" and "parameters" in server.extensions
+        model = client.get_model_metadata("mlp")
+        assert (model.name, list(model.versions)) == ("mlp", ["1"])
+        (given,) = model.inputs
+        assert (given.name, given.datatype, list(given.shape)) == ("input", "FP32", [-1, 256])
+
+    def health(self) -> None:
+        check = self.channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert check(b"") == b"\x08\x01"
+        status, _ = code_of(lambda: check(b"\x0a\x04none"))
+        assert status == "StatusCode.NOT_FOUND", status
+
+    def tensors_of_all_types_come_back(self) -> None:
+        for datatype in TYPES:
+            name = f"identity_{datatype.lower()}"
+            for elements in (1, 15, 0, 7_000):
+                array = random_array(datatype, (elements,))
+                result = self.client.infer(name, [tensor("x", array, datatype)])
+                back = result.as_numpy("y")
+                assert back.dtype == array.dtype and back.tobytes() == array.tobytes(), name
+
+    def typed_contents_are_read(self) -> None:
+        for datatype, field in CONTENTS.items():
+            array = random_array(datatype, (18,))
+            request = service_pb2.ModelInferRequest(model_name=f"identity_{datatype.lower()}")
+            given = request.inputs.add(name="x", datatype=datatype, shape=array.shape)
+            getattr(given.contents, field).extend(array.ravel().tolist())
+            reply = self.stub.ModelInfer(request)
+            back = np.frombuffer(reply.raw_output_contents[0], array.dtype)
+            np.testing.assert_array_equal(back, array.ravel())
+
+    def texts_come_back(self) -> None:
+        texts = np.array(["", "Grüße", "a\0b", "x" * 300, "y", "z"], np.object_)
+        result = self.client.infer("identity_bytes", [tensor("x", texts, "BYTES")])
+        back = [one.decode() for one in result.as_numpy("y").ravel()]
+        assert back == texts.ravel().tolist()
+        request = service_pb2.ModelInferRequest(model_name="identity_bytes")
+        given = request.inputs.add(name="x", datatype="BYTES", shape=[2])
+        given.contents.bytes_contents.extend([b"ab", b""])
+        reply = self.stub.ModelInfer(request)
+        assert reply.raw_output_contents[0] == b"\2\0\0\0ab\0\0\0\0"
+
+    def parts_of_a_reply(self) -> None:
+        array = RNG.random((2, 256), np.float32)
+        wanted = [triton.InferRequestedOutput("output", class_count=2)]
+        result = self.client.infer(
+            "mlp", [tensor("input", array, "FP32")], request_id="mine", outputs=wanted
+        )
+        reply = result.get_response()
+        assert (reply.id, reply.model_name, reply.model_version) == ("mine", "mlp", "1")
+        plain = self.client.infer("mlp", [tensor("input", array, "FP32")]).as_numpy("output")
+        for row, classes in zip(plain, result.as_numpy("output"), strict=True):
+            best = [int(one.decode().split(":")[1]) for one in classes]
+            assert best == np.argsort(-row)[:2].tolist()
+
+    def large_messages(self) -> None:
+        for elements in (4_000, 5_000, 300_000, 4_000_000):
+            array = RNG.random(elements, np.float32)
+            result = self.client.infer("identity_fp32", [tensor("x", array, "FP32")])
+            np.testing.assert_array_equal(result.as_numpy("y"), array)
+
+    def refusals(self) -> None:
+        array = np.zeros((1, 256), np.float32)
+        good = tensor("input", array, "FP32")
+        infer = self.client.infer
+        for wanted, words, call in (
+            ("NOT_FOUND", "'none' is not in", lambda: infer("none", [good])),
+            ("NOT_FOUND", "'none' is not in", lambda: self.client.get_model_metadata("none")),
+            (
+                "INVALID_ARGUMENT",
+                "no input 'x'",
+                lambda: infer("mlp", [tensor("x", array, "FP32")]),
+            ),
+            (
+                "INVALID_ARGUMENT",
+                "256",
+                lambda: infer("mlp", [tensor("input", array[:, :9], "FP32")]),
+            ),
+            ("INVALID_ARGUMENT", "", lambda: infer("mlp", [])),
+            ("UNIMPLEMENTED", "not there", lambda: self.client.get_model_config("mlp")),
+            ("UNIMPLEMENTED", "not there", lambda: self.channel.unary_unary("/a.B/C")(b"")),
+            ("INVALID_ARGUMENT", "valid protobuf", lambda: self.raw(b"\x0a\x05ab")),
+        ):
+            status, message = code_of(call)
+            assert status == f"StatusCode.{wanted}" and words in message, (wanted, status, message)
+        assert self.client.is_server_live()
+
+    def raw(self, message: bytes) -> bytes:
+        path = "/inference.GRPCInferenceService/ModelInfer"
+        return self.channel.unary_unary(path)(message)
+
+    def many_at_once(self) -> None:
+        def ask(number: int) -> None:
+            array = np.full(1 + number % 50, number, np.float32)
+            result = self.client.infer("identity_fp32", [tensor("x", array, "FP32")])
+            np.testing.assert_array_equal(result.as_numpy("y"), array)
+
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(ask, range(2_000)))
+
+    def aio(self) -> None:
+        async def ask() -> None:
+            async with triton_aio.InferenceServerClient(self.url) as client:
+                assert await client.is_server_ready()
+                arrays = [RNG.random(50, np.float32) for _ in range(100)]
+                results = await asyncio.gather(
+                    *(client.infer("identity_fp32", [tensor("x", a, "FP32")]) for a in arrays)
+                )
+                for array, result in zip(arrays, results, strict=True):
+                    np.testing.assert_array_equal(result.as_numpy("y"), array)
+
+        asyncio.run(ask())
+
+    def calls_that_are_given_up(self) -> None:
+        array = RNG.random((64, 1, 8, 8), np.float32)
+        given = [tensor("image", array, "FP32")]
+        request = triton._utils._get_inference_request
+        message = request("digits", given, "", "", None, 0, False, False, 0, None, None)
+        calls = [self.stub.ModelInfer.future(message, timeout=0.000001 * i) for i in range(1, 400)]
+        for call in calls[::2]:
+            call.cancel()
+        for call in calls:
+            call.exception() if not call.cancelled() else None
+        result = self.client.infer("digits", given)
+        assert result.as_numpy(result.get_response().outputs[0].name).shape[0] == 64
+
+
+def main() -> None:
+    checks = Checks(sys.argv[1])
+    for name in (
+        "documents",
+        "health",
+        "tensors_of_all_types_come_back",
+        "typed_contents_are_read",
+        "texts_come_back",
+        "parts_of_a_reply",
+        "large_messages",
+        "refusals",
+        "many_at_once",
+        "aio",
+        "calls_that_are_given_up",
+    ):
+        getattr(checks, name)()
+        print(name, flush=True)
+
+
+main()

@@ -1,0 +1,113 @@
+"""HTTP/2 frames by hand, for clients that no library would be."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import hpack
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    0, 1, 3, 4, 6, 7, 8, 9,
+)  # fmt: skip
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+LIVE = "/inference.GRPCInferenceService/ServerLive"
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def header_block(path: str, **changes: str | None) -> bytes:
+    """Literals that nobody keeps. `changes`: by name, - as _; None leaves one out."""
+    headers: dict[str, str | None] = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": path,
+        ":authority": "test",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    headers |= {name.replace("_", "-"): value for name, value in changes.items()}
+    block = b""
+    for name, value in headers.items():
+        if value is not None:
+            block += b"\0" + bytes([len(name)]) + name.encode()
+            block += bytes([len(value)]) + value.encode()
+    return block
+
+
+def call(stream: int, path: str, body: bytes, **changes: str | None) -> bytes:
+    """A whole call; `body` as it goes over the wire, up to 16 KiB."""
+    head = frame(HEADERS, END_HEADERS, stream, header_block(path, **changes))
+    return head + frame(DATA, END_STREAM, stream, body)
+
+
+def message(payload: bytes) -> bytes:
+    return struct.pack(">BI", 0, len(payload)) + payload
+
+
+@dataclass
+class Frame:
+    kind: int
+    flags: int
+    stream: int
+    payload: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Connection:
+    def __init__(self, address: tuple[str, int], *, begin: bool = True) -> None:
+        self.socket = socket.create_connection(address, timeout=20)
+        self.table = hpack.Decoder()
+        if begin:
+            self.send(PREFACE + frame(SETTINGS, 0, 0))
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, frames: bytes) -> None:
+        self.socket.sendall(frames)
+
+    def read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                raise ConnectionError("the server has closed")
+            data += more
+        return data
+
+    def frames(self) -> Iterator[Frame]:
+        """Until the server closes."""
+        try:
+            while True:
+                head = self.read(9)
+                length = int.from_bytes(head[:3], "big")
+                kind, flags, stream = struct.unpack(">BBI", head[3:])
+                one = Frame(kind, flags, stream, self.read(length))
+                if kind == HEADERS:
+                    one.headers = {str(k): str(v) for k, v in self.table.decode(one.payload)}
+                yield one
+        except ConnectionError:
+            return
+
+    def end_of(self, stream: int) -> list[Frame]:
+        """The frames of a stream until it ends, or of all until a GOAWAY or the connection's end."""
+        found = []
+        for one in self.frames():
+            if one.stream in (0, stream):
+                found.append(one)
+            ends = one.kind == RST_STREAM or bool(
+                one.kind in (DATA, HEADERS) and one.flags & END_STREAM
+            )
+            if one.kind == GOAWAY or (one.stream == stream and ends):
+                break
+        return found

@@ -1,0 +1,292 @@
+"""gRPC on the HTTP port: tritonclient unmodified, then clients that break the rules."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration import raw_http2
+from integration.harness import (
+    FIXTURES,
+    MODELS,
+    PATIENCE,
+    ROOT,
+    Server,
+    copy_models,
+    eventually,
+)
+from integration.raw_http2 import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    INFER,
+    LIVE,
+    PING,
+    RST_STREAM,
+    SETTINGS,
+    Connection,
+    Frame,
+    call,
+    frame,
+    header_block,
+    message,
+)
+
+sys.path.insert(0, str(ROOT / "tools"))
+import judge_programs
+
+CALLS = Path(__file__).with_name("grpc_calls.py")
+# The judge imports packages of its own environment alone.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def models_at(folder: Path) -> Path:
+    typed = sorted((FIXTURES.parent / "backend").glob("identity_*"))
+    return copy_models(folder, [*typed, MODELS / "mlp", MODELS / "digits"])
+
+
+@pytest.fixture(scope="module", params=["epoll", "io_uring"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("grpc")
+    loop = "auto" if request.param == "io_uring" and not has_io_uring() else request.param
+    flags = ["--loop", loop, "--backend", "onnxruntime", "--max-active-requests", "32"]
+    unix = str(folder / "s.sock")
+    with Server(models_at(folder / "models"), *flags, unix=unix) as server:
+        yield server
+        assert_serves(server)
+    assert server.exit_code == 0
+
+
+def has_io_uring() -> bool:
+    return not Path("/proc/sys/kernel/io_uring_disabled").read_text().startswith("2")
+
+
+def assert_serves(server: Server) -> None:
+    """Both protocols, on connections of their own."""
+    with Connection(server.address) as connection:
+        connection.send(call(1, LIVE, message(b"")))
+        assert body_of(connection.end_of(1)) == message(b"\x08\x01")
+    assert http_status(server) == 200
+
+
+def http_status(server: Server) -> int:
+    with urllib.request.urlopen(f"http://{server.url}/v2/health/ready", timeout=20) as reply:
+        return int(reply.status)
+
+
+def body_of(frames: list[Frame]) -> bytes:
+    return b"".join(one.payload for one in frames if one.kind == DATA)
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+def test_tritonclient_gets_what_it_asks_for(served: Server, over: str) -> None:
+    url = served.url if over == "tcp" else f"unix:{served.unix_path}"
+    done = subprocess.run(
+        [judge_programs.interpreter("grpc"), CALLS, url],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=150 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 11, done.stdout
+
+
+def status_of(frames: list[Frame]) -> str:
+    """Of gRPC; empty: the stream ended without."""
+    last = [one for one in frames if one.kind == HEADERS][-1]
+    assert last.flags & END_STREAM
+    return last.headers.get("grpc-status", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "path"),
+    [
+        ("13", message(b"")[:3], INFER),  # cut in its prefix
+        ("13", message(b"abcdef")[:-1], INFER),  # cut in its message
+        ("13", message(b"") + message(b""), INFER),  # two on a unary call
+        ("13", b"", INFER),  # none
+        ("12", b"\x01" + message(b"\x0a\x03mlp")[1:], INFER),  # compressed
+        ("8", b"\x00\xff\xff\xff\xff", INFER),  # 4 GiB
+        ("3", message(b"\x0a\x05ab"), INFER),  # its field ends behind it
+        ("3", message(b"\xff" * 60), INFER),  # a number without an end
+        ("3", message(b"\x0b" * 60), INFER),  # groups
+        ("12", message(b""), "/inference.GRPCInferenceService/Nothing"),
+        ("12", message(b""), "/"),
+    ],
+)
+def test_a_call_that_is_none_is_refused(
+    served: Server, status: str, body: bytes, path: str
+) -> None:
+    with Connection(served.address) as connection:
+        connection.send(call(1, path, body))
+        frames = connection.end_of(1)
+        assert status_of(frames) == status and not body_of(frames)
+        # The connection lives on.
+        connection.send(call(3, LIVE, message(b"")))
+        assert body_of(connection.end_of(3)) == message(b"\x08\x01")
+
+
+@pytest.mark.parametrize(
+    ("status", "changes"), [("415", {"content_type": "text/plain"}), ("405", {":method": "GET"})]
+)
+def test_a_request_that_is_not_grpc_is_refused_by_http(
+    served: Server, status: str, changes: dict[str, str]
+) -> None:
+    with Connection(served.address) as connection:
+        connection.send(call(1, LIVE, b"", **changes))
+        frames = connection.end_of(1)
+        assert status_of(frames) == "" and not body_of(frames)
+        assert frames[-1].headers[":status"] == status
+        connection.send(call(3, LIVE, message(b"")))
+        assert body_of(connection.end_of(3)) == message(b"\x08\x01")
+
+
+def test_the_preface_may_come_in_pieces(served: Server) -> None:
+    with Connection(served.address, begin=False) as connection:
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        everything = raw_http2.PREFACE + frame(SETTINGS, 0, 0) + call(1, LIVE, message(b""))
+        for at in range(len(everything)):
+            connection.send(everything[at : at + 1])
+        assert body_of(connection.end_of(1)) == message(b"\x08\x01")
+
+
+def test_a_request_of_http_1_that_begins_like_the_preface_is_one(served: Server) -> None:
+    for first in (b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", b"PRI / HTTP/1.1\r\nHost: x\r\n\r\n"):
+        with socket.create_connection(served.address, timeout=20) as connection:
+            connection.sendall(first)
+            assert connection.recv(100).startswith(b"HTTP/1.1 ")
+
+
+def random_frames(seed: int) -> bytes:
+    """Some of them whole, some not, all after a good begin."""
+    rng = hashlib.shake_128(str(seed).encode()).digest(4000)
+    frames, at = raw_http2.PREFACE + frame(SETTINGS, 0, 0), 0
+    for number in range(1, 40):
+        kind, flags, size, stream = rng[at], rng[at + 1], rng[at + 2] % 60, rng[at + 3] % 8
+        payload = rng[at + 4 : at + 4 + size]
+        if kind % 3 == 0:
+            frames += call(2 * number - 1, INFER, payload)
+        else:
+            frames += frame(kind % 11, flags, stream, payload)
+        at += 4 + size
+    return frames
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_frames_end_their_own_connection_only(served: Server, seed: int) -> None:
+    with Connection(served.address) as other:
+        with Connection(served.address, begin=False) as connection:
+            with contextlib.suppress(OSError):
+                connection.send(random_frames(seed))
+                connection.socket.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                for _ in connection.frames():
+                    pass
+        other.send(call(1, LIVE, message(b"")))
+        assert body_of(other.end_of(1)) == message(b"\x08\x01")
+
+
+def attack(server: Server, frames: bytes, times: int) -> list[Frame]:
+    """Sends them again and again, and reads meanwhile; returns the last frames."""
+    last: list[Frame] = []
+    with Connection(server.address) as connection:
+
+        def read() -> None:
+            with contextlib.suppress(OSError):
+                for one in connection.frames():
+                    last.append(one)
+                    del last[:-5]
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        with contextlib.suppress(OSError):
+            for _ in range(times):
+                connection.send(frames)
+            connection.socket.shutdown(socket.SHUT_WR)
+        reader.join()
+    return last
+
+
+def test_floods_are_answered_or_ended_and_others_are_served(served: Server) -> None:
+    resets = b"".join(
+        frame(HEADERS, END_HEADERS, 2 * number + 1, header_block(INFER))
+        + frame(RST_STREAM, 0, 2 * number + 1, b"\0\0\0\x08")
+        for number in range(5_000)
+    )
+    last = attack(served, resets, 1)
+    assert not last or last[-1].kind == GOAWAY, last  # or reset, where bytes were still to come
+    assert_serves(served)
+    for flood in (
+        frame(SETTINGS, 0, 0) * 200,
+        frame(PING, 0, 0, b"12345678") * 200,
+        frame(PING, 1, 0, b"12345678") * 200,  # answers to nothing
+        frame(DATA, 0, 1, b"") * 200,
+    ):
+        attack(served, flood, 100)
+        assert_serves(served)
+    # A head without an end, and one that grows by a table of its own.
+    endless = frame(HEADERS, 0, 1, header_block(LIVE))
+    endless += frame(CONTINUATION, 0, 1, b"\0\x03abc\x03def" * 100) * 2_000
+    attack(served, endless, 1)
+    bomb = frame(HEADERS, END_HEADERS, 1, header_block(LIVE) + b"\x40\x01x\x7f\x00" + b"y" * 127)
+    attack(served, bomb + frame(HEADERS, END_HEADERS, 3, b"\xbe" * 10_000), 1)
+    assert_serves(served)
+
+
+def test_calls_beyond_the_limit_are_refused_at_once(served: Server) -> None:
+    connections = [Connection(served.address) for _ in range(5)]
+    half = message(b"\x0a\x03mlp" + b"\0" * 1000)[:-1]
+    for connection in connections:  # 150 calls that never end, of 96 that the server takes
+        for stream in range(1, 60, 2):
+            connection.send(frame(HEADERS, END_HEADERS, stream, header_block(INFER)))
+            connection.send(frame(DATA, 0, stream, half))
+    # Once the server has read them.
+    eventually(lambda: live_status(served) == "8")
+    assert http_status(served) == 200
+    for connection in connections:
+        connection.socket.close()
+    eventually(lambda: live_status(served) == "0")
+
+
+def live_status(server: Server) -> str:
+    with Connection(server.address) as connection:
+        connection.send(call(1, LIVE, message(b"")))
+        return status_of(connection.end_of(1))
+
+
+def test_a_client_that_reads_nothing_holds_up_nobody(served: Server) -> None:
+    with Connection(served.address) as idle:
+        for stream in range(1, 20_001, 2):
+            try:
+                idle.send(call(stream, LIVE, message(b"")))
+            except OSError:
+                break
+            if stream % 2_000 == 1:
+                assert_serves(served)
+
+
+def test_a_key_is_wanted_from_tcp_alone(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("infer 0123456789abcdef\n")
+    keys.chmod(0o600)
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    with Server(models, "--api-key-file", str(keys)) as server:
+        with Connection(server.address) as connection:
+            connection.send(call(1, LIVE, message(b"")))
+            frames = connection.end_of(1)
+            assert not body_of(frames) and status_of(frames) == "16"
