@@ -61,6 +61,16 @@ http::Options http_options_of(const ServerOptions& options) {
           .timeouts = options.timeouts};
 }
 
+grpc::Options grpc_options_of(const ServerOptions& options) {
+  return {.max_message_bytes = options.max_body_bytes,
+          .max_connections = options.max_connections,
+          .max_active_requests = options.max_active_requests,
+          .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
+          .idle_ns = options.timeouts.idle_ns,
+          .body_period_ns = options.timeouts.body_period_ns,
+          .write_stall_ns = options.timeouts.write_stall_ns};
+}
+
 class RunningServer final : public Server {
  public:
   RunningServer(const ServerOptions& options, Report report)
@@ -456,13 +466,7 @@ Status RunningServer::start_io_threads() {
   shm_options_ = {.overload_status = options_.overload_status,
                   .max_body_bytes = options_.max_body_bytes,
                   .max_active_requests = options_.max_active_requests};
-  grpc_options_ = {.max_message_bytes = options_.max_body_bytes,
-                   .max_connections = options_.max_connections,
-                   .max_active_requests = options_.max_active_requests,
-                   .max_memory_bytes = http_options_.max_memory_bytes,
-                   .idle_ns = options_.timeouts.idle_ns,
-                   .body_period_ns = options_.timeouts.body_period_ns,
-                   .write_stall_ns = options_.timeouts.write_stall_ns};
+  grpc_options_ = grpc_options_of(options_);
   std::vector<transports::MakeTransport> make_transports;
   make_transports.emplace_back([this](const transports::ThreadServices& thread) {
     return grpc::make_transport(

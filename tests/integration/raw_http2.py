@@ -100,7 +100,7 @@ class Connection:
             return
 
     def end_of(self, stream: int) -> list[Frame]:
-        """The frames of a stream until it ends, or of all until a GOAWAY or the connection's end."""
+        """The frames of a stream and of the connection, until one of them ends."""
         found = []
         for one in self.frames():
             if one.stream in (0, stream):

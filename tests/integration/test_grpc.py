@@ -92,18 +92,28 @@ def body_of(frames: list[Frame]) -> bytes:
     return b"".join(one.payload for one in frames if one.kind == DATA)
 
 
+# aio by itself: grpc's two kinds of loops do not share a process well.
+CHECKS = (
+    ["documents", "health", "refusals", "parts_of_a_reply", "many_at_once"],
+    ["tensors_of_all_types_come_back", "typed_contents_are_read", "texts_come_back"],
+    ["large_messages", "calls_that_are_given_up"],
+    ["aio"],
+)
+
+
 @pytest.mark.parametrize("over", ["tcp", "unix"])
-def test_tritonclient_gets_what_it_asks_for(served: Server, over: str) -> None:
+@pytest.mark.parametrize("checks", CHECKS, ids=lambda checks: checks[0])
+def test_tritonclient_gets_what_it_asks_for(served: Server, over: str, checks: list[str]) -> None:
     url = served.url if over == "tcp" else f"unix:{served.unix_path}"
     done = subprocess.run(
-        [judge_programs.interpreter("grpc"), CALLS, url],
+        [judge_programs.interpreter("grpc"), CALLS, url, *checks],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=150 * PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 11, done.stdout
+    assert done.stdout.split() == checks
 
 
 def status_of(frames: list[Frame]) -> str:

@@ -63,7 +63,8 @@ class GrpcClient {
                     {":path", "/inference.GRPCInferenceService/" + std::string(method)},
                     {"content-type", "application/grpc"},
                     {"te", "trailers"}});
-    std::string frames = h2_frame(1, 4, stream_, head);
+    // By itself it would be a small packet, behind which the next one waits (Nagle).
+    std::string frames = std::exchange(window_, {}) + h2_frame(1, 4, stream_, head);
     const std::string body = grpc_message(message);
     constexpr size_t kMostFrame = 16384;
     for (size_t at = 0; at < body.size(); at += kMostFrame) {
@@ -96,7 +97,7 @@ class GrpcClient {
       if (length > 0) {
         std::string more;
         for (const int shift : {24, 16, 8, 0}) more.push_back(static_cast<char>(length >> shift));
-        (void)connection_.send(h2_frame(8, 0, 0, more));
+        window_ += h2_frame(8, 0, 0, more);
       }
     } else if (type == 1) {
       reply.trailer = payload;
@@ -110,6 +111,7 @@ class GrpcClient {
   }
 
   server::HttpClient connection_;
+  std::string window_;  // how much of it the server may send again
   uint32_t stream_ = static_cast<uint32_t>(-1);
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 // Bytes that a client may send of a stream, and of all together, before it hears that they were
 // taken. They are taken at once, into memory that was reserved when the message began: this bounds
-// what is under way alone.
+// the bytes under way alone.
 constexpr int32_t kStreamWindow = 1 << 20;
 constexpr int32_t kConnectionWindow = 8 << 20;
 // Of one call; the default of gRPC's clients and servers.
@@ -27,6 +27,7 @@ constexpr uint32_t kMostStreams = 256;
 constexpr size_t kMostFrameBytes = 4096;
 static_assert(kMostFrameBytes > Request::kMostMessageBytes + 512);
 constexpr size_t kFrameHeadBytes = 9;
+constexpr size_t kMostPieces = 16;  // of a reply, in one frame
 
 Request* request_of(nghttp2_session* session, int32_t stream) noexcept {
   return static_cast<Request*>(nghttp2_session_get_stream_user_data(session, stream));
@@ -59,11 +60,14 @@ struct Callbacks {
     const bool is_head = frame->hd.type == NGHTTP2_HEADERS;
     if (!is_head && frame->hd.type != NGHTTP2_DATA) return 0;
     Request* const request = request_of(session, frame->hd.stream_id);
+    const bool is_end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (request != nullptr) request->has_ended = is_end;
     if (is_head && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       of(self).on_head_complete(request, frame->hd.stream_id);
     }
-    const bool is_end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-    if (is_end && request != nullptr && !request->is_answered) of(self).on_end(*request);
+    if (!is_end || request == nullptr) return 0;
+    request->timeout.unlink();
+    if (!request->is_answered) of(self).on_end(*request);
     return 0;
   }
   static int on_data(nghttp2_session* session, uint8_t, int32_t stream, const uint8_t* data,
@@ -114,7 +118,7 @@ bool GrpcConnection::open(net::Stream& stream, std::span<const char> received,
   stream_ = &stream;
   giver_ = std::exchange(stream.handler, this);
   is_local_ = is_local;
-  is_sending_ = is_draining_ = false;
+  is_sending_ = is_draining_ = is_broken_ = false;
   const auto streams = static_cast<uint32_t>(
       std::min<size_t>(kMostStreams, host_.services().options.max_active_requests));
   const std::array settings = {
@@ -125,7 +129,7 @@ bool GrpcConnection::open(net::Stream& stream, std::span<const char> received,
       nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) == 0 &&
       nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, kConnectionWindow) == 0;
   host_.idle().start(timeout_, coarse_now_ns());
-  // From here on the stream is this connection's, whatever becomes of it.
+  // From here on the stream is this connection's, in any case.
   if (!is_begun || !feed({received.data(), received.size()})) {
     close();
     return true;
@@ -265,7 +269,6 @@ void GrpcConnection::on_head_complete(Request* request, int32_t stream) noexcept
   if (!request->is_post || !request->is_grpc) {
     request->is_answered = true;
     request->status = request->is_post ? 415 : 405;
-    request->timeout.unlink();
     submit_status(request, stream, request->status, false);
     return;
   }
@@ -307,9 +310,9 @@ void GrpcConnection::answer(Request& request) noexcept {
   nghttp2_data_provider provider{};
   provider.source.ptr = &request;
   provider.read_callback = Callbacks::read_reply;
-  // It fails where the stream has ended or no memory is left: on_stream_closed() then follows, with
-  // the connection's end at the latest.
-  (void)nghttp2_submit_response(session_, request.stream, head.data(), head.size(), &provider);
+  if (nghttp2_submit_response(session_, request.stream, head.data(), head.size(), &provider) != 0) {
+    is_broken_ = true;
+  }
   host_.flush_later(*this);
 }
 
@@ -317,10 +320,21 @@ void GrpcConnection::refuse(Request& request, const Status& refused) noexcept {
   const Status& status =
       refused.code() == Code::kTooLarge && request.memory.was_refused() ? host_.no_room() : refused;
   request.is_answered = true;
-  request.timeout.unlink();
   request.status = wire::http_status(status.code());
   request.call.infer.status = status;
   submit_status(&request, request.stream, 200, true);
+  host_.flush_later(*this);
+}
+
+// The rest of a call does not come: one that has not been answered is refused, and the stream of
+// one that was is reset.
+void GrpcConnection::on_late(Request& request) noexcept {
+  if (!request.is_answered) {
+    refuse(request, Status::error(Code::kDeadlineExceeded, "the request did not arrive in time"));
+    host_.receiving().start(request.timeout, coarse_now_ns());
+    return;
+  }
+  (void)nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, request.stream, NGHTTP2_CANCEL);
   host_.flush_later(*this);
 }
 
@@ -342,11 +356,16 @@ void GrpcConnection::submit_status(Request* request, int32_t stream, int http_st
       head[count++] = header("grpc-message", "no memory for this request: try again");
     }
   }
-  (void)nghttp2_submit_response(session_, stream, head.data(), count, nullptr);
+  if (nghttp2_submit_response(session_, stream, head.data(), count, nullptr) != 0)
+    is_broken_ = true;
 }
 
 ssize_t GrpcConnection::read_reply(Request& request, size_t most, uint32_t& flags) noexcept {
-  const size_t bytes = std::min(most, request.left_bytes);
+  // A frame has a bounded number of pieces, so that each finds room in one send.
+  size_t bytes = 0;
+  const size_t end = std::min(request.piece + kMostPieces, request.reply.pieces.size());
+  for (size_t i = request.piece; i < end; ++i) bytes += request.reply.pieces[i].size();
+  bytes = std::min(bytes - request.sent_of_piece, most);
   flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (bytes == request.left_bytes) {
     flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -360,16 +379,9 @@ ssize_t GrpcConnection::read_reply(Request& request, size_t most, uint32_t& flag
 
 // A frame of the reply: its head into the buffer, its bytes where they lie.
 int GrpcConnection::send_data(Request& request, const uint8_t* frame_head, size_t bytes) noexcept {
-  // The pieces of a message that a frame may touch are few in most replies; those that find no
-  // place wait for the next send.
-  size_t touched = 1;
-  size_t seen = 0;
-  for (size_t i = request.piece, at = request.sent_of_piece; seen < bytes; ++i, at = 0, ++touched) {
-    seen += request.reply.pieces[i].size() - at;
-  }
-  if (segment_count_ + touched + 1 > segments_.size() ||
+  if (segment_count_ + kMostPieces + 1 > segments_.size() ||
       send_used_ + kFrameHeadBytes > send_.size()) {
-    return NGHTTP2_ERR_WOULDBLOCK;
+    return NGHTTP2_ERR_WOULDBLOCK;  // it comes with the next send
   }
   char* const head = send_.data() + send_used_;
   std::memcpy(head, frame_head, kFrameHeadBytes);
@@ -396,7 +408,8 @@ size_t GrpcConnection::gather() noexcept {
   while (send_.size() - send_used_ >= kMostFrameBytes && segment_count_ + 2 < segments_.size()) {
     const uint8_t* bytes = nullptr;
     const ssize_t size = nghttp2_session_mem_send(session_, &bytes);
-    if (size <= 0) break;  // nothing more, no room, or no memory: then the next turn has it
+    is_broken_ = is_broken_ || size < 0;  // no memory is left
+    if (size <= 0) break;                 // nothing more, or no room
     const auto length = static_cast<size_t>(size);
     LUMEN_CHECK(length <= send_.size() - send_used_);
     char* const place = send_.data() + send_used_;
@@ -409,7 +422,7 @@ size_t GrpcConnection::gather() noexcept {
 
 void GrpcConnection::flush() noexcept {
   if (is_sending_ || is_feeding_ || state_ != State::kOpen) return;
-  if (gather() > 0) {
+  if (gather() > 0 && !is_broken_) {
     is_sending_ = true;
     host_.writing().start(timeout_, coarse_now_ns());
     host_.thread().loop.send(*stream_, std::span(segments_).first(segment_count_));

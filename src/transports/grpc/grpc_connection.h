@@ -53,6 +53,7 @@ class GrpcConnection final : public net::StreamHandler {
   // request.reply leaves, with status OK.
   void answer(Request& request) noexcept;
   void refuse(Request& request, const Status& refused) noexcept;
+  void on_late(Request& request) noexcept;
   // Of a request whose stream has ended: nothing is in flight of it any more.
   void forget(Request& request) noexcept;
   void drop_ended() noexcept;
@@ -106,12 +107,12 @@ class GrpcConnection final : public net::StreamHandler {
   std::array<iovec, 64> segments_{};
   size_t segment_count_ = 0;
   size_t send_used_ = 0;
-  size_t send_pieces_bytes_ = 0;
   State state_ = State::kFree;
   bool is_sending_ = false;
   bool is_feeding_ = false;  // inside the session: it may not be asked for bytes
   bool is_local_ = false;
   bool is_draining_ = false;
+  bool is_broken_ = false;  // the session has no memory
 };
 
 }  // namespace lumen::grpc

@@ -1,6 +1,7 @@
 // Connections that come, calls that come back, timeouts, drain. See the header.
 #include "transports/grpc/grpc_transport.h"
 
+#include <lumen/base/cache_line.h>
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/service/failure_reason.h>
@@ -60,7 +61,7 @@ Status GrpcTransport::create() {
   const Options& options = services_.options;
   const size_t connections = options.max_connections + kSpareConnections;
   LUMEN_RETURN_IF_ERROR(session_memory_.create(connections * kSessionBytes));
-  Result<RequestMemory> buffers = RequestMemory::create(connections * kBufferBytes);
+  Result<RequestMemory> buffers = RequestMemory::create(connections * kBufferBytes + kPageBytes);
   if (!buffers.ok()) return buffers.status();
   buffers_ = std::move(*buffers);
   callbacks_ = make_callbacks();
@@ -68,9 +69,11 @@ Status GrpcTransport::create() {
     return Status::error(Code::kNoMemory, "no memory for nghttp2's callbacks");
   }
   nghttp2_option_set_no_auto_window_update(options_, 1);
+  // Not touched before a connection uses its part.
+  auto* const all = static_cast<char*>(buffers_.allocate(connections * kBufferBytes, kCacheLine));
+  LUMEN_CHECK(all != nullptr);
   for (size_t i = 0; i < connections; ++i) {
-    const std::span<char> room = buffers_.allocate_array<char>(kBufferBytes);
-    LUMEN_CHECK(room.size() == kBufferBytes);
+    const std::span<char> room(all + i * kBufferBytes, kBufferBytes);
     connections_.push_back(std::make_unique<GrpcConnection>(*this, room));
     connections_.back()->next_free = std::exchange(free_connections_, connections_.back().get());
   }
@@ -209,8 +212,7 @@ uint64_t GrpcTransport::next_deadline_ns() noexcept {
 void GrpcTransport::end_turn(uint64_t now_ns) noexcept {
   while (net::TimeoutEntry* const entry = receiving_.take_expired(now_ns)) {
     auto& request = *static_cast<Request*>(entry->owner);
-    request.connection->refuse(
-        request, Status::error(Code::kDeadlineExceeded, "the request did not arrive in time"));
+    request.connection->on_late(request);
   }
   for (net::TimeoutList* list : {&idle_, &writing_}) {
     while (net::TimeoutEntry* const entry = list->take_expired(now_ns)) {

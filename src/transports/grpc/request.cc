@@ -29,7 +29,7 @@ void Request::reset() noexcept {
   connection = nullptr;
   stream = 0;
   previous = next = nullptr;
-  is_away = is_answered = is_closed = false;
+  is_away = has_ended = is_answered = is_closed = false;
   method = Method::kUnknown;
   is_post = is_grpc = false;
   is_plain = true;

@@ -49,6 +49,7 @@ struct Request final : public service::CallOwner {
   Request* previous = nullptr;  // of its connection, or (next alone) free
   Request* next = nullptr;
   bool is_away = false;      // the engine or a step has it
+  bool has_ended = false;    // all of the stream's bytes are there
   bool is_answered = false;  // a reply was handed to the session
   bool is_closed = false;    // the stream has ended, the kernel may read the reply still
 

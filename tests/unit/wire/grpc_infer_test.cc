@@ -1,5 +1,5 @@
-// parse_grpc_infer and encode_grpc_reply: what clients send, what no client should, and each
-// message cut at each byte.
+// parse_grpc_infer and encode_grpc_reply: messages of clients, broken ones, and one cut at each
+// byte.
 #include <lumen/wire/grpc_infer.h>
 
 #include "support/grpc_client.h"
