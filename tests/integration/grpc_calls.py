@@ -9,6 +9,7 @@ any other end is a failure.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import sys
 from collections.abc import Callable
@@ -205,8 +206,10 @@ class Checks:
         calls = [self.stub.ModelInfer.future(message, timeout=0.000001 * i) for i in range(1, 400)]
         for call in calls[::2]:
             call.cancel()
-        for call in calls:
-            call.exception() if not call.cancelled() else None
+        for call in calls[1::2]:
+            # grpcio 1.85 forgets one such call in some 10,000, although their time is up here.
+            with contextlib.suppress(grpc.FutureTimeoutError):
+                call.exception(timeout=5)
         result = self.client.infer("digits", given)
         assert result.as_numpy(result.get_response().outputs[0].name).shape[0] == 64
 
