@@ -122,20 +122,24 @@ void HttpConnection::hand_over() noexcept {
   host_.contexts().release(*std::exchange(context_, nullptr));
 }
 
-void HttpConnection::read_head() noexcept {
+// True: the first bytes of the connection are the preface, or may become it.
+bool HttpConnection::reads_preface() noexcept {
   const bool is_first = accepted_ns_ != 0;
-  if (is_first && host_.thread().http2 != nullptr) {
-    const std::string_view received = context_->buffer.unread();
-    if (received.starts_with(kHttp2Preface)) {
-      hand_over();
-      return;
-    }
-    if (kHttp2Preface.starts_with(received)) {
-      host_.loop().receive(stream_, context_->buffer.wanted());
-      return;
-    }
+  if (!is_first || host_.thread().http2 == nullptr) return false;
+  const std::string_view received = context_->buffer.unread();
+  if (received.starts_with(kHttp2Preface)) {
+    hand_over();
+    return true;
   }
-  switch (context_->head_reader.read(context_->buffer)) {
+  if (!kHttp2Preface.starts_with(received)) return false;
+  host_.loop().receive(stream_, context_->buffer.wanted());
+  return true;
+}
+
+void HttpConnection::read_head() noexcept {
+  const wire::HeadProgress progress = context_->head_reader.read(context_->buffer);
+  if (progress != wire::HeadProgress::kComplete && reads_preface()) return;
+  switch (progress) {
     case wire::HeadProgress::kNeedMore:
       host_.loop().receive(stream_, context_->buffer.wanted());
       return;

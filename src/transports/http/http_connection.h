@@ -80,6 +80,7 @@ class HttpConnection final : public net::StreamHandler {
  private:
   void begin_head() noexcept;
   void read_head() noexcept;
+  [[nodiscard]] bool reads_preface() noexcept;
   void hand_over() noexcept;
   void go_on(Next next) noexcept;
   void go_on(RequestBody::Progress progress) noexcept;
