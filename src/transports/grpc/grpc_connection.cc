@@ -452,7 +452,11 @@ void GrpcConnection::on_sent(net::Stream&, int64_t result) noexcept {
 void GrpcConnection::on_stream_closed(Request& request) noexcept {
   request.timeout.unlink();
   request.is_closed = true;
-  if (request.is_away) host_.thread().dispatcher.cancel(request.call);
+  if (request.is_away) {
+    host_.thread().dispatcher.cancel(request.call);
+  } else if (is_feeding_ && !is_sending_) {
+    forget(request);  // a client may give up more calls at once than there are requests
+  }
 }
 
 // Those of which neither the engine nor the kernel has anything.
