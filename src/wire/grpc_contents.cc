@@ -2,7 +2,6 @@
 #include "wire/grpc_contents.h"
 
 #include <lumen/base/cache_line.h>
-#include <lumen/base/limits.h>
 #include <lumen/tensor/bytes_tensor.h>
 
 #include "wire/grpc_fields.h"
@@ -14,10 +13,6 @@
 
 namespace lumen::wire {
 namespace {
-
-int width(std::string_view text) noexcept {
-  return static_cast<int>(std::min(text.size(), limits::kMaxNameBytes));
-}
 
 Status refuse(const InferInput& input, const char* why) noexcept {
   return Status::error(Code::kInvalidArgument, "input '%.*s': %s", width(input.name),

@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::string_view kSharedMemory = "shared_memory_";
 
-int width(std::string_view text) noexcept {
-  return static_cast<int>(std::min(text.size(), limits::kMaxNameBytes));
-}
-
 Status broken(const char* message) noexcept {
   return Status::error(Code::kInvalidArgument,
                        "%s is no valid protobuf message: its fields do not end where it ends",

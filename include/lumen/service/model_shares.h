@@ -36,6 +36,13 @@ class ModelShares {
     const size_t calls = held_[model.index()].calls;
     return calls == 0 || calls <= kFactor * free_calls_;
   }
+  // Begins a call that takes none of the bytes. False: the model has its share. `models`: so many
+  // are served.
+  [[nodiscard]] bool try_begin(const models::Model& model, size_t models) noexcept {
+    if (models > 1 && !has_call_share(model)) return false;
+    begin(model, 0);
+    return true;
+  }
   void begin(const models::Model& model, size_t bytes) noexcept {
     LUMEN_DCHECK(free_calls_ > 0);
     --free_calls_;

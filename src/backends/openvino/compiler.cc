@@ -44,7 +44,7 @@ ov::CompiledModel Compiler::build(Build&& build_now) {
   const int policy = ::sched_getscheduler(0);
   give_executor(policy);
   ov::CompiledModel built = build_now();
-  if (::sched_getscheduler(0) != policy) {
+  if (::sched_getscheduler(0) != policy) {  // run_all_threads_as_usual()
     const std::lock_guard lock(executor_mutex_);
     executor_policy_ = kUnknown;
   }
@@ -54,7 +54,7 @@ ov::CompiledModel Compiler::build(Build&& build_now) {
 // The process has one executor, which the first build after the end of a core starts: the thread
 // inherits the priority of its starter. A thread can't leave SCHED_IDLE again without a right that
 // most users don't have, so that one executor can't serve both. Models that were built before keep
-// theirs. Measured: 1 ms of CPU.
+// theirs.
 void Compiler::give_executor(int policy) {
   const std::lock_guard lock(executor_mutex_);
   if (executor_policy_ == policy) return;

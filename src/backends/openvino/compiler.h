@@ -24,8 +24,8 @@ class Compiler {
   [[nodiscard]] ov::CompiledModel import(std::istream& stream, const ov::AnyMap& properties);
 
  private:
-  // At the priority of the calling thread. A thread that has left the background meanwhile has left
-  // the executor there: the next build gets another one.
+  // At the priority of the calling thread. Where that has changed meanwhile, the executor's is not
+  // known any more, and the next build gets another one.
   template <typename Build>
   ov::CompiledModel build(Build&& build_now);
   void give_executor(int policy);

@@ -46,8 +46,6 @@ class GrpcConnection final : public net::StreamHandler {
   [[nodiscard]] bool open(net::Stream& stream, std::span<const char> received,
                           bool is_local) noexcept;
   void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
-  [[nodiscard]] bool is_local() const noexcept { return is_local_; }
-  [[nodiscard]] bool is_open() const noexcept { return state_ == State::kOpen; }
 
   // --- the replies of its calls -----------------------------------------------------------------
   // request.reply leaves, with status OK.

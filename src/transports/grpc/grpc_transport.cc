@@ -134,9 +134,8 @@ bool GrpcTransport::take(service::Call& call, const service::ModelNeed&,
                          const service::BodySize&) noexcept {
   auto& request = static_cast<Request&>(*call.owner);
   const models::Model& model = *call.infer.model;
-  if (thread_.intake.catalog().models.size() > 1 && !shares_.has_call_share(model)) return false;
+  if (!shares_.try_begin(model, thread_.intake.catalog().models.size())) return false;
   request.room_of = &model;
-  shares_.begin(model, 0);
   return true;
 }
 
