@@ -9,8 +9,8 @@
 namespace lumen::server {
 namespace {
 
-// A body behind more than this is sent as it is: a large one would hold up the small ones of other
-// clients. Some 40 ms of work.
+// A body behind more than this, that which is being compressed included, is sent as it is: a large
+// one would hold up the small ones of other clients. Some 40 ms of work.
 constexpr size_t kMostWaitingBytes = size_t{4} << 20;
 // A body that gets smaller by less than one part in so many is sent as it is: the client's work of
 // reading it would be for nothing.
@@ -61,8 +61,9 @@ void ReplyCompressor::run() {
   while (service::CompressionJob* job = jobs_.take_all()) {
     while (job != nullptr) {
       service::CompressionJob* const next = job->next;
-      waiting_bytes_.fetch_sub(job->bytes, std::memory_order_relaxed);  // relaxed: as above
       compress(*job);
+      // Not before: others would wait for it unseen.
+      waiting_bytes_.fetch_sub(job->bytes, std::memory_order_relaxed);  // relaxed: as above
       job->owner->on_compressed(*job);  // and it may be gone
       job = next;
     }

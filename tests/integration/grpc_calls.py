@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -226,6 +227,9 @@ def main() -> None:
     for name in sys.argv[2:]:
         getattr(checks, name)()
         print(name, flush=True)
+    if "calls_that_are_given_up" in sys.argv:
+        # A channel of grpcio 1.85 that has forgotten one of its calls never closes.
+        os._exit(0)
     checks.client.close()
     checks.channel.close()
 
