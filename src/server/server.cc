@@ -54,8 +54,7 @@ http::Options http_options_of(const ServerOptions& options) {
           .max_connections = options.max_connections,
           .max_active_requests = options.max_active_requests,
           .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
-          .tcp_control = options.tcp_control,
-          .tcp_shm = options.tcp_shm,
+          .access = {.tcp_control = options.tcp_control, .tcp_shm = options.tcp_shm},
           .reply_compression = options.reply_compression,
           .regions = options.regions,
           .timeouts = options.timeouts};
@@ -68,7 +67,8 @@ grpc::Options grpc_options_of(const ServerOptions& options) {
           .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
           .idle_ns = options.timeouts.idle_ns,
           .body_period_ns = options.timeouts.body_period_ns,
-          .write_stall_ns = options.timeouts.write_stall_ns};
+          .write_stall_ns = options.timeouts.write_stall_ns,
+          .access = {.tcp_control = options.tcp_control, .tcp_shm = options.tcp_shm}};
 }
 
 class RunningServer final : public Server {
@@ -158,7 +158,7 @@ class RunningServer final : public Server {
   std::unique_ptr<service::Documents> documents_;
   http::HostCheck hosts_;
   http::Cors cors_;
-  http::ApiKeysInUse keys_;
+  transports::ApiKeysInUse keys_;
   std::mutex reloading_keys_;
   std::atomic<bool> is_leaving_{false};
   http::Options http_options_{};
@@ -260,7 +260,7 @@ Status RunningServer::start(models::Backends backends) {
 
 Status RunningServer::reload_api_keys() {
   if (options_.api_key_file.empty()) return {};
-  Result<http::ApiKeys> read = http::ApiKeys::read(options_.api_key_file);
+  Result<transports::ApiKeys> read = transports::ApiKeys::read(options_.api_key_file);
   if (!read.ok()) return read.status();
   const std::lock_guard lock(reloading_keys_);
   keys_.replace(*std::move(read), [this] { catalog_->wait_for_turns(); });
@@ -469,8 +469,7 @@ Status RunningServer::start_io_threads() {
   grpc_options_ = grpc_options_of(options_);
   std::vector<transports::MakeTransport> make_transports;
   make_transports.emplace_back([this](const transports::ThreadServices& thread) {
-    return grpc::make_transport(
-        {grpc_options_, *documents_, is_leaving_, !options_.api_key_file.empty()}, thread);
+    return grpc::make_transport({grpc_options_, *documents_, keys_, is_leaving_}, thread);
   });
   make_transports.emplace_back([&services](const transports::ThreadServices& thread) {
     return http::make_transport(services, thread);

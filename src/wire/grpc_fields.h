@@ -23,7 +23,9 @@ inline constexpr uint32_t kBoolContents = 1, kIntContents = 2, kInt64Contents = 
                           kUintContents = 4, kUint64Contents = 5, kFp32Contents = 6,
                           kFp64Contents = 7, kBytesContents = 8;
 // ModelInferResponse.
-inline constexpr uint32_t kReplyModel = 1, kReplyVersion = 2, kReplyId = 3, kReplyOutputs = 5,
-                          kReplyRaw = 6;
+inline constexpr uint32_t kReplyModel = 1, kReplyVersion = 2, kReplyId = 3, kReplyParameters = 4,
+                          kReplyOutputs = 5, kReplyRaw = 6;
+// ModelStreamInferResponse.
+inline constexpr uint32_t kStreamError = 1, kStreamReply = 2;
 
 }  // namespace lumen::wire::field

@@ -12,9 +12,10 @@ import asyncio
 import contextlib
 import faulthandler
 import os
+import queue
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -187,7 +188,61 @@ class Checks:
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(ask, range(2_000)))
 
+    def streams(self) -> None:
+        """More in flight than the server has requests; each reply is its request's."""
+        replies: queue.Queue[tuple[triton.InferResult | None, Exception | None]] = queue.Queue()
+        self.client.start_stream(lambda result, error: replies.put((result, error)))
+        arrays = {str(i): RNG.random(1 + i % 60, np.float32) for i in range(400)}
+        for name, array in arrays.items():
+            given = [tensor("x", array, "FP32")]
+            self.client.async_stream_infer("identity_fp32", given, request_id=name)
+        for _ in range(400):
+            result, error = replies.get(timeout=60)
+            assert error is None and result is not None, error
+            np.testing.assert_array_equal(
+                result.as_numpy("y"), arrays.pop(result.get_response().id)
+            )
+        given = [tensor("x", RNG.random(3, np.float32), "FP32")]
+        self.client.async_stream_infer("none", given)
+        result, error = replies.get(timeout=60)
+        assert result is None and "'none' is not in" in str(error)
+        self.client.async_stream_infer(
+            "identity_fp32", given, enable_empty_final_response=True, request_id="last"
+        )
+        result, error = replies.get(timeout=60)
+        assert result is not None and result.get_response().id == "last"
+        assert result.get_response().parameters["triton_final_response"].bool_param
+        self.client.stop_stream()
+        assert replies.empty()
+
+    def compressed_messages(self) -> None:
+        for coding in ("gzip", "deflate"):
+            for elements in (3, 100_000):
+                array = np.arange(elements, dtype=np.float32)
+                given = [tensor("x", array, "FP32")]
+                result = self.client.infer("identity_fp32", given, compression_algorithm=coding)
+                np.testing.assert_array_equal(result.as_numpy("y"), array)
+
     def aio(self) -> None:
+        async def stream(client: triton_aio.InferenceServerClient) -> None:
+            arrays = [RNG.random(1 + i, np.float32) for i in range(100)]
+
+            async def requests() -> AsyncIterator[dict[str, object]]:
+                for i, array in enumerate(arrays):
+                    yield {
+                        "model_name": "identity_fp32",
+                        "inputs": [tensor("x", array, "FP32")],
+                        "request_id": str(i),
+                    }
+
+            seen = 0
+            async for result, error in client.stream_infer(requests()):
+                assert error is None, error
+                array = arrays[int(result.get_response().id)]
+                np.testing.assert_array_equal(result.as_numpy("y"), array)
+                seen += 1
+            assert seen == len(arrays)
+
         async def ask() -> None:
             async with triton_aio.InferenceServerClient(self.url) as client:
                 assert await client.is_server_ready()
@@ -197,6 +252,7 @@ class Checks:
                 )
                 for array, result in zip(arrays, results, strict=True):
                     np.testing.assert_array_equal(result.as_numpy("y"), array)
+                await stream(client)
 
         asyncio.run(ask())
 

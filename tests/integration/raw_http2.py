@@ -15,7 +15,10 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION =
 )  # fmt: skip
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 INFER = "/inference.GRPCInferenceService/ModelInfer"
+STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 LIVE = "/inference.GRPCInferenceService/ServerLive"
+METADATA = "/inference.GRPCInferenceService/ModelMetadata"
+WATCH = "/grpc.health.v1.Health/Watch"
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -23,7 +26,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def header_block(path: str, **changes: str | None) -> bytes:
-    """Literals that nobody keeps. `changes`: by name, - as _; None leaves one out."""
+    """Literals that nobody keeps. `changes`: by name, - as _ but for Triton's; None: left out."""
     headers: dict[str, str | None] = {
         ":method": "POST",
         ":scheme": "http",
@@ -32,7 +35,8 @@ def header_block(path: str, **changes: str | None) -> bytes:
         "content-type": "application/grpc",
         "te": "trailers",
     }
-    headers |= {name.replace("_", "-"): value for name, value in changes.items()}
+    for name, value in changes.items():
+        headers[name if name.startswith("triton") else name.replace("_", "-")] = value
     block = b""
     for name, value in headers.items():
         if value is not None:
@@ -61,8 +65,15 @@ class Frame:
 
 
 class Connection:
-    def __init__(self, address: tuple[str, int], *, begin: bool = True) -> None:
-        self.socket = socket.create_connection(address, timeout=20)
+    """`address`: of TCP, or the path of a unix socket."""
+
+    def __init__(self, address: tuple[str, int] | str, *, begin: bool = True) -> None:
+        if isinstance(address, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(20)
+            self.socket.connect(address)
+        else:
+            self.socket = socket.create_connection(address, timeout=20)
         self.table = hpack.Decoder()
         if begin:
             self.send(PREFACE + frame(SETTINGS, 0, 0))
@@ -98,6 +109,20 @@ class Connection:
                 yield one
         except ConnectionError:
             return
+
+    def take_settings(self) -> None:
+        """The server's count from here on: its window for a stream, for one."""
+        assert next(self.frames()).kind == SETTINGS
+        self.send(frame(SETTINGS, ACK, 0))
+
+    def end_of_data(self, stream: int) -> list[Frame]:
+        """Up to the stream's next frame of data."""
+        found = []
+        for one in self.frames():
+            found.append(one)
+            if one.kind in (GOAWAY, RST_STREAM) or (one.kind == DATA and one.stream == stream):
+                break
+        return found
 
     def end_of(self, stream: int) -> list[Frame]:
         """The frames of a stream and of the connection, until one of them ends."""

@@ -9,6 +9,7 @@
 #include <lumen/wire/oip.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -47,5 +48,13 @@ struct GrpcMessage {
 // ones. Errors: kTooLarge, where `memory` has no room.
 [[nodiscard]] Result<GrpcMessage> encode_grpc_reply(const InferReply& reply,
                                                     Allocator& memory) noexcept;
+
+// The same in a ModelStreamInferResponse. `says_final`: with the parameter triton_final_response.
+[[nodiscard]] Result<GrpcMessage> encode_grpc_stream_reply(const InferReply& reply, bool says_final,
+                                                           Allocator& memory) noexcept;
+// A ModelStreamInferResponse for a request that failed; `id`: of the request.
+[[nodiscard]] Result<GrpcMessage> encode_grpc_stream_error(std::string_view error,
+                                                           std::optional<std::string_view> id,
+                                                           Allocator& memory) noexcept;
 
 }  // namespace lumen::wire

@@ -3,16 +3,55 @@
 
 #include "transports/grpc/grpc_transport.h"
 
-#include <lumen/base/cache_line.h>
 #include <lumen/base/clock.h>
-#include <lumen/service/binder.h>
 #include <lumen/service/documents.h>
+#include <lumen/service/shared_tensors.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace lumen::grpc {
+
+namespace {
+
+// grpc.health.v1.HealthCheckResponse.ServingStatus.
+constexpr uint8_t kServing = 1;
+constexpr uint8_t kNotServing = 2;
+constexpr uint8_t kServiceUnknown = 3;
+
+// The parameter by which clients of streams ask for a mark on the last reply to each request. Here
+// each request has one.
+bool asks_for_final(const wire::InferHead& head) noexcept {
+  return std::ranges::any_of(head.parameters, [](const wire::InferParameter& one) {
+    return one.of.empty() && one.name == "triton_enable_empty_final_response" &&
+           one.value == "true";
+  });
+}
+
+bool is_service(std::string_view name) noexcept {
+  return name.empty() || name == "inference.GRPCInferenceService";
+}
+
+}  // namespace
+
+// Probes have no key.
+Status CallHandler::check_key(const CallStream& call, bool is_local) const noexcept {
+  const bool is_open = call.method == Method::kServerLive || call.method == Method::kServerReady ||
+                       call.method == Method::kHealthCheck || call.method == Method::kHealthWatch;
+  if (is_local || is_open || host_.services().keys.now() == nullptr) return {};
+  if (call.role != transports::Role::kNone) return {};
+  return Status::error(Code::kUnauthenticated,
+                       call.has_key ? "the key of the metadata authorization is not one of this "
+                                      "server's; wanted: Bearer KEY"
+                                    : "a key is needed: send the metadata authorization: Bearer "
+                                      "KEY");
+}
+
+Status CallHandler::unknown_method() noexcept {
+  return Status::error(Code::kUnsupported,
+                       "this method is not there; the server has inference.GRPCInferenceService "
+                       "and grpc.health.v1.Health");
+}
 
 bool CallHandler::is_ready() const noexcept {
   // relaxed: nothing else is told by it
@@ -20,21 +59,20 @@ bool CallHandler::is_ready() const noexcept {
 }
 
 Status CallHandler::on_call(Request& request) noexcept {
-  switch (request.method) {
+  switch (request.stream->method) {
     case Method::kServerLive: return reply_number(request, 1);
     case Method::kServerReady: return reply_number(request, is_ready() ? 1 : 0);
     case Method::kModelReady: return model_ready(request);
     case Method::kServerMetadata:
       return reply_text(request, host_.services().documents.grpc_server_metadata());
     case Method::kModelMetadata: return model_metadata(request);
-    case Method::kHealthCheck: return health(request);
-    case Method::kModelInfer: return infer(request);
+    case Method::kHealthCheck: return check_health(request);
+    case Method::kHealthWatch: return watch_health(request);
+    case Method::kModelInfer:
+    case Method::kModelStreamInfer: return infer(request);
     case Method::kUnknown: break;
   }
-  return Status::error(Code::kUnsupported,
-                       "this method is not there; the server has ServerLive, ServerReady, "
-                       "ModelReady, ServerMetadata, ModelMetadata and ModelInfer of "
-                       "inference.GRPCInferenceService, and Check of grpc.health.v1.Health");
+  return unknown_method();
 }
 
 Status CallHandler::reply_number(Request& request, uint8_t value) noexcept {
@@ -53,7 +91,7 @@ Status CallHandler::reply_text(Request& request, std::string_view text) noexcept
   text.copy(room.data() + wire::kGrpcPrefixBytes, text.size());
   pieces[0] = {room.data(), room.size()};
   request.reply = {.pieces = pieces, .bytes = room.size()};
-  request.connection->answer(request);
+  request.stream->connection->answer(request);
   return {};
 }
 
@@ -79,12 +117,10 @@ Status CallHandler::model_metadata(Request& request) noexcept {
 }
 
 // The service of a name is the server's own, or empty: the server.
-Status CallHandler::health(Request& request) noexcept {
-  constexpr uint8_t kServing = 1;
-  constexpr uint8_t kNotServing = 2;
+Status CallHandler::check_health(Request& request) noexcept {
   const Result<wire::GrpcModelName> asked = wire::parse_grpc_model_name(request.text());
   if (!asked.ok()) return asked.status();
-  if (!asked->name.empty() && asked->name != "inference.GRPCInferenceService") {
+  if (!is_service(asked->name)) {
     return Status::error(Code::kNotFound, "service '%.*s' is not known",
                          static_cast<int>(std::min<size_t>(asked->name.size(), 100)),
                          asked->name.data());
@@ -92,11 +128,31 @@ Status CallHandler::health(Request& request) noexcept {
   return reply_number(request, is_ready() ? kServing : kNotServing);
 }
 
+// A service that is not known may come to be there, for all that the client knows: the call goes on.
+Status CallHandler::watch_health(Request& request) noexcept {
+  const Result<wire::GrpcModelName> asked = wire::parse_grpc_model_name(request.text());
+  if (!asked.ok()) return asked.status();
+  if (is_service(asked->name)) return tell_health(request);
+  request.stream->told_health = kServiceUnknown;
+  return reply_number(request, kServiceUnknown);
+}
+
+bool CallHandler::has_other_health(const CallStream& call) const noexcept {
+  return call.told_health != kServiceUnknown &&
+         call.told_health != (is_ready() ? kServing : kNotServing);
+}
+
+Status CallHandler::tell_health(Request& request) noexcept {
+  request.stream->told_health = is_ready() ? kServing : kNotServing;
+  return reply_number(request, request.stream->told_health);
+}
+
 Status CallHandler::infer(Request& request) noexcept {
   if (host_.draining()) return service::shutting_down();
   Result<wire::GrpcInferRequest> parsed = wire::parse_grpc_infer(request.text(), request.memory);
   if (!parsed.ok()) return parsed.status();
   request.head = parsed->head;
+  request.wants_final = asks_for_final(request.head);
   const transports::ThreadServices& thread = host_.thread();
   switch (thread.intake.admit({.model = parsed->model,
                                .version = parsed->version,
@@ -111,49 +167,59 @@ Status CallHandler::infer(Request& request) noexcept {
   return host_.submit(request) ? Status() : request.call.infer.status;
 }
 
+// The deadline of a call counts from its first byte, that of a message from the message's.
+std::optional<uint64_t> CallHandler::timeout_us(const Request& request) noexcept {
+  const std::optional<uint64_t>& of_call = request.stream->timeout_us;
+  const std::optional<uint64_t>& of_message = request.head.timeout_us;
+  if (!of_call) return of_message;
+  const uint64_t gone_us =
+      (request.call.infer.times.received_ns - request.stream->began_ns) / 1000;
+  const uint64_t left_us = *of_call > gone_us ? *of_call - gone_us : 1;
+  return of_message && *of_message > 0 ? std::min(left_us, *of_message) : left_us;
+}
+
 // A tensor of the message lies at any address; one that no load of its elements takes is copied.
 Status CallHandler::bind(Request& request) noexcept {
   service::Call& call = request.call;
+  service::Intake& intake = host_.thread().intake;
   const wire::InferHead& head = request.head;
-  const std::optional<uint64_t> deadline = request.timeout_us;
-  call.set_timeout(!head.timeout_us ? deadline
-                   : deadline       ? std::min(*deadline, *head.timeout_us)
-                                    : head.timeout_us);
+  call.set_timeout(timeout_us(request));
   call.infer.priority = head.priority;
   call.cache_wishes = {.is_off = head.no_cache || head.is_of_sequence,
                        .has_shared_input = false,
                        .ttl_ms = head.ttl_ms,
                        .parameters = head.parameters};
-  const auto is_shared = [](const auto& one) { return one.shared.is_there(); };
-  if (std::ranges::any_of(head.inputs, is_shared) || std::ranges::any_of(head.outputs, is_shared)) {
-    return Status::error(Code::kUnsupported,
-                         "shared memory is not supported over gRPC yet; use HTTP, or send the "
-                         "tensors in the request");
+  uid_t user = 0;
+  if (service::uses_shared_memory(head)) {
+    const Result<uid_t> known = transports::region_user(
+        request.stream->connection->client_of(*request.stream), host_.services().options.access);
+    if (!known.ok()) return known.status();
+    user = *known;
   }
   service::Binder binder(call, *call.infer.model);
   for (const wire::InferInput& input : head.inputs) {
-    TensorView tensor = input.tensor;
-    const size_t alignment = std::max<size_t>(element_size(tensor.type), 1);
-    if (reinterpret_cast<uintptr_t>(tensor.data) % alignment != 0) {
-      auto* const copy =
-          static_cast<std::byte*>(request.memory.allocate(tensor.byte_size, kCacheLine));
-      if (copy == nullptr) return host_.no_room();
-      std::memcpy(copy, tensor.data, tensor.byte_size);
-      tensor.data = copy;
+    if (input.shared.is_there()) {
+      LUMEN_RETURN_IF_ERROR(service::bind_shared_input(intake, call, binder, input, user));
+      continue;
     }
+    TensorView tensor = input.tensor;
+    if (!service::align(tensor, request.memory)) return host_.no_room();
     LUMEN_RETURN_IF_ERROR(binder.input(input.name, tensor, service::InputBytes::kPresent));
   }
   LUMEN_RETURN_IF_ERROR(binder.inputs_named());
   for (const wire::InferOutput& output : head.outputs) {
     LUMEN_RETURN_IF_ERROR(binder.output(output.name));
   }
+  const auto places = service::take_output_places(intake, call, head.outputs, user);
+  if (!places.ok()) return places.status();
+  request.output_places = *places;
   return service::inputs_arrived(call);
 }
 
 Status CallHandler::on_returned(Request& request) noexcept {
   if (!request.call.infer.status.ok()) return request.call.infer.status;
   if (!request.encode_status.ok()) return request.encode_status;
-  request.connection->answer(request);
+  request.stream->connection->answer(request);
   const models::InferRequest& infer = request.call.infer;
   host_.thread().counters.add_time(infer.model->index(), "success",
                                    now_ns() - infer.times.received_ns);

@@ -1,7 +1,7 @@
 // GrpcConnection: one client's HTTP/2 conversation: nghttp2's session between the loop's bytes and
-// the calls of its streams. What a call means is the handler's.
+// the streams of its calls. The meaning of a call is the handler's.
 //
-//   loop ─► receive buffer ─► session ─► Request of each stream ─► CallHandler
+//   loop ─► receive buffer ─► session ─► CallStream ─► Request of each message ─► CallHandler
 //   loop ◄─ frames' heads, and the replies where they lie ◄─ session ◄─ answer(), refuse()
 //
 // One receive and one send are in flight at most. The session is asked for bytes only where the
@@ -10,10 +10,12 @@
 // Errors: a client that breaks HTTP/2 is told so by a GOAWAY, and the connection ends.
 #pragma once
 
+#include "transports/grpc/call_stream.h"
 #include "transports/grpc/request.h"
 
 #include <lumen/net/loop.h>
 #include <lumen/net/timeout_list.h>
+#include <lumen/transports/common/access.h>
 
 #include <nghttp2/nghttp2.h>
 
@@ -31,6 +33,8 @@ class GrpcConnection final : public net::StreamHandler {
  public:
   static constexpr size_t kReceiveBytes = size_t{32} << 10;
   static constexpr size_t kSendBytes = size_t{16} << 10;  // of frames' heads
+  // Bytes that a client may send of a stream before it hears that they were taken.
+  static constexpr size_t kStreamWindowBytes = size_t{1} << 20;
 
   // `buffers`: kReceiveBytes + kSendBytes.
   GrpcConnection(GrpcTransport& host, std::span<char> buffers) noexcept
@@ -46,22 +50,32 @@ class GrpcConnection final : public net::StreamHandler {
   [[nodiscard]] bool open(net::Stream& stream, std::span<const char> received,
                           bool is_local) noexcept;
   void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
-
-  // --- the replies of its calls -----------------------------------------------------------------
-  // request.reply leaves, with status OK.
-  void answer(Request& request) noexcept;
-  void refuse(Request& request, const Status& refused) noexcept;
-  void on_late(Request& request) noexcept;
-  // Of a request whose stream has ended: nothing is in flight of it any more.
-  void forget(Request& request) noexcept;
-  void drop_ended() noexcept;
-  // Bytes that the session has ready leave.
-  void flush() noexcept;
-
   // No new calls; ends once the present ones are answered.
   void begin_drain() noexcept;
   // Nothing has happened for the time of the list that it was in.
   void on_timeout() noexcept;
+  // The client of a call, for the rules of access.
+  [[nodiscard]] transports::Client client_of(const CallStream& call) noexcept;
+
+  // --- the calls of its streams -----------------------------------------------------------------
+  // request.reply leaves.
+  void answer(Request& request) noexcept;
+  // An error in its place: in the stream of replies where its method has one, else as the status.
+  void refuse(Request& request, const Status& refused) noexcept;
+  // The call ends with that status; replies that are there leave before.
+  void end_call(CallStream& call, const Status& status) noexcept;
+  // Its next bytes have not come in time.
+  void on_late(CallStream& call) noexcept;
+  // Its client has made no room for its replies in time.
+  void on_stalled(CallStream& call) noexcept;
+  // A request has come free, which `call` may take for the next of its messages.
+  void resume(CallStream& call) noexcept;
+  // The server is ready, or not any more: told to the calls of Watch. False: not to all of them yet.
+  [[nodiscard]] bool tell_health() noexcept;
+  // Nothing is in flight of it any more.
+  void forget(Request& request) noexcept;
+  // Bytes that the session has ready leave.
+  void flush() noexcept;
 
   void on_readable(net::Stream& stream, std::span<char> lent) noexcept override;
   void on_received(net::Stream& stream, int64_t result) noexcept override;
@@ -80,15 +94,34 @@ class GrpcConnection final : public net::StreamHandler {
   friend struct Callbacks;
   [[nodiscard]] bool feed(std::string_view bytes) noexcept;
   void begin_receive() noexcept;
-  void begin_call(int32_t stream) noexcept;
-  void on_head_complete(Request* request, int32_t stream) noexcept;
-  void on_header(Request& request, std::string_view name, std::string_view value) noexcept;
-  void on_data(Request& request, std::string_view bytes) noexcept;
-  void on_end(Request& request) noexcept;
-  void on_stream_closed(Request& request) noexcept;
-  void submit_status(Request* request, int32_t stream, int http_status, bool has_grpc) noexcept;
-  [[nodiscard]] ssize_t read_reply(Request& request, size_t most, uint32_t& flags) noexcept;
-  [[nodiscard]] int send_data(Request& request, const uint8_t* frame_head, size_t bytes) noexcept;
+
+  // --- calls.cc: their heads, messages and ends ---------------------------------------------------
+  void begin_call(int32_t number) noexcept;
+  void on_header(CallStream& call, std::string_view name, std::string_view value) noexcept;
+  void on_head_complete(CallStream* call, int32_t number) noexcept;
+  void on_data(CallStream& call, std::string_view bytes) noexcept;
+  void on_end(CallStream& call) noexcept;
+  void on_stream_closed(CallStream& call) noexcept;
+  // Takes messages off the front, `most` at most; returns the number of bytes.
+  [[nodiscard]] size_t take_messages(CallStream& call, std::string_view bytes,
+                                     size_t most) noexcept;
+  void on_message(Request& request) noexcept;
+  void on_last_message(CallStream& call) noexcept;
+  void end_if_through(CallStream& call) noexcept;
+  // Its reply has been handed to the loop, or is not sent: it is forgotten once no send is in
+  // flight.
+  void leave(Request& request) noexcept;
+  void drop_sent() noexcept;
+  void release(CallStream& call) noexcept;
+
+  // --- replies.cc: to the session and out of it ---------------------------------------------------
+  void begin_reply(CallStream& call) noexcept;
+  void wake_reply(CallStream& call) noexcept;
+  void submit_status(CallStream& call) noexcept;
+  void submit_no_room(int32_t number) noexcept;
+  void submit_http_status(CallStream& call, int http_status) noexcept;
+  [[nodiscard]] ssize_t read_reply(CallStream& call, size_t most, uint32_t& flags) noexcept;
+  [[nodiscard]] int send_data(CallStream& call, const uint8_t* frame_head, size_t bytes) noexcept;
   [[nodiscard]] size_t gather() noexcept;
 
   void finish_closing() noexcept;
@@ -99,7 +132,8 @@ class GrpcConnection final : public net::StreamHandler {
   net::Stream* stream_ = nullptr;
   net::StreamHandler* giver_ = nullptr;
   nghttp2_session* session_ = nullptr;
-  Request* requests_ = nullptr;
+  CallStream* calls_ = nullptr;
+  Request* leaving_ = nullptr;  // the kernel may read their replies still
   net::TimeoutEntry timeout_;
   iovec receive_segment_{};
   std::array<iovec, 64> segments_{};

@@ -28,6 +28,11 @@ size_t requests_of(const Options& options) noexcept {
   return options.max_active_requests + kSpareRequests;
 }
 
+// Beside the calls at work each connection may keep one open: a stream of inference, or Watch.
+size_t calls_of(const Options& options) noexcept {
+  return requests_of(options) + options.max_connections;
+}
+
 }  // namespace
 
 nghttp2_session_callbacks* make_callbacks() noexcept;  // grpc_connection.cc
@@ -47,8 +52,9 @@ GrpcTransport::GrpcTransport(const Services& services, const transports::ThreadS
                              "no memory for this request: max_active_requests or "
                              "max_memory_bytes is used up by others; try again")),
       idle_(services.options.idle_ns),
-      receiving_(services.options.body_period_ns),
       writing_(services.options.write_stall_ns),
+      receiving_(services.options.body_period_ns),
+      stalled_(services.options.write_stall_ns),
       shares_(requests_of(services.options)),
       returned_(std::bit_ceil(requests_of(services.options))) {}
 
@@ -77,6 +83,7 @@ Status GrpcTransport::create() {
     connections_.push_back(std::make_unique<GrpcConnection>(*this, room));
     connections_.back()->next_free = std::exchange(free_connections_, connections_.back().get());
   }
+  LUMEN_RETURN_IF_ERROR(create_calls());
   for (size_t i = 0; i < requests_of(options); ++i) {
     auto request = std::make_unique<Request>(*this);
     Result<RequestMemory> memory =
@@ -89,6 +96,72 @@ Status GrpcTransport::create() {
     requests_.push_back(std::move(request));
   }
   return {};
+}
+
+Status GrpcTransport::create_calls() {
+  const size_t count = calls_of(services_.options);
+  Result<RequestMemory> calls = RequestMemory::create(count * sizeof(CallStream) + kPageBytes);
+  if (!calls.ok()) return calls.status();
+  calls_memory_ = std::move(*calls);
+  constexpr size_t kRoomBytes = GrpcConnection::kStreamWindowBytes;
+  Result<RequestMemory> backlogs = RequestMemory::create((count + 1) * kRoomBytes);
+  if (!backlogs.ok()) return backlogs.status();
+  backlogs_ = std::move(*backlogs);
+  rooms_ = {static_cast<char*>(backlogs_.allocate(count * kRoomBytes, kPageBytes)),
+            count * kRoomBytes};
+  LUMEN_CHECK(rooms_.data() != nullptr);
+  return {};
+}
+
+CallStream* GrpcTransport::acquire_call() noexcept {
+  if (CallStream* const call = free_calls_; call != nullptr) {
+    free_calls_ = std::exchange(call->next, nullptr);
+    return call;
+  }
+  if (calls_made_ == calls_of(services_.options)) {
+    (void)no_room();
+    return nullptr;
+  }
+  void* const place = calls_memory_.allocate(sizeof(CallStream), alignof(CallStream));
+  LUMEN_CHECK(place != nullptr);
+  auto* const call = ::new (place) CallStream();
+  constexpr size_t kRoomBytes = GrpcConnection::kStreamWindowBytes;
+  call->backlog.use(rooms_.subspan(calls_made_++ * kRoomBytes, kRoomBytes), budget_);
+  return call;
+}
+
+void GrpcTransport::release(CallStream& call) noexcept {
+  call.reset();
+  call.next = std::exchange(free_calls_, &call);
+}
+
+void GrpcTransport::wait_for_request(CallStream& call) noexcept {
+  if (std::exchange(call.is_waiting, true)) return;
+  call.next_waiting = nullptr;
+  (first_waiting_ == nullptr ? first_waiting_ : last_waiting_->next_waiting) = &call;
+  last_waiting_ = &call;
+  receiving_.start(call.timeout, coarse_now_ns());
+}
+
+void GrpcTransport::stop_waiting(CallStream& call) noexcept {
+  if (!std::exchange(call.is_waiting, false)) return;
+  CallStream* before = nullptr;
+  for (CallStream* one = first_waiting_; one != &call; one = one->next_waiting) before = one;
+  (before == nullptr ? first_waiting_ : before->next_waiting) = call.next_waiting;
+  if (last_waiting_ == &call) last_waiting_ = before;
+  call.next_waiting = nullptr;
+}
+
+// Each stream takes one, so that none of them takes all.
+size_t GrpcTransport::serve_waiting() noexcept {
+  size_t done = 0;
+  for (; first_waiting_ != nullptr && free_ != nullptr; ++done) {
+    CallStream& call = *first_waiting_;
+    stop_waiting(call);
+    call.connection->resume(call);
+  }
+  flush_all();
+  return done;
 }
 
 bool GrpcTransport::take(net::Stream& stream, std::span<const char> received,
@@ -109,10 +182,8 @@ void GrpcTransport::connection_closed(GrpcConnection& connection) noexcept {
 
 Request* GrpcTransport::acquire() noexcept {
   Request* const request = free_;
-  if (request == nullptr) {
-    (void)no_room();
-    return nullptr;
-  }
+  if (request == nullptr) return nullptr;
+  thread_.counters.add("requests");
   free_ = std::exchange(request->next, nullptr);
   return request;
 }
@@ -129,6 +200,8 @@ bool GrpcTransport::submit(Request& request) noexcept {
   request.is_away = true;
   return true;
 }
+
+void GrpcTransport::cancel(Request& request) noexcept { thread_.dispatcher.cancel(request.call); }
 
 bool GrpcTransport::take(service::Call& call, const service::ModelNeed&,
                          const service::BodySize&) noexcept {
@@ -155,9 +228,10 @@ size_t GrpcTransport::take_returned() noexcept {
     if (!thread_.dispatcher.take_back(request->call)) continue;
     --away_;
     request->is_away = false;
-    GrpcConnection& connection = *request->connection;
-    if (request->is_closed) {
-      connection.drop_ended();
+    const CallStream& call = *request->stream;
+    GrpcConnection& connection = *call.connection;
+    if (call.is_closed || call.is_over) {
+      connection.forget(*request);
       continue;
     }
     const Status status = handler_.on_returned(*request);
@@ -167,18 +241,27 @@ size_t GrpcTransport::take_returned() noexcept {
   return done;
 }
 
-// Once a call: its reply has left, or its client.
-void GrpcTransport::end_call(Request& request) noexcept {
+void GrpcTransport::count_refusal(int http_status) noexcept {
+  thread_.counters.add("requests");
+  count_reply(http_status);
+}
+
+void GrpcTransport::count_reply(int http_status) noexcept {
   using telemetry::ServerCounter;
+  thread_.counters.add(http_status < 400   ? ServerCounter("responses_2xx")
+                       : http_status < 500 ? ServerCounter("responses_4xx")
+                                           : ServerCounter("responses_5xx"));
+}
+
+// Once a request: its reply has left, or its client.
+void GrpcTransport::end_request(Request& request) noexcept {
   const models::InferRequest& infer = request.call.infer;
-  const int status = request.is_answered ? request.status : 499;
-  thread_.counters.add(status < 400   ? ServerCounter("responses_2xx")
-                       : status < 500 ? ServerCounter("responses_4xx")
-                                      : ServerCounter("responses_5xx"));
+  const int status = request.status != 0 ? request.status : 499;
+  count_reply(status);
   if (infer.model != nullptr) {
     const service::ReplyMoment out = service::ReplyMoment::now();
     if (status >= 400) {
-      const Code code = request.is_answered ? infer.status.code() : Code::kCancelled;
+      const Code code = request.status != 0 ? infer.status.code() : Code::kCancelled;
       thread_.counters.add_time(infer.model->index(), "failure",
                                 out.now_ns - infer.times.received_ns);
       thread_.counters.add(infer.model->index(), service::failure_reason(code));
@@ -204,21 +287,36 @@ void GrpcTransport::flush_all() noexcept {
 }
 
 uint64_t GrpcTransport::next_deadline_ns() noexcept {
-  return std::min(
-      {idle_.next_deadline_ns(), receiving_.next_deadline_ns(), writing_.next_deadline_ns()});
+  uint64_t next = UINT64_MAX;
+  for (net::TimeoutList* list : {&idle_, &writing_, &receiving_, &stalled_}) {
+    next = std::min(next, list->next_deadline_ns());
+  }
+  return next;
 }
 
 void GrpcTransport::end_turn(uint64_t now_ns) noexcept {
   while (net::TimeoutEntry* const entry = receiving_.take_expired(now_ns)) {
-    auto& request = *static_cast<Request*>(entry->owner);
-    request.connection->on_late(request);
+    auto& call = *static_cast<CallStream*>(entry->owner);
+    call.connection->on_late(call);
+  }
+  while (net::TimeoutEntry* const entry = stalled_.take_expired(now_ns)) {
+    auto& call = *static_cast<CallStream*>(entry->owner);
+    call.connection->on_stalled(call);
   }
   for (net::TimeoutList* list : {&idle_, &writing_}) {
     while (net::TimeoutEntry* const entry = list->take_expired(now_ns)) {
       static_cast<GrpcConnection*>(entry->owner)->on_timeout();
     }
   }
+  if (told_ready_ != handler_.is_ready()) tell_health();
   flush_all();
+}
+
+void GrpcTransport::tell_health() noexcept {
+  const bool is_ready = handler_.is_ready();
+  bool is_told = true;
+  for (const auto& connection : connections_) is_told = connection->tell_health() && is_told;
+  if (is_told) told_ready_ = is_ready;
 }
 
 void GrpcTransport::begin_drain() noexcept {

@@ -29,6 +29,8 @@ class GrpcTransport final : public transports::Transport,
   transports::StreamTaker* http2() noexcept override { return this; }
   bool take(net::Stream& stream, std::span<const char> received, bool is_local) noexcept override;
   size_t take_returned() noexcept override;
+  size_t serve_waiting() noexcept override;
+  bool owes_a_turn() const noexcept override { return first_waiting_ != nullptr && free_ != nullptr; }
   bool is_waiting() const noexcept override { return away_ > 0; }
   void end_turn(uint64_t now_ns) noexcept override;
   uint64_t next_deadline_ns() noexcept override;
@@ -47,15 +49,25 @@ class GrpcTransport final : public transports::Transport,
   [[nodiscard]] const nghttp2_session_callbacks* callbacks() const noexcept { return callbacks_; }
   [[nodiscard]] const nghttp2_option* session_options() const noexcept { return options_; }
   [[nodiscard]] CallHandler& handler() noexcept { return handler_; }
-  [[nodiscard]] net::TimeoutList& idle() noexcept { return idle_; }
-  [[nodiscard]] net::TimeoutList& receiving() noexcept { return receiving_; }
-  [[nodiscard]] net::TimeoutList& writing() noexcept { return writing_; }
+  [[nodiscard]] net::TimeoutList& idle() noexcept { return idle_; }            // of connections
+  [[nodiscard]] net::TimeoutList& writing() noexcept { return writing_; }      // of connections
+  [[nodiscard]] net::TimeoutList& receiving() noexcept { return receiving_; }  // of calls
+  [[nodiscard]] net::TimeoutList& stalled() noexcept { return stalled_; }      // of calls
   // nullptr: all are in use.
+  [[nodiscard]] CallStream* acquire_call() noexcept;
+  void release(CallStream& call) noexcept;
   [[nodiscard]] Request* acquire() noexcept;
   void release(Request& request) noexcept;
+  // Its connection resumes it once a request is free, in the order of these calls.
+  void wait_for_request(CallStream& call) noexcept;
+  void stop_waiting(CallStream& call) noexcept;
   [[nodiscard]] bool submit(Request& request) noexcept;
-  // Counts and records the reply of a call, and gives its model and its room back.
-  void end_call(Request& request) noexcept;
+  // Nobody waits for its reply any more; it comes back all the same.
+  void cancel(Request& request) noexcept;
+  // Counts and records the reply of a request, and gives its model and its room back.
+  void end_request(Request& request) noexcept;
+  // Of a call that had no request.
+  void count_refusal(int http_status) noexcept;
   [[nodiscard]] bool take(service::Call& call, const service::ModelNeed& model,
                           const service::BodySize& body) noexcept override;
   [[nodiscard]] const Status& no_room() noexcept;
@@ -64,7 +76,10 @@ class GrpcTransport final : public transports::Transport,
   void connection_closed(GrpcConnection& connection) noexcept;
 
  private:
+  [[nodiscard]] Status create_calls();
+  void count_reply(int http_status) noexcept;
   void flush_all() noexcept;
+  void tell_health() noexcept;
 
   const Services services_;
   const transports::ThreadServices thread_;
@@ -77,15 +92,23 @@ class GrpcTransport final : public transports::Transport,
   std::vector<std::unique_ptr<GrpcConnection>> connections_;
   GrpcConnection* free_connections_ = nullptr;
   GrpcConnection* with_replies_ = nullptr;
+  RequestMemory calls_memory_;  // of CallStreams, which are made when they are needed first
+  RequestMemory backlogs_;      // of all of them
+  std::span<char> rooms_;
+  size_t calls_made_ = 0;
+  CallStream* free_calls_ = nullptr;
+  CallStream* first_waiting_ = nullptr;
+  CallStream* last_waiting_ = nullptr;
   std::vector<std::unique_ptr<Request>> requests_;
   Request* free_ = nullptr;
   CallHandler handler_{*this};
-  net::TimeoutList idle_, receiving_, writing_;
+  net::TimeoutList idle_, writing_, receiving_, stalled_;
   service::ModelShares shares_;  // of the requests
   size_t open_ = 0;
   size_t away_ = 0;  // submitted, and not come back
   MpmcQueue<Request*> returned_;
   bool draining_ = false;
+  bool told_ready_ = true;  // to the calls of Watch
 };
 
 }  // namespace lumen::grpc

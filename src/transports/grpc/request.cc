@@ -1,10 +1,11 @@
 // The bytes of a call, in and out. See the header.
 #include "transports/grpc/request.h"
 
+#include "transports/grpc/call_stream.h"
 #include "transports/grpc/grpc_transport.h"
 
-#include <lumen/service/classification.h>
-#include <lumen/service/documents.h>
+#include <lumen/service/reply_outputs.h>
+#include <lumen/wire/inflate.h>
 
 #include <algorithm>
 #include <cstring>
@@ -25,25 +26,21 @@ void Request::reset() noexcept {
   ::new (static_cast<void*>(&call))
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
   head = {};
-  timeout.unlink();
-  connection = nullptr;
-  stream = 0;
-  previous = next = nullptr;
-  is_away = has_ended = is_answered = is_closed = false;
-  method = Method::kUnknown;
-  is_post = is_grpc = false;
-  is_plain = true;
-  timeout_us.reset();
-  header_bytes = prefix_bytes = 0;
+  prefix_bytes = 0;
   message = nullptr;
   message_bytes = received_bytes = 0;
+  stream = nullptr;
+  previous = next = nullptr;
+  is_away = is_leaving = wants_final = false;
+  output_places = {};
   encode_status = {};
   reply = {};
   piece = sent_of_piece = left_bytes = 0;
   status = 0;
+  next_reply = next_leaving = nullptr;
 }
 
-Status Request::receive(std::string_view bytes, size_t most_bytes) noexcept {
+Status Request::receive(std::string_view& bytes, size_t most_bytes) noexcept {
   if (const size_t missing = std::min(prefix.size() - prefix_bytes, bytes.size()); missing > 0) {
     std::copy_n(bytes.begin(), missing, prefix.begin() + static_cast<ptrdiff_t>(prefix_bytes));
     prefix_bytes += missing;
@@ -52,9 +49,9 @@ Status Request::receive(std::string_view bytes, size_t most_bytes) noexcept {
     for (size_t i = 1; i < prefix.size(); ++i) {
       message_bytes = message_bytes << 8 | static_cast<uint8_t>(prefix[i]);
     }
-    if (prefix[0] != 0) {
-      return Status::error(Code::kUnsupported,
-                           "compressed messages are not supported; send them as they are");
+    if (static_cast<uint8_t>(prefix[0]) > 1) {
+      return Status::error(Code::kInternal, "a message begins with byte %u; wanted 0 or 1",
+                           static_cast<uint8_t>(prefix[0]));
     }
     if (message_bytes > most_bytes) {
       return Status::error(Code::kResourceExhausted,
@@ -65,18 +62,59 @@ Status Request::receive(std::string_view bytes, size_t most_bytes) noexcept {
     message = static_cast<char*>(memory.allocate(std::max<size_t>(message_bytes, 1), kCacheLine));
     if (message == nullptr) return host.no_room();
   }
-  if (bytes.size() > message_bytes - received_bytes) {
-    return Status::error(Code::kInternal, "the call has more than one message; wanted one");
-  }
-  if (!bytes.empty()) std::memcpy(message + received_bytes, bytes.data(), bytes.size());
-  received_bytes += bytes.size();
+  const size_t taken = std::min(bytes.size(), message_bytes - received_bytes);
+  if (taken > 0) std::memcpy(message + received_bytes, bytes.data(), taken);
+  received_bytes += taken;
+  bytes.remove_prefix(taken);
   return {};
 }
 
-Status Request::check_complete() const noexcept {
-  if (prefix_bytes == prefix.size() && received_bytes == message_bytes) return {};
-  return Status::error(Code::kInternal, "the call ends within its message: got %zu of %zu bytes",
-                       received_bytes, message_bytes);
+Status Request::inflate(std::optional<wire::ContentCoding> coding, size_t most_bytes) noexcept {
+  if (prefix[0] == 0) return {};
+  if (!coding) {
+    return Status::error(Code::kUnsupported,
+                         "the header grpc-encoding names a coding that is not known; wanted gzip, "
+                         "deflate or identity");
+  }
+  if (*coding == wire::ContentCoding::kIdentity) {
+    return Status::error(Code::kInternal,
+                         "a message is compressed, and no header grpc-encoding says how");
+  }
+  const std::span<std::byte> block =
+      memory.allocate_array<std::byte>(wire::Inflater::kMemoryBytes);
+  if (block.empty()) return host.no_room();
+  wire::Inflater& inflater = *wire::Inflater::create(*coding, block);
+  auto* const plain = static_cast<char*>(memory.begin_growing(most_bytes + 1, kCacheLine));
+  if (plain == nullptr) return host.no_room();
+  constexpr size_t kStepBytes = size_t{64} << 10;
+  std::string_view rest = text();
+  size_t used = 0;
+  for (;;) {
+    const size_t room = std::min(kStepBytes, most_bytes + 1 - used);
+    if (!memory.grow_to(plain + used + room)) return host.no_room();
+    const wire::Inflater::Step step = inflater.step(rest, {plain + used, room});
+    rest.remove_prefix(step.consumed);
+    used += step.produced;
+    if (step.state == wire::Inflater::State::kRefused) {
+      return Status::error(Code::kInternal, "a compressed message can't be read: %.*s",
+                           static_cast<int>(step.refusal.reason.size()),
+                           step.refusal.reason.data());
+    }
+    if (used > most_bytes) {
+      return Status::error(Code::kResourceExhausted,
+                           "a compressed message has more than %zu bytes; send less or start the "
+                           "server with a larger --max-body-bytes",
+                           most_bytes);
+    }
+    if (step.state == wire::Inflater::State::kNeedMore) break;
+  }
+  if (!inflater.is_at_end()) {
+    return Status::error(Code::kInternal, "a compressed message ends within its data");
+  }
+  memory.shrink_last(plain, used);
+  message = plain;
+  message_bytes = used;
+  return {};
 }
 
 void Request::encode(service::Call& of_mine) noexcept {
@@ -90,28 +128,16 @@ void Request::on_returned(service::Call& of_mine) noexcept {
 }
 
 Status Request::encode_outputs() noexcept {
-  const models::InferRequest& infer = call.infer;
-  const models::ModelMetadata& metadata = infer.model->metadata();
-  const std::span<wire::ReplyOutput> outputs =
-      memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
-  if (outputs.size() != infer.outputs.size()) return host.no_room();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const size_t index = infer.outputs_wanted.empty() ? i : infer.outputs_wanted[i];
-    const models::TensorSpec& spec = metadata.outputs[index];
-    outputs[i] = {.name = spec.name, .tensor = infer.outputs[i], .binary = true};
-    if (head.outputs.empty() || head.outputs[i].classes == 0) continue;
-    const Result<TensorView> classes =
-        service::best_classes(spec.name, outputs[i].tensor, service::has_rows(*infer.model),
-                              head.outputs[i].classes, spec.labels, memory);
-    if (!classes.ok()) return classes.status();
-    outputs[i].tensor = *classes;
-  }
+  const models::ModelMetadata& metadata = call.infer.model->metadata();
+  const auto outputs = service::reply_outputs(call, head, output_places, memory);
+  if (!outputs.ok()) return outputs.status();
+  const wire::InferReply said{.model_name = metadata.name,
+                              .model_version = metadata.version,
+                              .id = head.id,
+                              .outputs = *outputs};
   const Result<wire::GrpcMessage> encoded =
-      wire::encode_grpc_reply({.model_name = metadata.name,
-                               .model_version = metadata.version,
-                               .id = head.id,
-                               .outputs = outputs},
-                              memory);
+      takes_many(stream->method) ? wire::encode_grpc_stream_reply(said, wants_final, memory)
+                                 : wire::encode_grpc_reply(said, memory);
   if (!encoded.ok()) return encoded.status();
   reply = *encoded;
   return {};

@@ -79,12 +79,6 @@ std::string_view name_in(std::string_view host) noexcept {
 
 }  // namespace
 
-bool is_loopback(const sockaddr& address) noexcept {
-  const std::optional<in6_addr> in6 = address_of(&address);
-  if (!in6) return false;
-  return IN6_IS_ADDR_LOOPBACK(&*in6) || (IN6_IS_ADDR_V4MAPPED(&*in6) && in6->s6_addr[12] == 127);
-}
-
 bool is_host_list(std::string_view text) noexcept {
   bool good = !text.ends_with(',');
   for_each_element(text, [&good](std::string_view host) {

@@ -3,8 +3,7 @@
 
 #include "transports/http/http_transport.h"
 
-#include <lumen/service/classification.h>
-#include <lumen/service/documents.h>
+#include <lumen/service/reply_outputs.h>
 #include <lumen/transports/http/memory_limits.h>
 
 #include <cstring>
@@ -70,7 +69,7 @@ RequestMemory::Usage RequestContext::reset() noexcept {
   output_places = {};
   stream = nullptr;
   is_local = false;
-  role = Role::kNone;
+  role = transports::Role::kNone;
   encode_status = {};
   encoded = {};
   reply_outputs = {};
@@ -84,58 +83,16 @@ void RequestContext::encode(service::Call& of_mine) noexcept {
   encode_status = encode_outputs();
 }
 
-// The `number`-th of the reply: the tensor itself, its best classes, or its copy in a region.
-Status RequestContext::describe_output(size_t number, wire::ReplyOutput& output) noexcept {
-  const models::InferRequest& infer = call.infer;
-  const models::ModelMetadata& metadata = infer.model->metadata();
-  const size_t index = infer.outputs_wanted.empty() ? number : infer.outputs_wanted[number];
-  const models::TensorSpec& spec = metadata.outputs[index];
-  output.name = spec.name;
-  output.tensor = infer.outputs[number];
-  output.binary = infer_head.binary_data_output;
-  if (infer_head.outputs.empty()) return {};
-  const wire::InferOutput& wanted = infer_head.outputs[number];
-  output.binary = wanted.binary;
-  if (wanted.classes > 0) {
-    const bool has_rows = service::has_rows(*infer.model);
-    const Result<TensorView> classes = service::best_classes(spec.name, output.tensor, has_rows,
-                                                             wanted.classes, spec.labels, memory);
-    if (classes.ok()) output.tensor = *classes;
-    return classes.status();
-  }
-  if (!wanted.shared.is_there()) return {};
-  output.is_elsewhere = true;
-  const std::span<std::byte> place = output_places[number];
-  if (output.tensor.byte_size > place.size()) {
-    return Status::error(Code::kInvalidArgument,
-                         "output '%.128s' has %zu bytes, shared_memory_byte_size is %zu; register "
-                         "and name a larger place",
-                         spec.name.c_str(), output.tensor.byte_size, place.size());
-  }
-  if (output.tensor.byte_size > 0) {
-    std::memcpy(place.data(), output.tensor.data, output.tensor.byte_size);
-  }
-  return {};
-}
-
 Status RequestContext::encode_outputs() noexcept {
-  const models::InferRequest& infer = call.infer;
-  const models::ModelMetadata& metadata = infer.model->metadata();
-  const std::span<wire::ReplyOutput> outputs =
-      memory.allocate_array<wire::ReplyOutput>(infer.outputs.size());
-  if (outputs.size() != infer.outputs.size()) {
-    return Status::error(Code::kTooLarge,
-                         "the list of outputs does not fit a request's memory; raise "
-                         "--max-body-bytes");
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) LUMEN_RETURN_IF_ERROR(describe_output(i, outputs[i]));
-  LUMEN_RETURN_IF_ERROR(call.check_regions());
-  const wire::InferReply said{metadata.name, metadata.version, infer_head.id, outputs,
+  const models::ModelMetadata& metadata = call.infer.model->metadata();
+  const auto outputs = service::reply_outputs(call, infer_head, output_places, memory);
+  if (!outputs.ok()) return outputs.status();
+  const wire::InferReply said{metadata.name, metadata.version, infer_head.id, *outputs,
                               infer_head.non_finite};
   const Result<wire::EncodedReply> written = wire::encode_infer_reply(said, memory);
   if (!written.ok()) return written.status();
   encoded = *written;
-  reply_outputs = outputs;
+  reply_outputs = *outputs;
   return {};
 }
 

@@ -17,7 +17,7 @@
 #include <lumen/service/compression.h>
 #include <lumen/service/job.h>
 #include <lumen/service/memory_need.h>
-#include <lumen/transports/http/api_keys.h>
+#include <lumen/transports/common/api_keys.h>
 #include <lumen/transports/http/options.h>
 #include <lumen/wire/oip.h>
 
@@ -60,7 +60,7 @@ class RequestContext final : public service::CallOwner,
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
   net::Stream* stream = nullptr;  // its connection's, of an infer request
   bool is_local = false;          // by the unix socket
-  Role role = Role::kNone;        // of its key; kNone: none was asked for
+  transports::Role role = transports::Role::kNone;  // of its key; kNone: none was asked for
   bool close_after = false;       // the connection ends with its reply
   bool is_away = false;           // the engine, a step or the control plane has it
   bool gives_way = false;         // it comes free, for a connection that waits for a context
@@ -89,7 +89,6 @@ class RequestContext final : public service::CallOwner,
  private:
   RequestContext() = default;
   [[nodiscard]] Status encode_outputs() noexcept;
-  [[nodiscard]] Status describe_output(size_t number, wire::ReplyOutput& output) noexcept;
 };
 
 }  // namespace lumen::http

@@ -14,10 +14,6 @@
 
 #include <string_view>
 
-namespace lumen::service {
-class Binder;
-}
-
 namespace lumen::http {
 
 class HttpTransport;
@@ -57,12 +53,10 @@ class RequestHandler {
   // Whether the client is one of those.
   [[nodiscard]] Status check_audience(Audience audience, const RequestContext& context) noexcept;
   [[nodiscard]] Status check_origin(const wire::HttpHead& head) noexcept;
+  [[nodiscard]] transports::Client client_of(const RequestContext& context) noexcept;
   // Whose regions of shared memory it may use.
   [[nodiscard]] Result<uid_t> region_user(const RequestContext& context) noexcept;
   [[nodiscard]] Status bind(RequestContext& context, size_t tensor_bytes) noexcept;
-  [[nodiscard]] Status bind_shared(RequestContext& context, service::Binder& binder,
-                                   const wire::InferInput& input) noexcept;
-  [[nodiscard]] Status take_output_places(RequestContext& context) noexcept;
   // Of an endpoint that the control plane answers.
   [[nodiscard]] Next begin_job(RequestContext& context) noexcept;
   [[nodiscard]] Next ask(RequestContext& context, std::string_view text) noexcept;

@@ -7,8 +7,6 @@
 
 #include <lumen/transports/http/cors.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 
 namespace lumen::http {
@@ -16,10 +14,6 @@ namespace {
 
 using wire::BodyFraming;
 using wire::HttpMethod;
-
-int echo_width(std::string_view text) noexcept {
-  return static_cast<int>(std::min<size_t>(text.size(), 200));
-}
 
 // A page of this server's own has its address as its origin.
 bool is_own_origin(const wire::HttpHead& head) noexcept {
@@ -30,7 +24,7 @@ bool is_own_origin(const wire::HttpHead& head) noexcept {
 }  // namespace
 
 Status RequestHandler::check_key(RequestContext& context) noexcept {
-  const ApiKeys* const keys = context.is_local ? nullptr : host_.services().keys.now();
+  const transports::ApiKeys* const keys = context.is_local ? nullptr : host_.services().keys.now();
   const Endpoint endpoint = context.route.endpoint;
   // Probes of load balancers and Kubernetes have no key; a page asks for one, and then sends it.
   const bool is_open =
@@ -38,7 +32,7 @@ Status RequestHandler::check_key(RequestContext& context) noexcept {
   if (keys == nullptr || is_open) return {};
   const std::string_view sent = context.head().authorization;
   context.role = keys->role_of(sent);
-  if (context.role != Role::kNone) return {};
+  if (context.role != transports::Role::kNone) return {};
   return Status::error(Code::kUnauthenticated,
                        sent.empty() ? "a key is needed: send the header Authorization: Bearer KEY"
                                     : "the key of the header Authorization is not one of this "
@@ -47,38 +41,17 @@ Status RequestHandler::check_key(RequestContext& context) noexcept {
 
 Status RequestHandler::check_audience(Audience audience, const RequestContext& context) noexcept {
   if (audience == Audience::kAll || context.is_local) return {};
-  const wire::HttpHead& head = context.head();
-  const Options& options = host_.services().options;
-  const bool is_memory = audience == Audience::kSharedMemory;
-  if (audience == Audience::kControl && context.role != Role::kNone) {
-    if (context.role == Role::kControl) return check_origin(head);
-    return Status::error(Code::kForbidden,
-                         "'%.*s' wants a key with the role control, or the unix socket",
-                         echo_width(head.path), head.path.data());
-  }
-  const bool is_on = is_memory ? options.tcp_shm : options.tcp_control;
-  if (audience == Audience::kUnixSocket || !is_on) {
-    // A client that can reach the port may use the models; the owner and mode of the socket file
-    // decide which users may change the server.
-    const char* const but = audience == Audience::kUnixSocket ? ""
-                            : is_memory                       ? "; --tcp-shm on allows it over TCP"
-                                        : "; --tcp-control on allows it over TCP";
-    if (context.route.endpoint == Endpoint::kInfer) {
-      return Status::error(Code::kForbidden,
-                           "shared memory is for clients of the unix socket; see --unix%s", but);
-    }
-    return Status::error(Code::kForbidden, "'%.*s' answers on the unix socket only; see --unix%s",
-                         echo_width(head.path), head.path.data(), but);
-  }
-  const std::optional<sockaddr_storage> own = host_.loop().own_address(*context.stream);
-  if (!own || !is_loopback(reinterpret_cast<const sockaddr&>(*own))) {
-    return Status::error(
-        Code::kForbidden,
-        "'%.*s' answers clients of this machine only: connect to 127.0.0.1, ::1 or "
-        "the unix socket",
-        echo_width(head.path), head.path.data());
-  }
-  return check_origin(head);
+  LUMEN_RETURN_IF_ERROR(transports::check_audience(audience, client_of(context),
+                                                   host_.services().options.access,
+                                                   context.head().path));
+  return check_origin(context.head());
+}
+
+transports::Client RequestHandler::client_of(const RequestContext& context) noexcept {
+  return {.loop = host_.loop(),
+          .stream = *context.stream,
+          .is_local = context.is_local,
+          .role = context.role};
 }
 
 // A browser lets a page elsewhere send a POST to this machine, and tells where the page is from.
@@ -95,11 +68,8 @@ Status RequestHandler::check_origin(const wire::HttpHead& head) noexcept {
 }
 
 Result<uid_t> RequestHandler::region_user(const RequestContext& context) noexcept {
-  LUMEN_RETURN_IF_ERROR(check_audience(Audience::kSharedMemory, context));
-  if (!context.is_local) return ::geteuid();
-  const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(*context.stream);
-  if (peer) return peer->uid;
-  return Status::error(Code::kForbidden, "the kernel does not tell whose the connection is");
+  if (!context.is_local) LUMEN_RETURN_IF_ERROR(check_origin(context.head()));
+  return transports::region_user(client_of(context), host_.services().options.access);
 }
 
 Next RequestHandler::begin_job(RequestContext& context) noexcept {

@@ -4,12 +4,15 @@
 #pragma once
 
 #include <lumen/base/allocator.h>
+#include <lumen/transports/common/access.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace lumen::http {
+
+using transports::Audience;
 
 enum class Endpoint : uint8_t {
   kUnknown,
@@ -53,14 +56,6 @@ struct Route {
 // Percent escapes in the names (RFC 3986 6.2.2.2: %6Dlp is mlp), once: an escape that is left after
 // that, a slash or dots, is part of a name that no model has.
 void decode_names(Route& route, Allocator& memory) noexcept;
-
-// The clients that may use an endpoint.
-enum class Audience : uint8_t {
-  kAll,
-  kControl,       // of the unix socket; over TCP as the setting tcp_control says
-  kSharedMemory,  // the same, as tcp_shm says
-  kUnixSocket,
-};
 
 struct EndpointTraits {
   bool takes_get = true;  // and HEAD

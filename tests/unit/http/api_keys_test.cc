@@ -1,6 +1,6 @@
 // ApiKeys: the file's grammar and rights, and which keys are taken. Threads: one. Memory: the heap.
 // Errors: by gtest.
-#include <lumen/transports/http/api_keys.h>
+#include <lumen/transports/common/api_keys.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-namespace lumen::http {
+namespace lumen::transports {
 namespace {
 
 using testing::HasSubstr;
@@ -149,4 +149,4 @@ TEST(ApiKeysInUseTest, ATableIsFreedOnceEachThreadHasBegunAnotherTurn) {
 }
 
 }  // namespace
-}  // namespace lumen::http
+}  // namespace lumen::transports

@@ -4,6 +4,7 @@
 // Errors: make_transport() returns why; afterwards replies with a status of gRPC.
 #pragma once
 
+#include <lumen/transports/common/access.h>
 #include <lumen/transports/common/transport.h>
 
 #include <atomic>
@@ -26,14 +27,15 @@ struct Options {
   uint64_t idle_ns;         // a connection without a request
   uint64_t body_period_ns;  // the next bytes of a request that has begun
   uint64_t write_stall_ns;  // a reply must make progress within this time
+  transports::AccessRules access;
 };
 
 // The parts that the transports of all I/O threads share.
 struct Services {
   const Options& options;
   const service::Documents& documents;
+  const transports::ApiKeysInUse& keys;
   const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
-  bool wants_keys;                      // of TCP's clients, which gRPC can't read yet
 };
 
 [[nodiscard]] Result<std::unique_ptr<transports::Transport>> make_transport(

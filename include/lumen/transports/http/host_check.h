@@ -34,9 +34,6 @@ class HostCheck {
   std::vector<in6_addr> addresses_;  // IPv4 as ::ffff:a.b.c.d
 };
 
-// Also 127.0.0.0/8 as IPv6.
-[[nodiscard]] bool is_loopback(const sockaddr& address) noexcept;
-
 // A comma-separated list of names and addresses without ports, or "*".
 [[nodiscard]] bool is_host_list(std::string_view text) noexcept;
 

@@ -4,6 +4,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/memory/request_memory.h>
+#include <lumen/transports/common/access.h>
 
 #include <array>
 #include <cstddef>
@@ -45,10 +46,7 @@ struct Options {
   size_t max_connections;
   size_t max_active_requests;
   size_t max_memory_bytes;
-  // Whether clients of this machine may do over TCP as those of the unix socket: change models and
-  // settings, and have shared memory.
-  bool tcp_control = false;
-  bool tcp_shm = false;
+  transports::AccessRules access;
   ReplyCompression reply_compression = ReplyCompression::kAuto;
   RegionOptions regions;
   TimeoutOptions timeouts;

@@ -7,7 +7,7 @@
 #include <lumen/service/compression.h>
 #include <lumen/service/job.h>
 #include <lumen/transports/common/transport.h>
-#include <lumen/transports/http/api_keys.h>
+#include <lumen/transports/common/api_keys.h>
 #include <lumen/transports/http/options.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct Services {
   const service::Documents& documents;
   const HostCheck& hosts;
   const Cors& cors;
-  const ApiKeysInUse& keys;
+  const transports::ApiKeysInUse& keys;
   const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
   models::Backends& backends;           // which are told of the requests' memory
   service::JobThread& control;          // settings, recordings, shared memory

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lumen::http {
+namespace lumen::transports {
 
 enum class Role : uint8_t {
   kNone,
@@ -65,4 +65,4 @@ class ApiKeysInUse {
   std::atomic<const ApiKeys*> current_{nullptr};
 };
 
-}  // namespace lumen::http
+}  // namespace lumen::transports

@@ -1,5 +1,5 @@
 // See the header for threads, memory and errors.
-#include <lumen/transports/http/api_keys.h>
+#include <lumen/transports/common/api_keys.h>
 
 #include <lumen/base/unique_fd.h>
 
@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-namespace lumen::http {
+namespace lumen::transports {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
@@ -156,4 +156,4 @@ void ApiKeysInUse::replace(ApiKeys next, const std::function<void()>& wait_for_t
   if (before != nullptr) wait_for_turns();
 }
 
-}  // namespace lumen::http
+}  // namespace lumen::transports
