@@ -6,6 +6,7 @@
 
 #include <lumen/base/cpu.h>
 #include <lumen/server/settings.h>
+#include <lumen/service/documents.h>
 #include <lumen/wire/json_text.h>
 
 #include <memory>
@@ -121,6 +122,24 @@ void Control::handle_engine(service::Job& job) {
   if (job.status.ok()) tell(job);
 }
 
+Status Control::tell_of_models(service::Job& job) const {
+  const std::shared_ptr<const service::CatalogSnapshot> catalog = catalog_.snapshot();
+  const models::Model* only = nullptr;
+  if (!job.subject.empty() || job.topic == service::Job::Topic::kModelConfig) {
+    const service::CatalogModel* const entry = catalog->find(job.subject, job.version);
+    if (entry == nullptr) return service::model_not_found(job.subject, job.version);
+    only = entry->model.get();
+    if (only->state() != models::ModelState::kReady) return service::model_unavailable(*only);
+    if (job.topic == service::Job::Topic::kModelConfig) {
+      job.answer(entry->documents->config);
+      return job.status;
+    }
+  }
+  std::string text(service::Documents::statistics_bytes(catalog->models.size()), '\0');
+  job.answer(service::Documents::write_statistics(text, *catalog, only));
+  return job.status;
+}
+
 void Control::handle(service::Job& job) {
   using Topic = service::Job::Topic;
   switch (job.topic) {
@@ -132,6 +151,8 @@ void Control::handle(service::Job& job) {
     case Topic::kUnregisterRegion: return regions_.handle(job);
     case Topic::kTrace: return answer_trace(*catalog_.snapshot(), job);
     case Topic::kLogging: return log_.handle(job);
+    case Topic::kModelConfig:
+    case Topic::kStatistics: job.status = tell_of_models(job); return;
     case Topic::kLoadModel:
     case Topic::kUnloadModel: break;  // the loader's
   }

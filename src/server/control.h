@@ -32,6 +32,7 @@ class Control final : public JobHandler {
   // Writes the answer: the engine's configuration and which backend serves each model.
   void tell(service::Job& job);
   [[nodiscard]] Status change(const service::Job& job);
+  [[nodiscard]] Status tell_of_models(service::Job& job) const;
 
   engine::Engine& engine_;
   const service::Catalog& catalog_;

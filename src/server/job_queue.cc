@@ -56,7 +56,9 @@ void JobQueue::wait(std::unique_lock<std::mutex>& lock) {
 // The thread and the jobs behind this one are to live on.
 void JobQueue::handle(service::Job& job) noexcept {
   try {
-    handler_.handle(job);
+    if (job.form != nullptr) job.status = job.form->read(job);
+    if (job.status.ok()) handler_.handle(job);
+    if (job.form != nullptr && job.status.ok()) job.status = job.form->write(job);
   } catch (const std::bad_alloc&) {
     job.status = Status::error(Code::kUnavailable,
                                "the server has no memory left for this call; nothing has changed");

@@ -469,7 +469,9 @@ Status RunningServer::start_io_threads() {
   grpc_options_ = grpc_options_of(options_);
   std::vector<transports::MakeTransport> make_transports;
   make_transports.emplace_back([this](const transports::ThreadServices& thread) {
-    return grpc::make_transport({grpc_options_, *documents_, keys_, is_leaving_}, thread);
+    return grpc::make_transport(
+        {grpc_options_, *documents_, keys_, *control_thread_, *loader_thread_, is_leaving_},
+        thread);
   });
   make_transports.emplace_back([&services](const transports::ThreadServices& thread) {
     return http::make_transport(services, thread);

@@ -20,6 +20,11 @@ constexpr std::string_view kExtensions[] = {
     "binary_tensor_data", "classification",  "logging",    "model_configuration",
     "model_repository",   "schedule_policy", "statistics", "system_shared_memory"};
 
+// Binary tensors are no extension there: it has no others.
+constexpr std::string_view kGrpcExtensions[] = {
+    "classification",   "logging",    "model_configuration", "model_repository", "parameters",
+    "schedule_policy",  "statistics", "system_shared_memory"};
+
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<models::TensorSpec>& tensors) {
   json.key(key).begin_array();
@@ -128,7 +133,7 @@ Documents::Documents() {
     for (std::string_view extension : kExtensions) json.string(extension);
     json.end_array().end_object();
   });
-  grpc_server_metadata_ = describe_server(LUMEN_VERSION);
+  grpc_server_metadata_ = describe_server(LUMEN_VERSION, kGrpcExtensions);
 }
 
 ModelDocuments Documents::describe(const models::Model& model,

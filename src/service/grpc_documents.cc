@@ -1,43 +1,39 @@
 // See the header. Field numbers: grpc_service.proto.
 #include "service/grpc_documents.h"
 
+#include <lumen/base/limits.h>
+#include <lumen/wire/protobuf.h>
+
+#include <array>
 #include <cstdint>
 
 namespace lumen::service {
 namespace {
 
-void add_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
 void add_text(std::string& out, uint32_t field, std::string_view text) {
-  add_varint(out, uint64_t{field} << 3 | 2);
-  add_varint(out, text.size());
-  out.append(text);
+  const size_t before = out.size();
+  out.resize(before + wire::field_bytes(text.size()));
+  wire::ProtobufWriter(out.data() + before).text(field, text);
 }
 
 std::string describe_tensor(const models::TensorSpec& tensor) {
   std::string out;
   add_text(out, 1, tensor.name);
   add_text(out, 2, element_type_name(tensor.type));
-  std::string shape;
-  for (const int64_t size : tensor.shape.dimensions()) {
-    add_varint(shape, static_cast<uint64_t>(size));
-  }
-  add_text(out, 3, shape);
+  std::array<char, limits::kMaxRank * wire::kMostVarintBytes> shape{};
+  wire::ProtobufWriter sizes(shape.data());
+  for (const int64_t size : tensor.shape.dimensions()) sizes.varint(static_cast<uint64_t>(size));
+  add_text(out, 3, {shape.data(), static_cast<size_t>(sizes.at() - shape.data())});
   return out;
 }
 
 }  // namespace
 
-std::string describe_server(std::string_view version) {
+std::string describe_server(std::string_view version, std::span<const std::string_view> extensions) {
   std::string out;
   add_text(out, 1, "lumen");
   add_text(out, 2, version);
-  for (const std::string_view extension : {"classification", "parameters"}) {
-    add_text(out, 3, extension);
-  }
+  for (const std::string_view extension : extensions) add_text(out, 3, extension);
   return out;
 }
 

@@ -11,7 +11,8 @@
 namespace lumen::service {
 
 // ServerMetadataResponse.
-[[nodiscard]] std::string describe_server(std::string_view version);
+[[nodiscard]] std::string describe_server(std::string_view version,
+                                          std::span<const std::string_view> extensions);
 // ModelMetadataResponse. `versions`: of its name.
 [[nodiscard]] std::string describe_model(const models::Model& model,
                                          std::span<const std::string> versions);

@@ -3,9 +3,9 @@
 
 #include <lumen/base/cache_line.h>
 #include <lumen/tensor/bytes_tensor.h>
+#include <lumen/wire/protobuf.h>
 
 #include "wire/grpc_fields.h"
-#include "wire/protobuf.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,8 @@
 #include <lumen/wire/grpc_infer.h>
 
 #include "wire/grpc_fields.h"
-#include "wire/protobuf.h"
+
+#include <lumen/wire/protobuf.h>
 
 namespace lumen::wire {
 namespace {

@@ -6,7 +6,8 @@
 #include "wire/grpc_contents.h"
 #include "wire/grpc_fields.h"
 #include "wire/json_escape.h"
-#include "wire/protobuf.h"
+
+#include <lumen/wire/protobuf.h>
 
 #include <simdjson.h>
 

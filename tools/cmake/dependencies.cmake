@@ -51,6 +51,13 @@ if(NOT LUMEN_INCLUDE_OF_nghttp2 OR NOT LUMEN_LIBNGHTTP2)
   message(FATAL_ERROR "no nghttp2 (Debian: libnghttp2-dev)\n  Run ./dev setup, then this again.")
 endif()
 
+# protobuf's library for gRPC's messages that no request waits for: documents, changes, reflection.
+find_package(Protobuf)
+if(NOT Protobuf_FOUND OR NOT Protobuf_PROTOC_EXECUTABLE)
+  message(FATAL_ERROR "no protobuf (Debian: libprotobuf-dev, protobuf-compiler)\n"
+                      "  Run ./dev setup, then this again.")
+endif()
+
 # Headers alone: nothing of them is linked.
 foreach(header xxhash.h highwayhash/highwayhash.h)
   cmake_path(GET header STEM stem)

@@ -114,6 +114,26 @@ function(lumen_module NAME)
   endif()
 endfunction()
 
+# The messages of FOLDER/*.proto as a library of protobuf's classes.
+function(lumen_messages NAME FOLDER)
+  set(out ${PROJECT_BINARY_DIR}/messages)
+  file(MAKE_DIRECTORY ${out})
+  file(GLOB protos CONFIGURE_DEPENDS ${FOLDER}/*.proto)
+  set(sources "")
+  foreach(proto ${protos})
+    cmake_path(GET proto STEM stem)
+    add_custom_command(OUTPUT ${out}/${stem}.pb.cc ${out}/${stem}.pb.h
+                       COMMAND ${Protobuf_PROTOC_EXECUTABLE} --proto_path=${PROJECT_SOURCE_DIR}/${FOLDER}
+                               --cpp_out=${out} ${proto}
+                       DEPENDS ${protos} VERBATIM)
+    list(APPEND sources ${out}/${stem}.pb.cc)
+  endforeach()
+  add_library(${NAME} STATIC ${sources})
+  target_compile_options(${NAME} PRIVATE -w -O1)
+  target_include_directories(${NAME} SYSTEM PUBLIC ${out})
+  target_link_libraries(${NAME} PUBLIC protobuf::libprotobuf)
+endfunction()
+
 # Part of lumen_headers: each header of a face compiled alone, as its module is. One that needs another
 # before it, or a module that its own may not use, is found. A header with a source of its name is
 # compiled so in that source, which includes it first (tools/tidy.py).

@@ -23,6 +23,18 @@ struct Job;
 inline constexpr std::string_view kOpenMetrics = "openmetrics";
 inline constexpr std::string_view kMetricsProtobuf = "protobuf";
 
+// The form of a job's text and document where they are no JSON. By the thread that answers the job.
+class JobForm {
+ public:
+  // The client's message, in job.text, becomes the JSON and the names that the answer is made from.
+  [[nodiscard]] virtual Status read(Job& job) const = 0;
+  // job.document, JSON, becomes the client's message.
+  [[nodiscard]] virtual Status write(Job& job) const = 0;
+
+ protected:
+  ~JobForm() = default;
+};
+
 class JobOwner {
  public:
   // The job is answered. Called on any thread; must not wait.
@@ -50,11 +62,15 @@ struct Job {
     kUnregisterRegion,
     kTrace,
     kLogging,
+    kModelConfig,
+    kStatistics,
   };
   Topic topic = Topic::kEngine;
   std::string_view subject{};  // the name of a model or a region; empty: all
+  std::string_view version{};  // of the model; empty: the highest
   std::string_view text{};     // the change; empty: only to be told
   std::optional<Peer> by{};    // the client that asks, if the kernel knows it
+  const JobForm* form = nullptr;  // nullptr: JSON
 
   Status status{};
   std::string_view document{};                         // the answer, if that is ok

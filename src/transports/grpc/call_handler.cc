@@ -70,9 +70,53 @@ Status CallHandler::on_call(Request& request) noexcept {
     case Method::kHealthWatch: return watch_health(request);
     case Method::kModelInfer:
     case Method::kModelStreamInfer: return infer(request);
-    case Method::kUnknown: break;
+    case Method::kReflection:
+    case Method::kReflectionAlpha: return reflect(request);
+    case Method::kCudaRegionStatus:
+    case Method::kCudaRegionRegister:
+    case Method::kCudaRegionUnregister: return cuda_regions(request);
+    default: break;
   }
-  return unknown_method();
+  const ControlMethod* const method = find_control_method(request.stream->method);
+  return method == nullptr ? unknown_method() : ask(request, *method);
+}
+
+// It may lock, allocate and take seconds, so nothing else is to wait for it.
+Status CallHandler::ask(Request& request, const ControlMethod& method) noexcept {
+  const CallStream& call = *request.stream;
+  const transports::Client client = call.connection->client_of(call);
+  LUMEN_RETURN_IF_ERROR(transports::check_audience(method.audience, client,
+                                                   host_.services().options.access,
+                                                   kPaths[static_cast<size_t>(call.method)]));
+  service::Job& job = request.job;
+  if (const std::optional<PeerCredentials> peer = client.loop.peer_credentials(client.stream)) {
+    job.by = {.pid = peer->pid, .uid = peer->uid};
+  }
+  job.topic = method.topic;
+  job.text = request.text();
+  job.form = &method.form;
+  const bool loads = job.topic == service::Job::Topic::kLoadModel ||
+                     job.topic == service::Job::Topic::kUnloadModel;
+  host_.ask(request, loads ? host_.services().loader : host_.services().control);
+  return {};
+}
+
+Status CallHandler::reflect(Request& request) noexcept {
+  const Result<std::string_view> said = host_.reflection().answer(request.text(), request.memory);
+  return said.ok() ? reply_text(request, *said) : said.status();
+}
+
+// As a server without a GPU: clients ask for these whether they use them or not.
+Status CallHandler::cuda_regions(Request& request) noexcept {
+  const Result<wire::GrpcModelName> asked = wire::parse_grpc_model_name(request.text());
+  if (request.stream->method == Method::kCudaRegionRegister) {
+    return Status::error(Code::kUnsupported,
+                         "CUDA shared memory is not supported; register system shared memory, or "
+                         "send the tensors in the request");
+  }
+  if (!asked.ok()) return asked.status();
+  const bool is_one = request.stream->method == Method::kCudaRegionStatus && !asked->name.empty();
+  return is_one ? service::region_not_found(asked->name) : reply_text(request, {});
 }
 
 Status CallHandler::reply_number(Request& request, uint8_t value) noexcept {
@@ -100,8 +144,9 @@ Status CallHandler::model_ready(Request& request) noexcept {
   if (!name.ok()) return name.status();
   const service::CatalogModel* const entry =
       host_.thread().intake.catalog().find(name->name, name->version);
-  if (entry == nullptr) return service::model_not_found(name->name, name->version);
-  return reply_number(request, entry->model->state() == models::ModelState::kReady ? 1 : 0);
+  // Clients ask that of models which are not there, too.
+  const bool is_there = entry != nullptr && entry->model->state() == models::ModelState::kReady;
+  return reply_number(request, is_there ? 1 : 0);
 }
 
 Status CallHandler::model_metadata(Request& request) noexcept {
@@ -217,6 +262,10 @@ Status CallHandler::bind(Request& request) noexcept {
 }
 
 Status CallHandler::on_returned(Request& request) noexcept {
+  if (request.is_job) {
+    return request.job.status.ok() ? reply_text(request, request.job.document)
+                                   : request.job.status;
+  }
   if (!request.call.infer.status.ok()) return request.call.infer.status;
   if (!request.encode_status.ok()) return request.encode_status;
   request.stream->connection->answer(request);

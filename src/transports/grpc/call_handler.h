@@ -3,6 +3,7 @@
 #pragma once
 
 #include "transports/grpc/call_stream.h"
+#include "transports/grpc/control_methods.h"
 #include "transports/grpc/request.h"
 
 #include <optional>
@@ -35,6 +36,10 @@ class CallHandler {
   [[nodiscard]] static std::optional<uint64_t> timeout_us(const Request& request) noexcept;
   [[nodiscard]] Status model_ready(Request& request) noexcept;
   [[nodiscard]] Status model_metadata(Request& request) noexcept;
+  // Of a method that the control plane answers.
+  [[nodiscard]] Status ask(Request& request, const ControlMethod& method) noexcept;
+  [[nodiscard]] Status reflect(Request& request) noexcept;
+  [[nodiscard]] Status cuda_regions(Request& request) noexcept;
   [[nodiscard]] Status check_health(Request& request) noexcept;
   [[nodiscard]] Status watch_health(Request& request) noexcept;
   // A message whose only field is number 1; `value` is below 128.

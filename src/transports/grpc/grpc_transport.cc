@@ -201,7 +201,16 @@ bool GrpcTransport::submit(Request& request) noexcept {
   return true;
 }
 
-void GrpcTransport::cancel(Request& request) noexcept { thread_.dispatcher.cancel(request.call); }
+void GrpcTransport::ask(Request& request, service::JobThread& thread) noexcept {
+  LUMEN_CHECK(!request.is_away);
+  ++away_;
+  request.is_away = request.is_job = true;
+  thread.submit(request.job);
+}
+
+void GrpcTransport::cancel(Request& request) noexcept {
+  if (!request.is_job) thread_.dispatcher.cancel(request.call);
+}
 
 bool GrpcTransport::take(service::Call& call, const service::ModelNeed&,
                          const service::BodySize&) noexcept {
@@ -225,7 +234,7 @@ void GrpcTransport::post(Request& request) noexcept {
 size_t GrpcTransport::take_returned() noexcept {
   size_t done = 0;
   for (Request* request = nullptr; returned_.try_pop(request); ++done) {
-    if (!thread_.dispatcher.take_back(request->call)) continue;
+    if (!request->is_job && !thread_.dispatcher.take_back(request->call)) continue;
     --away_;
     request->is_away = false;
     const CallStream& call = *request->stream;

@@ -5,6 +5,7 @@
 
 #include "transports/grpc/call_handler.h"
 #include "transports/grpc/grpc_connection.h"
+#include "transports/grpc/reflection.h"
 #include "transports/grpc/session_memory.h"
 
 #include <lumen/memory/memory_budget.h>
@@ -42,6 +43,7 @@ class GrpcTransport final : public transports::Transport,
   void post(Request& request) noexcept;
 
   // --- for connections and the handler of their calls --------------------------------------------
+  [[nodiscard]] const Reflection& reflection() const noexcept { return reflection_; }
   [[nodiscard]] const Services& services() const noexcept { return services_; }
   [[nodiscard]] const transports::ThreadServices& thread() const noexcept { return thread_; }
   [[nodiscard]] bool draining() const noexcept { return draining_; }
@@ -62,6 +64,8 @@ class GrpcTransport final : public transports::Transport,
   void wait_for_request(CallStream& call) noexcept;
   void stop_waiting(CallStream& call) noexcept;
   [[nodiscard]] bool submit(Request& request) noexcept;
+  // The control plane has it, until it comes back.
+  void ask(Request& request, service::JobThread& thread) noexcept;
   // Nobody waits for its reply any more; it comes back all the same.
   void cancel(Request& request) noexcept;
   // Counts and records the reply of a request, and gives its model and its room back.
@@ -101,6 +105,7 @@ class GrpcTransport final : public transports::Transport,
   CallStream* last_waiting_ = nullptr;
   std::vector<std::unique_ptr<Request>> requests_;
   Request* free_ = nullptr;
+  const Reflection reflection_;
   CallHandler handler_{*this};
   net::TimeoutList idle_, writing_, receiving_, stalled_;
   service::ModelShares shares_;  // of the requests

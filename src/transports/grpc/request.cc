@@ -25,13 +25,14 @@ void Request::reset() noexcept {
   std::destroy_at(&call);
   ::new (static_cast<void*>(&call))
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
+  job = {.owner = this, .memory = &memory};
   head = {};
   prefix_bytes = 0;
   message = nullptr;
   message_bytes = received_bytes = 0;
   stream = nullptr;
   previous = next = nullptr;
-  is_away = is_leaving = wants_final = false;
+  is_away = is_job = is_leaving = wants_final = false;
   output_places = {};
   encode_status = {};
   reply = {};
@@ -125,6 +126,12 @@ void Request::encode(service::Call& of_mine) noexcept {
 void Request::on_returned(service::Call& of_mine) noexcept {
   (void)of_mine;
   host.post(*this);
+}
+
+void Request::on_done(service::Job& of_mine) noexcept {
+  (void)of_mine;
+  host.post(*this);
+  host.thread().loop.wake();
 }
 
 Status Request::encode_outputs() noexcept {

@@ -7,6 +7,7 @@
 #include <lumen/memory/request_memory.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/service/call.h>
+#include <lumen/service/job.h>
 #include <lumen/wire/content_coding.h>
 #include <lumen/wire/grpc_infer.h>
 
@@ -22,11 +23,12 @@ namespace lumen::grpc {
 struct CallStream;
 class GrpcTransport;
 
-struct Request final : public service::CallOwner {
+struct Request final : public service::CallOwner, public service::JobOwner {
   explicit Request(GrpcTransport& transport) noexcept : host(transport) {}
 
   void encode(service::Call& of_mine) noexcept override;
   void on_returned(service::Call& of_mine) noexcept override;
+  void on_done(service::Job& of_mine) noexcept override;
 
   // For another message.
   void reset() noexcept;
@@ -46,6 +48,7 @@ struct Request final : public service::CallOwner {
   GrpcTransport& host;
   RequestMemory memory;
   service::Call call;
+  service::Job job;  // of a method that the control plane answers
   wire::InferHead head;
   std::array<char, wire::kGrpcPrefixBytes> prefix{};
   size_t prefix_bytes = 0;
@@ -58,6 +61,7 @@ struct Request final : public service::CallOwner {
   Request* previous = nullptr;  // of its stream, or (next alone) free
   Request* next = nullptr;
   bool is_away = false;  // the engine, a step or the control plane has it
+  bool is_job = false;   // the control plane does
 
   // --- its reply --------------------------------------------------------------------------------
   std::span<std::span<std::byte>> output_places;  // in regions, by wanted output; may be empty

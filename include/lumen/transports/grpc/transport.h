@@ -4,6 +4,7 @@
 // Errors: make_transport() returns why; afterwards replies with a status of gRPC.
 #pragma once
 
+#include <lumen/service/job.h>
 #include <lumen/transports/common/access.h>
 #include <lumen/transports/common/transport.h>
 
@@ -35,6 +36,8 @@ struct Services {
   const Options& options;
   const service::Documents& documents;
   const transports::ApiKeysInUse& keys;
+  service::JobThread& control;          // settings, shared memory, documents
+  service::JobThread& loader;           // models that come and go
   const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
 };
 

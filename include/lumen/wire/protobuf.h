@@ -19,6 +19,8 @@ struct ProtobufField {
   std::string_view bytes;  // of kBytes, in the message
 };
 
+inline constexpr size_t kMostVarintBytes = 10;
+
 class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view message) noexcept : rest_(message) {}
@@ -48,7 +50,6 @@ class ProtobufReader {
 
  private:
   static constexpr uint64_t kMostNumber = (uint64_t{1} << 29) - 1;
-  static constexpr size_t kMostVarintBytes = 10;
 
   [[nodiscard]] bool take(uint64_t tag, ProtobufField& field) noexcept {
     field = {.number = static_cast<uint32_t>(tag >> 3),
