@@ -124,6 +124,7 @@ class RunningServer final : public Server {
   }
   void begin_leaving() noexcept override {
     is_leaving_.store(true, std::memory_order_relaxed);  // relaxed: nothing else is told by it
+    for (const auto& io : io_threads_) io->wake();       // clients that watch are told
   }
   void drain() noexcept override;
 

@@ -22,7 +22,8 @@ import grpc
 import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+import tritonclient.utils.shared_memory as shm
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 TYPES = {
     "BOOL": np.bool_,
@@ -167,7 +168,7 @@ class Checks:
                 lambda: infer("mlp", [tensor("input", array[:, :9], "FP32")]),
             ),
             ("INVALID_ARGUMENT", "", lambda: infer("mlp", [])),
-            ("UNIMPLEMENTED", "not there", lambda: self.client.get_model_config("mlp")),
+            ("INVALID_ARGUMENT", "valid protobuf", lambda: self.raw(b"\x0a\xff", "ModelConfig")),
             ("UNIMPLEMENTED", "not there", lambda: self.channel.unary_unary("/a.B/C")(b"")),
             ("INVALID_ARGUMENT", "valid protobuf", lambda: self.raw(b"\x0a\x05ab")),
         ):
@@ -175,8 +176,8 @@ class Checks:
             assert status == f"StatusCode.{wanted}" and words in message, (wanted, status, message)
         assert self.client.is_server_live()
 
-    def raw(self, message: bytes) -> bytes:
-        path = "/inference.GRPCInferenceService/ModelInfer"
+    def raw(self, message: bytes, method: str = "ModelInfer") -> bytes:
+        path = f"/inference.GRPCInferenceService/{method}"
         return self.channel.unary_unary(path)(message)
 
     def many_at_once(self) -> None:
@@ -187,6 +188,119 @@ class Checks:
 
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(ask, range(2_000)))
+
+    def control(self) -> None:
+        """Of the unix socket, which may change the server."""
+        client = self.client
+        config = client.get_model_config("mlp").config
+        assert (config.name, config.input[0].name, list(config.input[0].dims)) == (
+            "mlp",
+            "input",
+            [256],
+        )
+        assert config.input[0].data_type == model_config_pb2.TYPE_FP32
+        assert config.response_cache.enable is False
+        given = [tensor("input", RNG.random((3, 256), np.float32), "FP32")]
+        before = client.get_inference_statistics("mlp").model_stats[0]
+        client.infer("mlp", given)
+        after = client.get_inference_statistics("mlp").model_stats[0]
+        assert after.inference_count - before.inference_count == 3
+        assert after.inference_stats.success.count - before.inference_stats.success.count == 1
+        assert after.inference_stats.success.ns > before.inference_stats.success.ns
+        assert len(client.get_inference_statistics().model_stats) > 10
+        index = {one.name: one.state for one in client.get_model_repository_index().models}
+        assert index["mlp"] == "READY"
+        client.unload_model("mlp")
+        assert not client.is_model_ready("mlp")
+        client.load_model("mlp", config='{"response_cache": {"enable": true}}')
+        assert client.is_model_ready("mlp")
+        assert client.get_model_config("mlp").config.response_cache.enable
+        client.load_model("mlp")
+        assert not client.get_model_config("mlp").config.response_cache.enable
+
+    def settings(self) -> None:
+        client = self.client
+        said = client.update_log_settings({"log_info": False, "log_verbose_level": 0})
+        assert said.settings["log_info"].bool_param is False
+        assert client.update_log_settings({"log_info": True}).settings["log_info"].bool_param
+        assert client.get_log_settings().settings["log_format"].string_param == "ISO8601"
+        level = {"trace_level": ["OFF"], "trace_rate": "1000", "trace_file": None}
+        traces = client.update_trace_settings("mlp", level)
+        assert list(traces.settings["trace_level"].value) == ["OFF"]
+        assert client.get_trace_settings("mlp").settings == traces.settings
+
+    def shared_memory(self) -> None:
+        client, key = self.client, f"/test_{os.getpid()}"
+        region = shm.create_shared_memory_region("io", key, 4096)
+        try:
+            client.unregister_system_shared_memory()
+            assert not client.get_system_shared_memory_status().regions
+            client.register_system_shared_memory("io", key, 4096)
+            told = client.get_system_shared_memory_status("io").regions["io"]
+            assert (told.name, told.key, told.offset, told.byte_size) == ("io", key, 0, 4096)
+            array = RNG.random((1, 256), np.float32)
+            given = triton.InferInput("input", [1, 256], "FP32")
+            wanted = triton.InferRequestedOutput("output")
+            plain = client.infer("mlp", [tensor("input", array, "FP32")]).as_numpy("output")
+            for offset in (0, 1):  # 1: at no address of a float
+                shm.set_shared_memory_region(region, [array], offset=offset)
+                given.set_shared_memory("io", 1024, offset=offset)
+                wanted.set_shared_memory("io", 40, offset=2048)
+                reply = client.infer("mlp", [given], outputs=[wanted]).get_response()
+                assert list(reply.raw_output_contents) == [b""]
+                written = shm.get_contents_as_numpy(region, np.float32, [1, 10], offset=2048)
+                np.testing.assert_array_equal(written, plain)
+            wanted.set_shared_memory("io", 39)
+            status, words = code_of(lambda: client.infer("mlp", [given], outputs=[wanted]))
+            assert status == "StatusCode.INVALID_ARGUMENT" and "39" in words, (status, words)
+            assert not client.get_cuda_shared_memory_status().regions
+            client.unregister_cuda_shared_memory()
+            client.unregister_system_shared_memory("io")
+            status, words = code_of(lambda: client.infer("mlp", [given]))
+            assert status == "StatusCode.NOT_FOUND" and "'io'" in words, (status, words)
+        finally:
+            shm.destroy_shared_memory_region(region)
+
+    def refused_changes(self) -> None:
+        client = self.client
+        bad = {"trace_level": ["TIMESTAMPS"]}
+        for wanted, words, call in (
+            ("NOT_FOUND", "'none' is not in", lambda: client.get_model_config("none")),
+            ("NOT_FOUND", "'none' is not in", lambda: client.get_inference_statistics("none")),
+            ("NOT_FOUND", "'none' is not in", lambda: client.load_model("none")),
+            ("INVALID_ARGUMENT", "JSON", lambda: client.load_model("mlp", config="{")),
+            (
+                "UNIMPLEMENTED",
+                "--load-files",
+                lambda: client.load_model("mlp", config="{}", files={"file:1/model.onnx": b"a"}),
+            ),
+            ("UNIMPLEMENTED", "traces", lambda: client.update_trace_settings("mlp", bad)),
+            (
+                "INVALID_ARGUMENT",
+                "no such shared memory",
+                lambda: client.register_system_shared_memory("a", "/not_there", 8),
+            ),
+            (
+                "UNIMPLEMENTED",
+                "CUDA",
+                lambda: client.register_cuda_shared_memory("a", b"YQ==", 0, 8),
+            ),
+        ):
+            status, message = code_of(call)
+            assert status == f"StatusCode.{wanted}" and words in message, (wanted, status, message)
+
+    def changes_are_for_the_unix_socket(self) -> None:
+        client = self.client
+        for call in (
+            lambda: client.load_model("mlp"),
+            lambda: client.unload_model("mlp"),
+            lambda: client.update_log_settings({"log_info": False}),
+            lambda: client.get_system_shared_memory_status(),
+            lambda: client.register_system_shared_memory("a", "/a", 8),
+        ):
+            status, message = code_of(call)
+            assert status == "StatusCode.PERMISSION_DENIED" and "--tcp-" in message, message
+        assert client.is_model_ready("mlp")
 
     def streams(self) -> None:
         """More in flight than the server has requests; each reply is its request's."""

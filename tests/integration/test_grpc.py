@@ -122,6 +122,26 @@ def test_tritonclient_gets_what_it_asks_for(served: Server, over: str, checks: l
     assert done.stdout.split() == checks
 
 
+def test_tritonclient_changes_the_server(tmp_path: Path) -> None:
+    unix = str(tmp_path / "s.sock")
+    over_unix = ["control", "settings", "shared_memory", "refused_changes"]
+    flags = ["--model-control", "explicit", "--backend", "onnxruntime"]
+    with Server(models_at(tmp_path / "models"), *flags, unix=unix) as server:
+        for url, checks in (
+            (server.url, ["changes_are_for_the_unix_socket"]),
+            (f"unix:{unix}", over_unix),
+        ):
+            done = subprocess.run(
+                [judge_programs.interpreter("grpc"), CALLS, url, *checks],
+                env=ENVIRONMENT,
+                capture_output=True,
+                text=True,
+                timeout=150 * PATIENCE,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.stdout.split() == checks
+
+
 def status_of(frames: list[Frame]) -> str:
     """Of gRPC; empty: the stream ended without."""
     last = [one for one in frames if one.kind == HEADERS][-1]
@@ -417,14 +437,29 @@ def test_streams_that_are_left_open_keep_no_request(served: Server) -> None:
 
 def test_watch_tells_that_the_server_leaves(tmp_path: Path) -> None:
     models = copy_models(tmp_path / "models", [MODELS / "mlp"])
-    with Server(models) as server, Connection(server.address) as connection:
+    flags = ["--drain-delay-ms", "1500"]
+    with Server(models, *flags) as server, Connection(server.address) as connection:
         head = frame(HEADERS, END_HEADERS, 1, header_block(WATCH))
         connection.send(head + frame(DATA, END_STREAM, 1, message(b"")))
         assert connection.end_of_data(1)[-1].payload == message(b"\x08\x01")
+        server.interrupt()  # it serves on
+        assert connection.end_of_data(1)[-1].payload == message(b"\x08\x02")
+        connection.send(call(3, LIVE, message(b"")))
+        assert body_of(connection.end_of(3)) == message(b"\x08\x01")
+        frames = [one for one in connection.frames() if one.stream == 1]
+        assert not body_of(frames) and status_of(frames) == "14"
+        assert server.wait() == 0
+
+
+def test_a_stop_answers_the_messages_of_a_stream_and_ends_it(tmp_path: Path) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    with Server(models) as server, Connection(server.address) as connection:
+        head = frame(HEADERS, END_HEADERS, 1, header_block(STREAM_INFER))
+        connection.send(head + frame(DATA, 0, 1, infer_message("a")))
+        assert connection.end_of_data(1)[-1].payload
         server.interrupt()
         frames = [one for one in connection.frames() if one.stream == 1]
-        assert body_of(frames) == message(b"\x08\x02")
-        assert status_of(frames) == "14"
+        assert not body_of(frames) and status_of(frames) == "14"
         assert server.wait() == 0
 
 

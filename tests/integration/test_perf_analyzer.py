@@ -1,4 +1,4 @@
-"""Triton's own perf_analyzer, unmodified: over HTTP and with system shared memory."""
+"""Triton's own perf_analyzer, unmodified: over HTTP, gRPC and with system shared memory."""
 
 from __future__ import annotations
 
@@ -28,13 +28,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         tmp_path_factory.mktemp("models") / "models", [MODELS / "mlp", MODELS / "digits"]
     )
     (models / "digits" / "config.json").write_text('{"response_cache": {"enable": true}}')
-    with Server(models, "--tcp-shm", "on", "--tcp-control", "on") as server:
+    unix = str(models.parent / "s.sock")
+    with Server(models, "--tcp-shm", "on", "--tcp-control", "on", unix=unix) as server:
         yield server
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["-i", "grpc", "-m", "mlp"],
+        ["-i", "grpc", "-m", "mlp", "-b", "8", "--concurrency-range", "4"],
+        ["-i", "grpc", "-m", "mlp", "-a", "--streaming", "--concurrency-range", "8"],
+        ["-i", "grpc", "-m", "mlp", "--shared-memory", "system"],
+        ["-i", "grpc", "-m", "mlp", "-u", "unix"],
+        ["-i", "grpc", "-m", "digits", "-b", "2", "--grpc-compression-algorithm", "gzip"],
         ["-m", "mlp"],
         ["-m", "mlp", "-b", "8", "--concurrency-range", "4"],
         ["-m", "mlp", "-b", "8", "--shared-memory", "system"],
@@ -48,7 +55,8 @@ def test_it_measures_a_model_and_shows_the_servers_times(
     served: Server, program: Path, arguments: list[str]
 ) -> None:
     # By the count of requests: how long these take is the machine's, not Lumen's.
-    words = [str(program), "-i", "http", "-u", served.url, "--request-count", "400", *arguments]
+    words = [str(program), "-u", served.url, "--request-count", "400", *arguments]
+    words = [f"unix:{served.unix_path}" if word == "unix" else word for word in words]
     done = subprocess.run(
         words,
         env=perf_analyzer.environment(),
