@@ -205,8 +205,8 @@ BENCH = Bench(
     title="The cost of watching",
     measure=measure,
     minutes=5.0,
-    quick_minutes=1.3,
-    rounds=(10, 4),  # each starts all anew
+    quick_minutes=1.0,
+    rounds=(10, 3),  # each starts all anew
     options=(Option("--blocks", 0, "of 18 slices, a round: 15, quick 6"),),
     sources=(
         *("include/**", "src/**", "apps/**"),
