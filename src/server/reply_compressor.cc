@@ -64,7 +64,7 @@ void ReplyCompressor::run() {
       compress(*job);
       // Not before: others would wait for it unseen.
       waiting_bytes_.fetch_sub(job->bytes, std::memory_order_relaxed);  // relaxed: as above
-      job->owner->on_compressed(*job);  // and it may be gone
+      job->owner->on_compressed(*job);                                  // and it may be gone
       job = next;
     }
   }

@@ -22,8 +22,8 @@ constexpr std::string_view kExtensions[] = {
 
 // Binary tensors are no extension there: it has no others.
 constexpr std::string_view kGrpcExtensions[] = {
-    "classification",   "logging",    "model_configuration", "model_repository", "parameters",
-    "schedule_policy",  "statistics", "system_shared_memory"};
+    "classification", "logging",         "model_configuration", "model_repository",
+    "parameters",     "schedule_policy", "statistics",          "system_shared_memory"};
 
 void write_tensors(JsonWriter& json, std::string_view key,
                    const std::vector<models::TensorSpec>& tensors) {

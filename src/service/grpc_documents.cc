@@ -29,7 +29,8 @@ std::string describe_tensor(const models::TensorSpec& tensor) {
 
 }  // namespace
 
-std::string describe_server(std::string_view version, std::span<const std::string_view> extensions) {
+std::string describe_server(std::string_view version,
+                            std::span<const std::string_view> extensions) {
   std::string out;
   add_text(out, 1, "lumen");
   add_text(out, 2, version);

@@ -45,9 +45,8 @@ Result<std::span<const wire::ReplyOutput>> reply_outputs(
     const wire::InferOutput& wanted = head.outputs[i];
     output.binary = wanted.binary;
     if (wanted.classes > 0) {
-      const Result<TensorView> classes =
-          best_classes(spec.name, output.tensor, has_rows(*infer.model), wanted.classes,
-                       spec.labels, memory);
+      const Result<TensorView> classes = best_classes(
+          spec.name, output.tensor, has_rows(*infer.model), wanted.classes, spec.labels, memory);
       if (!classes.ok()) return classes.status();
       output.tensor = *classes;
     } else if (wanted.shared.is_there()) {

@@ -86,7 +86,8 @@ Result<GrpcMessage> encode(const InferReply& reply, Frame frame, bool says_final
                          "fewer outputs, or over HTTP",
                          message);
   }
-  const std::span<char> text = memory.allocate_array<char>(kGrpcPrefixBytes + wrap + described + heads);
+  const std::span<char> text =
+      memory.allocate_array<char>(kGrpcPrefixBytes + wrap + described + heads);
   const std::span<std::string_view> pieces =
       memory.allocate_array<std::string_view>(1 + 2 * reply.outputs.size());
   if (text.empty() || pieces.empty()) return no_room();

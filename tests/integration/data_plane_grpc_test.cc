@@ -51,6 +51,28 @@ TEST_P(DataPlaneGrpc, InferAllocatesNothing) {
                          test::grpc_infer("mlp", "input", std::string(1024, '\0')), kReplyBytes);
 }
 
+TEST_P(DataPlaneGrpc, AStreamAllocatesNothing) {
+  start();
+  const std::string message = test::grpc_infer("mlp", "input", std::string(1024, '\0'));
+  const std::string bad = test::grpc_infer("none", "input", std::string(1024, '\0'));
+  test::GrpcClient client(served.client(false));
+  ASSERT_TRUE(client.send(client.begin("ModelStreamInfer")));
+  const auto round = [&] {
+    ASSERT_TRUE(client.send(client.next(message) + client.next(bad) + client.next(message)));
+    size_t bytes = 0;
+    for (int i = 0; i < 3; ++i) {
+      const test::GrpcClient::Reply reply = client.read_message();
+      ASSERT_FALSE(reply.has_ended);
+      bytes += reply.data.size();
+    }
+    EXPECT_GT(bytes, 2 * 40u);
+  };
+  for (int i = 0; i < 5; ++i) round();
+  testing_support::open_call_window();
+  for (int i = 0; i < kRequests; ++i) round();
+  expect_none("ModelStreamInfer", testing_support::close_call_window().data_plane);
+}
+
 TEST_P(DataPlaneGrpc, ARefusalAllocatesNothing) {
   start();
   expect_nothing_counted(served, "ModelInfer",

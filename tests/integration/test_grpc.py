@@ -11,8 +11,8 @@ import struct
 import subprocess
 import sys
 import threading
-import zlib
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -367,7 +367,15 @@ def stream_replies(frames: list[Frame]) -> list[tuple[str, str]]:
 def infer_message(identity: str, model: bytes = b"mlp") -> bytes:
     """A row of zeros."""
     given = b"\x0a\x05input\x12\x04FP32\x1a\x03\x01\x80\x02"  # shape [1, 256]
-    head = b"\x0a\x03" + model + b"\x1a\x01" + identity.encode() + b"\x2a" + bytes([len(given)]) + given
+    head = (
+        b"\x0a\x03"
+        + model
+        + b"\x1a\x01"
+        + identity.encode()
+        + b"\x2a"
+        + bytes([len(given)])
+        + given
+    )
     return message(head + b"\x3a\x80\x08" + b"\0" * 1024)
 
 
@@ -380,9 +388,7 @@ def test_a_stream_answers_each_message_and_goes_on_after_an_error(served: Server
         replies = {identity: error for error, identity in stream_replies(frames)}
         assert replies["a"] == replies["c"] == ""
         assert "'not' is not in" in replies["b"]
-        connection.send(
-            call(3, STREAM_INFER, bad + infer_message("c"), triton_grpc_error="true")
-        )
+        connection.send(call(3, STREAM_INFER, bad + infer_message("c"), triton_grpc_error="true"))
         assert status_of(connection.end_of(3)) == "5"  # NOT_FOUND ends this one
 
 
@@ -392,9 +398,7 @@ def test_a_stream_in_pieces_of_any_size_is_read_as_one(served: Server) -> None:
         with Connection(served.address) as connection:
             connection.send(frame(HEADERS, END_HEADERS, 1, header_block(STREAM_INFER)))
             connection.send(
-                b"".join(
-                    frame(DATA, 0, 1, whole[i : i + size]) for i in range(0, len(whole), size)
-                )
+                b"".join(frame(DATA, 0, 1, whole[i : i + size]) for i in range(0, len(whole), size))
             )
             connection.send(frame(DATA, END_STREAM, 1))
             frames = connection.end_of(1)
@@ -408,10 +412,10 @@ def test_a_stream_with_more_messages_than_requests_loses_none(served: Server) ->
         connection.take_settings()
         connection.send(frame(HEADERS, END_HEADERS, 1, header_block(STREAM_INFER)))
         sender = threading.Thread(
-            target=lambda: [
-                connection.send(frame(DATA, 0, 1, infer_message(one))) for one in names
-            ]
-            + [connection.send(frame(DATA, END_STREAM, 1))]
+            target=lambda: (
+                [connection.send(frame(DATA, 0, 1, infer_message(one))) for one in names]
+                + [connection.send(frame(DATA, END_STREAM, 1))]
+            )
         )
         sender.start()
         frames = connection.end_of(1)

@@ -55,6 +55,17 @@ class GrpcClient {
   }
   // `method`: of inference.GRPCInferenceService.
   [[nodiscard]] std::string call(std::string_view method, std::string_view message) {
+    std::string frames = begin(method);
+    const std::string body = grpc_message(message);
+    constexpr size_t kMostFrame = 16384;
+    for (size_t at = 0; at < body.size(); at += kMostFrame) {
+      const bool is_last = at + kMostFrame >= body.size();
+      frames += h2_frame(0, is_last ? 1 : 0, stream_, body.substr(at, kMostFrame));
+    }
+    return frames;
+  }
+  // A stream of messages; each is below 16 KiB.
+  [[nodiscard]] std::string begin(std::string_view method) {
     stream_ += 2;
     const std::string head =
         h2_headers({{":method", "POST"},
@@ -64,20 +75,23 @@ class GrpcClient {
                     {"content-type", "application/grpc"},
                     {"te", "trailers"}});
     // By itself it would be a small packet, behind which the next one waits (Nagle).
-    std::string frames = std::exchange(window_, {}) + h2_frame(1, 4, stream_, head);
-    const std::string body = grpc_message(message);
-    constexpr size_t kMostFrame = 16384;
-    for (size_t at = 0; at < body.size(); at += kMostFrame) {
-      const bool is_last = at + kMostFrame >= body.size();
-      frames += h2_frame(0, is_last ? 1 : 0, stream_, body.substr(at, kMostFrame));
-    }
-    return frames;
+    return std::exchange(window_, {}) + h2_frame(1, 4, stream_, head);
+  }
+  [[nodiscard]] std::string next(std::string_view message) {
+    return std::exchange(window_, {}) + h2_frame(0, 0, stream_, grpc_message(message));
   }
   bool send(std::string_view frames) { return connection_.send(frames); }
   // The reply of the last call.
   Reply read() {
     Reply reply;
     while (!reply.has_ended && read_frame(reply)) {
+    }
+    return reply;
+  }
+  // The next reply of a stream, each of which is a frame.
+  Reply read_message() {
+    Reply reply;
+    while (!reply.has_ended && reply.data.empty() && read_frame(reply)) {
     }
     return reply;
   }
@@ -97,7 +111,7 @@ class GrpcClient {
       if (length > 0) {
         std::string more;
         for (const int shift : {24, 16, 8, 0}) more.push_back(static_cast<char>(length >> shift));
-        window_ += h2_frame(8, 0, 0, more);
+        window_ += h2_frame(8, 0, 0, more) + h2_frame(8, 0, stream_, more);
       }
     } else if (type == 1) {
       reply.trailer = payload;

@@ -115,8 +115,8 @@ struct ServerOptions {
   uint64_t shm_user_bytes = 0;
   // Of the replies to inferences; by a thread of its own.
   http::ReplyCompression reply_compression = http::ReplyCompression::kAuto;
-  // A file of keys that clients of TCP need, each with a role (transports::ApiKeys); empty: none are
-  // needed. Its owner's alone to read.
+  // A file of keys that clients of TCP need, each with a role (transports::ApiKeys); empty: none
+  // are needed. Its owner's alone to read.
   std::filesystem::path api_key_file;
   // How models come and go while the server serves.
   ModelControl model_control = ModelControl::kExplicit;

@@ -66,10 +66,10 @@ struct Job {
     kStatistics,
   };
   Topic topic = Topic::kEngine;
-  std::string_view subject{};  // the name of a model or a region; empty: all
-  std::string_view version{};  // of the model; empty: the highest
-  std::string_view text{};     // the change; empty: only to be told
-  std::optional<Peer> by{};    // the client that asks, if the kernel knows it
+  std::string_view subject{};     // the name of a model or a region; empty: all
+  std::string_view version{};     // of the model; empty: the highest
+  std::string_view text{};        // the change; empty: only to be told
+  std::optional<Peer> by{};       // the client that asks, if the kernel knows it
   const JobForm* form = nullptr;  // nullptr: JSON
 
   Status status{};

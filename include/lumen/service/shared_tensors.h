@@ -17,7 +17,8 @@ namespace lumen::service {
 
 [[nodiscard]] inline bool uses_shared_memory(const wire::InferHead& head) noexcept {
   const auto is_shared = [](const auto& one) { return one.shared.is_there(); };
-  return std::ranges::any_of(head.inputs, is_shared) || std::ranges::any_of(head.outputs, is_shared);
+  return std::ranges::any_of(head.inputs, is_shared) ||
+         std::ranges::any_of(head.outputs, is_shared);
 }
 
 // A tensor at an address that no load of its elements takes is copied. False: no memory.

@@ -173,7 +173,8 @@ Status CallHandler::check_health(Request& request) noexcept {
   return reply_number(request, is_ready() ? kServing : kNotServing);
 }
 
-// A service that is not known may come to be there, for all that the client knows: the call goes on.
+// A service that is not known may come to be there, for all that its client knows, so the call goes
+// on.
 Status CallHandler::watch_health(Request& request) noexcept {
   const Result<wire::GrpcModelName> asked = wire::parse_grpc_model_name(request.text());
   if (!asked.ok()) return asked.status();
@@ -217,8 +218,7 @@ std::optional<uint64_t> CallHandler::timeout_us(const Request& request) noexcept
   const std::optional<uint64_t>& of_call = request.stream->timeout_us;
   const std::optional<uint64_t>& of_message = request.head.timeout_us;
   if (!of_call) return of_message;
-  const uint64_t gone_us =
-      (request.call.infer.times.received_ns - request.stream->began_ns) / 1000;
+  const uint64_t gone_us = (request.call.infer.times.received_ns - request.stream->began_ns) / 1000;
   const uint64_t left_us = *of_call > gone_us ? *of_call - gone_us : 1;
   return of_message && *of_message > 0 ? std::min(left_us, *of_message) : left_us;
 }
@@ -263,8 +263,7 @@ Status CallHandler::bind(Request& request) noexcept {
 
 Status CallHandler::on_returned(Request& request) noexcept {
   if (request.is_job) {
-    return request.job.status.ok() ? reply_text(request, request.job.document)
-                                   : request.job.status;
+    return request.job.status.ok() ? reply_text(request, request.job.document) : request.job.status;
   }
   if (!request.call.infer.status.ok()) return request.call.infer.status;
   if (!request.encode_status.ok()) return request.encode_status;

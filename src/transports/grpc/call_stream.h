@@ -77,7 +77,7 @@ struct CallStream {
   Request* requests = nullptr;   // all of them
   Request* receiving = nullptr;  // the one whose bytes come
   size_t messages = 0;
-  size_t unanswered = 0;  // messages that are whole, and have no reply yet
+  size_t unanswered = 0;   // messages that are whole, and have no reply yet
   bool has_ended = false;  // all of the client's bytes are there, maybe in the backlog
   Backlog backlog;
   bool is_waiting = false;  // for a free request

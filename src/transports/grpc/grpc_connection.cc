@@ -186,10 +186,8 @@ void GrpcConnection::on_timeout() noexcept {
 void GrpcConnection::on_gone(net::Stream&) noexcept { close(); }
 
 transports::Client GrpcConnection::client_of(const CallStream& call) noexcept {
-  return {.loop = host_.thread().loop,
-          .stream = *stream_,
-          .is_local = is_local_,
-          .role = call.role};
+  return {
+      .loop = host_.thread().loop, .stream = *stream_, .is_local = is_local_, .role = call.role};
 }
 
 // --- bytes in ------------------------------------------------------------------------------------

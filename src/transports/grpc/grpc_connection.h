@@ -70,7 +70,7 @@ class GrpcConnection final : public net::StreamHandler {
   void on_stalled(CallStream& call) noexcept;
   // A request has come free, which `call` may take for the next of its messages.
   void resume(CallStream& call) noexcept;
-  // The server is ready, or not any more: told to the calls of Watch. False: not to all of them yet.
+  // The calls of Watch are told whether the server is ready. False: not all of them yet.
   [[nodiscard]] bool tell_health() noexcept;
   // Nothing is in flight of it any more.
   void forget(Request& request) noexcept;

@@ -31,7 +31,9 @@ class GrpcTransport final : public transports::Transport,
   bool take(net::Stream& stream, std::span<const char> received, bool is_local) noexcept override;
   size_t take_returned() noexcept override;
   size_t serve_waiting() noexcept override;
-  bool owes_a_turn() const noexcept override { return first_waiting_ != nullptr && free_ != nullptr; }
+  bool owes_a_turn() const noexcept override {
+    return first_waiting_ != nullptr && free_ != nullptr;
+  }
   bool is_waiting() const noexcept override { return away_ > 0; }
   void end_turn(uint64_t now_ns) noexcept override;
   uint64_t next_deadline_ns() noexcept override;

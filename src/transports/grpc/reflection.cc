@@ -45,7 +45,8 @@ void for_each_message(const Descriptor& message, const Visit& visit) {
 
 template <typename Visit>
 void for_each_symbol(const FileDescriptor& file, const Visit& visit) {
-  for (int i = 0; i < file.message_type_count(); ++i) for_each_message(*file.message_type(i), visit);
+  for (int i = 0; i < file.message_type_count(); ++i)
+    for_each_message(*file.message_type(i), visit);
   for (int i = 0; i < file.enum_type_count(); ++i) visit(file.enum_type(i)->full_name());
   for (int i = 0; i < file.service_count(); ++i) {
     visit(file.service(i)->full_name());

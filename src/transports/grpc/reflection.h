@@ -27,7 +27,7 @@ class Reflection {
   using Table = std::map<std::string, std::string, std::less<>>;
 
   // Fields of the reply: the files, or the list.
-  Table files_;                                                // by name
+  Table files_;                                                   // by name
   std::map<std::string, std::string_view, std::less<>> symbols_;  // by full name
   std::string services_;
   std::string not_found_;

@@ -1,5 +1,5 @@
-// A connection's replies: from requests to the session, and from there to the loop. I/O thread only;
-// allocates nothing but session memory.
+// A connection's replies: from requests to the session, and from there to the loop. I/O thread
+// only; allocates nothing but session memory.
 #include "transports/grpc/grpc_connection.h"
 #include "transports/grpc/grpc_transport.h"
 #include "transports/grpc/headers.h"

@@ -81,8 +81,7 @@ Status Request::inflate(std::optional<wire::ContentCoding> coding, size_t most_b
     return Status::error(Code::kInternal,
                          "a message is compressed, and no header grpc-encoding says how");
   }
-  const std::span<std::byte> block =
-      memory.allocate_array<std::byte>(wire::Inflater::kMemoryBytes);
+  const std::span<std::byte> block = memory.allocate_array<std::byte>(wire::Inflater::kMemoryBytes);
   if (block.empty()) return host.no_room();
   wire::Inflater& inflater = *wire::Inflater::create(*coding, block);
   auto* const plain = static_cast<char*>(memory.begin_growing(most_bytes + 1, kCacheLine));

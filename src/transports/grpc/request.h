@@ -71,7 +71,7 @@ struct Request final : public service::CallOwner, public service::JobOwner {
   size_t piece = 0;  // the next to send
   size_t sent_of_piece = 0;
   size_t left_bytes = 0;
-  int status = 0;  // of HTTP's table, for counters; 0: it has no reply
+  int status = 0;                   // of HTTP's table, for counters; 0: it has no reply
   Request* next_reply = nullptr;    // of its stream
   Request* next_leaving = nullptr;  // of its connection
   bool is_leaving = false;

@@ -34,8 +34,7 @@ Status RequestHandler::bind(RequestContext& context, size_t tensor_bytes) noexce
   service::Binder binder(context.call, model);
   for (const wire::InferInput& input : head.inputs) {
     if (input.shared.is_there()) {
-      LUMEN_RETURN_IF_ERROR(
-          service::bind_shared_input(intake, context.call, binder, input, user));
+      LUMEN_RETURN_IF_ERROR(service::bind_shared_input(intake, context.call, binder, input, user));
       continue;
     }
     LUMEN_RETURN_IF_ERROR(binder.input(

@@ -58,12 +58,12 @@ class RequestContext final : public service::CallOwner,
   const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
   size_t room_bytes = 0;                   // with so many bytes
   [[nodiscard]] bool has_room() const noexcept { return room_of != nullptr; }
-  net::Stream* stream = nullptr;  // its connection's, of an infer request
-  bool is_local = false;          // by the unix socket
+  net::Stream* stream = nullptr;                    // its connection's, of an infer request
+  bool is_local = false;                            // by the unix socket
   transports::Role role = transports::Role::kNone;  // of its key; kNone: none was asked for
-  bool close_after = false;       // the connection ends with its reply
-  bool is_away = false;           // the engine, a step or the control plane has it
-  bool gives_way = false;         // it comes free, for a connection that waits for a context
+  bool close_after = false;                         // the connection ends with its reply
+  bool is_away = false;    // the engine, a step or the control plane has it
+  bool gives_way = false;  // it comes free, for a connection that waits for a context
   [[nodiscard]] const wire::HttpHead& head() const noexcept { return head_reader.head(); }
 
   // --- the reply --------------------------------------------------------------------------------

@@ -41,9 +41,8 @@ Status RequestHandler::check_key(RequestContext& context) noexcept {
 
 Status RequestHandler::check_audience(Audience audience, const RequestContext& context) noexcept {
   if (audience == Audience::kAll || context.is_local) return {};
-  LUMEN_RETURN_IF_ERROR(transports::check_audience(audience, client_of(context),
-                                                   host_.services().options.access,
-                                                   context.head().path));
+  LUMEN_RETURN_IF_ERROR(transports::check_audience(
+      audience, client_of(context), host_.services().options.access, context.head().path));
   return check_origin(context.head());
 }
 

@@ -205,6 +205,14 @@ TEST_F(ParseGrpcInfer, SaysWhereMemoryIsMissing) {
   EXPECT_EQ(parsed.status().code(), Code::kTooLarge);
 }
 
+std::string joined(const Result<GrpcMessage>& message) {
+  if (!message.ok()) return std::string(message.status().message());
+  std::string bytes;
+  for (const std::string_view piece : message->pieces) bytes += piece;
+  EXPECT_EQ(message->bytes, bytes.size());
+  return bytes;
+}
+
 TEST(EncodeGrpcReply, HasAllOutputsInRawContents) {
   std::array<float, 2> values = {1.5f, -2.0f};
   const TensorView floats{.type = ElementType::kFp32,
@@ -230,6 +238,30 @@ TEST(EncodeGrpcReply, HasAllOutputsInRawContents) {
       proto_field(6, "");
   EXPECT_EQ(bytes, lumen::test::grpc_message(wanted));
   EXPECT_EQ(encoded->bytes, bytes.size());
+
+  const std::string in_stream = joined(encode_grpc_stream_reply(
+      {.model_name = "m", .model_version = "3", .id = "i", .outputs = outputs}, false, memory));
+  EXPECT_EQ(in_stream, lumen::test::grpc_message(proto_field(2, wanted)));
+}
+
+TEST(EncodeGrpcReply, SaysInAStreamThatItIsTheLastOneWhereThatIsAsked) {
+  HeapMemory memory(4096);
+  const std::string entry =
+      proto_field(1, "triton_final_response") + proto_field(2, std::string("\x08\x01", 2));
+  const std::string reply = proto_field(1, "m") + proto_field(2, "3") + proto_field(4, entry);
+  EXPECT_EQ(joined(encode_grpc_stream_reply(
+                {.model_name = "m", .model_version = "3", .id = {}, .outputs = {}}, true, memory)),
+            lumen::test::grpc_message(proto_field(2, reply)));
+}
+
+TEST(EncodeGrpcReply, HasAnErrorInAStreamWithTheIdOfItsRequest) {
+  HeapMemory memory(4096);
+  const std::string long_error(300, 'e');
+  EXPECT_EQ(
+      joined(encode_grpc_stream_error(long_error, "i", memory)),
+      lumen::test::grpc_message(proto_field(1, long_error) + proto_field(2, proto_field(3, "i"))));
+  EXPECT_EQ(joined(encode_grpc_stream_error("e", std::nullopt, memory)),
+            lumen::test::grpc_message(proto_field(1, "e")));
 }
 
 }  // namespace

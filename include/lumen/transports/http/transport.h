@@ -6,8 +6,8 @@
 #include <lumen/models/backends.h>
 #include <lumen/service/compression.h>
 #include <lumen/service/job.h>
-#include <lumen/transports/common/transport.h>
 #include <lumen/transports/common/api_keys.h>
+#include <lumen/transports/common/transport.h>
 #include <lumen/transports/http/options.h>
 
 #include <atomic>
