@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <climits>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -34,13 +36,18 @@ Status no_json(std::string_view why) {
                        static_cast<int>(std::min<size_t>(why.size(), 200)), why.data());
 }
 
-// A pair of messages, and the two functions between them and JSON.
-template <typename Request, typename Reply, Asked (*Read)(const Request&), json (*Write)(json)>
+// A pair of messages, and the two functions between them and JSON; without the second the reply has
+// no field.
+template <typename Request, typename Reply, Asked (*Read)(const Request&),
+          json (*Write)(json) = nullptr>
 class Form final : public service::JobForm {
  public:
   Status read(service::Job& job) const override {
     Request message;
-    if (!message.ParseFromArray(job.text.data(), static_cast<int>(job.text.size()))) {
+    const bool is_read =
+        job.text.size() <= INT_MAX &&
+        message.ParseFromArray(job.text.data(), static_cast<int>(job.text.size()));
+    if (!is_read) {
       return Status::error(Code::kInvalidArgument, "the message is no valid protobuf of %s",
                            message.GetTypeName().c_str());
     }
@@ -52,6 +59,16 @@ class Form final : public service::JobForm {
   }
 
   Status write(service::Job& job) const override {
+    if constexpr (Write == nullptr) {
+      job.document = {};
+      return {};
+    } else {
+      return write_message(job);
+    }
+  }
+
+ private:
+  static Status write_message(service::Job& job) {
     const json document = Write(json::parse(job.document));
     google::protobuf::util::JsonParseOptions options;
     options.ignore_unknown_fields = true;
@@ -146,8 +163,6 @@ Asked logging(const inference::LogSettingsRequest& request) {
 
 json as_it_is(json document) { return document; }
 
-json nothing(json) { return json::object(); }
-
 json in(const char* field, json document) {
   json message = json::object();
   message[field] = std::move(document);
@@ -200,19 +215,18 @@ const Form<ModelStatisticsRequest, ModelStatisticsResponse, of_version<ModelStat
     kModelStatistics;
 const Form<RepositoryIndexRequest, RepositoryIndexResponse, index, models> kRepositoryIndex;
 const Form<RepositoryModelLoadRequest, RepositoryModelLoadResponse,
-           change_of_model<RepositoryModelLoadRequest>, nothing>
+           change_of_model<RepositoryModelLoadRequest>>
     kRepositoryModelLoad;
 const Form<RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
-           change_of_model<RepositoryModelUnloadRequest>, nothing>
+           change_of_model<RepositoryModelUnloadRequest>>
     kRepositoryModelUnload;
 const Form<SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse,
            named<SystemSharedMemoryStatusRequest>, regions>
     kRegionStatus;
-const Form<SystemSharedMemoryRegisterRequest, SystemSharedMemoryRegisterResponse, registration,
-           nothing>
+const Form<SystemSharedMemoryRegisterRequest, SystemSharedMemoryRegisterResponse, registration>
     kRegionRegister;
 const Form<SystemSharedMemoryUnregisterRequest, SystemSharedMemoryUnregisterResponse,
-           named<SystemSharedMemoryUnregisterRequest>, nothing>
+           named<SystemSharedMemoryUnregisterRequest>>
     kRegionUnregister;
 const Form<TraceSettingRequest, TraceSettingResponse, trace, trace_settings> kTraceSetting;
 const Form<LogSettingsRequest, LogSettingsResponse, logging, log_settings> kLogSettings;
