@@ -1,12 +1,13 @@
 """Judges that are not installed on the machine, each in a folder of its own below .build/judges.
 
-    python3 tools/judge_programs.py [triton | kserve | mlserver | prometheus]...
+    python3 tools/judge_programs.py [triton | kserve | mlserver | prometheus | h2spec | ...]...
 
 They are made where they are missing. Those from PyPI want packages of versions that differ from
 ours: each has an environment with tools/requirements-NAME.txt and nothing else. Triton's server is
 inside the wheel nvidia-pytriton; its Python backend was built for NumPy 1 (with NumPy 2 each output
 that it reads is empty). Prometheus is Debian's package, unpacked: installed it would be a service.
-Standard library only. Errors: SystemExit with the words of pip or apt.
+Those of Go are built where there is a Go.
+Standard library only. Errors: SystemExit with the words of pip, apt or go.
 """
 
 from __future__ import annotations
@@ -79,6 +80,34 @@ def prometheus() -> Path:
     return program
 
 
+# Modules of Go, by the program's name. They want a newer Go than Debian 12 has.
+GO_MODULES = {
+    "h2spec": "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+    "grpcurl": "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3",
+    "grpc-health-probe": "github.com/grpc-ecosystem/grpc-health-probe@v0.4.63",
+    "ghz": "github.com/bojand/ghz/cmd/ghz@v0.120.0",
+}
+
+
+def find_go() -> str | None:
+    return shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin")
+
+
+def go_program(name: str) -> Path:
+    module = GO_MODULES[name]
+    folder = FOLDER / "go" / module.rpartition("@")[2]
+    program = folder / name
+    with alone():
+        if not program.is_file():
+            go = find_go()
+            if go is None:
+                raise SystemExit(f"{name} needs Go: put its program `go` on the PATH")
+            told = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-modcacherw"}
+            if subprocess.run([go, "install", module], env=told).returncode != 0:
+                raise SystemExit(f"go could not install {module} (see above)")
+    return program
+
+
 def interpreter(name: str) -> Path:
     return environment(name) / "bin" / "python"
 
@@ -112,4 +141,7 @@ def triton_environment() -> dict[str, str]:
 if __name__ == "__main__":
     for judge in sys.argv[1:] or ("triton", "kserve", "mlserver", "prometheus"):
         programs = {"triton": triton, "prometheus": prometheus}
-        print(programs[judge]() if judge in programs else environment(judge))
+        if judge in GO_MODULES:
+            print(go_program(judge))
+        else:
+            print(programs[judge]() if judge in programs else environment(judge))

@@ -67,6 +67,7 @@ grpc::Options grpc_options_of(const ServerOptions& options) {
           .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
           .idle_ns = options.timeouts.idle_ns,
           .body_period_ns = options.timeouts.body_period_ns,
+          .body_min_bytes = options.timeouts.body_min_bytes,
           .write_stall_ns = options.timeouts.write_stall_ns,
           .access = {.tcp_control = options.tcp_control, .tcp_shm = options.tcp_shm}};
 }

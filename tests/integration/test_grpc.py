@@ -303,6 +303,34 @@ def test_calls_that_never_end_hold_up_others_for_seconds_only(served: Server) ->
     eventually(lambda: live_status(served) == "0")
 
 
+def test_a_message_byte_by_byte_is_ended_by_its_time(tmp_path: Path) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "mlp"])
+    ended = threading.Event()
+    with Server(models) as server, Connection(server.address) as connection:
+
+        def send_slowly() -> None:
+            for one in infer_message("a"):
+                for stream in (1, 3):
+                    connection.send(frame(DATA, 0, stream, bytes([one])))
+                if ended.wait(0.2):
+                    return
+
+        for stream, method in ((1, INFER), (3, STREAM_INFER)):
+            connection.send(frame(HEADERS, END_HEADERS, stream, header_block(method)))
+        sender = threading.Thread(target=send_slowly)
+        sender.start()  # for 200 s, if it is not ended
+        found = []
+        for one in connection.frames():
+            if one.kind == HEADERS:
+                found.append(one.headers["grpc-status"])
+            if len(found) == 2:
+                break
+        ended.set()
+        sender.join()
+        assert found == ["4", "4"]
+        assert http_status(server) == 200
+
+
 def live_status(server: Server) -> str:
     with Connection(server.address) as connection:
         connection.send(call(1, LIVE, message(b"")))
@@ -406,7 +434,7 @@ def test_a_stream_in_pieces_of_any_size_is_read_as_one(served: Server) -> None:
 
 
 def test_a_stream_with_more_messages_than_requests_loses_none(served: Server) -> None:
-    """Of 96 requests; the rest waits in the stream."""
+    """Of 96 requests, of which one model may not have all; the rest waits in the stream."""
     names = [chr(ord("0") + i % 70) for i in range(700)]
     with Connection(served.address) as connection:
         connection.take_settings()
@@ -422,8 +450,7 @@ def test_a_stream_with_more_messages_than_requests_loses_none(served: Server) ->
         sender.join()
     replies = stream_replies(frames)
     assert sorted(identity for _, identity in replies) == sorted(names)
-    refused = {error for error, _ in replies if error}
-    assert all("full" in error or "no memory" in error for error in refused), refused
+    assert {error for error, _ in replies} == {""}
 
 
 def test_streams_that_are_left_open_keep_no_request(served: Server) -> None:

@@ -198,14 +198,25 @@ Status CallHandler::infer(Request& request) noexcept {
   Result<wire::GrpcInferRequest> parsed = wire::parse_grpc_infer(request.text(), request.memory);
   if (!parsed.ok()) return parsed.status();
   request.head = parsed->head;
+  request.model = parsed->model;
+  request.version = parsed->version;
   request.wants_final = asks_for_final(request.head);
+  return admit(request);
+}
+
+// A stream's messages wait for room, and the stream with them: its client can't know how much there
+// is. A unary call is refused, as its client may try again.
+Status CallHandler::admit(Request& request) noexcept {
   const transports::ThreadServices& thread = host_.thread();
-  switch (thread.intake.admit({.model = parsed->model,
-                               .version = parsed->version,
+  switch (thread.intake.admit({.model = request.model,
+                               .version = request.version,
                                .outside_ns = thread.loop.last_turn_ns()},
                               request.call, request.memory, host_)) {
     case service::Admission::kAdmitted: break;
-    case service::Admission::kNoRoom: return host_.no_room();
+    case service::Admission::kNoRoom:
+      if (!takes_many(request.stream->method)) return host_.no_room();
+      request.stream->blocked = &request;
+      return {};
     case service::Admission::kRefused: return request.call.infer.status;
   }
   LUMEN_RETURN_IF_ERROR(bind(request));

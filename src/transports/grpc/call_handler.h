@@ -27,6 +27,8 @@ class CallHandler {
   [[nodiscard]] Status tell_health(Request& request) noexcept;
   // kOk: it is answered, or with the engine.
   [[nodiscard]] Status on_call(Request& request) noexcept;
+  // Of a message of a stream that there was no room for: asks for that again.
+  [[nodiscard]] Status admit(Request& request) noexcept;
   // It has come back from there.
   [[nodiscard]] Status on_returned(Request& request) noexcept;
 

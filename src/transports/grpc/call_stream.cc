@@ -24,7 +24,7 @@ void CallStream::reset() noexcept {
   traceparent = {};
   began_ns = 0;
   header_bytes = messages = unanswered = 0;
-  receiving = nullptr;
+  receiving = blocked = nullptr;
   has_ended = has_head = is_deferred = is_over = is_closed = false;
   told_health = 0;
   status = {};

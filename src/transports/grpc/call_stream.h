@@ -47,6 +47,10 @@ struct CallStream {
     stall.unlink();
   }
 
+  // A message or a reply of it is under way, beside the one that waits for room.
+  [[nodiscard]] bool is_busy() const noexcept {
+    return first_reply != nullptr || unanswered > (blocked != nullptr ? 1 : 0);
+  }
   // Nothing of its client's is to be done any more, and nothing is under way.
   [[nodiscard]] bool is_through() const noexcept {
     return receiving == nullptr && unanswered == 0 && backlog.is_empty();
@@ -76,11 +80,12 @@ struct CallStream {
   // --- its messages -----------------------------------------------------------------------------
   Request* requests = nullptr;   // all of them
   Request* receiving = nullptr;  // the one whose bytes come
+  Request* blocked = nullptr;    // a message of a stream that its model has no room for yet
   size_t messages = 0;
   size_t unanswered = 0;   // messages that are whole, and have no reply yet
   bool has_ended = false;  // all of the client's bytes are there, maybe in the backlog
   Backlog backlog;
-  bool is_waiting = false;  // for a free request
+  bool is_waiting = false;  // for a free request, or for room
   CallStream* next_waiting = nullptr;
 
   // --- its replies ------------------------------------------------------------------------------

@@ -77,13 +77,13 @@ void GrpcConnection::on_head_complete(CallStream* call, int32_t number) noexcept
 void GrpcConnection::on_data(CallStream& call, std::string_view bytes) noexcept {
   size_t taken = bytes.size();  // of a call that is over they are dropped
   if (!call.is_over) {
-    taken = call.backlog.is_empty() ? take_messages(call, bytes, SIZE_MAX) : 0;
+    taken = call.is_waiting ? 0 : take_messages(call, bytes, SIZE_MAX);
     if (call.is_over) {
       taken = bytes.size();
     } else if (!call.backlog.append(bytes.substr(taken))) {
       taken = bytes.size();
       end_call(call, host_.no_room());
-    } else if (!call.backlog.is_empty()) {
+    } else if (!call.backlog.is_empty() || call.blocked != nullptr) {
       host_.wait_for_request(call);
     }
   }
@@ -94,7 +94,7 @@ size_t GrpcConnection::take_messages(CallStream& call, std::string_view bytes,
                                      size_t most) noexcept {
   const size_t all = bytes.size();
   const size_t limit = host_.services().options.max_message_bytes;
-  for (size_t begun = 0; !bytes.empty() && !call.is_over;) {
+  for (size_t begun = 0; !bytes.empty() && !call.is_over && call.blocked == nullptr;) {
     if (call.receiving == nullptr) {
       Request* const request = begun < most ? host_.acquire() : nullptr;
       if (request == nullptr) break;
@@ -103,6 +103,7 @@ size_t GrpcConnection::take_messages(CallStream& call, std::string_view bytes,
       request->call.traceparent = call.traceparent;
       call.add(*request);
       call.receiving = request;
+      host_.receiving().start(call.timeout, coarse_now_ns());
     }
     Request& request = *call.receiving;
     const bool was_whole = request.is_whole();
@@ -115,24 +116,33 @@ size_t GrpcConnection::take_messages(CallStream& call, std::string_view bytes,
     } else if (request.is_whole() && takes_many(call.method)) {
       call.timeout.unlink();
       on_message(request);
-    } else {
+    } else if (request.received_bytes - request.timed_bytes >=
+               host_.services().options.body_min_bytes) {
+      request.timed_bytes = request.received_bytes;
       host_.receiving().start(call.timeout, coarse_now_ns());
     }
   }
   return all - bytes.size();
 }
 
-void GrpcConnection::resume(CallStream& call) noexcept {
-  const size_t taken = take_messages(call, call.backlog.bytes(), 1);
-  if (call.is_over) return;
+bool GrpcConnection::resume(CallStream& call) noexcept {
+  if (call.is_closed) return false;
+  host_.flush_later(*this);
+  Request* const blocked = std::exchange(call.blocked, nullptr);
+  if (blocked != nullptr) {
+    const Status status = host_.handler().admit(*blocked);
+    if (!status.ok()) refuse(*blocked, status);
+  }
+  const size_t taken = call.is_over ? 0 : take_messages(call, call.backlog.bytes(), 1);
+  if (call.is_over) return true;
   call.backlog.drop(taken);
   (void)nghttp2_session_consume_stream(session_, call.number, taken);
-  if (!call.backlog.is_empty()) {
+  if (!call.backlog.is_empty() || call.blocked != nullptr) {
     host_.wait_for_request(call);
   } else if (call.has_ended) {
     on_last_message(call);
   }
-  host_.flush_later(*this);
+  return taken > 0 || call.blocked != blocked;
 }
 
 void GrpcConnection::on_end(CallStream& call) noexcept {
@@ -180,7 +190,7 @@ void GrpcConnection::end_call(CallStream& call, const Status& status) noexcept {
   const int http_status = status.ok() ? 200 : wire::http_status(status.code());
   if (call.receiving != nullptr) call.receiving->status = http_status;
   if (call.messages == 0 && !status.ok()) host_.count_refusal(http_status);
-  call.receiving = nullptr;
+  call.receiving = call.blocked = nullptr;
   for (Request* request = call.requests; request != nullptr;) {
     Request* const next = request->next;
     const bool has_reply = request->left_bytes > 0 || request->is_leaving;
@@ -208,8 +218,12 @@ void GrpcConnection::end_if_through(CallStream& call) noexcept {
 void GrpcConnection::on_late(CallStream& call) noexcept {
   if (call.is_over) {  // its client does not end it
     on_stalled(call);
-  } else if (call.is_waiting && call.requests != nullptr) {  // for the end of its own
+  } else if (call.is_waiting && call.is_busy()) {  // for the end of its own
     host_.receiving().start(call.timeout, coarse_now_ns());
+  } else if (call.blocked != nullptr) {
+    refuse(*std::exchange(call.blocked, nullptr), host_.no_room());
+    if (!call.is_over) host_.receiving().start(call.timeout, coarse_now_ns());
+    host_.owe_a_turn();
   } else if (call.is_waiting) {
     end_call(call, host_.no_room());
   } else {
@@ -245,7 +259,7 @@ bool GrpcConnection::tell_health() noexcept {
 void GrpcConnection::on_stream_closed(CallStream& call) noexcept {
   call.is_closed = true;
   call.stop_timeouts();
-  call.receiving = nullptr;
+  call.receiving = call.blocked = nullptr;
   call.backlog.clear();
   host_.stop_waiting(call);
   if (call.requests == nullptr) {

@@ -44,9 +44,8 @@ class Form final : public service::JobForm {
  public:
   Status read(service::Job& job) const override {
     Request message;
-    const bool is_read =
-        job.text.size() <= INT_MAX &&
-        message.ParseFromArray(job.text.data(), static_cast<int>(job.text.size()));
+    const bool is_read = job.text.size() <= INT_MAX &&
+                         message.ParseFromArray(job.text.data(), static_cast<int>(job.text.size()));
     if (!is_read) {
       return Status::error(Code::kInvalidArgument, "the message is no valid protobuf of %s",
                            message.GetTypeName().c_str());

@@ -68,8 +68,9 @@ class GrpcConnection final : public net::StreamHandler {
   void on_late(CallStream& call) noexcept;
   // Its client has made no room for its replies in time.
   void on_stalled(CallStream& call) noexcept;
-  // A request has come free, which `call` may take for the next of its messages.
-  void resume(CallStream& call) noexcept;
+  // A request or room has come free, which `call` may take for the next of its messages. False: it
+  // could not.
+  bool resume(CallStream& call) noexcept;
   // The calls of Watch are told whether the server is ready. False: not all of them yet.
   [[nodiscard]] bool tell_health() noexcept;
   // Nothing is in flight of it any more.

@@ -140,7 +140,8 @@ void GrpcTransport::wait_for_request(CallStream& call) noexcept {
   call.next_waiting = nullptr;
   (first_waiting_ == nullptr ? first_waiting_ : last_waiting_->next_waiting) = &call;
   last_waiting_ = &call;
-  receiving_.start(call.timeout, coarse_now_ns());
+  // One that has got no further has no more time.
+  if (!call.timeout.linked()) receiving_.start(call.timeout, coarse_now_ns());
 }
 
 void GrpcTransport::stop_waiting(CallStream& call) noexcept {
@@ -152,13 +153,20 @@ void GrpcTransport::stop_waiting(CallStream& call) noexcept {
   call.next_waiting = nullptr;
 }
 
-// Each stream takes one, so that none of them takes all.
+// Each stream takes a message in its turn, so that none of them takes all requests.
 size_t GrpcTransport::serve_waiting() noexcept {
   size_t done = 0;
-  for (; first_waiting_ != nullptr && free_ != nullptr; ++done) {
-    CallStream& call = *first_waiting_;
-    stop_waiting(call);
-    call.connection->resume(call);
+  has_freed_ = false;
+  for (size_t before = SIZE_MAX; before != done;) {
+    before = done;
+    const CallStream* const last = last_waiting_;
+    for (bool is_last = last == nullptr; !is_last && first_waiting_ != nullptr;) {
+      CallStream& call = *first_waiting_;
+      if (call.blocked == nullptr && free_ == nullptr) break;
+      is_last = &call == last;
+      stop_waiting(call);
+      done += call.connection->resume(call) ? 1 : 0;
+    }
   }
   flush_all();
   return done;
@@ -189,6 +197,7 @@ Request* GrpcTransport::acquire() noexcept {
 }
 
 void GrpcTransport::release(Request& request) noexcept {
+  has_freed_ = true;
   request.reset();
   request.next = std::exchange(free_, &request);
 }

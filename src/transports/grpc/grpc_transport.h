@@ -31,9 +31,8 @@ class GrpcTransport final : public transports::Transport,
   bool take(net::Stream& stream, std::span<const char> received, bool is_local) noexcept override;
   size_t take_returned() noexcept override;
   size_t serve_waiting() noexcept override;
-  bool owes_a_turn() const noexcept override {
-    return first_waiting_ != nullptr && free_ != nullptr;
-  }
+  bool owes_a_turn() const noexcept override { return first_waiting_ != nullptr && has_freed_; }
+  void owe_a_turn() noexcept { has_freed_ = true; }
   bool is_waiting() const noexcept override { return away_ > 0; }
   void end_turn(uint64_t now_ns) noexcept override;
   uint64_t next_deadline_ns() noexcept override;
@@ -103,6 +102,7 @@ class GrpcTransport final : public transports::Transport,
   std::span<char> rooms_;
   size_t calls_made_ = 0;
   CallStream* free_calls_ = nullptr;
+  bool has_freed_ = false;  // a request, since serve_waiting() began
   CallStream* first_waiting_ = nullptr;
   CallStream* last_waiting_ = nullptr;
   std::vector<std::unique_ptr<Request>> requests_;

@@ -31,6 +31,7 @@ void add_files(const FileDescriptor& file, ::grpc::reflection::v1::FileDescripto
   for (int i = 0; i < file.dependency_count(); ++i) add_files(*file.dependency(i), reply);
   google::protobuf::FileDescriptorProto described;
   file.CopyTo(&described);
+  file.CopyJsonNameTo(&described);  // or tools write other names than protobuf's own JSON has
   reply.add_file_descriptor_proto(described.SerializeAsString());
 }
 

@@ -27,9 +27,10 @@ void Request::reset() noexcept {
       service::Call{.owner = this, .scratch = &memory, .reply_memory = &memory};
   job = {.owner = this, .memory = &memory};
   head = {};
+  model = version = {};
   prefix_bytes = 0;
   message = nullptr;
-  message_bytes = received_bytes = 0;
+  message_bytes = received_bytes = timed_bytes = 0;
   stream = nullptr;
   previous = next = nullptr;
   is_away = is_job = is_leaving = wants_final = false;

@@ -50,11 +50,14 @@ struct Request final : public service::CallOwner, public service::JobOwner {
   service::Call call;
   service::Job job;  // of a method that the control plane answers
   wire::InferHead head;
+  std::string_view model;  // of an inference, in its message
+  std::string_view version;
   std::array<char, wire::kGrpcPrefixBytes> prefix{};
   size_t prefix_bytes = 0;
   char* message = nullptr;
   size_t message_bytes = 0;
   size_t received_bytes = 0;
+  size_t timed_bytes = 0;  // of these, when the time for the next ones began
 
   // --- its stream -------------------------------------------------------------------------------
   CallStream* stream = nullptr;
