@@ -108,12 +108,12 @@ Status CallHandler::reflect(Request& request) noexcept {
 
 // As a server without a GPU: clients ask for these whether they use them or not.
 Status CallHandler::cuda_regions(Request& request) noexcept {
-  const Result<wire::GrpcModelName> asked = wire::parse_grpc_model_name(request.text());
   if (request.stream->method == Method::kCudaRegionRegister) {
     return Status::error(Code::kUnsupported,
                          "CUDA shared memory is not supported; register system shared memory, or "
                          "send the tensors in the request");
   }
+  const Result<wire::GrpcModelName> asked = wire::parse_grpc_model_name(request.text());
   if (!asked.ok()) return asked.status();
   const bool is_one = request.stream->method == Method::kCudaRegionStatus && !asked->name.empty();
   return is_one ? service::region_not_found(asked->name) : reply_text(request, {});
