@@ -17,7 +17,10 @@ void CallStream::reset() noexcept {
   number = 0;
   previous = next = nullptr;
   method = Method::kUnknown;
-  is_post = is_grpc = ends_by_errors = has_key = false;
+  is_post = is_grpc = is_http = ends_by_errors = has_key = false;
+  http = nullptr;
+  next_leaving = nullptr;
+  is_leaving = false;
   role = transports::Role::kNone;
   coding = wire::ContentCoding::kIdentity;
   timeout_us.reset();

@@ -13,6 +13,7 @@
 
 #include <lumen/base/result.h>
 #include <lumen/base/traceparent.h>
+#include <lumen/net/loop.h>
 #include <lumen/net/timeout_list.h>
 #include <lumen/transports/common/api_keys.h>
 #include <lumen/wire/content_coding.h>
@@ -76,6 +77,8 @@ struct CallStream {
   Traceparent traceparent{};
   uint64_t began_ns = 0;
   size_t header_bytes = 0;
+  bool is_http = false;         // a request of the REST surface, and no call
+  net::Stream* http = nullptr;  // its connection of HTTP/1.1, as long as that is open
 
   // --- its messages -----------------------------------------------------------------------------
   Request* requests = nullptr;   // all of them
@@ -91,6 +94,8 @@ struct CallStream {
   // --- its replies ------------------------------------------------------------------------------
   Request* first_reply = nullptr;
   Request* last_reply = nullptr;
+  CallStream* next_leaving = nullptr;  // of its connection, if
+  bool is_leaving = false;             // the kernel may read its REST reply still
   bool has_head = false;     // the reply's headers were handed to the session
   bool is_deferred = false;  // the session waits for replies
   bool is_over = false;      // its status follows the replies that are there

@@ -24,11 +24,13 @@ void GrpcConnection::begin_call(int32_t number) noexcept {
   if (calls_ != nullptr) calls_->previous = call;
   calls_ = call;
   (void)nghttp2_session_set_stream_user_data(session_, number, call);
+  text_.begin();
   host_.receiving().start(call->timeout, coarse_now_ns());
 }
 
 void GrpcConnection::on_header(CallStream& call, std::string_view name,
                                std::string_view value) noexcept {
+  if (call.method == Method::kUnknown) text_.add(name, value);
   if (name == ":path") {
     call.method = method_of(value);
   } else if (name == ":method") {
@@ -52,10 +54,15 @@ void GrpcConnection::on_header(CallStream& call, std::string_view name,
 }
 
 // Calls that are refused by their head alone.
-void GrpcConnection::on_head_complete(CallStream* call, int32_t number) noexcept {
+void GrpcConnection::on_head_complete(CallStream* call, int32_t number, bool has_ended) noexcept {
   if (call == nullptr) {
     host_.count_refusal(wire::http_status(host_.no_room().code()));
     submit_no_room(number);
+    return;
+  }
+  if (!call->is_grpc && call->method == Method::kUnknown && host_.http_streams().is_served()) {
+    call->has_ended = has_ended;
+    begin_http(*call);
     return;
   }
   if (!call->is_post || !call->is_grpc) {
@@ -72,9 +79,29 @@ void GrpcConnection::on_head_complete(CallStream* call, int32_t number) noexcept
   }
 }
 
+// A request of the REST surface.
+void GrpcConnection::begin_http(CallStream& call) noexcept {
+  call.is_http = true;
+  call.timeout.unlink();  // the transport of HTTP has its own
+  const std::optional<std::string_view> head = text_.end(!call.has_ended);
+  if (!head) {
+    host_.count_refusal(431);
+    submit_http_status(call, 431);
+  } else if (!host_.http_streams().on_head(call, *head, !call.has_ended && !text_.has_length(),
+                                           is_local_)) {
+    host_.count_refusal(503);
+    call.is_over = true;
+    reset(call, NGHTTP2_REFUSED_STREAM);
+  }
+}
+
 // --- messages ------------------------------------------------------------------------------------
 
 void GrpcConnection::on_data(CallStream& call, std::string_view bytes) noexcept {
+  if (call.is_http) {
+    host_.http_streams().on_data(call, bytes);
+    return;
+  }
   size_t taken = bytes.size();  // of a call that is over they are dropped
   if (!call.is_over) {
     taken = call.is_waiting ? 0 : take_messages(call, bytes, SIZE_MAX);
@@ -147,7 +174,9 @@ bool GrpcConnection::resume(CallStream& call) noexcept {
 
 void GrpcConnection::on_end(CallStream& call) noexcept {
   call.has_ended = true;
-  if (call.is_over) {
+  if (call.is_http) {
+    host_.http_streams().on_end(call);
+  } else if (call.is_over) {
     call.timeout.unlink();
   } else if (call.backlog.is_empty()) {
     on_last_message(call);
@@ -257,6 +286,10 @@ bool GrpcConnection::tell_health() noexcept {
 
 // All its bytes have left the session, or the client has reset it.
 void GrpcConnection::on_stream_closed(CallStream& call) noexcept {
+  if (call.http != nullptr) {
+    host_.http_streams().on_stream_closed(call);
+    return;
+  }
   call.is_closed = true;
   call.stop_timeouts();
   call.receiving = call.blocked = nullptr;
@@ -295,6 +328,12 @@ void GrpcConnection::drop_sent() noexcept {
     Request& request = *leaving_;
     leaving_ = std::exchange(request.next_leaving, nullptr);
     forget(request);
+  }
+  while (leaving_http_ != nullptr) {
+    CallStream& call = *leaving_http_;
+    leaving_http_ = std::exchange(call.next_leaving, nullptr);
+    call.is_leaving = false;
+    host_.http_streams().on_sent(call);
   }
 }
 

@@ -51,10 +51,11 @@ struct Callbacks {
     const bool is_head = frame->hd.type == NGHTTP2_HEADERS;
     if (!is_head && frame->hd.type != NGHTTP2_DATA) return 0;
     CallStream* const call = call_of(session, frame->hd.stream_id);
+    const bool has_ended = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (is_head && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
-      of(self).on_head_complete(call, frame->hd.stream_id);
+      of(self).on_head_complete(call, frame->hd.stream_id, has_ended);
     }
-    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 && call != nullptr) of(self).on_end(*call);
+    if (has_ended && call != nullptr) of(self).on_end(*call);
     return 0;
   }
   static int on_data(nghttp2_session* session, uint8_t, int32_t number, const uint8_t* data,

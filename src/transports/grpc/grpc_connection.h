@@ -12,6 +12,7 @@
 
 #include "transports/grpc/call_stream.h"
 #include "transports/grpc/request.h"
+#include "transports/grpc/request_text.h"
 
 #include <lumen/net/loop.h>
 #include <lumen/net/timeout_list.h>
@@ -36,11 +37,14 @@ class GrpcConnection final : public net::StreamHandler {
   // Bytes that a client may send of a stream before it hears that they were taken.
   static constexpr size_t kStreamWindowBytes = size_t{1} << 20;
 
-  // `buffers`: kReceiveBytes + kSendBytes.
+  static constexpr size_t kBufferBytes = kReceiveBytes + kSendBytes + RequestText::kMostBytes;
+
+  // `buffers`: kBufferBytes.
   GrpcConnection(GrpcTransport& host, std::span<char> buffers) noexcept
       : host_(host),
         receive_(buffers.first(kReceiveBytes)),
-        send_(buffers.subspan(kReceiveBytes, kSendBytes)) {
+        send_(buffers.subspan(kReceiveBytes, kSendBytes)),
+        text_(buffers.subspan(kReceiveBytes + kSendBytes, RequestText::kMostBytes)) {
     timeout_.owner = this;
   }
   GrpcConnection(const GrpcConnection&) = delete;
@@ -78,6 +82,17 @@ class GrpcConnection final : public net::StreamHandler {
   // Bytes that the session has ready leave.
   void flush() noexcept;
 
+  // --- its streams that are no calls, for HttpStreams ---------------------------------------------
+  [[nodiscard]] nghttp2_session* session() noexcept { return session_; }
+  // nullptr: it is closed.
+  [[nodiscard]] net::Stream* stream() const noexcept { return stream_; }
+  // `is_interim`: the reply itself comes later.
+  void submit_reply(CallStream& call, std::span<const nghttp2_nv> fields, bool has_body,
+                    bool is_interim) noexcept;
+  void reset(CallStream& call, uint32_t error_code) noexcept;
+  // Nothing holds it any more.
+  void release(CallStream& call) noexcept;
+
   void on_readable(net::Stream& stream, std::span<char> lent) noexcept override;
   void on_received(net::Stream& stream, int64_t result) noexcept override;
   void on_sent(net::Stream& stream, int64_t result) noexcept override;
@@ -99,7 +114,9 @@ class GrpcConnection final : public net::StreamHandler {
   // --- calls.cc: their heads, messages and ends ---------------------------------------------------
   void begin_call(int32_t number) noexcept;
   void on_header(CallStream& call, std::string_view name, std::string_view value) noexcept;
-  void on_head_complete(CallStream* call, int32_t number) noexcept;
+  // `has_ended`: nothing follows it.
+  void on_head_complete(CallStream* call, int32_t number, bool has_ended) noexcept;
+  void begin_http(CallStream& call) noexcept;
   void on_data(CallStream& call, std::string_view bytes) noexcept;
   void on_end(CallStream& call) noexcept;
   void on_stream_closed(CallStream& call) noexcept;
@@ -113,7 +130,6 @@ class GrpcConnection final : public net::StreamHandler {
   // flight.
   void leave(Request& request) noexcept;
   void drop_sent() noexcept;
-  void release(CallStream& call) noexcept;
 
   // --- replies.cc: to the session and out of it ---------------------------------------------------
   void begin_reply(CallStream& call) noexcept;
@@ -121,6 +137,9 @@ class GrpcConnection final : public net::StreamHandler {
   void submit_status(CallStream& call) noexcept;
   void submit_no_room(int32_t number) noexcept;
   void submit_http_status(CallStream& call, int http_status) noexcept;
+  [[nodiscard]] static nghttp2_data_provider reply_of(CallStream& call) noexcept;
+  [[nodiscard]] ssize_t read_http_reply(CallStream& call, size_t most, uint32_t& flags) noexcept;
+  void take_http_reply(CallStream& call, size_t bytes) noexcept;
   [[nodiscard]] ssize_t read_reply(CallStream& call, size_t most, uint32_t& flags) noexcept;
   [[nodiscard]] int send_data(CallStream& call, const uint8_t* frame_head, size_t bytes) noexcept;
   [[nodiscard]] size_t gather() noexcept;
@@ -130,11 +149,13 @@ class GrpcConnection final : public net::StreamHandler {
   GrpcTransport& host_;
   std::span<char> receive_;
   std::span<char> send_;
+  RequestText text_;  // of the head that is being received
   net::Stream* stream_ = nullptr;
   net::StreamHandler* giver_ = nullptr;
   nghttp2_session* session_ = nullptr;
   CallStream* calls_ = nullptr;
   Request* leaving_ = nullptr;  // the kernel may read their replies still
+  CallStream* leaving_http_ = nullptr;
   net::TimeoutEntry timeout_;
   iovec receive_segment_{};
   std::array<iovec, 64> segments_{};

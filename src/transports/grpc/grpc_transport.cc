@@ -17,7 +17,9 @@ namespace {
 constexpr size_t kListBytes = size_t{1} << 20;
 // nghttp2's memory of one connection: its tables, buffers and streams. Virtual until touched.
 constexpr size_t kSessionBytes = size_t{256} << 10;
-constexpr size_t kBufferBytes = GrpcConnection::kReceiveBytes + GrpcConnection::kSendBytes;
+constexpr size_t kBufferBytes = GrpcConnection::kBufferBytes;
+// Of a stream's bytes that wait: its window, and the head of a request of REST.
+constexpr size_t kRoomBytes = GrpcConnection::kStreamWindowBytes + RequestText::kMostBytes;
 // Requests beside max_active_requests: those whose replies leave, and health and metadata while all
 // others run.
 constexpr size_t kSpareRequests = 64;
@@ -103,7 +105,6 @@ Status GrpcTransport::create_calls() {
   Result<RequestMemory> calls = RequestMemory::create(count * sizeof(CallStream) + kPageBytes);
   if (!calls.ok()) return calls.status();
   calls_memory_ = std::move(*calls);
-  constexpr size_t kRoomBytes = GrpcConnection::kStreamWindowBytes;
   Result<RequestMemory> backlogs = RequestMemory::create((count + 1) * kRoomBytes);
   if (!backlogs.ok()) return backlogs.status();
   backlogs_ = std::move(*backlogs);
@@ -125,7 +126,6 @@ CallStream* GrpcTransport::acquire_call() noexcept {
   void* const place = calls_memory_.allocate(sizeof(CallStream), alignof(CallStream));
   LUMEN_CHECK(place != nullptr);
   auto* const call = ::new (place) CallStream();
-  constexpr size_t kRoomBytes = GrpcConnection::kStreamWindowBytes;
   call->backlog.use(rooms_.subspan(calls_made_++ * kRoomBytes, kRoomBytes), budget_);
   return call;
 }
@@ -155,7 +155,7 @@ void GrpcTransport::stop_waiting(CallStream& call) noexcept {
 
 // Each stream takes a message in its turn, so that none of them takes all requests.
 size_t GrpcTransport::serve_waiting() noexcept {
-  size_t done = 0;
+  size_t done = http_streams_.run();
   has_freed_ = false;
   for (size_t before = SIZE_MAX; before != done;) {
     before = done;

@@ -5,6 +5,7 @@
 
 #include "transports/grpc/call_handler.h"
 #include "transports/grpc/grpc_connection.h"
+#include "transports/grpc/http_streams.h"
 #include "transports/grpc/reflection.h"
 #include "transports/grpc/session_memory.h"
 
@@ -31,7 +32,13 @@ class GrpcTransport final : public transports::Transport,
   bool take(net::Stream& stream, std::span<const char> received, bool is_local) noexcept override;
   size_t take_returned() noexcept override;
   size_t serve_waiting() noexcept override;
-  bool owes_a_turn() const noexcept override { return first_waiting_ != nullptr && has_freed_; }
+  void pass_requests_to(transports::RequestTaker& taker) noexcept override {
+    http_streams_.pass_to(taker);
+  }
+  bool owes_a_turn() const noexcept override {
+    return http_streams_.has_work() || with_replies_ != nullptr ||
+           (first_waiting_ != nullptr && has_freed_);
+  }
   void owe_a_turn() noexcept { has_freed_ = true; }
   bool is_waiting() const noexcept override { return away_ > 0; }
   void end_turn(uint64_t now_ns) noexcept override;
@@ -52,6 +59,7 @@ class GrpcTransport final : public transports::Transport,
   [[nodiscard]] const nghttp2_session_callbacks* callbacks() const noexcept { return callbacks_; }
   [[nodiscard]] const nghttp2_option* session_options() const noexcept { return options_; }
   [[nodiscard]] CallHandler& handler() noexcept { return handler_; }
+  [[nodiscard]] HttpStreams& http_streams() noexcept { return http_streams_; }
   [[nodiscard]] net::TimeoutList& idle() noexcept { return idle_; }            // of connections
   [[nodiscard]] net::TimeoutList& writing() noexcept { return writing_; }      // of connections
   [[nodiscard]] net::TimeoutList& receiving() noexcept { return receiving_; }  // of calls
@@ -109,6 +117,7 @@ class GrpcTransport final : public transports::Transport,
   Request* free_ = nullptr;
   const Reflection reflection_;
   CallHandler handler_{*this};
+  HttpStreams http_streams_{*this};
   net::TimeoutList idle_, writing_, receiving_, stalled_;
   service::ModelShares shares_;  // of the requests
   size_t open_ = 0;

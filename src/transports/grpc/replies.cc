@@ -56,19 +56,45 @@ void GrpcConnection::refuse(Request& request, const Status& refused) noexcept {
   end_call(call, Status(status));
 }
 
-void GrpcConnection::begin_reply(CallStream& call) noexcept {
-  call.has_head = true;
-  const std::array head = {header(":status", "200"), header("content-type", "application/grpc")};
+// Its bytes as the session asks for them.
+nghttp2_data_provider GrpcConnection::reply_of(CallStream& call) noexcept {
   nghttp2_data_provider provider{};
   provider.source.ptr = &call;
   provider.read_callback = [](nghttp2_session*, int32_t, uint8_t*, size_t most, uint32_t* flags,
                               nghttp2_data_source* source, void* self) noexcept -> ssize_t {
-    return static_cast<GrpcConnection*>(self)->read_reply(*static_cast<CallStream*>(source->ptr),
-                                                          most, *flags);
+    auto& of = *static_cast<CallStream*>(source->ptr);
+    auto& connection = *static_cast<GrpcConnection*>(self);
+    return of.is_http ? connection.read_http_reply(of, most, *flags)
+                      : connection.read_reply(of, most, *flags);
   };
+  return provider;
+}
+
+void GrpcConnection::begin_reply(CallStream& call) noexcept {
+  call.has_head = true;
+  const std::array head = {header(":status", "200"), header("content-type", "application/grpc")};
+  const nghttp2_data_provider provider = reply_of(call);
   if (nghttp2_submit_response(session_, call.number, head.data(), head.size(), &provider) != 0) {
     is_broken_ = true;
   }
+}
+
+void GrpcConnection::submit_reply(CallStream& call, std::span<const nghttp2_nv> fields,
+                                  bool has_body, bool is_interim) noexcept {
+  nghttp2_data_provider provider = reply_of(call);
+  const int result =
+      is_interim ? nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, call.number, nullptr,
+                                          fields.data(), fields.size(), nullptr)
+                 : nghttp2_submit_response(session_, call.number, fields.data(), fields.size(),
+                                           has_body ? &provider : nullptr);
+  if (result != 0) is_broken_ = true;
+}
+
+void GrpcConnection::reset(CallStream& call, uint32_t error_code) noexcept {
+  if (nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.number, error_code) != 0) {
+    is_broken_ = true;
+  }
+  host_.flush_later(*this);
 }
 
 void GrpcConnection::wake_reply(CallStream& call) noexcept {
@@ -102,7 +128,10 @@ void GrpcConnection::submit_no_room(int32_t number) noexcept {
 // Of a request that is none of gRPC.
 void GrpcConnection::submit_http_status(CallStream& call, int http_status) noexcept {
   call.is_over = call.has_head = true;
-  const std::array head = {header(":status", http_status == 415 ? "415" : "405")};
+  const std::string_view status = http_status == 415   ? "415"
+                                  : http_status == 431 ? "431"
+                                                       : "405";
+  const std::array head = {header(":status", status)};
   if (nghttp2_submit_response(session_, call.number, head.data(), head.size(), nullptr) != 0) {
     is_broken_ = true;
   }
@@ -139,6 +168,15 @@ ssize_t GrpcConnection::read_reply(CallStream& call, size_t most, uint32_t& flag
   return static_cast<ssize_t>(bytes);
 }
 
+ssize_t GrpcConnection::read_http_reply(CallStream& call, size_t most, uint32_t& flags) noexcept {
+  HttpStreams& streams = host_.http_streams();
+  const std::optional<size_t> bytes = streams.read(call, most, kMostPieces);
+  if (!bytes) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+  flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+  if (streams.is_last(call, *bytes)) flags |= NGHTTP2_DATA_FLAG_EOF;
+  return static_cast<ssize_t>(*bytes);
+}
+
 // A frame of the reply: its head into the buffer, its bytes where they lie.
 int GrpcConnection::send_data(CallStream& call, const uint8_t* frame_head, size_t bytes) noexcept {
   if (segment_count_ + kMostPieces + 1 > segments_.size() ||
@@ -150,6 +188,10 @@ int GrpcConnection::send_data(CallStream& call, const uint8_t* frame_head, size_
   send_used_ += kFrameHeadBytes;
   segments_[segment_count_++] = {head, kFrameHeadBytes};
   if (bytes == 0) return 0;
+  if (call.is_http) {
+    take_http_reply(call, bytes);
+    return 0;
+  }
   Request& request = *call.first_reply;
   request.left_bytes -= bytes;
   while (bytes > 0) {
@@ -173,6 +215,17 @@ int GrpcConnection::send_data(CallStream& call, const uint8_t* frame_head, size_
     host_.stalled().start(call.stall, coarse_now_ns());
   }
   return 0;
+}
+
+void GrpcConnection::take_http_reply(CallStream& call, size_t bytes) noexcept {
+  while (bytes > 0) {
+    const iovec piece = host_.http_streams().take(call, bytes);
+    segments_[segment_count_++] = piece;
+    bytes -= piece.iov_len;
+  }
+  if (call.is_leaving) return;
+  call.is_leaving = true;
+  call.next_leaving = std::exchange(leaving_http_, &call);
 }
 
 // Of the session, as much as one send takes. Returns the number of segments.

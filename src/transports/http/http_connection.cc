@@ -17,17 +17,20 @@ constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 }  // namespace
 
-void HttpConnection::open(net::Socket socket, bool is_local) noexcept {
+bool HttpConnection::is_carried() const noexcept { return loop_ != &host_.loop(); }
+
+void HttpConnection::open(net::Loop& loop, net::Socket socket, bool is_local) noexcept {
+  loop_ = &loop;
   is_local_ = is_local;
   accepted_ns_ = now_ns();
   state_ = State::kIdle;
-  in_loop_ = host_.loop().add(stream_, socket).ok();
+  in_loop_ = loop_->add(stream_, socket).ok();
   if (!in_loop_) {
     begin_closing();
     return;
   }
   start(host_.timeouts().idle);
-  host_.loop().wait_readable(stream_);
+  loop_->wait_readable(stream_);
 }
 
 void HttpConnection::close(net::Loop::Closing how) noexcept {
@@ -37,8 +40,8 @@ void HttpConnection::close(net::Loop::Closing how) noexcept {
   }
   timeout_.unlink();
   if (state_ == State::kWaitingContext) host_.contexts().stop_waiting(*this);
-  if (!lent_.empty()) host_.loop().give_back(std::exchange(lent_, {}));
-  host_.loop().close(stream_, how);
+  if (!lent_.empty()) loop_->give_back(std::exchange(lent_, {}));
+  loop_->close(stream_, how);
   if (state_ == State::kRunning) {
     host_.thread().dispatcher.cancel(context_->call);
     state_ = State::kAbandoned;  // the engine still writes into the context
@@ -49,7 +52,7 @@ void HttpConnection::close(net::Loop::Closing how) noexcept {
 
 void HttpConnection::begin_closing() noexcept {
   state_ = State::kClosing;
-  host_.connection_closing();
+  host_.connection_closing(*this);
   if (!in_loop_) finish_closing();
 }
 
@@ -69,7 +72,7 @@ void HttpConnection::on_closed(net::Stream&) noexcept {
 
 void HttpConnection::on_drain() noexcept {
   // An idle connection whose next request has begun to arrive is answered once more.
-  const bool at_rest = state_ == State::kIdle && !host_.loop().had_unread(stream_);
+  const bool at_rest = state_ == State::kIdle && !loop_->had_unread(stream_);
   if (at_rest || state_ == State::kLinger || state_ == State::kDiscard) close();
 }
 
@@ -91,7 +94,7 @@ void HttpConnection::resume(RequestContext& context) noexcept {
   if (!lent_.empty()) {
     context_->buffer.append({lent_.data(), lent_.size()});
     host_.counters().add("received_bytes", lent_.size());
-    host_.loop().give_back(std::exchange(lent_, {}));
+    loop_->give_back(std::exchange(lent_, {}));
   }
   begin_head();
 }
@@ -101,7 +104,7 @@ void HttpConnection::begin_head() noexcept {
   is_overdue_ = false;
   start(host_.timeouts().head);
   if (context_->buffer.unread().empty()) {
-    host_.loop().receive(stream_, context_->buffer.wanted());
+    loop_->receive(stream_, context_->buffer.wanted());
   } else {
     read_head();
   }
@@ -124,7 +127,7 @@ void HttpConnection::hand_over() noexcept {
 
 // True: the first bytes of the connection are the preface, or may become it.
 bool HttpConnection::reads_preface() noexcept {
-  const bool is_first = accepted_ns_ != 0;
+  const bool is_first = accepted_ns_ != 0 && !is_carried();
   if (!is_first || host_.thread().http2 == nullptr) return false;
   const std::string_view received = context_->buffer.unread();
   if (received.starts_with(kHttp2Preface)) {
@@ -132,7 +135,7 @@ bool HttpConnection::reads_preface() noexcept {
     return true;
   }
   if (!kHttp2Preface.starts_with(received)) return false;
-  host_.loop().receive(stream_, context_->buffer.wanted());
+  loop_->receive(stream_, context_->buffer.wanted());
   return true;
 }
 
@@ -141,7 +144,7 @@ void HttpConnection::read_head() noexcept {
   if (progress != wire::HeadProgress::kComplete && reads_preface()) return;
   switch (progress) {
     case wire::HeadProgress::kNeedMore:
-      host_.loop().receive(stream_, context_->buffer.wanted());
+      loop_->receive(stream_, context_->buffer.wanted());
       return;
     case wire::HeadProgress::kRefused: go_on(host_.handler().on_bad_head(*context_)); return;
     case wire::HeadProgress::kComplete: break;
@@ -199,7 +202,7 @@ void HttpConnection::begin_body() noexcept {
 void HttpConnection::go_on(RequestBody::Progress progress) noexcept {
   switch (progress) {
     case RequestBody::Progress::kNeedMore:
-      host_.loop().receive(stream_, context_->body.wanted());
+      loop_->receive(stream_, context_->body.wanted());
       return;
     case RequestBody::Progress::kHasMore:
       state_ = State::kInflating;
@@ -230,7 +233,7 @@ void HttpConnection::on_received(net::Stream&, int64_t result) noexcept {
     return;
   }
   const auto bytes = static_cast<size_t>(result);
-  host_.counters().add("received_bytes", bytes);
+  if (!is_carried()) host_.counters().add("received_bytes", bytes);
   progress_bytes_ += bytes;
   handle_received(bytes);
   if (is_overdue_) end_late_receive();
@@ -272,13 +275,13 @@ void HttpConnection::on_returned() noexcept {
 // --- the reply, and after it ---------------------------------------------------------------------
 
 void HttpConnection::send() noexcept {
-  host_.loop().send(stream_, context_->reply.segments());
+  loop_->send(stream_, context_->reply.segments());
   watch_send();
 }
 
 void HttpConnection::watch_send() noexcept {
   const uint64_t now = coarse_now_ns();
-  context_->reply.watch(host_.loop().sent_so_far(stream_), now);
+  context_->reply.watch(loop_->sent_so_far(stream_), now);
   host_.timeouts().write.start(timeout_, now);
 }
 
@@ -288,7 +291,7 @@ void HttpConnection::on_sent(net::Stream&, int64_t result) noexcept {
     close();
     return;
   }
-  host_.counters().add("sent_bytes", static_cast<uint64_t>(result));
+  if (!is_carried()) host_.counters().add("sent_bytes", static_cast<uint64_t>(result));
   if (state_ == State::kWriting) host_.record(*context_);
   if (state_ == State::kContinue) {
     begin_body();
@@ -322,13 +325,13 @@ void HttpConnection::continue_discard() noexcept {
 // reply; so our side is closed first and the rest is read and dropped for a bounded time.
 void HttpConnection::begin_linger() noexcept {
   host_.contexts().release(*std::exchange(context_, nullptr));
-  if (!host_.loop().end_sending(stream_)) {
+  if (!loop_->end_sending(stream_)) {
     close();
     return;
   }
   // The kernel's unsent bytes are its own from the close on: a client that takes nothing must not
   // keep them there for good.
-  host_.loop().limit_unsent_time(stream_, host_.services().options.timeouts.write_stall_ns);
+  loop_->limit_unsent_time(stream_, host_.services().options.timeouts.write_stall_ns);
   state_ = State::kLinger;
   start(host_.timeouts().linger);
   drop_some(SIZE_MAX);
@@ -338,11 +341,11 @@ void HttpConnection::drop_some(size_t at_most) noexcept {
   const std::span<iovec> scratch = host_.scratch();
   const size_t whole = std::min(scratch.size(), at_most / scratch.front().iov_len);
   if (whole > 0) {
-    host_.loop().drop(stream_, scratch.first(whole));
+    loop_->drop(stream_, scratch.first(whole));
     return;
   }
   drop_segment_ = {scratch.front().iov_base, at_most};
-  host_.loop().drop(stream_, std::span(&drop_segment_, 1));
+  loop_->drop(stream_, std::span(&drop_segment_, 1));
 }
 
 void HttpConnection::next_request() noexcept {
@@ -354,7 +357,7 @@ void HttpConnection::next_request() noexcept {
   RequestContext* context = std::exchange(context_, nullptr);
   state_ = State::kIdle;
   start(host_.timeouts().idle);
-  host_.loop().wait_readable(stream_);
+  loop_->wait_readable(stream_);
   host_.contexts().release(*context);
 }
 

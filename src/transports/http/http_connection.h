@@ -47,8 +47,8 @@ class HttpConnection final : public net::StreamHandler {
     kClosing,    // until the loop has let go of the stream and of the context's memory
   };
 
-  // `is_local`: by the unix socket, whose users may change the engine.
-  void open(net::Socket socket, bool is_local) noexcept;
+  // `loop`: moves its bytes. `is_local`: by the unix socket, whose users may change the engine.
+  void open(net::Loop& loop, net::Socket socket, bool is_local) noexcept;
   void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
   // A context became free for a connection in kWaitingContext.
   void resume(RequestContext& context) noexcept;
@@ -74,6 +74,9 @@ class HttpConnection final : public net::StreamHandler {
   void on_closed(net::Stream& stream) noexcept override;
 
   [[nodiscard]] State state() const noexcept { return state_; }
+  [[nodiscard]] net::Loop& loop() const noexcept { return *loop_; }
+  // A stream of HTTP/2 carries it, whose bytes are counted there.
+  [[nodiscard]] bool is_carried() const noexcept;
   HttpConnection* next_free =
       nullptr;  // in its host's pool or the list of those that wait for a context
 
@@ -102,6 +105,7 @@ class HttpConnection final : public net::StreamHandler {
   void start(net::TimeoutList& timeouts) noexcept;
 
   HttpTransport& host_;
+  net::Loop* loop_ = nullptr;
   net::Stream stream_{this};
   net::TimeoutEntry timeout_;
   RequestContext* context_ = nullptr;

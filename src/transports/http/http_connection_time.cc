@@ -20,7 +20,7 @@ bool HttpConnection::body_is_late() noexcept {
 void HttpConnection::end_late_head() noexcept {
   host_.counters().add("timeouts");
   state_ = State::kTimedOut;
-  host_.loop().cancel_receive(stream_);  // on_received answers 408
+  loop_->cancel_receive(stream_);  // on_received answers 408
 }
 
 bool HttpConnection::give_way() noexcept {
@@ -42,8 +42,8 @@ bool HttpConnection::give_way() noexcept {
     case State::kContinue:
       // A reply that has just begun to leave may be gone with the next turn, and one that began in
       // a long turn may be gone although the loop has not come to that yet.
-      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 || host_.loop().look_now(stream_) ||
-          context_->reply.has_moved(host_.loop().sent_so_far(stream_))) {
+      if (context_->reply.stalled_ns(coarse_now_ns()) == 0 || loop_->look_now(stream_) ||
+          context_->reply.has_moved(loop_->sent_so_far(stream_))) {
         return false;
       }
       host_.counters().add("timeouts");
@@ -74,7 +74,7 @@ void HttpConnection::end_late_receive() noexcept {
 
 void HttpConnection::look_at_send(bool has_moved) noexcept {
   const bool is_awaited = host_.thread().intake.is_awaited(context_->call);
-  if (!is_awaited && (has_moved || context_->reply.has_moved(host_.loop().sent_so_far(stream_)))) {
+  if (!is_awaited && (has_moved || context_->reply.has_moved(loop_->sent_so_far(stream_)))) {
     watch_send();  // slow, but moving
     return;
   }
@@ -96,13 +96,13 @@ void HttpConnection::on_timeout() noexcept {
     go_on(host_.handler().on_no_room(*context_));
     return;
   }
-  const bool has_moved = host_.loop().look_now(stream_);
+  const bool has_moved = loop_->look_now(stream_);
   if (state_ == State::kWriting || state_ == State::kContinue) {
     look_at_send(has_moved);
   } else if (has_moved) {
     is_overdue_ = true;  // until its bytes are delivered, in the next turn
   } else if (state_ == State::kIdle) {
-    close(host_.loop().had_unsent(stream_) ? net::Loop::Closing::kReset
+    close(loop_->had_unsent(stream_) ? net::Loop::Closing::kReset
                                            : net::Loop::Closing::kOrderly);
   } else {
     end_late_receive();

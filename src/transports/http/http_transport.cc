@@ -39,10 +39,13 @@ HttpTransport::HttpTransport(const Services& services, const transports::ThreadS
 }
 
 Status HttpTransport::create() {
-  for (size_t i = 0; i < services_.options.max_connections + kSpareConnections; ++i) {
+  const size_t carried = ContextPool::contexts_of(services_.options);
+  const size_t count = services_.options.max_connections + carried + kSpareConnections;
+  for (size_t i = 0; i < count; ++i) {
     HttpConnection& connection = connections_.emplace_back(*this);
     connection.next_free = std::exchange(free_, &connection);
   }
+  if (thread_.http2 != nullptr) thread_.http2->pass_requests_to(*this);
   return contexts_.create(*this);
 }
 
@@ -60,7 +63,18 @@ bool HttpTransport::accept(net::Socket socket, bool is_local) noexcept {
   free_ = std::exchange(connection->next_free, nullptr);
   ++open_;
   counters().add("connections_open");
-  connection->open(socket, is_local);
+  connection->open(thread_.loop, socket, is_local);
+  return true;
+}
+
+// A request that comes by HTTP/2: no more of them than can be served at once, so that connections
+// have theirs.
+bool HttpTransport::take(net::Loop& loop, net::Socket socket, bool is_local) noexcept {
+  HttpConnection* const connection = free_;
+  if (connection == nullptr || carried_ == ContextPool::contexts_of(services_.options)) return false;
+  free_ = std::exchange(connection->next_free, nullptr);
+  ++carried_;
+  connection->open(loop, socket, is_local);
   return true;
 }
 
@@ -69,9 +83,13 @@ void HttpTransport::Acceptor::on_accept_failed(int error_number) noexcept {
   host.counters().add("connections_refused");
 }
 
-void HttpTransport::connection_closing() noexcept {
-  --open_;
+void HttpTransport::connection_closing(const HttpConnection& connection) noexcept {
   ++closing_;
+  if (connection.is_carried()) {
+    --carried_;
+    return;
+  }
+  --open_;
   counters().subtract("connections_open");
 }
 
@@ -168,7 +186,7 @@ void HttpTransport::end_turn(uint64_t now_ns) noexcept {
 }
 
 void HttpTransport::check_at_rest() const noexcept {
-  LUMEN_CHECK(away_ == 0 && open_ == 0 && closing_ == 0);
+  LUMEN_CHECK(away_ == 0 && open_ == 0 && carried_ == 0 && closing_ == 0);
   contexts_.check_at_rest();
 }
 

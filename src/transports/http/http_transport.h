@@ -23,7 +23,7 @@
 
 namespace lumen::http {
 
-class HttpTransport final : public transports::Transport {
+class HttpTransport final : public transports::Transport, public transports::RequestTaker {
  public:
   HttpTransport(const Services& services, const transports::ThreadServices& thread);
   [[nodiscard]] Status create();
@@ -31,6 +31,7 @@ class HttpTransport final : public transports::Transport {
   net::ListenerHandler* acceptor(bool is_local) noexcept override {
     return is_local ? &local_acceptor_ : &acceptor_;
   }
+  bool take(net::Loop& loop, net::Socket socket, bool is_local) noexcept override;
   size_t take_returned() noexcept override;
   bool is_waiting() const noexcept override { return away_ > 0; }
   size_t serve_waiting() noexcept override;
@@ -41,7 +42,7 @@ class HttpTransport final : public transports::Transport {
   uint64_t next_deadline_ns() noexcept override;
   void begin_drain() noexcept override;
   void close_all() noexcept override;
-  bool is_empty() const noexcept override { return open_ + closing_ == 0; }
+  bool is_empty() const noexcept override { return open_ + carried_ + closing_ == 0; }
   void check_at_rest() const noexcept override;
 
   // A request comes back: from any thread, which wakes the loop then.
@@ -77,7 +78,7 @@ class HttpTransport final : public transports::Transport {
   // After the last byte of a reply is out: its line in the telemetry.
   void record(const RequestContext& context) noexcept;
   // It no longer counts as open; then, once nothing holds it, it can be another client's.
-  void connection_closing() noexcept;
+  void connection_closing(const HttpConnection& connection) noexcept;
   void connection_closed(HttpConnection& connection) noexcept;
 
  private:
@@ -105,6 +106,7 @@ class HttpTransport final : public transports::Transport {
   std::deque<HttpConnection> connections_;  // made at create(); a deque, since they must not move
   HttpConnection* free_ = nullptr;
   size_t open_ = 0;
+  size_t carried_ = 0;  // open by streams of HTTP/2
   size_t closing_ = 0;
   models::SmoothedTime reply_time_;  // from a model's end to the last byte written
   size_t away_ = 0;                  // submitted, and not come back

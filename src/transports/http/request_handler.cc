@@ -129,7 +129,7 @@ Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool 
 bool RequestHandler::is_page_elsewhere(const RequestContext& context, net::Stream& stream,
                                        bool is_local) noexcept {
   if (!context.head().from_browser || is_local) return false;
-  const std::optional<sockaddr_storage> own = host_.loop().own_address(stream);
+  const std::optional<sockaddr_storage> own = context.connection->loop().own_address(stream);
   const auto* address = own ? reinterpret_cast<const sockaddr*>(&*own) : nullptr;
   return !host_.services().hosts.allows(context.head().host, address);
 }

@@ -47,7 +47,7 @@ Status RequestHandler::check_audience(Audience audience, const RequestContext& c
 }
 
 transports::Client RequestHandler::client_of(const RequestContext& context) noexcept {
-  return {.loop = host_.loop(),
+  return {.loop = context.connection->loop(),
           .stream = *context.stream,
           .is_local = context.is_local,
           .role = context.role};
@@ -74,7 +74,7 @@ Result<uid_t> RequestHandler::region_user(const RequestContext& context) noexcep
 Next RequestHandler::begin_job(RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   const Endpoint endpoint = context.route.endpoint;
-  if (const std::optional<PeerCredentials> peer = host_.loop().peer_credentials(*context.stream)) {
+  if (const std::optional<PeerCredentials> peer = context.connection->loop().peer_credentials(*context.stream)) {
     context.job.by = {.pid = peer->pid, .uid = peer->uid};
   }
   if (!head.content_encoding.empty()) return refuse_coding(context);

@@ -1,5 +1,5 @@
 // StreamTaker: takes connections over that another transport has accepted, since their first bytes
-// speak its protocol.
+// speak its protocol. RequestTaker: the other way, serves single requests that came by them.
 // Threads: its I/O thread. Memory: none. Errors: take() says false.
 #pragma once
 
@@ -9,6 +9,16 @@
 
 namespace lumen::transports {
 
+class RequestTaker {
+ public:
+  // A connection of HTTP/1.1 with one request, whose bytes `loop` moves: as net::ListenerHandler has
+  // it. False: all that it can serve at once are in use.
+  [[nodiscard]] virtual bool take(net::Loop& loop, net::Socket socket, bool is_local) noexcept = 0;
+
+ protected:
+  ~RequestTaker() = default;
+};
+
 class StreamTaker {
  public:
   // `received`: the bytes so far. From now on the stream is the taker's, with nothing in flight,
@@ -16,6 +26,8 @@ class StreamTaker {
   // it is the caller's still.
   [[nodiscard]] virtual bool take(net::Stream& stream, std::span<const char> received,
                                   bool is_local) noexcept = 0;
+  // Requests on its connections that are not of its own protocol go there. Once, before serving.
+  virtual void pass_requests_to(RequestTaker& taker) noexcept = 0;
 
  protected:
   ~StreamTaker() = default;
