@@ -1,11 +1,12 @@
 """Judges that are not installed on the machine, each in a folder of its own below .build/judges.
 
-    python3 tools/judge_programs.py [triton | kserve | mlserver | prometheus | h2spec | ...]...
+    python3 tools/judge_programs.py [triton | kserve | mlserver | prometheus | nghttpx | h2spec | ...]...
 
 They are made where they are missing. Those from PyPI want packages of versions that differ from
 ours: each has an environment with tools/requirements-NAME.txt and nothing else. Triton's server is
 inside the wheel nvidia-pytriton; its Python backend was built for NumPy 1 (with NumPy 2 each output
-that it reads is empty). Prometheus is Debian's package, unpacked: installed it would be a service.
+that it reads is empty). Those of Debian are its packages, unpacked: installed they would be
+services.
 Those of Go are built where there is a Go.
 Standard library only. Errors: SystemExit with the words of pip, apt or go.
 """
@@ -57,26 +58,33 @@ def environment(name: str) -> Path:
     return folder
 
 
-def prometheus() -> Path:
-    """The program."""
-    folder = FOLDER / "prometheus"
-    program = folder / "usr" / "bin" / "prometheus"
+# Debian's packages, by the program's name. Their libraries are in apt-packages-test.txt.
+PACKAGES = {
+    "prometheus": ("prometheus", "usr/bin/prometheus"),
+    "nghttpx": ("nghttp2-proxy", "usr/sbin/nghttpx"),
+}
+
+
+def debian_program(name: str) -> Path:
+    package, path = PACKAGES[name]
+    folder = FOLDER / name
+    program = folder / path
     with alone():
         if program.is_file() and not list(folder.glob("*.deb")):  # removed last
             return program
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        download = ["apt-get", "download", "-qq", "prometheus"]
+        download = ["apt-get", "download", "-qq", package]
         if subprocess.run(download, cwd=folder).returncode != 0:
             # The lists of packages may be missing or old.
             root = ["sudo", "-n"] if os.geteuid() != 0 else []
             subprocess.run([*root, "apt-get", "update", "-qq"])
             subprocess.run(download, cwd=folder)
-        packages = list(folder.glob("prometheus_*.deb"))
-        if len(packages) != 1:
-            raise SystemExit("apt-get could not download prometheus (see above)")
-        subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
-        packages[0].unlink()
+        archives = list(folder.glob(f"{package}_*.deb"))
+        if len(archives) != 1:
+            raise SystemExit(f"apt-get could not download {package} (see above)")
+        subprocess.run(["dpkg-deb", "-x", archives[0], folder], check=True)
+        archives[0].unlink()
     return program
 
 
@@ -140,8 +148,9 @@ def triton_environment() -> dict[str, str]:
 
 if __name__ == "__main__":
     for judge in sys.argv[1:] or ("triton", "kserve", "mlserver", "prometheus"):
-        programs = {"triton": triton, "prometheus": prometheus}
         if judge in GO_MODULES:
             print(go_program(judge))
+        elif judge in PACKAGES:
+            print(debian_program(judge))
         else:
-            print(programs[judge]() if judge in programs else environment(judge))
+            print(triton() if judge == "triton" else environment(judge))

@@ -1,4 +1,5 @@
-// Calls of gRPC allocate nothing and take no lock, on either loop and for each queue type.
+// Calls of gRPC, and requests of REST over HTTP/2, allocate nothing and take no lock, on either loop
+// and for each queue type.
 #include "support/call_counter.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -10,6 +11,7 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 
 namespace lumen::server {
 namespace {
@@ -83,6 +85,35 @@ TEST_P(DataPlaneGrpc, DocumentsAllocateNothing) {
   start();
   expect_nothing_counted(served, "ServerLive", {}, 5 + 2);
   expect_nothing_counted(served, "ModelReady", test::proto_field(1, "mlp"), 5 + 2);
+}
+
+TEST_P(DataPlaneGrpc, RequestsOfRestAllocateNothing) {
+  start();
+  const std::string json =
+      R"({"inputs":[{"name":"input","datatype":"FP32","shape":[1,256],)"
+      R"("parameters":{"binary_data_size":1024}}]})";
+  const std::string body = json + std::string(1024, '\0');
+  const std::string path = "/v2/models/mlp/infer";
+  const std::pair<std::string, std::string> json_bytes{"inference-header-content-length",
+                                                       std::to_string(json.size())};
+  test::GrpcClient client(served.client(false));
+  const auto ask = [&](const std::string& request, size_t least_bytes) {
+    ASSERT_TRUE(client.send(request));
+    const test::GrpcClient::Reply reply = client.read();
+    ASSERT_TRUE(reply.has_ended);
+    EXPECT_GE(reply.data.size(), least_bytes) << reply.trailer;
+  };
+  const auto round = [&] {
+    ask(client.rest(path, body, {json_bytes}), 100);  // in chunks
+    ask(client.rest(path, body, {json_bytes, {"content-length", std::to_string(body.size())}}),
+        100);
+    ask(client.rest("/v2/models/none/infer", body), 20);
+    ask(client.rest("/v2/health/live", {}), 2);
+  };
+  for (int i = 0; i < 5; ++i) round();
+  testing_support::open_call_window();
+  for (int i = 0; i < kRequests; ++i) round();
+  expect_none("REST", testing_support::close_call_window().data_plane);
 }
 
 std::string name_of(const testing::TestParamInfo<DataPlaneGrpc::ParamType>& one) {

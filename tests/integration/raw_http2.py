@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import hpack
+from integration.raw_http import Reply
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
@@ -41,14 +42,47 @@ def header_block(path: str, **changes: str | None) -> bytes:
     for name, value in headers.items():
         if value is not None:
             block += b"\0" + bytes([len(name)]) + name.encode()
-            block += bytes([len(value)]) + value.encode()
+            block += string(value.encode())
     return block
+
+
+def string(value: bytes) -> bytes:
+    """RFC 7541, 5.2, without Huffman's code."""
+    if len(value) < 127:
+        return bytes([len(value)]) + value
+    rest, length = len(value) - 127, b"\x7f"
+    while rest >= 128:
+        length += bytes([rest % 128 + 128])
+        rest //= 128
+    return length + bytes([rest]) + value
 
 
 def call(stream: int, path: str, body: bytes, **changes: str | None) -> bytes:
     """A whole call; `body` as it goes over the wire, up to 16 KiB."""
     head = frame(HEADERS, END_HEADERS, stream, header_block(path, **changes))
     return head + frame(DATA, END_STREAM, stream, body)
+
+
+def rest(
+    stream: int,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    cuts: Iterable[int] = (),
+    **changes: str | None,
+) -> bytes:
+    """A whole request that is no call. `cuts`: where a frame of the body ends, 16 KiB apart at
+    most."""
+    headers = {":method": method, "content-type": None, "te": None, **changes}
+    flags = END_HEADERS if body else END_HEADERS | END_STREAM
+    frames = frame(HEADERS, flags, stream, header_block(path, **headers))
+    ends = [*sorted(set(cuts)), len(body)] if body else []
+    begin = 0
+    for end in ends:
+        is_last = end == len(body)
+        frames += frame(DATA, END_STREAM if is_last else 0, stream, body[begin:end])
+        begin = end
+    return frames
 
 
 def message(payload: bytes) -> bytes:
@@ -123,6 +157,29 @@ class Connection:
             if one.kind in (GOAWAY, RST_STREAM) or (one.kind == DATA and one.stream == stream):
                 break
         return found
+
+    def reply(self, stream: int) -> Reply:
+        """The whole one of a request that is no call; the windows are kept open."""
+        reply = Reply(0)
+        for one in self.frames():
+            if one.kind == DATA and one.payload:
+                update = struct.pack(">I", len(one.payload))
+                self.send(frame(WINDOW_UPDATE, 0, 0, update))
+                if not one.flags & END_STREAM:
+                    self.send(frame(WINDOW_UPDATE, 0, one.stream, update))
+            if one.stream != stream:
+                continue
+            assert one.kind in (HEADERS, DATA, RST_STREAM, WINDOW_UPDATE), one
+            if one.kind == RST_STREAM:
+                raise ConnectionResetError(int.from_bytes(one.payload, "big"))
+            if one.kind == HEADERS:
+                reply.status = int(one.headers.pop(":status"))
+                reply.headers = one.headers
+            if one.kind == DATA:
+                reply.body += one.payload
+            if one.kind in (HEADERS, DATA) and one.flags & END_STREAM:
+                return reply
+        raise ConnectionError("the server has closed")
 
     def end_of(self, stream: int) -> list[Frame]:
         """The frames of a stream and of the connection, until one of them ends."""

@@ -1,4 +1,5 @@
-"""The unmodified tritonclient 2.73.0, HTTP sync and aio, against every model, bit for bit.
+"""The unmodified tritonclient 2.73.0, HTTP sync and aio, against every model, bit for bit; once
+more through a proxy that speaks HTTP/2 to the server.
 
 The expectation of each call stands in docs/formats/oip.md. The reference is OpenVINO's own Python
 API.
@@ -17,6 +18,7 @@ import pytest
 import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from integration.harness import FIXTURES, MODELS, Server
+from integration.http2_proxy import Proxy
 from integration.reference import Reference
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
@@ -104,9 +106,18 @@ def assert_same_bits(result: Any, expected: Arrays) -> None:
         assert got.tobytes() == np.ascontiguousarray(array).tobytes(), name
 
 
+@pytest.fixture(scope="module", params=["HTTP/1.1", "a proxy that speaks HTTP/2"])
+def url(request: pytest.FixtureRequest, shared_server: Server) -> Iterator[str]:
+    if request.param == "HTTP/1.1":
+        yield shared_server.url
+    else:
+        with Proxy(shared_server) as proxy:
+            yield proxy.url
+
+
 @pytest.fixture(scope="module")
-def client(shared_server: Server) -> Iterator[triton.InferenceServerClient]:
-    with triton.InferenceServerClient(shared_server.url) as client:
+def client(url: str) -> Iterator[triton.InferenceServerClient]:
+    with triton.InferenceServerClient(url) as client:
         yield client
 
 
@@ -142,14 +153,14 @@ def test_sync_answers_equal_openvinos_bit_for_bit(
 
 @pytest.mark.parametrize(("case", "transport"), grid())
 def test_aio_answers_equal_openvinos_bit_for_bit(
-    shared_server: Server, reference: Reference, case: str, transport: str
+    url: str, reference: Reference, case: str, transport: str
 ) -> None:
     model, arrays = CASES[case]
     binary_in, binary_out = TRANSPORTS[transport]
     expected = reference.infer(model, arrays)
 
     async def ask() -> Any:
-        async with triton_aio.InferenceServerClient(shared_server.url) as aio:
+        async with triton_aio.InferenceServerClient(url) as aio:
             return await aio.infer(
                 model,
                 make_inputs(triton_aio, arrays, binary_in),
@@ -159,11 +170,11 @@ def test_aio_answers_equal_openvinos_bit_for_bit(
     assert_same_bits(asyncio.run(ask()), expected)
 
 
-def test_many_aio_requests_at_once_each_get_their_own_answer(shared_server: Server) -> None:
+def test_many_aio_requests_at_once_each_get_their_own_answer(url: str) -> None:
     arrays = [np.full((1, 16), i, np.float32) for i in range(64)]
 
     async def ask() -> list[Any]:
-        async with triton_aio.InferenceServerClient(shared_server.url, conn_limit=16) as aio:
+        async with triton_aio.InferenceServerClient(url, conn_limit=16) as aio:
             calls = [
                 aio.infer("identity", make_inputs(triton_aio, {"input": a}, True)) for a in arrays
             ]
@@ -255,9 +266,9 @@ def test_live_and_ready_sync(client: triton.InferenceServerClient) -> None:
     assert not client.is_model_ready("no_such_model")
 
 
-def test_live_ready_and_metadata_aio(shared_server: Server) -> None:
+def test_live_ready_and_metadata_aio(url: str) -> None:
     async def ask() -> tuple[Any, ...]:
-        async with triton_aio.InferenceServerClient(shared_server.url) as aio:
+        async with triton_aio.InferenceServerClient(url) as aio:
             return (
                 await aio.is_server_live(),
                 await aio.is_server_ready(),

@@ -147,7 +147,7 @@ def scraped_by_prometheus(server: Server, folder: Path) -> Iterator[Callable[[st
         "scrape_configs": [{"job_name": "lumen", "static_configs": [{"targets": [target]}]}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
-    words = [str(judge_programs.prometheus()), "--enable-feature=native-histograms"]
+    words = [str(judge_programs.debian_program("prometheus")), "--enable-feature=native-histograms"]
     words += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     words += [f"--web.listen-address=127.0.0.1:{port}"]
     log = folder / "prometheus.log"

@@ -64,6 +64,22 @@ class GrpcClient {
     }
     return frames;
   }
+  // A request of REST; its body is below 16 KiB.
+  [[nodiscard]] std::string rest(
+      std::string_view path, std::string_view body,
+      std::vector<std::pair<std::string, std::string>> more_headers = {}) {
+    stream_ += 2;
+    std::vector<std::pair<std::string, std::string>> headers = {
+        {":method", body.empty() ? "GET" : "POST"},
+        {":scheme", "http"},
+        {":authority", "test"},
+        {":path", std::string(path)}};
+    headers.insert(headers.end(), more_headers.begin(), more_headers.end());
+    const uint8_t flags = body.empty() ? 5 : 4;
+    std::string frames = h2_frame(1, flags, stream_, h2_headers(headers));
+    if (!body.empty()) frames += h2_frame(0, 1, stream_, body);
+    return std::exchange(window_, {}) + frames;
+  }
   // A stream of messages; each is below 16 KiB.
   [[nodiscard]] std::string begin(std::string_view method) {
     stream_ += 2;

@@ -336,6 +336,13 @@ uint64_t HttpStreams::sent_so_far(net::Stream& stream) noexcept {
   return stream.state<State>().taken_bytes;
 }
 
+// A reply says itself where it ends. A request that is not at its end by then is read on for a
+// while: clients were seen to forget the reply when their request is reset (curl 7.88).
+bool HttpStreams::end_sending(net::Stream& stream) noexcept {
+  const CallStream& call = *stream.state<State>().call;
+  return !call.has_ended && !call.is_closed;
+}
+
 bool HttpStreams::had_unread(net::Stream& stream) noexcept {
   return !stream.state<State>().call->backlog.is_empty();
 }

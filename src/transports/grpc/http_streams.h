@@ -70,6 +70,7 @@ class HttpStreams final : public net::Loop {
   void cancel_receive(net::Stream& stream) noexcept override;
   void send(net::Stream& stream, std::span<iovec> buffers) noexcept override;
   uint64_t sent_so_far(net::Stream& stream) noexcept override;
+  bool end_sending(net::Stream& stream) noexcept override;
   bool had_unread(net::Stream& stream) noexcept override;
   std::optional<PeerCredentials> peer_credentials(net::Stream& stream) noexcept override;
   std::optional<sockaddr_storage> own_address(net::Stream& stream) noexcept override;
@@ -77,8 +78,6 @@ class HttpStreams final : public net::Loop {
   void give_back(std::span<char>) noexcept override {}
   // Its bytes come with those of other streams.
   bool look_now(net::Stream&) noexcept override { return false; }
-  // A reply says itself where it ends, and a request after it can't come on the same stream.
-  bool end_sending(net::Stream&) noexcept override { return false; }
   void limit_unsent_time(net::Stream&, uint64_t) noexcept override {}
   bool had_unsent(net::Stream&) noexcept override { return false; }
 

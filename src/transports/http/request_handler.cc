@@ -251,7 +251,9 @@ Next RequestHandler::on_tensors(RequestContext& context) noexcept {
   const Status status = service::inputs_arrived(context.call);
   if (!status.ok()) return refuse(context, status);
   host_.contexts().settle(context);
-  host_.counters().add("received_direct_bytes", context.body.direct_bytes());
+  if (!context.connection->is_carried()) {
+    host_.counters().add("received_direct_bytes", context.body.direct_bytes());
+  }
   if (host_.submit(context)) return Next::kAway;
   if (context.call.infer.status.code() == Code::kUnavailable) context.close_after = true;
   return refuse(context, context.call.infer.status);
