@@ -108,7 +108,7 @@ int refuse_word(const std::string& word) {
   const std::string near(lumen::nearest_name(word, kBenches));
   std::fprintf(stderr,
                "lumen bench: '%s' is no bench (shared-buffer) and no URL (http://HOST:PORT, "
-               "unix:/PATH, bus:/PATH)%s%s%s\n",
+               "unix:/PATH, grpc://HOST:PORT, bus:/PATH)%s%s%s\n",
                word.c_str(), near.empty() ? "" : "; did you mean '", near.c_str(),
                near.empty() ? "" : "'?");
   return 2;
@@ -117,7 +117,7 @@ int refuse_word(const std::string& word) {
 int run_bench(const BenchArguments& arguments) {
   if (arguments.url.empty()) {
     std::fprintf(stderr,
-                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH, bus:/PATH) or a bench "
+                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH, grpc://HOST:PORT, bus:/PATH) or a bench "
                  "(shared-buffer)\n");
     return 2;
   }
@@ -133,7 +133,7 @@ int run_bench(const BenchArguments& arguments) {
 
 void add_options(CLI::App& bench, BenchArguments& arguments) {
   bench.add_option("url", arguments.url,
-                   "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH or bus:/PATH");
+                   "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, grpc+unix:/PATH or bus:/PATH");
   bench.add_option("--model", arguments.model, "name of the model");
   bench
       .add_option("--mix", arguments.mix,

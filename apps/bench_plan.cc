@@ -80,7 +80,7 @@ Status check_transport(const client::Target& target, const BenchArguments& argum
   }
   if (!target.is_bus() && arguments.in_flight != 1) {
     return Status::error(lumen::Code::kUnsupported,
-                         "--in-flight %u: over HTTP a client has one request in flight; wanted "
+                         "--in-flight %u: over HTTP and gRPC a client has one request in flight; wanted "
                          "bus:/PATH, or more --clients",
                          arguments.in_flight);
   }
@@ -115,7 +115,8 @@ Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& 
   client::LoadPlan& plan = made.plan;
   const auto use =
       arguments.new_connection ? client::ConnectionUse::kOneRequest : client::ConnectionUse::kKept;
-  plan.request = client::build_request(*target, *model, *inputs, {}, use);
+  plan.request = target->is_grpc ? client::build_grpc_request(*model, *inputs)
+                                 : client::build_request(*target, *model, *inputs, {}, use);
   plan.model = model_name;
   plan.version = arguments.version;
   plan.inputs = std::move(*inputs);
@@ -124,6 +125,7 @@ Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& 
     auto variants = client::InputVariants::create(plan.inputs);
     if (!variants.ok()) return variants.status();
     plan.variants = *variants;
+    plan.varied_at = client::input_at(*target, plan.request, plan.inputs, variants->input());
     plan.repeat_ratio = arguments.repeat_ratio;
   }
   plan.target = std::move(*target);

@@ -16,7 +16,8 @@ from lumen_engine._counters_types import Request
 
 NONE = (1 << 64) - 1
 ABSENT = 65_535  # no worker, no model: refused before
-CACHE = ("", "hit", "shared", "miss")
+CACHE = ["", "hit", "shared", "miss"]
+TRANSPORTS = ["http", "http2", "grpc", "bus"]
 LATELY_NS = 60_000_000_000
 
 Names = dict[tuple[int, int], str]  # by index and generation
@@ -135,7 +136,7 @@ class FlightReader:
         index, generation = int(row["model"]), int(row["generation"])
         spent = [int(ns) for ns in row["stages"]]
         worker = int(row["worker"])
-        cache = int(row["cache"])
+        cache, transport = int(row["cache"]) & 15, int(row["cache"]) >> 4
         client_id = bytes(row["id"])[: int(row["id_bytes"])].decode("utf-8", "replace")
         return Request(
             number=int(row["number"]),
@@ -151,7 +152,8 @@ class FlightReader:
             status=int(row["status"]),
             queue_type=_named(self._queues, int(row["queue"])),
             allocator_type=_named(self._allocators, int(row["allocator"])),
-            cache=CACHE[cache] if cache < len(CACHE) else f"#{cache}",
+            cache=_named(CACHE, cache),
+            transport=_named(TRANSPORTS, transport),
             traceparent=_traceparent(row) if row["is_traced"] == 1 else "",
         )
 

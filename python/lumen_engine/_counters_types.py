@@ -112,6 +112,7 @@ class Request:
     queue_type: str
     allocator_type: str
     cache: str  # "", "hit", "shared" or "miss"
+    transport: str  # "http", "http2", "grpc" or "bus"
     traceparent: str  # W3C; empty: it came without
 
     @property

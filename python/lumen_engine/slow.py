@@ -76,14 +76,15 @@ def _table(stages: list[str], requests: list[Request]) -> list[str]:
     # `connect` is before the request, and not part of its total.
     shown = ["total", *(name for name in stages if name not in ("connect", "total"))]
     is_traced = any(request.traceparent for request in requests)
-    rows = [[*shown, "status", "rows", "worker", "model", "cache", "at", "id"]]
+    rows = [[*shown, "status", "rows", "worker", "model", "cache", "by", "at", "id"]]
     rows[0] += ["traceparent"] if is_traced else []
     for request in requests:
         spent = [command_line.milliseconds(request.stages.get(name)) for name in shown]
         worker = "-" if request.worker is None else str(request.worker)
         facts = [str(request.status), str(request.rows), worker]
         at = command_line.moment(request.first_byte_ns)
-        rows.append([*spent, *facts, request.model or "-", request.cache or "-", at, request.id])
+        names = [request.model or "-", request.cache or "-", request.transport]
+        rows.append([*spent, *facts, *names, at, request.id])
         rows[-1] += [request.traceparent or "-"] if is_traced else []
     first_text = len(shown) + 3
     return command_line.table(rows, left=set(range(first_text, len(rows[0]))))

@@ -139,6 +139,7 @@ def _args(request: Request) -> dict[str, Any]:
         "queue_type": request.queue_type,
         "allocator_type": request.allocator_type,
         "cache": request.cache,
+        "transport": request.transport,
         "traceparent": request.traceparent,
         "connect_us": None if connect is None else _us(connect),
     }

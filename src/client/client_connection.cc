@@ -2,6 +2,8 @@
 // text of an error.
 #include <lumen/client/client_connection.h>
 
+#include "client/grpc_codec.h"
+
 #include <lumen/base/clock.h>
 
 #include <sys/epoll.h>
@@ -13,6 +15,18 @@
 
 namespace lumen::client {
 
+ClientConnection::ClientConnection(const Target& target, int epoll_fd, void* tag,
+                                   uint64_t timeout_ns)
+    : target_(&target),
+      epoll_fd_(epoll_fd),
+      tag_(tag),
+      timeout_ns_(timeout_ns),
+      buffer_(std::make_unique_for_overwrite<char[]>(kBufferBytes)) {
+  if (target.is_grpc) grpc_ = std::make_unique<GrpcCodec>(target);
+}
+
+ClientConnection::~ClientConnection() = default;
+
 Step ClientConnection::begin(std::string_view request) noexcept {
   request_ = request;
   sent_ = 0;
@@ -22,6 +36,7 @@ Step ClientConnection::begin(std::string_view request) noexcept {
   began_ns_ = now_ns();
   connected_ns_ = began_ns_;
   connected_anew_ = !fd_.valid();
+  if (grpc_ != nullptr) grpc_->begin("ModelInfer", request);
   if (connected_anew_) return connect_now();
   state_ = State::kBusy;
   return send_rest();
@@ -58,12 +73,13 @@ Step ClientConnection::advance() noexcept {
   switch (state_) {
     case State::kConnecting: return finish_connecting();
     case State::kBusy:
-      if (sent_ < request_.size()) {
+      if (grpc_ != nullptr || sent_ < request_.size()) {
         if (const Step step = send_rest(); step != Step::kPending) return step;
       }
       return receive();
     case State::kIdle: break;
   }
+  if (grpc_ != nullptr) return idle_frames();
   // Nothing was asked: the server ends an idle connection.
   char byte = 0;
   const ssize_t bytes = recv(fd_.get(), &byte, 1, MSG_DONTWAIT);
@@ -72,6 +88,7 @@ Step ClientConnection::advance() noexcept {
 }
 
 Step ClientConnection::send_rest() noexcept {
+  if (grpc_ != nullptr) return send_frames();
   while (sent_ < request_.size()) {
     const ssize_t bytes =
         send(fd_.get(), request_.data() + sent_, request_.size() - sent_, MSG_NOSIGNAL);
@@ -92,7 +109,8 @@ Step ClientConnection::send_rest() noexcept {
 Step ClientConnection::receive() noexcept {
   for (;;) {
     // Once the head is there, the body is read over the same bytes again.
-    const size_t offset = reply_bytes_ == 0 ? kept_ : std::min(kept_, kBufferBytes / 2);
+    const size_t offset = grpc_ != nullptr    ? 0
+                          : reply_bytes_ == 0 ? kept_ : std::min(kept_, kBufferBytes / 2);
     const ssize_t bytes = recv(fd_.get(), buffer_.get() + offset, kBufferBytes - offset, 0);
     if (bytes == 0) return fail(Failure::kClosed, 0, "the server closed the connection");
     if (bytes < 0) {
@@ -106,6 +124,7 @@ Step ClientConnection::receive() noexcept {
 }
 
 Step ClientConnection::take(size_t bytes) noexcept {
+  if (grpc_ != nullptr) return take_frames(bytes);
   received_ += bytes;
   if (reply_bytes_ == 0) {
     kept_ += bytes;
@@ -131,7 +150,49 @@ Step ClientConnection::take(size_t bytes) noexcept {
   return Step::kReplied;
 }
 
+Step ClientConnection::send_frames() noexcept {
+  for (auto out = grpc_->output(); !out.empty(); out = grpc_->output()) {
+    const ssize_t bytes = send(fd_.get(), out.data(), out.size(), MSG_NOSIGNAL);
+    if (bytes >= 0) {
+      grpc_->sent(static_cast<size_t>(bytes));
+    } else if (errno == EAGAIN) {
+      return Step::kPending;
+    } else if (errno != EINTR) {
+      return fail(Failure::kClosed, errno, {});
+    }
+  }
+  return grpc_->error().empty() ? Step::kPending : fail(Failure::kBroken, 0, grpc_->error());
+}
+
+Step ClientConnection::take_frames(size_t bytes) noexcept {
+  const auto progress = grpc_->receive({buffer_.get(), bytes});
+  if (progress == GrpcCodec::Progress::kBroken) return fail(Failure::kBroken, 0, grpc_->error());
+  if (const Step step = send_frames(); step != Step::kPending) return step;
+  if (progress == GrpcCodec::Progress::kPending) return Step::kPending;
+  head_ = {};
+  head_.status = grpc_->status();
+  reply_bytes_ = grpc_->reply_bytes();
+  kept_ = grpc_->status_text().copy(buffer_.get(), kBufferBytes);
+  state_ = State::kIdle;
+  return Step::kReplied;
+}
+
+// Nothing was asked: windows and pings, or the connection's end.
+Step ClientConnection::idle_frames() noexcept {
+  for (;;) {
+    const ssize_t bytes = recv(fd_.get(), buffer_.get(), kBufferBytes, MSG_DONTWAIT);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0 && errno == EAGAIN) return Step::kPending;
+    if (bytes <= 0 || !grpc_->stays_open({buffer_.get(), static_cast<size_t>(bytes)}) ||
+        send_frames() != Step::kPending) {
+      close();
+      return Step::kPending;
+    }
+  }
+}
+
 void ClientConnection::close() noexcept {
+  if (grpc_ != nullptr) grpc_->close();
   fd_.reset();  // leaves the epoll set with it: nobody else holds the description
   state_ = State::kIdle;
 }

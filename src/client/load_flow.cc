@@ -35,11 +35,7 @@ LoadFlow::LoadFlow(const LoadPlan& plan, uint32_t index, uint32_t threads, int e
       use_(use),
       random_(index + 1),
       chooser_(plan.repeat_ratio, VariantChooser::some_first()),
-      choice_(weights_of(plan), index),
-      inputs_at_(plan.request.size()) {
-  for (const InputTensor& input : plan.inputs) {
-    inputs_at_ -= std::min(inputs_at_, input.bytes.size());
-  }
+      choice_(weights_of(plan), index) {
   for (const MixedRequest& one : plan.mix) parts_.emplace_back(one.request);
   if (parts_.empty()) parts_.emplace_back(plan.request);
   const uint64_t clients = share(plan.clients, threads, index);
@@ -164,8 +160,7 @@ void LoadFlow::send_one(Client& client, uint64_t sequence, uint64_t now) {
 
 std::string_view LoadFlow::request_of(Client& client, bool warms_up) noexcept {
   if (plan_.variants) {
-    char* const inputs = client.request.data() + inputs_at_;
-    plan_.variants->write(chooser_.next(), inputs + plan_.variants->offset());
+    plan_.variants->write(chooser_.next(), client.request.data() + plan_.varied_at);
     return client.request;
   }
   const bool other = warms_up && !plan_.warm_up_request.empty();

@@ -95,7 +95,6 @@ class LoadFlow {
   std::minstd_rand random_;
   VariantChooser chooser_;
   WeightedChoice choice_;
-  size_t inputs_at_ = 0;  // in a request, where inputs vary
   std::deque<Part> parts_;
 
   uint64_t warm_up_count_ = 0;  // this thread's share, where requests are counted out

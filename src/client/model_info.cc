@@ -2,9 +2,12 @@
 // says.
 #include <lumen/client/model_info.h>
 #include <lumen/tensor/type_text.h>
+#include <lumen/wire/grpc_infer.h>
+#include <lumen/wire/protobuf.h>
 
 #include "client/bus_load.h"
 #include "client/fetch.h"
+#include "client/grpc_call.h"
 
 #include <nlohmann/json.hpp>
 
@@ -109,6 +112,7 @@ Result<ModelInfo> read_model_info(const Target& target, const std::string& name,
     if (info.ok()) info->version = version;
     return info;
   }
+  if (target.is_grpc) return read_model_info_by_grpc(target, name, version);
   const std::string suffix = version.empty() ? "" : "/versions/" + version;
   auto reply = fetch(target, "/v2/models/" + name + suffix);
   if (!reply.ok()) return reply.status();
@@ -180,6 +184,55 @@ std::string build_request(const Target& target, const ModelInfo& model,
   request += "\r\n" + json;
   for (const InputTensor& input : inputs) request += input.bytes;
   return request;
+}
+
+namespace {
+
+// A field of a message.
+void add_field(std::string& message, uint32_t number, std::string_view bytes) {
+  const size_t begin = message.size();
+  message.resize(begin + wire::field_bytes(bytes.size()));
+  wire::ProtobufWriter(message.data() + begin).text(number, bytes);
+}
+
+// An InferInputTensor.
+std::string grpc_input(const InputTensor& input) {
+  std::string shape;
+  for (const int64_t dimension : input.shape.dimensions()) {
+    const auto value = static_cast<uint64_t>(dimension);
+    const size_t begin = shape.size();
+    shape.resize(begin + wire::varint_bytes(value));
+    wire::ProtobufWriter(shape.data() + begin).varint(value);
+  }
+  std::string message;
+  add_field(message, 1, input.name);
+  add_field(message, 2, element_type_name(input.type));
+  add_field(message, 3, shape);
+  return message;
+}
+
+}  // namespace
+
+std::string build_grpc_request(const ModelInfo& model, const std::vector<InputTensor>& inputs) {
+  std::string message(wire::kGrpcPrefixBytes, '\0');
+  add_field(message, 1, model.name);
+  if (!model.version.empty()) add_field(message, 2, model.version);
+  for (const InputTensor& input : inputs) add_field(message, 5, grpc_input(input));
+  for (const InputTensor& input : inputs) add_field(message, 7, input.bytes);
+  wire::write_grpc_prefix(message.data(), message.size() - wire::kGrpcPrefixBytes);
+  return message;
+}
+
+size_t input_at(const Target& target, std::string_view request,
+                const std::vector<InputTensor>& inputs, size_t index) {
+  size_t at = request.size();
+  for (size_t i = inputs.size(); i > index; --i) {
+    const size_t bytes = inputs[i - 1].bytes.size();
+    at -= bytes;
+    // The field's head lies between the input and the one before it.
+    if (target.is_grpc && i - 1 > index) at -= wire::field_bytes(bytes) - bytes;
+  }
+  return at;
 }
 
 }  // namespace lumen::client

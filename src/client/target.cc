@@ -21,7 +21,8 @@ namespace lumen::client {
 namespace {
 
 constexpr std::string_view kForms =
-    "wanted http://HOST:PORT, unix:/PATH, http+unix://%2FPATH or bus:/PATH";
+    "wanted http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, grpc+unix:/PATH "
+    "or bus:/PATH";
 
 Status refuse(std::string_view url, const char* why) {
   return Status::error(Code::kInvalidArgument, "URL '%.*s': %s; %.*s", static_cast<int>(url.size()),
@@ -118,13 +119,14 @@ Status set_key(Target& target, std::string_view key) {
                          "the KEY of a line of the server's api_key_file",
                          key.size());
   }
-  target.head_lines = key.empty() ? "" : "Authorization: Bearer " + std::string(key) + "\r\n";
+  target.authorization = key.empty() ? "" : "Bearer " + std::string(key);
+  target.head_lines = key.empty() ? "" : "Authorization: " + target.authorization + "\r\n";
   return {};
 }
 
 Result<Target> parse_target(std::string_view url) {
   constexpr std::string_view kBus = "bus:", kUnix = "unix:", kHttpUnix = "http+unix://",
-                             kHttp = "http://";
+                             kHttp = "http://", kGrpc = "grpc://", kGrpcUnix = "grpc+unix:";
   for (const char c : url) {
     if (static_cast<unsigned char>(c) <= ' ' || c == 0x7f) return refuse(url, "holds a blank");
   }
@@ -135,10 +137,21 @@ Result<Target> parse_target(std::string_view url) {
     if (target.bus_path.empty()) return refuse(url, "has no path");
     return target;
   }
-  if (url.starts_with(kUnix)) {
-    std::string_view path = url.substr(kUnix.size());
+  if (url.starts_with(kGrpcUnix) || url.starts_with(kUnix)) {
+    const bool is_grpc = url.starts_with(kGrpcUnix);
+    std::string_view path = url.substr(is_grpc ? kGrpcUnix.size() : kUnix.size());
     if (path.starts_with("//")) path.remove_prefix(2);  // as gRPC writes it: unix:///path
-    return unix_target(url, std::string(path));
+    Result<Target> target = unix_target(url, std::string(path));
+    if (target.ok()) target->is_grpc = is_grpc;
+    return target;
+  }
+  if (url.starts_with(kGrpc)) {
+    std::string_view authority = url.substr(kGrpc.size());
+    while (authority.ends_with('/')) authority.remove_suffix(1);
+    if (authority.find('/') != std::string_view::npos) return refuse(url, "gRPC has no prefix");
+    Result<Target> target = tcp_target(url, authority);
+    if (target.ok()) target->is_grpc = true;
+    return target;
   }
   if (url.starts_with("https://")) return refuse(url, "TLS is not spoken");
   const bool over_unix = url.starts_with(kHttpUnix);

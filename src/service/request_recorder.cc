@@ -23,7 +23,7 @@ ReplyMoment ReplyMoment::now() noexcept {
   return {lumen::now_ns(), int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec};
 }
 
-void RequestRecorder::record(const Call& call, int status, std::string_view id,
+void RequestRecorder::record(const Call& call, telemetry::TransportKind transport, int status, std::string_view id,
                              const ReplyMoment& out) noexcept {
   using telemetry::Stage;
   const models::InferRequest& infer = call.infer;
@@ -49,6 +49,7 @@ void RequestRecorder::record(const Call& call, int status, std::string_view id,
                       : static_cast<uint16_t>(infer.worker);
   record.status = static_cast<uint16_t>(status);
   record.cache_use = call.cache_outcome;
+  record.transport = transport;
   record.traceparent = call.traceparent;
   record.queue_type = static_cast<uint8_t>(infer.queue_type);
   record.allocator_type = static_cast<uint8_t>(infer.allocator_type);

@@ -94,6 +94,9 @@ char* write_csv_line(const RequestRecord& record, const CsvNames& names, Timesta
   *out++ = ',';
   const auto use = static_cast<size_t>(record.cache_use);
   if (use < kCacheUseNames.size()) out = put(out, kCacheUseNames[use]);
+  *out++ = ',';
+  const auto transport = static_cast<size_t>(record.transport);
+  if (transport < kTransportNames.size()) out = put(out, kTransportNames[transport]);
   *out++ = '\n';
   return out;
 }

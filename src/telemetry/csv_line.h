@@ -29,10 +29,10 @@ struct CsvNames {
 inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
 // The longest id has quotes alone: one that begins like a formula has a byte before it, and a first
 // byte that is not doubled. Then: timestamp · three names · worker · stages (2^64 ns in µs) · rows
-// · status · cache · separators, LF
+// · status · cache · transport · separators, LF
 inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) +
                                            TimestampText::kBytes + 3 * kMaxNameFieldBytes + 5 +
-                                           kStageCount * 21 + 10 + 5 + 6 + 17;
+                                           kStageCount * 21 + 10 + 5 + 6 + 5 + 18;
 
 // Writes at most kMaxCsvLineBytes, LF included, at `out`; where it ended.
 [[nodiscard]] char* write_csv_line(const RequestRecord& record, const CsvNames& names,

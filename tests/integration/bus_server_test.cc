@@ -280,8 +280,8 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   const bool is_auto = GetParam() == models::QueueType::kAuto;
   const std::string type(name_of(is_auto ? models::QueueType::kInline : GetParam()));
   EXPECT_THAT(lines[1],
-              testing::AllOf(HasSubstr(",plus_one," + type), testing::EndsWith(",1,200,")));
-  EXPECT_THAT(lines[2], testing::EndsWith(",2,200,"));
+              testing::AllOf(HasSubstr(",plus_one," + type), testing::EndsWith(",1,200,,bus")));
+  EXPECT_THAT(lines[2], testing::EndsWith(",2,200,,bus"));
   EXPECT_THAT(lines[3], testing::EndsWith(",0,400,"));
 }
 

@@ -51,6 +51,7 @@ def line_of(request: Request) -> dict[str, str]:
         "rows": str(request.rows),
         "status": str(request.status),
         "cache": request.cache,
+        "transport": request.transport,
     }
     for stage in STAGES:
         ns = request.stages[stage]

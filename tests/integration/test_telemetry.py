@@ -29,7 +29,7 @@ from integration.reference import Reference
 StartServer = Callable[..., Server]
 HEADER = (
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache"
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport"
 )
 STAGES = ("parse", "queue", "preprocess", "inference", "postprocess", "write")
 every_kind = pytest.mark.parametrize("queue", QUEUE_TYPES)

@@ -1,4 +1,5 @@
-// ClientConnection: one connection of a load thread as a state machine: connect, send, receive.
+// ClientConnection: one connection of a load thread as a state machine: connect, send, receive. Over
+// HTTP/1.1, or calls of gRPC.
 // Threads: its load thread alone. Memory: 64 KiB, made with it and touched only as far as replies
 // need; a reply's body is counted, not kept.
 // Errors: Step::kFailed, with failure() and error_text().
@@ -18,17 +19,17 @@
 
 namespace lumen::client {
 
+class GrpcCodec;
+
 enum class Step : uint8_t { kPending, kReplied, kFailed };
 
 class ClientConnection {
  public:
   // Epoll's events carry `tag`.
-  ClientConnection(const Target& target, int epoll_fd, void* tag, uint64_t timeout_ns)
-      : target_(&target),
-        epoll_fd_(epoll_fd),
-        tag_(tag),
-        timeout_ns_(timeout_ns),
-        buffer_(std::make_unique_for_overwrite<char[]>(kBufferBytes)) {}
+  ClientConnection(const Target& target, int epoll_fd, void* tag, uint64_t timeout_ns);
+  ~ClientConnection();
+  ClientConnection(const ClientConnection&) = delete;
+  ClientConnection& operator=(const ClientConnection&) = delete;
 
   // Sends `request`, which outlives the reply; connects first where there is no connection.
   [[nodiscard]] Step begin(std::string_view request) noexcept;
@@ -64,6 +65,10 @@ class ClientConnection {
   Step send_rest() noexcept;
   Step receive() noexcept;
   Step take(size_t bytes) noexcept;
+  // The same over gRPC.
+  Step send_frames() noexcept;
+  Step take_frames(size_t bytes) noexcept;
+  Step idle_frames() noexcept;
   Step fail(Failure failure, int error, std::string_view reason) noexcept;
 
   const Target* target_;
@@ -71,6 +76,7 @@ class ClientConnection {
   void* tag_;
   uint64_t timeout_ns_;
   std::unique_ptr<char[]> buffer_;
+  std::unique_ptr<GrpcCodec> grpc_;  // nullptr: it speaks HTTP/1.1
   UniqueFd fd_;
   State state_ = State::kIdle;
   std::string_view request_;

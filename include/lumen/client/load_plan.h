@@ -22,7 +22,7 @@ struct MixedRequest {
 
 struct LoadPlan {
   Target target;
-  std::string request;          // whole, as build_request() makes it
+  std::string request;  // whole, as build_request() or build_grpc_request() makes it
   std::string warm_up_request;  // sent while warming up; empty: `request`
   // In place of `request`, closed loop alone: each time one of these, by weight (WeightedChoice),
   // each counted apart.
@@ -37,6 +37,7 @@ struct LoadPlan {
   // all have the same. Each client has a request of its own to write into, then.
   double repeat_ratio = 0;
   std::optional<InputVariants> variants;
+  size_t varied_at = 0;  // in the request, where the input begins that varies
 
   uint32_t clients = 1;
   uint32_t threads = 1;

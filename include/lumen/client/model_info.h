@@ -29,7 +29,7 @@ struct ModelInfo {
   std::vector<TensorInfo> inputs;
 };
 
-// GET /v2/models/NAME[/versions/VERSION]
+// GET /v2/models/NAME[/versions/VERSION], or ModelMetadata.
 [[nodiscard]] Result<ModelInfo> read_model_info(const Target& target, const std::string& name,
                                                 const std::string& version);
 // The same from the reply's body.
@@ -57,5 +57,11 @@ enum class ConnectionUse : uint8_t { kKept, kOneRequest };
 [[nodiscard]] std::string build_request(const Target& target, const ModelInfo& model,
                                         const std::vector<InputTensor>& inputs, std::string_view id,
                                         ConnectionUse use);
+// A ModelInferRequest with its prefix; the bytes of the inputs are raw, the last of the message.
+[[nodiscard]] std::string build_grpc_request(const ModelInfo& model,
+                                             const std::vector<InputTensor>& inputs);
+// Where the bytes of input `index` begin in a request that either has made.
+[[nodiscard]] size_t input_at(const Target& target, std::string_view request,
+                              const std::vector<InputTensor>& inputs, size_t index);
 
 }  // namespace lumen::client

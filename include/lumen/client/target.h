@@ -1,5 +1,5 @@
 // Target: where a server listens, from a URL: http://HOST:PORT[/prefix], unix:/path,
-// http+unix://%2Fpath[/prefix], or bus:/path.
+// http+unix://%2Fpath[/prefix], grpc://HOST:PORT, grpc+unix:/path, or bus:/path.
 // Threads: a value, any may connect. Memory: control plane; the name is resolved once.
 // Errors: Status naming the URL and the forms that are understood.
 #pragma once
@@ -21,6 +21,8 @@ struct Target {
   std::string base_path;  // "" or "/prefix", put before every path
   // Lines of each request's head, each with its end; see set_key().
   std::string head_lines = {};
+  std::string authorization = {};  // of calls of gRPC, by set_key() too
+  bool is_grpc = false;
   sockaddr_storage address{};
   socklen_t address_bytes = 0;
   std::string bus_path;  // not empty: over the bus, and all else but the URL is not used

@@ -25,6 +25,15 @@ enum class CacheUse : uint8_t {
 };
 inline constexpr std::array<std::string_view, 4> kCacheUseNames = {"", "hit", "shared", "miss"};
 
+// How a request came; in the order of kTransportNames.
+enum class TransportKind : uint8_t {
+  kHttp,   // HTTP/1.1
+  kHttp2,  // REST over HTTP/2
+  kGrpc,
+  kBus,
+};
+inline constexpr std::array<std::string_view, 4> kTransportNames = {"http", "http2", "grpc", "bus"};
+
 struct RequestRecord {
   static constexpr uint64_t kAbsent = UINT64_MAX;  // the stage did not happen
   static constexpr uint16_t kNone = UINT16_MAX;    // no model, no worker: refused before that
@@ -42,7 +51,9 @@ struct RequestRecord {
   uint8_t allocator_type = 0;
   uint8_t id_bytes = 0;  // of the client's own id; 0: it gave none, or one that is too long
   std::array<char, kMaxIdBytes> id{};
-  CacheUse cache_use = CacheUse::kNone;
+  // One byte: the cache's in its lower half.
+  CacheUse cache_use : 4 = CacheUse::kNone;
+  TransportKind transport : 4 = TransportKind::kHttp;
   Traceparent traceparent{};
 };
 
@@ -53,7 +64,6 @@ static_assert(offsetof(RequestRecord, model) == 84 && offsetof(RequestRecord, wo
 static_assert(offsetof(RequestRecord, status) == 88 && offsetof(RequestRecord, queue_type) == 90);
 static_assert(offsetof(RequestRecord, allocator_type) == 91 &&
               offsetof(RequestRecord, id_bytes) == 92);
-static_assert(offsetof(RequestRecord, id) == 93 && offsetof(RequestRecord, cache_use) == 133);
-static_assert(offsetof(RequestRecord, traceparent) == 134);
+static_assert(offsetof(RequestRecord, id) == 93 && offsetof(RequestRecord, traceparent) == 134);
 
 }  // namespace lumen::telemetry

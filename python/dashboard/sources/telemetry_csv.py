@@ -32,9 +32,10 @@ KINDS: dict[str, pl.DataType] = {
     "rows": pl.UInt32(),
     "status": pl.UInt16(),
     "cache": pl.Categorical(),
+    "transport": pl.Categorical(),
 }
 COMBINATION = ("model", "queue_type", "allocator_type", "status")
-SLOWEST_COLUMNS = ("request_id", "time", *COMBINATION, "worker", "rows", "cache")
+SLOWEST_COLUMNS = ("request_id", "time", *COMBINATION, "worker", "rows", "cache", "transport")
 
 
 @dataclass(frozen=True)

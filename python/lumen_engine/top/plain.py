@@ -64,6 +64,12 @@ def further(server: ServerView) -> list[tuple[str, str]]:
     if server.bus_connections_open or server.bus_requests_per_s:
         told.append(("bus clients", str(server.bus_connections_open)))
         told.append(("bus req/s", units.count(server.bus_requests_per_s)))
+    if server.http2_connections_open:
+        told.append(("HTTP/2 connections", str(server.http2_connections_open)))
+    if server.grpc_requests_per_s:
+        told.append(("gRPC req/s", units.count(server.grpc_requests_per_s)))
+    if server.http2_requests_per_s:
+        told.append(("REST by HTTP/2 req/s", units.count(server.http2_requests_per_s)))
     if server.heap_calls_per_s:
         told.append(("malloc", f"{units.count(server.heap_calls_per_s)}/s"))
     if server.cancelled_per_s:

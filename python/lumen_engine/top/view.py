@@ -83,6 +83,9 @@ class ServerView:
     cancelled_per_s: float
     bus_connections_open: int
     bus_requests_per_s: float
+    http2_connections_open: int
+    http2_requests_per_s: float
+    grpc_requests_per_s: float
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,9 @@ def server_view(before: Look, after: Look, seconds: float) -> ServerView:
         cancelled_per_s=rate("cancelled"),
         bus_connections_open=new.get("bus_connections_open", 0),
         bus_requests_per_s=rate("bus_requests"),
+        http2_connections_open=new.get("http2_connections_open", 0),
+        http2_requests_per_s=rate("http2_requests"),
+        grpc_requests_per_s=rate("grpc_requests"),
     )
 
 

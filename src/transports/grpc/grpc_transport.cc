@@ -178,6 +178,7 @@ bool GrpcTransport::take(net::Stream& stream, std::span<const char> received,
   if (connection == nullptr || draining_) return false;
   free_connections_ = std::exchange(connection->next_free, nullptr);
   ++open_;
+  thread_.counters.add("http2_connections_open");
   if (connection->open(stream, received, is_local)) return true;
   connection_closed(*connection);
   return false;
@@ -185,6 +186,7 @@ bool GrpcTransport::take(net::Stream& stream, std::span<const char> received,
 
 void GrpcTransport::connection_closed(GrpcConnection& connection) noexcept {
   --open_;
+  thread_.counters.subtract("http2_connections_open");
   connection.next_free = std::exchange(free_connections_, &connection);
 }
 
@@ -192,6 +194,7 @@ Request* GrpcTransport::acquire() noexcept {
   Request* const request = free_;
   if (request == nullptr) return nullptr;
   thread_.counters.add("requests");
+  thread_.counters.add("grpc_requests");
   free_ = std::exchange(request->next, nullptr);
   return request;
 }
@@ -259,8 +262,9 @@ size_t GrpcTransport::take_returned() noexcept {
   return done;
 }
 
-void GrpcTransport::count_refusal(int http_status) noexcept {
+void GrpcTransport::count_refusal(int http_status, bool is_call) noexcept {
   thread_.counters.add("requests");
+  is_call ? thread_.counters.add("grpc_requests") : thread_.counters.add("http2_requests");
   count_reply(http_status);
 }
 
@@ -284,7 +288,7 @@ void GrpcTransport::end_request(Request& request) noexcept {
                                 out.now_ns - infer.times.received_ns);
       thread_.counters.add(infer.model->index(), service::failure_reason(code));
     }
-    thread_.recorder.record(request.call, status, request.head.id.value_or(""), out);
+    thread_.recorder.record(request.call, telemetry::TransportKind::kGrpc, status, request.head.id.value_or(""), out);
   }
   if (request.room_of != nullptr) shares_.end(*std::exchange(request.room_of, nullptr), 0);
   thread_.intake.leave(request.call);

@@ -79,8 +79,8 @@ class GrpcTransport final : public transports::Transport,
   void cancel(Request& request) noexcept;
   // Counts and records the reply of a request, and gives its model and its room back.
   void end_request(Request& request) noexcept;
-  // Of a call that had no request.
-  void count_refusal(int http_status) noexcept;
+  // Of a call that had no request, or of a request of REST that its transport has not seen.
+  void count_refusal(int http_status, bool is_call = true) noexcept;
   [[nodiscard]] bool take(service::Call& call, const service::ModelNeed& model,
                           const service::BodySize& body) noexcept override;
   [[nodiscard]] const Status& no_room() noexcept;

@@ -70,6 +70,7 @@ service::BodySize body_size_of(const RequestContext& context) noexcept {
 Next RequestHandler::on_head(RequestContext& context, net::Stream& stream, bool is_local) noexcept {
   const wire::HttpHead& head = context.head();
   host_.counters().add("requests");
+  if (context.connection->is_carried()) host_.counters().add("http2_requests");
   context.call.infer.times.received_ns = context.head_reader.first_byte_ns();
   context.close_after = !head.keep_alive || host_.draining();
   context.stream = &stream;

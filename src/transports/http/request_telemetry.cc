@@ -11,8 +11,10 @@ void HttpTransport::record(const RequestContext& context) noexcept {
   if (infer.times.postprocessed_ns != 0 && context.compression.owner == nullptr) {
     reply_time_.add(out.now_ns - infer.times.postprocessed_ns);
   }
-  thread_.recorder.record(context.call, context.reply.status(), context.infer_head.id.value_or(""),
-                          out);
+  const auto transport = context.connection->is_carried() ? telemetry::TransportKind::kHttp2
+                                                          : telemetry::TransportKind::kHttp;
+  thread_.recorder.record(context.call, transport, context.reply.status(),
+                          context.infer_head.id.value_or(""), out);
 }
 
 }  // namespace lumen::http

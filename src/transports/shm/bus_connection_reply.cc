@@ -76,7 +76,7 @@ void BusConnection::refuse(Request& request, const Status& refused,
   host_.thread().counters.add_time(infer.model->index(), "failure",
                                    out.now_ns - infer.times.received_ns);
   host_.thread().counters.add(infer.model->index(), service::failure_reason(status.code()));
-  host_.thread().recorder.record(request.call, number, {}, out);
+  host_.thread().recorder.record(request.call, telemetry::TransportKind::kBus, number, {}, out);
 }
 
 void BusConnection::on_returned(Request& request, const service::ReplyMoment& out) noexcept {
@@ -130,7 +130,7 @@ void BusConnection::answer_outputs(Request& request, const service::ReplyMoment&
               {.status = 200, .version = metadata.version, .outputs = outputs, .text = {}});
   const transports::ThreadServices& thread = host_.thread();
   thread.counters.add_time(infer.model->index(), "success", out.now_ns - infer.times.received_ns);
-  thread.recorder.record(request.call, 200, {}, out);
+  thread.recorder.record(request.call, telemetry::TransportKind::kBus, 200, {}, out);
 }
 
 // ok: it is answered and released.

@@ -30,7 +30,7 @@ std::string line_of(const RequestRecord& record, const CsvNames& names = {}) {
 TEST(CsvLine, TheHeaderNamesAFieldForEachOfTheLine) {
   const std::vector<Row> rows = parse_csv(std::string(kTraceCsvHeader) + "\n");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].size(), 17u);
+  EXPECT_EQ(rows[0].size(), 18u);
   for (size_t i = 0; i < kStageCount; ++i) {
     EXPECT_EQ(rows[0][6 + i], std::string(kStageNames[i]) + "_us");
   }
@@ -46,10 +46,11 @@ TEST(CsvLine, EveryFieldStandsInItsColumn) {
   record.queue_type = 1;
   record.allocator_type = 0;
   record.cache_use = CacheUse::kMiss;
+  record.transport = TransportKind::kGrpc;
   const CsvNames names{{"a", "squeezenet"}, {"mpmc", "spsc"}, {"lumen_arena"}};
   EXPECT_EQ(line_of(record, names),
             "42,2026-11-21T01:43:27.123456Z,squeezenet,spsc,lumen_arena,3,0.001,0.999,1.000,1.001,"
-            "20.050,300.000,4000000.007,5000000000.000,8,504,miss\n");
+            "20.050,300.000,4000000.007,5000000000.000,8,504,miss,grpc\n");
 }
 
 TEST(CsvLine, AStageThatDidNotHappenIsEmpty) {
@@ -147,6 +148,7 @@ TEST(CsvLine, TheLongestLineFits) {
   record.worker = UINT16_MAX - 1;
   record.status = UINT16_MAX;
   record.cache_use = CacheUse::kShared;
+  record.transport = TransportKind::kHttp2;
   set_id(record, std::string(RequestRecord::kMaxIdBytes, '"'));
   const std::string longest = detail::csv_field(std::string(1000, '"'));
   EXPECT_EQ(longest.size(), detail::kMaxNameFieldBytes);

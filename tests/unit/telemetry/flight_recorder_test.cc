@@ -83,6 +83,7 @@ TEST_F(FlightRecorderTest, AnEntryHoldsAllOfARecordAndTheGenerationOfItsModel) {
   request.model = 3;
   request.worker = RequestRecord::kNone;
   request.cache_use = CacheUse::kShared;
+  request.transport = TransportKind::kGrpc;
   request.traceparent = traceparent_number(9);
   set_id(request, "an id");
   recorder.record(request, 42, kBegin);
@@ -97,6 +98,8 @@ TEST_F(FlightRecorderTest, AnEntryLiesAsItsPageSays) {
   RequestRecord request = slow_request(0x0102030405060708, 0x1112);
   request.model = 0x2122;
   request.status = 504;
+  request.cache_use = CacheUse::kHit;
+  request.transport = TransportKind::kBus;
   request.traceparent = traceparent_number(9);
   recorder.record(request, 0x31, kBegin);
   const auto* ring = reinterpret_cast<const unsigned char*>(&region->ring);
@@ -116,6 +119,7 @@ TEST_F(FlightRecorderTest, AnEntryLiesAsItsPageSays) {
   EXPECT_EQ(number(entry + 92, 2), 0x2122u);
   EXPECT_EQ(number(entry + 94, 2), request.worker);
   EXPECT_EQ(number(entry + 96, 2), 504u);
+  EXPECT_EQ(entry[141], 0x31u);
   EXPECT_EQ(entry[142], 1u);
   EXPECT_EQ(entry[143], 1u);
   EXPECT_EQ(entry[144], 0xa0u);

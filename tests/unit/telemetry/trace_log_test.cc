@@ -114,7 +114,7 @@ TEST(TraceLog, ARecordIsALineInItsColumns) {
   EXPECT_EQ(whole_file(folder / "trace.csv"),
             std::string(kTraceCsvHeader) +
                 "\n\"a,b\",2026-11-21T01:43:27.123456Z,squeezenet,spsc,standard,2,,2.005,3.000,"
-                "4.000,5.001,6.010,7.100,1234.567,1,200,\n");
+                "4.000,5.001,6.010,7.100,1234.567,1,200,,http\n");
   EXPECT_EQ(log->counters().written, 1u);
   EXPECT_TRUE(log->last_error().ok());
 }

@@ -1,0 +1,68 @@
+// See the header.
+#include "client/waiting_socket.h"
+
+#include <lumen/base/clock.h>
+
+#include <poll.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace lumen::client {
+namespace {
+
+Status failed(const char* what) { return Status::error(Code::kUnavailable, "%s", what); }
+
+}  // namespace
+
+Result<WaitingSocket> WaitingSocket::connect(const Target& target, uint64_t deadline_ns) {
+  const uint64_t now = now_ns();
+  Connecting connecting = start_connecting(target, deadline_ns > now ? deadline_ns - now : 1);
+  if (!connecting.fd.valid()) return failed(strerror(connecting.error));
+  WaitingSocket socket(std::move(connecting.fd), deadline_ns);
+  if (connecting.connected) return socket;
+  if (!socket.wait_for(POLLOUT)) return failed("no connection in time");
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(socket.fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return failed(strerror(error));
+  return socket;
+}
+
+bool WaitingSocket::wait_for(short events) const {
+  for (;;) {
+    const uint64_t now = now_ns();
+    if (now >= deadline_ns_) return false;
+    pollfd entry{fd_.get(), events, 0};
+    const int count = poll(&entry, 1, static_cast<int>((deadline_ns_ - now) / 1'000'000u) + 1);
+    if (count > 0) return true;
+    if (count < 0 && errno != EINTR) return false;
+  }
+}
+
+Status WaitingSocket::send_all(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(POLLOUT)) return failed("no time left to send");
+    } else if (errno != EINTR) {
+      return failed(strerror(errno));
+    }
+  }
+  return {};
+}
+
+Result<size_t> WaitingSocket::receive(std::span<char> room) {
+  for (;;) {
+    const ssize_t count = recv(fd_.get(), room.data(), room.size(), 0);
+    if (count >= 0) return static_cast<size_t>(count);
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return failed(strerror(errno));
+    if (!wait_for(POLLIN)) return failed("no reply in time");
+  }
+}
+
+}  // namespace lumen::client
