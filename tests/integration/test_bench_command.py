@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,48 @@ def test_a_unix_socket_is_a_url_too(server: Any, tmp_path: Path) -> None:
     done = bench(f"unix:{path}", "--model", "mlp", "--clients", "2", "--requests", "50", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"][0]["requests"] == 50
+
+
+@pytest.mark.parametrize("over_unix", [False, True])
+def test_calls_of_grpc_are_measured_as_requests_of_http_are(
+    server: Any, tmp_path: Path, over_unix: bool
+) -> None:
+    path = tmp_path / "l.sock"
+    one = server("--unix", str(path))
+    url = f"grpc+unix:{path}" if over_unix else f"grpc://{one.url}"
+    for words in (
+        ("--clients", "4", "--requests", "200"),
+        ("--clients", "2", "--requests", "100", "--new-connection"),
+        ("--clients", "4", "--requests", "100", "--rate", "1000"),
+        ("--clients", "2", "--requests", "100", "--repeat-ratio", "0.5"),
+    ):
+        # Two inputs, and bytes between them.
+        done = bench(url, "--model", "add_sub", "--json", *words)
+        assert done.returncode == 0, done.stderr
+        (row,) = json.loads(done.stdout)["rows"]
+        assert row["errors"]["count"] == 0 and row["latency_us"]["count"] == row["requests"]
+        assert row["server"]["requests"] >= row["requests"]
+    unknown = bench(url, "--model", "mpl")
+    assert unknown.returncode == 1 and "model 'mpl' is not in the repository" in unknown.stderr
+    done = bench(url, "--model", "mlp", "--in-flight", "2")
+    assert done.returncode == 1 and "over HTTP and gRPC" in done.stderr
+
+
+def test_a_server_that_speaks_no_grpc_is_told_with_the_url() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"grpc://127.0.0.1:{listener.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = bench(url, "--model", "mlp")
+        thread.join()
+    assert done.returncode == 1 and url in done.stderr
 
 
 # --- several models at once -----------------------------------------------------------------------

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,27 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 from integration import triton_cases
-from integration.harness import FIXTURES, SANITIZED, Server, copy_models
+from integration.harness import FIXTURES, ROOT, SANITIZED, Server, copy_models, lumen_binary
 from integration.raw_http import Connection, Reply
 from integration.triton_cases import Ask
 from integration.triton_server import TYPED, TritonServer
 from tritonclient.utils import triton_to_np_dtype
 
+sys.path.insert(0, str(ROOT / "tools"))
+import judge_programs
+
 pytestmark = pytest.mark.skipif(SANITIZED, reason="of answers, which no sanitizer changes")
 Addresses = tuple[tuple[str, int], tuple[str, int]]
+# Calls of gRPC that Lumen answers otherwise on purpose, with the reason.
+GRPC_DIFFER = {
+    "0 classes": "no classification, as Triton itself has it over HTTP",
+    "an output twice": "a mistake of the client, as over HTTP",
+    "raw contents for three inputs": "one that no input has is a mistake of the client",
+}
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
-    """The addresses of Triton and of Lumen."""
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonServer, Server]]:
     folder = tmp_path_factory.mktemp("both")
     names = ["add_sub", "identity_types"]
     sources = [FIXTURES / name for name in names] + [FIXTURES.parent / "backend" / "identity_bytes"]
@@ -40,7 +50,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
         TritonServer(folder / "triton") as oracle,
         Server(models, *flags, "--model-control", "explicit") as server,
     ):
-        yield oracle.address, server.address
+        yield oracle, server
+
+
+@pytest.fixture(scope="module")
+def both(servers: tuple[TritonServer, Server]) -> Addresses:
+    """The addresses of Triton and of Lumen."""
+    return servers[0].address, servers[1].address
 
 
 @pytest.fixture
@@ -124,6 +140,32 @@ def test_answers_are_those_of_triton_but_for_the_listed_ones(both: Addresses, re
     agree = triton_cases.DIFFER.keys() - found.keys()
     assert not agree, f"these do not differ any more, take them from DIFFER: {sorted(agree)}"
     assert len(asked) > 400
+
+
+def test_calls_of_grpc_are_answered_as_triton_does_but_for_the_listed_ones(
+    servers: tuple[TritonServer, Server],
+) -> None:
+    program = Path(__file__).with_name("grpc_differences.py")
+    words = [judge_programs.interpreter("grpc"), program, servers[0].grpc, servers[1].url]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    differ = said["differ"]
+    unexpected = differ.keys() - GRPC_DIFFER.keys()
+    assert not unexpected, "\n".join(f"{name}: {differ[name]}" for name in sorted(unexpected))
+    agree = GRPC_DIFFER.keys() - differ.keys()
+    assert not agree, f"these do not differ any more: {sorted(agree)}"
+    assert said["calls"] > 120
+
+
+def test_lumen_bench_measures_tritons_grpc(servers: tuple[TritonServer, Server]) -> None:
+    words = ["bench", f"grpc://{servers[0].grpc}", "--model", "add_sub", "--requests", "50"]
+    words += ["--clients", "2", "--repeat-ratio", "0.5", "--json"]
+    done = subprocess.run([lumen_binary(), *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["requests"] == 50 and row["errors"]["count"] == 0
 
 
 def test_the_config_that_triton_says_is_taken(both: Addresses) -> None:

@@ -1,6 +1,8 @@
 // A model's metadata, inputs made from it, and the request that carries them.
 #include <lumen/client/model_info.h>
+#include <lumen/memory/request_memory.h>
 #include <lumen/tensor/type_text.h>
+#include <lumen/wire/grpc_infer.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -33,6 +35,51 @@ TEST(ModelInfo, RefusesADocumentThatIsNoMetadata) {
         R"({"name":"m","inputs":[{"name":"a","datatype":"FP33","shape":[1]}]})",
         R"({"name":"m","inputs":[{"name":"a","datatype":"FP32","shape":["x"]}]})"}) {
     EXPECT_FALSE(parse_model_info(text).ok()) << text;
+  }
+}
+
+TEST(GrpcRequest, IsOneThatTheServersReaderReadsAndSaysWhereItsInputsAre) {
+  const auto info = parse_model_info(kMetadata);
+  ASSERT_TRUE(info.ok());
+  for (const size_t rows : {0u, 1u, 40u}) {
+    std::vector<InputTensor> inputs = {random_input(info->inputs[0], 1),
+                                       random_input(info->inputs[1], 2)};
+    inputs[0].bytes.assign(rows * 12, 'x');
+    inputs[0].shape = Shape();
+    ASSERT_TRUE(inputs[0].shape.append(static_cast<int64_t>(rows)) && inputs[0].shape.append(3));
+    Target target;
+    target.is_grpc = true;
+    const std::string request = build_grpc_request(*info, inputs);
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t at = input_at(target, request, inputs, i);
+      EXPECT_EQ(request.substr(at, inputs[i].bytes.size()), inputs[i].bytes);
+    }
+    auto memory = RequestMemory::create(1 << 20);
+    ASSERT_TRUE(memory.ok());
+    const auto read =
+        wire::parse_grpc_infer(std::string_view(request).substr(wire::kGrpcPrefixBytes), *memory);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(read->model, "m");
+    ASSERT_EQ(read->head.inputs.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) {
+      const wire::InferInput& input = read->head.inputs[i];
+      EXPECT_EQ(input.name, inputs[i].name);
+      EXPECT_EQ(input.tensor.byte_size, inputs[i].bytes.size());
+      EXPECT_EQ(input.tensor.shape, inputs[i].shape);
+    }
+  }
+}
+
+TEST(HttpRequest, SaysWhereItsInputsAre) {
+  const auto info = parse_model_info(kMetadata);
+  ASSERT_TRUE(info.ok());
+  const std::vector<InputTensor> inputs = {random_input(info->inputs[0], 1),
+                                           random_input(info->inputs[1], 2)};
+  const Target target;
+  const std::string request = build_request(target, *info, inputs, {}, ConnectionUse::kKept);
+  for (size_t i = 0; i < 2; ++i) {
+    const size_t at = input_at(target, request, inputs, i);
+    EXPECT_EQ(request.substr(at, inputs[i].bytes.size()), inputs[i].bytes);
   }
 }
 

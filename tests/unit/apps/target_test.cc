@@ -52,6 +52,24 @@ TEST(TargetUrl, TakesAnAddressInBrackets) {
   EXPECT_EQ(target->host, "[::1]:8000");
 }
 
+TEST(TargetUrl, TakesThoseOfGrpc) {
+  const auto tcp = parse_target("grpc://127.0.0.1:8001/");
+  ASSERT_TRUE(tcp.ok());
+  EXPECT_TRUE(tcp->is_grpc);
+  EXPECT_EQ(ntohs(ipv4_of(*tcp).sin_port), 8001);
+  EXPECT_EQ(tcp->host, "127.0.0.1:8001");
+  for (const char* url : {"grpc+unix:/run/a.sock", "grpc+unix:///run/a.sock"}) {
+    const auto target = parse_target(url);
+    ASSERT_TRUE(target.ok()) << url;
+    EXPECT_TRUE(target->is_grpc && target->is_unix());
+    EXPECT_EQ(unix_path_of(*target), "/run/a.sock");
+  }
+  for (const char* url : {"grpc://", "grpc://a:1/b", "grpc+unix:", "grpcs://a:1"}) {
+    EXPECT_FALSE(parse_target(url).ok()) << url;
+  }
+  EXPECT_FALSE(parse_target("http://127.0.0.1:1")->is_grpc);
+}
+
 TEST(TargetUrl, TakesUnixPathsInEachForm) {
   for (const char* url :
        {"unix:/run/a.sock", "unix:///run/a.sock", "http+unix://%2Frun%2Fa.sock"}) {
