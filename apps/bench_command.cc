@@ -117,7 +117,8 @@ int refuse_word(const std::string& word) {
 int run_bench(const BenchArguments& arguments) {
   if (arguments.url.empty()) {
     std::fprintf(stderr,
-                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH, grpc://HOST:PORT, bus:/PATH) or a bench "
+                 "lumen bench: wanted a URL (http://HOST:PORT, unix:/PATH, grpc://HOST:PORT, "
+                 "bus:/PATH) or a bench "
                  "(shared-buffer)\n");
     return 2;
   }
@@ -133,7 +134,8 @@ int run_bench(const BenchArguments& arguments) {
 
 void add_options(CLI::App& bench, BenchArguments& arguments) {
   bench.add_option("url", arguments.url,
-                   "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, grpc+unix:/PATH or bus:/PATH");
+                   "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, "
+                   "grpc+unix:/PATH or bus:/PATH");
   bench.add_option("--model", arguments.model, "name of the model");
   bench
       .add_option("--mix", arguments.mix,

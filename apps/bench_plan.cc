@@ -79,10 +79,11 @@ Status check_transport(const client::Target& target, const BenchArguments& argum
                          arguments.url.c_str());
   }
   if (!target.is_bus() && arguments.in_flight != 1) {
-    return Status::error(lumen::Code::kUnsupported,
-                         "--in-flight %u: over HTTP and gRPC a client has one request in flight; wanted "
-                         "bus:/PATH, or more --clients",
-                         arguments.in_flight);
+    return Status::error(
+        lumen::Code::kUnsupported,
+        "--in-flight %u: over HTTP and gRPC a client has one request in flight; wanted "
+        "bus:/PATH, or more --clients",
+        arguments.in_flight);
   }
   return {};
 }

@@ -128,21 +128,20 @@ std::string overcommit_warning(const lumen::server::ServerOptions& options,
          std::to_string(budget.count) + " at most";
 }
 
-std::string exposure_warning(std::string_view http_address) {
-  const auto address = lumen::net::parse_tcp_address(http_address);
+std::string exposure_warning(std::string_view flag, std::string_view tcp_address) {
+  const auto address = lumen::net::parse_tcp_address(tcp_address);
   if (!address.ok() || lumen::net::is_loopback(*address)) return {};
-  return "listening on " + std::string(http_address) +
+  return "listening on " + std::string(tcp_address) +
          ", beyond this machine, and there is no authentication: any host that reaches the port "
-         "may use"
-         " every model (wanted: --http 127.0.0.1:PORT, or a firewall or a proxy with "
-         "authentication)";
+         "may use every model (wanted: " +
+         std::string(flag) + " 127.0.0.1:PORT, or a firewall or a proxy with authentication)";
 }
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::models::ModelRepository& repository,
                   const ModelNote& note_of, std::string_view http_address,
-                  std::string_view unix_path, std::string_view bus_path,
-                  std::string_view counters_path) {
+                  std::string_view grpc_address, std::string_view unix_path,
+                  std::string_view bus_path, std::string_view counters_path) {
   const auto& models = repository.models();
   const auto ready = static_cast<size_t>(std::ranges::count_if(
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
@@ -161,6 +160,7 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
   print_models(repository, note_of);
   std::string line = "lumen: ready";
   if (!http_address.empty()) line.append(" http=").append(http_address);
+  if (!grpc_address.empty()) line.append(" grpc=").append(grpc_address);
   if (!unix_path.empty()) line.append(" unix=").append(absolute_text(unix_path));
   if (!bus_path.empty()) line.append(" bus=").append(absolute_text(bus_path));
   std::printf("%s\n", line.c_str());

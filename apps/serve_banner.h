@@ -16,8 +16,8 @@
 [[nodiscard]] std::string overcommit_warning(const lumen::server::ServerOptions& options,
                                              const lumen::CpuBudget& budget);
 
-// Empty where `http_address` is reached from this machine alone, or is off.
-[[nodiscard]] std::string exposure_warning(std::string_view http_address);
+// Empty where `tcp_address`, of the flag, is reached from this machine alone, or is off.
+[[nodiscard]] std::string exposure_warning(std::string_view flag, std::string_view tcp_address);
 
 // "mlp/1  openvino  input FP32[-1,256] -> output FP32[-1,10]".
 [[nodiscard]] std::string model_line(const lumen::models::Model& model);
@@ -34,5 +34,5 @@ using ModelNote = std::function<std::string(const lumen::models::Model&)>;
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,
                   std::string_view pinning, const lumen::models::ModelRepository& repository,
                   const ModelNote& note_of, std::string_view http_address,
-                  std::string_view unix_path, std::string_view bus_path,
-                  std::string_view counters_path);
+                  std::string_view grpc_address, std::string_view unix_path,
+                  std::string_view bus_path, std::string_view counters_path);

@@ -262,8 +262,11 @@ int run_serve(const ServeArguments& arguments) {
   ServerOptions& options = *gathered;
   configure_log(options.log_level, options.log_format);
   // Before the port is open.
-  const std::string exposed = exposure_warning(options.http_address);
-  if (!exposed.empty()) spdlog::warn("{}", exposed);
+  for (const auto& [flag, address] :
+       {std::pair("--http", &options.http_address), std::pair("--grpc", &options.grpc_address)}) {
+    const std::string exposed = exposure_warning(flag, *address);
+    if (!exposed.empty()) spdlog::warn("{}", exposed);
+  }
   const sigset_t signals = block_signals();
   // Before there are queues: they begin with it.
   const uint64_t transfer_ns = lumen::measure_core_distance();
@@ -290,7 +293,7 @@ int run_serve(const ServeArguments& arguments) {
     return note_of_model(model, server);
   };
   print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(), note_of,
-               server.http_address(), server.unix_path(), server.bus_path(),
+               server.http_address(), server.grpc_address(), server.unix_path(), server.bus_path(),
                server.counters_path());
   const int number = wait_for_the_end(signals, arguments, server, options);
   const sigset_t again = stop_signals();

@@ -22,7 +22,8 @@ from typing import Any
 
 # One of the two at least; the path comes last because it may hold spaces.
 READY = re.compile(
-    r"^lumen: ready(?= http=| unix=| bus=)(?: http=(?P<host>\S*):(?P<port>\d+))?"
+    r"^lumen: ready(?= http=| grpc=| unix=| bus=)(?: http=(?P<host>\S*):(?P<port>\d+))?"
+    r"(?: grpc=(?P<grpc>\S+))?"
     r"(?: unix=(?P<unix>.+?))?(?: bus=(?P<bus>.+))?$"
 )
 
@@ -74,6 +75,7 @@ class Server:
     ) -> None:
         self.host = ""
         self.port = 0
+        self.grpc_address = ""  # HOST:PORT of `--grpc`
         self.unix_path = ""
         self.bus_path = ""
         self.exit_code: int | None = None
@@ -226,6 +228,7 @@ class Server:
             ended = self._reading == 0
         if match is not None:
             self.host, self.port = match["host"] or "", int(match["port"] or 0)
+            self.grpc_address = match["grpc"] or ""
             self.unix_path = match["unix"] or ""
             self.bus_path = match["bus"] or ""
         elif ended:

@@ -110,7 +110,8 @@ Step ClientConnection::receive() noexcept {
   for (;;) {
     // Once the head is there, the body is read over the same bytes again.
     const size_t offset = grpc_ != nullptr    ? 0
-                          : reply_bytes_ == 0 ? kept_ : std::min(kept_, kBufferBytes / 2);
+                          : reply_bytes_ == 0 ? kept_
+                                              : std::min(kept_, kBufferBytes / 2);
     const ssize_t bytes = recv(fd_.get(), buffer_.get() + offset, kBufferBytes - offset, 0);
     if (bytes == 0) return fail(Failure::kClosed, 0, "the server closed the connection");
     if (bytes < 0) {

@@ -57,7 +57,8 @@ Result<std::string> call(const Target& target, std::string_view method, std::str
         if (codec.status() == 200) return std::string(codec.message());
         return failed(target, method, codec.status_text());
     }
-    if (codec.reply_bytes() > kMostReplyBytes) return failed(target, method, "a reply of over 64 MiB");
+    if (codec.reply_bytes() > kMostReplyBytes)
+      return failed(target, method, "a reply of over 64 MiB");
   }
 }
 

@@ -1,4 +1,4 @@
-// grpc_call: the messages of a bench over gRPC, and one call on a connection of its own, waited for.
+// grpc_call: a call of gRPC on a connection of its own, waited for: the metadata of a model.
 // Threads: any. Memory: the heap; control plane. Errors: Status with the URL, the method and why.
 #pragma once
 
@@ -7,10 +7,8 @@
 
 #include <lumen/base/result.h>
 
-#include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace lumen::client {
 

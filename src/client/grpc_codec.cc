@@ -85,11 +85,11 @@ void GrpcCodec::open() noexcept {
   const std::array settings = {
       nghttp2_settings_entry{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
       nghttp2_settings_entry{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindowBytes}};
-  is_made = is_made &&
-            nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings.data(),
-                                    settings.size()) == 0 &&
-            nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0,
-                                                  static_cast<int32_t>(kWindowBytes)) == 0;
+  is_made =
+      is_made &&
+      nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) == 0 &&
+      nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0,
+                                            static_cast<int32_t>(kWindowBytes)) == 0;
   if (!is_made) fail("no memory for a session of HTTP/2");
 }
 

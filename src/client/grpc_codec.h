@@ -17,7 +17,7 @@ namespace lumen::client {
 
 class GrpcCodec {
  public:
-  // What it takes of `target` is the host and the key. `keeps_message`: for message().
+  // Of `target` it reads the host and the key. `keeps_message`: for message().
   explicit GrpcCodec(const Target& target, bool keeps_message = false);
   GrpcCodec(const GrpcCodec&) = delete;
   GrpcCodec& operator=(const GrpcCodec&) = delete;

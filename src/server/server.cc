@@ -85,6 +85,7 @@ class RunningServer final : public Server {
   Status start(models::Backends backends);
 
   const std::string& http_address() const noexcept override { return http_address_; }
+  const std::string& grpc_address() const noexcept override { return grpc_address_; }
   const std::string& unix_path() const noexcept override { return unix_path_; }
   const std::string& bus_path() const noexcept override { return bus_path_; }
   std::string_view counters_path() const noexcept override {
@@ -131,6 +132,8 @@ class RunningServer final : public Server {
 
  private:
   Status listen();
+  // On `wanted`, by a socket for each I/O thread; `got`: the address that it has.
+  Status listen_on_tcp(const std::string& wanted, std::string& got);
   Status listen_on_unix();
   Status listen_on_bus();
   Status open_telemetry();
@@ -147,9 +150,11 @@ class RunningServer final : public Server {
   ServerOptions options_;
   LogSettings log_;
   Report report_;
-  std::vector<UniqueFd> tcp_listeners_;  // until the I/O threads have them
+  // Until the I/O threads have them: one for each thread, address by address.
+  std::vector<UniqueFd> tcp_listeners_;
   UnixListener unix_listener_;
   std::string http_address_;
+  std::string grpc_address_;
   std::string unix_path_;
   std::string unix_note_;
   std::unique_ptr<bus::Listener> bus_listener_;
@@ -317,19 +322,24 @@ Status RunningServer::make_counters_file(const std::string& path,
 }
 
 Status RunningServer::listen() {
-  if (options_.http_address != "off") {
-    Result<net::TcpAddress> address = net::parse_tcp_address(options_.http_address);
-    if (!address.ok()) return address.status();
-    for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-      Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
-      if (!listener.ok()) return listener.status();
-      address->port = listener->address.port;
-      http_address_ = listener->address.text();
-      tcp_listeners_.push_back(std::move(listener->fd));
-    }
-  }
+  LUMEN_RETURN_IF_ERROR(listen_on_tcp(options_.http_address, http_address_));
+  LUMEN_RETURN_IF_ERROR(listen_on_tcp(options_.grpc_address, grpc_address_));
   LUMEN_RETURN_IF_ERROR(listen_on_bus());
   return listen_on_unix();
+}
+
+Status RunningServer::listen_on_tcp(const std::string& wanted, std::string& got) {
+  if (wanted == kOff) return {};
+  Result<net::TcpAddress> address = net::parse_tcp_address(wanted);
+  if (!address.ok()) return address.status();
+  for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
+    Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
+    if (!listener.ok()) return listener.status();
+    address->port = listener->address.port;
+    got = listener->address.text();
+    tcp_listeners_.push_back(std::move(listener->fd));
+  }
+  return {};
 }
 
 Status RunningServer::listen_on_bus() {
@@ -357,7 +367,7 @@ Status RunningServer::listen_on_unix() {
   const std::string path = asked_for ? options_.unix_path : default_unix_path();
   if (path.empty()) return {};
   Result<UnixListener> listener = listen_unix(path);
-  const bool is_only_one = options_.http_address == kOff;
+  const bool is_only_one = options_.http_address == kOff && options_.grpc_address == kOff;
   if (!listener.ok() && (asked_for || is_only_one)) return listener.status();
   if (!listener.ok()) {
     unix_note_ = listener.status().message();
@@ -488,9 +498,9 @@ Status RunningServer::start_io_threads() {
   report_(LogLevel::kInfo, "loop " + std::string(name_of(loop->kind)) + ": " + loop->why);
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
     std::vector<ListenerSocket> sockets;
-    if (!tcp_listeners_.empty()) {
+    for (size_t j = i; j < tcp_listeners_.size(); j += options_.io_thread_count) {
       sockets.push_back(
-          {.fd = std::move(tcp_listeners_[i]), .is_local = false, .is_shared = false});
+          {.fd = std::move(tcp_listeners_[j]), .is_local = false, .is_shared = false});
     }
     if (unix_listener_.fd() >= 0) {
       UniqueFd fd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));

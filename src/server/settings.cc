@@ -207,6 +207,10 @@ constexpr Setting kSettings[] = {
     row<&S::http_address>(
         "server.http", kRestart, {.form = "HOST:PORT, or off", .check = check_http},
         "where to listen for TCP: an IPv4 address, [IPv6] or localhost; port 0 takes a free one"),
+    row<&S::grpc_address>(
+        "server.grpc", kRestart, {.form = "HOST:PORT, or off", .check = check_http},
+        "a second address, for clients that want gRPC on a port of its own; both speak HTTP and "
+        "gRPC"),
     row<&S::unix_path>("server.unix", kRestart, {.form = "a path, or off", .check = check_unix},
                        "where to listen as a unix socket; not set: $XDG_RUNTIME_DIR/lumen.sock"),
     row<&S::bus_path>("server.bus", kRestart, {.form = "a path", .check = check_bus, .none = kOff},
@@ -371,7 +375,9 @@ Status validate_options(const ServerOptions& options) {
                          "each; raise it, or lower max_body_bytes or max_active_requests",
                          options.max_memory_bytes, least, options.io_thread_count);
   }
-  if (options.http_address != kOff || !options.bus_path.empty()) return {};
+  if (options.http_address != kOff || options.grpc_address != kOff || !options.bus_path.empty()) {
+    return {};
+  }
   const bool has_default = options.unix_path.empty() && !default_unix_path().empty();
   if (has_default || (options.unix_path != kOff && !options.unix_path.empty())) return {};
   return Status::error(

@@ -23,8 +23,8 @@ ReplyMoment ReplyMoment::now() noexcept {
   return {lumen::now_ns(), int64_t{wall.tv_sec} * 1'000'000'000 + wall.tv_nsec};
 }
 
-void RequestRecorder::record(const Call& call, telemetry::TransportKind transport, int status, std::string_view id,
-                             const ReplyMoment& out) noexcept {
+void RequestRecorder::record(const Call& call, telemetry::TransportKind transport, int status,
+                             std::string_view id, const ReplyMoment& out) noexcept {
   using telemetry::Stage;
   const models::InferRequest& infer = call.infer;
   const models::StageTimes& times = infer.times;

@@ -282,7 +282,7 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   EXPECT_THAT(lines[1],
               testing::AllOf(HasSubstr(",plus_one," + type), testing::EndsWith(",1,200,,bus")));
   EXPECT_THAT(lines[2], testing::EndsWith(",2,200,,bus"));
-  EXPECT_THAT(lines[3], testing::EndsWith(",0,400,"));
+  EXPECT_THAT(lines[3], testing::EndsWith(",0,400,,bus"));
 }
 
 // Answers a call instead of the engine, from memory of its own.

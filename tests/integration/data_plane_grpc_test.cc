@@ -1,5 +1,5 @@
-// Calls of gRPC, and requests of REST over HTTP/2, allocate nothing and take no lock, on either loop
-// and for each queue type.
+// Calls of gRPC, and requests of REST over HTTP/2, allocate nothing and take no lock, on either
+// loop and for each queue type.
 #include "support/call_counter.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -89,9 +89,8 @@ TEST_P(DataPlaneGrpc, DocumentsAllocateNothing) {
 
 TEST_P(DataPlaneGrpc, RequestsOfRestAllocateNothing) {
   start();
-  const std::string json =
-      R"({"inputs":[{"name":"input","datatype":"FP32","shape":[1,256],)"
-      R"("parameters":{"binary_data_size":1024}}]})";
+  const std::string json = R"({"inputs":[{"name":"input","datatype":"FP32","shape":[1,256],)"
+                           R"("parameters":{"binary_data_size":1024}}]})";
   const std::string body = json + std::string(1024, '\0');
   const std::string path = "/v2/models/mlp/infer";
   const std::pair<std::string, std::string> json_bytes{"inference-header-content-length",

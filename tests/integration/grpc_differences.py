@@ -3,8 +3,8 @@
     grpc_differences.py ORACLE OURS
 
 Runs in the environment of tools/requirements-grpc.txt, against the models of
-integration.triton_server. Prints a JSON object: the number of calls, and of each that differs what
-both have said. A refusal is a refusal, whatever its status and words are.
+integration.triton_server. Prints a JSON object: the number of calls, and both answers to each that
+differs. A refusal is a refusal; its status and words may be others.
 """
 
 from __future__ import annotations
@@ -100,7 +100,13 @@ def plain_calls() -> Iterator[tuple[str, Call]]:
     yield "an input twice", infer(inputs=[left, left])
     yield "three inputs", infer(inputs=[left, right, tensor("x", [2, 3])], raw=[SIX, ONES, ONES])
     yield "no inputs", infer(inputs=[], raw=[])
-    for name, shape in {"3x2": [3, 2], "6": [6], "none": [], "-1": [-1, 3], "huge": [1 << 62, 4]}.items():
+    for name, shape in {
+        "3x2": [3, 2],
+        "6": [6],
+        "none": [],
+        "-1": [-1, 3],
+        "huge": [1 << 62, 4],
+    }.items():
         yield f"shape {name}", infer(inputs=[tensor("left", shape), right])
     for datatype in ("INT32", "FOO", "fp32", ""):
         yield f"datatype {datatype!r}", infer(inputs=[tensor("left", [2, 3], datatype), right])

@@ -15,6 +15,7 @@ import urllib.request
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration import raw_http2
@@ -338,6 +339,31 @@ def test_a_client_that_reads_nothing_holds_up_nobody(served: Server) -> None:
                 break
             if stream % 2_000 == 1:
                 assert_serves(served)
+
+
+def test_a_port_of_its_own_speaks_what_the_other_one_speaks(server: Any) -> None:
+    for flags in (("--grpc", "127.0.0.1:0"), ("--grpc", "127.0.0.1:0", "--io-threads", "2")):
+        one = server(*flags)
+        assert one.grpc_address and one.grpc_address != one.url
+        host, _, port = one.grpc_address.rpartition(":")
+        for address in (one.address, (host, int(port))):
+            for _ in range(4):  # both I/O threads
+                with Connection(address) as client:
+                    client.send(call(1, LIVE, message(b"")))
+                    assert client.end_of(1)[-1].headers["grpc-status"] == "0"
+                    client.send(raw_http2.rest(3, "GET", "/v2/health/ready"))
+                    assert client.reply(3).status == 200
+            with urllib.request.urlopen(f"http://{address[0]}:{address[1]}/v2") as reply:
+                assert reply.status == 200
+
+
+def test_a_server_may_have_the_port_of_grpc_alone(server: Any) -> None:
+    one = server("--grpc", "127.0.0.1:0", http="off")
+    assert one.port == 0
+    host, _, port = one.grpc_address.rpartition(":")
+    with Connection((host, int(port))) as client:
+        client.send(call(1, LIVE, message(b"")))
+        assert client.end_of(1)[-1].headers["grpc-status"] == "0"
 
 
 def test_a_key_is_wanted_from_tcp_alone(tmp_path: Path) -> None:

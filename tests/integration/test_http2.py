@@ -1,6 +1,6 @@
 """The REST surface over HTTP/2: curl, a proxy in front, then requests that cut and break frames.
 
-The proxy is nghttpx, whose clients speak HTTP/1.1. What HTTP/1.1 answers is the oracle.
+The proxy is nghttpx, whose clients speak HTTP/1.1. The answers of HTTP/1.1 are the oracle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integration.harness import PATIENCE, Server, UnixConnection, eventually
+from integration.harness import PATIENCE, Server, eventually
 from integration.http2_proxy import Proxy
 from integration.raw_http2 import (
     CONTINUATION,
@@ -27,6 +27,7 @@ from integration.raw_http2 import (
     GOAWAY,
     HEADERS,
     LIVE,
+    PREFACE,
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
@@ -68,11 +69,11 @@ def is_alive(server: Server) -> bool:
         return other.reply(1).status == 200
 
 
-# --- clients and proxies that nobody here wrote ----------------------------------------------------
+# --- clients and proxies that nobody here wrote ---------------------------------------------------
 
 
 def curl(server: Server, path: str, *words: str, data: bytes = b"") -> tuple[str, bytes]:
-    """What it says of version and status, and the reply's body."""
+    """The versions of HTTP and the status, and the reply's body."""
     command = ["curl", "-sS", "--max-time", str(20 * PATIENCE), "--http2-prior-knowledge"]
     command += ["-w", "\n%{http_version} %{http_code}", *words, f"http://{server.url}{path}"]
     done = subprocess.run(command, input=data, capture_output=True, check=True)
@@ -136,7 +137,7 @@ def test_requests_that_a_proxy_mixes_each_get_their_own_answer(shared_server: Se
         assert not failed
 
 
-# --- against HTTP/1.1 ------------------------------------------------------------------------------
+# --- against HTTP/1.1 -----------------------------------------------------------------------------
 
 LIKE_REQUESTS = [
     ("GET", "/v2", b"", {}),
@@ -245,7 +246,7 @@ def test_many_streams_of_one_connection_are_mixed_and_none_gets_anothers_bytes(
     assert all(got[stream].endswith(tensor) for stream, tensor in bodies.items())
 
 
-# --- requests that break off, wait and harm --------------------------------------------------------
+# --- requests that break off, wait and harm -------------------------------------------------------
 
 
 def test_a_client_that_expects_100_hears_it_before_its_body(http2: Connection) -> None:
@@ -327,8 +328,6 @@ def test_a_body_that_does_not_come_is_answered_with_408(server: Any) -> None:
 
 def test_a_client_that_gives_its_reply_no_window_is_reset(server: Any) -> None:
     with server("--write-timeout-ms", "300") as one, Connection(one.address, begin=False) as http2:
-        from integration.raw_http2 import PREFACE
-
         http2.send(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 100)))
         http2.send(rest(1, "GET", "/openapi.json"))
         found = http2.end_of(1)
@@ -402,6 +401,29 @@ def test_more_requests_than_the_server_takes_are_refused_as_not_begun(server: An
         for connection in connections:
             connection.socket.close()
         eventually(lambda: is_alive(one))
+
+
+def test_answered_requests_that_go_on_sending_keep_no_other_out_for_long(server: Any) -> None:
+    with server("--max-active-requests", "4") as one:
+        head = header_block("/nothing", **{"content-type": None, "te": None})
+        # 68 are served at once. Each is answered, and its client does not end it.
+        connections = [Connection(one.address) for _ in range(17)]
+        for connection in connections:
+            for stream in (1, 3, 5, 7):
+                connection.send(frame(HEADERS, END_HEADERS, stream, head))
+                assert connection.reply(stream).status == 404
+        with Connection(one.address) as http2:
+            for stream in range(1, 200, 2):
+                http2.send(rest(stream, "GET", "/v2/health/live"))
+                try:
+                    assert http2.reply(stream).status == 200
+                    break
+                except ConnectionResetError as reset:
+                    assert reset.args == (REFUSED,)
+            else:
+                pytest.fail("they linger for 5 s, and none of them made room")
+        for connection in connections:
+            connection.socket.close()
 
 
 def one_end(connection: Connection) -> int | None:

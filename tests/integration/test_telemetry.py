@@ -357,7 +357,7 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
     page = (ROOT / "docs" / "formats" / "metrics.md").read_text()
     documented = set(
         re.findall(
-            r"`(lumen_[a-z_]+_(?:total|open|seconds|bytes|requests|instances|info))[`{]", page
+            r"`(lumen_[a-z0-9_]+_(?:total|open|seconds|bytes|requests|instances|info))[`{]", page
         )
     ) | set(re.findall(r"`(nv_(?:inference|cache)_[a-z_]+)`", page))
     # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.

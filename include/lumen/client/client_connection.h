@@ -1,5 +1,5 @@
-// ClientConnection: one connection of a load thread as a state machine: connect, send, receive. Over
-// HTTP/1.1, or calls of gRPC.
+// ClientConnection: one connection of a load thread as a state machine: connect, send, receive.
+// Requests of HTTP/1.1, or calls of gRPC.
 // Threads: its load thread alone. Memory: 64 KiB, made with it and touched only as far as replies
 // need; a reply's body is counted, not kept.
 // Errors: Step::kFailed, with failure() and error_text().

@@ -22,7 +22,7 @@ struct MixedRequest {
 
 struct LoadPlan {
   Target target;
-  std::string request;  // whole, as build_request() or build_grpc_request() makes it
+  std::string request;          // whole, as build_request() or build_grpc_request() makes it
   std::string warm_up_request;  // sent while warming up; empty: `request`
   // In place of `request`, closed loop alone: each time one of these, by weight (WeightedChoice),
   // each counted apart.

@@ -61,6 +61,8 @@ inline constexpr std::array<std::string_view, 3> kModelControlNames = {"none", "
 struct ServerOptions {
   // "HOST:PORT", or "off". Loopback: opening to the network is a decision.
   std::string http_address = "127.0.0.1:8000";
+  // The same, for clients that want gRPC on a port of its own. Both ports speak HTTP and gRPC.
+  std::string grpc_address = "off";
   // A path, or "off". Empty: $XDG_RUNTIME_DIR/lumen.sock, or none where that is not set or taken.
   std::string unix_path;
   // A path where clients connect to the bus; empty: none.

@@ -36,6 +36,7 @@ class Server {
 
   // "127.0.0.1:8000", with the port that the kernel chose for port 0; empty when off.
   [[nodiscard]] virtual const std::string& http_address() const noexcept = 0;
+  [[nodiscard]] virtual const std::string& grpc_address() const noexcept = 0;
   // Empty when off, or when the default path could not be had: then unix_note() says why.
   [[nodiscard]] virtual const std::string& unix_path() const noexcept = 0;
   [[nodiscard]] virtual const std::string& unix_note() const noexcept = 0;

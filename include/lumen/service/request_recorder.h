@@ -37,7 +37,8 @@ class RequestRecorder {
   RequestRecorder& operator=(const RequestRecorder&) = delete;
 
   // `call` has a model. `status`: of HTTP. `id`: the client's own; left out where it is too long.
-  void record(const Call& call, telemetry::TransportKind transport, int status, std::string_view id, const ReplyMoment& out) noexcept;
+  void record(const Call& call, telemetry::TransportKind transport, int status, std::string_view id,
+              const ReplyMoment& out) noexcept;
 
  private:
   telemetry::Counters& counters_;

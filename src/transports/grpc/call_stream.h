@@ -96,11 +96,11 @@ struct CallStream {
   Request* last_reply = nullptr;
   CallStream* next_leaving = nullptr;  // of its connection, if
   bool is_leaving = false;             // the kernel may read its REST reply still
-  bool has_head = false;     // the reply's headers were handed to the session
-  bool is_deferred = false;  // the session waits for replies
-  bool is_over = false;      // its status follows the replies that are there
-  bool is_closed = false;    // the session has forgotten it; a request may be away still
-  uint8_t told_health = 0;   // of Watch; 0: nothing yet
+  bool has_head = false;               // the reply's headers were handed to the session
+  bool is_deferred = false;            // the session waits for replies
+  bool is_over = false;                // its status follows the replies that are there
+  bool is_closed = false;              // the session has forgotten it; a request may be away still
+  uint8_t told_health = 0;             // of Watch; 0: nothing yet
   Status status;
   static constexpr size_t kMostMessageBytes = 1024;  // of grpc-message, percent-encoded
   std::array<char, 4> status_text{};

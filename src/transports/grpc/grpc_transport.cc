@@ -288,7 +288,8 @@ void GrpcTransport::end_request(Request& request) noexcept {
                                 out.now_ns - infer.times.received_ns);
       thread_.counters.add(infer.model->index(), service::failure_reason(code));
     }
-    thread_.recorder.record(request.call, telemetry::TransportKind::kGrpc, status, request.head.id.value_or(""), out);
+    thread_.recorder.record(request.call, telemetry::TransportKind::kGrpc, status,
+                            request.head.id.value_or(""), out);
   }
   if (request.room_of != nullptr) shares_.end(*std::exchange(request.room_of, nullptr), 0);
   thread_.intake.leave(request.call);

@@ -45,8 +45,7 @@ class HttpStreams final : public net::Loop {
   void on_end(CallStream& call) noexcept;
   // The session has forgotten it.
   void on_stream_closed(CallStream& call) noexcept;
-  // Bytes of the reply for one frame, of `most_pieces` pieces at most; nullopt: there is no reply any
-  // more.
+  // Bytes of the reply for one frame, of `most_pieces` pieces at most; nullopt: there is no reply.
   [[nodiscard]] std::optional<size_t> read(CallStream& call, size_t most,
                                            size_t most_pieces) noexcept;
   // The reply ends with the next `bytes`.
@@ -100,7 +99,8 @@ class HttpStreams final : public net::Loop {
   [[nodiscard]] Told tell_received(net::Stream& stream, std::string_view& incoming) noexcept;
   [[nodiscard]] Told tell_closed(net::Stream& stream) noexcept;
   // Takes bytes off the backlog and off `incoming`; returns how many, with the framing.
-  [[nodiscard]] size_t fill(State& state, std::span<char> room, std::string_view& incoming) noexcept;
+  [[nodiscard]] size_t fill(State& state, std::span<char> room,
+                            std::string_view& incoming) noexcept;
   void reset(CallStream& call, uint32_t error_code) noexcept;
   void make_ready(net::Stream& stream) noexcept;
 

@@ -82,11 +82,11 @@ void GrpcConnection::begin_reply(CallStream& call) noexcept {
 void GrpcConnection::submit_reply(CallStream& call, std::span<const nghttp2_nv> fields,
                                   bool has_body, bool is_interim) noexcept {
   nghttp2_data_provider provider = reply_of(call);
-  const int result =
-      is_interim ? nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, call.number, nullptr,
-                                          fields.data(), fields.size(), nullptr)
-                 : nghttp2_submit_response(session_, call.number, fields.data(), fields.size(),
-                                           has_body ? &provider : nullptr);
+  const int result = is_interim
+                         ? nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, call.number, nullptr,
+                                                  fields.data(), fields.size(), nullptr)
+                         : nghttp2_submit_response(session_, call.number, fields.data(),
+                                                   fields.size(), has_body ? &provider : nullptr);
   if (result != 0) is_broken_ = true;
 }
 
@@ -128,9 +128,7 @@ void GrpcConnection::submit_no_room(int32_t number) noexcept {
 // Of a request that is none of gRPC.
 void GrpcConnection::submit_http_status(CallStream& call, int http_status) noexcept {
   call.is_over = call.has_head = true;
-  const std::string_view status = http_status == 415   ? "415"
-                                  : http_status == 431 ? "431"
-                                                       : "405";
+  const std::string_view status = http_status == 415 ? "415" : http_status == 431 ? "431" : "405";
   const std::array head = {header(":status", status)};
   if (nghttp2_submit_response(session_, call.number, head.data(), head.size(), nullptr) != 0) {
     is_broken_ = true;

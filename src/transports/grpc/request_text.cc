@@ -54,8 +54,8 @@ void RequestText::add(std::string_view name, std::string_view value) noexcept {
     // The scheme says nothing, and :authority is the host.
   } else {
     if (name == "content-length") has_length_ = true;
-    for (const std::string_view text : {name, std::string_view(": "), value,
-                                        std::string_view("\r\n")}) {
+    for (const std::string_view text :
+         {name, std::string_view(": "), value, std::string_view("\r\n")}) {
       write(fields_, kFieldsBytes, text);
     }
   }
@@ -73,8 +73,8 @@ std::optional<std::string_view> RequestText::end(bool has_body) noexcept {
     write(line, kLineBytes, text);
   }
   if (!host.empty()) {
-    for (const std::string_view text : {std::string_view("Host: "), host,
-                                        std::string_view("\r\n")}) {
+    for (const std::string_view text :
+         {std::string_view("Host: "), host, std::string_view("\r\n")}) {
       write(line, kLineBytes, text);
     }
   }

@@ -51,7 +51,7 @@ class RequestText {
 class BodyText {
  public:
   // Fills the front of `room` with the framing of a body's next bytes, up to `available` of them,
-  // and says how many of these follow it. `has_ended`: there are no more than these. Both are 0: the
+  // and says how many of these follow it. `has_ended`: there are no more. Both are 0: the
   // body and its framing are complete, or wait for more.
   struct Step {
     size_t framing = 0;

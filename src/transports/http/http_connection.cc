@@ -22,7 +22,7 @@ bool HttpConnection::is_carried() const noexcept { return loop_ != &host_.loop()
 void HttpConnection::open(net::Loop& loop, net::Socket socket, bool is_local) noexcept {
   loop_ = &loop;
   is_local_ = is_local;
-  accepted_ns_ = now_ns();
+  accepted_ns_ = is_carried() ? 0 : now_ns();
   state_ = State::kIdle;
   in_loop_ = loop_->add(stream_, socket).ok();
   if (!in_loop_) {
@@ -127,7 +127,7 @@ void HttpConnection::hand_over() noexcept {
 
 // True: the first bytes of the connection are the preface, or may become it.
 bool HttpConnection::reads_preface() noexcept {
-  const bool is_first = accepted_ns_ != 0 && !is_carried();
+  const bool is_first = accepted_ns_ != 0;
   if (!is_first || host_.thread().http2 == nullptr) return false;
   const std::string_view received = context_->buffer.unread();
   if (received.starts_with(kHttp2Preface)) {
@@ -143,9 +143,7 @@ void HttpConnection::read_head() noexcept {
   const wire::HeadProgress progress = context_->head_reader.read(context_->buffer);
   if (progress != wire::HeadProgress::kComplete && reads_preface()) return;
   switch (progress) {
-    case wire::HeadProgress::kNeedMore:
-      loop_->receive(stream_, context_->buffer.wanted());
-      return;
+    case wire::HeadProgress::kNeedMore: loop_->receive(stream_, context_->buffer.wanted()); return;
     case wire::HeadProgress::kRefused: go_on(host_.handler().on_bad_head(*context_)); return;
     case wire::HeadProgress::kComplete: break;
   }
@@ -201,9 +199,7 @@ void HttpConnection::begin_body() noexcept {
 
 void HttpConnection::go_on(RequestBody::Progress progress) noexcept {
   switch (progress) {
-    case RequestBody::Progress::kNeedMore:
-      loop_->receive(stream_, context_->body.wanted());
-      return;
+    case RequestBody::Progress::kNeedMore: loop_->receive(stream_, context_->body.wanted()); return;
     case RequestBody::Progress::kHasMore:
       state_ = State::kInflating;
       inflated_in_turn_ = host_.turn();

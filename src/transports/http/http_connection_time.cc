@@ -102,8 +102,7 @@ void HttpConnection::on_timeout() noexcept {
   } else if (has_moved) {
     is_overdue_ = true;  // until its bytes are delivered, in the next turn
   } else if (state_ == State::kIdle) {
-    close(loop_->had_unsent(stream_) ? net::Loop::Closing::kReset
-                                           : net::Loop::Closing::kOrderly);
+    close(loop_->had_unsent(stream_) ? net::Loop::Closing::kReset : net::Loop::Closing::kOrderly);
   } else {
     end_late_receive();
   }

@@ -70,8 +70,16 @@ bool HttpTransport::accept(net::Socket socket, bool is_local) noexcept {
 // A request that comes by HTTP/2: no more of them than can be served at once, so that connections
 // have theirs.
 bool HttpTransport::take(net::Loop& loop, net::Socket socket, bool is_local) noexcept {
+  const size_t limit = ContextPool::contexts_of(services_.options);
+  if (carried_ >= limit) {
+    // Makes room for the next one: one that was answered, whose client goes on sending.
+    net::TimeoutEntry* const oldest = timeouts_.linger.oldest();
+    auto* const lingers = oldest != nullptr ? static_cast<HttpConnection*>(oldest->owner) : nullptr;
+    if (lingers != nullptr && lingers->is_carried()) lingers->close();
+    return false;
+  }
   HttpConnection* const connection = free_;
-  if (connection == nullptr || carried_ == ContextPool::contexts_of(services_.options)) return false;
+  if (connection == nullptr) return false;
   free_ = std::exchange(connection->next_free, nullptr);
   ++carried_;
   connection->open(loop, socket, is_local);

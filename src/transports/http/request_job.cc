@@ -74,7 +74,8 @@ Result<uid_t> RequestHandler::region_user(const RequestContext& context) noexcep
 Next RequestHandler::begin_job(RequestContext& context) noexcept {
   const wire::HttpHead& head = context.head();
   const Endpoint endpoint = context.route.endpoint;
-  if (const std::optional<PeerCredentials> peer = context.connection->loop().peer_credentials(*context.stream)) {
+  if (const std::optional<PeerCredentials> peer =
+          context.connection->loop().peer_credentials(*context.stream)) {
     context.job.by = {.pid = peer->pid, .uid = peer->uid};
   }
   if (!head.content_encoding.empty()) return refuse_coding(context);

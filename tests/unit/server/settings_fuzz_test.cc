@@ -79,6 +79,7 @@ const std::map<std::string, Rule>& rules() {
       {"telemetry_csv_max_bytes", number("engine", false, 65'536, uint64_t{1} << 40)},
       {"telemetry_csv_keep", number("engine", false, 0, 1000)},
       {"stats", text("engine", {"auto", "off", "a.counters"}, {""})},
+      {"grpc", text("server", {"off", "127.0.0.1:0", ":8001"}, {"", "8001", "a:b"})},
       {"http", text("server", {"off", "127.0.0.1:0", ":80", "[::1]:65535", "localhost:1"},
                     {"", "x", "127.0.0.1", "127.0.0.1:65536", "1.2.3:80", "::1:80"})},
       {"bus", text("server", {"off", "a.bus", std::string(107, 'x')}, {"", std::string(108, 'x')})},

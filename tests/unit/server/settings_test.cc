@@ -101,6 +101,7 @@ const std::vector<std::pair<std::string_view, std::string_view>> kOtherValues = 
     {"telemetry_csv_keep", "19"},
     {"stats", "a.counters"},
     {"http", "[::1]:80"},
+    {"grpc", "127.0.0.1:8001"},
     {"unix", "a.sock"},
     {"bus", "a.bus"},
     {"bus_area_bytes", "65536"},

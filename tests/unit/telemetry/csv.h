@@ -82,7 +82,7 @@ inline std::vector<Row> parse_csv(std::string_view text) {
 }
 
 // The rows under the header, each of as many fields: the CSV's, or its neighbour's.
-inline std::vector<Row> records_in(const std::filesystem::path& path, size_t fields = 17) {
+inline std::vector<Row> records_in(const std::filesystem::path& path, size_t fields = 18) {
   std::vector<Row> rows = parse_csv(whole_file(path));
   if (rows.empty() || rows[0].size() != fields || rows[0][0] != "request_id") {
     ADD_FAILURE() << path << " doesn't begin with the header";

@@ -57,7 +57,7 @@ TEST(CsvLine, AStageThatDidNotHappenIsEmpty) {
   RequestRecord record;
   record.model = record.worker = RequestRecord::kNone;
   record.status = 400;
-  EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400,\n");
+  EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400,,http\n");
 }
 
 TEST(CsvLine, NumbersAreAsPrintfHasThem) {
@@ -109,7 +109,7 @@ TEST(CsvLine, AnIdWithQuotesCommasOrLineEndsComesBackAsItWas) {
     set_id(record, id);
     const std::vector<Row> rows = parse_csv(line_of(record));
     ASSERT_EQ(rows.size(), 1u) << id;
-    ASSERT_EQ(rows[0].size(), 17u) << id;
+    ASSERT_EQ(rows[0].size(), 18u) << id;
     EXPECT_EQ(rows[0][0], id);
   }
 }

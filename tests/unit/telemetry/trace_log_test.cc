@@ -338,7 +338,7 @@ TEST(TraceLog, WritersGoOnAndDropsAreCountedWhileAPipeStalls) {
   const std::vector<Row> rows = parse_csv(text);
   ASSERT_EQ(rows.size(), counters.written + 1);
   for (size_t i = 1; i < rows.size(); ++i) {
-    ASSERT_EQ(rows[i].size(), 17u);
+    ASSERT_EQ(rows[i].size(), 18u);
     if (i == 1) continue;
     ASSERT_LT(std::stoull(rows[i - 1][0]), std::stoull(rows[i][0]));
   }

@@ -11,8 +11,8 @@ namespace lumen::transports {
 
 class RequestTaker {
  public:
-  // A connection of HTTP/1.1 with one request, whose bytes `loop` moves: as net::ListenerHandler has
-  // it. False: all that it can serve at once are in use.
+  // A connection of HTTP/1.1 with one request, whose bytes `loop` moves: it is handed to add() of
+  // that. False: all that can be served at once are in use.
   [[nodiscard]] virtual bool take(net::Loop& loop, net::Socket socket, bool is_local) noexcept = 0;
 
  protected:
