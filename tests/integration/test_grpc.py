@@ -321,7 +321,8 @@ def test_a_message_byte_by_byte_is_ended_by_its_time(tmp_path: Path) -> None:
         ended.set()
         sender.join()
         assert found == ["4", "4"]
-        assert http_status(server) == 200
+        with urllib.request.urlopen(f"http://{server.url}/metrics") as reply:
+            assert "\nlumen_timeouts_total 2\n" in reply.read().decode()
 
 
 def live_status(server: Server) -> str:

@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> CountersFileWriter:
     stages |= {"postprocess": 700, "write": 300, "total": 14_600}
     first = file.entry(1, first_byte=SECOND, id="a", stages=stages | {"connect": 9}, worker=0)
     second = file.entry(
-        2, first_byte=SECOND + 500, stages=stages, worker=0, rows=4, cache=3, traceparent=TRACE
+        2, first_byte=SECOND + 500, stages=stages, worker=0, rows=4, cache=3 | 2 << 4, traceparent=TRACE
     )
     refused = {"parse": 2_000, "write": 1_000, "total": 5_000_000}
     third = file.entry(3, first_byte=SECOND, stages=refused, status=429, model=0xFFFF)
@@ -47,10 +47,10 @@ def test_slow_prints_the_slowest_first_with_their_stages(
     assert lines[0] == "lumen 4711: the slowest requests since it started, ms"
     assert lines[1].split() == (
         "total parse queue preprocess inference postprocess write"
-        " status rows worker model cache at id traceparent".split()
+        " status rows worker model cache by at id traceparent".split()
     )
     assert lines[2].split()[:11] == "5.000 0.002 - - - - 0.001 429 1 - -".split()
-    a = "0.015 0.001 0.002 0.001 0.010 0.001 0.000 200 1 0 mlp - a -".split()
+    a = "0.015 0.001 0.002 0.001 0.010 0.001 0.000 200 1 0 mlp - http a -".split()
     assert [word for word in lines[3].split() if ":" not in word] == a
     assert lines[6] == "lumen 4711: the slowest requests of the last minute, ms"
     traceparent = "00-000102030405060708090a0b0c0d0e0f-0001020304050607-01"
@@ -146,6 +146,7 @@ def test_each_request_is_an_event_with_its_stages_and_its_facts(
         "queue_type": "mpmc",
         "allocator_type": "lumen_arena",
         "cache": "miss",
+        "transport": "grpc",
         "traceparent": "00-000102030405060708090a0b0c0d0e0f-0001020304050607-01",
     }
     (end,) = [e for e in events if e["ph"] == "e" and e["name"] == "no model 429"]

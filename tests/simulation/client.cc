@@ -177,7 +177,7 @@ std::vector<float> SimClient::some_values() {
   return values;
 }
 
-std::string SimClient::some_inference(Asked& asked) {
+std::vector<float> SimClient::some_request(Asked& asked) {
   asked.model = kModels[random().below(std::size(kModels))];
   if (random().one_in(4)) asked.model = kModelThatGoes;
   if (random().one_in(50)) asked.model = kModelThatDoesNotLoad;
@@ -189,22 +189,33 @@ std::string SimClient::some_inference(Asked& asked) {
     const auto value = static_cast<float>(random().below(4));
     values = {value == 3 ? -value : value, 1, 2, 3};
   }
+  return values;
+}
+
+std::string SimClient::some_inference(Asked& asked) {
+  std::vector<float> values = some_request(asked);
   // The memory that a request asks for before it is read grows with its text.
   const size_t spare = tally_.reply_repeats > 1 ? random().below(600) : 0;
   std::string request = infer_request(asked.model, asked.id, values, spare);
+  expect_reply(asked, std::move(values));
+  return request;
+}
+
+void SimClient::expect_reply(Asked& asked, std::vector<float> values) {
   if (values[0] < 0) {
     asked.failure = failure_of(values[0]);
-  } else {
-    for (float& value : values) value += added_by(asked.model);
-    asked.reply_values = repeated(bytes_of(values), tally_.reply_repeats);
+    return;
   }
-  return random().one_in(8) ? chunked(request) : request;
+  for (float& value : values) value += added_by(asked.model);
+  asked.reply_values = repeated(bytes_of(values), tally_.reply_repeats);
 }
 
 void SimClient::ask() {
   ++tally_.histories;
   Asked asked;
-  const std::string text = random().one_in(8) ? some_document() : some_inference(asked);
+  const bool is_document = random().one_in(8);
+  std::string text = is_document ? some_document() : some_inference(asked);
+  if (!is_document && random().one_in(8)) text = chunked(text);
   send_slowly(text);
   if (!wire_->is_over()) asked.sent_bytes = sent_bytes_;
   asked_.push_back(std::move(asked));

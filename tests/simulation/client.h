@@ -38,6 +38,9 @@ struct Tally {
   uint64_t failures = 0;    // runs that were to fail, and did
   uint64_t not_there = 0;   // requests to the model that had gone
   uint64_t compressed = 0;  // replies
+  uint64_t streams = 0;     // requests over HTTP/2
+  uint64_t calls = 0;       // of these, calls of gRPC
+  uint64_t streams_refused = 0;  // that the server has ended without a reply
   uint64_t next_value = 1;  // no two requests hold the same, but where they repeat each other
   bool repeats = false;
   size_t large_one_in = 150;  // requests
@@ -55,7 +58,7 @@ class SimClient {
   explicit SimClient(Tally& tally) : tally_(tally) {}
   void run(size_t histories);
 
- private:
+ protected:
   struct Asked {
     std::string model;             // empty: a document
     std::string id;                // that no other request has
@@ -66,25 +69,31 @@ class SimClient {
   };
 
   [[nodiscard]] bool connect();
-  void ask();
   std::string some_document();
   std::string some_inference(Asked& asked);
+  // A model, an id and values, for a request of any protocol; then the reply that it is to have.
+  std::vector<float> some_request(Asked& asked);
+  void expect_reply(Asked& asked, std::vector<float> values);
   std::vector<float> some_values();
   void send_slowly(const std::string& text);
+  void check(const Asked& asked, const std::string& head, const std::string& body);
+  void leave();
+
+  Tally& tally_;
+  std::shared_ptr<Wire> wire_;
+  std::deque<Asked> asked_;
+  size_t sent_bytes_ = 0;
+
+ private:
+  void ask();
   // Bytes of a next request that never becomes whole, an end or a reset, at any state of the
   // server.
   void break_off();
   // False: the connection is over.
   [[nodiscard]] bool read_reply();
-  void check(const Asked& asked, const std::string& head, const std::string& body);
   void check_inference(const Asked& asked, int status, const std::string& body);
-  void leave();
 
-  Tally& tally_;
-  std::shared_ptr<Wire> wire_;
   bool is_local_ = false;
-  std::deque<Asked> asked_;
-  size_t sent_bytes_ = 0;
   std::string unread_;
 };
 

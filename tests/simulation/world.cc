@@ -4,6 +4,7 @@
 #include "simulation/backend.h"
 #include "simulation/client.h"
 #include "simulation/fibers.h"
+#include "simulation/http2_client.h"
 #include "support/share_runs.h"
 
 #include <lumen/memory/mapping.h>
@@ -288,6 +289,9 @@ void World::add_up() {
   sum_.failures += tally_.failures;
   sum_.not_there += tally_.not_there;
   sum_.compressed += tally_.compressed;
+  sum_.streams += tally_.streams;
+  sum_.calls += tally_.calls;
+  sum_.streams_refused += tally_.streams_refused;
   sum_.timeouts += counters.total("timeouts");
   sum_.cancelled += counters.total("cancelled");
   sum_.swaps += counters.total("engine_swaps");
@@ -313,7 +317,12 @@ void World::live() {
   std::vector<std::thread> clients;
   clients.reserve(clients_);
   for (size_t i = 0; i < clients_; ++i) {
-    clients.emplace_back([&] { SimClient(tally_).run(kHistoriesOfAWorld / clients_); });
+    const size_t histories = kHistoriesOfAWorld / clients_;
+    if (random().one_in(3)) {
+      clients.emplace_back([&, histories] { Http2Client(tally_).run(histories); });
+    } else {
+      clients.emplace_back([&, histories] { SimClient(tally_).run(histories); });
+    }
   }
   std::thread changes([this] { change_configuration(); });
   std::thread models([this] { change_models(); });

@@ -41,7 +41,7 @@ inline constexpr CounterDescriptor kServerCounters[] = {
      "Of the bytes read, those that went from the socket straight into a tensor."},
     {"sent_bytes", "lumen_sent_bytes_total", "bytes", "Bytes written to connections."},
     {"timeouts", "lumen_timeouts_total", "connections",
-     "Connections closed for a slow head, body or reader."},
+     "Connections and calls ended for a slow head, body or reader."},
     {"loop_wakeups", "lumen_loop_wakeups_total", "returns",
      "Returns of I/O threads from the kernel's wait."},
     {"loop_system_calls", "lumen_loop_system_calls_total", "calls",

@@ -256,11 +256,13 @@ void GrpcConnection::on_late(CallStream& call) noexcept {
   } else if (call.is_waiting) {
     end_call(call, host_.no_room());
   } else {
+    host_.thread().counters.add("timeouts");
     end_call(call, Status::error(Code::kDeadlineExceeded, "the request did not arrive in time"));
   }
 }
 
 void GrpcConnection::on_stalled(CallStream& call) noexcept {
+  host_.thread().counters.add("timeouts");
   (void)nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.number, NGHTTP2_CANCEL);
   host_.flush_later(*this);
 }

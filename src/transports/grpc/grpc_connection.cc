@@ -174,6 +174,7 @@ void GrpcConnection::begin_drain() noexcept {
 // Idle, or a client that takes none of its reply's bytes.
 void GrpcConnection::on_timeout() noexcept {
   if (is_sending_) {
+    host_.thread().counters.add("timeouts");
     close(net::Loop::Closing::kReset);
     return;
   }
