@@ -326,6 +326,18 @@ def test_a_body_that_does_not_come_is_answered_with_408(server: Any) -> None:
         assert http2.reply(3).status == 200
 
 
+def test_a_head_that_does_not_come_ends_its_connection_and_is_not_answered(server: Any) -> None:
+    """It was answered as a call of gRPC is: with 200, which a client of REST takes for a reply."""
+    with server() as one, Connection(one.address) as http2:
+        block = header_block("/v2", **{":method": "GET", "content-type": None, "te": None})
+        http2.send(frame(HEADERS, END_STREAM, 1, block[:20]))
+        found = list(http2.frames())
+        assert not [each for each in found if each.kind == HEADERS]
+        (ended,) = (each for each in found if each.kind == GOAWAY)
+        assert int.from_bytes(ended.payload[4:8], "big") == CALM
+        assert is_alive(one)
+
+
 def test_a_client_that_gives_its_reply_no_window_is_reset(server: Any) -> None:
     with server("--write-timeout-ms", "300") as one, Connection(one.address, begin=False) as http2:
         http2.send(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 100)))

@@ -26,7 +26,13 @@ def file(tmp_path: Path) -> CountersFileWriter:
     stages |= {"postprocess": 700, "write": 300, "total": 14_600}
     first = file.entry(1, first_byte=SECOND, id="a", stages=stages | {"connect": 9}, worker=0)
     second = file.entry(
-        2, first_byte=SECOND + 500, stages=stages, worker=0, rows=4, cache=3 | 2 << 4, traceparent=TRACE
+        2,
+        first_byte=SECOND + 500,
+        stages=stages,
+        worker=0,
+        rows=4,
+        cache=3 | 2 << 4,
+        traceparent=TRACE,
     )
     refused = {"parse": 2_000, "write": 1_000, "total": 5_000_000}
     third = file.entry(3, first_byte=SECOND, stages=refused, status=429, model=0xFFFF)

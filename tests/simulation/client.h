@@ -35,13 +35,13 @@ struct Tally {
   // The server had all of the request, the client had done nothing to stop the reply, and the
   // connection ended.
   uint64_t unanswered = 0;
-  uint64_t failures = 0;    // runs that were to fail, and did
-  uint64_t not_there = 0;   // requests to the model that had gone
-  uint64_t compressed = 0;  // replies
-  uint64_t streams = 0;     // requests over HTTP/2
-  uint64_t calls = 0;       // of these, calls of gRPC
+  uint64_t failures = 0;         // runs that were to fail, and did
+  uint64_t not_there = 0;        // requests to the model that had gone
+  uint64_t compressed = 0;       // replies
+  uint64_t streams = 0;          // requests over HTTP/2
+  uint64_t calls = 0;            // of these, calls of gRPC
   uint64_t streams_refused = 0;  // that the server has ended without a reply
-  uint64_t next_value = 1;  // no two requests hold the same, but where they repeat each other
+  uint64_t next_value = 1;       // no two requests hold the same, but where they repeat each other
   bool repeats = false;
   size_t large_one_in = 150;  // requests
   // Replies hold each row of their request so often. Above 1 requests are small and stand whole in

@@ -115,6 +115,12 @@ struct Http2Client::Callbacks {
     if (Stream* const stream = of(self, number)) stream->is_closed = true;
     return 0;
   }
+  // After a GOAWAY: nobody has seen it.
+  static int on_not_sent(nghttp2_session*, const nghttp2_frame* frame, int, void* self) {
+    Stream* const stream = of(self, frame->hd.stream_id);
+    if (stream != nullptr && frame->hd.type == NGHTTP2_HEADERS) stream->is_closed = true;
+    return 0;
+  }
   static ssize_t read(nghttp2_session*, int32_t number, uint8_t* room, size_t most, uint32_t* flags,
                       nghttp2_data_source*, void* self) {
     Stream* const stream = of(self, number);
@@ -140,6 +146,7 @@ bool Http2Client::begin_connection() {
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(all, Callbacks::on_data);
   nghttp2_session_callbacks_set_on_frame_recv_callback(all, Callbacks::on_frame);
   nghttp2_session_callbacks_set_on_stream_close_callback(all, Callbacks::on_close);
+  nghttp2_session_callbacks_set_on_frame_not_send_callback(all, Callbacks::on_not_sent);
   if (nghttp2_session_client_new(&session, all, this) != 0) fail("no session");
   nghttp2_session_callbacks_del(all);
   session_.reset(session);
@@ -157,15 +164,13 @@ void Http2Client::submit(Stream stream,
     const auto bytes = [](const std::string& text) {
       return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data()));
     };
-    fields.push_back(
-        {bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
+    fields.push_back({bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
   }
   nghttp2_data_provider provider{};
   provider.read_callback = Callbacks::read;
-  const int32_t number = nghttp2_submit_request(session_.get(), nullptr, fields.data(),
-                                                fields.size(),
-                                                stream.to_send.empty() ? nullptr : &provider,
-                                                nullptr);
+  const int32_t number =
+      nghttp2_submit_request(session_.get(), nullptr, fields.data(), fields.size(),
+                             stream.to_send.empty() ? nullptr : &provider, nullptr);
   if (number > 0) streams_.emplace(number, std::move(stream));  // none after a GOAWAY
 }
 
@@ -223,6 +228,7 @@ void Http2Client::begin_stream() {
   }
 }
 
+// Behind the server's end there may be bytes to read.
 bool Http2Client::send_output() {
   std::string output;
   const uint8_t* bytes = nullptr;
@@ -232,7 +238,8 @@ bool Http2Client::send_output() {
   }
   if (size < 0) fail("nghttp2: %s", nghttp2_strerror(static_cast<int>(size)));
   send_slowly(output);
-  if (wire_->is_over() || wire_->client_reset) return false;
+  settle();
+  if (wire_->server_reset || wire_->client_reset) return false;
   for (auto& [number, stream] : streams_) {
     const bool is_sent = stream.sent == stream.to_send.size();
     if (is_sent && stream.asked.sent_bytes == SIZE_MAX) stream.asked.sent_bytes = sent_bytes_;
@@ -242,7 +249,8 @@ bool Http2Client::send_output() {
 
 void Http2Client::reset_some() {
   if (streams_.empty() || !random().one_in(40)) return;
-  const auto some = std::next(streams_.begin(), static_cast<ptrdiff_t>(random().below(streams_.size())));
+  const auto some =
+      std::next(streams_.begin(), static_cast<ptrdiff_t>(random().below(streams_.size())));
   (void)nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, some->first, NGHTTP2_CANCEL);
   streams_.erase(some);
 }
@@ -286,8 +294,8 @@ bool Http2Client::turn() {
   const std::string more = read_wire(*wire_, time_ns() + kPatienceNs);
   if (more.empty()) {
     if (wire_->server_ended || wire_->is_over()) return false;
-    fail("no reply and no end came for %zu streams; %zu bytes delivered, %zu wait",
-         streams_.size(), wire_->delivered, wire_->to_server.size());
+    fail("no reply and no end came for %zu streams; %zu bytes delivered, %zu wait", streams_.size(),
+         wire_->delivered, wire_->to_server.size());
   }
   const ssize_t taken = nghttp2_session_mem_recv(
       session_.get(), reinterpret_cast<const uint8_t*>(more.data()), more.size());

@@ -1,4 +1,4 @@
-// Http2Client: a client of a simulated world that speaks HTTP/2: requests of REST and calls of gRPC,
+// Http2Client: a client of a simulated world that speaks HTTP/2: requests of REST, calls of gRPC,
 // several at once on a connection, which it breaks off, resets and reads slowly. nghttp2 makes its
 // frames; it checks each reply to the byte.
 // Threads: a fiber. Memory: the heap. Errors: a reply that can't be right ends the world.

@@ -17,6 +17,7 @@ void CallStream::reset() noexcept {
   number = 0;
   previous = next = nullptr;
   method = Method::kUnknown;
+  is_begun = false;
   is_post = is_grpc = is_http = ends_by_errors = has_key = false;
   http = nullptr;
   next_leaving = nullptr;

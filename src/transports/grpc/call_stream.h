@@ -65,6 +65,7 @@ struct CallStream {
   CallStream* next = nullptr;
 
   // --- its head ---------------------------------------------------------------------------------
+  bool is_begun = false;  // its head is whole
   Method method = Method::kUnknown;
   bool is_post = false;
   bool is_grpc = false;

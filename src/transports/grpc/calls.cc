@@ -60,6 +60,7 @@ void GrpcConnection::on_head_complete(CallStream* call, int32_t number, bool has
     submit_no_room(number);
     return;
   }
+  call->is_begun = true;
   if (!call->is_grpc && call->method == Method::kUnknown && host_.http_streams().is_served()) {
     call->has_ended = has_ended;
     begin_http(*call);
@@ -245,7 +246,11 @@ void GrpcConnection::end_if_through(CallStream& call) noexcept {
 }
 
 void GrpcConnection::on_late(CallStream& call) noexcept {
-  if (call.is_over) {  // its client does not end it
+  if (!call.is_begun) {  // nothing else can come before the rest of its head
+    host_.thread().counters.add("timeouts");
+    (void)nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
+    host_.flush_later(*this);
+  } else if (call.is_over) {  // its client does not end it
     on_stalled(call);
   } else if (call.is_waiting && call.is_busy()) {  // for the end of its own
     host_.receiving().start(call.timeout, coarse_now_ns());
