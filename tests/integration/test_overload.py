@@ -178,7 +178,7 @@ def test_refusals_under_load_lose_no_answer(
 def with_budget(queue: str, budget_us: int) -> tuple[str, ...]:
     """`inline` by epoll: a turn of io_uring may see one alone of requests that came together.
 
-    Seen on Linux 6.18: a sleep ends with one of them, and the flag does not tell of the others.
+    Seen on Linux 6.18; see docs/architecture/loops.md.
     """
     loop = ("--loop", "epoll") if queue == "inline" else ()
     return ("--queue-type", queue, "--latency-budget-us", str(budget_us), *loop)
