@@ -397,6 +397,10 @@ def test_heads_that_are_too_long_are_refused(shared_server: Server, http2: Conne
     path = "/" + "a" * 7500
     http2.send(frame(HEADERS, END_HEADERS | END_STREAM, 5, header_block(path, **told)))
     assert http2.reply(5).status == 431
+    # Its client goes on sending: not for ever.
+    http2.send(frame(HEADERS, END_HEADERS, 7, header_block(path, **told)))
+    assert http2.reply(7).status == 431
+    assert http2.end_of(7)[-1].kind == RST_STREAM
     assert is_alive(shared_server)
 
 

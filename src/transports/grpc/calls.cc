@@ -83,13 +83,15 @@ void GrpcConnection::on_head_complete(CallStream* call, int32_t number, bool has
 // A request of the REST surface.
 void GrpcConnection::begin_http(CallStream& call) noexcept {
   call.is_http = true;
-  call.timeout.unlink();  // the transport of HTTP has its own
   const std::optional<std::string_view> head = text_.end(!call.has_ended);
   if (!head) {
     host_.count_refusal(431, false);
     submit_http_status(call, 431);
-  } else if (!host_.http_streams().on_head(call, *head, !call.has_ended && !text_.has_length(),
-                                           is_local_)) {
+    return;
+  }
+  call.timeout.unlink();  // the transport of HTTP has its own
+  if (!host_.http_streams().on_head(call, *head, !call.has_ended && !text_.has_length(),
+                                    is_local_)) {
     host_.count_refusal(503, false);
     call.is_over = true;
     reset(call, NGHTTP2_REFUSED_STREAM);
