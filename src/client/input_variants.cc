@@ -57,7 +57,6 @@ void put_element(char* to, ElementType type, uint64_t bits) noexcept {
 Result<InputVariants> InputVariants::create(const std::vector<InputTensor>& inputs) {
   InputVariants variants;
   bool found = false;
-  size_t offset = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const size_t bits = bits_of(inputs[i].type);
     const size_t wanted = bits == 0 ? SIZE_MAX : (kBits + bits - 1) / bits;
@@ -67,11 +66,9 @@ Result<InputVariants> InputVariants::create(const std::vector<InputTensor>& inpu
     if (elements >= wanted && is_better) {
       found = true;
       variants.input_ = i;
-      variants.offset_ = offset;
       variants.type_ = inputs[i].type;
       variants.elements_ = wanted;
     }
-    offset += inputs[i].bytes.size();
   }
   if (found) return variants;
   return Status::error(Code::kInvalidArgument,

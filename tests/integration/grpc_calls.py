@@ -404,4 +404,5 @@ def main() -> None:
     checks.channel.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -17,37 +17,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
+import numpy as np
 from google.protobuf.message import Message
+from grpc_calls import CONTENTS, TYPES
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-SIZES = {
-    "BOOL": 1,
-    "UINT8": 1,
-    "UINT16": 2,
-    "UINT32": 4,
-    "UINT64": 8,
-    "INT8": 1,
-    "INT16": 2,
-    "INT32": 4,
-    "INT64": 8,
-    "FP16": 2,
-    "FP32": 4,
-    "FP64": 8,
-}
-CONTENTS = {
-    "BOOL": "bool_contents",
-    "INT8": "int_contents",
-    "INT16": "int_contents",
-    "INT32": "int_contents",
-    "INT64": "int64_contents",
-    "UINT8": "uint_contents",
-    "UINT16": "uint_contents",
-    "UINT32": "uint_contents",
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-}
+SIZES = {name: np.dtype(dtype).itemsize for name, dtype in TYPES.items()}
 SIX = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
 ONES = struct.pack("<6f", 1, 1, 1, 1, 1, 1)
 Call = tuple[str, Message]

@@ -25,14 +25,11 @@ class InputVariants {
   [[nodiscard]] static Result<InputVariants> create(const std::vector<InputTensor>& inputs);
 
   [[nodiscard]] size_t input() const noexcept { return input_; }
-  // Bytes before that input, where all lie one behind the other.
-  [[nodiscard]] size_t offset() const noexcept { return offset_; }
   // Writes the values of `number` over the first of that input's.
   void write(uint64_t number, char* bytes) const noexcept;
 
  private:
   size_t input_ = 0;
-  size_t offset_ = 0;
   ElementType type_{};
   size_t elements_ = 0;  // that change
 };

@@ -132,7 +132,7 @@ size_t HttpStreams::run() noexcept {
     state.is_ready = false;
     host_.flush_later(*state.call->connection);
     if (state.is_closing) {
-      (void)tell_closed(stream);
+      tell_closed(stream);
     } else {
       deliver(stream, {});
     }
@@ -146,7 +146,7 @@ void HttpStreams::deliver(net::Stream& stream, std::string_view incoming) noexce
   CallStream& call = *state.call;
   if (state.is_telling) return;
   state.is_telling = true;
-  while (tell(stream, incoming) == Told::kMore) {
+  while (tell(stream, incoming)) {
   }
   state.is_telling = false;
   if (state.is_closing) {
@@ -158,36 +158,35 @@ void HttpStreams::deliver(net::Stream& stream, std::string_view incoming) noexce
 }
 
 // One thing at a time: each handler may begin and end operations.
-HttpStreams::Told HttpStreams::tell(net::Stream& stream, std::string_view& incoming) noexcept {
+bool HttpStreams::tell(net::Stream& stream, std::string_view& incoming) noexcept {
   auto& state = stream.state<State>();
   CallStream& call = *state.call;
-  if (state.is_closing) return Told::kNothing;
+  if (state.is_closing) return false;
   if (state.is_sending && !state.in_kernel && (state.is_sent || call.is_closed)) {
     state.is_sending = false;
     stream.handler->on_sent(stream,
                             state.is_sent ? static_cast<int64_t>(state.reply_bytes) : -EPIPE);
-    return Told::kMore;
+    return true;
   }
   if (std::exchange(state.is_cancelled, false)) {
     stream.handler->on_received(stream, -ECANCELED);
-    return Told::kMore;
+    return true;
   }
   const bool has_bytes = !call.backlog.is_empty() || !incoming.empty();
   if (state.is_waiting && (has_bytes || call.has_ended || call.is_closed)) {
     state.is_waiting = false;
     stream.handler->on_readable(stream, {});
-    return Told::kMore;
+    return true;
   }
   if (state.is_receiving) return tell_received(stream, incoming);
   if (call.is_closed && !state.is_sending && !std::exchange(state.is_gone, true)) {
     stream.handler->on_gone(stream);
-    return Told::kMore;
+    return true;
   }
-  return Told::kNothing;
+  return false;
 }
 
-HttpStreams::Told HttpStreams::tell_received(net::Stream& stream,
-                                             std::string_view& incoming) noexcept {
+bool HttpStreams::tell_received(net::Stream& stream, std::string_view& incoming) noexcept {
   auto& state = stream.state<State>();
   const CallStream& call = *state.call;
   size_t bytes = 0;
@@ -202,11 +201,11 @@ HttpStreams::Told HttpStreams::tell_received(net::Stream& stream,
     bytes += filled;
     if (filled < room.size()) break;
   }
-  if (bytes == 0 && !call.is_closed && !call.has_ended) return Told::kNothing;
+  if (bytes == 0 && !call.is_closed && !call.has_ended) return false;
   state.is_receiving = false;
   const int64_t none = call.is_closed ? -ECONNRESET : 0;
   stream.handler->on_received(stream, bytes > 0 ? static_cast<int64_t>(bytes) : none);
-  return Told::kMore;
+  return true;
 }
 
 size_t HttpStreams::fill(State& state, std::span<char> room, std::string_view& incoming) noexcept {
@@ -235,14 +234,13 @@ size_t HttpStreams::fill(State& state, std::span<char> room, std::string_view& i
 }
 
 // Once the kernel has let go of its bytes; otherwise on_sent() brings it here again.
-HttpStreams::Told HttpStreams::tell_closed(net::Stream& stream) noexcept {
+void HttpStreams::tell_closed(net::Stream& stream) noexcept {
   auto& state = stream.state<State>();
-  if (state.in_kernel) return Told::kNothing;
+  if (state.in_kernel) return;
   CallStream& call = *state.call;
   call.http = nullptr;
   if (call.is_closed) call.connection->release(call);
   stream.handler->on_closed(stream);
-  return Told::kClosed;
 }
 
 // --- operations of the connections ---------------------------------------------------------------

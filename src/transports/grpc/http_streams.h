@@ -90,14 +90,14 @@ class HttpStreams final : public net::Loop {
 
  private:
   struct State;
-  enum class Told : uint8_t { kNothing, kMore, kClosed };
 
   [[nodiscard]] static State& state_of(CallStream& call) noexcept;
   // `incoming`: bytes of the body behind those in the backlog; the rest goes there.
   void deliver(net::Stream& stream, std::string_view incoming) noexcept;
-  [[nodiscard]] Told tell(net::Stream& stream, std::string_view& incoming) noexcept;
-  [[nodiscard]] Told tell_received(net::Stream& stream, std::string_view& incoming) noexcept;
-  [[nodiscard]] Told tell_closed(net::Stream& stream) noexcept;
+  // True: its handler was called, and there may be more to tell.
+  [[nodiscard]] bool tell(net::Stream& stream, std::string_view& incoming) noexcept;
+  [[nodiscard]] bool tell_received(net::Stream& stream, std::string_view& incoming) noexcept;
+  void tell_closed(net::Stream& stream) noexcept;
   // Takes bytes off the backlog and off `incoming`; returns how many, with the framing.
   [[nodiscard]] size_t fill(State& state, std::span<char> room,
                             std::string_view& incoming) noexcept;
