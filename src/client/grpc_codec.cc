@@ -57,6 +57,11 @@ struct GrpcCodec::Callbacks {
     if (error != NGHTTP2_NO_ERROR) codec.fail(nghttp2_http2_strerror(error));
     return 0;
   }
+  // As gRPC's own clients do it: a frame is as large as the server and the windows allow.
+  static ssize_t most_of_frame(nghttp2_session*, uint8_t, int32_t, int32_t session_window,
+                               int32_t stream_window, uint32_t most, void*) {
+    return std::min<ssize_t>(std::min(session_window, stream_window), most);
+  }
   static ssize_t read(nghttp2_session*, int32_t, uint8_t* room, size_t most, uint32_t* flags,
                       nghttp2_data_source*, void* self) {
     std::string_view& left = of(self).request_;
@@ -78,6 +83,7 @@ void GrpcCodec::open() noexcept {
     nghttp2_session_callbacks_set_on_header_callback(all, Callbacks::on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(all, Callbacks::on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(all, Callbacks::on_close);
+    nghttp2_session_callbacks_set_data_source_read_length_callback(all, Callbacks::most_of_frame);
     is_made = nghttp2_session_client_new(&session, all, this) == 0;
     nghttp2_session_callbacks_del(all);
   }

@@ -493,6 +493,21 @@ Result<GrpcInferRequest> parse_grpc_infer(std::string_view message, Allocator& m
   return reader.request();
 }
 
+size_t grpc_tensor_offset(std::string_view begin) noexcept {
+  size_t offset = 0;
+  uint64_t largest = 0;
+  ProtobufReader reader(begin);
+  for (bool is_whole = true; is_whole;) {
+    ProtobufField one;
+    is_whole = reader.next(one);
+    const bool is_raw = one.number == field::kRawInputs && one.wire == ProtobufWire::kBytes;
+    if (!is_raw || one.value <= largest) continue;
+    largest = one.value;
+    offset = begin.size() - reader.left_bytes() - one.bytes.size();
+  }
+  return offset;
+}
+
 Result<GrpcModelName> parse_grpc_model_name(std::string_view message) noexcept {
   GrpcModelName model;
   ProtobufReader reader(message);

@@ -34,6 +34,27 @@ void check_input(const InferInput& input) {
   }
 }
 
+// Of a message that can be read it is the largest tensor's; of its beginnings it is that, another's,
+// or none.
+void check_offset(std::string_view message, const Result<GrpcInferRequest>& parsed) {
+  for (size_t bytes = message.size(); bytes > 0; bytes /= 2) {
+    const Copy begin(message.substr(0, bytes));
+    LUMEN_CHECK(lumen::wire::grpc_tensor_offset(begin.view()) <= bytes);
+  }
+  if (!parsed.ok()) return;
+  size_t largest = 0;
+  const char* place = nullptr;
+  for (const InferInput& input : parsed->head.inputs) {
+    const auto* const data = reinterpret_cast<const char*>(input.tensor.data);
+    const bool is_raw = data >= message.data() && data < message.data() + message.size();
+    if (!is_raw || input.tensor.byte_size <= largest) continue;
+    largest = input.tensor.byte_size;
+    place = data;
+  }
+  if (place == nullptr) return;
+  LUMEN_CHECK(message.data() + lumen::wire::grpc_tensor_offset(message) == place);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -43,6 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (parsed.ok()) {
     for (const InferInput& input : parsed->head.inputs) check_input(input);
   }
+  check_offset(message.view(), parsed);
   (void)lumen::wire::parse_grpc_model_name(message.view());
   return 0;
 }

@@ -2,6 +2,7 @@
 #include <lumen/backends/openvino.h>
 #include <lumen/server/server.h>
 
+#include "support/grpc_client.h"
 #include "support/http_client.h"
 #include "support/observing_backend.h"
 #include "support/source_dir.h"
@@ -41,6 +42,26 @@ TEST_F(ZeroCopy, TheModelReadsALargeInputInTheRegionItWasReceivedInto) {
   // All but the bytes that came with the head went from the socket to where the model read it.
   EXPECT_GE(server_->counters().total("received_direct_bytes") + limits::kReceiveBufferBytes,
             values.size());
+}
+
+TEST_F(ZeroCopy, TheModelReadsALargeInputOfGrpcInTheMessageItWasReceivedInto) {
+  const std::string values(602'112, 'x');
+  test::GrpcClient client(HttpClient(server_->http_address()));
+  const std::string message = test::grpc_infer("identity", "input", values);
+  // The place of the tensor in its message, whatever that is, and frames of any size.
+  for (const size_t most_of_frame : {size_t{16'384}, size_t{1'000'000}}) {
+    const uint64_t direct_before = server_->counters().total("received_direct_bytes");
+    ASSERT_TRUE(client.send(client.call("ModelInfer", message, most_of_frame)));
+    const test::GrpcClient::Reply reply = client.read();
+    ASSERT_TRUE(reply.has_ended);
+    EXPECT_EQ(values, reply.data.substr(reply.data.size() - values.size()));
+    const auto call = observations_->calls().back();
+    EXPECT_EQ(call.request_data, call.bound) << "the input was copied";
+    // All but the first bytes went from the socket to where the model read them.
+    if (most_of_frame < values.size()) continue;
+    EXPECT_GE(server_->counters().total("received_direct_bytes") - direct_before + (64 << 10),
+              values.size());
+  }
 }
 
 TEST_F(ZeroCopy, ASmallInputIsCopiedIntoTheBoundBuffer) {

@@ -121,6 +121,10 @@ struct Http2Client::Callbacks {
     if (stream != nullptr && frame->hd.type == NGHTTP2_HEADERS) stream->is_closed = true;
     return 0;
   }
+  static ssize_t most_of_frame(nghttp2_session*, uint8_t, int32_t, int32_t session_window,
+                               int32_t stream_window, uint32_t most, void*) {
+    return std::min<ssize_t>(std::min(session_window, stream_window), most);
+  }
   static ssize_t read(nghttp2_session*, int32_t number, uint8_t* room, size_t most, uint32_t* flags,
                       nghttp2_data_source*, void* self) {
     Stream* const stream = of(self, number);
@@ -146,6 +150,7 @@ bool Http2Client::begin_connection() {
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(all, Callbacks::on_data);
   nghttp2_session_callbacks_set_on_frame_recv_callback(all, Callbacks::on_frame);
   nghttp2_session_callbacks_set_on_stream_close_callback(all, Callbacks::on_close);
+  nghttp2_session_callbacks_set_data_source_read_length_callback(all, Callbacks::most_of_frame);
   nghttp2_session_callbacks_set_on_frame_not_send_callback(all, Callbacks::on_not_sent);
   if (nghttp2_session_client_new(&session, all, this) != 0) fail("no session");
   nghttp2_session_callbacks_del(all);

@@ -1,5 +1,5 @@
-// A client of gRPC over HTTP/2, as small as tests need it: headers as literals, no window kept but
-// the connection's, one call at a time.
+// A client of gRPC over HTTP/2, as small as tests need it: headers as literals, windows of 1 GiB that
+// are never made larger, one call at a time.
 // Threads: one test. Memory: the heap. Errors: a status of -1.
 #pragma once
 
@@ -51,16 +51,20 @@ class GrpcClient {
   };
 
   explicit GrpcClient(server::HttpClient connection) : connection_(std::move(connection)) {
-    (void)connection_.send(std::string(kH2Preface) + h2_frame(4, 0, 0, {}));
+    // SETTINGS_INITIAL_WINDOW_SIZE, and a WINDOW_UPDATE of the connection: 1 GiB.
+    const std::string window("\x40\0\0\0", 4);
+    (void)connection_.send(std::string(kH2Preface) +
+                           h2_frame(4, 0, 0, std::string("\0\x04", 2) + window) +
+                           h2_frame(8, 0, 0, window));
   }
   // `method`: of inference.GRPCInferenceService.
-  [[nodiscard]] std::string call(std::string_view method, std::string_view message) {
+  [[nodiscard]] std::string call(std::string_view method, std::string_view message,
+                                 size_t most_of_frame = 16384) {
     std::string frames = begin(method);
     const std::string body = grpc_message(message);
-    constexpr size_t kMostFrame = 16384;
-    for (size_t at = 0; at < body.size(); at += kMostFrame) {
-      const bool is_last = at + kMostFrame >= body.size();
-      frames += h2_frame(0, is_last ? 1 : 0, stream_, body.substr(at, kMostFrame));
+    for (size_t at = 0; at < body.size(); at += most_of_frame) {
+      const bool is_last = at + most_of_frame >= body.size();
+      frames += h2_frame(0, is_last ? 1 : 0, stream_, body.substr(at, most_of_frame));
     }
     return frames;
   }
@@ -78,7 +82,7 @@ class GrpcClient {
     const uint8_t flags = body.empty() ? 5 : 4;
     std::string frames = h2_frame(1, flags, stream_, h2_headers(headers));
     if (!body.empty()) frames += h2_frame(0, 1, stream_, body);
-    return std::exchange(window_, {}) + frames;
+    return frames;
   }
   // A stream of messages; each is below 16 KiB.
   [[nodiscard]] std::string begin(std::string_view method) {
@@ -90,11 +94,10 @@ class GrpcClient {
                     {":path", "/inference.GRPCInferenceService/" + std::string(method)},
                     {"content-type", "application/grpc"},
                     {"te", "trailers"}});
-    // By itself it would be a small packet, behind which the next one waits (Nagle).
-    return std::exchange(window_, {}) + h2_frame(1, 4, stream_, head);
+    return h2_frame(1, 4, stream_, head);
   }
   [[nodiscard]] std::string next(std::string_view message) {
-    return std::exchange(window_, {}) + h2_frame(0, 0, stream_, grpc_message(message));
+    return h2_frame(0, 0, stream_, grpc_message(message));
   }
   bool send(std::string_view frames) { return connection_.send(frames); }
   // The reply of the last call.
@@ -124,11 +127,6 @@ class GrpcClient {
     const uint8_t flags = byte(4);
     if (type == 0) {
       reply.data += payload;
-      if (length > 0) {
-        std::string more;
-        for (const int shift : {24, 16, 8, 0}) more.push_back(static_cast<char>(length >> shift));
-        window_ += h2_frame(8, 0, 0, more) + h2_frame(8, 0, stream_, more);
-      }
     } else if (type == 1) {
       reply.trailer = payload;
     } else if (type == 4 && (flags & 1) == 0) {
@@ -141,7 +139,6 @@ class GrpcClient {
   }
 
   server::HttpClient connection_;
-  std::string window_;  // how much of it the server may send again
   uint32_t stream_ = static_cast<uint32_t>(-1);
 };
 

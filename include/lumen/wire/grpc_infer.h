@@ -27,6 +27,10 @@ struct GrpcInferRequest {
 [[nodiscard]] Result<GrpcInferRequest> parse_grpc_infer(std::string_view message,
                                                         Allocator& memory) noexcept;
 
+// Where the largest raw_input_contents begins in a ModelInferRequest, of those whose length stands
+// in `begin`, the message's first bytes. 0: none does.
+[[nodiscard]] size_t grpc_tensor_offset(std::string_view begin) noexcept;
+
 // A call's name of a model, as ModelReadyRequest and its like have it.
 struct GrpcModelName {
   std::string_view name;

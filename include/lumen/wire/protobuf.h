@@ -15,7 +15,7 @@ enum class ProtobufWire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixe
 struct ProtobufField {
   uint32_t number = 0;
   ProtobufWire wire = ProtobufWire::kVarint;
-  uint64_t value = 0;      // of kVarint, kFixed64 and kFixed32
+  uint64_t value = 0;      // of kBytes: their number
   std::string_view bytes;  // of kBytes, in the message
 };
 
@@ -25,7 +25,8 @@ class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view message) noexcept : rest_(message) {}
 
-  // False: the message has ended, or is broken.
+  // False: the message has ended, or is broken. If it ends within bytes, `field` says how many these
+  // should be.
   [[nodiscard]] bool next(ProtobufField& field) noexcept {
     if (rest_.empty() || is_broken_) return false;
     uint64_t tag = 0;
@@ -34,6 +35,7 @@ class ProtobufReader {
   }
   [[nodiscard]] bool is_broken() const noexcept { return is_broken_; }
   [[nodiscard]] bool is_at_end() const noexcept { return rest_.empty(); }
+  [[nodiscard]] size_t left_bytes() const noexcept { return rest_.size(); }
 
   // The elements of a packed field.
   [[nodiscard]] bool take_varint(uint64_t& value) noexcept {
@@ -45,6 +47,7 @@ class ProtobufReader {
       rest_.remove_prefix(i + 1);
       return true;
     }
+    value = 0;
     return false;
   }
 
@@ -63,10 +66,9 @@ class ProtobufReader {
       case ProtobufWire::kBytes: break;
       default: return false;  // groups, which no message of ours has
     }
-    uint64_t size = 0;
-    if (!take_varint(size) || size > rest_.size()) return false;
-    field.bytes = rest_.substr(0, size);
-    rest_.remove_prefix(size);
+    if (!take_varint(field.value) || field.value > rest_.size()) return false;
+    field.bytes = rest_.substr(0, field.value);
+    rest_.remove_prefix(field.value);
     return true;
   }
   [[nodiscard]] bool take_fixed(uint64_t& value, size_t bytes) noexcept {

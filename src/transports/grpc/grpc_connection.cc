@@ -7,6 +7,7 @@
 #include <lumen/base/clock.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace lumen::grpc {
@@ -19,6 +20,10 @@ constexpr int32_t kConnectionWindow = 8 << 20;
 // Of one call; the default of gRPC's clients and servers.
 constexpr size_t kMostHeaderBytes = 8 << 10;
 constexpr uint32_t kMostStreams = 256;
+// A frame as large as the window lets a client send a tensor's bytes in one piece, whose place is
+// known from its beginning. nghttp2 keeps nothing of a frame's bytes but those of GOAWAY.
+constexpr uint32_t kMostFrameBytes = GrpcConnection::kStreamWindowBytes;
+constexpr size_t kMostGoawayBytes = 16 << 10;
 
 CallStream* call_of(nghttp2_session* session, int32_t number) noexcept {
   return static_cast<CallStream*>(nghttp2_session_get_stream_user_data(session, number));
@@ -30,6 +35,15 @@ CallStream* call_of(nghttp2_session* session, int32_t number) noexcept {
 struct Callbacks {
   static GrpcConnection& of(void* self) noexcept { return *static_cast<GrpcConnection*>(self); }
 
+  static int on_begin_frame(nghttp2_session* session, const nghttp2_frame_hd* head,
+                            void* self) noexcept {
+    if (head->type == NGHTTP2_GOAWAY && head->length > kMostGoawayBytes) {
+      (void)nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM);
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    if (head->type == NGHTTP2_DATA) of(self).on_data_frame(*head);
+    return 0;
+  }
   static int on_begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* self) noexcept {
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       of(self).begin_call(frame->hd.stream_id);
@@ -60,6 +74,7 @@ struct Callbacks {
   }
   static int on_data(nghttp2_session* session, uint8_t, int32_t number, const uint8_t* data,
                      size_t bytes, void* self) noexcept {
+    of(self).data_left_ -= std::min(of(self).data_left_, bytes);
     if (CallStream* const call = call_of(session, number)) {
       of(self).on_data(*call, {reinterpret_cast<const char*>(data), bytes});
       return nghttp2_session_consume_connection(session, bytes);
@@ -80,6 +95,7 @@ struct Callbacks {
 nghttp2_session_callbacks* make_callbacks() noexcept {
   nghttp2_session_callbacks* all = nullptr;
   if (nghttp2_session_callbacks_new(&all) != 0) return nullptr;
+  nghttp2_session_callbacks_set_on_begin_frame_callback(all, Callbacks::on_begin_frame);
   nghttp2_session_callbacks_set_on_begin_headers_callback(all, Callbacks::on_begin_headers);
   nghttp2_session_callbacks_set_on_header_callback(all, Callbacks::on_header);
   nghttp2_session_callbacks_set_on_frame_recv_callback(all, Callbacks::on_frame);
@@ -103,11 +119,13 @@ bool GrpcConnection::open(net::Stream& stream, std::span<const char> received,
   giver_ = std::exchange(stream.handler, this);
   is_local_ = is_local;
   is_sending_ = is_draining_ = is_broken_ = false;
+  data_left_ = 0;
   const auto streams = static_cast<uint32_t>(
       std::min<size_t>(kMostStreams, host_.services().options.max_active_requests));
   const std::array settings = {
       nghttp2_settings_entry{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams},
       nghttp2_settings_entry{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
+      nghttp2_settings_entry{NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kMostFrameBytes},
       nghttp2_settings_entry{NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kMostHeaderBytes}};
   const bool is_begun =
       nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) == 0 &&
@@ -141,6 +159,7 @@ void GrpcConnection::close(net::Loop::Closing how) noexcept {
 void GrpcConnection::on_closed(net::Stream& stream) noexcept {
   state_ = State::kClosing;
   is_sending_ = false;
+  landing_ = {};
   stream.handler = std::exchange(giver_, nullptr);
   drop_sent();
   for (CallStream* call = calls_; call != nullptr;) {
@@ -194,9 +213,32 @@ transports::Client GrpcConnection::client_of(const CallStream& call) noexcept {
 
 // --- bytes in ------------------------------------------------------------------------------------
 
+void GrpcConnection::on_data_frame(const nghttp2_frame_hd& head) noexcept {
+  data_stream_ = head.stream_id;
+  data_left_ = (head.flags & NGHTTP2_FLAG_PADDED) != 0 ? 0 : head.length;
+}
+
+// The rest of a frame may turn out to be no message's: the session reads it from there as from the
+// receive buffer.
+GrpcConnection::Landing GrpcConnection::next_landing() noexcept {
+  if (data_left_ == 0) return {};
+  const CallStream* const call = call_of(session_, data_stream_);
+  if (call == nullptr || call->receiving == nullptr) return {};
+  const std::span<char> place = call->receiving->place();
+  return {.request = call->receiving, .place = place.first(std::min(place.size(), data_left_))};
+}
+
 void GrpcConnection::begin_receive() noexcept {
-  receive_segment_ = {receive_.data(), receive_.size()};
-  host_.thread().loop.receive(*stream_, std::span(&receive_segment_, 1));
+  landing_ = next_landing();
+  receive_segments_ = {iovec{landing_.place.data(), landing_.place.size()},
+                       iovec{receive_.data(), receive_.size()}};
+  const size_t count = landing_.place.empty() ? 1 : 2;
+  host_.thread().loop.receive(*stream_, std::span(receive_segments_).last(count));
+}
+
+void GrpcConnection::end_landing() noexcept {
+  const Landing ended = std::exchange(landing_, {});
+  if (ended.is_given_up) forget(*ended.request);
 }
 
 void GrpcConnection::on_readable(net::Stream& stream, std::span<char> lent) noexcept {
@@ -206,12 +248,20 @@ void GrpcConnection::on_readable(net::Stream& stream, std::span<char> lent) noex
 }
 
 void GrpcConnection::on_received(net::Stream&, int64_t result) noexcept {
-  if (result <= 0) {  // the client has gone, or ended its side: none of its calls can be whole
+  const bool is_cancelled = result == -ECANCELED && landing_.is_given_up;
+  if (result <= 0 && !is_cancelled) {
+    // The client has gone, or ended its side: none of its calls can be whole.
     close();
     return;
   }
-  host_.thread().counters.add("received_bytes", static_cast<uint64_t>(result));
-  if (!feed({receive_.data(), static_cast<size_t>(result)})) {
+  const size_t bytes = is_cancelled ? 0 : static_cast<size_t>(result);
+  const size_t landed = std::min(bytes, landing_.place.size());
+  host_.thread().counters.add("received_bytes", bytes);
+  host_.thread().counters.add("received_direct_bytes", landed);
+  bool is_fed = feed({landing_.place.data(), landed});
+  end_landing();
+  is_fed = is_fed && feed({receive_.data(), bytes - landed});
+  if (!is_fed) {
     flush();  // the session has a GOAWAY with the reason
     close();
     return;
@@ -222,6 +272,7 @@ void GrpcConnection::on_received(net::Stream&, int64_t result) noexcept {
 }
 
 bool GrpcConnection::feed(std::string_view bytes) noexcept {
+  if (bytes.empty()) return true;
   is_feeding_ = true;
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

@@ -2,6 +2,7 @@
 // the streams of its calls. The meaning of a call is the handler's.
 //
 //   loop ─► receive buffer ─► session ─► CallStream ─► Request of each message ─► CallHandler
+//        └► the rest of a DATA frame, at its place in the request's message
 //   loop ◄─ frames' heads, and the replies where they lie ◄─ session ◄─ answer(), refuse()
 //
 // One receive and one send are in flight at most. The session is asked for bytes only where the
@@ -108,8 +109,19 @@ class GrpcConnection final : public net::StreamHandler {
   enum class State : uint8_t { kFree, kOpen, kClosing };
 
   friend struct Callbacks;
+  // The next bytes are received to their place in a message, which the loop may write until
+  // on_received(): its request can't be forgotten before.
+  struct Landing {
+    Request* request = nullptr;
+    std::span<char> place;
+    bool is_given_up = false;  // the request is to be forgotten
+  };
+
   [[nodiscard]] bool feed(std::string_view bytes) noexcept;
   void begin_receive() noexcept;
+  [[nodiscard]] Landing next_landing() noexcept;
+  // What the session has been told of is done.
+  void end_landing() noexcept;
 
   // --- calls.cc: their heads, messages and ends ---------------------------------------------------
   void begin_call(int32_t number) noexcept;
@@ -117,6 +129,7 @@ class GrpcConnection final : public net::StreamHandler {
   // `has_ended`: nothing follows it.
   void on_head_complete(CallStream* call, int32_t number, bool has_ended) noexcept;
   void begin_http(CallStream& call) noexcept;
+  void on_data_frame(const nghttp2_frame_hd& head) noexcept;
   void on_data(CallStream& call, std::string_view bytes) noexcept;
   void on_end(CallStream& call) noexcept;
   void on_stream_closed(CallStream& call) noexcept;
@@ -157,7 +170,10 @@ class GrpcConnection final : public net::StreamHandler {
   Request* leaving_ = nullptr;  // the kernel may read their replies still
   CallStream* leaving_http_ = nullptr;
   net::TimeoutEntry timeout_;
-  iovec receive_segment_{};
+  std::array<iovec, 2> receive_segments_{};
+  Landing landing_;
+  int32_t data_stream_ = 0;  // of the last DATA frame
+  size_t data_left_ = 0;     // of its bytes, so many have not come
   std::array<iovec, 64> segments_{};
   size_t segment_count_ = 0;
   size_t send_used_ = 0;

@@ -61,14 +61,32 @@ Status Request::receive(std::string_view& bytes, size_t most_bytes) noexcept {
                            "server with a larger --max-body-bytes",
                            message_bytes, most_bytes);
     }
-    message = static_cast<char*>(memory.allocate(std::max<size_t>(message_bytes, 1), kCacheLine));
-    if (message == nullptr) return host.no_room();
+  }
+  if (message == nullptr) {
+    if (bytes.empty() && message_bytes > 0) return {};  // the first ones say where it is to lie
+    if (!allocate_message(bytes.substr(0, message_bytes))) return host.no_room();
   }
   const size_t taken = std::min(bytes.size(), message_bytes - received_bytes);
-  if (taken > 0) std::memcpy(message + received_bytes, bytes.data(), taken);
+  // Those that the loop has received to their place lie there, or a few bytes behind it.
+  char* const place = message + received_bytes;
+  if (taken > 0 && bytes.data() != place) std::memmove(place, bytes.data(), taken);
   received_bytes += taken;
   bytes.remove_prefix(taken);
   return {};
+}
+
+// So that the model reads its largest tensor where it lies.
+bool Request::allocate_message(std::string_view begin) noexcept {
+  auto* const room = static_cast<char*>(memory.allocate(message_bytes + kCacheLine, kCacheLine));
+  if (room == nullptr) return false;
+  const size_t offset = wire::grpc_tensor_offset(begin);
+  message = room + (kCacheLine - offset % kCacheLine) % kCacheLine;
+  return true;
+}
+
+std::span<char> Request::place() const noexcept {
+  if (message == nullptr) return {};
+  return {message + received_bytes, message_bytes - received_bytes};
 }
 
 Status Request::inflate(std::optional<wire::ContentCoding> coding, size_t most_bytes) noexcept {

@@ -34,12 +34,14 @@ struct Request final : public service::CallOwner, public service::JobOwner {
   void reset() noexcept;
 
   // --- its message ------------------------------------------------------------------------------
-  // Takes the next bytes off the front of `bytes`, up to the message's end. Not ok: they can't be a
-  // message.
+  // Takes the next bytes off the front of `bytes`, up to the message's end. They may lie in
+  // place(). Not ok: they can't be a message.
   [[nodiscard]] Status receive(std::string_view& bytes, size_t most_bytes) noexcept;
   [[nodiscard]] bool is_whole() const noexcept {
     return prefix_bytes == prefix.size() && received_bytes == message_bytes;
   }
+  // Where the rest of the message is to lie; empty: that can't be said yet, or nothing is missing.
+  [[nodiscard]] std::span<char> place() const noexcept;
   // Of a message that is whole. `coding`: of compressed ones; nullopt: one that is not known.
   [[nodiscard]] Status inflate(std::optional<wire::ContentCoding> coding,
                                size_t most_bytes) noexcept;
@@ -82,6 +84,8 @@ struct Request final : public service::CallOwner, public service::JobOwner {
   const models::Model* room_of = nullptr;  // it counts among the calls in memory of that model
 
  private:
+  // `begin`: its first bytes.
+  [[nodiscard]] bool allocate_message(std::string_view begin) noexcept;
   [[nodiscard]] Status encode_outputs() noexcept;
 };
 

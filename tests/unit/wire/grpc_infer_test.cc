@@ -83,6 +83,24 @@ TEST_F(ParseGrpcInfer, LeavesRawTensorsWhereTheyLie) {
   EXPECT_EQ(input.tensor.byte_size, 8u);
 }
 
+TEST(GrpcTensorOffset, IsThatOfTheLargestTensorWhoseLengthIsThere) {
+  const std::string first = proto_field(1, "model") + proto_field(7, "small");
+  const std::string message = first + proto_field(7, std::string(1000, 'x')) + number(12, 5) +
+                              proto_field(7, "another");
+  const size_t small = first.size() - 5;
+  const size_t large = first.size() + 3;  // behind a tag and a length of two bytes
+  for (size_t bytes = 0; bytes <= message.size(); ++bytes) {
+    const ExactCopy begin(message.substr(0, bytes));
+    const size_t wanted = bytes >= large ? large : bytes >= small ? small : 0;
+    ASSERT_EQ(wanted, grpc_tensor_offset(begin.view())) << bytes;
+  }
+}
+
+TEST(GrpcTensorOffset, IsNoneOfAMessageWithoutRawTensors) {
+  EXPECT_EQ(0u, grpc_tensor_offset(proto_field(1, "model") + number(7, 9)));
+  EXPECT_EQ(0u, grpc_tensor_offset(proto_field(7, "")));
+}
+
 TEST_F(ParseGrpcInfer, PacksTypedContents) {
   const std::string two("\x02", 1);
   const auto bytes = [](auto... values) {
