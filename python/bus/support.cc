@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <dlfcn.h>
 #include <cmath>
 #include <string_view>
 
@@ -23,6 +24,15 @@ struct Errors {
   PyObject* held = nullptr;
 };
 Errors errors;
+
+// Python's name for it has changed, and the extension is the same for all versions: the one that
+// runs is asked. No version has neither.
+using IsFinalizing = int (*)();
+IsFinalizing find_is_finalizing() noexcept {
+  void* found = ::dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+  if (found == nullptr) found = ::dlsym(RTLD_DEFAULT, "_Py_IsFinalizing");  // before 3.13
+  return reinterpret_cast<IsFinalizing>(found);
+}
 
 PyObject* make(nb::module_& module, const char* name, PyObject* base, const char* doc) {
   const std::string full = std::string("lumen_engine._bus.") + name;
@@ -48,6 +58,11 @@ PyObject* type_of(Outcome outcome) {
 }
 
 }  // namespace
+
+bool Unlocked::is_finalizing() noexcept {
+  static const IsFinalizing ask = find_is_finalizing();
+  return ask != nullptr && ask() != 0;
+}
 
 void bind_errors(nb::module_& module) {
   errors.bus = make(module, "BusError", PyExc_ConnectionError, "The bus can't go on.");

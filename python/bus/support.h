@@ -71,13 +71,7 @@ class Unlocked {
   }
 
  private:
-  static bool is_finalizing() noexcept {
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsFinalizing() != 0;
-#else
-    return _Py_IsFinalizing() != 0;
-#endif
-  }
+  static bool is_finalizing() noexcept;
   PyThreadState* const state_;
 };
 

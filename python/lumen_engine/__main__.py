@@ -1,4 +1,5 @@
-"""`python -m lumen_engine COMMAND ...`: Python's commands run here, all others in `lumen`.
+"""`python -m lumen_engine COMMAND ...`, and the wheel's `lumen`: Python's commands run here, all
+others in the executable.
 
 Those become `lumen COMMAND ...`: same process id, same signals. As `lumen` in its turn becomes this
 module for Python's commands alone, neither calls the other twice.
@@ -18,6 +19,8 @@ def main() -> None:
         executable = find_executable()
     except ServerError as error:
         raise SystemExit(f"lumen_engine: {error}") from None
+    # `lumen serve` and the like may start Python in their turn.
+    os.environ.setdefault("LUMEN_PYTHON", sys.executable)
     os.execv(executable, [str(executable), *sys.argv[1:]])
 
 

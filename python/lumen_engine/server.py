@@ -33,13 +33,15 @@ class ServerError(RuntimeError):
 
 
 def find_executable() -> Path:
-    """`lumen` of this Python's environment, then of PATH; LUMEN_BINARY overrides both."""
+    """The executable of the wheel, `lumen` of this Python's environment, then of PATH; LUMEN_BINARY
+    overrides all."""
     named = os.environ.get("LUMEN_BINARY")
+    of_wheel = Path(__file__).parent / "bin" / "lumen"
     beside = Path(sysconfig.get_path("scripts")) / "lumen"
-    for candidate in (named, str(beside), shutil.which("lumen")):
+    for candidate in (named, str(of_wheel), str(beside), shutil.which("lumen")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    raise ServerError("no executable `lumen`: run `pip install .` or ./dev build")
+    raise ServerError("no executable `lumen`: run `pip install lumen-engine`, or ./dev build in a checkout")
 
 
 class Server:

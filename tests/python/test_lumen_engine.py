@@ -178,7 +178,7 @@ def test_the_module_runs_the_executable_in_its_place(project_root: Path, tmp_pat
 
 def test_the_version_is_that_of_the_build(project_root: Path, lumen_binary: Path) -> None:
     version = lumen_engine.__version__
-    assert f'\nversion = "{version}"\n' in (project_root / "pyproject.toml").read_text()
+    assert 'dynamic = ["version"]' in (project_root / "pyproject.toml").read_text()
     assert f"VERSION {version} " in (project_root / "CMakeLists.txt").read_text()
     shown = subprocess.run([lumen_binary, "--version"], capture_output=True, text=True).stdout
     assert version in shown

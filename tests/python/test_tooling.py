@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import pytest
 from dev_report import Count
 
 COMMANDS = (
-    "setup build demo test bench report compare lint fmt asan tsan fuzz judge soak ci".split()
+    "setup build wheel demo test bench report compare lint fmt asan tsan fuzz judge soak ci".split()
 )
 
 
@@ -478,11 +479,11 @@ def test_cmake_says_to_run_setup_where_the_wheel_is_missing(
 
 
 @pytest.mark.slow
-def test_pip_install_gives_the_executable_and_the_package(
+def test_the_wheel_serves_in_an_environment_with_an_empty_path(
     project_root: Path, tmp_path: Path
 ) -> None:
     """Into a fresh environment, without downloads: the build uses the packages of .venv, and the
-    runtimes of .venv are lent by links. The executable must find them below its own environment."""
+    runtimes of .venv are lent by links. The executable must find them beside its package."""
     tree = copy_of_tree(project_root, tmp_path / "lumen")
     venv = tmp_path / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", venv], tmp_path)
@@ -493,27 +494,34 @@ def test_pip_install_gives_the_executable_and_the_package(
         ).stdout.strip()
     )
     ours = next((project_root / ".venv" / "lib").glob("python3*/site-packages"))
-    for package in ("openvino", "onnxruntime", "numpy", "numpy.libs"):
+    for package in ("openvino", "onnxruntime", "nanobind_backend", "numpy", "numpy.libs"):
         if (ours / package).exists():
             (site / package).symlink_to(ours / package)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    offline = ["--quiet", "--no-deps", "--no-index"]
-    # scikit-build would take g++, of which ccache has nothing though it is the same compiler.
-    wheel_of_tree = [*pip, "wheel", *offline, "--no-build-isolation", "-w", tmp_path, tree]
-    run(wheel_of_tree, tmp_path, env={**os.environ, "CXX": "c++"})
-    wheel = next(tmp_path.glob("lumen_engine-*.whl"))
-    run([*pip, "--python", python, "install", *offline, wheel], tmp_path)
+    build = [sys.executable, project_root / "tools" / "wheel.py", "--tree", tree]
+    wheel = Path(run([*build, "--output", tmp_path], tmp_path).stdout.splitlines()[-1])
+    assert re.fullmatch(r"lumen_engine-0\.1\.0-cp311-abi3-manylinux_\S+_x86_64\.whl", wheel.name)
+    inside = zipfile.ZipFile(wheel).namelist()
+    assert any(name.endswith("/licenses/debian/libnghttp2-14.txt") for name in inside)
+    assert not any("openvino" in Path(name).name for name in inside)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], tmp_path)
+    empty = {"PATH": ""}
     shown = run(
         [python, "-c", "import lumen_engine as l; print(l.__version__, l.find_executable())"],
         tmp_path,
-        env={"PATH": "/usr/bin:/bin"},
+        env=empty,
     ).stdout.split()
-    assert shown == ["0.1.0", str(venv / "bin" / "lumen")]
-    assert "serve" in run([python, "-m", "lumen_engine", "--help"], tmp_path).stdout
+    executable = site / "lumen_engine" / "bin" / "lumen"
+    assert shown == ["0.1.0", str(executable)]
+    assert "serve" in run([python, "-m", "lumen_engine", "--help"], tmp_path, env=empty).stdout
     listen = "from lumen_engine import bus; bus.listen('bus', role='publish').close()"
-    run([python, "-c", listen], tmp_path)
+    run([python, "-c", listen], tmp_path, env=empty)
     # A command that is Python: the environment's own, with the wheel's package.
-    assert "usage: lumen slow" in run([venv / "bin" / "lumen", "slow", "--help"], tmp_path).stdout
+    for lumen in (venv / "bin" / "lumen", executable):
+        shown_help = run(
+            [lumen, "slow", "--help"], tmp_path, env={**empty, "LUMEN_PYTHON": str(python)}
+        ).stdout
+        assert "usage: lumen slow" in shown_help
     pages = "from lumen_engine import dashboard; print(dashboard.pages_folder())"
     assert run([python, "-c", pages], tmp_path).stdout.endswith("/_app/dashboard\n")
     models = ["--model-repository", str(project_root / "models")]
@@ -521,4 +529,4 @@ def test_pip_install_gives_the_executable_and_the_package(
     # Only ONNX Runtime can serve it: the exit status says that it was found.
     only = tmp_path / "only"
     shutil.copytree(project_root / "models" / "tabular" / "1", only / "tabular" / "1")
-    run([venv / "bin" / "lumen", "models", "--model-repository", only], tmp_path)
+    run([venv / "bin" / "lumen", "models", "--model-repository", only], tmp_path, env=empty)

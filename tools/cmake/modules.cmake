@@ -195,19 +195,16 @@ function(lumen_apps)
   lumen_install()
 endfunction()
 
-# `pip install .`: the executable goes beside python, and finds the wheel's libraries from there.
-# Debian's own python3 keeps packages under dist-packages, everyone else under site-packages.
+# The wheel: the executable lies in the package, and finds the libraries of the packages beside that one,
+# wherever all these are installed.
 function(lumen_install)
   if(NOT SKBUILD)
     return()
   endif()
-  set(lib "$ORIGIN/../lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}")
-  set(folders "")
-  foreach(packages "${lib}/site-packages" "${lib}/dist-packages")
-    list(APPEND folders "${packages}/openvino/libs" "${packages}/onnxruntime/capi")
-  endforeach()
-  set_target_properties(lumen PROPERTIES INSTALL_RPATH "${folders}")
-  install(TARGETS lumen RUNTIME DESTINATION "${SKBUILD_SCRIPTS_DIR}" COMPONENT lumen)
+  set(packages "$ORIGIN/../..")
+  set_target_properties(lumen PROPERTIES
+                        INSTALL_RPATH "${packages}/openvino/libs;${packages}/onnxruntime/capi")
+  install(TARGETS lumen RUNTIME DESTINATION lumen_engine/bin COMPONENT lumen)
 endfunction()
 
 # GoogleTest and the standard headers that most tests include, compiled once for all programs with the
