@@ -2,8 +2,8 @@
 
     sudo python3 tools/bare_root.py WHEEL [--root DIR]
 
-debootstrap makes the root (40 s); an existing one is taken as it is. pip downloads what the wheel
-needs before the clock starts. Prints what was measured, as JSON: seconds from `pip install` to the
+debootstrap makes the root (40 s); an existing one is taken as it is. pip downloads the wheel's
+packages before the clock starts. Prints JSON: the seconds to the end of `pip install` and to the
 first answer, and the size of the environment. Errors: SystemExit with the words of the tool.
 """
 
@@ -48,7 +48,7 @@ def inside(root: Path, words: Sequence[object]) -> str:
 
 
 def prepare(root: Path, wheel: Path) -> None:
-    """The root, what pip needs in it, and a model."""
+    """The root, with pip's packages and a model."""
     if not (root / "usr/bin/python3").exists():
         packages = "--include=python3,python3-venv"
         run(["debootstrap", "--variant=minbase", packages, SUITE, root])

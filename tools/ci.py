@@ -20,9 +20,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from dev_report import SKIPPED, Count, last_line_count  # noqa: E402
 
-# With their arguments. Fuzzing for a short while finds faults of a change at once; ./dev fuzz and
-# ./dev soak take longer.
-STEPS = {"test": (), "lint": (), "asan": (), "tsan": (), "fuzz": ("12",)}
+# With their arguments. Fuzzing for a short while, and sanitizers under hostile clients, find faults
+# of a change at once; ./dev fuzz, ./dev asan and ./dev soak take longer.
+STEPS = {"test": (), "lint": (), "asan": ("--hostile",), "tsan": (), "fuzz": ("12",)}
 
 
 @dataclass

@@ -4,7 +4,7 @@
 
 pip and scikit-build-core build it. auditwheel puts Debian's shared libraries inside, and names the
 oldest glibc that it runs on; OpenVINO, ONNX Runtime and nanobind's backend are packages that pip
-installs with it. The licences of what is inside go along. check-wheel-contents judges the result.
+installs with it. The licences of the libraries inside go along. check-wheel-contents judges the result.
 The last line of stdout is the wheel's path. Errors: SystemExit with the words of the tool.
 """
 
@@ -59,7 +59,7 @@ def only(folder: Path, pattern: str) -> Path:
 
 
 def build(tree: Path, folder: Path) -> Path:
-    """What `pip install` of the tree would install. Its build uses the packages of our Python."""
+    """As `pip install` of the tree builds it, with the packages of our Python."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
     alone = ["--no-deps", "--no-index", "--no-build-isolation"]
     # scikit-build would take g++, of which ccache has nothing though it is the same compiler.

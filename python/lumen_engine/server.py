@@ -41,7 +41,9 @@ def find_executable() -> Path:
     for candidate in (named, str(of_wheel), str(beside), shutil.which("lumen")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    raise ServerError("no executable `lumen`: run `pip install lumen-engine`, or ./dev build in a checkout")
+    raise ServerError(
+        "no executable `lumen`: run `pip install lumen-engine`, or ./dev build in a checkout"
+    )
 
 
 class Server:

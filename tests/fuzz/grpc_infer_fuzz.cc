@@ -34,8 +34,8 @@ void check_input(const InferInput& input) {
   }
 }
 
-// Of a message that can be read it is the largest tensor's; of its beginnings it is that, another's,
-// or none.
+// Of a message that can be read it is the largest tensor's; of its beginnings it is that,
+// another's, or none.
 void check_offset(std::string_view message, const Result<GrpcInferRequest>& parsed) {
   for (size_t bytes = message.size(); bytes > 0; bytes /= 2) {
     const Copy begin(message.substr(0, bytes));

@@ -9,6 +9,38 @@ from pathlib import Path
 import pytest
 from integration.harness import FIXTURES, MODELS, Server, copy_models, make_squeezenet
 
+# Input that no client should send, and lives of many changes: where memory goes wrong first. In
+# .ci/run the sanitizers look at these alone; ./dev asan and ./dev soak at all.
+HOSTILE = {
+    f"test_{name}.py"
+    for name in (
+        "compressed_requests",
+        "errors",
+        "failed_runs",
+        "grpc",
+        "grpc_landing",
+        "http2",
+        "http_raw",
+        "json_numbers",
+        "lifecycle",
+        "limits",
+        "live_swap",
+        "load_files",
+        "many_tensors",
+        "passed_on_outputs",
+        "reloads",
+        "shape_memory",
+        "streamed_bodies",
+        "unix_socket",
+    )
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in HOSTILE:
+            item.add_marker("hostile")
+
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -225,7 +225,9 @@ def test_a_stop_while_a_tensor_comes_ends_in_time(served: Server) -> None:
 def test_a_goaway_with_a_long_text_ends_its_connection(served: Server) -> None:
     """Its text is the only part of a frame that nghttp2 keeps: a frame may have 1 MiB here."""
     with begin(served) as connection:
-        connection.send(call(1, LIVE, message(b"")))  # behind its answer the larger frames are known
+        connection.send(
+            call(1, LIVE, message(b""))
+        )  # behind its answer the larger frames are known
         assert end_of_stream(connection, 1) == "0"
         connection.send(frame(GOAWAY, 0, 0, b"\0" * 8 + b"x" * 500_000))
         last = list(connection.frames())[-1:]

@@ -485,3 +485,9 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path
     chosen = gate.Choice(entry("int8", 1), "why")
     with pytest.raises(QuantizeError, match="File exists"):
         written.write_version(folder, source, chosen, [], judged("sqnr"), (8, 2), ([], []), 30)
+
+
+def test_a_cpu_has_vnni_by_its_flags() -> None:
+    assert candidates.has_vnni("flags : fpu avx2 avx512f avx512_vnni\n")
+    assert candidates.has_vnni("flags : fpu avx2 avx_vnni\n")
+    assert not candidates.has_vnni("flags : fpu avx2 avx512f avx_vnni_int8x\n")

@@ -31,7 +31,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_the_readme_is_a_page_that_is_read(readme: str) -> None:
-    assert readme.count("\n") <= 160
+    assert readme.count("\n") <= 140
 
 
 def test_the_config_json_is_taken_as_it_stands(

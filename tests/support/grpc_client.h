@@ -1,5 +1,5 @@
-// A client of gRPC over HTTP/2, as small as tests need it: headers as literals, windows of 1 GiB that
-// are never made larger, one call at a time.
+// A client of gRPC over HTTP/2, as small as tests need it: headers as literals, windows of 1 GiB
+// that are never made larger, one call at a time.
 // Threads: one test. Memory: the heap. Errors: a status of -1.
 #pragma once
 

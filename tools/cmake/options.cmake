@@ -4,11 +4,13 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-if(NOT CMAKE_BUILD_TYPE)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
 # Off by default: who types `cmake .. && make` wants the server. The presets turn them on.
+option(LUMEN_SERVER "build the server; OFF, as in other projects: its libraries alone, which need no package"
+       ${PROJECT_IS_TOP_LEVEL})
 option(LUMEN_TESTS "build the tests" OFF)
 option(LUMEN_BENCHES "build the benches" OFF)
 option(LUMEN_EXAMPLES "build the examples" OFF)

@@ -25,8 +25,8 @@ class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view message) noexcept : rest_(message) {}
 
-  // False: the message has ended, or is broken. If it ends within bytes, `field` says how many these
-  // should be.
+  // False: the message has ended, or is broken. If it ends within bytes, `field` has the number
+  // that was to come.
   [[nodiscard]] bool next(ProtobufField& field) noexcept {
     if (rest_.empty() || is_broken_) return false;
     uint64_t tag = 0;

@@ -85,8 +85,8 @@ TEST_F(ParseGrpcInfer, LeavesRawTensorsWhereTheyLie) {
 
 TEST(GrpcTensorOffset, IsThatOfTheLargestTensorWhoseLengthIsThere) {
   const std::string first = proto_field(1, "model") + proto_field(7, "small");
-  const std::string message = first + proto_field(7, std::string(1000, 'x')) + number(12, 5) +
-                              proto_field(7, "another");
+  const std::string message =
+      first + proto_field(7, std::string(1000, 'x')) + number(12, 5) + proto_field(7, "another");
   const size_t small = first.size() - 5;
   const size_t large = first.size() + 3;  // behind a tag and a length of two bytes
   for (size_t bytes = 0; bytes <= message.size(); ++bytes) {
